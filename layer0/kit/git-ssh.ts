@@ -6,13 +6,22 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FlynnError } from './errors.ts';
 
-/** Variables for git; nothing without a key. What it needs is written into `dir`, which is to be nobody else's. */
+/** The address that ssh goes to whatever the name says, and the name under which its key is known: `HOST` or `[HOST]:PORT`. */
+export type SshAt = { address: string; known: string };
+
+/**
+ * Variables for git; nothing without a key, but for `at`. What it needs is written into `dir`, which is to be nobody else's.
+ */
 export async function gitSshEnv(
   dir: string,
   appEnv: Readonly<Record<string, string>>,
+  at?: SshAt,
 ): Promise<Record<string, string>> {
   const key = appEnv['SSH_CLIENT_KEY'];
-  if (key === undefined || key.trim() === '') return {};
+  const place: Record<string, string> = at === undefined ? {} : { HostName: at.address, HostKeyAlias: at.known };
+  if (key === undefined || key.trim() === '') {
+    return at === undefined ? {} : { GIT_SSH_COMMAND: `ssh -F /dev/null ${wordsOf(place)}` };
+  }
   if (!/^-----BEGIN [A-Z ]*PRIVATE KEY-----\r?\n/.test(key.trimStart())) {
     throw new FlynnError(
       'invalid',
@@ -30,7 +39,14 @@ export async function gitSshEnv(
     StrictHostKeyChecking: hosts === '' ? 'accept-new' : 'yes',
     UserKnownHostsFile: join(dir, 'known_hosts'),
     ConnectTimeout: '30',
+    ...place,
   };
-  const words = Object.entries(options).map(([name, value]) => `-o ${name}=${value}`);
-  return { GIT_SSH_COMMAND: `ssh -F /dev/null -i ${join(dir, 'key')} ${words.join(' ')}` };
+  return { GIT_SSH_COMMAND: `ssh -F /dev/null -i ${join(dir, 'key')} ${wordsOf(options)}` };
+}
+
+/** For a shell, which git calls. */
+function wordsOf(options: Readonly<Record<string, string>>): string {
+  return Object.entries(options)
+    .map(([name, value]) => `-o '${name}=${value.replaceAll("'", String.raw`'\''`)}'`)
+    .join(' ');
 }

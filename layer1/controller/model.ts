@@ -253,6 +253,8 @@ export const operationSchema = z.object({
     imageRef: z.string().max(1_000).optional(),
     /** Of a poll: what it looks at. */
     url: z.string().optional(),
+    /** The addresses of the url's host that were found to be outside, with commas between them: it goes nowhere else. */
+    addresses: z.string().optional(),
     /** Of a release that follows no build: the blob that says what it is made of. */
     resultDigest: z.string().optional(),
   }),

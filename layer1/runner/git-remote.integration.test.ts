@@ -11,6 +11,7 @@ import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { fetchInto, headOf } from './git-remote.ts';
+import { pinned } from './pinned-remote.ts';
 
 const { signal } = new AbortController();
 const identity = ['-c', 'user.name=t', '-c', 'user.email=t@example.com'];
@@ -79,4 +80,32 @@ test('nor is it where a server has each object in a file of its own', async (t) 
   const plain = { ...remote, url: await serve() };
   await assert.rejects(fetchInto(into(), plain, { signal, maxBytes }), { code: 'invalid', message: /is too large/ });
   assert.equal(await fetchInto(into(), plain, { signal, maxBytes: 4 * maxBytes }), many);
+});
+
+test('what was found outside goes nowhere else: neither to where its server sends it, nor to what its name means by now', async (t) => {
+  const { commit, into, serve } = await openRepository(t);
+  const head = await commit({ 'index.html': 'hello' });
+  const inside = await serve();
+  let asked = 0;
+  const elsewhere = createServer((request, response) => {
+    asked += 1;
+    response.writeHead(302, { location: `${inside}${request.url}` }).end();
+  });
+  await new Promise<void>((resolve) => elsewhere.listen(0, '127.0.0.1', resolve));
+  t.after(() => elsewhere.close());
+  const { port } = elsewhere.address() as AddressInfo;
+  const at = (url: string) => ({ branch: 'main', ...pinned(url, ['127.0.0.1']) });
+
+  // No name server knows it.
+  const named = inside.replace('127.0.0.1', 'repository.invalid');
+  assert.equal(await headOf(at(named), signal), head);
+  assert.equal(await fetchInto(into(), at(named), { signal }), head);
+
+  const refused = (error: unknown): boolean =>
+    hasCode(error, 'invalid') &&
+    error.message.includes(`its server sends git to ${inside}, which is not followed`) &&
+    error.message.endsWith(`flynn source set ${inside}`);
+  await assert.rejects(headOf(at(`http://repository.invalid:${port}`), signal), refused);
+  assert.ok(asked > 0);
+  await assert.rejects(fetchInto(into(), at(`http://repository.invalid:${port}`), { signal }), /error: 302/);
 });

@@ -21,7 +21,35 @@ export async function headOf({ url, branch, env }: Remote, signal: AbortSignal):
   if (code === 2) throw new FlynnError('not_found', `${url} has no branch ${branch}`);
   const [, commit] = /^([0-9a-f]{40,64})\t/.exec(out) ?? [];
   if (code === 0 && commit !== undefined) return commit;
+  if (isRedirect.test(problem)) throw await redirected({ url, branch, env }, args, signal);
   throw unreadable(url, problem);
+}
+
+/** As git says that a server sends it elsewhere, where it may not follow. */
+const isRedirect = /The requested URL returned error: 30\d/;
+
+/** Where to, git tells only somebody who looks on. */
+async function redirected(
+  { url, branch, env }: Remote,
+  args: readonly string[],
+  signal: AbortSignal,
+): Promise<FlynnError> {
+  const traced = { ...env, GIT_TRACE_CURL: '1', GIT_TRACE_CURL_NO_DATA: '1' };
+  const { problem } = await run(args, { env: traced, signal: withDeadline(lookMs, signal) });
+  const [, found] = /Recv header: location: *(\S+)/i.exec(problem) ?? [];
+  const target =
+    found === undefined || !URL.canParse(found, `${url}/info/refs`) ? undefined : new URL(found, `${url}/info/refs`);
+  const why = 'is not followed, since it could lead into the cluster';
+  if (target === undefined)
+    return new FlynnError('invalid', `cannot read ${url}: its server sends git elsewhere, which ${why}`);
+  const path = target.pathname.replace(/\/info\/refs$/, '');
+  const place = `${target.origin}${path}`.slice(0, 300);
+  const words = branch === 'main' ? place : `${place} --branch ${branch}`;
+  const remedy =
+    path === target.pathname
+      ? 'name the address that the repository has now'
+      : `if that is the repository's address now, follow that: flynn source set ${words}`;
+  return new FlynnError('invalid', `cannot read ${url}: its server sends git to ${place}, which ${why}: ${remedy}`);
 }
 
 /**

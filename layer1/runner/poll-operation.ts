@@ -12,6 +12,8 @@ import type { Env } from './env-watch.ts';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
 import { fetchInto, headOf } from './git-remote.ts';
+import { pinned } from './pinned-remote.ts';
+import type { Pinned } from './pinned-remote.ts';
 
 /** For all of it: a server that sends nothing must not hold a runner. */
 const deadlineMs = 10 * 60_000;
@@ -20,13 +22,16 @@ const passedOn = ['http_proxy', 'https_proxy', 'no_proxy', 'HTTP_PROXY', 'HTTPS_
 /** Output: `commit` that the branch is at; if it is another than the input's, `sourceDigest`, its archive as a blob. */
 export async function executePoll(execution: Execution): Promise<Record<string, string>> {
   const { operation, blobs, write } = execution;
-  const { url = '', branch = '', commit: known = '' } = operation.input;
+  const { url = '', branch = '', commit: known = '', addresses } = operation.input;
   const signal = withDeadline(deadlineMs, execution.signal);
   const dir = await mkdtemp(join(tmpdir(), 'flynn-poll-'));
   try {
     const appEnv = await envOf(execution);
     const network = { GIT_ALLOW_PROTOCOL: 'https:http:ssh', ...pick(await execution.env(), passedOn) };
-    const remote = { url, branch, env: { ...network, ...(await gitSshEnv(join(dir, 'ssh'), appEnv)) } };
+    // Without any it is an admin's, and may be everywhere.
+    const place: Pinned = addresses === undefined ? { url, env: {} } : pinned(url, addresses.split(','));
+    const ssh = await gitSshEnv(join(dir, 'ssh'), appEnv, place.ssh);
+    const remote = { url: place.url, branch, env: { ...network, ...place.env, ...ssh } };
     const head = await headOf(remote, signal);
     if (head === known) {
       await write(`${branch} of ${url} is at ${shortOf(head)}, as before`);

@@ -12,7 +12,10 @@ import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { apps, releases } from '@flynn/controller/api';
+import { findApp } from '@flynn/controller/deps';
 import { operations } from '@flynn/controller/operations/api';
+import { createOnce } from '@flynn/controller/operations/intake';
+import { hasOperationEnded } from '@flynn/controller/operations/state';
 import type { Operation } from '@flynn/controller/model';
 import { sources } from '@flynn/controller/source/api';
 import { startTestBlobs } from '@flynn/controller/testing-blobs';
@@ -78,6 +81,19 @@ async function lookDone({ client }: TestController, polledAt: string | undefined
   return waitFor(probe, { what: 'a look at the repository', deadlineMs });
 }
 
+/** As the controller asks for one of an app that follows only what is outside. No name server knows the host. */
+async function lookAt({ client, deps }: TestController, id: string, url: string): Promise<Operation> {
+  const signal = AbortSignal.timeout(deadlineMs);
+  const app = await findApp(deps, 'shop', signal);
+  const input = { url, branch: 'main', commit: '', addresses: '127.0.0.1' };
+  await createOnce(deps, app, [{ id, spec: { appId: app.id, kind: 'poll', pushId: id, input } }], signal);
+  const probe = async () => {
+    const operation = await client.call(operations.get, { params: { operation: id } });
+    return hasOperationEnded(operation.state) && operation;
+  };
+  return waitFor(probe, { what: `the end of ${id}`, deadlineMs });
+}
+
 /** With a runner of its own, which looks. */
 async function startWorld(t: TestContext) {
   const store = await startTestBlobs();
@@ -141,6 +157,24 @@ test('a new commit is fetched and pushed once; a branch that is not there is tol
   assert.match(unreadable.error ?? '', /cannot read http.*shop\.gitx: fatal: .*not found.*--deploy-key/);
 });
 
+test('a look that is given addresses goes to these, and nowhere its server sends it', async (t) => {
+  const repository = await startRepository(t);
+  const { world } = await startWorld(t);
+  const head = await repository.commit('one');
+  const { port } = new URL(repository.url);
+  const server = createServer((request, response) => {
+    response.writeHead(301, { location: `http://127.0.0.1:${port}${request.url}` }).end();
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.after(() => server.close());
+  const found = await lookAt(world, 'poll-there', `http://git.invalid:${port}/shop.git`);
+  assert.deepEqual([found.state, found.output['commit']], ['complete', head]);
+  const away = (server.address() as AddressInfo).port;
+  const sent = await lookAt(world, 'poll-away', `http://git.invalid:${away}/shop.git`);
+  assert.equal(sent.state, 'failed');
+  assert.match(sent.error ?? '', /sends git to http:\/\/127\.0\.0\.1:\d+\/shop\.git, which is not followed/);
+});
+
 test("a repository that is not public is read over SSH with the app's key, and with no other", async (t) => {
   const { dir, bare, commit } = await startRepository(t);
   const { world } = await startWorld(t);
@@ -151,8 +185,9 @@ test("a repository that is not public is read over SSH with the app's key, and w
   const giveKey = (text: string) =>
     world.client.call(releases.create, {
       params,
-      body: { env: { SSH_CLIENT_KEY: text, SSH_CLIENT_HOSTS: server.known } },
+      body: { env: { SSH_CLIENT_KEY: text, SSH_CLIENT_HOSTS: [server.known, byName].join('\n') } },
     });
+  const byName = server.known.replace('127.0.0.1', 'git.invalid');
   const url = `ssh://git@127.0.0.1:${server.port}${bare}`;
   const head = await commit('one');
 
@@ -173,6 +208,9 @@ test("a repository that is not public is read over SSH with the app's key, and w
     (await pushed(world)).map(({ input }) => input.commit),
     [head],
   );
+
+  const pinned = await lookAt(world, 'poll-there', `ssh://git@git.invalid:${server.port}${bare}`);
+  assert.deepEqual([pinned.state, pinned.output['commit']], ['complete', head], pinned.error);
 });
 
 test('a look at a server that says nothing ends when it is to, whatever git has started for it', async (t) => {

@@ -183,6 +183,8 @@ test('developers follow what is outside of the cluster; nobody asks for looks of
   await assert.rejects(at('http://localhost/x'), (error) => hasCode(error, 'denied'));
   await assert.rejects(at('file:///etc/passwd'), (error) => hasCode(error, 'invalid'));
   assert.equal((await at('https://198.51.100.7/shop.git')).url, 'https://198.51.100.7/shop.git');
+  const poll = await found(world, { commit: first });
+  assert.equal(poll.input.addresses, '198.51.100.7', 'the runner is to go to what was found outside, and nowhere else');
   const answer = await fetch(`${world.url}/apps/shop/operations`, {
     method: 'POST',
     headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },

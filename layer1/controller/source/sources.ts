@@ -29,7 +29,7 @@ export function sourceHandlers(deps: Deps): Handler[] {
       const { params, body, signal } = call;
       const { isAdmin } = principalOf(call);
       const host = hostOfSource(body.url);
-      if (!isAdmin) await checkOutside(host, await insideNetworks(deps, signal)).catch(ignoreNotFound);
+      if (!isAdmin) await refuseInside(host, await insideNetworks(deps, signal));
       const made = await forLiveApp(deps, params.app, signal, (app) =>
         setSource(deps, app, { ...body, isOpen: isAdmin }, signal),
       );
@@ -66,8 +66,12 @@ export function sourceHandlers(deps: Deps): Handler[] {
 }
 
 /** A name that leads nowhere now may lead somewhere later: that is told when it is looked at. */
-function ignoreNotFound(error: unknown): void {
-  if (!hasCode(error, 'unavailable')) throw error;
+async function refuseInside(host: string, inside: readonly string[]): Promise<void> {
+  try {
+    await checkOutside(host, inside);
+  } catch (error) {
+    if (!hasCode(error, 'unavailable')) throw error;
+  }
 }
 
 async function findSource({ resources }: Deps, app: AppResource, signal: AbortSignal): Promise<SourceResource> {

@@ -57,18 +57,20 @@ async function begin(deps: Deps, source: SourceResource, options: Options): Prom
   const { signal } = options;
   const { appId, url, branch, isOpen } = source.spec;
   const { polls, commit = '' } = source.status;
+  let addresses: string[] | undefined;
   if (!isOpen) {
     try {
-      await checkOutside(hostOfSource(url), await insideNetworks(deps, signal));
+      addresses = await checkOutside(hostOfSource(url), await insideNetworks(deps, signal));
     } catch (error) {
-      if (!hasCode(error, 'denied', 'unavailable')) throw error;
+      if (!hasCode(error, 'denied', 'unavailable', 'invalid')) throw error;
       await write(deps, source, missed(deps, source, messageOf(error), options), options);
       return;
     }
   }
   const id = `poll-${source.uid}-${polls}`;
   const expiresAt = new Date(deps.now() + expireMs).toISOString();
-  const spec = { appId, kind: 'poll' as const, pushId: id, input: { url, branch, commit } };
+  const input = { url, branch, commit, ...(addresses === undefined ? {} : { addresses: addresses.join(',') }) };
+  const spec = { appId, kind: 'poll' as const, pushId: id, input };
   await forLiveApp(deps, appId, signal, (app) => createOnce(deps, app, [{ id, spec, expiresAt }], signal));
   await write(deps, source, { ...source.status, pollId: id, isWanted: false }, options);
 }

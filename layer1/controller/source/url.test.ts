@@ -23,6 +23,8 @@ test('a repository is fetched over the network by https or ssh; whatever git wou
     ['git@git.example.com:-x', /is no address/],
     ['ssh://-oProxyCommand=id/x', /is no address|names no host/],
     ['https://git.example.com/', /names no repository/],
+    ['ssh://git@git.example.com%2f.example.com/x', /not the name of a host/],
+    ["ssh://git@a';id;'/x", /not the name of a host/],
     ['https://x:hunter2@git.example.com/shop', /--deploy-key/],
     ['https://hunter2@git.example.com/shop', /--deploy-key/],
   ];
@@ -46,6 +48,6 @@ test('what is inside the cluster, or is found there, is refused; what is found n
   await assert.rejects(checkOutside('127.0.0.1', []), isDenied);
   await assert.rejects(checkOutside('localhost', []), isDenied);
   await assert.rejects(checkOutside('198.51.100.7', ['198.51.100.0/24']), isDenied);
-  await checkOutside('198.51.100.7', []);
+  assert.deepEqual(await checkOutside('198.51.100.7', []), ['198.51.100.7']);
   await assert.rejects(checkOutside('nowhere.invalid', []), (error) => hasCode(error, 'unavailable'));
 });

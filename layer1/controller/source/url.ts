@@ -15,6 +15,8 @@ export function hostOfSource(url: string): string {
   const { protocol, hostname, password, pathname, username } = new URL(url);
   if (!['https:', 'http:', 'ssh:'].includes(protocol)) throw refuse(`${protocol.replace(/:$/, '')} is not known`);
   if (hostname === '' || hostname.startsWith('-')) throw refuse('it names no host');
+  // Nothing that git or a shell could read as another host than this one.
+  if (!/^(?:[\w.-]+|\[[\da-f:.]+\])$/i.test(hostname)) throw refuse(`${hostname} is not the name of a host`);
   if (pathname.length < 2) throw refuse('it names no repository on that host');
   if (password !== '' || (username !== '' && protocol !== 'ssh:')) {
     throw new FlynnError(
@@ -30,12 +32,12 @@ function shown(url: string): string {
   return url.replace(/\/\/[^/@\s]*@/, '//***@');
 }
 
-/** Throws `denied` for a host that is, or is found, inside the cluster. */
-export async function checkOutside(host: string, inside: readonly string[]): Promise<void> {
+/** The addresses it has now: whoever goes there is to go nowhere else. Throws `denied` for a host that is, or is found, inside the cluster. */
+export async function checkOutside(host: string, inside: readonly string[]): Promise<string[]> {
   const outside = new Outside();
   outside.setInside(inside);
   outside.check(host);
-  if (isIP(host) !== 0) return;
+  if (isIP(host) !== 0) return [host];
   let found: { address: string }[];
   try {
     found = await lookup(host, { all: true });
@@ -43,4 +45,5 @@ export async function checkOutside(host: string, inside: readonly string[]): Pro
     throw new FlynnError('unavailable', `${host} is not found: ${messageOf(error)}`, { cause: error });
   }
   for (const { address } of found) outside.check(address);
+  return found.map(({ address }) => address);
 }
