@@ -14,7 +14,7 @@ import { addLine, pinLine } from './add-line.ts';
 import { formerDomainsIn } from './domain.ts';
 import { type SystemApp, gitReceiverApp } from './manifest.ts';
 import { commands } from './origin.ts';
-import { nextEnv } from './platform.ts';
+import { givenBy, nextEnv, nextProcesses } from './platform.ts';
 import { type Cluster, type Options, httpsPortOf } from './settings.ts';
 import { adoptHostKey } from './state.ts';
 
@@ -152,10 +152,12 @@ export async function isRestored(stateDir: string, { source }: Backup): Promise<
   return begun?.digest === source.digest && begun.isComplete;
 }
 
-/** With the variables people set of it that are not the manifest's own. Their counts come once it runs: here may be less room. */
+/** With the variables and limits people set of it that are not the manifest's own. Their counts come once it runs: here may be less room. */
 export function withSettings(app: SystemApp, { apps }: PlatformPart): SystemApp {
   const kept = apps[app.name];
-  return kept === undefined ? app : { ...app, env: nextEnv(app, kept) };
+  if (kept === undefined) return app;
+  const set = { limits: kept.limits ?? {}, given: { variables: kept.given, limits: kept.givenLimits } };
+  return { ...app, env: nextEnv(app, kept), processes: nextProcesses(app, set), given: givenBy(app) };
 }
 
 export function restoredText(cluster: Cluster, { file, inspection }: Backup): string {

@@ -1,6 +1,7 @@
 /** What the platform consists of: its apps, as data. */
 import type { z } from 'zod';
 import { type Service, serviceToken } from '@flynn/controller/access/service-token';
+import type { PlatformLimits } from '@flynn/controller/backup/platform-limits';
 import type { processSchema } from '@flynn/controller/model';
 import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
 import type { Credentials } from '@flynn/kit/tls';
@@ -25,7 +26,12 @@ export type SystemApp = Readonly<{
   /** How many of each at first; afterwards they are scaled like any app's. */
   counts: Readonly<Record<string, number>>;
   routes: readonly SystemRoute[];
+  /** What of it is the manifest's own, where there is something of people in it. */
+  given?: Given;
 }>;
+
+/** What a manifest gave an app: by their names its variables, and what jobs of its processes may take and where they may be. */
+export type Given = Readonly<{ variables: readonly string[]; limits: PlatformLimits | undefined }>;
 
 export type ManifestInput = Readonly<{
   cluster: Cluster;

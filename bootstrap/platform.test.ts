@@ -7,8 +7,9 @@ import { type Deployment, processSchema } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import { startLoopback } from '@flynn/kit/loopback';
+import { startTestController } from '@flynn/controller/testing';
 import type { SystemApp } from './manifest.ts';
-import { Platform, nextEnv } from './platform.ts';
+import { Platform, givenBy, lastGiven, nextEnv } from './platform.ts';
 
 const createdAt = new Date(0).toISOString();
 const updatedAt = createdAt;
@@ -253,4 +254,49 @@ test('releases that nobody is to go back to are removed, though the app is writt
   await using controller = await startLoopback(handlers);
   await new Platform(controller.client).removeReleases('router', ({ KEY: key }) => key !== 'new');
   assert.deepEqual(removed, ['a', 'b']);
+});
+
+test('what people let a part take, and where they let it be, stays through an update; all else is as the manifest says', async () => {
+  await using world = await startTestController();
+  const platform = new Platform(world.client);
+  const told = (): void => {};
+  const params = { app: 'log-aggregator' };
+  const mebibyte = 1024 ** 2;
+  const first: SystemApp = {
+    ...appNamed('log-aggregator'),
+    processes: { web: { memoryBytes: 256 * mebibyte, cpuMillis: 500, command: ['one'] } },
+  };
+  assert.equal(await platform.ensureApp(first, told), 'created');
+  const read = async () => {
+    const { releaseId = '' } = await world.client.call(apps.get, { params });
+    return world.client.call(releases.get, { params: { ...params, release: releaseId } });
+  };
+  const made = await read();
+  // As the CLI changes a release.
+  const constraints = [{ attribute: 'disk', operator: 'missing' as const }];
+  const own = { ...processSchema.parse(made.processes['web']), memoryBytes: 1024 * mebibyte, constraints };
+  const body = { artifactId: made.artifactId ?? '', env: made.env, meta: made.meta, processes: { web: own } };
+  await world.deploy(params.app, (await world.client.call(releases.create, { params, body })).id);
+  assert.equal(await platform.ensureApp(first, told), 'unchanged');
+
+  const web = { memoryBytes: 320 * mebibyte, cpuMillis: 750, command: ['two'] };
+  const second: SystemApp = { ...first, image: 'flynn/log-aggregator:2', processes: { web, compactor: {} } };
+  assert.equal(await platform.ensureApp(second, told), 'updated');
+  const after = await read();
+  assert.deepEqual(after.processes, {
+    web: processSchema.parse({ ...web, memoryBytes: 1024 * mebibyte, constraints }),
+    compactor: processSchema.parse({}),
+  });
+  assert.equal(await platform.ensureApp(second, told), 'unchanged');
+  assert.deepEqual(lastGiven([after]), givenBy(second), 'and that is told from what the manifest gave');
+});
+
+test('of a version that did not write down what it gave, the first release of an image tells', () => {
+  const meta = { 'flynn.manifest.variables': 'FLYNN_KEY' };
+  const release = (artifactId: string, memoryBytes: number) => {
+    return { artifactId, meta, processes: { web: processSchema.parse({ memoryBytes }) } };
+  };
+  const all = [release('b', 3), release('b', 2), release('a', 1)];
+  assert.equal(lastGiven(all).limits?.['web']?.memoryBytes, 2);
+  assert.deepEqual(lastGiven([{ ...release('a', 1), meta: {} }]), { variables: [], limits: undefined });
 });

@@ -1,7 +1,8 @@
 /** Makes the platform's apps what the manifest says, through the controller's API. Each step may be repeated. */
 import { isDeepStrictEqual } from 'node:util';
 import { apps, deployments, formations, releases } from '@flynn/controller/api';
-import { type PlatformPart, variablesMeta } from '@flynn/controller/backup/manifest';
+import { type PlatformPart, limitsMeta, variablesMeta } from '@flynn/controller/backup/manifest';
+import { type PlatformLimits, limitsOf, parseLimits, withSetLimits } from '@flynn/controller/backup/platform-limits';
 import { isOvertaken, withSeen } from '@flynn/controller/overtaken';
 import { routing } from '@flynn/controller/routes/api';
 import { keys } from '@flynn/controller/api-keys';
@@ -10,6 +11,7 @@ import {
   type App,
   type Artifact,
   type Deployment,
+  type Process,
   type Release,
   type Route,
   processSchema,
@@ -20,7 +22,7 @@ import type { HttpClient } from '@flynn/kit/http-client';
 import { retry, waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import type { Credentials } from '@flynn/kit/tls';
-import type { SystemApp, SystemRoute } from './manifest.ts';
+import type { Given, SystemApp, SystemRoute } from './manifest.ts';
 
 /** Of one that fails: two minutes without anything coming up, and as long for what it took away to be back. */
 const deployMs = 300_000;
@@ -68,10 +70,11 @@ export class Platform {
     for (let attempt = 1; ; attempt += 1) {
       if (app === undefined) throw new FlynnError('conflict', `somebody deletes ${wanted.name} at the same time`);
       const live = await this.#live(app);
-      if (live !== undefined && isCurrent(wanted, live)) return 'unchanged';
+      const given = live === undefined ? nothingGiven : await this.#given(wanted.name);
+      if (live !== undefined && isCurrent(wanted, live, given)) return 'unchanged';
       report(live === undefined ? `deploying ${wanted.name}` : `updating ${wanted.name}`);
       try {
-        await this.#deploy(wanted, live);
+        await this.#deploy(wanted, live, given);
         return live === undefined ? 'created' : 'updated';
       } catch (error) {
         // What people set meanwhile stays set.
@@ -185,15 +188,16 @@ export class Platform {
     });
   }
 
-  async #deploy(wanted: SystemApp, live: Live | undefined): Promise<void> {
+  async #deploy(wanted: SystemApp, live: Live | undefined, given: Given): Promise<void> {
     const params = { app: wanted.name };
     const artifact = await this.#retry('registering an image', () =>
       this.#client.call(releases.createArtifact, { body: { type: 'image', image: { name: wanted.image } } }),
     );
-    const given = live === undefined ? [] : await this.#variables(wanted.name);
-    const env = nextEnv(wanted, { env: live?.release.env ?? {}, given });
-    const meta = { [variablesMeta]: Object.keys(wanted.env).sort().join(',') };
-    const body = { artifactId: artifact.id, env, processes: { ...wanted.processes }, meta };
+    const env = nextEnv(wanted, { env: live?.release.env ?? {}, given: given.variables });
+    const processes = nextProcesses(wanted, { limits: limitsOf(live?.release.processes ?? {}), given });
+    const { variables, limits = {} } = wanted.given ?? givenBy(wanted);
+    const meta = { [variablesMeta]: variables.join(','), [limitsMeta]: JSON.stringify(limits) };
+    const body = { artifactId: artifact.id, env, processes, meta };
     const release = await this.#retry('making a release', () => this.#client.call(releases.create, { params, body }));
     if (live === undefined) {
       const counts = { params: { app: wanted.name, release: release.id }, body: { processes: { ...wanted.counts } } };
@@ -204,10 +208,10 @@ export class Platform {
     if (ended.state !== 'complete') throw new FlynnError('internal', failureText(wanted.name, ended));
   }
 
-  /** Those that a manifest gave it last; a release that people made since says nothing of them. */
-  async #variables(app: string): Promise<readonly string[]> {
+  /** What a manifest gave it last; a release that people made says nothing but what the one before it said. */
+  async #given(app: string): Promise<Given> {
     const all = await this.#retry('reading the releases', () => this.#client.call(releases.list, { params: { app } }));
-    return all.find(({ meta }) => meta[variablesMeta] !== undefined)?.meta[variablesMeta]?.split(',') ?? [];
+    return lastGiven(all);
   }
 
   async #untilEnded(app: string, deployment: string): Promise<Deployment> {
@@ -301,14 +305,41 @@ export function nextEnv(
   return { ...Object.fromEntries(kept), ...wanted.env };
 }
 
-/** What people added to the environment stays theirs; the manifest's own variables, image and processes count. */
-export function isCurrent(wanted: SystemApp, live: Live): boolean {
+const nothingGiven: Given = { variables: [], limits: undefined };
+
+/** What the manifest gives it, of people nothing. */
+export function givenBy({ env, processes }: SystemApp): Given {
+  return { variables: Object.keys(env).sort(), limits: limitsOf(processes) };
+}
+
+/** Of an app's releases, newest first. */
+export function lastGiven(all: readonly Pick<Release, 'meta' | 'artifactId' | 'processes'>[]): Given {
+  const told = all.filter(({ meta }) => meta[variablesMeta] !== undefined);
+  const [newest] = told;
+  if (newest === undefined) return nothingGiven;
+  const variables = newest.meta[variablesMeta]?.split(',').filter((name) => name !== '') ?? [];
+  const limits = parseLimits(newest.meta[limitsMeta]);
+  if (limits !== undefined) return { variables, limits };
+  // A version of before wrote down no limits: of one image's releases the first has them as they were given.
+  const first = told.findLast(({ artifactId }) => artifactId === newest.artifactId);
+  return { variables, limits: limitsOf(first?.processes ?? {}) };
+}
+
+/** As the manifest says, but what people set since one was given last: what jobs may take, and on which hosts they may be. */
+export function nextProcesses(
+  wanted: SystemApp,
+  { limits, given }: Readonly<{ limits: PlatformLimits; given: Given }>,
+): Record<string, Process> {
+  const processes = Object.entries(wanted.processes).map(([type, one]) => [type, processSchema.parse(one)] as const);
+  return withSetLimits(Object.fromEntries(processes), { set: limits, given: given.limits });
+}
+
+/** What people added to the environment and the limits they set stay theirs; the manifest's own variables, image and processes count. */
+export function isCurrent(wanted: SystemApp, live: Live, given: Given = nothingGiven): boolean {
   const image = live.artifact?.image;
   if (image === undefined || !('name' in image) || image.name !== wanted.image) return false;
   if (Object.entries(wanted.env).some(([name, value]) => live.release.env[name] !== value)) return false;
-  const processes = Object.fromEntries(
-    Object.entries(wanted.processes).map(([type, process]) => [type, processSchema.parse(process)]),
-  );
+  const processes = nextProcesses(wanted, { limits: limitsOf(live.release.processes), given });
   return isDeepStrictEqual(processes, live.release.processes);
 }
 

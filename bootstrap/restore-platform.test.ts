@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apps, formations, releases } from '@flynn/controller/api';
+import { processSchema } from '@flynn/controller/model';
 import { routing } from '@flynn/controller/routes/api';
 import type { PlatformPart } from '@flynn/controller/backup/manifest';
 import { restoreRecords } from '@flynn/controller/backup/restore';
@@ -44,7 +45,9 @@ test('a part of the platform goes on with its routes, numbers, settings and coun
   const env = { FLYNN_OIDC_ISSUER: 'https://id', FLYNN_CONTROLLER_KEY: 'root', FLYNN_KEY: 'old', FLYNN_DROPPED: 'x' };
   const live = await world.client.call(apps.get, { params });
   const made = await world.client.call(releases.get, { params: { ...params, release: live.releaseId ?? '' } });
-  const body = { artifactId: made.artifactId ?? '', env, processes: made.processes };
+  const memoryBytes = 2 * 1024 ** 3;
+  const processes = { ...made.processes, web: { ...processSchema.parse(made.processes['web']), memoryBytes } };
+  const body = { artifactId: made.artifactId ?? '', env, processes, meta: made.meta };
   await world.deploy('controller', (await world.client.call(releases.create, { params, body })).id);
   const before = await world.client.call(apps.get, { params });
   const scaled = { params: { ...params, release: before.releaseId ?? '' }, body: { processes: { web: 2 } } };
@@ -65,6 +68,7 @@ test('a part of the platform goes on with its routes, numbers, settings and coun
   assert.equal(release.version, 3, 'numbers go on');
   const own = { FLYNN_KEY: 'new', FLYNN_CONTROLLER_KEY: 'root' };
   assert.deepEqual(release.env, { ...own, FLYNN_OIDC_ISSUER: 'https://id' }, 'what people set, and this version knows');
+  assert.equal(release.processes['web']?.memoryBytes, memoryBytes, 'what people let it take');
   await restored.restoreCounts(source.inspection.platform);
   await other.jobsOf('controller', 3);
   assert.deepEqual(
@@ -72,6 +76,11 @@ test('a part of the platform goes on with its routes, numbers, settings and coun
     routesBefore.map(({ domain, id }) => `${domain} ${id}`).toSorted(),
   );
   assert.equal(await restored.ensureApp(next, told), 'unchanged', 'an up of later finds all as it is to be');
+  assert.equal(await restored.ensureApp({ ...next, image: 'flynn/controller:3' }, told), 'updated');
+  const { releaseId: updated = '' } = await other.client.call(apps.get, { params });
+  const last = await other.client.call(releases.get, { params: { ...params, release: updated } });
+  assert.equal(last.env['FLYNN_OIDC_ISSUER'], 'https://id', 'what came with the backup is still people’s');
+  assert.equal(last.processes['web']?.memoryBytes, memoryBytes);
 });
 
 test('parts that were scaled to more than there is room for here come up, and the rest of them waits for room', async () => {

@@ -28,10 +28,13 @@ import {
   platformName,
   recordsName,
   typeOfRecords,
+  limitsMeta,
   variablesMeta,
 } from './manifest.ts';
 import type { Manifest, Part, PlatformPart } from './manifest.ts';
 import { entriesAt } from './pages.ts';
+import { limitsOf, parseLimits } from './platform-limits.ts';
+import type { PlatformLimits } from './platform-limits.ts';
 import { isRestoring } from './restore-state.ts';
 
 export type BackupSource = Readonly<{
@@ -133,12 +136,12 @@ async function platformPartOf(
 ): Promise<PlatformPart> {
   const { name, domain, httpPort, httpsPort, gitUrl } = settings;
   const found: Record<string, PlatformPart['apps'][string]> = {};
-  const given = new Map<string, { version: number; names: string[] }>();
+  const given = new Map<string, { version: number; names: string[]; limits?: PlatformLimits | undefined }>();
   for await (const { spec } of resourcesAt(store, releaseType, at)) {
     const names = spec.meta[variablesMeta]?.split(',');
     // A release that people made since says nothing of them.
     if (names === undefined || (given.get(spec.appId)?.version ?? 0) > spec.version) continue;
-    given.set(spec.appId, { version: spec.version, names });
+    given.set(spec.appId, { version: spec.version, names, limits: parseLimits(spec.meta[limitsMeta]) });
   }
   for (const { id, spec, status } of apps) {
     if (!spec.isSystem || status.releaseId === undefined) continue;
@@ -148,6 +151,8 @@ async function platformPartOf(
     found[spec.name] = {
       env: withoutOwnVariables(release.spec.env),
       given: given.get(id)?.names ?? [],
+      limits: limitsOf(release.spec.processes),
+      givenLimits: given.get(id)?.limits,
       counts: { ...formation?.spec.processes },
     };
   }

@@ -1,6 +1,7 @@
 /** What a backup says of itself, first of all: which format, of which cluster, of when, and which parts are to follow. */
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { z } from 'zod';
+import { platformLimitsSchema } from './platform-limits.ts';
 
 /** Raised when an older flynn could not restore what a newer one writes. */
 export const formatVersion = 1;
@@ -44,6 +45,9 @@ export type Manifest = Readonly<z.output<typeof manifestSchema>>;
 /** In the meta of a release of the platform's own: which variables are not people's, but the version's of `up` that made it. */
 export const variablesMeta = 'flynn.manifest.variables';
 
+/** Beside it: what jobs of its processes might take and where they might be, as that version said, before people set any of it. */
+export const limitsMeta = 'flynn.manifest.limits';
+
 /** What only this cluster knows of itself; its keys are among it. */
 export const platformSchema = z.object({
   name: z.string(),
@@ -59,6 +63,9 @@ export const platformSchema = z.object({
       env: z.record(z.string(), z.string()),
       /** Of these variables those that were not people's; a backup of before does not tell. */
       given: z.array(z.string()).default([]),
+      /** What its jobs might take and where they might be, and what of that was not people's; a backup of before does not tell. */
+      limits: platformLimitsSchema.optional(),
+      givenLimits: platformLimitsSchema.optional(),
       counts: z.record(z.string(), z.int().nonnegative()),
     }),
   ),
