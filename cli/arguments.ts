@@ -1,4 +1,5 @@
 /** What people write as arguments, read strictly. */
+import { byteSize } from '@flynn/controller/build-limits';
 import { durationMs } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
 import { envName } from '@flynn/kit/names';
@@ -51,6 +52,18 @@ export function parseBytes(text: string): number {
   const factor = Object.entries(byteUnits).find(([name]) => name === unit.toUpperCase())?.[1];
   if (amount !== undefined && factor !== undefined) return Number(amount) * factor;
   throw usageError(`"${text}" is no size: write it as 64KB, 10MB or 1GB`);
+}
+
+/** What a job may take of memory: `512MB` or `2GB`, in bytes. */
+export function parseMemory(text: string): number {
+  const { data } = byteSize.safeParse(text);
+  if (data === undefined) throw usageError(`"${text}" is no amount of memory: write it as 512MB or 2GB`);
+  return data;
+}
+
+/** What a job may take of processors, in thousandths of one. */
+export function parseCpu(text: string): number {
+  return parseWhole(text, { what: 'thousandths of a processor', min: 0, max: 1_000_000 });
 }
 
 /** `20/s`, `300/m`, as so many per second. */

@@ -15,6 +15,16 @@ test('`limit`, `limit set` and `limit build`', async () => {
   );
   assert.equal((await desk.run(['limit', 'set', '-a', 'hello', 'web', 'memory=256MB'])).code, 0);
   assert.match((await desk.run(['limit', '-a', 'hello'])).stdout, /web +256MB +500/);
+  const once = await desk.run(['limit', 'run', '-a', 'hello', 'memory=4GB', 'cpu=2000']);
+  assert.match(
+    once.stdout,
+    /^RUNS ONCE +MEMORY +CPU +SAID BY\nrun +4GB +2000 +the app\ncron +1GB +1000 +the platform\n/,
+  );
+  assert.equal((await desk.run(['limit', 'release', '-a', 'hello', 'memory=2GB'])).code, 0);
+  const all = await desk.run(['limit', '-a', 'hello']);
+  assert.match(all.stdout, /\nrun +4GB +2000 +the app\ncron +1GB +1000 +the platform\nrelease +2GB +1000 +the app\n$/);
+  await desk.run(['limit', 'run', '-a', 'hello', 'memory=', 'cpu=']);
+  assert.match((await desk.run(['limit', '-a', 'hello'])).stdout, /\nrun +1GB +1000 +the platform\n/);
   const build = await desk.run(['limit', 'build', '-a', 'hello', 'memory=256MB', 'time=20m']);
   assert.match(build.stdout, /memory +256MB +512MB +the app\ntime +20m +30m +the app\n/);
   assert.match(
@@ -28,6 +38,9 @@ test('`limit`, `limit set` and `limit build`', async () => {
     [['set', 'worker', 'memory=1GB'], /there is no process type "worker": there is web/],
     [['set', 'web', 'memory=lots'], /"lots" is no amount of memory/],
     [['set', 'web', 'disk=1GB'], /there is no limit "disk"/],
+    [['set', 'cron', 'memory=2GB'], /what runs once is no process type: write flynn limit cron memory=2GB/],
+    [['cron', 'memory=lots'], /"lots" is no amount of memory/],
+    [['cron', 'disk='], /there is no limit "disk"/],
   ] as const) {
     const { code, stderr } = await desk.run(['limit', words[0], '-a', 'hello', ...words.slice(1)]);
     assert.notEqual(code, 0);

@@ -1,8 +1,11 @@
 import { builds } from '@flynn/controller/api-builds';
-import { amountText, buildLimitNames, byteSize } from '@flynn/controller/build-limits';
+import { apps } from '@flynn/controller/api';
+import { amountText, buildLimitNames } from '@flynn/controller/build-limits';
 import type { AppBuildLimits, BuildLimitName } from '@flynn/controller/build-limits';
 import type { Process } from '@flynn/controller/model';
-import { parseWhole, usageError } from '../arguments.ts';
+import { oneOffKinds, oneOffLimitsOf, oneOffMeta } from '@flynn/controller/one-off-limits';
+import type { OneOffKind } from '@flynn/controller/one-off-limits';
+import { parseCpu, parseMemory, usageError } from '../arguments.ts';
 import { changeRelease, newestRelease, processOf } from '../next-release.ts';
 import { formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
@@ -10,13 +13,21 @@ import { addCommand, type Parent } from './command.ts';
 export function addLimitCommands(parent: Parent): void {
   const limit = addCommand(parent, {
     name: 'limit',
-    summary: 'what each job of a process type, and a build, may take',
+    summary: 'what each job of a process type, a build, and what runs once may take',
     async run(context) {
       const client = await context.client();
       const params = { app: await context.appName() };
-      const [release, build] = await Promise.all([newestRelease(context), client.call(builds.limits, { params })]);
+      const [release, build, { meta }] = await Promise.all([
+        newestRelease(context),
+        client.call(builds.limits, { params }),
+        client.call(apps.get, { params }),
+      ]);
       const processes = release?.processes ?? {};
-      context.show({ processes: limitsOf(processes), build }, () => limitsText(processes, build));
+      const once = oneOffLimitsOf(meta);
+      context.show(
+        { processes: limitsOf(processes), build, once },
+        () => `${limitsText(processes, build)}\n${onceText(meta)}`,
+      );
     },
   });
 
@@ -30,11 +41,37 @@ export function addLimitCommands(parent: Parent): void {
     ],
     async run(context, _options, [type = '', ...args]) {
       const wanted = Object.fromEntries(args.map(processLimit));
-      await changeRelease(context, (before) => ({
-        processes: { ...before?.processes, [type]: { ...processOf(before, type), ...wanted } },
-      }));
+      await changeRelease(context, (before) => {
+        const kind = oneOffKinds.find((one) => one === type);
+        if (kind !== undefined && before?.processes[type] === undefined) {
+          throw usageError(`what runs once is no process type: write flynn limit ${kind} ${args.join(' ')}`);
+        }
+        return { processes: { ...before?.processes, [type]: { ...processOf(before, type), ...wanted } } };
+      });
     },
   });
+
+  for (const kind of oneOffKinds) {
+    addCommand(parent, {
+      under: limit,
+      name: kind,
+      summary: `change what ${onceNames[kind]} may take, from the next on`,
+      arguments: [['<limits...>', 'memory=4GB and cpu=2000 (thousandths of a processor); memory= is as without']],
+      async run(context, _options, args) {
+        const client = await context.client();
+        const params = { app: await context.appName() };
+        const wishes = args.map((arg) => onceWish(kind, arg));
+        const { meta: before } = await client.call(apps.get, { params });
+        const kept = Object.entries(before).filter(([key]) => !wishes.some(([name]) => name === key));
+        const set = wishes.filter(([, value]) => value !== '');
+        const { meta } = await client.call(apps.update, {
+          params,
+          body: { meta: Object.fromEntries([...kept, ...set]) },
+        });
+        context.show(oneOffLimitsOf(meta), () => onceText(meta));
+      },
+    });
+  }
 
   addCommand(parent, {
     under: limit,
@@ -58,12 +95,18 @@ function pairOf(arg: string): [name: string, value: string] {
 
 function processLimit(arg: string): [keyof Process, number] {
   const [name, value] = pairOf(arg);
-  if (name === 'cpu')
-    return ['cpuMillis', parseWhole(value, { what: 'thousandths of a processor', min: 0, max: 1_000_000 })];
+  if (name === 'cpu') return ['cpuMillis', parseCpu(value)];
   if (name !== 'memory') throw usageError(`there is no limit "${name}": there are memory and cpu`);
-  const { data } = byteSize.safeParse(value);
-  if (data === undefined) throw usageError(`"${value}" is no amount of memory: write it as 512MB or 2GB`);
-  return ['memoryBytes', data];
+  return ['memoryBytes', parseMemory(value)];
+}
+
+/** As the app's metadata has it; nothing as its value where it is to be as without. */
+function onceWish(kind: OneOffKind, arg: string): [key: string, value: string] {
+  const [name, value] = pairOf(arg);
+  if (value !== '') processLimit(arg);
+  else if (name !== 'memory' && name !== 'cpu')
+    throw usageError(`there is no limit "${name}": there are memory and cpu`);
+  return [oneOffMeta[name === 'memory' ? 'memory' : 'cpu'](kind), value];
 }
 
 function buildWish(arg: string): [BuildLimitName, string | null] {
@@ -90,6 +133,22 @@ function limitsText(processes: Processes, build: AppBuildLimits): string {
     String(one.cpuMillis),
   ]);
   return `${rows.length === 0 ? '' : `${formatTable(['TYPE', 'MEMORY', 'CPU'], rows)}\n`}${buildText(build)}`;
+}
+
+const onceNames: Readonly<Record<OneOffKind, string>> = {
+  run: 'a command of "flynn run"',
+  cron: 'a run of a cron line',
+  release: 'a script around a deployment (release, predeploy, postdeploy)',
+};
+
+function onceText(meta: Readonly<Record<string, string>>): string {
+  const limits = oneOffLimitsOf(meta);
+  const rows = oneOffKinds.map((kind) => {
+    const isOwn = (['memory', 'cpu'] as const).some((name) => meta[oneOffMeta[name](kind)] !== undefined);
+    const { memoryBytes, cpuMillis } = limits[kind];
+    return [kind, amountText('memory', memoryBytes), String(cpuMillis), isOwn ? 'the app' : 'the platform'];
+  });
+  return formatTable(['RUNS ONCE', 'MEMORY', 'CPU', 'SAID BY'], rows);
 }
 
 function buildText(build: AppBuildLimits): string {

@@ -16,7 +16,14 @@ import { Desk, openDeskWithController } from '../testing.ts';
 
 const bin = join(import.meta.dirname, '../../bin/flynn');
 
-type Run = { command: readonly string[]; env: Record<string, string>; tty: boolean; stdin: boolean };
+type Run = {
+  command: readonly string[];
+  env: Record<string, string>;
+  tty: boolean;
+  stdin: boolean;
+  memoryBytes?: number | undefined;
+  cpuMillis?: number | undefined;
+};
 
 /** A controller that only runs: it notes what it is asked for, and answers the frames of a job with those given. */
 async function startRunServer(options: {
@@ -111,6 +118,20 @@ test('everything after the first word of the command belongs to the command', as
   }
   await env.desk.run(['-a', 'app', 'run', '-e', 'A=1', '-e', 'B=x=y', 'ls']);
   assert.deepEqual(env.asked.run?.env, { A: '1', B: 'x=y' });
+});
+
+test('a command may take what is said, and what the app has else', async () => {
+  await using env = await startRunServer({ answer: () => [{ kind: 'exit', code: 0 }] });
+  const run = (...words: string[]) => env.desk.run(['-a', 'app', 'run', ...words, 'ls', '--memory', '1']);
+  await run('--memory', '4GB', '--cpu', '2500');
+  assert.deepEqual([env.asked.run?.memoryBytes, env.asked.run?.cpuMillis], [4 * 1024 ** 3, 2_500]);
+  await run();
+  assert.deepEqual(env.asked.run, { command: ['ls', '--memory', '1'], env: {}, tty: false, stdin: true });
+  for (const words of [
+    ['--memory', 'lots'],
+    ['--cpu', 'all'],
+  ])
+    assert.equal((await run(...words)).code, 2);
 });
 
 test('without a terminal the job gets pipes, and Ctrl-C as a signal', async () => {

@@ -2,12 +2,12 @@ import type { Duplex } from 'node:stream';
 import { jobs, releases } from '@flynn/controller/api';
 import type { Job } from '@flynn/controller/model';
 import { hasCode } from '@flynn/kit/errors';
-import { parseAssignments } from '../arguments.ts';
+import { parseAssignments, parseCpu, parseMemory } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { joinJob, sizeOf } from '../terminal.ts';
 import { addCommand, type Parent } from './command.ts';
 
-type RunOptions = { detached?: boolean; release?: string; env: string[] };
+type RunOptions = { detached?: boolean; release?: string; memory?: string; cpu?: string; env: string[] };
 
 const attachMs = 90_000;
 
@@ -20,11 +20,18 @@ export function addRunCommand(parent: Parent): void {
     options: {
       detached: ['-d, --detached', 'do not wait; the output is in the log'],
       release: ['-r, --release <release>', 'vN or an id; else the live one'],
+      memory: ['--memory <size>', 'what it may take, as 4GB; else as "flynn limit" has it'],
+      cpu: ['--cpu <thousandths>', 'of a processor, as 2000; else as "flynn limit" has it'],
       env: ['-e, --env <assignment>', 'NAME=VALUE for this run; may be repeated', []],
     },
     async run(context, options, args) {
       const { io } = context;
       const env = parseAssignments(options.env);
+      const { memory, cpu } = options;
+      const limits = {
+        ...(memory === undefined ? {} : { memoryBytes: parseMemory(memory) }),
+        ...(cpu === undefined ? {} : { cpuMillis: parseCpu(cpu) }),
+      };
       const client = await context.client();
       const app = await context.appName();
       const isTerminal = !options.detached && io.stdin.isTTY === true && io.stdout.isTTY === true;
@@ -40,6 +47,7 @@ export function addRunCommand(parent: Parent): void {
           env: { ...(isTerminal && term !== undefined ? { TERM: term } : {}), ...env },
           tty: isTerminal,
           stdin: !options.detached,
+          ...limits,
           ...(releaseId === undefined ? {} : { releaseId }),
         },
       });

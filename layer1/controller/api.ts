@@ -237,7 +237,9 @@ export const jobs = {
       env: envSchema.default({}),
       tty: z.boolean().default(false),
       stdin: z.boolean().default(false),
+      /** Without: as `flynn limit run` has it for the app. */
       memoryBytes: z.int().positive().optional(),
+      cpuMillis: z.int().nonnegative().optional(),
       maxRuntimeMs: z.int().positive().optional(),
     }),
     response: jobSchema,

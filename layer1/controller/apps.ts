@@ -22,6 +22,7 @@ import type { Deps } from './deps.ts';
 import { jobsOfApp } from './job-views.ts';
 import { cellOf } from './jobs.ts';
 import { reviewPieces } from './review-apps.ts';
+import { checkOneOffLimits } from './one-off-limits.ts';
 import { pageOf } from './paging.ts';
 import { onlyOf } from './providers/leaving.ts';
 import { appFinalizer, appType, ownedBy, releaseType, routeType } from './resources.ts';
@@ -132,6 +133,7 @@ export async function createApp(deps: Deps, input: NewApp, signal: AbortSignal):
 async function createNamed(deps: Deps, input: NewApp & { name: string }, signal: AbortSignal): Promise<AppResource> {
   const { resources, settings } = deps;
   const id = shortId();
+  checkOneOffLimits(input.meta);
   const app = resources.draft(appType, {
     id,
     spec: {

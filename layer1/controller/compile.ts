@@ -4,6 +4,8 @@ import { jobTemplateSchema, workloadInputSchema } from '@flynn/scheduler/cell';
 import type { JobTemplate, Resources } from '@flynn/scheduler/cell';
 import { versionOf } from '@flynn/scheduler/template-version';
 import { appBuildLimits, buildLimitsOf } from './build-limits.ts';
+import { oneOffDefaults } from './one-off-limits.ts';
+import type { OneOffKind, OneOffLimits } from './one-off-limits.ts';
 import { ownVolumeName } from './volumes/names.ts';
 import type { App, Artifact, Process, Release, processSchema } from './model.ts';
 
@@ -18,7 +20,6 @@ const controllerService = 'controller';
 const serviceDrainMs = 1_000;
 /** Says of a process that it shows its certificate wherever it can. */
 const alwaysVariable = 'FLYNN_MUTUAL_ALWAYS';
-const gibibyte = 1024 ** 3;
 /** The builder ends a build that takes too long and says so; this much later its host does. */
 const buildGraceMs = 60_000;
 
@@ -30,7 +31,11 @@ const priorities = { system: 80, app: 50, build: 40 } as const;
 /** A workload, every default filled in, with the template it is to run. */
 export type CompiledWorkload = z.output<typeof workloadInputSchema>;
 
-export type RunnableApp = Pick<App, 'id' | 'name' | 'isSystem'> & { hasOwnVolumes: boolean };
+export type RunnableApp = Pick<App, 'id' | 'name' | 'isSystem'> & {
+  hasOwnVolumes: boolean;
+  /** What its jobs may take that run once. */
+  oneOffLimits?: OneOffLimits;
+};
 export type RunnableRelease = Pick<Release, 'id' | 'env' | 'processes'>;
 export type RunnableArtifact = Pick<Artifact, 'type' | 'image'>;
 
@@ -173,7 +178,9 @@ export type OneOff = {
   env: Readonly<Record<string, string>>;
   tty: boolean;
   stdin: boolean;
+  /** Else as the app has it for its kind. */
   memoryBytes?: number | undefined;
+  cpuMillis?: number | undefined;
   maxRuntimeMs?: number | undefined;
 };
 
@@ -181,6 +188,7 @@ export type OneOff = {
 export function compileOneOff(runnable: Runnable, oneOff: OneOff): CompiledWorkload {
   const { artifact, app } = runnable;
   const { type = 'run' } = oneOff;
+  const limits = app.oneOffLimits?.[kindOf(type)] ?? oneOffDefaults;
   const [program = '', ...args] = oneOff.command;
   const isSlug = artifact.type === 'slug';
   const run = isSlug ? startedBySlug(oneOff.command) : { entrypoint: [program], command: args, env: {} };
@@ -192,13 +200,21 @@ export function compileOneOff(runnable: Runnable, oneOff: OneOff): CompiledWorkl
     ...reachOf(runnable, Object.values(runnable.release.processes)),
     // What any type of the app may reach: a console is there to look at what they see.
     links: [...new Set(Object.values(runnable.release.processes).flatMap(({ links }) => links))].sort(),
-    ...roomOf({ memoryBytes: oneOff.memoryBytes ?? gibibyte, cpuMillis: 1_000 }),
+    ...roomOf({
+      memoryBytes: oneOff.memoryBytes ?? limits.memoryBytes,
+      cpuMillis: oneOff.cpuMillis ?? limits.cpuMillis,
+    }),
     tty: oneOff.tty,
     stdin: oneOff.stdin,
     restart: 'never',
     ...(oneOff.maxRuntimeMs === undefined ? {} : { maxRuntimeMs: oneOff.maxRuntimeMs }),
   });
   return ephemeral(oneOff.workloadId, template, app.isSystem ? priorities.system : priorities.app);
+}
+
+function kindOf(type: string): OneOffKind {
+  if (type === 'cron') return 'cron';
+  return type === 'run' ? 'run' : 'release';
 }
 
 /** A line for a shell, as a one-off job of the release takes it. */

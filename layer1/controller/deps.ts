@@ -12,6 +12,7 @@ import type { CellView } from './cell-view.ts';
 import type { RunnableApp } from './compile.ts';
 import type { Kinds } from './generic/kind.ts';
 import type { HostClients } from './host-clients.ts';
+import { oneOffLimitsOf } from './one-off-limits.ts';
 import type { OperationDispatch } from './operations/dispatch.ts';
 import type { OperationHistory } from './operations/history.ts';
 import type { OperationQueue } from './operations/queue.ts';
@@ -127,7 +128,8 @@ export function isOvertaken(error: unknown, app: AppResource): boolean {
 
 /** What a release runs as: the app's part of it. */
 export function runnableApp({ id, spec }: AppResource): RunnableApp {
-  return { id, name: spec.name, isSystem: spec.isSystem, hasOwnVolumes: spec.hasOwnVolumes };
+  const { name, isSystem, hasOwnVolumes, meta } = spec;
+  return { id, name, isSystem, hasOwnVolumes, oneOffLimits: oneOffLimitsOf(meta) };
 }
 
 /** What an evaluation is made of, at this moment. */

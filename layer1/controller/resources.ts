@@ -20,6 +20,7 @@ import {
 } from './model.ts';
 import { cronSchema } from './cron/model.ts';
 import { rolloutSchema } from './deployments/rollout-settings.ts';
+import { checkOneOffLimits } from './one-off-limits.ts';
 import { askerSchema } from './operations/asker.ts';
 import { routePlace } from './route-address.ts';
 import { routeIssues } from './routes/rules.ts';
@@ -62,6 +63,7 @@ export const appType = defineType({
   initialStatus: () => ({ lastVersion: 0 }),
   validateUpdate(before, after) {
     if (before.name !== after.name) throw new FlynnError('invalid', 'an app keeps its name: create another app');
+    checkOneOffLimits(after.meta, before.meta);
   },
   nameOf: (app) => app.name,
   authorise: {
