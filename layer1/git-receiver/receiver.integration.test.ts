@@ -160,7 +160,8 @@ test(
   { timeout: 180_000 },
   async (t) => {
     const gate = Promise.withResolvers<void>();
-    const world = await setUp(t, (index) => ({ lines: index === 0 ? ['first', () => gate.promise] : ['next'] }));
+    const script = (index: number) => ({ lines: index === 0 ? ['first', () => gate.promise] : ['next'] });
+    const world = await setUp(t, script, 'ed25519', { tellMs: 50 });
     await world.commit({ a: '1' });
     const first = world.git(['push', world.remote(), 'main']);
     await waitFor(() => world.pushes.length === 1, { what: 'the first push', deadlineMs: 60_000 });
@@ -172,6 +173,8 @@ test(
     let early = '';
     second.stderr.on('data', (data: Buffer) => (early += data.toString()));
     await waitFor(() => early.includes('Another push to app is under way'), { what: 'the notice', deadlineMs: 60_000 });
+    const still = /(?:Still waiting for another push to app, under way for \d+ minutes?\.[^]*){2}/;
+    await waitFor(() => still.test(early), { what: 'to be told again and again', deadlineMs: 60_000 });
     const other = await world.git(['push', world.remote('other'), 'main']);
     assert.equal(other.code, 0, other.output);
     assert.equal(world.pushes.length, 2);
@@ -187,7 +190,8 @@ test(
   { timeout: 180_000 },
   async (t) => {
     const gates = Array.from({ length: maxPushes + 1 }, () => Promise.withResolvers<void>());
-    const world = await setUp(t, (index) => ({ lines: [() => gates[index]?.promise ?? Promise.resolve()] }));
+    const script = (index: number) => ({ lines: [() => gates[index]?.promise ?? Promise.resolve()] });
+    const world = await setUp(t, script, 'ed25519', { tellMs: 50 });
     await world.commit({ a: '1' });
     const held = Array.from({ length: maxPushes }, (_, index) =>
       world.git(['push', world.remote(`app-${index}`), 'main']),
@@ -201,6 +205,8 @@ test(
     let said = '';
     next.stderr.on('data', (data: Buffer) => (said += data.toString()));
     await waitFor(() => said.includes('other pushes are under way'), { what: 'the notice', deadlineMs: 60_000 });
+    const still = `Still waiting for one of ${maxPushes} other pushes to end`;
+    await waitFor(() => said.includes(still), { what: 'to be told again', deadlineMs: 60_000 });
     assert.equal(world.pushes.length, maxPushes);
     // Whichever of them ends makes room.
     gates.at(-2)?.resolve();
@@ -208,6 +214,22 @@ test(
     for (const gate of gates) gate.resolve();
     for (const { code, output } of await Promise.all(held)) assert.equal(code, 0, output);
     assert.deepEqual(await ended, [0, null], said);
+  },
+);
+
+test(
+  'a push that waited as long as one may take is refused, and told where to look',
+  { timeout: 180_000 },
+  async (t) => {
+    const gate = Promise.withResolvers<void>();
+    const world = await setUp(t, () => ({ lines: [() => gate.promise] }), 'ed25519', { limitMs: 50 });
+    await world.commit({ a: '1' });
+    const first = world.git(['push', world.remote(), 'main']);
+    await waitFor(() => world.pushes.length === 1, { what: 'the first push', deadlineMs: 60_000 });
+    const second = await world.git(['push', world.remote(), 'main']);
+    assert.match(second.output, /pushes before this one have not ended in 0 minutes.*flynn op list -a app/);
+    gate.resolve();
+    assert.equal((await first).code, 0, 'one that has begun is not told to wait');
   },
 );
 

@@ -19,9 +19,10 @@ import { parsePushOptions } from './push-options.ts';
 import { removeQuarantines } from './repositories.ts';
 import { decide, noCommit, parseUpdates } from './updates.ts';
 
-const waitForOtherPushMs = 10 * 60_000;
-/** A build, a release and a deployment together; whatever takes longer hangs. */
+/** A build, a release and a deployment together; whatever takes longer hangs. So long others may wait for their turn. */
 const pushDeadlineMs = 2 * 3_600_000;
+/** Who waits is told so often that it still does: silence is taken for a standstill, by people and by what is in between. */
+const stillMs = 60_000;
 /** So long a client may take what is still on the way to it when its command has ended. */
 const lingerMs = 10_000;
 /** Each keeps a git and a hook in memory until it is live. Runners build fewer at a time than this. */
@@ -35,6 +36,8 @@ export type SessionDeps = DeployDeps & {
   hooks: HookServer;
   /** Told of every command when it has ended: 0 is what went well. */
   onEnd?: (ended: { service: string; code: number; tookMs: number }) => void;
+  /** How long a push waits for others, and how often it is told. */
+  waiting?: { limitMs?: number; tellMs?: number };
 };
 
 /**
@@ -45,6 +48,8 @@ export class Sessions {
   readonly #deps: SessionDeps;
   readonly #locks = new KeyedMutex();
   readonly #pushing = new Map<string, number>();
+  /** By app, since when. */
+  readonly #underWay = new Map<string, number>();
   readonly #places = new Slots(maxPushes);
   #running = 0;
 
@@ -123,12 +128,16 @@ export class Sessions {
     const before = this.#pushing.get(app.id) ?? 0;
     this.#pushing.set(app.id, before + 1);
     if (before > 0) tell(channel, `Another push to ${app.name} is under way: waiting for it to end.`);
+    const { limitMs = pushDeadlineMs, tellMs = stillMs } = this.#deps.waiting ?? {};
     let hasBegun = false;
     const waiting = new AbortController();
-    const timer = setTimeout(() => waiting.abort(), waitForOtherPushMs);
+    const timer = setTimeout(() => waiting.abort(), limitMs);
+    const telling = setInterval(() => tell(channel, this.#whatItWaitsFor(app)), tellMs);
     const push = async () => {
       clearTimeout(timer);
+      clearInterval(telling);
       hasBegun = true;
+      this.#underWay.set(app.id, performance.now());
       const limited = withDeadline(pushDeadlineMs, signal);
       const ended = new AbortController();
       let deciding: Promise<unknown> | undefined;
@@ -153,6 +162,7 @@ export class Sessions {
         // Why it failed its hook was told, and the log.
         await deciding?.catch(() => undefined);
         await removeQuarantines(repository);
+        this.#underWay.delete(app.id);
       }
     };
     try {
@@ -160,13 +170,25 @@ export class Sessions {
       return await this.#locks.run(app.id, () => this.#inPlace(channel, push, inTime), { signal: inTime });
     } catch (error) {
       if (hasBegun || !waiting.signal.aborted) throw error;
-      return refuse(channel, 'the pushes before this one have not ended in 10 minutes: try again later');
+      return refuse(
+        channel,
+        `the pushes before this one have not ended in ${minutesText(limitMs)}: try again later. What is under way tells: flynn op list -a ${app.name}`,
+      );
     } finally {
       clearTimeout(timer);
+      clearInterval(telling);
       const left = (this.#pushing.get(app.id) ?? 1) - 1;
       if (left > 0) this.#pushing.set(app.id, left);
       else this.#pushing.delete(app.id);
     }
+  }
+
+  #whatItWaitsFor({ id, name }: App): string {
+    const now = performance.now();
+    const own = this.#underWay.get(id);
+    if (own !== undefined) return `Still waiting for another push to ${name}, under way for ${minutesText(now - own)}.`;
+    const longest = minutesText(now - Math.min(now, ...this.#underWay.values()));
+    return `Still waiting for one of ${this.#underWay.size} other pushes to end, under way for up to ${longest}.`;
   }
 
   async #inPlace(channel: ServerChannel, push: () => Promise<number>, signal: AbortSignal): Promise<number> {
@@ -215,6 +237,11 @@ async function run(
     signal.removeEventListener('abort', stop);
     channel.unpipe(git.stdin);
   }
+}
+
+function minutesText(ms: number): string {
+  const minutes = Math.round(ms / 60_000);
+  return minutes === 1 ? '1 minute' : `${minutes} minutes`;
 }
 
 function tell(channel: ServerChannel, line: string): void {

@@ -43,6 +43,7 @@ export async function setUp(
   t: TestContext,
   script: (pushIndex: number) => Script = () => ({ lines: ['-----> Building'] }),
   keyType = 'ed25519',
+  waiting: { limitMs?: number; tellMs?: number } = {},
 ) {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-git-'));
   const log = silentLogger();
@@ -150,6 +151,7 @@ export async function setUp(
     platform: createPlatform(controller),
     blobs,
     log,
+    waiting,
   });
   let isStopped = false;
   const stop = async (drainMs: number) => {
