@@ -17,7 +17,8 @@ export function addMetaCommands(parent: Parent): void {
   addCommand(parent, {
     under: meta,
     name: 'set',
-    summary: 'set metadata; gc.max_inactive_slug_releases=N keeps N slugs, review.max=N allows N review apps',
+    summary:
+      'set metadata; gc.max_inactive_slug_releases=N keeps N slugs, review.max=N allows N review apps, git.branch=NAME has pushes to that branch deployed',
     arguments: [['<assignments...>', 'NAME=VALUE']],
     async run(context, _options, args) {
       const wanted = args.map((arg): [string, string] => {

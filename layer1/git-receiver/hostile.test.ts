@@ -29,7 +29,7 @@ test('any command names a service and an app, and no more of the path, or is ref
 test('of any updates main or master is deployed, at what is a commit, or the push is refused', () => {
   fc.assert(
     fc.property(fc.oneof(soupOf(...lines), binary), (given) => {
-      const decision = decide(parseUpdates(given));
+      const decision = decide(parseUpdates(given), { name: 'shop', meta: {} });
       if ('refusal' in decision) return assert.ok(decision.refusal.length > 0);
       assert.match(decision.deploy.commit, /^(?!0+$)[0-9a-f]{40,64}$/);
       assert.match(decision.deploy.branch, /^(?:main|master)$/);

@@ -197,13 +197,13 @@ export class Sessions {
   }
 
   async #decide({ app, repository, platform }: Target, call: HookCall, signal: AbortSignal): Promise<boolean> {
-    const decision = decide(parseUpdates(call.updates));
+    const decision = decide(parseUpdates(call.updates), app);
     if ('refusal' in decision) return refusePush(call, decision.refusal);
     const asked = parsePushOptions(call.options);
     if ('refusal' in asked) return refusePush(call, asked.refusal);
     const { say, quarantine } = call;
     const type = await typeOf({ commit: decision.deploy.commit, repository, env: quarantine });
-    if (type !== 'commit') return refusePush(call, noCommit(type));
+    if (type !== 'commit') return refusePush(call, noCommit(type, decision.deploy.branch));
     const pushId = newId();
     this.#deps.log.info({ app: app.id, pushId, commit: decision.deploy.commit }, 'push');
     const isLive = await deploy(

@@ -6,15 +6,20 @@ const zero = '0'.repeat(40);
 const one = '1'.repeat(40);
 const two = '2'.repeat(40);
 
+const shop = { name: 'shop', meta: {} };
+
 function refusalOf(...updates: [string, string, string][]): string {
-  const decision = decide(updates.map(([before, after, ref]) => ({ before, after, ref })));
+  const decision = decide(
+    updates.map(([before, after, ref]) => ({ before, after, ref })),
+    shop,
+  );
   return 'refusal' in decision ? decision.refusal.join(' ') : '';
 }
 
 test('main and master are deployed, new or moved, forwards or backwards', () => {
   for (const branch of ['main', 'master']) {
     for (const before of [zero, two]) {
-      const decision = decide([{ before, after: one, ref: `refs/heads/${branch}` }]);
+      const decision = decide([{ before, after: one, ref: `refs/heads/${branch}` }], shop);
       assert.deepEqual(decision, { deploy: { commit: one, branch } });
     }
   }
@@ -29,6 +34,17 @@ test('what is not deployed is refused with what to type instead', () => {
   assert.match(refusalOf([zero, one, 'refs/heads/main'], [zero, two, 'refs/heads/x']), /Only main/);
   assert.match(refusalOf([zero, one, 'refs/notes/x']), /not notes\/x/);
   assert.match(refusalOf(), /nothing/);
+});
+
+test('an app that names a branch has that one deployed and no other', () => {
+  const app = { name: 'shop', meta: { 'git.branch': 'production' } };
+  const pushed = (branch: string) => decide([{ before: zero, after: one, ref: `refs/heads/${branch}` }], app);
+  assert.deepEqual(pushed('production'), { deploy: { commit: one, branch: 'production' } });
+  const refused = pushed('main');
+  assert.match(
+    'refusal' in refused ? refused.refusal.join(' ') : '',
+    /Only production is deployed, not main\..*HEAD:production.*main:production.*flynn -a shop meta set git\.branch=main/,
+  );
 });
 
 test('the lines of the hook are read, whatever the hash', () => {

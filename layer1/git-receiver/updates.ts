@@ -1,13 +1,24 @@
 /** Which of the refs a push wants to change is to be deployed, and what may not be pushed? */
+import type { App } from '@flynn/controller/model';
 
 export type RefUpdate = { before: string; after: string; ref: string };
 export type Decision = { deploy: { commit: string; branch: string } } | { refusal: string[] };
 
-const deployed = new Set(['refs/heads/main', 'refs/heads/master']);
+/** Of an app's metadata: the branch that is deployed, and no other. */
+const branchMeta = 'git.branch';
+
+/** The first is the one to name. */
+function branchesOf(meta: Readonly<Record<string, string>>): readonly [string, ...string[]] {
+  const own = meta[branchMeta]?.trim() ?? '';
+  return own === '' ? ['main', 'master'] : [own];
+}
+
 const isZero = (commit: string) => /^0+$/.test(commit);
 
 /** The whole push is one: git moves either all of its refs or none. */
-export function decide(updates: readonly RefUpdate[]): Decision {
+export function decide(updates: readonly RefUpdate[], app: Pick<App, 'name' | 'meta'>): Decision {
+  const branches = branchesOf(app.meta);
+  const [deployed] = branches;
   const [update] = updates;
   if (update === undefined) return { refusal: ['There is nothing in this push.'] };
   const tag = updates.find(({ ref }) => ref.startsWith('refs/tags/'));
@@ -15,7 +26,7 @@ export function decide(updates: readonly RefUpdate[]): Decision {
     return {
       refusal: [
         `Tags are not taken: ${tag.ref.slice('refs/tags/'.length)}.`,
-        'Push the branch alone: git push flynn main, without --tags or --follow-tags.',
+        `Push the branch alone: git push flynn ${deployed}, without --tags or --follow-tags.`,
       ],
     };
   }
@@ -28,13 +39,18 @@ export function decide(updates: readonly RefUpdate[]): Decision {
       ],
     };
   }
-  const other = updates.find(({ ref }) => !deployed.has(ref));
+  const other = updates.find(({ ref }) => !branches.some((branch) => ref === `refs/heads/${branch}`));
   if (other !== undefined) {
     const branch = branchOf(other.ref);
     return {
       refusal: [
-        `Only main is deployed, not ${branch}.`,
-        `To deploy the commit you are on: git push flynn HEAD:main; to deploy that branch: git push flynn ${branch}:main`,
+        `Only ${deployed} is deployed, not ${branch}.`,
+        `To deploy the commit you are on: git push flynn HEAD:${deployed}; to deploy that branch: git push flynn ${branch}:${deployed}, or with a + before it where the two have parted`,
+        ...(other.ref.startsWith('refs/heads/')
+          ? [
+              `To have pushes to ${branch} deployed from now on, and no others: flynn -a ${app.name} meta set ${branchMeta}=${branch}`,
+            ]
+          : []),
       ],
     };
   }
@@ -43,10 +59,10 @@ export function decide(updates: readonly RefUpdate[]): Decision {
 }
 
 /** git would refuse it once it was live: a branch ends with a commit, not with a tag, whatever that leads to. */
-export function noCommit(type: string): string[] {
+export function noCommit(type: string, branch: string): string[] {
   return [
     `What is pushed is a ${type} and not a commit.`,
-    "To deploy the commit that a tag is of: git push flynn 'TAG^{}:refs/heads/main'",
+    `To deploy the commit that a tag is of: git push flynn 'TAG^{}:refs/heads/${branch}'`,
   ];
 }
 
