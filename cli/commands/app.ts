@@ -1,6 +1,7 @@
 import { apps, releases } from '@flynn/controller/api';
 import { routing } from '@flynn/controller/routes/api';
-import type { Route } from '@flynn/controller/model';
+import type { RouteView } from '@flynn/controller/routes/api';
+import { httpUrlOf } from '@flynn/controller/routes/url';
 import type { Cluster } from '../clusters.ts';
 import { removeApp, textOfRemoved } from '../app-removal.ts';
 import { parseWhole, usageError } from '../arguments.ts';
@@ -12,10 +13,9 @@ import { deleteObject } from './get.ts';
 import { noteUnasked } from './volume.ts';
 import { addAppRemote, plannedRemote, type RemoteOptions, remoteOptions } from './remote.ts';
 
-export function urlsOf(routes: readonly Route[], cluster: Cluster): string[] {
-  const port = cluster.httpPort === 80 ? '' : `:${cluster.httpPort}`;
+export function urlsOf(routes: readonly RouteView[], cluster: Cluster): string[] {
   return routes.map((route) => {
-    if (route.type === 'http') return `http://${route.domain ?? ''}${port}${route.path === '/' ? '' : route.path}`;
+    if (route.type === 'http') return httpUrlOf(route, cluster);
     const { serverName } = route.tcp;
     return serverName === undefined
       ? `tcp://${cluster.domain}:${route.port ?? ''}`

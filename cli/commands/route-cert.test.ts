@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { openDeskWithController } from '../testing.ts';
 
@@ -28,6 +29,27 @@ test('a certificate is added from two files, listed with what is to be known of 
   assert.deepEqual(more, []);
   assert.equal(await run('remove', 'shop.example.com'), 'certificate for shop.example.com removed\n');
   assert.equal(await run('--json'), '[]\n');
+});
+
+test('an app is shown at https:// once there is a certificate for its name, and at the others as before', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  const made = await issueCertificate(await createAuthority('Ours'), { name: 'x', addresses: ['*.example.com'] });
+  const [certFile, keyFile] = [join(env.desk.home, 'cert.pem'), join(env.desk.home, 'key.pem')];
+  await writeFile(certFile, made.certificate);
+  await writeFile(keyFile, made.privateKey);
+  const run = async (...argv: string[]) => {
+    const { code, stdout, stderr } = await env.desk.run(argv);
+    assert.equal(code, 0, stderr);
+    return stdout;
+  };
+  const urls = async () => /^URL: +(.*)$/m.exec(await run('info', '-a', 'hello'))?.[1];
+  await run('route', 'add', 'http', 'shop.example.com/api', '-a', 'hello');
+  assert.equal(await urls(), 'http://hello.flynn.localhost http://shop.example.com/api');
+  await run('route', 'cert', 'add', '*.example.com', '--cert', certFile, '--key', keyFile);
+  const isSecure = async () => (await urls()) === 'http://hello.flynn.localhost https://shop.example.com/api';
+  await waitFor(isSecure, { what: 'the route at https://', deadlineMs: 60_000 });
+  assert.match(await run('route', '-a', 'hello'), /^https:\/\/shop\.example\.com\/api /m);
 });
 
 test('what is wrong with the files is said', async () => {

@@ -46,6 +46,7 @@ import { providerHandlers } from './providers/providers.ts';
 import { releaseHandlers } from './releases.ts';
 import { openOperations } from './operations/parts.ts';
 import { deploymentType } from './resources.ts';
+import type { Shown } from './certificates/shown.ts';
 import { routingHandlers } from './routing.ts';
 import { runnerRegistryHandlers } from './operations/runner-registry.ts';
 import { runnerHandlers } from './operations/runners.ts';
@@ -120,7 +121,12 @@ export function logAggregatorClient(options: {
 /** Every route of api.ts. */
 export function controllerHandlers(
   deps: Deps,
-  { logAggregator, blobs, directory }: { logAggregator: HttpClient; blobs: BlobClient; directory: Directory },
+  {
+    logAggregator,
+    blobs,
+    directory,
+    certificates,
+  }: { logAggregator: HttpClient; blobs: BlobClient; directory: Directory; certificates: () => Iterable<Shown> },
 ): Handler[] {
   const own = new OwnBlobs(deps, blobs, directory);
   return [
@@ -132,7 +138,7 @@ export function controllerHandlers(
     ...cronHandlers(deps),
     ...sourceHandlers(deps),
     ...buildHandlers(deps),
-    ...routingHandlers(deps),
+    ...routingHandlers(deps, certificates),
     ...certificateHandlers(deps),
     ...acmeHandlers(deps),
     ...keyHandlers(deps),

@@ -10,7 +10,10 @@ import { decodeResource } from '@flynn/resource/record';
 import type { Entry } from '@flynn/store/store';
 import { checkRoutePlace, checkRouteTarget } from './access/neighbours.ts';
 import { principalOf } from './access/principal.ts';
+import { isShownFor } from './certificates/shown.ts';
+import type { Shown } from './certificates/shown.ts';
 import { routing } from './routes/api.ts';
+import type { RouteView } from './routes/api.ts';
 import { findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { resumePoint, withRevisions } from './event-stream.ts';
@@ -18,7 +21,7 @@ import { unlike } from './generic/difference.ts';
 import { pageOf } from './paging.ts';
 import { findBasis } from './releases.ts';
 import { ownedBy, routeType } from './resources.ts';
-import type { AppResource } from './resources.ts';
+import type { AppResource, RouteResource } from './resources.ts';
 import { normalizeDomain } from './route-address.ts';
 import { changeRoute, findRoute, setMaintenance } from './routes/changes.ts';
 import { createRoute } from './routes/creation.ts';
@@ -30,7 +33,7 @@ import { viewRoute } from './views.ts';
 const defaultHttp = httpSettingsSchema.parse({});
 const defaultTcp = tcpSettingsSchema.parse({});
 
-export function routingHandlers(deps: Deps): Handler[] {
+export function routingHandlers(deps: Deps, certificates: () => Iterable<Shown>): Handler[] {
   const { resources } = deps;
   const checkTarget = (
     call: Parameters<typeof principalOf>[0] & { signal: AbortSignal },
@@ -40,6 +43,12 @@ export function routingHandlers(deps: Deps): Handler[] {
     checkRouteTarget(deps, { principal: principalOf(call), signal: call.signal }, app, service, async () => {
       return (await findBasis(deps, app, call.signal))?.spec.processes ?? {};
     });
+  const view = (resource: RouteResource): RouteView => {
+    const route = viewRoute(resource);
+    const isSecure =
+      route.type === 'http' && route.domain !== undefined && isShownFor(route.domain, certificates(), deps.now());
+    return isSecure ? { ...route, httpsPort: deps.settings.httpsPort } : route;
+  };
   return [
     handle(routing.create, async (call) => {
       const { params, body, query, signal } = call;
@@ -53,17 +62,17 @@ export function routingHandlers(deps: Deps): Handler[] {
         await checkRoutePlace(deps, principal, app, { domain, port, serverName }, signal);
       });
       await reached(deps, [route], { query, signal });
-      return viewRoute(route);
+      return view(route);
     }),
     handle(routing.list, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
       const all = await resources.list(routeType, { owner: ownedBy(app.id), signal });
       const sorted = all.toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : a.createdAt > b.createdAt ? 1 : 0));
-      return pageOf(sorted, query, ({ id }) => id).map(viewRoute);
+      return pageOf(sorted, query, ({ id }) => id).map(view);
     }),
     handle(routing.get, async ({ params, signal }) => {
       const app = await findApp(deps, params.app, signal);
-      return viewRoute(await findRoute(deps, app, params.route, signal));
+      return view(await findRoute(deps, app, params.route, signal));
     }),
     handle(routing.update, async (call) => {
       const { params, body, query, headers, signal } = call;
@@ -73,7 +82,7 @@ export function routingHandlers(deps: Deps): Handler[] {
       const revision = body.revision ?? expectedRevision(headers);
       const changed = await changeRoute(deps, { app, route }, { ...body, revision }, signal);
       await reached(deps, [changed], { query, signal });
-      return viewRoute(changed);
+      return view(changed);
     }),
     handle(routing.remove, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);

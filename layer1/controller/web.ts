@@ -80,8 +80,10 @@ export async function openWeb(options: {
     ],
     events: new HealthEvents({ store, now, newId }),
   });
+  const known = () => certificates.snapshot.entries.values().map(({ value }) => value);
+  const { logAggregator, blobs } = options;
   const own = [
-    ...controllerHandlers(deps, { logAggregator: options.logAggregator, blobs: options.blobs, directory }),
+    ...controllerHandlers(deps, { logAggregator, blobs, directory, certificates: known }),
     ...healthHandlers(health),
     metricsHandler(metrics),
   ];
@@ -99,7 +101,7 @@ export async function openWeb(options: {
       trail,
     }),
     elsewhere: inClear({
-      certificates: () => certificates.snapshot.entries.values().map(({ value }) => value),
+      certificates: known,
       httpsPort: deps.settings.httpsPort,
       now,
     }),

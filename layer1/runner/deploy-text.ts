@@ -1,5 +1,7 @@
 /** What a pusher reads of a deployment. */
-import type { Deployment, Route } from '@flynn/controller/model';
+import type { Deployment } from '@flynn/controller/model';
+import type { RouteView } from '@flynn/controller/routes/api';
+import { httpUrlOf } from '@flynn/controller/routes/url';
 
 /** A line for each process type whose state changed since the last look, and is of interest. */
 export function progressLines(before: Deployment['progress'], { progress }: Pick<Deployment, 'progress'>): string[] {
@@ -49,11 +51,10 @@ export function othersWait({ state }: Pick<Deployment, 'state'>): string {
 }
 
 /** Where the app answers now. */
-export function routeLines(routes: readonly Route[], cluster: { domain: string; httpPort: number }): string[] {
-  const port = cluster.httpPort === 80 ? '' : `:${cluster.httpPort}`;
+export function routeLines(routes: readonly RouteView[], cluster: { domain: string; httpPort: number }): string[] {
   return routes.flatMap((route) => {
     if (route.type === 'tcp') return route.port === undefined ? [] : [`=====> tcp://${cluster.domain}:${route.port}`];
     if (route.domain === undefined) return [];
-    return [`=====> http://${route.domain}${port}${route.path === '/' ? '' : route.path}`];
+    return [`=====> ${httpUrlOf(route, cluster)}`];
   });
 }

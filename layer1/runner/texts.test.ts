@@ -63,6 +63,11 @@ test('routes are shown as people type them', () => {
   assert.deepEqual(routeLines([route], { domain: 'example.com', httpPort: 8080 }), [
     '=====> http://shop.example.com:8080',
   ]);
+  const shown = { ...route, path: '/api', httpsPort: 443 };
+  assert.deepEqual(routeLines([shown, { ...shown, httpsPort: 8443 }], { domain: 'example.com', httpPort: 8080 }), [
+    '=====> https://shop.example.com/api',
+    '=====> https://shop.example.com:8443/api',
+  ]);
 });
 
 test('a release of a slug after one of an image keeps the settings and takes the slug’s command', () => {

@@ -5,9 +5,8 @@
 import type { IncomingMessage } from 'node:http';
 import { FlynnError } from '@flynn/kit/errors';
 import { eitherCommand } from '@flynn/kit/operator-commands';
-import { isCovered } from '../certificates/domains.ts';
-import type { CertificateResource } from '../certificates/resources.ts';
-import { bundleOf } from '../certificates/view.ts';
+import { isShownFor } from '../certificates/shown.ts';
+import type { Shown } from '../certificates/shown.ts';
 
 type Asked = Pick<IncomingMessage, 'headers' | 'method' | 'url'>;
 
@@ -16,25 +15,17 @@ type Asked = Pick<IncomingMessage, 'headers' | 'method' | 'url'>;
  * for what came over TLS or from inside, and where no certificate is shown for the name: there is no other way then.
  */
 export function inClear(options: {
-  certificates: () => Iterable<Pick<CertificateResource, 'spec' | 'status'>>;
+  certificates: () => Iterable<Shown>;
   /** The router's. */
   httpsPort: number;
   now: () => number;
 }): (request: Asked) => string | undefined {
   const { certificates, httpsPort, now } = options;
-  const isShownFor = (name: string): boolean => {
-    for (const certificate of certificates()) {
-      if (!certificate.spec.domains.some((domain) => isCovered(domain, name))) continue;
-      const bundle = bundleOf(certificate);
-      if (bundle !== undefined && Date.parse(bundle.notAfter) > now()) return true;
-    }
-    return false;
-  };
   return ({ headers, method = 'GET', url = '/' }) => {
     // The router says so, and lets nobody else say it.
     if (headers['x-forwarded-proto'] !== 'http') return undefined;
     const name = nameOf(headers['x-forwarded-host'] ?? headers.host ?? '');
-    if (!isShownFor(name)) return undefined;
+    if (!isShownFor(name, certificates(), now())) return undefined;
     const instead = `https://${name}${httpsPort === 443 ? '' : `:${httpsPort}`}`;
     const isSafe = headers.authorization === undefined && (method === 'GET' || method === 'HEAD');
     if (isSafe) return `${instead}${url}`;

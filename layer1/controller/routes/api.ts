@@ -8,6 +8,10 @@ import { waitQuery } from './reach.ts';
 import { httpChangeSchema, maintenanceSchema, tcpChangeSchema } from './settings.ts';
 import { routeStatsSchema } from './stats.ts';
 
+/** `httpsPort`: where it answers over TLS, while a certificate that has not expired is shown for its name. */
+const routeViewSchema = routeSchema.extend({ httpsPort: z.int().optional() });
+export type RouteView = z.output<typeof routeViewSchema>;
+
 export const routing = {
   create: defineRoute({
     method: 'POST',
@@ -23,7 +27,7 @@ export const routing = {
       http: httpChangeSchema.optional(),
       tcp: tcpChangeSchema.optional(),
     }),
-    response: routeSchema,
+    response: routeViewSchema,
     summary: 'Add a route; the service is APP-web unless named; a tcp port is found unless given',
   }),
   /** `:route` is its id, or where it is: `shop.example.com/blog`, `tcp:3000`. */
@@ -31,7 +35,7 @@ export const routing = {
     method: 'GET',
     path: '/apps/:app/routes/:route',
     access: 'app viewer',
-    response: routeSchema,
+    response: routeViewSchema,
     summary: 'One route',
   }),
   update: defineRoute({
@@ -46,7 +50,7 @@ export const routing = {
       /** As If-Match: `conflict` if somebody changed it since. */
       revision: z.int().optional(),
     }),
-    response: routeSchema,
+    response: routeViewSchema,
     summary: 'Change how a route answers; what is left out stays, null takes a setting back',
   }),
   reach: defineRoute({
@@ -103,7 +107,7 @@ export const routing = {
     path: '/apps/:app/routes',
     access: 'app viewer',
     query: pageQuery,
-    response: z.array(routeSchema),
+    response: z.array(routeViewSchema),
     summary: "An app's routes",
   }),
   remove: defineRoute({
