@@ -152,7 +152,10 @@ export async function isRestored(stateDir: string, { source }: Backup): Promise<
   return begun?.digest === source.digest && begun.isComplete;
 }
 
-/** With the variables and limits people set of it that are not the manifest's own. Their counts come once it runs: here may be less room. */
+/**
+ * With the variables and limits people set of it that are not the manifest's own. Their counts come once it runs: here may be
+ * less room.
+ */
 export function withSettings(app: SystemApp, { apps }: PlatformPart): SystemApp {
   const kept = apps[app.name];
   if (kept === undefined) return app;

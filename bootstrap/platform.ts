@@ -334,7 +334,10 @@ export function nextProcesses(
   return withSetLimits(Object.fromEntries(processes), { set: limits, given: given.limits });
 }
 
-/** What people added to the environment and the limits they set stay theirs; the manifest's own variables, image and processes count. */
+/**
+ * What people added to the environment and the limits they set stay theirs; the manifest's own variables, image and processes
+ * count.
+ */
 export function isCurrent(wanted: SystemApp, live: Live, given: Given = nothingGiven): boolean {
   const image = live.artifact?.image;
   if (image === undefined || !('name' in image) || image.name !== wanted.image) return false;

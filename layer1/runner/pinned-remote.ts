@@ -1,6 +1,6 @@
 /**
- * By which settings does git go to these addresses of a host and nowhere else? It would look the name up itself, and find what it was
- * told a moment later; and it would go on to where a server sends it. Pure.
+ * By which settings does git go to these addresses of a host and nowhere else? It would look the name up itself, and find what it
+ * was told a moment later; and it would go on to where a server sends it. Pure.
  */
 import { isIP } from 'node:net';
 import type { SshAt } from '@flynn/kit/git-ssh';

@@ -32,7 +32,10 @@ function shown(url: string): string {
   return url.replace(/\/\/[^/@\s]*@/, '//***@');
 }
 
-/** The addresses it has now: whoever goes there is to go nowhere else. Throws `denied` for a host that is, or is found, inside the cluster. */
+/**
+ * The addresses it has now: whoever goes there is to go nowhere else. Throws `denied` for a host that is, or is found, inside
+ * the cluster.
+ */
 export async function checkOutside(host: string, inside: readonly string[]): Promise<string[]> {
   const outside = new Outside();
   outside.setInside(inside);
