@@ -1,6 +1,7 @@
 import { jobs, releases } from '@flynn/controller/api';
 import type { Job } from '@flynn/controller/model';
 import { formatAge, formatTable } from '../output.ts';
+import { gatherWaiting } from '../waiting-jobs.ts';
 import { addCommand, type Parent } from './command.ts';
 
 export function addJobCommands(parent: Parent): void {
@@ -30,15 +31,16 @@ export function addJobCommands(parent: Parent): void {
       }
       context.show(shown, () =>
         formatTable(
-          ['ID', 'TYPE', 'STATE', 'STARTED', 'RESTARTS', 'RELEASE', 'NOTE'],
-          shown.map((job) => [
+          ['ID', 'TYPE', 'STATE', 'HOST', 'STARTED', 'RESTARTS', 'RELEASE', 'NOTE'],
+          gatherWaiting(shown).map(({ job, count }) => [
             job.id,
             job.type,
             job.state,
+            job.hostId,
             formatAge(job.startedAt, Date.now()),
             String(job.restarts),
             job.release,
-            noteOf(job),
+            count === 1 ? noteOf(job) : `${count} jobs: ${noteOf(job) ?? 'no host has taken them yet'}`,
           ]),
         ),
       );

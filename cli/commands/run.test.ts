@@ -252,7 +252,7 @@ test('`ps` lists jobs by type, by state and for scripts', async () => {
   const quiet = await env.desk.run(['-a', 'hello', 'ps', '-aq', '-t', 'run']);
   assert.match(quiet.stdout, /^\S+\n$/);
   const table = (await env.desk.run(['-a', 'hello', 'ps', '--all'])).stdout;
-  assert.match(table, new RegExp(`^${quiet.stdout.trim()} +run +failed +\\d+s +0 +v1 +exit code 3$`, 'm'));
+  assert.match(table, new RegExp(`^${quiet.stdout.trim()} +run +failed +host\\d +\\d+s +0 +v1 +exit code 3$`, 'm'));
 });
 
 test('`kill` stops a job, and one of a formation comes back', async () => {

@@ -1,17 +1,43 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { formations, jobs } from '@flynn/controller/api';
+import { evaluations } from '@flynn/controller/api-hosts';
 import type { TestController } from '@flynn/controller/testing';
 import { waitFor } from '@flynn/kit/retry';
+import { loadClusters, saveClusters } from '../clusters.ts';
 import { runCli } from '../program.ts';
 import { openDeskWithController } from '../testing.ts';
 
 async function running(controller: TestController, app: string): Promise<string[]> {
   const found = await controller.client.call(jobs.list, { params: { app }, query: {} });
   return found.flatMap((job) => (job.state === 'running' ? [job.type] : [])).sort();
+}
+
+/** The controller, but for its events: of those nothing comes. */
+async function startSilentEvents(controllerUrl: string): Promise<AsyncDisposable & { url: string }> {
+  const server = createServer(async (incoming, outgoing) => {
+    if (incoming.url?.startsWith('/events') === true) return;
+    const { authorization = '' } = incoming.headers;
+    const answer = await fetch(`${controllerUrl}${incoming.url ?? ''}`, { headers: { authorization } });
+    outgoing.writeHead(answer.status, { 'content-type': 'application/json' }).end(await answer.text());
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
 }
 
 test('`scale` tells the change and each job, and ends when it is so', async () => {
@@ -142,4 +168,80 @@ test('a change that comes from elsewhere while waiting is seen by the events', a
     params: { app: 'hello', release: releaseId ?? '' },
   });
   assert.deepEqual(formation.processes, { web: 2 });
+});
+
+/** What is set aside for a job that says nothing of memory. */
+const jobBytes = 256 * 1024 ** 2;
+
+test('`scale` on a full cluster tells what waits and why, and is done once there is room', async () => {
+  await using env = await openDeskWithController({ hosts: 1, memoryBytes: 4 * jobBytes });
+  await env.controller.deployApp('hello', { web: {} });
+  const other = await env.controller.deployApp('other', { web: {} });
+  const params = { app: 'other', release: other.release.id };
+  await env.controller.client.call(formations.put, { params, body: { processes: { web: 2 } } });
+  await env.controller.jobsOf('other', 2);
+  const io = env.desk.io();
+  io.stdin.end();
+  const scaling = runCli(['-a', 'hello', 'scale', 'web=4'], io);
+  await waitFor(() => /there is room/.test(io.stderr.text), {
+    what: 'what waits to be told',
+    deadlineMs: 60_000,
+    intervalMs: 5,
+  });
+  assert.match(io.stderr.text, /^ {2}web: 2 placed, 2 waiting: memory \(1 host full\)$/m);
+  assert.match(io.stderr.text, /^ {2}waiting on, for 120 s in all: .*add a host by .*flynn limit set/m);
+  await env.controller.client.call(formations.put, { params, body: { processes: { web: 0 } } });
+  assert.equal(await scaling, 0, io.stderr.text);
+  assert.equal(io.stderr.text.match(/for 120 s in all/g)?.length, 1);
+  assert.equal((await running(env.controller, 'hello')).length, 4);
+});
+
+test('where there is no room until the end `scale` says it once for all jobs, and what to do', async () => {
+  await using env = await openDeskWithController({ hosts: 1, memoryBytes: 2 * jobBytes });
+  await env.controller.deployApp('hello', { web: {} });
+  await env.desk.run(['-a', 'hello', 'scale', '-n', 'web=40']);
+  await env.controller.jobsOf('hello', 38, ({ error = '' }) => error.startsWith('2 placed, 38 waiting'));
+  await env.controller.jobsOf('hello', 2);
+  const { code, stderr } = await env.desk.run(['-a', 'hello', 'scale', '--timeout', '2', 'web=40']);
+  assert.equal(code, 1);
+  assert.match(
+    stderr,
+    /flynn: not there after 2 s\n {2}web: 2 of 40 running\n {4}38 jobs pending: 2 placed, 38 waiting: memory \(1 host full\)\n {2}it goes on by itself as soon as there is room; make room: add a host/,
+  );
+  assert.match(stderr, /\n {2}"flynn ps" shows how far it is\n$/);
+});
+
+test('of a type that is to be on every host `scale` says, too, why it is on none', async () => {
+  await using env = await openDeskWithController({ hosts: 1, memoryBytes: 2 * jobBytes });
+  await env.controller.deployApp('other', { web: { memoryBytes: 8 * jobBytes } });
+  await env.controller.deployApp('hello', { agent: { omni: true } });
+  await env.desk.run(['-a', 'hello', 'scale', '-n', 'agent=1']);
+  await waitFor(
+    async () => (await env.controller.client.call(evaluations.list, { query: { state: 'blocked' } })).length === 1,
+    { what: 'the evaluation that is blocked', deadlineMs: 30_000, intervalMs: 5 },
+  );
+  const { code, stderr } = await env.desk.run(['-a', 'hello', 'scale', '--timeout', '2', 'agent=1']);
+  assert.equal(code, 1);
+  assert.match(
+    stderr,
+    /\n {2}agent: 0 of 1 running\n {4}pending: 0 placed, 1 waiting: memory \(1 host full\)\n {2}it goes on/,
+  );
+});
+
+test('a controller that tells of no jobs in time is named, and nothing is scaled', async () => {
+  await using env = await openDeskWithController();
+  const { release } = await env.controller.deployApp('hello', { web: {} });
+  await using silent = await startSilentEvents(env.controller.url);
+  const io = env.desk.io();
+  const [cluster] = (await loadClusters(env.desk.configDirectory)).clusters;
+  assert.ok(cluster);
+  await saveClusters(env.desk.configDirectory, {
+    default: 'test',
+    clusters: [{ ...cluster, controllerUrl: silent.url }],
+  });
+  assert.equal(await runCli(['-a', 'hello', 'scale', '--timeout', '1', 'web=3'], io), 1);
+  assert.match(io.stderr.text, /nothing was scaled: the controller did not tell of the jobs there are within 1 s/);
+  assert.match(io.stderr.text, /"flynn status" tells how the cluster is; try again, with more time: --timeout/);
+  const params = { app: 'hello', release: release.id };
+  assert.deepEqual((await env.controller.client.call(formations.get, { params })).processes, { web: 1 });
 });

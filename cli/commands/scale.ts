@@ -1,4 +1,5 @@
-import { apps, formations, jobs, releases } from '@flynn/controller/api';
+import { apps, formations, releases } from '@flynn/controller/api';
+import { workloadIdOf } from '@flynn/controller/compile';
 import type { App, Release } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
@@ -6,7 +7,9 @@ import { parseCounts, parseWhole } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { isReached, type JobChange, JobWatch, type Wanted } from '../job-watch.ts';
 import { type Colour, formatSeconds, formatTable, paint } from '../output.ts';
+import { followBlocked, makeRoom } from '../waiting-jobs.ts';
 import { addCommand, type Parent } from './command.ts';
+import { type Scaling, scaleTimeout } from './scale-timeout.ts';
 
 type ScaleOptions = { wait: boolean; release?: string; timeout: string };
 
@@ -35,8 +38,6 @@ export function addScaleCommand(parent: Parent): void {
     },
   });
 }
-
-type Scaling = { app: App; release: Release; wanted: Record<string, number> };
 
 async function showCounts(context: Context, app: App, release: Release): Promise<void> {
   const client = await context.client();
@@ -70,23 +71,71 @@ async function scaleAndWait(context: Context, scaling: Scaling & { waitMs: numbe
       { count, isOmni: release.processes[type]?.omni ?? false },
     ]),
   );
+  const signal = withDeadline(waitMs);
   await using watch = new JobWatch({
     client: await context.client(),
     app: app.id,
     releaseId: release.id,
-    signal: withDeadline(waitMs),
+    signal,
     onChange: (change) => tell(context, change),
   });
-  // Opened before the change, so that no event of it is missed.
-  await watch.open();
+  await openBeforeChange(watch, signal, waitMs);
   const after = await putCounts(context, scaling);
   try {
-    await context.progress('scaling', () => watch.until((present) => isReached(present, wanted)));
+    await whileBlockedIsTold(context, scaling, signal, () =>
+      context.progress('scaling', () => watch.until((present) => isReached(present, wanted))),
+    );
   } catch (error) {
     if (!hasCode(error, 'timeout')) throw error;
-    throw await timeoutOf(context, scaling);
+    throw await scaleTimeout(context, scaling);
   }
   context.show(after, () => `scale completed in ${formatSeconds(performance.now() - startedAt)}`);
+}
+
+/** Opened before the change, so that no event of it is missed. */
+async function openBeforeChange(watch: JobWatch, signal: AbortSignal, waitMs: number): Promise<void> {
+  try {
+    await watch.open();
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    throw new FlynnError(
+      'timeout',
+      `nothing was scaled: the controller did not tell of the jobs there are within ${waitMs / 1_000} s\n  "flynn status" tells how the cluster is; try again, with more time: --timeout`,
+      { cause: error },
+    );
+  }
+}
+
+/** Nothing is heard of a job that has no place: it is the schedulers who say that it waits, and why. */
+async function whileBlockedIsTold(
+  context: Context,
+  { app, release, wanted, waitMs }: Scaling & { waitMs: number },
+  deadline: AbortSignal,
+  work: () => Promise<void>,
+): Promise<void> {
+  const ended = new AbortController();
+  const types = new Map(Object.keys(wanted).map((type) => [workloadIdOf(app.id, release, type), type]));
+  let isFirst = true;
+  const telling = followBlocked(
+    { client: await context.client(), app: app.id, workloadIds: [...types.keys()] },
+    {
+      signal: AbortSignal.any([deadline, ended.signal]),
+      clock: context.io.clock,
+      onBlocked(id, why) {
+        context.tell(`  ${types.get(id) ?? id}: ${why}`);
+        if (isFirst) {
+          context.tell(`  waiting on, for ${waitMs / 1_000} s in all: it starts as soon as there is room; ${makeRoom}`);
+        }
+        isFirst = false;
+      },
+    },
+  );
+  try {
+    await work();
+  } finally {
+    ended.abort();
+    await telling;
+  }
 }
 
 /** Before there is a live release there is nothing to scale, even if `env set` has made one. */
@@ -115,23 +164,4 @@ function tell(context: Context, { job, what }: JobChange): void {
   const why = [job.error, isBad ? code : ''].filter((part) => part !== undefined && part !== '').join(', ');
   const note = why === '' || what === 'down' || what === 'up' ? '' : ` (${why})`;
   context.print(`  ${job.type} ${job.id} ${paint(context.io.stdout, colours[what], what)}${note}`);
-}
-
-async function timeoutOf(context: Context, { app, release, wanted, waitMs }: Scaling & { waitMs: number }) {
-  const client = await context.client();
-  const found = await client.call(jobs.list, { params: { app: app.id } });
-  const lines = Object.entries(wanted).map(([type, count]) => {
-    const own = found.filter((job) => job.type === type && job.releaseId === release.id);
-    const up = own.filter((job) => job.state === 'running').length;
-    const others = own.filter((job) => job.state !== 'running');
-    const why = others.map((job) => {
-      const isUnplaced = job.state === 'pending' && job.hostId === undefined;
-      return `\n    ${job.id} ${job.state}: ${job.error ?? (isUnplaced ? 'no host has taken it yet' : 'not up yet')}`;
-    });
-    return `\n  ${type}: ${up} of ${count} running${why.join('')}`;
-  });
-  return new FlynnError(
-    'timeout',
-    `not there after ${waitMs / 1_000} s${lines.join('')}\n  it goes on by itself: "flynn ps" shows how far it is`,
-  );
 }

@@ -62,6 +62,28 @@ test('a job is shown once: by its status, else by its placement, else by what wa
   assert.deepEqual(jobsOfApp('b', cell, options), []);
 });
 
+test('jobs that wait for a place have ids of their own, the first its workload’s', () => {
+  const cell: Cell = {
+    workloads: [workload('a-w', { count: 4 })],
+    placed: [placed('h1-a', 'a-w')],
+    statuses: [],
+    metaOf,
+    isHostThere,
+    reasons: new Map(),
+  };
+  const found = jobsOfApp('a', cell, options);
+  assert.deepEqual(
+    found.map(({ id, workloadId }) => [id, workloadId]),
+    [
+      ['a-w', 'a-w'],
+      ['a-w.2', 'a-w'],
+      ['a-w.3', 'a-w'],
+      ['h1-a', 'a-w'],
+    ],
+  );
+  assert.equal(findJob(found, 'a-w.3')?.id, 'a-w.3');
+});
+
 test('what ended is shown only when asked for; a job that is started again has not ended', () => {
   const cell: Cell = {
     metaOf,

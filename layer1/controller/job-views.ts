@@ -101,8 +101,8 @@ function waitingOf(
   for (const status of statuses) {
     if (status.workloadId === workload.id && (workload.kind === 'ephemeral' || !hasEnded(status))) own.add(status.id);
   }
-  return Array.from({ length: Math.max(0, workload.count - own.size) }, () => ({
-    id: workload.id,
+  return Array.from({ length: Math.max(0, workload.count - own.size) }, (_, index) => ({
+    id: waitingId(workload.id, index),
     workloadId: workload.id,
     ...describe(workload.id, meta),
     state: 'pending' as const,
@@ -110,6 +110,11 @@ function waitingOf(
     restarts: 0,
     createdAt: iso(nowMs),
   }));
+}
+
+/** The first has its workload's id, by which a one-off job is known from its start; ids of types have no dot. */
+function waitingId(workloadId: string, index: number): string {
+  return index === 0 ? workloadId : `${workloadId}.${index + 1}`;
 }
 
 /** By job id, or by workload id: of a workload its newest job. */

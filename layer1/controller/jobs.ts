@@ -231,7 +231,8 @@ async function stopJob(deps: Deps, app: AppResource, id: string, signal: AbortSi
     return;
   }
   if (workload === undefined) return;
-  const placement = placementOf(cell, app.id, job.id);
+  // By its workload's id another of its jobs would be found.
+  const placement = job.hostId === undefined ? undefined : placementOf(cell, app.id, job.id);
   if (placement === undefined) {
     throw new FlynnError('conflict', `job ${id} waits for a place and is on no host: scale ${job.type} down instead`);
   }

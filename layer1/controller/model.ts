@@ -112,7 +112,7 @@ export const formationSchema = z.object({
 export type Formation = z.output<typeof formationSchema>;
 
 export const jobSchema = z.object({
-  /** The host's job id; a job not placed yet has its workload's id. */
+  /** The host's job id. Of a workload's jobs without a place the first has the workload's id, the others `<that>.2` and so on. */
   id,
   workloadId: id,
   appId: id,

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { tokens, users } from './access/api.ts';
 import { evaluations } from './api-hosts.ts';
-import { apps, deployments, jobs, releases } from './api.ts';
+import { apps, deployments, formations, jobs, releases } from './api.ts';
 import { routing } from './routes/api.ts';
 import { operations } from './operations/api.ts';
 import { startTestController } from './testing.ts';
@@ -55,4 +55,22 @@ test('a list read in pages is the list, and a page after something that is gone 
     (await client.call(releases.list, { params })).map(({ version }) => version),
     [7, 6, 5, 4, 3, 2, 1],
   );
+});
+
+test('jobs that wait for a place are paged through like others', async () => {
+  await using world = await startTestController({ hosts: 1, memoryBytes: 512 * 1024 ** 2 });
+  const { release } = await world.deployApp('shop', { web: {} });
+  const processes = { web: 12 };
+  await world.client.call(formations.put, { params: { app: 'shop', release: release.id }, body: { processes } });
+  await world.jobsOf('shop', 10, ({ error = '' }) => error.startsWith('2 placed, 10 waiting'));
+  const seen: string[] = [];
+  for (;;) {
+    const last = seen.at(-1);
+    const query = { limit: 4, ...(last === undefined ? {} : { after: last }) };
+    const page = await world.client.call(jobs.list, { params: { app: 'shop' }, query });
+    seen.push(...page.map(({ id }) => id));
+    assert.ok(seen.length <= 12, 'it comes to an end');
+    if (page.length < 4) break;
+  }
+  assert.deepEqual([seen.length, new Set(seen).size], [12, 12]);
 });
