@@ -1,17 +1,15 @@
 /** The scheduler of this host, with a user's own beside the built-in ones. */
 import { hasCode, messageOf } from '@flynn/kit/errors';
-import type { Logger } from '@flynn/kit/log';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { startScheduler } from '@flynn/scheduler/scheduler';
-import type { RunningScheduler } from '@flynn/scheduler/scheduler';
-import type { Store } from '@flynn/store/store';
+import type { RunningScheduler, SchedulerOptions } from '@flynn/scheduler/scheduler';
 
 /**
  * `fault`: what is wrong with the modules at the paths, if so: it then runs without them. A file that is gone after a
- * restart must not keep a host from running its jobs; workloads of its kind wait and say why.
+ * restart must not keep a host from running its jobs; workloads of its kind are left to hosts that have it.
  */
 export async function startOwnScheduler(
-  options: { store: Store; id: string; schedulerPaths: readonly string[]; log: Logger },
+  options: Pick<SchedulerOptions, 'store' | 'id' | 'log' | 'takeoverMs'> & { schedulerPaths: readonly string[] },
   tasks: TaskGroup,
 ): Promise<{ scheduler: RunningScheduler; fault: string | undefined }> {
   const common = { ...options, signal: tasks.signal, tasks };

@@ -38,7 +38,9 @@ async function openPool(options: { schedulerPaths?: string[] } = {}) {
   await store.transact({ then: hosts.map(hostPut) });
   const { schedulerPaths = [] } = options;
   const started = await Promise.all(
-    hosts.map(({ id }) => startOwnScheduler({ store, id, schedulerPaths, log: silentLogger() }, tasks)),
+    hosts.map(({ id }) =>
+      startOwnScheduler({ store, id, schedulerPaths, takeoverMs: 200, log: silentLogger() }, tasks),
+    ),
   );
   const loopback = await startLoopback(workloadHandlers(store));
   const { client } = loopback;

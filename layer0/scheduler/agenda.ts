@@ -8,8 +8,11 @@ import { departuresOf } from './drain.ts';
 import type { Evaluation } from './evaluation.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
 import { advance, evaluationWrite, isEnded, makeEvaluation, supersede } from './evaluations.ts';
+import { Failures } from './failures.ts';
 import type { Ledger } from './ledger.ts';
 import { isOwnWorkload } from './ownership.ts';
+import { builtInSchedulers, schedulerFor } from './schedulers/scheduler.ts';
+import type { Schedulers } from './schedulers/scheduler.ts';
 import { Triggers, reliefOf } from './triggers.ts';
 import type { Trigger } from './triggers.ts';
 
@@ -22,13 +25,19 @@ export type AgendaOptions = Readonly<{
   peers?: readonly string[];
   newId: () => string;
   takeoverMs?: number;
+  /** What this one plans for; default: the built-in ones. */
+  schedulers?: Schedulers;
 }>;
 
 export type EvaluationCounts = Readonly<Record<'ready' | 'waiting' | 'pending' | 'outstanding' | 'blocked', number>>;
 
-/** INVARIANTS. What is pending in the columns is with the broker; what is blocked waits for relief or is with the broker. */
+/**
+ * INVARIANTS. What is pending in the columns is with the broker; what is blocked waits for relief or is with the broker. Of a
+ * kind that this scheduler does not know only what is pending in the columns is: others may be at all else.
+ */
 export class Agenda {
   readonly broker: Broker;
+  readonly failures = new Failures();
   readonly #options: AgendaOptions;
   readonly #blocked = new Blocked();
   readonly #triggers: Triggers;
@@ -41,6 +50,7 @@ export class Agenda {
     this.#triggers = new Triggers(columns);
     this.broker = new Broker({
       isOwn: (workloadId) => this.isOwn(workloadId),
+      knows: (workloadId) => this.#knows(workloadId),
       newToken: newId,
       ...(takeoverMs === undefined ? {} : { takeoverMs }),
     });
@@ -95,6 +105,7 @@ export class Agenda {
     const workload = this.#options.columns.workload(evaluation.workloadId)?.value;
     // Its workload is gone: the next look at it ends it.
     if (workload === undefined) return this.broker.enqueue(advance(evaluation, 'pending', now), now);
+    if (!this.#knows(workload.id)) return;
     const { woken, cancelled } = this.#blocked.block(evaluation, workload, plannedAt, now);
     if (woken !== undefined) this.broker.enqueue(woken, now);
     if (cancelled !== undefined && this.isOwn(evaluation.workloadId)) this.note(cancelled);
@@ -110,6 +121,7 @@ export class Agenda {
 
   /** What the change calls for, and what it makes possible. It is folded in. */
   concern(change: CellChange, now: number): void {
+    if (change.kind === 'evaluation') this.failures.learn(change.evaluationId, change.after);
     const isAwaited = (workloadId: string) => this.broker.isAwaited(workloadId, now);
     for (const trigger of this.#triggers.of(change, isAwaited)) this.#ask(trigger, now);
     this.#relieve(change, now);
@@ -125,7 +137,7 @@ export class Agenda {
     const { columns } = this.#options;
     for (const { value } of columns.evaluations.values()) {
       if (value.state === 'pending') this.broker.enqueue(value, now);
-      else if (this.isOwn(value.workloadId)) {
+      else if (this.#minds(value.workloadId)) {
         this.#blocked.remove(value.workloadId);
         this.broker.enqueue(advance(value, 'pending', now), now);
       }
@@ -135,7 +147,8 @@ export class Agenda {
     }
     const isQuiet = (hostId: string) => columns.hosts.has(hostId) && columns.settings.get(hostId)?.drain === undefined;
     for (const workloadId of columns.unsettledWorkloads(isQuiet)) {
-      if (this.isOwn(workloadId)) this.#ask({ workloadId, cause: 'repair' }, now);
+      if (this.#minds(workloadId)) this.#ask({ workloadId, cause: 'repair' }, now);
+      else if (this.isOwn(workloadId)) this.#askOthers(workloadId, now);
     }
   }
 
@@ -152,16 +165,40 @@ export class Agenda {
   #hasUnsuited(workloadId: string, now: number): boolean {
     const { columns } = this.#options;
     const workload = columns.workload(workloadId)?.value;
-    if (workload === undefined || workload.constraints.length === 0 || !this.isOwn(workloadId)) return false;
+    if (workload === undefined || workload.constraints.length === 0 || !this.#minds(workloadId)) return false;
     return departuresOf(workload, columns.jobsOf(workloadId), columns, now).size > 0;
   }
 
-  #ask({ workloadId, cause }: Trigger, now: number): void {
-    if (this.broker.isAwaited(workloadId, now)) return;
+  /** Whether this scheduler can plan for it. What was removed needs none of its own kind. */
+  #knows(workloadId: string): boolean {
+    const { columns, schedulers } = this.#options;
+    const kind = columns.workload(workloadId)?.value.kind;
+    return kind === undefined || schedulerFor(kind, schedulers) !== undefined;
+  }
+
+  /** Whether it looks after it unasked. Of a kind of a user's own all do that know it: whose it is may not be among them. */
+  #minds(workloadId: string): boolean {
+    const kind = this.#options.columns.workload(workloadId)?.value.kind;
+    if (kind === undefined || builtInSchedulers.has(kind)) return this.isOwn(workloadId);
+    return this.#knows(workloadId);
+  }
+
+  #ask(trigger: Trigger, now: number): void {
+    if (this.broker.isAwaited(trigger.workloadId, now) || !this.#knows(trigger.workloadId)) return;
+    this.broker.enqueue(this.#made(trigger, now), now);
+  }
+
+  /** Of one whose kind it does not know nothing runs, and nothing says why: the others are asked where all of them see it. */
+  #askOthers(workloadId: string, now: number): void {
+    const { columns } = this.#options;
+    if (columns.hasJobs(workloadId) || columns.evaluationsOf(workloadId).length > 0) return;
+    if (!this.failures.has(workloadId)) this.note(this.#made({ workloadId, cause: 'repair' }, now));
+  }
+
+  #made({ workloadId, cause }: Trigger, now: number): Evaluation {
     const { newId, columns } = this.#options;
     const priority = columns.workload(workloadId)?.value.priority;
-    const more = priority === undefined ? {} : { priority };
-    this.broker.enqueue(makeEvaluation(workloadId, cause, { now, newId }, more), now);
+    return makeEvaluation(workloadId, cause, { now, newId }, priority === undefined ? {} : { priority });
   }
 
   #relieve(change: CellChange, now: number): void {

@@ -2,6 +2,8 @@
 import type { Evaluation } from './evaluation.ts';
 
 export type Queued = Readonly<{ evaluation: Evaluation; readyAt: number; order: number }>;
+/** To the other schedulers, until then. */
+export type Left = Readonly<{ queued: Queued; takenAt: number }>;
 export type Outstanding = Readonly<{ evaluation: Evaluation; token: string; attempt: number; until: number }>;
 
 /** What is known of one workload's evaluations. */

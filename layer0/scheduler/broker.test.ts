@@ -29,6 +29,22 @@ function take(broker: Broker, now: number) {
   return delivery;
 }
 
+describe('the broker leaves', () => {
+  it('what it cannot plan for to all others, whoever’s it is, for twice as long as what is another’s', () => {
+    const broker = brokerOf({ knows: (workloadId) => workloadId !== 'odd', isOwn: (id) => id !== 'other' });
+    for (const id of ['odd', 'other', 'own']) broker.enqueue(evaluationOf(id), 0);
+    assert.equal(finish(broker, 0), 'own');
+    assert.equal(finish(broker, 0), undefined);
+    assert.equal(broker.nextAt(0), 5_000);
+    assert.equal(finish(broker, 5_000), 'other');
+    assert.equal(finish(broker, 5_000), undefined);
+    assert.equal(broker.nextAt(5_000), 10_000);
+    broker.reassign();
+    assert.equal(finish(broker, 9_999), undefined);
+    assert.equal(finish(broker, 10_000), 'odd');
+  });
+});
+
 describe('the broker hands out', () => {
   it('the highest priority first, then the oldest, each once', () => {
     const broker = brokerOf();

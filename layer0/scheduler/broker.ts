@@ -1,12 +1,14 @@
 /** Which evaluation is looked at next, and by whom? */
 import type { Evaluation } from './evaluation.ts';
 import { goesFirst, isSooner } from './broker-line.ts';
-import type { Line, Outstanding, Queued } from './broker-line.ts';
+import type { Left, Line, Outstanding, Queued } from './broker-line.ts';
 import { Heap } from './heap.ts';
 
 export type BrokerOptions = Readonly<{
   /** Other schedulers' workloads are left to them for `takeoverMs`. */
   isOwn: (workloadId: string) => boolean;
+  /** Workloads that this scheduler cannot plan for are left to all others, for twice as long. Default: it can for all. */
+  knows?: (workloadId: string) => boolean;
   /** Default 5 s. */
   takeoverMs?: number;
   /** What is neither done nor given back after this long counts as given back. Default 60 s. */
@@ -33,7 +35,7 @@ export type Nacked = Readonly<{ kind: 'again'; at: number } | { kind: 'failed'; 
 export type BrokerCounts = Readonly<{ ready: number; waiting: number; pending: number; outstanding: number }>;
 
 const nackMs = { first: 1_000, further: 20_000 };
-const defaults = { takeoverMs: 5_000, deliveryMs: 60_000, deliveryLimit: 3 };
+const defaults = { knows: () => true, takeoverMs: 5_000, deliveryMs: 60_000, deliveryLimit: 3 };
 
 /**
  * The pending evaluations of the cell, as one scheduler hands them out. Time is an argument and never goes back.
@@ -49,7 +51,7 @@ export class Broker {
   readonly #attempts = new Map<string, number>();
   readonly #ready = new Heap<Queued>(goesFirst);
   /** Other schedulers', by when they are taken over. */
-  readonly #foreign = new Heap<Queued>((a, b) => a.readyAt < b.readyAt);
+  readonly #foreign = new Heap<Left>((a, b) => a.takenAt < b.takenAt);
   readonly #delayed = new Heap<Queued>((a, b) => a.readyAt < b.readyAt);
   readonly #deliveries = new Heap<Outstanding>((a, b) => a.until < b.until);
   #order = 0;
@@ -140,8 +142,9 @@ export class Broker {
       const { evaluation, readyAt } = queued;
       const line = this.#lines.get(evaluation.workloadId);
       if (line?.queued !== queued) continue;
-      if (readyAt + this.#options.takeoverMs > now && !this.#options.isOwn(evaluation.workloadId)) {
-        this.#foreign.push(queued);
+      const takenAt = readyAt + this.#patienceMs(evaluation.workloadId);
+      if (takenAt > now) {
+        this.#foreign.push({ queued, takenAt });
         continue;
       }
       deliveries.push(this.#deliver(line, evaluation, now));
@@ -153,17 +156,15 @@ export class Broker {
   nextAt(now: number): number | undefined {
     this.#promote(now);
     if (this.#ready.size > 0) return now;
-    const times = [
-      this.#delayed.peek()?.readyAt,
-      addTo(this.#foreign.peek()?.readyAt, this.#options.takeoverMs),
-      this.#deliveries.peek()?.until,
-    ].filter((time) => time !== undefined);
+    const times = [this.#delayed.peek()?.readyAt, this.#foreign.peek()?.takenAt, this.#deliveries.peek()?.until].filter(
+      (time) => time !== undefined,
+    );
     return times.length === 0 ? undefined : Math.min(...times);
   }
 
   /** The shares of the schedulers have changed. */
   reassign(): void {
-    for (const queued of this.#foreign.drain()) this.#ready.push(queued);
+    for (const { queued } of this.#foreign.drain()) this.#ready.push(queued);
   }
 
   /** The token of the delivery that is out, if one is. */
@@ -298,20 +299,22 @@ export class Broker {
       this.#delayed.pop();
       if (this.#isCurrent(next)) this.#ready.push(next);
     }
-    const { takeoverMs } = this.#options;
-    for (
-      let next = this.#foreign.peek();
-      next !== undefined && next.readyAt + takeoverMs <= now;
-      next = this.#foreign.peek()
-    ) {
+    for (let next = this.#foreign.peek(); next !== undefined && next.takenAt <= now; next = this.#foreign.peek()) {
       this.#foreign.pop();
-      if (this.#isCurrent(next)) this.#ready.push(next);
+      if (this.#isCurrent(next.queued)) this.#ready.push(next.queued);
     }
     while (this.#deliveries.size > 0) {
       const next = this.#deliveries.peek();
       if (next === undefined || this.tokenOf(next.evaluation.id) === next.token) break;
       this.#deliveries.pop();
     }
+  }
+
+  /** How long others have for it. */
+  #patienceMs(workloadId: string): number {
+    const { isOwn, knows, takeoverMs } = this.#options;
+    if (!knows(workloadId)) return 2 * takeoverMs;
+    return isOwn(workloadId) ? 0 : takeoverMs;
   }
 
   #isCurrent(queued: Queued): boolean {
@@ -328,8 +331,4 @@ export class Broker {
       this.#lines.delete(workloadId);
     }
   }
-}
-
-function addTo(time: number | undefined, ms: number): number | undefined {
-  return time === undefined ? undefined : time + ms;
 }

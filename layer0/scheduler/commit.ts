@@ -195,7 +195,7 @@ function partWrites(
 }
 
 function outcomeWrites(
-  { evaluation, end, created, superseded, remaining }: Outcome,
+  { evaluation, end, created, superseded, remaining, isKnown = false }: Outcome,
   {
     hasChanges,
     isAdding,
@@ -213,7 +213,7 @@ function outcomeWrites(
 ): void {
   const key = cellKeys.evaluation(evaluation.id);
   const modRevision = revisions.get(key) ?? 0;
-  if (modRevision > 0 || isWorthKeeping(end, hasChanges)) {
+  if (modRevision > 0 || (!isKnown && isWorthKeeping(end, hasChanges))) {
     expect({ key, modRevision });
     const known = modRevision > 0 ? columns.evaluations.get(evaluation.id)?.value : undefined;
     if (known?.state !== end.state || known.reason !== end.reason) then.push(evaluationWrite(end));

@@ -210,7 +210,8 @@ export class SchedulerCore {
     course.waits = undefined;
     let plan: Plan;
     try {
-      plan = schedule(known?.value.state === 'pending' ? known.value : evaluation, this.columns, this.#context(now));
+      const asked = known?.value.state === 'pending' ? known.value : evaluation;
+      plan = this.#agenda.failures.marked(schedule(asked, this.columns, this.#context(now)));
     } catch (error) {
       // What it had claimed by then is nobody's.
       this.#refreshAll();

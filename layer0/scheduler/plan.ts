@@ -20,6 +20,8 @@ export type Outcome = Readonly<{
   superseded: readonly Evaluation[];
   /** Runs of an ephemeral or gang workload ended: what its count becomes. Compare the workload. */
   remaining?: number;
+  /** It says what an earlier one of the workload says that is on record: written only where the cell has the evaluation. */
+  isKnown?: boolean;
 }>;
 
 /** What one scheduler proposes: made on one state of the cell, and good for no other state of the hosts it touches. */

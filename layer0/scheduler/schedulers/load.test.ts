@@ -39,7 +39,10 @@ describe('schedulers by configuration', () => {
     const end = cell.run('web').outcomes[0]?.end;
     assert.deepEqual(
       [end?.state, end?.reason],
-      ['failed', 'no scheduler plans for the kind "cheapest", there are: service, omni, ephemeral, gang'],
+      [
+        'failed',
+        'no scheduler plans for the kind "cheapest", there are: service, omni, ephemeral, gang; no host took it up',
+      ],
     );
   });
   it('are refused, by their path, when they are not what they have to be', async () => {

@@ -45,7 +45,7 @@ export function schedule(evaluation: Evaluation, cell: Cell, context: PlanContex
   const scheduler = schedulerFor(workload.kind, context.schedulers);
   if (scheduler !== undefined) return scheduler.schedule(evaluation, workload, cell, context);
   const kinds = [...(context.schedulers ?? builtInSchedulers).keys()].join(', ');
-  const reason = `no scheduler plans for the kind "${workload.kind}", there are: ${kinds}`;
+  const reason = `no scheduler plans for the kind "${workload.kind}", there are: ${kinds}; no host took it up`;
   const end = advance(evaluation, 'failed', context.now, { reason });
   return { id: context.newId(), hosts: new Map(), outcomes: [{ evaluation, end, created: [], superseded: [] }] };
 }

@@ -32,6 +32,8 @@ export type SimulationOptions = Readonly<{
   /** Every revision is checked; `violations` says what was wrong. */
   isChecked?: boolean;
   core?: Partial<CoreOptions>;
+  /** Of one scheduler alone, by the host it runs on. */
+  coreOf?: (hostId: string) => Partial<CoreOptions>;
 }>;
 
 type Event = Readonly<{ at: number; order: number; run: () => void }>;
@@ -149,6 +151,7 @@ export class Simulation {
       peers: this.#options.hosts.slice(0, this.#options.schedulers).map((host) => host.id),
       tell: () => undefined,
       ...this.#options.core,
+      ...this.#options.coreOf?.(id),
     });
     const { entries, revision } = this.database.list(cellPrefix);
     core.fold({ revision, changes: entries.map((entry) => ({ type: 'put', entry })) }, this.now);
