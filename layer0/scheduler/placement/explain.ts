@@ -1,4 +1,4 @@
-/** Why something was not placed, and why something was placed where it is. */
+/** Why was something not placed? */
 import type { HostTable } from './host-table.ts';
 import { Placement, type PlaceRequest } from './request.ts';
 
@@ -24,31 +24,4 @@ export function explain(table: HostTable, request: PlaceRequest): Explanation {
   }
   const mostFirst = [...obstacles].toSorted(([a, x], [b, y]) => y - x || (a < b ? -1 : 1));
   return { hosts: table.size, fitting, obstacles: Object.fromEntries(mostFirst) };
-}
-
-/** Why one more job does not go on this host, in words for people; undefined when it can. */
-export function obstacleOn(table: HostTable, request: PlaceRequest, index: number): string | undefined {
-  return new Placement(table, request).obstacle(index);
-}
-
-/** What the policy compares of a host, before one more job is there: in the order in which it counts, by name. */
-export function scoresOf(table: HostTable, request: PlaceRequest, index: number): Record<string, number> {
-  const jobs = [...(request.same ?? [])];
-  const spread = request.policy === 'spread' ? (request.spread ?? []) : [];
-  const path: string[] = [];
-  const byValue = spread.map((attribute): [string, number] => {
-    path.push(attribute);
-    const alike = jobs.filter(([other]) =>
-      path.every((name) => table.valueOf(other, name) === table.valueOf(index, name)),
-    );
-    const value = table.valueOf(index, attribute);
-    return [`jobs in ${attribute} ${value ?? '(none)'}`, alike.reduce((sum, [, count]) => sum + count, 0)];
-  });
-  return {
-    preferred: request.prefer?.includes(index) === true ? 1 : 0,
-    failures: request.penalties?.get(index) ?? 0,
-    ...Object.fromEntries(byValue),
-    ...(request.policy === 'spread' ? { 'jobs on the host': request.same?.get(index) ?? 0 } : {}),
-    fill: table.columns.fill(index),
-  };
 }

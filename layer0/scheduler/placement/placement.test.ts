@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Constraint } from '../cell.ts';
 import { choose, chooseMany } from './choose.ts';
-import { explain, obstacleOn, scoresOf } from './explain.ts';
+import { explain } from './explain.ts';
 import type { HostTable } from './host-table.ts';
 import type { PlaceRequest } from './request.ts';
 import { demandOf, hostOf, policies, randomOf, requestOf, tableOf, zoned } from './testing.ts';
@@ -256,21 +256,5 @@ describe('explain', () => {
         obstacles: { 'disk is not ssd': 1, cordoned: 1, 'port 80 is taken': 1, memory: 1, cpu: 1 },
       },
     );
-    assert.equal(obstacleOn(table, request, index('good')), undefined);
-    assert.equal(obstacleOn(table, request, index('port')), 'port 80 is taken');
-  });
-
-  test('shows what spread compared', () => {
-    const table = tableOf(zoned(6));
-    const same = new Map([
-      [0, 2],
-      [3, 1],
-    ]);
-    const scores = scoresOf(
-      table,
-      requestOf({ policy: 'spread', spread: ['zone'], same, penalties: new Map([[3, 4]]) }),
-      3,
-    );
-    assert.deepEqual(scores, { preferred: 0, failures: 4, 'jobs in zone a': 3, 'jobs on the host': 1, fill: 0 });
   });
 });
