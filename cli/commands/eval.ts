@@ -42,6 +42,7 @@ export function addEvaluationCommands(parent: Parent): void {
             String(count),
           ]),
           ['created', new Date(found.createdAt).toISOString()],
+          ['not before', waitOf(found, Date.now())],
           ['follows from', found.previousId],
           ['followed by', found.nextId],
           ['waits as', found.blockedId],
@@ -72,8 +73,23 @@ async function listEvaluations(context: Context, options: { state?: string }): P
         one.appName,
         one.workloadId,
         formatAge(new Date(one.createdAt).toISOString(), Date.now()),
-        one.reason,
+        noteOf(one, Date.now()),
       ]),
     ),
   );
+}
+
+/** One that waits for its time is not stuck. */
+function noteOf(one: Waiting & { reason?: string | undefined }, now: number): string | undefined {
+  const wait = waitOf(one, now);
+  return wait === undefined ? one.reason : `not before ${wait}`;
+}
+
+type Waiting = { state: string; waitUntil?: number | undefined };
+
+/** Until when it is not looked at, and how long that is from now. */
+function waitOf({ state, waitUntil }: Waiting, now: number): string | undefined {
+  if (state !== 'pending' || waitUntil === undefined || waitUntil <= now) return undefined;
+  const at = new Date(waitUntil).toISOString();
+  return `${at} (in ${formatAge(new Date(now).toISOString(), waitUntil)})`;
 }

@@ -94,6 +94,28 @@ test('`host remove` wants --yes, and refuses a host that is up', async () => {
   assert.match(refused.stderr, /host host1 is up/);
 });
 
+test('of an evaluation that waits for its time `eval list` and `eval info` say until when', async () => {
+  await using env = await openDeskWithController();
+  const { app, release } = await env.controller.deployApp('shop', web);
+  const waitUntil = Date.now() + 10 * 60_000;
+  const workloadId = `${app.id}-${release.id}-web`;
+  const later = { id: 'later', workloadId, cause: 'retry', state: 'pending', createdAt: Date.now(), waitUntil };
+  await env.controller.store.transact({
+    then: [{ put: '/flynn/cell/evaluations/later', value: JSON.stringify(later) }],
+  });
+  const list = await waitFor(
+    async () => {
+      const { stdout } = await env.desk.run(['eval', 'list', '-a', 'shop', '--state', 'pending']);
+      return stdout.includes('later') ? stdout : undefined;
+    },
+    { what: 'the evaluation', deadlineMs: 30_000, intervalMs: 20 },
+  );
+  const at = new Date(waitUntil).toISOString();
+  assert.match(list, new RegExp(`^later +pending +retry +shop .* not before ${at} \\(in (9|10)m\\)$`, 'm'));
+  const info = await env.desk.run(['eval', 'info', 'later']);
+  assert.match(info.stdout, new RegExp(`^not before +${at} \\(in (9|10)m\\)$`, 'm'));
+});
+
 test('`eval list` and `eval info` say what waits and why', async () => {
   await using env = await openDeskWithController({ memoryBytes: 1024 ** 3 });
   await env.controller.deployApp('shop', web);
