@@ -90,7 +90,7 @@ export class Agenda {
   /** As the store has it now, and had it before. */
   foldEvaluation(after: Evaluation | undefined, before: Evaluation | undefined, now: number): void {
     if (after?.state === 'pending') {
-      this.broker.enqueue(after, now);
+      this.#enqueueStored(after, now);
       return;
     }
     const ended = after ?? before;
@@ -136,7 +136,7 @@ export class Agenda {
   repair(now: number): void {
     const { columns } = this.#options;
     for (const { value } of columns.evaluations.values()) {
-      if (value.state === 'pending') this.broker.enqueue(value, now);
+      if (value.state === 'pending') this.#enqueueStored(value, now);
       else if (this.#minds(value.workloadId)) {
         this.#blocked.remove(value.workloadId);
         this.broker.enqueue(advance(value, 'pending', now), now);
@@ -159,6 +159,12 @@ export class Agenda {
     const then = known === undefined && isEnded(end) ? [...more] : [evaluationWrite(end), ...more];
     if (then.length === 0) return;
     this.#notes.push({ compare: [{ key: cellKeys.evaluation(end.id), modRevision: known?.modRevision ?? 0 }], then });
+  }
+
+  /** In its workload's turn, whatever it says itself: hosts, which ask for a look when jobs end, do not know of priorities. */
+  #enqueueStored(evaluation: Evaluation, now: number): void {
+    const { priority = evaluation.priority } = this.#options.columns.workload(evaluation.workloadId)?.value ?? {};
+    this.broker.enqueue(priority === evaluation.priority ? evaluation : { ...evaluation, priority }, now);
   }
 
   /** Whether it is this scheduler's and has a job where its constraints are not met. */

@@ -106,6 +106,25 @@ test('a draining host is emptied without a service falling below its count, and 
   await becomes(world, 'host1', ({ jobs }) => jobs === 2);
 });
 
+test('a rebalance is asked for with the priority of what it is about', async () => {
+  await using world = await startTestController();
+  await world.deployApp('router', web, { isSystem: true });
+  await world.deployApp('shop', web);
+  await world.client.call(hosts.rebalance, {});
+  const asked = await waitFor(
+    async () => {
+      const found = await world.client.call(evaluations.list, {});
+      const ofRebalance = found.filter(({ cause }) => cause === 'rebalance');
+      return ofRebalance.length === 2 ? ofRebalance : undefined;
+    },
+    { what: 'both evaluations', deadlineMs: 30_000, intervalMs: 5 },
+  );
+  assert.deepEqual(Object.fromEntries(asked.map(({ appName, priority }) => [appName, priority])), {
+    router: 80,
+    shop: 50,
+  });
+});
+
 test('a host that is up is not forgotten; one that is away is, once its work is elsewhere', async () => {
   await using world = await startTestController({ hosts: 3 });
   await world.deployApp('shop', web);

@@ -183,7 +183,7 @@ async function changeSettings(
 async function rebalance(deps: Deps, signal: AbortSignal): Promise<number> {
   const services = valuesOf(deps.cell.workloads).filter(({ kind, count }) => kind === 'service' && count > 0);
   const context = evaluationContext(deps);
-  const puts: Operation[] = services.map(({ id }) => evaluationPut(id, 'rebalance', context));
+  const puts: Operation[] = services.map(({ id, priority }) => evaluationPut(id, 'rebalance', context, { priority }));
   for (let at = 0; at < puts.length; at += evaluationsAtOnce) {
     await deps.store.transact({ then: puts.slice(at, at + evaluationsAtOnce) }, { signal });
   }
