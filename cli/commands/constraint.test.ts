@@ -35,6 +35,37 @@ test('`constraint` tells which hosts a type may be on, `constraint set` changes 
   assert.equal((await world.jobsOf('hello', 1))[0]?.hostId, 'host1');
 });
 
+test('`distinct:host` is told as it is typed, stays when hosts are chosen by their ids, and can be given up', async () => {
+  await using env = await openDeskWithController({ hosts: 3 });
+  const { desk, controller: world } = env;
+  const constraints = [
+    { attribute: 'host', operator: 'distinct' as const },
+    { attribute: 'host', operator: 'in' as const, values: ['host1'] },
+  ];
+  for (const { id: host } of world.hosts) {
+    await world.client.call(hosts.tag, { params: { host }, body: { tags: { zone: host } } });
+  }
+  await world.deployApp('hello', { web: { constraints } });
+  const set = (...words: string[]) => desk.run(['constraint', 'set', '-a', 'hello', 'web', ...words]);
+  const shown = async () => {
+    const { stdout } = await desk.run(['constraint', '-a', 'hello']);
+    return stdout.split('\n').flatMap((line) => (line.startsWith('web') ? [line.replace(/^web +/, '')] : []));
+  };
+  assert.deepEqual(await shown(), ['distinct:host', 'host=host1']);
+  const changed = await set('host=host2,host3');
+  assert.equal(changed.code, 0, changed.stderr);
+  assert.deepEqual(await shown(), ['distinct:host', 'host=host2,host3']);
+  assert.match((await set(...(await shown()))).stdout, /nothing changes/, 'what is told can be typed back');
+  assert.equal((await set('host=')).code, 0);
+  assert.deepEqual(await shown(), ['distinct:host']);
+  assert.equal((await set('distinct:host=', 'distinct:zone')).code, 0);
+  assert.deepEqual(JSON.parse((await desk.run(['--json', 'constraint', '-a', 'hello'])).stdout), {
+    web: [{ attribute: 'zone', operator: 'distinct', values: [] }],
+  });
+  assert.equal((await set('distinct:zone=')).code, 0);
+  assert.deepEqual(await shown(), ['any']);
+});
+
 test('`constraint set` tells a value with a comma from two values', async () => {
   await using env = await openDeskWithController();
   const { desk, controller: world } = env;
@@ -62,6 +93,15 @@ test('`constraint set` says what is wrong with a constraint, and changes nothing
     [['web', 'disk=a', 'disk='], /disk is asked for and given up at once: write one of both/],
     [['web', 'disk=a,,b'], /"disk=a,,b" leaves a value out/],
     [['web', 'disk=a', 'disk=b'], /disk is asked for twice: write its values with commas/],
+    [['web', 'disk', 'disk'], /disk is asked for twice: write it once/],
+    [
+      ['web', 'host', 'distinct'],
+      /"host" chooses no hosts, as each has an id: write host=k2, host!=k2 or distinct:host/,
+    ],
+    [['web', '!host'], /"!host" chooses no hosts/],
+    [['web', 'distinct:'], /"distinct:" keeps no jobs apart: write distinct:zone/],
+    [['web', 'distinct:zone=a'], /"distinct:zone=a" keeps no jobs apart: .* or distinct:zone= to give it up/],
+    [['web', 'distinct:zone', 'distinct:zone='], /distinct:zone is asked for and given up at once/],
   ] as const) {
     const { code, stderr } = await env.desk.run(['constraint', 'set', '-a', 'hello', ...words]);
     assert.equal(code, 2, words.join(' '));

@@ -7,6 +7,9 @@ import { addCommand, type Parent } from './command.ts';
 
 type Constraint = NonNullable<Process['constraints']>[number];
 
+/** Hosts’ own, which is not a tag: their id. */
+const hostAttribute = 'host';
+
 export function addConstraintCommands(parent: Parent): void {
   const constraint = addCommand(parent, {
     name: 'constraint',
@@ -32,7 +35,7 @@ export function addConstraintCommands(parent: Parent): void {
       ['<type>', 'the process type'],
       [
         '<constraints...>',
-        "disk=ssd, zone=a,b and gpu!=no, by hosts' tags; gpu: has that tag, '!gpu': has not; host=k2: by id; disk= is any again",
+        "disk=ssd, zone=a,b and gpu!=no, by hosts' tags; gpu: has that tag, '!gpu': has not; host=k2: by id; distinct:zone, distinct:host: no two of its jobs in one zone, on one host; disk= and distinct:zone= are any again",
       ],
     ],
     async run(context, _options, [type = '', ...args]) {
@@ -40,13 +43,13 @@ export function addConstraintCommands(parent: Parent): void {
       const asked = wishes.flatMap(({ wanted }) => wanted ?? []);
       checkOnce(asked);
       checkGivenUp(wishes);
-      const changed = new Set(wishes.map(({ attribute }) => attribute));
+      const changed = new Set(wishes.map(({ subject }) => subject));
       await changeRelease(
         context,
         (before) => {
           const process = processOf(before, type);
           const { constraints: present = [] } = process;
-          const kept = present.filter(({ attribute }) => !changed.has(attribute));
+          const kept = present.filter((one) => !changed.has(subjectOf(one)));
           const constraints = [...kept, ...asked].toSorted((a, b) => order(a.attribute, b.attribute));
           if (isSame(constraints, present)) return undefined;
           return { processes: { ...before?.processes, [type]: { ...process, constraints } } };
@@ -57,10 +60,33 @@ export function addConstraintCommands(parent: Parent): void {
   });
 }
 
-/** What is wanted of an attribute; nothing where any host will do. */
-type Wish = { attribute: string; wanted?: Constraint };
+const distinctPrefix = 'distinct:';
+
+/** What it says something about, as it is typed: which hosts by an attribute, or that no two jobs share its value. */
+function subjectOf({ attribute, operator }: Pick<Constraint, 'attribute' | 'operator'>): string {
+  return operator === 'distinct' ? `${distinctPrefix}${attribute}` : attribute;
+}
+
+/** It takes the place of all that is said about the subject; nothing is wanted where any host will do. */
+type Wish = { subject: string; wanted?: Constraint };
 
 function wishOf(arg: string): Wish {
+  return arg.startsWith(distinctPrefix) ? distinctWishOf(arg) : hostWishOf(arg);
+}
+
+function distinctWishOf(arg: string): Wish {
+  const [, attribute = '', sign = ''] = /^(.*?)(=?)$/s.exec(arg.slice(distinctPrefix.length)) ?? [];
+  if (!hostTagName.safeParse(attribute).success) {
+    throw usageError(
+      `"${arg}" keeps no jobs apart: write distinct:zone, distinct:host, or distinct:zone= to give it up`,
+    );
+  }
+  const wanted: Constraint = { attribute, operator: 'distinct', values: [] };
+  const subject = subjectOf(wanted);
+  return sign === '' ? { subject, wanted } : { subject };
+}
+
+function hostWishOf(arg: string): Wish {
   const [, attribute = '', sign, text = ''] = /^(.*?)(?:(!?=)(.*))?$/s.exec(arg) ?? [];
   const isMissing = sign === undefined && attribute.startsWith('!');
   const name = isMissing ? attribute.slice(1) : attribute;
@@ -68,13 +94,16 @@ function wishOf(arg: string): Wish {
     throw usageError(`"${arg}" asks nothing of hosts: write disk=ssd, zone=a,b, gpu!=no, gpu or '!gpu'`);
   }
   const wish = (operator: Constraint['operator'], values: string[]) => {
-    return { attribute: name, wanted: { attribute: name, operator, values } };
+    return { subject: name, wanted: { attribute: name, operator, values } };
   };
+  if (sign === undefined && name === hostAttribute) {
+    throw usageError(`"${arg}" chooses no hosts, as each has an id: write host=k2, host!=k2 or distinct:host`);
+  }
   if (sign === undefined) return wish(isMissing ? 'missing' : 'exists', []);
   if (text.startsWith('=')) {
     throw usageError(`"${arg}" has a sign too many: write ${name}${sign}${text.replace(/^=+/, '')}`);
   }
-  if (sign === '=' && text === '') return { attribute: name };
+  if (sign === '=' && text === '') return { subject: name };
   const values = text.split(',');
   if (values.includes('')) throw usageError(`"${arg}" leaves a value out: write ${name}${sign}a,b`);
   return wish(sign === '=' ? 'in' : 'not_in', values);
@@ -96,15 +125,18 @@ function checkOnce(asked: readonly Constraint[]): void {
     const isAlike = ({ attribute, operator }: Constraint) => attribute === one.attribute && operator === one.operator;
     return asked.findIndex(isAlike) !== index;
   });
-  if (twice !== undefined) throw usageError(`${twice.attribute} is asked for twice: write its values with commas`);
+  if (twice === undefined) return;
+  const how = twice.values.length === 0 ? 'write it once' : 'write its values with commas';
+  throw usageError(`${subjectOf(twice)} is asked for twice: ${how}`);
 }
 
 function checkGivenUp(wishes: readonly Wish[]): void {
-  const givenUp = new Set(wishes.flatMap(({ attribute, wanted }) => (wanted === undefined ? [attribute] : [])));
-  const both = wishes.find(({ attribute, wanted }) => wanted !== undefined && givenUp.has(attribute));
-  if (both !== undefined) throw usageError(`${both.attribute} is asked for and given up at once: write one of both`);
+  const givenUp = new Set(wishes.flatMap(({ subject, wanted }) => (wanted === undefined ? [subject] : [])));
+  const both = wishes.find(({ subject, wanted }) => wanted !== undefined && givenUp.has(subject));
+  if (both !== undefined) throw usageError(`${both.subject} is asked for and given up at once: write one of both`);
 }
 
+/** As `set` reads it. */
 function textOf({ attribute, operator, values }: Constraint): string {
   switch (operator) {
     case 'in':
@@ -116,7 +148,7 @@ function textOf({ attribute, operator, values }: Constraint): string {
     case 'missing':
       return `!${attribute}`;
     case 'distinct':
-      return `${attribute} distinct`;
+      return subjectOf({ attribute, operator });
     default:
       return operator satisfies never;
   }
