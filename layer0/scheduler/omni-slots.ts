@@ -38,7 +38,7 @@ export function reconcileOmni(workload: Workload, input: ReconcileInput, hosts: 
   const held = ended.filter(isHeld);
   const place: Slot[] = [];
   const freeIndex = freeIndexes(new Set([...active, ...stopping, ...held].map(({ index }) => index)));
-  /** Slots that have a job of the version already. */
+  /** Slots that have a job of the version already, or get one. */
   const renewed = new Set(active.filter((one) => one.version === workload.version).map(({ index }) => index));
   const outdated: PlacedJob[] = [];
   let unsettled = 0;
@@ -69,7 +69,9 @@ export function reconcileOmni(workload: Workload, input: ReconcileInput, hosts: 
       ? []
       : [...new Set(old.map(({ index }) => index))].filter((index) => !renewed.has(index));
     for (let n = 0; n < wanted; n += 1) {
-      place.push({ index: replaced[n] ?? freeIndex(), why: replaced[n] === undefined ? why : 'destructive', hostId });
+      const index = replaced[n] ?? freeIndex();
+      renewed.add(index);
+      place.push({ index, why: replaced[n] === undefined ? why : 'destructive', hostId });
     }
   }
   stop.push(...outdated.slice(0, Math.max(0, (workload.maxParallel ?? 1) - unsettled)));

@@ -5,6 +5,7 @@ import { describe, it } from 'node:test';
 import type { JobState, Workload } from './cell.ts';
 import type { PlacedJob } from './cell-view.ts';
 import type { Departure } from './drain.ts';
+import { reconcileOmni } from './omni-slots.ts';
 import type { Decision, ReconcileInput } from './reconcile.ts';
 import { reconcileEphemeral, reconcileGang } from './runs.ts';
 import { reconcileService } from './slots.ts';
@@ -83,14 +84,21 @@ function sketched(sketch: typeof inputs extends fc.Arbitrary<infer T> ? T : neve
   return { workload, placed, input };
 }
 
-function assertSane(workload: Workload, placed: readonly PlacedJob[], input: ReconcileInput, decision: Decision): void {
+/** `hosts`: those on each of which `count` jobs are wanted; otherwise so many are wanted in all. */
+function assertSane(
+  workload: Workload,
+  placed: readonly PlacedJob[],
+  input: ReconcileInput,
+  decision: Decision,
+  hosts = 1,
+): void {
   const { place, stop, release } = decision;
   const slots = new Set(place.map(({ index }) => index));
   assert.equal(slots.size, place.length, 'a slot is placed once');
-  assert.ok(place.length <= workload.count, 'never more placements than jobs are wanted');
+  assert.ok(place.length <= hosts * workload.count, 'never more placements than jobs are wanted');
   if (workload.count === 0) assert.equal(place.length, 0, 'count 0 places nothing');
   const held = [...(decision.held?.values() ?? [])].reduce((sum, jobs) => sum + jobs, 0);
-  assert.ok(place.length + held <= workload.count);
+  assert.ok(place.length + held <= hosts * workload.count);
   const replaced = place.filter(
     ({ why, after }) => (why === 'destructive' || why === 'migrate') && after === undefined,
   );
@@ -138,6 +146,36 @@ describe('a decision', () => {
         assert.ok(runs.placed.length + decision.place.length <= Math.max(runs.workload.count, runs.placed.length));
       }),
       { numRuns: 1_000, seed: 1 },
+    );
+  });
+  it('about an omni workload is for hosts that are ready, and for none more than it wants of each', () => {
+    const hosts = fc.record({
+      meant: fc.subarray(hostIds),
+      unsuited: fc.subarray(hostIds),
+      open: fc.subarray(hostIds),
+    });
+    fc.assert(
+      fc.property(inputs, hosts, (sketch, { meant, unsuited, open }) => {
+        const { workload, placed, input } = sketched(sketch, 'omni');
+        const isOpen = (hostId: string) => open.includes(hostId);
+        const apart = new Set(unsuited.filter((hostId) => !meant.includes(hostId)));
+        const decision = reconcileOmni(workload, input, { meant, unsuited: apart, isOpen });
+        const ready = meant.filter(isOpen);
+        assertSane(workload, placed, input, decision, ready.length);
+        for (const { hostId } of decision.place) assert.ok(hostId !== undefined && ready.includes(hostId));
+        for (const host of ready) {
+          const isCurrent = (job: PlacedJob) =>
+            job.hostId === host &&
+            job.version === workload.version &&
+            job.desired === 'run' &&
+            job.status?.isFinal !== true &&
+            !input.lostHosts.has(host);
+          const present = placed.filter((job) => isCurrent(job) && !decision.stop.includes(job)).length;
+          const more = decision.place.filter(({ hostId }) => hostId === host).length;
+          assert.ok(present + more <= workload.count, 'never more on a host than are wanted there');
+        }
+      }),
+      { numRuns: 5_000, seed: 1 },
     );
   });
 });
