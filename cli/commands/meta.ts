@@ -1,5 +1,7 @@
 import { apps } from '@flynn/controller/api';
+import type { MetaChange } from '@flynn/controller/app-meta';
 import { FlynnError } from '@flynn/kit/errors';
+import { changeMeta } from '../app-meta.ts';
 import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { formatTable } from '../output.ts';
@@ -26,7 +28,7 @@ export function addMetaCommands(parent: Parent): void {
         if (at < 1) throw usageError(`"${arg}" sets nothing: write NAME=VALUE`);
         return [arg.slice(0, at), arg.slice(at + 1)];
       });
-      await change(context, { ...(await metaOf(context)), ...Object.fromEntries(wanted) });
+      await change(context, Object.fromEntries(wanted));
     },
   });
   addCommand(parent, {
@@ -39,7 +41,7 @@ export function addMetaCommands(parent: Parent): void {
       const missing = names.filter((name) => before[name] === undefined);
       if (missing.length > 0)
         throw new FlynnError('not_found', `not set: ${missing.join(', ')}\n  "flynn meta" lists what is`);
-      await change(context, Object.fromEntries(Object.entries(before).filter(([name]) => !names.includes(name))));
+      await change(context, Object.fromEntries(names.map((name): [string, null] => [name, null])));
     },
   });
 }
@@ -49,10 +51,9 @@ async function metaOf(context: Context): Promise<Record<string, string>> {
   return (await client.call(apps.get, { params: { app: await context.appName() } })).meta;
 }
 
-async function change(context: Context, meta: Record<string, string>): Promise<void> {
-  const client = await context.client();
-  const changed = await client.call(apps.update, { params: { app: await context.appName() }, body: { meta } });
-  context.show(changed.meta, () => tableOf(changed.meta));
+async function change(context: Context, metaChange: MetaChange): Promise<void> {
+  const { meta } = await changeMeta(context, await context.appName(), metaChange);
+  context.show(meta, () => tableOf(meta));
 }
 
 function tableOf(meta: Readonly<Record<string, string>>): string {

@@ -3,6 +3,7 @@ import { adoptedRelease } from '@flynn/controller/adoption';
 import type { App, Release } from '@flynn/controller/model';
 import { withSeen } from '@flynn/controller/overtaken';
 import { FlynnError } from '@flynn/kit/errors';
+import { changeMeta } from '../app-meta.ts';
 import { parseDurationMs } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { deployRelease, deployedText } from '../deploy.ts';
@@ -93,8 +94,7 @@ export function addPromoteCommands(parent: Parent): void {
       const expiresAt = new Date(Date.now() + parseDurationMs(time)).toISOString();
       const { meta } = await client.call(apps.get, { params: { app: name } });
       if (meta[reviewOf] === undefined) throw new FlynnError('invalid', `${name} is no review app: it stays anyway`);
-      const body = { meta: { ...meta, [reviewExpiry]: expiresAt } };
-      const changed = await client.call(apps.update, { params: { app: name }, body });
+      const changed = await changeMeta(context, name, { [reviewExpiry]: expiresAt });
       context.show(changed, () => `${name} goes at ${expiresAt}`);
     },
   });

@@ -22,7 +22,10 @@ import { volumesSchema } from './volumes/api.ts';
 import { rolloutChangeSchema } from './deployments/rollout-settings.ts';
 
 const appChange = z.object({
+  /** All of it: what is not in it goes. */
   meta: metaSchema.optional(),
+  /** By name, null for what is to go; the rest stays, whoever else changes it at the same time. */
+  metaChange: z.record(z.string(), z.string().nullable()).optional(),
   deployTimeoutMs: z.int().min(1_000).max(3_600_000).optional(),
   rollout: rolloutChangeSchema.optional(),
 });

@@ -13,6 +13,7 @@ import { grantId, grantType } from './access/resources.ts';
 import { isAtLeast } from './access/roles.ts';
 import { mergePieces } from '@flynn/resource/piece';
 import { apps } from './api.ts';
+import { changedMeta } from './app-meta.ts';
 import { generateAppName } from './app-name.ts';
 import { serviceNameOf } from './compile.ts';
 import { changedRollout } from './deployments/settings.ts';
@@ -21,7 +22,7 @@ import { findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { jobsOfApp } from './job-views.ts';
 import { cellOf } from './jobs.ts';
-import { reviewPieces } from './review-apps.ts';
+import { checkReview, reviewPieces } from './review-apps.ts';
 import { checkOneOffLimits } from './one-off-limits.ts';
 import { pageOf } from './paging.ts';
 import { onlyOf } from './providers/leaving.ts';
@@ -61,17 +62,23 @@ export function appHandlers(deps: Deps): Handler[] {
       return found.filter(({ id, spec }) => principal.canSee({ id, isSystem: spec.isSystem })).map(viewApp);
     }),
     handle(apps.get, async ({ params, signal }) => viewApp(await findApp(deps, params.app, signal))),
-    handle(apps.update, async ({ params, body, signal }) => {
+    handle(apps.update, async (call) => {
+      const { params, body, signal } = call;
+      const principal = principalOf(call);
       const { id } = await findLiveApp(deps, params.app, signal);
       const changed = await resources.update(
         appType,
         id,
-        ({ spec }) => ({
-          ...spec,
-          meta: body.meta ?? spec.meta,
-          deployTimeoutMs: body.deployTimeoutMs ?? spec.deployTimeoutMs,
-          rollout: changedRollout(spec.rollout, body.rollout ?? {}),
-        }),
+        ({ spec }) => {
+          const meta = changedMeta(body.meta ?? spec.meta, body.metaChange ?? {});
+          checkReview({ id, spec }, meta, principal);
+          return {
+            ...spec,
+            meta,
+            deployTimeoutMs: body.deployTimeoutMs ?? spec.deployTimeoutMs,
+            rollout: changedRollout(spec.rollout, body.rollout ?? {}),
+          };
+        },
         { signal },
       );
       return viewApp(changed);

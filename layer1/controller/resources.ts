@@ -1,6 +1,7 @@
 /** What the controller keeps, as types of the resource service. Names and owners make duplicates and orphans impossible. */
 import { holds } from '@flynn/resource/access';
 import type { Asking, Role } from '@flynn/resource/access';
+import { refusal } from '@flynn/resource/record';
 import { defineType } from '@flynn/resource/type';
 import { ofCluster, ofUser } from './access/resources.ts';
 import type { Owner, ResourceOf } from '@flynn/resource/type';
@@ -22,6 +23,7 @@ import { cronSchema } from './cron/model.ts';
 import { rolloutSchema } from './deployments/rollout-settings.ts';
 import { checkOneOffLimits } from './one-off-limits.ts';
 import { askerSchema } from './operations/asker.ts';
+import { reviewIssues } from './review-meta.ts';
 import { routePlace } from './route-address.ts';
 import { routeIssues } from './routes/rules.ts';
 
@@ -64,6 +66,8 @@ export const appType = defineType({
   validateUpdate(before, after) {
     if (before.name !== after.name) throw new FlynnError('invalid', 'an app keeps its name: create another app');
     checkOneOffLimits(after.meta, before.meta);
+    const issues = reviewIssues(before.meta, after.meta);
+    if (issues.length > 0) throw refusal(`app ${after.name}`, issues);
   },
   nameOf: (app) => app.name,
   authorise: {

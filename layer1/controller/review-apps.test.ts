@@ -2,7 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
+import { tokens, users } from './access/api.ts';
 import { apps, formations } from './api.ts';
+import { createControllerClient } from './client.ts';
+import { generic } from './generic/api.ts';
 import { reviewCap, stepReview } from './review-apps.ts';
 import { appType } from './resources.ts';
 import { startTestController } from './testing.ts';
@@ -39,12 +42,15 @@ test('what a review app keeps on hosts goes with it, when nobody is there to be 
   await using world = await startTestController();
   const { client, deps } = world;
   const parent = await client.call(apps.create, { body: { name: 'shop' } });
-  const { app, release } = await world.deployApp('pr-1', { db: { volumes: [{ name: 'data', path: '/data' }] } });
-  const expired = { 'review.of': parent.id, 'review.expires_at': '2026-01-01T00:00:00Z' };
+  const meta = { 'review.of': parent.id, 'review.expires_at': '2999-01-01T00:00:00Z' };
+  const app = await client.call(apps.create, { body: { name: 'pr-1', meta } });
+  const release = await world.makeRelease('pr-1', { db: { volumes: [{ name: 'data', path: '/data' }] } });
+  await world.deploy('pr-1', release.id);
   await client.call(formations.put, { params: { app: app.id, release: release.id }, body: { processes: { db: 1 } } });
   await world.jobsOf('pr-1', 1);
   const kept = async () => (await client.call(volumes.list, {})).volumes.map(({ appName }) => appName);
   assert.deepEqual(await kept(), ['pr-1']);
+  const expired = { ...meta, 'review.expires_at': '2026-01-01T00:00:00Z' };
   await deps.resources.change(appType, app.id, ({ spec }) => ({ spec: { ...spec, meta: expired } }), { signal });
   const isGone = (error: unknown) => hasCode(error, 'not_found');
   await waitFor(() => client.call(apps.get, { params: { app: 'pr-1' } }).then(() => undefined, isGone), {
@@ -62,5 +68,93 @@ test('a review app of nothing, or without an end, is refused', async () => {
   await assert.rejects(
     create({ 'review.of': 'x', 'review.expires_at': '2999-01-01T00:00:00Z' }),
     isInvalid(/names an app that is not there/),
+  );
+});
+
+const appKind = { group: 'flynn', version: 'v1', kind: 'App' };
+
+test('an app that is there becomes no review app by its metadata, whoever writes it', async () => {
+  await using world = await startTestController();
+  const { client, deps } = world;
+  const shop = await client.call(apps.create, { body: { name: 'shop', meta: { note: 'kept' } } });
+  const other = await client.call(apps.create, { body: { name: 'other' } });
+  const isRefused = (error: unknown) => hasCode(error, 'invalid') && /review\.(of|expires_at)/.test(error.message);
+  const later = '2999-01-01T00:00:00Z';
+  const wrong: Record<string, string>[] = [
+    { 'review.of': 'main' },
+    { 'review.of': other.id, 'review.expires_at': later },
+    { 'review.expires_at': later },
+  ];
+  for (const meta of wrong) {
+    for (const body of [{ meta }, { metaChange: meta }]) {
+      await assert.rejects(client.call(apps.update, { params: { app: 'shop' }, body }), isRefused);
+    }
+    for (const query of [{ dryRun: true }, {}]) {
+      const body = { name: 'shop', spec: { meta } };
+      await assert.rejects(client.call(generic.apply, { params: appKind, body, query }), isRefused);
+    }
+    const body = { spec: { meta } };
+    await assert.rejects(client.call(generic.patch, { params: { ...appKind, name: 'shop' }, body }), isRefused);
+    const change = deps.resources.change(appType, shop.id, ({ spec }) => ({ spec: { ...spec, meta } }), { signal });
+    await assert.rejects(change, isRefused);
+  }
+  assert.deepEqual((await client.call(apps.get, { params: { app: 'shop' } })).meta, { note: 'kept' });
+});
+
+test('a review app stays longer for who develops it, goes earlier for its admins alone, and may cease to be one', async () => {
+  await using world = await startTestController();
+  const { client } = world;
+  const parent = await client.call(apps.create, { body: { name: 'shop' } });
+  const meta = { 'review.of': parent.id, 'review.expires_at': '2999-01-01T00:00:00Z', note: 'a' };
+  await client.call(apps.create, { body: { name: 'pr-1', meta } });
+  await client.call(users.create, { body: { name: 'ann', role: 'developer' } });
+  const { token } = await client.call(tokens.create, { body: { name: 'test', user: 'ann' } });
+  await using ann = createControllerClient({ baseUrl: world.url, key: token });
+  const set = (by: typeof client, metaChange: Record<string, string | null>) =>
+    by.call(apps.update, { params: { app: 'pr-1' }, body: { metaChange } });
+  const expiryOf = async () => (await client.call(apps.get, { params: { app: 'pr-1' } })).meta['review.expires_at'];
+  await set(ann, { 'review.expires_at': '2999-02-01T00:00:00Z' });
+  const isDenied = (error: unknown) => hasCode(error, 'denied') && /only an admin of the app/.test(error.message);
+  await assert.rejects(set(ann, { 'review.expires_at': '2999-01-15T00:00:00Z' }), isDenied);
+  const spec = { meta: { 'review.expires_at': '2026-01-01T00:00:00Z' } };
+  const applied = (query: { dryRun?: boolean }) =>
+    ann.call(generic.apply, { params: appKind, body: { name: 'pr-1', spec }, query });
+  for (const query of [{ dryRun: true }, {}]) await assert.rejects(applied(query), isDenied);
+  for (const wrong of ['soon', null]) {
+    await assert.rejects(set(client, { 'review.expires_at': wrong }), (error) => hasCode(error, 'invalid'));
+  }
+  assert.equal(await expiryOf(), '2999-02-01T00:00:00Z');
+  await set(client, { 'review.expires_at': '2999-01-15T00:00:00Z' });
+  assert.equal(await expiryOf(), '2999-01-15T00:00:00Z');
+  await set(ann, { 'review.of': null, 'review.expires_at': null });
+  assert.deepEqual((await client.call(apps.get, { params: { app: 'pr-1' } })).meta, { note: 'a' });
+});
+
+test('a review app is a plain app in files: another cluster takes it, and here it stays what it is', async () => {
+  await using world = await startTestController();
+  await using other = await startTestController();
+  const { client } = world;
+  const parent = await client.call(apps.create, { body: { name: 'shop' } });
+  const marks = { 'review.of': parent.id, 'review.expires_at': '2999-01-01T00:00:00Z' };
+  await client.call(apps.create, { body: { name: 'pr-1', meta: { ...marks, note: 'a', 'review.max': '2' } } });
+  const params = { ...appKind, name: 'pr-1' };
+  const file = await client.call(generic.get, { params });
+  assert.deepEqual(file.spec['meta'], { note: 'a', 'review.max': '2' });
+  const spec = { ...file.spec, meta: { note: 'b' } };
+  const here = await client.call(generic.put, { params, body: { spec } });
+  assert.deepEqual(
+    here.changes.map(({ path }) => path),
+    ['spec.meta.note', 'spec.meta.review.max'],
+  );
+  assert.deepEqual((await client.call(apps.get, { params: { app: 'pr-1' } })).meta, { ...marks, note: 'b' });
+  const { name, spec: whole } = file;
+  const there = await other.client.call(generic.apply, { params: appKind, body: { name, spec: whole } });
+  assert.equal(there.outcome, 'created');
+  // A file of a version before says of whom: before anything is written it is told that there is no such app.
+  const old = { name: 'pr-2', spec: { meta: marks } };
+  const asked = other.client.call(generic.apply, { params: appKind, body: old, query: { dryRun: true } });
+  await assert.rejects(
+    asked,
+    (error) => hasCode(error, 'invalid') && /names an app that is not there/.test(error.message),
   );
 });

@@ -2,13 +2,15 @@
 import { FlynnError } from '@flynn/kit/errors';
 import { writePiece } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
+import { refusal } from '@flynn/resource/record';
 import type { Again } from '@flynn/resource/reconciler';
+import type { Principal } from './access/principal.ts';
+import { isAtLeast } from './access/roles.ts';
 import type { Deps } from './deps.ts';
 import { appType } from './resources.ts';
+import type { AppResource } from './resources.ts';
+import { expiryMeta, goesEarlier, parentMeta, reviewIssues } from './review-meta.ts';
 
-/** Of a review app: the app it is a copy of, by id, and when it goes, ISO 8601. */
-const parentMeta = 'review.of';
-const expiryMeta = 'review.expires_at';
 /** Of an app: how many review apps it may have at once. */
 const capMeta = 'review.max';
 const defaultCap = 10;
@@ -49,6 +51,18 @@ export async function reviewPieces(deps: Deps, meta: Meta, signal: AbortSignal):
     );
   }
   return [writePiece(appType, parent, { ...parent, updatedAt: new Date(deps.now()).toISOString() })];
+}
+
+/** The end of a review app is its deletion, which is for its admins; others may only put it off. Throws `invalid`, `denied`. */
+export function checkReview({ id, spec }: Pick<AppResource, 'id' | 'spec'>, after: Meta, principal: Principal): void {
+  const issues = reviewIssues(spec.meta, after);
+  if (issues.length > 0) throw refusal(`app ${spec.name}`, issues);
+  if (!goesEarlier(spec.meta, after) || isAtLeast(principal.levelOn({ id, isSystem: spec.isSystem }), 'admin')) return;
+  const was = spec.meta[expiryMeta] ?? 'later';
+  throw new FlynnError(
+    'denied',
+    `${spec.name} goes at ${was}, with all that it keeps: only an admin of the app may have it go earlier`,
+  );
 }
 
 /** A review app whose time is over, or whose app is gone, is deleted with its volumes: nobody is there to be asked of them. */

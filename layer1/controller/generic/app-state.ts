@@ -7,6 +7,7 @@ import { serviceNameOf } from '../compile.ts';
 import { fieldOf, isEqual } from './difference.ts';
 import { envSchema, metaSchema, processSchema } from '../model.ts';
 import type { Process } from '../model.ts';
+import { withReview } from '../review-meta.ts';
 import { normalizeDomain, normalizePath, routePlace } from '../route-address.ts';
 import { httpChangeSchema, tcpChangeSchema } from '../routes/settings.ts';
 import { changedSettings, defaultSettings, shownSettings } from './route-settings.ts';
@@ -140,7 +141,7 @@ export function nextState(name: string, before: AppState, wanted: WantedApp): Ap
   if (issues.length > 0) throw refusal(`app ${name}`, issues);
   const image = wanted.image ?? before.image;
   return {
-    meta: wanted.meta ?? before.meta,
+    meta: wanted.meta === undefined ? before.meta : withReview(before.meta, wanted.meta),
     deployTimeoutMs: wanted.deployTimeoutMs ?? before.deployTimeoutMs,
     ...(image === undefined ? {} : { image }),
     env: wanted.env ?? before.env,

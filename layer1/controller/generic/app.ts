@@ -21,6 +21,8 @@ import type { ResourceReader } from './reader.ts';
 import { createRelease } from '../releases.ts';
 import { appType, artifactType, formationType, ownedBy, releaseType, routeType } from '../resources.ts';
 import type { AppResource, ReleaseResource, RouteResource } from '../resources.ts';
+import { checkReview, reviewPieces } from '../review-apps.ts';
+import { withoutReview, withReview } from '../review-meta.ts';
 import { changeRoute } from '../routes/changes.ts';
 import { createRoute } from '../routes/creation.ts';
 import { withReleaseIds } from '../routes/releases.ts';
@@ -88,14 +90,17 @@ function routeOf({ spec }: RouteResource): RouteState {
   return { port, ...(serverName === undefined ? {} : { serverName }), service, settings };
 }
 
-/** Weights are of releases, which a file that makes the app elsewhere cannot have: the routes themselves show them. */
+/**
+ * What a file that makes the app elsewhere cannot have is left out: weights, which are of releases and which the routes themselves
+ * show, and whose copy a review app is.
+ */
 function portable(state: AppState): AppState {
   const { weights, releaseAffinity } = defaultSettings.http;
   const routes = state.routes.map(({ settings: { http, tcp }, ...entry }) => ({
     ...entry,
     settings: { http: { ...http, weights, releaseAffinity }, tcp },
   }));
-  return { ...state, routes };
+  return { ...state, meta: withoutReview(state.meta), routes };
 }
 
 /** What an app is like that has just been made. */
@@ -135,6 +140,8 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   const was = known === undefined ? {} : { labels: current?.labels ?? {}, spec: specOfApp(before) };
   const changes = differences(was, { labels, spec: specOfApp(after) });
   const result = { name, isNew: current === undefined, changes };
+  if (current === undefined) await reviewPieces(deps, after.meta, signal);
+  else checkReview(current, after.meta, context.principal);
   await checkPlaces(deps, name, { app: current, routes: after.routes }, signal);
   await checkRoutes(deps, context, { id: current?.id ?? '', name, before, after });
   const isRunOtherwise = !isSameRun(before, after) || !isEqual(before.counts, after.counts);
@@ -147,7 +154,7 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   const ownerId = isAdmin || userId === undefined ? {} : { ownerId: userId };
   const app =
     current ?? (await createApp(deps, { name, meta: { ...after.meta }, isSystem: false, ...ownerId }, signal));
-  await setApp(deps, app, { state: after, labels, revision: wanted.revision }, signal);
+  await setApp(deps, app, wanted, context);
   await setRoutes(deps, app, { routes: after.routes, changes: spec.routes ?? [] }, signal);
   const rolledOut = await setRelease(deps, app, { before, after, basis: known?.basis }, signal);
   return { ...result, ...rolledOut };
@@ -184,18 +191,22 @@ async function checkRoutes(
   }
 }
 
+/** What the file leaves out is as it is by now: somebody else may have changed it since it was read. */
 async function setApp(
   deps: Deps,
-  app: AppResource,
-  wanted: { state: AppState; labels: Readonly<Record<string, string>>; revision: number | undefined },
-  signal: AbortSignal,
+  { id }: AppResource,
+  { spec: wanted, labels, revision }: Wanted<WantedApp>,
+  { principal, signal }: ApplyContext,
 ): Promise<void> {
-  const { state, labels, revision } = wanted;
-  const { meta, deployTimeoutMs } = state;
   await deps.resources.change(
     appType,
-    app.id,
-    ({ spec }) => ({ spec: { ...spec, meta: { ...meta }, deployTimeoutMs }, labels }),
+    id,
+    ({ spec }) => {
+      const { deployTimeoutMs = spec.deployTimeoutMs } = wanted;
+      const meta = wanted.meta === undefined ? spec.meta : { ...withReview(spec.meta, wanted.meta) };
+      checkReview({ id, spec }, meta, principal);
+      return { spec: { ...spec, meta, deployTimeoutMs }, ...(labels === undefined ? {} : { labels }) };
+    },
     { signal, ...(revision === undefined ? {} : { expectRevision: revision }) },
   );
 }
