@@ -5,7 +5,7 @@ import type { OperatorSettings } from '@flynn/scheduler/cell';
 import { matchingHosts, seenStatuses, takesJobs, valuesOf } from './cell-view.ts';
 import { appIdOf } from './compile.ts';
 import type { Deps } from './deps.ts';
-import { isIndispensable } from './formations.ts';
+import { isIndispensable } from './counts.ts';
 import { hasEnded } from './job-views.ts';
 import { appType } from './resources.ts';
 
@@ -25,7 +25,7 @@ export async function checkDoors(
   const apps = await resources.list(appType, { signal, where: ({ spec }) => spec.isSystem });
   for (const { id, kind, count, constraints } of valuesOf(cell.workloads)) {
     const app = apps.find((one) => one.id === appIdOf(id));
-    if (kind !== 'omni' || count === 0 || app === undefined || !isIndispensable(app, 'web')) continue;
+    if (kind !== 'omni' || count === 0 || app === undefined || !isIndispensable(app.spec, 'web')) continue;
     const running = seenStatuses(cell, (status) => status.workloadId === id && !hasEnded(status));
     const keep = new Set(running.map((status) => status.hostId));
     const doors = matchingHosts(cell, constraints).filter(

@@ -1,8 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type ErrorCode, hasCode } from '@flynn/kit/errors';
-import { formations } from './api.ts';
+import { resourceKey } from '@flynn/resource/keys';
+import { deployments, formations } from './api.ts';
+import { generic } from './generic/api.ts';
+import { formationType } from './resources.ts';
 import { startTestController } from './testing.ts';
+
+const signal = new AbortController().signal;
 
 const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
   hasCode(error, code) && pattern.test(error.message);
@@ -40,7 +45,83 @@ test('of what each host runs one of, and of a part with its data on one host, no
     { isSystem: true },
   );
   assert.equal((await scale(shared, 2)).processes['web'], 2);
-  // Each job of an app of people's has a volume of its own: what it is for is theirs to know.
-  const shop = await world.deployApp('shop', { web: { volumes } });
-  assert.equal((await scale(shop, 2)).processes['web'], 2);
+});
+
+const atMostOne = isCode('invalid', /db=\d: db keeps data in a volume \(data\).*there is at most one of it/);
+
+test('of a type with a volume there are no two, whoever asks for them', async () => {
+  await using world = await startTestController();
+  const { client } = world;
+  const params = { app: 'shop', release: 'v1' };
+  await world.deployApp('shop', { db: { volumes } });
+  const scale = (counts: Record<string, number>, release = 'v1') =>
+    client.call(formations.put, { params: { ...params, release }, body: { processes: counts } });
+  assert.equal((await scale({ db: 1 })).processes['db'], 1);
+  await assert.rejects(scale({ db: 2 }), atMostOne);
+  await world.makeRelease('shop', { db: { volumes } });
+  await assert.rejects(scale({ db: 2 }, 'v2'), atMostOne);
+  const apply = (kind: string, body: { name: string; spec: Record<string, unknown> }, dryRun: boolean) =>
+    client.call(generic.apply, { params: { group: 'flynn', version: 'v1', kind }, body, query: { dryRun } });
+  const data = { db: { count: 2, volumes } };
+  for (const isDryRun of [true, false]) {
+    const counts = { db: 2 };
+    await assert.rejects(apply('Formation', { name: 'shop', spec: { processes: counts } }, isDryRun), atMostOne);
+    await assert.rejects(
+      apply('App', { name: 'shop', spec: { processes: { db: { count: 2 } } } }, isDryRun),
+      atMostOne,
+    );
+    await assert.rejects(apply('App', { name: 'new', spec: { processes: data } }, isDryRun), atMostOne);
+  }
+  const { db, ...others } = (await client.call(formations.get, { params })).processes;
+  assert.deepEqual([db, others], [1, {}]);
+});
+
+test('what runs several times gets no volume by its next release before it is scaled to one', async () => {
+  await using world = await startTestController();
+  const { client } = world;
+  const params = { app: 'shop' };
+  await world.deployApp('shop', { db: {} });
+  await client.call(formations.put, { params: { ...params, release: 'v1' }, body: { processes: { db: 3 } } });
+  const next = await world.makeRelease('shop', { db: { volumes } });
+  const deploy = () => client.call(deployments.create, { params, body: { releaseId: next.id } });
+  await assert.rejects(
+    deploy(),
+    isCode('invalid', /v2 of shop would run db=3: .*\n {2}flynn -a shop scale db=1, then/),
+  );
+  const flynnApp = { group: 'flynn', version: 'v1', kind: 'App' };
+  const body = { name: 'shop', spec: { processes: { db: { volumes } } } };
+  for (const dryRun of [true, false]) {
+    await assert.rejects(client.call(generic.apply, { params: flynnApp, body, query: { dryRun } }), atMostOne);
+  }
+  await client.call(formations.put, { params: { ...params, release: 'v1' }, body: { processes: { db: 1 } } });
+  assert.equal((await world.deploy('shop', next.id)).state, 'complete');
+});
+
+test('what was scaled with a volume by a version before runs on, is deployed and scaled down, and never up', async () => {
+  await using world = await startTestController();
+  const { client, deps } = world;
+  const { app, release } = await world.deployApp('shop', { db: {} });
+  await client.call(formations.put, {
+    params: { app: app.id, release: release.id },
+    body: { processes: { db: 3 } },
+  });
+  await world.jobsOf('shop', 3);
+  // As it would have been then: the release has its volume in the store.
+  const key = resourceKey('release', release.id);
+  const entry = await world.store.get(key);
+  const record = JSON.parse(entry?.value ?? '');
+  record.spec.processes.db.volumes = volumes;
+  await world.store.transact({ then: [{ put: key, value: JSON.stringify(record) }] });
+
+  const next = await world.makeRelease('shop', { db: { volumes } });
+  assert.equal((await world.deploy('shop', next.id)).state, 'complete');
+  const scale = (db: number) =>
+    client.call(formations.put, { params: { app: app.id, release: next.id }, body: { processes: { db } } });
+  const counts = async () => (await deps.resources.get(formationType, next.id, { signal })).spec.processes;
+  assert.deepEqual(await counts(), { db: 3 });
+  await assert.rejects(scale(4), atMostOne);
+  await scale(3);
+  await scale(2);
+  await assert.rejects(scale(3), atMostOne);
+  assert.deepEqual(await counts(), { db: 2 });
 });

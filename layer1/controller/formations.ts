@@ -2,23 +2,23 @@
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
-import { nearestOf } from '@flynn/kit/config';
 import { compareOf } from '@flynn/resource/record';
 import { mergePieces, writePiece } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
 import { workloadChange } from '@flynn/scheduler/evaluations';
 import { formations } from './api.ts';
-import { compileWorkload, isStanding } from './compile.ts';
+import { compileWorkload } from './compile.ts';
+import { checkCounts, keptCounts } from './counts.ts';
+import type { Counts } from './counts.ts';
 import { holdsCounts } from './deployments/phases.ts';
 import { evaluationContext, findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import type { Formation } from './model.ts';
 import { findRelease, runnableOf } from './releases.ts';
-import { deploymentType, formationType, ownedBy } from './resources.ts';
+import { deploymentType, formationType, ownedBy, releaseType } from './resources.ts';
 import type { AppResource, FormationResource, ReleaseResource } from './resources.ts';
 import { viewFormation } from './views.ts';
 
-const maxCount = 10_000;
 const maxAttempts = 8;
 
 export function formationHandlers(deps: Deps): Handler[] {
@@ -65,14 +65,14 @@ type Scaling = {
 async function scale(deps: Deps, scaling: Scaling, signal: AbortSignal): Promise<Formation> {
   const app = await findLiveApp(deps, scaling.app, signal);
   const release = await findRelease(deps, app, scaling.release, signal);
-  checkCounts(app, release, scaling.counts);
+  const before = await deps.resources.find(formationType, release.id, { signal });
+  checkCounts(app, release, scaling.counts, await countsToKeep(deps, app, { release, before }, signal));
   // Once the new release is live nothing else changes its counts, though jobs of the old one are still ending.
   const { deploymentId } = app.status;
   const deployment = deploymentId && (await deps.resources.find(deploymentType, deploymentId, { signal }));
   if (deployment && holdsCounts(deployment.status)) {
     throw new FlynnError('conflict', `a deployment of ${app.spec.name} is under way: scale once it is through`);
   }
-  const before = await deps.resources.find(formationType, release.id, { signal });
   if (scaling.revision !== undefined && scaling.revision !== before?.revision) {
     const what = `the formation of ${app.spec.name} v${release.spec.version}`;
     throw new FlynnError('conflict', `${what} was changed meanwhile: read it again and repeat the change`);
@@ -88,60 +88,21 @@ async function scale(deps: Deps, scaling: Scaling, signal: AbortSignal): Promise
   return viewFormation(formation);
 }
 
-export function checkCounts(
+/** Of types with a volume: what the release has already, or what is live and it takes the place of. */
+export async function countsToKeep(
+  { resources }: Pick<Deps, 'resources'>,
   app: AppResource,
-  release: ReleaseResource,
-  counts: Readonly<Record<string, number>>,
-): void {
-  const types = Object.keys(release.spec.processes);
-  for (const [type, count] of Object.entries(counts)) {
-    if (!types.includes(type)) {
-      const nearest = nearestOf(type, types);
-      const known = types.length === 0 ? 'it has none' : `it has ${types.join(', ')}`;
-      const hint = nearest === undefined || types.length < 2 ? '' : `; did you mean ${nearest}?`;
-      throw new FlynnError(
-        'invalid',
-        `release v${release.spec.version} of ${app.spec.name} has no process type "${type}": ${known}${hint}`,
-        {
-          detail: { type, types },
-        },
-      );
-    }
-    if (count < 0) throw new FlynnError('invalid', `${type}=${count}: a count cannot be below zero`);
-    if (count > maxCount) throw new FlynnError('invalid', `${type}=${count}: a count cannot be above ${maxCount}`);
-    const reason = count > 1 ? manyReason(app, release, type) : count === 0 ? noneReason(app, type) : undefined;
-    if (reason !== undefined) throw new FlynnError('invalid', `${type}=${count}: ${reason}`);
-  }
-}
-
-/** What this API is reached by and runs on: by it alone they come back. */
-const indispensable: ReadonlySet<string> = new Set(['controller web', 'controller worker', 'router web']);
-
-export function isIndispensable({ spec }: AppResource, type: string): boolean {
-  return spec.isSystem && indispensable.has(`${spec.name} ${type}`);
-}
-
-/** Why there may not be none of it. */
-function noneReason(app: AppResource, type: string): string | undefined {
-  if (!isIndispensable(app, type)) return undefined;
-  return `without ${type} of ${app.spec.name} nothing could be changed any more, nor this taken back: keep at least one`;
-}
-
-/** Why there may be no two of it, and what to do instead. */
-function manyReason(app: AppResource, release: ReleaseResource, type: string): string | undefined {
-  const process = release.spec.processes[type];
-  if (process === undefined) return undefined;
-  if (process.omni) {
-    const { maxHosts, constraints = [] } = process;
-    const may = constraints.length === 0 ? '' : ' that meets its constraints';
-    const where =
-      maxHosts === undefined ? `every host${may} runs one` : `each of up to ${maxHosts} hosts${may} runs one`;
-    const none = isIndispensable(app, type) ? '' : `, ${type}=0 none`;
-    return `${where} of ${type} of ${app.spec.name}, and there are more of it with more hosts: ${type}=1 has them run${none}`;
-  }
-  if (!app.spec.isSystem || !isStanding(process)) return undefined;
-  const what = `${type} of ${app.spec.name} keeps its data on one host, and a second one would have none of it`;
-  return `${what}. With more to do it takes more room: flynn -a ${app.spec.name} limit set ${type} memory=1GB`;
+  { release, before }: { release: ReleaseResource; before: FormationResource | undefined },
+  signal: AbortSignal,
+): Promise<Counts> {
+  const own = keptCounts(release.spec.processes, before?.spec.processes);
+  const liveId = app.status.releaseId;
+  if (liveId === undefined || liveId === release.id) return own;
+  const [live, formation] = await Promise.all([
+    resources.find(releaseType, liveId, { signal }),
+    resources.find(formationType, liveId, { signal }),
+  ]);
+  return { ...own, ...keptCounts(live?.spec.processes ?? {}, formation?.spec.processes) };
 }
 
 /** The formation with these counts, and what writes it over the one there was. */

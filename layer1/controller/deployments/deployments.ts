@@ -17,6 +17,7 @@ import { changedRollout } from './settings.ts';
 import { taskId, taskLine, taskPiece } from './tasks.ts';
 import { evaluationContext, findApp, findLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
+import { checkCarriedCounts, keptCounts } from '../counts.ts';
 import { formationPiece } from '../formations.ts';
 import { overtaken } from '../overtaken.ts';
 import { findRelease, runnableOf } from '../releases.ts';
@@ -120,6 +121,8 @@ async function deploy(
         ? undefined
         : { types: Object.keys(old.spec.processes), counts: oldFormation?.spec.processes ?? {} },
   });
+  const kept = old === undefined ? {} : keptCounts(old.spec.processes, oldFormation?.spec.processes);
+  checkCarriedCounts(app, release, counts, kept);
   const formation = formationPiece(deps, { app, release, before: prepared, processes: counts });
   const id = deps.newId();
   const line = runnable === undefined ? undefined : taskLine(release.spec.scripts, 'release');

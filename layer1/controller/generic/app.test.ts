@@ -331,3 +331,72 @@ test('a part of the platform is not deleted here either; an app says what its de
     deadlineMs: 60_000,
   });
 });
+
+test('what a file leaves out is what others make of it while it is applied', async () => {
+  await using world = await startTestController();
+  const { client, store } = world;
+  const params = { app: 'shared' };
+  const applied = (spec: Record<string, unknown>) =>
+    client.call(generic.apply, { params: flynn('App'), body: { name: 'shared', spec } });
+  await client.call(generic.apply, {
+    params: flynn('App'),
+    body: {
+      name: 'shared',
+      labels: { team: 'sales' },
+      spec: { image: 'test/shop:1', processes: { web: { count: 1 }, worker: { count: 1 } } },
+    },
+  });
+  await world.jobsOf('shared', 2);
+  const isThrough = async () => (await client.call(deployments.list, { params })).every(({ endedAt }) => endedAt);
+  await waitFor(isThrough, { what: 'the end of the deployment', deadlineMs: 60_000, intervalMs: 10 });
+
+  const list = store.list.bind(store);
+  /** Once the file's app has been read, as it is looked whether its routes are free. */
+  const meanwhile = (act: () => Promise<unknown>) => {
+    const { promise, resolve } = Promise.withResolvers<unknown>();
+    let asked = 0;
+    store.list = async (prefix, options) => {
+      if (prefix === '/flynn/resource/route/') asked += 1;
+      if (asked < 2) return list(prefix, options);
+      store.list = list;
+      resolve(act());
+      await promise;
+      return list(prefix, options);
+    };
+    return promise;
+  };
+  const scale = (release: string, counts: Record<string, number>) =>
+    client.call(formations.put, { params: { ...params, release }, body: { processes: counts } });
+  const isChanged = meanwhile(async () => {
+    await client.call(apps.update, { params, body: { metaChange: { note: 'mine' }, deployTimeoutMs: 50_000 } });
+    await client.call(routing.create, { params, body: { domain: 'mine.example.com' } });
+    await scale('v1', { worker: 3 });
+  });
+  assert.deepEqual(paths(await applied({ processes: { web: { count: 2 } } })), ['spec.processes.web.count']);
+  await isChanged;
+  const app = await client.call(apps.get, { params });
+  assert.deepEqual([app.meta, app.deployTimeoutMs], [{ note: 'mine' }, 50_000]);
+  assert.deepEqual((await client.call(formations.get, { params: { ...params, release: 'v1' } })).processes, {
+    web: 2,
+    worker: 3,
+  });
+  const domains = (await client.call(routing.list, { params })).map(({ domain }) => domain);
+  assert.ok(domains.includes('mine.example.com'));
+
+  const isScaled = meanwhile(() => scale('v1', { worker: 4 }));
+  const next = await applied({ env: { A: '1' }, processes: { web: { count: 1 } } });
+  await isScaled;
+  assert.ok(next.deploymentId !== undefined);
+  await waitFor(isThrough, { what: 'the end of the deployment', deadlineMs: 60_000, intervalMs: 10 });
+  assert.deepEqual((await client.call(formations.get, { params: { ...params, release: 'v2' } })).processes, {
+    web: 1,
+    worker: 4,
+  });
+});
+
+test('before anything of an app is live a file that changes what is to run keeps its counts', async () => {
+  await apply('App', { name: 'later', spec: { processes: { web: { count: 2 }, worker: { count: 3 } } } });
+  await apply('App', { name: 'later', spec: { env: { A: '1' } } });
+  const shown = await get('App', 'later');
+  assert.deepEqual(shown.spec['processes'], { web: { count: 2 }, worker: { count: 3 } });
+});

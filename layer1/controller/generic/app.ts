@@ -7,12 +7,14 @@ import { checkRoutePlace, checkRouteTarget } from '../access/neighbours.ts';
 import { withoutEnv } from '../access/redaction.ts';
 import { checkRemoval, createApp, defaultDeployTimeoutMs } from '../apps.ts';
 import { serviceNameOf } from '../compile.ts';
+import { checkCount, keptCounts } from '../counts.ts';
 import { startDeployment } from '../deployments/deployments.ts';
 import type { Deps } from '../deps.ts';
 import { scaleFormation } from '../formations.ts';
 import { nextState, placeOf, specOfApp, wantedAppSchema } from './app-state.ts';
 import type { AppState, RouteState, WantedApp } from './app-state.ts';
-import { differences, isEqual } from './difference.ts';
+import { differences, fieldOf, isEqual } from './difference.ts';
+import { atField } from './fields.ts';
 import { defineKind } from './kind.ts';
 import type { Applied, ApplyContext, Wanted } from './kind.ts';
 import { beingDeleted, findObject } from './plain.ts';
@@ -140,6 +142,7 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   const was = known === undefined ? {} : { labels: current?.labels ?? {}, spec: specOfApp(before) };
   const changes = differences(was, { labels, spec: specOfApp(after) });
   const result = { name, isNew: current === undefined, changes };
+  checkAppCounts(name, current?.spec.isSystem ?? false, before, after);
   if (current === undefined) await reviewPieces(deps, after.meta, signal);
   else checkReview(current, after.meta, context.principal);
   await checkPlaces(deps, name, { app: current, routes: after.routes }, signal);
@@ -155,9 +158,23 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   const app =
     current ?? (await createApp(deps, { name, meta: { ...after.meta }, isSystem: false, ...ownerId }, signal));
   await setApp(deps, app, wanted, context);
-  await setRoutes(deps, app, { routes: after.routes, changes: spec.routes ?? [] }, signal);
-  const rolledOut = await setRelease(deps, app, { before, after, basis: known?.basis }, signal);
+  if (spec.routes !== undefined) await setRoutes(deps, app, { routes: after.routes, changes: spec.routes }, signal);
+  const step = { before, after, named: namedCounts(spec, before, after), basis: known?.basis };
+  const rolledOut = await setRelease(deps, app, step, signal);
   return { ...result, ...rolledOut };
+}
+
+/** What the file leaves out is checked where it gives the type a volume. */
+function checkAppCounts(name: string, isSystem: boolean, before: AppState, after: AppState): void {
+  const kept = keptCounts(before.processes, before.counts);
+  const standing = keptCounts(after.processes, after.counts);
+  for (const [type, process] of Object.entries(after.processes)) {
+    const count = fieldOf(after.counts, type) ?? 0;
+    if (count === (fieldOf(before.counts, type) ?? 0) && !Object.hasOwn(standing, type)) continue;
+    atField(`app ${name}`, `processes.${type}.count`, () =>
+      checkCount({ name, isSystem }, { type, process, count }, kept),
+    );
+  }
 }
 
 /** Before anything is made: what another app has cannot be had. */
@@ -211,7 +228,7 @@ async function setApp(
   );
 }
 
-/** `changes`: of their settings, in the same order, as far as the file says something of routes. */
+/** `changes`: of their settings, in the same order. */
 async function setRoutes(
   deps: Deps,
   app: AppResource,
@@ -270,7 +287,21 @@ async function withKnownReleases(
   return { ...wanted, routes };
 }
 
-type Step = { before: AppState; after: AppState; basis: ReleaseResource | undefined };
+type Step = {
+  before: AppState;
+  after: AppState;
+  /** The counts that are the file's to say. */
+  named: Readonly<Record<string, number>>;
+  basis: ReleaseResource | undefined;
+};
+
+/** Those it gives, and of types that had none what they begin with. The others may have been changed since they were read. */
+function namedCounts({ processes = {} }: WantedApp, before: AppState, after: AppState): Record<string, number> {
+  const named = Object.entries(processes).filter(
+    ([type, { count }]) => count !== undefined || fieldOf(before.counts, type) === undefined,
+  );
+  return Object.fromEntries(named.map(([type]) => [type, fieldOf(after.counts, type) ?? 0]));
+}
 
 /** A new release if what runs is to be another, rolled out with its counts; else the counts alone. */
 async function setRelease(
@@ -279,11 +310,14 @@ async function setRelease(
   step: Step,
   signal: AbortSignal,
 ): Promise<Pick<Applied, 'deploymentId' | 'notes'>> {
-  const { before, after, basis } = step;
-  const counts = { ...after.counts };
+  const { before, after, named, basis } = step;
   const release = isSameRun(before, after) ? basis : await makeRelease(deps, app, step, signal);
   if (release === undefined) return {};
-  const isScaled = release.id !== basis?.id || !isEqual(before.counts, after.counts);
+  const isNext = release.id !== basis?.id;
+  const isScaled = isNext || Object.entries(named).some(([type, count]) => fieldOf(before.counts, type) !== count);
+  // What takes the place of a live one gets the rest of its counts by being deployed.
+  const isAfterNone = isNext && basis !== undefined && basis.id !== app.status.releaseId;
+  const counts = { ...(isAfterNone ? await countsOf(deps, basis, release, signal) : {}), ...named };
   const scaling = { app: app.id, release: release.id, counts };
   if (isScaled && Object.keys(counts).length > 0) await scaleFormation(deps, scaling, signal);
   if (release.spec.artifactId === undefined) {
@@ -296,6 +330,18 @@ async function setRelease(
   const replaces = app.status.releaseId ?? null;
   const { id } = await startDeployment(deps, { app: app.id, release: release.id, rollout: {}, replaces }, signal);
   return { deploymentId: id };
+}
+
+/** What one that was never live was scaled to, of the types that the other has. */
+async function countsOf(
+  { resources }: Deps,
+  { id }: ReleaseResource,
+  { spec }: ReleaseResource,
+  signal: AbortSignal,
+): Promise<Record<string, number>> {
+  const formation = await resources.find(formationType, id, { signal });
+  const counts = Object.entries(formation?.spec.processes ?? {});
+  return Object.fromEntries(counts.filter(([type]) => Object.hasOwn(spec.processes, type)));
 }
 
 function isSameRun(before: AppState, after: AppState): boolean {

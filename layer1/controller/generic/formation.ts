@@ -6,7 +6,8 @@ import type { Condition } from '@flynn/resource/condition';
 import { z } from 'zod';
 import { findApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
-import { checkCounts, scaleFormation } from '../formations.ts';
+import { checkCounts } from '../counts.ts';
+import { countsToKeep, scaleFormation } from '../formations.ts';
 import { differences } from './difference.ts';
 import { atField } from './fields.ts';
 import { defineKind } from './kind.ts';
@@ -81,10 +82,11 @@ async function apply(
     throw refusal(`formation ${name}`, [{ path: 'name', message }]);
   }
   const { app, release } = named;
-  for (const [type, count] of Object.entries(spec.processes)) {
-    atField(`formation ${name}`, `processes.${type}`, () => checkCounts(app, release, { [type]: count }));
-  }
   const before = await deps.resources.find(formationType, release.id, { signal });
+  const kept = await countsToKeep(deps, app, { release, before }, signal);
+  for (const [type, count] of Object.entries(spec.processes)) {
+    atField(`formation ${name}`, `processes.${type}`, () => checkCounts(app, release, { [type]: count }, kept));
+  }
   const counts = { ...before?.spec.processes, ...spec.processes };
   const changes = differences({ spec: { processes: before?.spec.processes ?? {} } }, { spec: { processes: counts } });
   const at = revision === undefined ? {} : { revision };
