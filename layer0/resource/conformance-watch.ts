@@ -124,6 +124,27 @@ export function checkResourceWatches(open: OpenStore): void {
     await watching.expect('put apricot=1');
   });
 
+  test('an object whose labels leave the filter is told as deleted, and its deletion then is not', async () => {
+    await using opened = await open();
+    const service = serviceOn(opened.store);
+    const label = (id: string, labels: Record<string, string>) => service.change(shelfType, id, () => ({ labels }));
+    for (const id of ['a', 'b'])
+      await service.create(shelfType, { ...shelf(id), id, labels: { room: 'attic', side: id } });
+    const labels = { room: 'attic' };
+    assert.equal((await service.list(shelfType, { labels: { ...labels, side: 'b' } })).length, 1);
+    await using watching = new Watching(service, { filter: { labels } });
+    await watching.expect('put a=1', 'put b=1', 'current');
+    const after = watching.seen.at(-1)?.resumeAfter;
+    await label('a', { room: 'cellar' });
+    await watching.expect('delete a=1');
+    await service.delete(shelfType, 'a');
+    await service.delete(shelfType, 'b');
+    await watching.expect('delete b=1');
+    assert.ok(after !== undefined);
+    await using resumed = new Watching(service, { filter: { labels }, after });
+    await resumed.expect('delete a=1', 'delete b=1');
+  });
+
   test('a watch goes on after a revision it was told: nothing twice, nothing left out', async () => {
     await using opened = await open();
     const service = serviceOn(opened.store);

@@ -13,6 +13,7 @@ export type ResourceFilter = Readonly<{
   object?: string;
   owner?: Owner;
   namePrefix?: string;
+  labels?: Readonly<Record<string, string>>;
 }>;
 
 export type ResourceEvent<Spec, Status> = Readonly<{
@@ -151,11 +152,12 @@ class Seen<Spec, Status, SpecInput> {
 export function matches<Spec, Status, SpecInput>(
   type: ResourceType<string, Spec, Status, SpecInput>,
   resource: Resource<Spec, Status>,
-  { object, owner, namePrefix }: ResourceFilter,
+  { object, owner, namePrefix, labels = {} }: ResourceFilter,
 ): boolean {
   const name = nameOf(type, resource);
   if (object !== undefined && object !== resource.id && object !== name) return false;
   if (owner !== undefined && !isOwnedBy(resource, owner)) return false;
+  if (!Object.entries(labels).every(([label, value]) => resource.labels[label] === value)) return false;
   return namePrefix === undefined || name.startsWith(namePrefix);
 }
 

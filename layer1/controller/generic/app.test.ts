@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { waitFor } from '@flynn/kit/retry';
+import { waitFor, withDeadline } from '@flynn/kit/retry';
 import { apps, deployments, formations, releases } from '../api.ts';
 import { routing } from '../routes/api.ts';
 import { keys } from '../api-keys.ts';
-import { generic } from './api.ts';
+import { generic, objectSchema } from './api.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 
@@ -259,6 +259,54 @@ test('a formation is scaled by the same rules as by hand, and tells whether it i
   );
   assert.match(full.message, /\d+ without a host/);
   await apply('Formation', { name: 'counted', spec: { processes: { web: 1 } } });
+});
+
+test('a watch of formations tells what becomes of their jobs, also to who comes back to it', async () => {
+  await using world = await startTestController();
+  const { client, store } = world;
+  const params = flynn('Formation');
+  const open = (lastEventId?: string) =>
+    client.events(
+      generic.watch,
+      { params, query: {} },
+      { signal: withDeadline(60_000), ...(lastEventId === undefined ? {} : { lastEventId }) },
+    );
+  /** Reads on until it is told so; gives the last id to go on after. */
+  const until = async (events: ReturnType<typeof open>, name: string, outlook: string) => {
+    let id: string | undefined;
+    for (;;) {
+      const { value } = await events.next();
+      assert.ok(value !== undefined, `it ended before ${name} was ${outlook}`);
+      id = value.id ?? id;
+      if (value.event !== 'put') continue;
+      const object = objectSchema.parse(value.data);
+      if (object.name === name && object.outlook === outlook) return id;
+    }
+  };
+  const { app, release } = await world.deployApp('shop', { web: {} });
+  const events = open();
+  await until(events, 'shop/v1', 'ready');
+  assert.equal((await events.next()).value?.event, 'current');
+  const setState = async (state: string) => {
+    const { entries } = await store.list('/flynn/cell/status/');
+    const entry = entries.find(({ value }) => JSON.parse(value).workloadId.startsWith(app.id));
+    assert.ok(entry !== undefined);
+    const value = JSON.stringify({ ...JSON.parse(entry.value), state });
+    await store.transact({ then: [{ put: entry.key, value }] });
+  };
+  await setState('crashed');
+  await until(events, 'shop/v1', '0 of 1 web are up');
+  await setState('running');
+  await until(events, 'shop/v1', 'ready');
+  await client.call(formations.put, { params: { app: app.id, release: release.id }, body: { processes: { web: 2 } } });
+  const id = await until(events, 'shop/v1', 'ready');
+  assert.ok(id !== undefined);
+  await events.return();
+
+  await setState('crashed');
+  const again = open(id);
+  await until(again, 'shop/v1', '1 of 2 web are up');
+  await again.return();
 });
 
 test('a route and a key are called by what they are', async () => {

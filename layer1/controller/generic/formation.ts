@@ -2,20 +2,24 @@
 import { ifFound } from '@flynn/kit/errors';
 import { refusal } from '@flynn/resource/record';
 import { nameOf } from '@flynn/resource/watch';
-import type { Condition } from '@flynn/resource/condition';
 import { z } from 'zod';
+import { matchingHosts } from '../cell-view.ts';
+import { appIdOf } from '../compile.ts';
 import { findApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { checkCounts } from '../counts.ts';
 import { countsToKeep, scaleFormation } from '../formations.ts';
 import { differences } from './difference.ts';
 import { atField } from './fields.ts';
+import { formationState } from './formation-state.ts';
+import type { FormationFacts, FormationState } from './formation-state.ts';
 import { defineKind } from './kind.ts';
 import type { Applied, ApplyContext, Wanted } from './kind.ts';
 import type { ResourceReader } from './reader.ts';
-import { jobsOfApp } from '../job-views.ts';
+import { hasEnded, jobsOfApp } from '../job-views.ts';
 import type { Cell } from '../job-views.ts';
 import { cellOf } from '../jobs.ts';
+import type { Wake } from './wakes.ts';
 import { findRelease } from '../releases.ts';
 import { appType, formationType, releaseType } from '../resources.ts';
 import type { AppResource, FormationResource, ReleaseResource } from '../resources.ts';
@@ -30,6 +34,7 @@ export const formationKind = defineKind({
   summary: 'how many jobs of each process type a release has',
   columns: { APP: 'owner' },
   wanted: wantedSchema,
+  wakes: followJobs,
   // Of a file of everything it is part of the app.
   isExported: false,
   async find(deps, name, signal) {
@@ -45,7 +50,8 @@ export const formationKind = defineKind({
     ]);
     const isLive = app?.status.releaseId === formation.id;
     // What is not live runs nothing: there is nothing to tell of it.
-    const { up, conditions } = isLive ? conditionsOf(deps, formation, read) : { up: {}, conditions: [] };
+    const processes = release?.spec.processes ?? {};
+    const { up, conditions } = isLive ? stateOf(deps, { formation, processes }, read) : { up: {}, conditions: [] };
     return {
       ...(release === undefined || app === undefined
         ? {}
@@ -104,43 +110,41 @@ function cellSeenBy({ cell }: Deps, read: ResourceReader): Cell {
   return seen;
 }
 
-/** Placed: every job wanted has a host. Healthy: every one is up. */
-function conditionsOf(
+function stateOf(
   deps: Deps,
-  formation: FormationResource,
+  { formation, processes }: Pick<FormationFacts, 'processes'> & { formation: FormationResource },
   read: ResourceReader,
-): { up: Record<string, number>; conditions: Condition[] } {
-  const jobs = jobsOfApp(formation.spec.appId, cellSeenBy(deps, read), { all: false, nowMs: deps.now() });
-  const own = jobs.filter(({ releaseId }) => releaseId === formation.id);
-  const up = Object.fromEntries(
-    Object.keys(formation.spec.processes).map((type) => [
-      type,
-      own.filter((job) => job.type === type && job.state === 'running').length,
-    ]),
-  );
-  const waiting = own.filter(({ hostId }) => hostId === undefined);
-  const missing = Object.entries(formation.spec.processes).filter(([type, count]) => (up[type] ?? 0) < count);
-  const why = waiting.find(({ error }) => error !== undefined)?.error;
-  const since = formation.updatedAt;
-  const placed = waiting.length === 0;
-  const healthy = missing.length === 0;
-  return {
-    up,
-    conditions: [
-      {
-        type: 'Healthy',
-        status: healthy ? 'True' : 'False',
-        reason: healthy ? 'AllUp' : 'Starting',
-        message: missing.map(([type, count]) => `${up[type] ?? 0} of ${count} ${type} are up`).join(', '),
-        since,
-      },
-      {
-        type: 'Placed',
-        status: placed ? 'True' : 'False',
-        reason: placed ? 'AllPlaced' : 'Waiting',
-        message: placed ? '' : `${waiting.length} without a host${why === undefined ? '' : `: ${why}`}`,
-        since,
-      },
-    ],
+): FormationState {
+  const cell = cellSeenBy(deps, read);
+  const { appId } = formation.spec;
+  const jobs = jobsOfApp(appId, cell, { all: false, nowMs: deps.now() });
+  return formationState({
+    formation,
+    processes,
+    statuses: cell.statuses.filter(
+      (status) =>
+        appIdOf(status.workloadId) === appId && status.meta['flynn.release'] === formation.id && !hasEnded(status),
+    ),
+    waiting: jobs.filter(({ releaseId, hostId }) => releaseId === formation.id && hostId === undefined),
+    hostsFor: ({ constraints = [] }) => matchingHosts(deps.cell, constraints).length,
+  });
+}
+
+/** Jobs, where they are to be and why they are not, hosts, and deployments, which say what is live. */
+function followJobs({ cell, deployments }: Deps, wake: Wake): () => void {
+  const wakeOf = (workloadId: string | undefined) => wake(appIdOf(workloadId ?? ''));
+  const stops = [
+    cell.statuses.onChange(({ before, after }) => wakeOf((after ?? before)?.workloadId)),
+    cell.workloads.onChange(({ key }) => wakeOf(key)),
+    cell.evaluations.onChange(({ before, after }) => wakeOf((after ?? before)?.workloadId)),
+    cell.assignments.onChange(({ before, after }) => {
+      for (const { workloadId } of [...(before?.groups ?? []), ...(after?.groups ?? [])]) wakeOf(workloadId);
+    }),
+    cell.hosts.onChange(() => wake()),
+    cell.settings.onChange(() => wake()),
+    deployments.onChange(({ before, after }) => wake((after ?? before)?.spec.appId)),
+  ];
+  return () => {
+    for (const stop of stops) stop();
   };
 }

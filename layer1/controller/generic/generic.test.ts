@@ -174,6 +174,39 @@ test('a watch tells what is there, the mark, changes and the last of what went, 
   stop.abort();
 });
 
+test('what leaves the selection of a watch is told as deleted, and what comes into it as put, also to who comes back', async () => {
+  const labelled = (tier: string) => apply({ name: 'moved', labels: { tier }, spec: { target: 0 } });
+  await labelled('back');
+  await counted('moved');
+  const open = (lastEventId?: string) =>
+    world.client.events(
+      generic.watch,
+      { params: counters, query: { labels: 'tier=back' } },
+      { signal: withDeadline(60_000), ...(lastEventId === undefined ? {} : { lastEventId }) },
+    );
+  const events = open();
+  const next = async (from: typeof events) => {
+    const { value } = await from.next();
+    assert.ok(value !== undefined);
+    const name = value.data === null ? '' : ` ${objectSchema.parse(value.data).labels['tier']}`;
+    return { told: `${value.event}${name}`, id: value.id };
+  };
+  assert.equal((await next(events)).told, 'put back');
+  const { told, id } = await next(events);
+  assert.equal(told, 'current');
+  await labelled('front');
+  assert.equal((await next(events)).told, 'delete back');
+  const again = open(id);
+  assert.equal((await next(again)).told, 'delete back');
+  await again.return();
+  await labelled('back');
+  assert.equal((await next(events)).told, 'put back');
+  await world.client.call(generic.remove, { params: { ...counters, name: 'moved' } });
+  let last = '';
+  while (!last.startsWith('delete')) last = (await next(events)).told;
+  await events.return();
+});
+
 test('a watch that would go on where the history is gone ends with a conflict; a new one has everything', async () => {
   await apply({ name: 'kept', spec: { target: 0 } });
   const kept = await counted('kept');

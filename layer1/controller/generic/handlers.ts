@@ -2,21 +2,18 @@
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
-import type { ServerEvent } from '@flynn/kit/routes';
 import { checkList, checkWrite, mayRead } from '@flynn/resource/access';
 import { refusal } from '@flynn/resource/record';
 import type { ResourceFilter } from '@flynn/resource/watch';
 import type { z } from 'zod';
 import type { Deps } from '../deps.ts';
 import { resumePoint } from '../event-stream.ts';
-import { appType } from '../resources.ts';
 import { CallerAsking } from './access.ts';
 import { generic } from './api.ts';
-import type { Kind } from './kind.ts';
 import { getObject, ownerNamed, showObject } from './objects.ts';
-import type { Found } from './objects.ts';
 import { readMany, readOne } from './reader.ts';
 import { viewKind, viewObject } from './view.ts';
+import { watchObjects } from './watching.ts';
 import { apply, comesWithOthers, patchedBody, writeContextOf } from './writing.ts';
 
 export function genericHandlers(deps: Deps): Handler[] {
@@ -29,7 +26,7 @@ export function genericHandlers(deps: Deps): Handler[] {
       const asking = new CallerAsking(deps, call);
       checkList(kind.type, asking);
       const filter = await filterOf(deps, query, asking, signal);
-      const found = await resources.list(kind.type, { ...filter, where: labelsIn(query.labels), signal });
+      const found = await resources.list(kind.type, { ...filter, signal });
       await asking.learn(found, signal);
       const read = readMany(resources, signal);
       const shown = await Promise.all(
@@ -112,8 +109,7 @@ export function genericHandlers(deps: Deps): Handler[] {
       const asking = new CallerAsking(deps, call);
       checkList(kind.type, asking);
       const filter = await filterOf(deps, call.query, asking, call.signal);
-      const isWanted = labelsIn(call.query.labels);
-      return watch(deps, kind, { filter, isWanted, asking, after: resumePoint(call.headers), signal: call.signal });
+      return watchObjects(deps, kind, { filter, asking, after: resumePoint(call.headers), signal: call.signal });
     }),
   ];
 }
@@ -126,57 +122,23 @@ async function filterOf(
   asking: CallerAsking,
   signal: AbortSignal,
 ): Promise<ResourceFilter> {
-  const { owner, prefix, name } = query;
+  const { owner, prefix, name, labels } = query;
   const context = { isDryRun: false, assumed: [], signal, asking };
   return {
     ...(owner === undefined ? {} : { owner: await ownerNamed(deps, owner, 'the filter', context) }),
     ...(prefix === undefined ? {} : { namePrefix: prefix }),
     ...(name === undefined ? {} : { object: name }),
+    labels: labelsIn(labels),
   };
 }
 
-function labelsIn(text: string | undefined): (resource: Pick<Found, 'labels'>) => boolean {
+function labelsIn(text: string | undefined): Record<string, string> {
   const pairs = (text ?? '').split(',').filter((part) => part !== '');
-  const wanted = pairs.map((pair): [string, string] => {
-    const [, name, value = ''] = /^([^=]+)=(.*)$/.exec(pair) ?? [];
-    if (name === undefined) throw new FlynnError('invalid', `"${pair}" is no label: write NAME=VALUE,NAME=VALUE`);
-    return [name, value];
-  });
-  return ({ labels }) => wanted.every(([name, value]) => labels[name] === value);
-}
-
-async function* watch(
-  deps: Deps,
-  kind: Kind,
-  options: {
-    filter: ResourceFilter;
-    isWanted: (resource: Found) => boolean;
-    asking: CallerAsking;
-    after: number | undefined;
-    signal: AbortSignal;
-  },
-): AsyncGenerator<ServerEvent> {
-  const { filter, isWanted, asking, after, signal } = options;
-  const events = deps.resources.watch(kind.type, {
-    filter,
-    signal,
-    withOwned: kind.showsOwned,
-    ...(after === undefined ? {} : { after }),
-  });
-  // All there are at first, then one now and then.
-  let read = after === undefined ? readMany(deps.resources, signal) : readOne(deps.resources, signal);
-  if (after === undefined) await asking.learn(await deps.resources.list(appType, { signal }), signal);
-  for await (const event of events) {
-    const id = event.resumeAfter === undefined ? {} : { id: String(event.resumeAfter) };
-    if (event.type === 'current') {
-      read = readOne(deps.resources, signal);
-      yield { ...id, event: event.type, data: null };
-      continue;
-    }
-    if (!isWanted(event.resource)) continue;
-    await asking.learn([event.resource], signal);
-    if (!mayRead(kind.type, asking, event.resource)) continue;
-    const data = await showObject(deps, kind, event.resource, { read, asking });
-    yield { ...id, event: event.type, data };
-  }
+  return Object.fromEntries(
+    pairs.map((pair): [string, string] => {
+      const [, name, value = ''] = /^([^=]+)=(.*)$/.exec(pair) ?? [];
+      if (name === undefined) throw new FlynnError('invalid', `"${pair}" is no label: write NAME=VALUE,NAME=VALUE`);
+      return [name, value];
+    }),
+  );
 }

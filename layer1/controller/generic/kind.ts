@@ -12,6 +12,7 @@ import type { Principal } from '../access/principal.ts';
 import type { Deps } from '../deps.ts';
 import type { Difference } from './difference.ts';
 import type { ResourceReader } from './reader.ts';
+import type { Wake } from './wakes.ts';
 
 /** What somebody wants of an object; what is left out stays as it is. */
 export type Wanted<Spec> = Readonly<{
@@ -70,6 +71,8 @@ export type Kind = Readonly<{
   appliesPatches: boolean;
   /** Types of which an object's view tells something: a change of theirs is a change of their owner. */
   showsOwned: readonly AnyType[];
+  /** Where a view tells what is no resource: has watches woken when it may have changed, until what it returns is called. */
+  wakes?(deps: Deps, wake: Wake): () => void;
   /** Default: by id, or by name. */
   find?(deps: Deps, name: string, signal: AbortSignal): Promise<Resource<unknown, unknown> | undefined>;
   view?(deps: Deps, resource: Resource<unknown, unknown>, read: ResourceReader): Promise<Shown>;
@@ -99,6 +102,7 @@ export function defineKind<Spec, Status, SpecInput, WantedSpec = SpecInput>(defi
   appliesPatches?: boolean;
   wanted?: z.ZodType<WantedSpec>;
   showsOwned?: readonly AnyType[];
+  wakes?: (deps: Deps, wake: Wake) => () => void;
   find?: (deps: Deps, name: string, signal: AbortSignal) => Promise<Resource<Spec, Status> | undefined>;
   /** What it has to look up it reads with `read`, which does that at once for many objects. */
   view?: (deps: Deps, resource: Resource<Spec, Status>, read: ResourceReader) => Promise<Shown>;
