@@ -84,7 +84,10 @@ export function changed<Spec, Status, SpecInput>(
     ...(observedGeneration === undefined ? {} : { observedGeneration }),
   };
   if (encodeJson(next) === encodeJson(current)) return current;
-  checkFinalizers(current, finalizers);
+  if (current.deletingSince !== undefined) {
+    checkFinalizers(current, finalizers);
+    if (isSpecChanged) checkGoing(type, current, spec);
+  }
   return deepFreeze({ ...next, generation: current.generation + (isSpecChanged ? 1 : 0), updatedAt: at });
 }
 
@@ -106,8 +109,6 @@ function checkUpdate<Spec, Status, SpecInput>(
   current: Resource<Spec, Status>,
   spec: Spec,
 ): void {
-  const fieldOf = (value: unknown, field: string): string | undefined =>
-    typeof value === 'object' && value !== null ? encodeJson(Reflect.get(value, field) ?? null) : undefined;
   const moved = (type.immutable ?? []).filter((field) => fieldOf(current.spec, field) !== fieldOf(spec, field));
   if (moved.length > 0) {
     throw refusal(
@@ -118,13 +119,32 @@ function checkUpdate<Spec, Status, SpecInput>(
   type.validateUpdate?.(current.spec, spec);
 }
 
+function fieldOf(value: unknown, field: string): string | undefined {
+  return typeof value === 'object' && value !== null ? encodeJson(Reflect.get(value, field) ?? null) : undefined;
+}
+
+/** What is on its way out is wanted otherwise by nobody: who cleans up after it would do so for what it is not any more. */
+function checkGoing<Spec, Status, SpecInput>(
+  { changesWhileDeleting = [] }: Type<Spec, Status, SpecInput>,
+  current: Resource<Spec, Status>,
+  spec: Spec,
+): void {
+  const fields = new Set([current.spec, spec].flatMap((one) => Object.keys(Object(one))));
+  const open: ReadonlySet<string> = new Set(changesWhileDeleting);
+  const moved = [...fields].filter((name) => !open.has(name) && fieldOf(current.spec, name) !== fieldOf(spec, name));
+  if (moved.length === 0) return;
+  throw new FlynnError(
+    'conflict',
+    `${current.type} ${current.id} is being deleted since ${current.deletingSince ?? ''}: it is not changed any more (${moved.join(', ')}); make it anew once it is gone`,
+  );
+}
+
 /** Nobody takes on something that is on its way out: it would wait for them, who do not know. */
 function checkFinalizers(current: Resource<unknown, unknown>, finalizers: readonly string[]): void {
-  if (current.deletingSince === undefined) return;
   const added = finalizers.filter((name) => !current.finalizers.includes(name));
   if (added.length === 0) return;
   throw new FlynnError(
     'conflict',
-    `${current.type} ${current.id} is being deleted since ${current.deletingSince}: finalizers can only be taken off it, not ${added.join(', ')} put on`,
+    `${current.type} ${current.id} is being deleted since ${current.deletingSince ?? ''}: finalizers can only be taken off it, not ${added.join(', ')} put on`,
   );
 }

@@ -117,6 +117,30 @@ export function checkLifecycles(open: OpenStore): void {
     assert.equal(await opened.store.get(nameKey('shelf', 'a')), undefined);
   });
 
+  test('the spec of what is being deleted stays as it is, but for what its type names; the rest goes on', async () => {
+    await using opened = await open();
+    const service = serviceOn(opened.store);
+    const { id } = await service.create(shelfType, { ...shelf('a'), finalizers: ['books'] });
+    await service.delete(shelfType, id);
+    const rename = service.update(shelfType, id, ({ spec }) => ({ ...spec, name: 'b', books: 7 }));
+    await assert.rejects(rename, conflict(/being deleted since .*it is not changed any more \(name, books\)/));
+    const same = await service.update(shelfType, id, ({ spec }) => ({ ...spec }));
+    assert.deepEqual([same.spec.name, same.generation], ['a', 1]);
+    const open7 = { ...shelfType, changesWhileDeleting: ['books'] };
+    const counted = await service.update(open7, id, ({ spec }) => ({ ...spec, books: 7 }));
+    assert.deepEqual([counted.spec.books, counted.generation], [7, 2]);
+    const renamed = service.update(open7, id, ({ spec }) => ({ ...spec, name: 'b' }));
+    await assert.rejects(renamed, conflict(/\(name\)/));
+    const report = {
+      status: { books: 3 },
+      conditions: [{ type: 'Full', status: 'False', reason: 'Counted' }],
+    } as const;
+    assert.equal((await service.change(shelfType, id, () => report)).status.books, 3);
+    assert.deepEqual((await service.change(shelfType, id, () => ({ labels: { a: 'b' } }))).labels, { a: 'b' });
+    await service.removeFinalizer(shelfType, id, 'books');
+    assert.equal(await service.find(shelfType, id), undefined);
+  });
+
   test('who is removed leaves a tombstone in the same moment; a tombstone leaves none', async () => {
     await using opened = await open();
     const service = serviceOn(opened.store);

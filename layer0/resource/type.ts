@@ -27,6 +27,8 @@ export type ResourceType<Name extends string, Spec, Status, SpecInput = Spec> = 
   owner?: string;
   /** Fields of the spec that stay as they were made. */
   immutable?: readonly string[];
+  /** Fields of the spec that change also while it is being deleted: what says how it goes, or to whom it still is something. */
+  changesWhileDeleting?: readonly string[];
   /** The field of the spec that holds its name: people give it beside the spec, not in it. */
   nameField?: string;
   /** What a name has to look like. */
@@ -111,6 +113,7 @@ export function defineType<
   initialStatus: () => z.output<StatusSchema>;
   owner?: string;
   immutable?: readonly Field<z.output<SpecSchema>>[];
+  changesWhileDeleting?: readonly Field<z.output<SpecSchema>>[];
   /** Makes `nameOf` too. */
   nameField?: Field<z.output<SpecSchema>>;
   nameRule?: z.ZodType<string>;

@@ -69,6 +69,7 @@ export const appType = defineType({
     const issues = reviewIssues(before.meta, after.meta);
     if (issues.length > 0) throw refusal(`app ${after.name}`, issues);
   },
+  changesWhileDeleting: ['removesVolumes'],
   nameOf: (app) => app.name,
   authorise: {
     read: (asking, { id }) => holds(asking, 'viewer', ownedBy(id)),

@@ -65,6 +65,8 @@ export const resourceType = defineType({
     /** Why an app did not get it. */
     refused: z.record(z.string(), failureSchema),
   }),
+  // An app that goes, or gives it back, leaves it also while its provider is still to take it back.
+  changesWhileDeleting: ['apps'],
   initialStatus: () => ({ env: {}, isAsked: false, links: {}, refused: {} }),
   immutable: ['providerId', 'config'],
   authorise: {
