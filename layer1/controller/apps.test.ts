@@ -4,7 +4,9 @@ import { hasCode } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import type { ServerEvent } from '@flynn/kit/routes';
+import { tokens, users } from './access/api.ts';
 import { apps, formations, jobs, releases } from './api.ts';
+import { createControllerClient } from './client.ts';
 import { routing } from './routes/api.ts';
 import { platform } from './api-platform.ts';
 import { startTestController } from './testing.ts';
@@ -138,6 +140,56 @@ test('events tell the state, then changes, and resume where they stopped', async
     { signal: AbortSignal.timeout(60_000) },
   );
   await assert.rejects(unknown.next(), isCode('invalid', /choose from app, release/));
+});
+
+test('a stream of one app that is resumed tells what of it is gone, and the app itself, as one that was never broken', async () => {
+  const { client } = world;
+  const name = `gone-${newId().slice(-6)}`;
+  const { app } = await world.deployApp(name, { web: {} });
+  await world.jobsOf(name, 1);
+  await client.call(routing.create, { params: { app: name }, body: { domain: `${name}.example.com` } });
+  await client.call(users.create, { body: { name: `u-${name}`, role: 'viewer' } });
+  const { token } = await client.call(tokens.create, { body: { name: 'test', user: `u-${name}` } });
+  await using viewer = createControllerClient({ baseUrl: world.url, key: token });
+  const query = { types: 'app,release,job,route', app: app.id };
+  let lastEventId: string | undefined;
+  const first = client.events(platform.events, { query }, { signal: AbortSignal.timeout(60_000) });
+  for await (const { event, id } of first) {
+    lastEventId = id;
+    if (event === 'current') break;
+  }
+  assert.ok(lastEventId !== undefined);
+  const options = { signal: AbortSignal.timeout(60_000), lastEventId };
+  // What every one of them is told first, so that it is known to follow.
+  await client.call(apps.update, { params: { app: name }, body: { metaChange: { note: 'a' } } });
+  const readers = [client, viewer].flatMap((reader) =>
+    [query, { types: 'app,route' }].map((wanted) => ({
+      wanted: wanted.types.split(',').toSorted(),
+      events: reader.events(platform.events, { query: wanted }, options),
+    })),
+  );
+  for (const { events } of readers) {
+    const { value } = await events.next();
+    assert.deepEqual([value?.event, (value?.data as { type: string }).type], ['app', 'put']);
+  }
+  await client.call(apps.remove, { params: { app: name } });
+  for (const { wanted, events } of readers) {
+    const gone = new Set<string>();
+    while (gone.size < wanted.length) {
+      const { value } = await events.next();
+      assert.ok(value !== undefined, `it ended after ${[...gone].join()}`);
+      const { type, id, appId } = value.data as { type: string; id: string; appId?: string };
+      if (type === 'delete' && (appId === app.id || id === app.id)) gone.add(value.event);
+    }
+    assert.deepEqual([...gone].toSorted(), wanted);
+    await events.return();
+  }
+});
+
+test('a stream that would go on where the store has never been is told to begin again', async () => {
+  const options = { signal: AbortSignal.timeout(60_000), lastEventId: '999999999' };
+  const events = world.client.events(platform.events, { query: {} }, options);
+  await assert.rejects(events.next(), isCode('conflict', /restored/));
 });
 
 test('reading logs without a log aggregator says so', async () => {

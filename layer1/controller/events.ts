@@ -1,11 +1,12 @@
 /** Everything that changes, in the order it changed: resources and jobs out of one watch, so that one revision resumes all. */
 import type { ServerEvent } from '@flynn/kit/routes';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { resourcePrefix } from '@flynn/resource/keys';
 import { decodeResource } from '@flynn/resource/record';
 import { cellKeys, jobStatusSchema } from '@flynn/scheduler/cell';
 import type { JobStatus } from '@flynn/scheduler/cell';
 import { decodeJson } from '@flynn/store/codec';
+import { RestoredError } from '@flynn/store/store';
 import type { Change, Entry } from '@flynn/store/store';
 import { seenStatuses, valuesOf } from './cell-view.ts';
 import { appIdOf } from './compile.ts';
@@ -113,11 +114,31 @@ export async function* controllerEvents(
     }
     yield* awayEvents(deps, filter, { revision: from ?? 0, signal });
     yield { id: String(from ?? 0), event: 'current', data: { type: 'put', id: 'current' } };
-  } else yield* awayEvents(deps, filter, { revision: from, signal });
+  } else {
+    await recall(deps, filter, translate, { after: from, signal });
+    yield* awayEvents(deps, filter, { revision: from, signal });
+  }
   for await (const batch of deps.store.watch(rootPrefix, { after: from ?? 0, signal })) {
     yield* withRevisions(batch, translate);
     const hostIds = hostsInQuestion(deps, batch.changes);
     yield* awayEvents(deps, filter, { revision: batch.revision, hostIds, signal });
+  }
+}
+
+/** A deletion tells nothing but the key: whose it was, and whether it was shown, is known by what was there when the stream broke. */
+async function recall(
+  { store }: Pick<Deps, 'store'>,
+  { types }: EventFilter,
+  translate: Translate,
+  { after, signal }: { after: number; signal: AbortSignal },
+): Promise<void> {
+  // What may be seen of the rest is the apps' to say.
+  for (const kind of new Set<Kind>(['app', ...types])) {
+    const listing = await store.list(kinds[kind].prefix, { revision: after, signal }).catch((error: unknown) => {
+      // What the watch would say: of what was told nothing is known any more.
+      throw hasCode(error, 'invalid') ? new RestoredError(after) : error;
+    });
+    for (const entry of listing.entries) translate({ type: 'put', entry });
   }
 }
 
@@ -156,13 +177,10 @@ function hostsInQuestion({ cell }: Pick<Deps, 'cell'>, changes: readonly Change[
   return new Set(ids);
 }
 
-/** Resumed, a stream knows nothing of what it told before: an app's end is told by the id alone. */
-function mayTell(filter: EventFilter, kind: Kind, id: string): boolean {
-  return kind === 'app' && filter.view.canSee(id);
-}
+type Translate = (change: Change) => ServerEvent | undefined;
 
 /** Remembers which app an object belonged to, because a deletion tells nothing but the key. */
-function translator(filter: EventFilter): (change: Change) => ServerEvent | undefined {
+function translator(filter: EventFilter): Translate {
   const appOf = new Map<string, string | undefined>();
   return (change) => {
     const key = change.type === 'put' ? change.entry.key : change.key;
@@ -182,7 +200,7 @@ function translator(filter: EventFilter): (change: Change) => ServerEvent | unde
     const appId = shown?.appId ?? appOf.get(key);
     if (change.type === 'put') appOf.set(key, appId);
     else appOf.delete(key);
-    if (change.type === 'delete' && !wasShown && !mayTell(filter, kind, id)) return undefined;
+    if (change.type === 'delete' && !wasShown) return undefined;
     if (filter.appId !== undefined && appId !== filter.appId) return undefined;
     const data: ControllerEvent['data'] = {
       type: change.type,
