@@ -12,6 +12,7 @@ test('wrong usage ends with 2 and says what is right', async () => {
   await using desk = await Desk.open();
   const cases: [string[], RegExp][] = [
     [['nosuch'], /unknown command 'nosuch'/],
+    [['watch', 'apps'], /unknown command 'watch'\n {2}"flynn get KIND \[NAME\] -w" .*flynn get apps -w\n/],
     [['scael'], /did you mean scale\?/],
     [
       ['env', 'sett', 'A=1'],

@@ -71,8 +71,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
     .configureOutput({
       writeOut: (text) => io.stdout.write(text),
       writeErr: (text) => io.stderr.write(text),
-      outputError: (text, write) =>
-        write(text.replace(/^error: /, 'flynn: ').replace(/\n\(Did you mean (.*)\?\)/, '\n  did you mean $1?')),
+      outputError: (text, write) => write(refusalText(text)),
       getOutHelpWidth: () => io.stdout.columns ?? 100,
       getErrHelpWidth: () => io.stderr.columns ?? 100,
       getOutHasColors: () => io.stdout.isTTY === true,
@@ -137,6 +136,18 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
     io.stderr.write(`flynn: ${explain(known)}\n`);
     return isUsageError(known) ? 2 : 1;
   }
+}
+
+/** Words that other tools have for what a command here does in another way. */
+const otherWords: ReadonlyMap<string, string> = new Map([
+  ['watch', '"flynn get KIND [NAME] -w" goes on with changes, as in: flynn get apps -w'],
+]);
+
+function refusalText(text: string): string {
+  const [, word = ''] = /^error: unknown command '([^']*)'\n?$/.exec(text) ?? [];
+  const hint = otherWords.get(word);
+  if (hint !== undefined) return `flynn: unknown command '${word}'\n  ${hint}\n`;
+  return text.replace(/^error: /, 'flynn: ').replace(/\n\(Did you mean (.*)\?\)/, '\n  did you mean $1?');
 }
 
 /** What happened, and what to do about it where the message does not say so itself. */
