@@ -170,7 +170,8 @@ test('a stream of one app that is resumed tells what of it is gone, and the app 
   );
   for (const { events } of readers) {
     const { value } = await events.next();
-    assert.deepEqual([value?.event, (value?.data as { type: string }).type], ['app', 'put']);
+    assert.ok(value !== undefined);
+    assert.deepEqual([value.event, (value.data as { type: string }).type], ['app', 'put']);
   }
   await client.call(apps.remove, { params: { app: name } });
   for (const { wanted, events } of readers) {

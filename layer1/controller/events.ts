@@ -125,7 +125,7 @@ export async function* controllerEvents(
   }
 }
 
-/** A deletion tells nothing but the key: whose it was, and whether it was shown, is known by what was there when the stream broke. */
+/** A deletion tells nothing but the key: whose it was, and whether it was shown, is what was there as the stream broke to say. */
 async function recall(
   { store }: Pick<Deps, 'store'>,
   { types }: EventFilter,

@@ -1,21 +1,21 @@
-/** The metadata that makes an app a review app, which is deleted with all it keeps when its time is over: who may change it how? Pure. */
+/** The metadata that makes an app a review app, which goes with all it keeps when its time is over: how may it change? Pure. */
 import type { FieldIssue } from '@flynn/resource/type';
 
 /** Of a review app: the app it is a copy of, by id, and when it goes, ISO 8601. */
 export const parentMeta = 'review.of';
 export const expiryMeta = 'review.expires_at';
-const marks: readonly string[] = [parentMeta, expiryMeta];
+const marks: ReadonlySet<string> = new Set([parentMeta, expiryMeta]);
 
 type Meta = Readonly<Record<string, string>>;
 
 /** As files have it: ids are of one cluster, and nobody means an app to go for having been copied to another. */
 export function withoutReview(meta: Meta): Meta {
-  return Object.fromEntries(Object.entries(meta).filter(([name]) => !marks.includes(name)));
+  return Object.fromEntries(Object.entries(meta).filter(([name]) => !marks.has(name)));
 }
 
 /** What a file says of the metadata is all of it, but for these, which it has only where somebody put them in. */
 export function withReview(before: Meta, wanted: Meta): Meta {
-  return { ...Object.fromEntries(Object.entries(before).filter(([name]) => marks.includes(name))), ...wanted };
+  return { ...Object.fromEntries(Object.entries(before).filter(([name]) => marks.has(name))), ...wanted };
 }
 
 /** An app is made a review app, and never becomes one; it may cease to be one. */
