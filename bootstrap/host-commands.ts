@@ -104,7 +104,7 @@ export function addClusterCommands({ program }: CliContext): void {
     .command('uninstall')
     .description('take this machine out of its cluster and everything of flynn off it, and nothing else')
     .option('--keep-images', 'leave the images of the platform in the engine', false)
-    .option('--force', 'also where other hosts are left that need this one', false)
+    .option('--force', 'also where other hosts need this one, or what is here alone is lost', false)
     .action(async ({ keepImages, force }: UninstallOptions) => {
       await takeDown({ env: env(), keepImages, isForced: force });
       if (isInstalled) await removeFiles();

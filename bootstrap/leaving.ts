@@ -8,7 +8,6 @@ import { createDiscoveryClient } from '@flynn/discovery/client';
 import { partOf } from '@flynn/discovery/parts';
 import { memberKey } from '@flynn/host-agent/cluster/member-keys';
 import { readKeeper } from '@flynn/host-agent/cluster/keeper';
-import { knownEndpoints } from '@flynn/host-agent/cluster/membership';
 import { releaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { changeSettings } from '@flynn/host-agent/host-settings';
 import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
@@ -19,6 +18,7 @@ import { assignmentSchema, cellKeys, claimSchema } from '@flynn/scheduler/cell';
 import type { Store } from '@flynn/store/store';
 import { leasesOf } from './admission.ts';
 import { withStore } from './controller.ts';
+import { checkHoldings, holdingsOf } from './holdings.ts';
 import { isKeeper } from './keeping.ts';
 import { type KeptVolume, keptVolumes, volumesText } from './kept-volumes.ts';
 import { commands } from './origin.ts';
@@ -48,13 +48,14 @@ type HasMember = () => Promise<boolean>;
 export const leaveMs = blobsMs + memberMs + 180_000;
 
 type Host = { stateDir: string; cluster: Cluster };
-type Leaving = Host & { isForced: boolean; report: Report };
+type Leaving = Host & { dockerSocket: string; isForced: boolean; report: Report };
 
 /**
  * While the host agent runs. Answers whether the cluster knows of it and goes on. The last host just goes. With others there
- * the one that made the cluster stays, unless forced: the platform's own data is on it.
+ * the one that made the cluster stays, unless forced: the platform's own data is on it. Where the cluster does not answer, or does
+ * not know this host any more, whoever has anything that would be lost stays, unless forced.
  */
-export async function leaveCluster({ stateDir, cluster, isForced, report }: Leaving): Promise<boolean> {
+export async function leaveCluster({ stateDir, cluster, dockerSocket, isForced, report }: Leaving): Promise<boolean> {
   const host = { stateDir, cluster, log: silentLogger() };
   try {
     await using discovery = createDiscoveryClient({ url: `http://${gatewayOf(cluster.subnet)}:1111` });
@@ -71,21 +72,15 @@ export async function leaveCluster({ stateDir, cluster, isForced, report }: Leav
       return await leave(store, { ...cluster, hasPlatform }, { isForced, report, checkBlobs, listVolumes, hasMember });
     });
   } catch (error) {
-    if (!hasCode(error, 'unavailable', 'timeout')) throw error;
-    if (cluster.hasPlatform) {
-      const members = await knownEndpoints(stateDir, []);
-      if (members.length <= 1 || isForced) return false;
-      throw new FlynnError(
-        'unavailable',
-        `the cluster does not answer (${messageOf(error)}), and other hosts are in it: this one has the platform's data. Bring them up, or take this one down all the same with ${commands.force}`,
-        { cause: error },
-      );
-    }
-    report(
-      `The cluster cannot be told (${messageOf(error)}). Tell it on another host: flynn host remove ${cluster.hostId} --yes`,
-    );
+    await leaveUntold(error, { stateDir, cluster, dockerSocket, isForced, report });
     return false;
   }
+}
+
+/** `cause`: of what came of asking the cluster. Thrown again where that is no silence, unless forced; then whatever it was. */
+export async function leaveUntold(cause: unknown, { isForced, report, ...here }: Leaving): Promise<void> {
+  if (!isForced && !hasCode(cause, 'unavailable', 'timeout', 'unauthenticated')) throw cause;
+  checkHoldings(await holdingsOf(here), { hostId: here.cluster.hostId, cause, isForced, report });
 }
 
 type LeavingOptions = Pick<Leaving, 'isForced' | 'report'> & {

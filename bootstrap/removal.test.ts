@@ -1,35 +1,8 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { mkdtempDisposable } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { engineAt } from './engine.ts';
+import { engineThat } from './engine-fixture.ts';
 import { removeContainers, removeImages, removeNetworks, removeVolumes } from './removal.ts';
-
-type Answer = { status: number; body?: unknown };
-
-/** An engine that answers as it is told to; each request is `METHOD path`, without the query. */
-async function engineThat(answer: (request: string) => Answer) {
-  const folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
-  const server = createServer((request, response) => {
-    const { status, body } = answer(`${request.method} ${request.url?.replace(/\?.*/, '')}`);
-    response.writeHead(status, { 'content-type': 'application/json' });
-    response.end(body === undefined ? undefined : JSON.stringify(body));
-  });
-  const socket = join(folder.path, 'docker.sock');
-  await once(server.listen(socket), 'listening');
-  return {
-    docker: engineAt(socket),
-    async [Symbol.asyncDispose]() {
-      server.closeAllConnections();
-      server.close();
-      await folder[Symbol.asyncDispose]();
-    },
-  };
-}
 
 const limits = () => ({ signal: AbortSignal.timeout(60_000) });
 

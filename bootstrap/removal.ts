@@ -32,10 +32,18 @@ export async function removeContainers(docker: Docker, cluster: string, { signal
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
-/** Their names, as the engine has them. */
-export async function listVolumes(docker: Docker, cluster: string, { signal }: Limits): Promise<string[]> {
+export type EngineVolume = Readonly<{ name: string; labels: Readonly<Record<string, string>> }>;
+
+/** As the engine has them. */
+export async function labelledVolumes(docker: Docker, cluster: string, { signal }: Limits): Promise<EngineVolume[]> {
   const { Volumes: volumes } = await docker.listVolumes({ filters: ofCluster(cluster), abortSignal: signal });
-  return noneIfNull(volumes).map(({ Name: name }) => name);
+  // Some engines say null for none here, too.
+  return noneIfNull(volumes).map(({ Name: name, Labels: labels }) => ({ name, labels: labels ?? {} }));
+}
+
+/** Their names, as the engine has them. */
+export async function listVolumes(docker: Docker, cluster: string, limits: Limits): Promise<string[]> {
+  return (await labelledVolumes(docker, cluster, limits)).map(({ name }) => name);
 }
 
 export function removeVolumes(docker: Docker, cluster: string, { signal }: Limits): Promise<number> {

@@ -33,7 +33,7 @@ const removedLine = (what: string): void => say(`${styleText('green', '✔')} re
 export type TakeDown = Readonly<{
   env: Record<string, string | undefined>;
   keepImages: boolean;
-  /** Also where it leaves other hosts behind that need this one. */
+  /** Also where it leaves other hosts behind that need this one, or takes with it what nobody else may have. */
   isForced: boolean;
 }>;
 
@@ -62,7 +62,7 @@ async function takeDownLocked(options: Options, { env, keepImages, isForced }: T
   const goesOn =
     cluster !== undefined &&
     (await part('leaving the cluster', leaveMs, (_signal, report) =>
-      leaveCluster({ stateDir, cluster, isForced, report }),
+      leaveCluster({ stateDir, cluster, dockerSocket: options.FLYNN_DOCKER_SOCKET, isForced, report }),
     ));
   if (cluster !== undefined) {
     for (const what of await part('stopping the host agent', 90_000, () => removeAgent(setupOf(options, cluster)))) {

@@ -7,6 +7,9 @@ import { endpointSchema } from './policy.ts';
 const knownSchema = z.object({ leases: z.array(leaseSchema), endpoints: z.array(endpointSchema) });
 export type Known = Readonly<z.output<typeof knownSchema>>;
 
+/** In the state directory. */
+export const networkFile = 'network.json';
+
 export async function recall(file: string): Promise<Known | undefined> {
   return readJsonFile(file, knownSchema);
 }

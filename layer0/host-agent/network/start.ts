@@ -14,6 +14,7 @@ import { Shell, quoted } from '../shell.ts';
 import { readInterfaces } from './actual.ts';
 import { HostNetwork } from './host-network.ts';
 import { type Lease, leasePrefix, leaseSchema } from './lease.ts';
+import { networkFile } from './memory.ts';
 import { Places } from './places.ts';
 import { type Endpoint, localJobsOf } from './policy.ts';
 import { type Run, runProgram } from './program.ts';
@@ -52,7 +53,7 @@ export function startNetwork(
 ): HostNetwork {
   const network = new HostNetwork({
     settings: settingsOf(config),
-    file: join(config.FLYNN_STATE_DIR, 'network.json'),
+    file: join(config.FLYNN_STATE_DIR, networkFile),
     jobs: () => localJobsOf(containers.all()),
     run: runnerOf(new Shell()),
     log,
