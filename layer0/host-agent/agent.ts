@@ -20,6 +20,7 @@ import { buildHandlers } from './build-server.ts';
 import { certificateFault } from './cluster/certificate-age.ts';
 import { startHandedOver } from './cluster/handed-over.ts';
 import { memberTrustOf } from './cluster/member-trust.ts';
+import { followEndpointsFile } from './cluster/membership.ts';
 import { startPlatformImages } from './cluster/platform-images.ts';
 import { startCluster } from './cluster/start.ts';
 import type { Peers } from './cluster/start.ts';
@@ -133,12 +134,18 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
 
   const { store, tls } = await connectStore();
   host.storeEndpoints = () => store.endpoints;
+  const { FLYNN_STATE_DIR: stateDir } = config;
+  tasks.run('where etcd is', (s) =>
+    forever('where etcd is', (limit) => followEndpointsFile(store, { stateDir, log, signal: limit }), {
+      signal: s,
+      log,
+    }),
+  );
   await untilThere('the store', () => store.get('/flynn/', { signal }), waiting);
   const known = await untilThere('the store', () => createRegistry({ store, log, signal }), waiting);
   registry = known;
   const hasLostData = () => residents.hasLostData(etcdJob);
   await startCluster({ config, engine, store, tls, peers, trust, hasLostData, log }, tasks);
-  const { FLYNN_STATE_DIR: stateDir } = config;
   const member = tls === undefined ? undefined : memberTrustOf({ config, store, tls, containers, log });
   const handed = { stateDir, store, trust, peers: () => peers.others(), access, containers, member, log };
   const handedOver = await startHandedOver(handed, tasks);

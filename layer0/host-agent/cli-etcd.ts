@@ -63,7 +63,10 @@ export function addEtcdCommands({ program, installation, print }: Context): void
     .description(
       'after its majority is gone for good: the store anew, of what this host has, or of a snapshot, with this host as its only member',
     )
-    .option('--snapshot <file>', 'of "flynn-host snapshot save", instead of what this host has')
+    .option(
+      '--snapshot <file>',
+      'of "flynn-host snapshot save", instead of what this host has; also where it had no member',
+    )
     .option('--yes', 'the hosts that do not answer never come back with their disks', false)
     .action(async ({ snapshot, yes }: { snapshot?: string; yes: boolean }) => {
       if (!yes) {

@@ -7,7 +7,7 @@
  */
 import { mkdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { systemClock } from '@flynn/kit/clock';
+import { pause, systemClock } from '@flynn/kit/clock';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
@@ -27,12 +27,38 @@ import { trustedDigest } from './member-trust.ts';
 import { lead, usualPace } from './membership-leader.ts';
 import type { Pace } from './membership-leader.ts';
 
+const endpointsSchema = z.array(z.string()).min(1);
+
 export const endpointsFile = (stateDir: string): string => join(stateDir, 'etcd-endpoints.json');
 
 /** Where etcd was when this host last knew, or is said to be: what an agent begins with after a boot. */
 export async function knownEndpoints(stateDir: string, configured: readonly string[]): Promise<string[]> {
-  const known = await readJsonFile(endpointsFile(stateDir), z.array(z.string()).min(1));
+  const known = await readJsonFile(endpointsFile(stateDir), endpointsSchema);
   return [...new Set([...(known ?? []), ...configured])];
+}
+
+const lookMs = 5_000;
+
+/**
+ * Until the signal: the store where the file says, once that names nobody whom this host knows. So a recovery tells the agent of
+ * a host that had no member where the store is from then on. Whatever the members themselves tell has some of them in it.
+ */
+export async function followEndpointsFile(
+  store: Pick<EtcdClient, 'endpoints'>,
+  { stateDir, log, signal, everyMs = lookMs }: { stateDir: string; log: Logger; signal: AbortSignal; everyMs?: number },
+): Promise<void> {
+  let seen = '';
+  while (!signal.aborted) {
+    const told = (await readJsonFile(endpointsFile(stateDir), endpointsSchema)) ?? [];
+    // What is in it since the last look is of before whatever the members told meanwhile.
+    const isNews = told.join() !== seen;
+    seen = told.join();
+    if (isNews && !told.some((endpoint) => store.endpoints.includes(endpoint))) {
+      log.info({ endpoints: told }, 'etcd is elsewhere from now on');
+      store.endpoints = told;
+    }
+    await pause(everyMs, signal);
+  }
 }
 
 export type MembershipOptions = {

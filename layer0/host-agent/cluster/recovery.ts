@@ -1,12 +1,13 @@
 /**
  * The store after its majority is gone for good: made anew of what this host's member has, or of a snapshot, with this host as
- * its only member. The others' hosts that are still there join it again by themselves.
+ * its only member. The others' hosts that are still there join it again by themselves. Of a snapshot a host does it that never had
+ * a member, too: one of two, of which the other is gone.
  *
  * Crash safety: nothing is touched before the new member's data is whole, in a volume of its own; the resident file then leads
  * the agent to it, and the former volume goes once the store says which is this host's. Broken off before the file does, it is
  * begun anew, of what the member has by then; broken off later, it is gone on with.
  */
-import { rm } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
@@ -26,6 +27,8 @@ import { etcdOf } from './backup.ts';
 import { clientUrlOf, etcdResident, etcdVolume, peerUrlOf, residentFile, trustedBy } from './etcd-resident.ts';
 import { memberKey, memberPrefix, memberSchema } from './member-keys.ts';
 import type { Member } from './member-keys.ts';
+import { trustedDigest } from './member-trust.ts';
+import { endpointsFile, knownEndpoints } from './membership.ts';
 
 const settingsSchema = configSchema.pick({
   FLYNN_CLUSTER: true,
@@ -43,6 +46,9 @@ const residentSchema = z.object({
     volumes: z.array(z.looseObject({ name: z.string() })).default([]),
   }),
 });
+
+/** As images are named that `up` made, or a bundle has. */
+const etcdRepository = 'flynn/etcd';
 
 /** What is under way: which member is to be this host's. */
 const underWaySchema = z.object({ memberId: z.string() });
@@ -65,8 +71,8 @@ export type Recovery = {
 };
 
 /**
- * `conflict` while the store has its majority, `not_found` on a host without a member, `unavailable` when this host's member
- * gives no snapshot, or the new one does not come up. Answers addresses of the members that were given up.
+ * `conflict` while the store has its majority, `not_found` on a host without a member and without a snapshot, `unavailable` when
+ * this host's member gives no snapshot, or the new one does not come up. Answers addresses of the members that were given up.
  */
 export async function recoverStore({ installation, snapshot, report, signal }: Recovery): Promise<string[]> {
   const settings = settingsSchema.parse(installation.environment);
@@ -80,18 +86,25 @@ export async function recoverStore({ installation, snapshot, report, signal }: R
   const isBegun = begun !== undefined && (await isAnswering(store, begunMs, signal));
   const memberId = isBegun ? begun : await begin();
   await writeMembers(store, settings, { memberId, signal });
+  // Only now: an agent that asked it before would find that its host is to have no member, and take it away.
+  if (!(await knownEndpoints(stateDir, [])).includes(own)) await tellAgent(stateDir, own);
   await rm(underWayFile(stateDir), { force: true });
   return others.map((endpoint) => new URL(endpoint).hostname);
 
   async function begin(): Promise<string> {
+    const existing = await readOwnResident(stateDir);
+    if (existing === undefined && snapshot === undefined) throw hasNoMember();
     await checkNoMajority(endpoints, tls);
     const file = snapshot === undefined ? await saveOwn(settings, { tls, report, signal }) : resolve(snapshot);
     const { bytes } = await verifySnapshot(file, { signal });
     report(`restoring ${bytes} bytes of ${file}`);
     const id = newId();
-    await restore(settings, { file, memberId: id, signal });
+    const docker = new Docker({ socketPath: settings.FLYNN_DOCKER_SOCKET });
+    const image = existing?.template.image.name ?? (await newestImage(docker, signal));
+    await restore(settings, { docker, image, file, memberId: id, signal });
     await writeFileAtomic(underWayFile(stateDir), `${JSON.stringify({ memberId: id })}\n`);
-    await lead(settings, id);
+    const trusted = existing === undefined ? await trustedDigest(stateDir) : trustedBy(existing);
+    await lead(settings, { memberId: id, image, ...(trusted === undefined ? {} : { trusted }) });
     report('waiting for the host agent to start etcd with it');
     await untilAnswers(store, startMs, signal);
     return id;
@@ -102,8 +115,9 @@ export async function recoverStore({ installation, snapshot, report, signal }: R
 async function begunIn(stateDir: string): Promise<string | undefined> {
   const underWay = await readJsonFile(underWayFile(stateDir), underWaySchema);
   if (underWay === undefined) return undefined;
-  const { template } = await readOwnResident(stateDir);
-  return template.volumes.some(({ name }) => name === etcdVolume(underWay.memberId)) ? underWay.memberId : undefined;
+  const resident = await readOwnResident(stateDir);
+  const isLed = resident?.template.volumes.some(({ name }) => name === etcdVolume(underWay.memberId)) === true;
+  return isLed ? underWay.memberId : undefined;
 }
 
 async function checkNoMajority(endpoints: readonly string[], tls: EtcdTls | undefined): Promise<void> {
@@ -137,29 +151,48 @@ async function saveOwn(
   return file;
 }
 
-async function readOwnResident(stateDir: string): Promise<z.output<typeof residentSchema>> {
-  const resident = await readJsonFile(residentFile(stateDir), residentSchema);
-  if (resident !== undefined) return resident;
+/** Undefined where the host has no member. */
+function readOwnResident(stateDir: string): Promise<z.output<typeof residentSchema> | undefined> {
+  return readJsonFile(residentFile(stateDir), residentSchema);
+}
+
+function hasNoMember(): FlynnError {
+  return new FlynnError(
+    'not_found',
+    'this host has no member of etcd: run this on one that has ("flynn-host status" there tells). Where all of those are gone for good, give it a file of "flynn-host snapshot save" (--snapshot FILE), or make a new cluster of a backup',
+  );
+}
+
+/** Every host has the platform's images, also one that never had a member: other hosts gave them, or its bundle. */
+async function newestImage(docker: Docker, signal: AbortSignal): Promise<string> {
+  const images = await docker.listImages({ filters: { reference: [etcdRepository] }, abortSignal: signal });
+  const [newest] = images.toSorted((a, b) => b.Created - a.Created);
+  const name = newest?.RepoTags?.find((tag) => tag.startsWith(`${etcdRepository}:`));
+  if (name !== undefined) return name;
   throw new FlynnError(
     'not_found',
-    'this host has no member of etcd: run this on one that has ("flynn-host status" there tells), or make a new cluster of a backup',
+    `the engine of this host has no image ${etcdRepository}, which etcd runs from: load it (docker load) from another host or a bundle, then type the same again. Nothing was changed`,
   );
 }
 
 /** Into a volume that is there for it alone, by the offline tool of etcd's own image. */
 async function restore(
   settings: Settings,
-  { file, memberId, signal }: { file: string; memberId: string; signal: AbortSignal },
+  {
+    docker,
+    image,
+    file,
+    memberId,
+    signal,
+  }: { docker: Docker; image: string; file: string; memberId: string; signal: AbortSignal },
 ): Promise<void> {
   const { FLYNN_CLUSTER: cluster, FLYNN_HOST_ID: name, FLYNN_ADDRESS: address } = settings;
-  const { template } = await readOwnResident(settings.FLYNN_STATE_DIR);
-  const docker = new Docker({ socketPath: settings.FLYNN_DOCKER_SOCKET });
   const volume = volumeName(cluster, etcdVolume(memberId));
   await docker.createVolume({ Name: volume, Labels: { [label.cluster]: cluster }, abortSignal: signal });
   const args = restoringArgs({ dataDir: '/data', name, peerUrl: peerUrlOf(address) });
   const container = await docker.createContainer({
     // Without the cluster's label: to its agent it is nobody's.
-    Image: template.image.name,
+    Image: image,
     Entrypoint: ['etcdutl'],
     Cmd: ['snapshot', 'restore', `/snapshot/${basename(file)}`, ...args],
     HostConfig: { NetworkMode: 'none', Binds: [`${volume}:/data`, `${dirname(file)}:/snapshot:ro`] },
@@ -176,22 +209,18 @@ async function restore(
   }
 }
 
-/** The agent replaces its member by this one. */
-async function lead(settings: Settings, memberId: string): Promise<void> {
+/** The agent replaces its member by this one, or begins to have one. */
+async function lead(settings: Settings, member: { memberId: string; image: string; trusted?: string }): Promise<void> {
   const { FLYNN_CLUSTER: cluster, FLYNN_HOST_ID: hostId, FLYNN_ADDRESS: address, FLYNN_STATE_DIR: stateDir } = settings;
-  const existing = await readOwnResident(stateDir);
-  const trusted = trustedBy(existing);
-  const image = existing.template.image.name;
-  const resident = etcdResident({
-    cluster,
-    hostId,
-    address,
-    image,
-    stateDir,
-    memberId,
-    ...(trusted === undefined ? {} : { trusted }),
-  });
-  await writeFileAtomic(residentFile(stateDir), `${JSON.stringify(resident, undefined, 2)}\n`);
+  const resident = etcdResident({ cluster, hostId, address, stateDir, ...member });
+  const file = residentFile(stateDir);
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 });
+  await writeFileAtomic(file, `${JSON.stringify(resident, undefined, 2)}\n`);
+}
+
+/** It looks at the file for as long as nobody it knows answers. */
+async function tellAgent(stateDir: string, own: string): Promise<void> {
+  await writeFileAtomic(endpointsFile(stateDir), `${JSON.stringify([own])}\n`);
 }
 
 async function untilAnswers(store: Store, deadlineMs: number, signal: AbortSignal): Promise<void> {

@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict';
+import { mkdtempDisposable } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { writeFileAtomic } from '@flynn/kit/files';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { TaskGroup } from '@flynn/kit/tasks';
+import { endpointsFile, followEndpointsFile } from './membership.ts';
+
+const [h1, h2, h3] = [1, 2, 3].map((n) => `https://192.0.2.${n}:2379`) as [string, string, string];
+
+test('an agent whose members are all gone learns of its disk where the store was made anew; of its own members nothing', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-endpoints-'));
+  const stateDir = folder.path;
+  const say = (endpoints: readonly string[]) => writeFileAtomic(endpointsFile(stateDir), JSON.stringify(endpoints));
+  const set: string[][] = [];
+  let looks = 0;
+  let current: readonly string[] = [h1, h3];
+  const store = {
+    get endpoints() {
+      looks += 1;
+      return current;
+    },
+    set endpoints(next: readonly string[]) {
+      set.push([...next]);
+      current = next;
+    },
+  };
+  await using tasks = new TaskGroup();
+  tasks.run('following', (signal) => followEndpointsFile(store, { stateDir, log: silentLogger(), signal, everyMs: 1 }));
+  const untilLooked = async () => {
+    const before = looks;
+    await waitFor(() => looks > before, { what: 'a look', deadlineMs: 30_000, intervalMs: 1 });
+  };
+  const asking = untilLooked();
+  await say([h1]);
+  await asking;
+  assert.deepEqual(set, []);
+  await say([h2]);
+  await waitFor(() => current[0] === h2, { what: 'the new store', deadlineMs: 30_000, intervalMs: 1 });
+  // The members have told, and the file is about to be written.
+  current = [h3];
+  const later = untilLooked();
+  await say([h3, h1]);
+  await later;
+  assert.deepEqual(set, [[h2]]);
+});
