@@ -153,6 +153,10 @@ test('a restore goes on with its own backup, and nothing else is done before it 
     await assert.rejects(checkRestore(stateDir, stored, backup), isConflict, 'a cluster that was made otherwise');
     await checkRestore(stateDir, stored, undefined);
     await writeRestore(stateDir, backup, { isComplete: false });
+    // Broken off before there is anything of the cluster: an empty one would be in the way of it for good.
+    await assert.rejects(checkRestore(stateDir, undefined, undefined), /--from-backup \/mnt\/today\.backup/);
+    await checkRestore(stateDir, undefined, backup);
+    await checkRestore(stateDir, undefined, backupOf({ digest: 'd2' }));
     await checkRestore(stateDir, stored, backup);
     await assert.rejects(checkRestore(stateDir, stored, backupOf({ digest: 'd2' })), isConflict, 'another backup');
     await assert.rejects(checkRestore(stateDir, stored, undefined), /--from-backup \/mnt\/today\.backup/);

@@ -53,8 +53,8 @@ export async function openBackup(
 }
 
 /**
- * `conflict` where there is a cluster that this backup is not being restored onto, and for a plain `up` in the middle of a
- * restore.
+ * `conflict` where there is a cluster that this backup is not being restored onto, and for a plain `up` (or a joining) in the
+ * middle of a restore, from the moment it was begun.
  */
 export async function checkRestore(
   stateDir: string,
@@ -62,14 +62,15 @@ export async function checkRestore(
   backup: Backup | undefined,
 ): Promise<void> {
   const begun = await readJsonFile(stateFile(stateDir), stateSchema);
-  if (stored === undefined) return;
   if (backup === undefined) {
     if (begun === undefined || begun.isComplete) return;
+    // Also where nothing of the cluster is there yet: an empty one would be made, onto which nothing is restored.
     throw new FlynnError(
       'conflict',
-      `the restore of ${begun.file} is not through: go on with it by ${commands.restore} ${begun.file}, or take the cluster away with ${commands.down}`,
+      `the restore of ${begun.file} is not through: go on with it by ${commands.restore} ${begun.file}, or take away what there is of it with ${commands.down}`,
     );
   }
+  if (stored === undefined) return;
   if (begun?.digest === backup.source.digest) return;
   throw new FlynnError(
     'conflict',
