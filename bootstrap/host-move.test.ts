@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
-import { awayOf, hostsOf, notRunning } from './host-move.ts';
+import { awayOf, hostsOf, isOf, notRunning } from './host-move.ts';
 
 test('a host is whole when all that ran on it runs; what was taken from it meanwhile is not missed', () => {
   const before = new Set(['a', 'b', 'c']);
@@ -14,6 +14,16 @@ test('a host is whole when all that ran on it runs; what was taken from it meanw
   ];
   assert.deepEqual(notRunning(before, now), ['b']);
   assert.deepEqual(notRunning(before, [{ id: 'a', state: 'running' }]), []);
+});
+
+test('a host is of a version when nothing that was to be done for it failed, is under way or being undone', () => {
+  const of = (agent: string, refresh: Parameters<typeof isOf>[1]['refresh']) => isOf('1.1.0', { agent, refresh });
+  assert.ok(of('1.1.0', { state: 'done' }));
+  assert.ok(of('1.1.0', { state: 'none' }), 'it was set up as one');
+  assert.ok(!of('1.0.0', { state: 'none' }));
+  assert.ok(!of('1.1.0', { state: 'under way' }));
+  assert.ok(!of('1.1.0', { state: 'failed', why: 'it was broken off' }), 'its power went after its agent was replaced');
+  assert.ok(!of('1.1.0', { state: 'none', becoming: '1.0.0' }), 'it goes back to the one before');
 });
 
 test('hosts are moved in the order of their names, and one that is away is known', async () => {

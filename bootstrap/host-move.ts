@@ -117,7 +117,7 @@ export async function moveHost(place: Place, host: Host, move: HostMove): Promis
   // Right after another host was moved, an answer may be late.
   const asking = { what: `asking ${host.id}`, deadlineMs: settleMs, maxMs: 1_000 };
   const before = await retry(() => runningOn(place, host), asking);
-  const isThere = await retry(() => hasBecome(place, host, move.version), asking);
+  const isThere = isOf(move.version, await retry(() => tellOn(place, host, move.version), asking));
   if (!isThere) await become(place, host, move);
   move.report('waiting for its jobs and its part of the store');
   await untilWhole(place, host, before);
@@ -158,10 +158,17 @@ function stateOn(place: Place, host: Host, version: string): Promise<RefreshStat
   );
 }
 
-/** The agent, and whatever else was to be done there. */
-async function hasBecome(place: Place, host: Host, version: string): Promise<boolean> {
-  if ((await versionOfHost(place, host)) !== version) return false;
-  return (await stateOn(place, host, version)).state !== 'under way';
+/** Of the version that its agent says, and of what came of having it become one. */
+type Told = Readonly<{ agent: string; refresh: RefreshState }>;
+
+/** The agent, and whatever else was to be done there: of one that failed, or is being undone, the agent may be there alone. */
+export function isOf(version: string, { agent, refresh: { state, becoming } }: Told): boolean {
+  return agent === version && becoming === undefined && (state === 'done' || state === 'none');
+}
+
+async function tellOn(place: Place, host: Host, version: string): Promise<Told> {
+  const agent = await versionOfHost(place, host);
+  return { agent, refresh: await stateOn(place, host, version) };
 }
 
 /** An agent that is being replaced does not answer for a moment. One that is back tells why the next one is not. */
@@ -170,11 +177,11 @@ async function untilOf(place: Place, host: Host, version: string): Promise<void>
   const { why: failure } = await waitFor(
     async (): Promise<{ why?: string } | false> => {
       if (performance.now() - answeredAt > silentMs) return { why: 'its agent has not answered for minutes' };
-      const isThere = await hasBecome(place, host, version);
+      const told = await tellOn(place, host, version);
       answeredAt = performance.now();
-      if (isThere) return {};
-      const { state, why } = await stateOn(place, host, version);
-      return state === 'failed' && { why: why ?? 'it did not say why' };
+      if (isOf(version, told)) return {};
+      const { state, why, becoming } = told.refresh;
+      return state === 'failed' && becoming === undefined && { why: why ?? 'it did not say why' };
     },
     { what: `${host.id} to be of version ${version}`, deadlineMs: moveMs, intervalMs: 500 },
   );

@@ -9,6 +9,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { styleText } from 'node:util';
 import { readKeeper } from '@flynn/host-agent/cluster/keeper';
 import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
+import { forgetRefresh } from '@flynn/host-agent/refresh-record';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
@@ -286,7 +287,11 @@ async function stepsOfUpdate(context: UpdateContext): Promise<Step[]> {
     ...base,
     {
       title: `Host ${cluster.hostId}`,
-      run: async (report) => moveHost(place, await ownHost(place), { version, bundle, report }),
+      run: async (report) => {
+        // What was begun here when another host moved the cluster is of before; it would be begun again, beside this command.
+        await forgetRefresh(place.stateDir);
+        return await moveHost(place, await ownHost(place), { version, bundle, report });
+      },
     },
     { title: 'Images told to the hosts', run: () => tellImages(place, previous) },
     ...platform,

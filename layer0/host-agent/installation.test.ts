@@ -186,7 +186,15 @@ test('what came of it is told by whichever agent is there then, and one that ano
     await once(program.stdout, 'data');
     await writeRefresh(host.stateDir, { version: '1.0.0', pid: program.pid ?? 0, hasEnded: false });
     await assert.rejects(host.use('1.1.0'), isCode('conflict', /is becoming one of version 1\.0\.0/));
-    assert.deepEqual(await host.state('1.1.0'), { state: 'none' }, 'nothing was begun');
+    // So it is while one that failed is being undone, whose record this is.
+    assert.deepEqual(await host.state('1.1.0'), { state: 'none', becoming: '1.0.0' });
+    assert.deepEqual(await host.state('1.0.0'), { state: 'under way' });
+    const gone = once(program, 'close');
+    program.kill('SIGKILL');
+    await gone;
+    assert.deepEqual(await host.state('1.0.0'), { state: 'failed', why: 'it was broken off' });
+    const { state, why } = await host.state('1.1.0');
+    assert.deepEqual([state, /of version 1\.0\.0.*broken off/.test(why ?? '')], ['failed', true], 'it may be either');
   } finally {
     program.kill('SIGKILL');
   }

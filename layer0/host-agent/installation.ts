@@ -17,11 +17,11 @@ import type { Logger } from '@flynn/kit/log';
 import { repositoryCommands } from '@flynn/kit/operator-commands';
 import { endGroup } from '@flynn/kit/process-group';
 import { withDeadline } from '@flynn/kit/retry';
-import { defineRoute } from '@flynn/kit/routes';
+import { type ResponseOf, defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 import type { Engine } from './engine.ts';
 import { hostRoomSchema, roomOf } from './room.ts';
-import { forgetRefresh, readRefresh } from './refresh-record.ts';
+import { type RefreshOutcome, forgetRefresh, readRefresh } from './refresh-record.ts';
 import { scratchFolder } from './scratch.ts';
 
 const versionPattern = /^\d+\.\d+\.\d+(-[0-9a-z]+(\.[0-9a-z]+)*)?$/;
@@ -54,10 +54,15 @@ export const installationRoutes = {
     method: 'GET',
     path: '/installations/:version',
     response: z.object({
-      /** What came of having the host become one of this version: `none` if it was last asked for another, or never. */
+      /**
+       * What came of having the host become one of this version: `none` if it was last asked for another, or never. `failed`, too,
+       * where another was broken off: the host may be partly of that one.
+       */
       state: z.enum(['none', 'under way', 'done', 'failed']),
       /** Of one that failed, for people. */
       why: z.string().optional(),
+      /** Another version that the host is on its way to at this moment, such as back from one that fails. Agents of old do not say. */
+      becoming: z.string().optional(),
     }),
     summary: 'Whether the host is becoming one of this version, has become it, or why not',
   }),
@@ -131,19 +136,33 @@ export function installationHandlers(deps: InstallationDeps): Handler[] {
       }
     }),
     handle(installationRoutes.state, async ({ params: { version } }) => {
-      const record = await readRefresh(stateDir);
-      if (record?.version === version) {
-        if (!record.hasEnded) return { state: 'under way' as const };
-        return record.error === undefined
-          ? { state: 'done' as const }
-          : { state: 'failed' as const, why: record.error };
-      }
-      if (refreshing === version) return { state: 'under way' as const };
-      if (ended?.version !== version) return { state: 'none' as const };
-      const why = `its program ended with ${ended.code ?? 'a signal'} before it began; ${logFile} has what it said`;
-      return { state: 'failed' as const, why };
+      return stateOf(version, { record: await readRefresh(stateDir), refreshing, ended, logFile });
     }),
   ];
+}
+
+type RefreshState = ResponseOf<typeof installationRoutes.state>;
+
+type RefreshFacts = {
+  record: RefreshOutcome | undefined;
+  /** As this agent was asked for. */
+  refreshing: string | undefined;
+  ended: { version: string; code: number | null } | undefined;
+  logFile: string;
+};
+
+function stateOf(version: string, { record, refreshing, ended, logFile }: RefreshFacts): RefreshState {
+  const becoming = record?.hasEnded === false ? record.version : refreshing;
+  if (becoming !== undefined) return becoming === version ? { state: 'under way' } : { state: 'none', becoming };
+  if (record?.version === version) {
+    return record.error === undefined ? { state: 'done' } : { state: 'failed', why: record.error };
+  }
+  if (record?.isBrokenOff === true) {
+    return { state: 'failed', why: `it was becoming one of version ${record.version}, and that was broken off` };
+  }
+  if (ended?.version !== version) return { state: 'none' };
+  const why = `its program ended with ${ended.code ?? 'a signal'} before it began; ${logFile} has what it said`;
+  return { state: 'failed', why };
 }
 
 function isBecoming(version: string): FlynnError {

@@ -14,6 +14,9 @@ const recordSchema = z.object({
 });
 export type RefreshRecord = z.output<typeof recordSchema>;
 
+/** `isBrokenOff`: nobody has said how it ended, and nobody is at it. */
+export type RefreshOutcome = RefreshRecord & { isBrokenOff?: boolean };
+
 /** The word that its program is started with. */
 const command = 'refresh';
 
@@ -29,10 +32,10 @@ export function forgetRefresh(stateDir: string): Promise<void> {
 }
 
 /** One that was killed, or lost its power, has ended with that as its error. */
-export async function readRefresh(stateDir: string): Promise<RefreshRecord | undefined> {
+export async function readRefresh(stateDir: string): Promise<RefreshOutcome | undefined> {
   const record = await readJsonFile(fileIn(stateDir), recordSchema);
   if (record === undefined || record.hasEnded || (await isRefreshing(record.pid))) return record;
-  return { ...record, hasEnded: true, error: 'it was broken off' };
+  return { ...record, hasEnded: true, error: 'it was broken off', isBrokenOff: true };
 }
 
 /** The pid may have passed on to another program. */
