@@ -8,6 +8,7 @@ import { hostAllocatorEnv } from './allocator.ts';
 import { isSystemdRunning } from './engine.ts';
 import { digestOf } from './images/tag.ts';
 import { isInstalled, node, root } from './origin.ts';
+import { runProgram } from './program.ts';
 import type { Cluster, Options } from './settings.ts';
 import { isSupervised, startSupervisor, stopMs, stopSupervised } from './supervisor.ts';
 import { isUnitActive, removeUnit, startUnit, unitJournal, unitOf, unitText } from './unit.ts';
@@ -82,6 +83,14 @@ export async function ensureAgent(setup: AgentSetup, environment: string, identi
   }
   await writeFileAtomic(fingerprintFile, fingerprint);
   return { what: isRunning ? 'restarted' : 'started', program: name };
+}
+
+/** Of whichever version it is, with the settings it has; nothing where it runs. */
+export async function startAgentAsItIs(setup: AgentSetup): Promise<void> {
+  if (await isAgentRunning(setup)) return;
+  if (setup.supervisor === 'systemd')
+    await runProgram('systemctl', ['start', unitOf(setup.cluster)], { timeoutMs: stopMs });
+  else await startSupervisor(setup.stateDir, node);
 }
 
 export async function isAgentRunning(setup: AgentSetup): Promise<boolean> {

@@ -2,6 +2,7 @@
 import { hostname } from 'node:os';
 import { styleText } from 'node:util';
 import { type Cluster as KnownCluster, loadClusters } from '@flynn/cli/clusters';
+import { forgetUpdate } from '@flynn/host-agent/update-record';
 import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { newSecret } from '@flynn/kit/secrets';
@@ -42,6 +43,7 @@ import { joinStepsOf, writeHostFiles } from './host-steps.ts';
 import type { Context } from './step.ts';
 import { stepsOf } from './steps.ts';
 import { othersOfAnotherVersion, takeOver, takenOverText } from './take-over.ts';
+import { checkUpdated } from './unended-update.ts';
 import { isInsideHost, readHostsCluster, stepsOfHosts } from './test-hosts/cluster.ts';
 
 type Env = Record<string, string | undefined>;
@@ -92,6 +94,7 @@ async function bringUpLocked(given: Options, { env, token, formation, ...request
     throw new FlynnError('not_found', 'there is no cluster here yet: a host of one takes over. Nothing was changed');
   }
   await checkRestore(options.FLYNN_STATE_DIR, stored, backup);
+  await checkUpdated(options, stored);
   let cluster = settle(options, stored, await thisMachine(stored));
   const isJoining = standing === 'new';
   const problems = formation === undefined ? [] : judgeFormation(formation, cluster);
@@ -110,6 +113,8 @@ async function bringUpLocked(given: Options, { env, token, formation, ...request
     const place = { stateDir: options.FLYNN_STATE_DIR, cluster, log: silentLogger() };
     const differing = await othersOfAnotherVersion(place);
     cluster = await takeOver(place, () => createAuthority('flynn'));
+    // Of a time when it kept the platform before.
+    await forgetUpdate(options.FLYNN_STATE_DIR);
     process.stdout.write(takenOverText(cluster, differing));
     // What this version's programs would do to the platform is an update's to do, in its order.
     if (differing.length > 0) return true;

@@ -9,6 +9,7 @@ import { authoritiesKey, namedOf } from '@flynn/host-agent/cluster/authority-rou
 import { ensureKeeper, readKeeper, replaceKeeper } from '@flynn/host-agent/cluster/keeper';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { addSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
+import { readUpdate, writeUpdate } from '@flynn/host-agent/update-record';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { newSecret } from '@flynn/kit/secrets';
@@ -118,10 +119,12 @@ test('another host takes over with what the one before gave the platform, and th
     const formerDir = join(folder, 'first');
     await writeCluster(formerDir, first);
     await leaseSubnet(store, { ...taken, now: 0 });
+    await writeUpdate(formerDir, { version: '0.2.0', since: first.createdAt });
     await assert.rejects(checkKept(store, { stateDir: formerDir, cluster: first }, keeper), (error: Error) => {
       assert.match(error.message, /^h2 keeps the platform since \S+, and this host is one of the others/);
       return hasCode(error, 'conflict');
     });
+    assert.equal(await readUpdate(formerDir), undefined, 'an update that it was at is not its own any more');
     const demoted = await fileOf(formerDir);
     assert.deepEqual(
       [demoted.hasPlatform, demoted.peers, demoted.controllerKey, demoted.domain, demoted.tokens, demoted.domains],

@@ -7,6 +7,7 @@ import { readLiveEnv, readLiveKeys } from '@flynn/controller/access/live-keys';
 import { namedOf, readNamed } from '@flynn/host-agent/cluster/authority-rounds';
 import { type Keeper, readKeeper, replaceKeeper } from '@flynn/host-agent/cluster/keeper';
 import { readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
+import { forgetUpdate } from '@flynn/host-agent/update-record';
 import { FlynnError } from '@flynn/kit/errors';
 import { newSecret } from '@flynn/kit/secrets';
 import type { Credentials } from '@flynn/kit/tls';
@@ -144,6 +145,8 @@ export async function checkKept(
   const peers = others.map(({ address }) => address);
   const live = await readLiveKeys(store, controllerApp);
   await writeHostFiles(stateDir, withoutPlatform(cluster, { peers, live, named: await readNamed(store) }));
+  // Of which version all are to be is the other's to see to.
+  await forgetUpdate(stateDir);
   throw new FlynnError(
     'conflict',
     `${keeper.hostId} keeps the platform since ${keeper.since}, and this host is one of the others from now on: ${commands.up} here brings it up to date as one of them; all that is the cluster's is done on ${keeper.hostId}`,

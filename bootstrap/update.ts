@@ -10,6 +10,7 @@ import { styleText } from 'node:util';
 import { readKeeper } from '@flynn/host-agent/cluster/keeper';
 import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
 import { forgetRefresh } from '@flynn/host-agent/refresh-record';
+import { goOnCommands } from '@flynn/host-agent/update-record';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
@@ -45,6 +46,7 @@ import { imagesStep, platformImages } from './host-steps.ts';
 import type { Step } from './step.ts';
 import { stepsOf } from './steps.ts';
 import { checkKept } from './take-over.ts';
+import { asUpdate } from './unended-update.ts';
 import type { Report } from './timed.ts';
 
 type Env = Record<string, string | undefined>;
@@ -168,29 +170,30 @@ async function moveCluster(
   }
   process.stdout.write(`${[...known, ...silent].join(', ')}; all of them are to be ${version}\n`);
   const bundle = file === undefined ? undefined : { file, sha256: await digestOfFile(file) };
-  try {
-    await runSteps(await stepsOfUpdate({ options, place, env, version, previous, bundle }), signal);
-  } catch (error) {
-    process.stderr.write(`\n${styleText('red', '✖')} ${messageOf(error)}\n`);
-    if (!mayReturn || previous === undefined || signal.aborted) {
-      process.stderr.write(`\n${partlyText(version, previous)}\n`);
-      return false;
+  const steps = await stepsOfUpdate({ options, place, env, version, previous, bundle });
+  const outcome = await asUpdate(place.stateDir, { version, previous }, async () => {
+    try {
+      await runSteps(steps, signal);
+      return 'moved';
+    } catch (error) {
+      process.stderr.write(`\n${styleText('red', '✖')} ${messageOf(error)}\n`);
+      if (!mayReturn || previous === undefined || signal.aborted) {
+        process.stderr.write(
+          `\nThe cluster is partly of version ${version}: ${goOnCommands({ version, previous })}.\n`,
+        );
+        return 'partly';
+      }
+      process.stderr.write(`\nThe cluster goes back to version ${previous}.\n\n`);
+      const back = { env, to: previous, mayReturn: false, leavesAway: true, signal, lock };
+      if (!(await delegate(previous, back))) return 'partly';
+      process.stderr.write(`\nThe cluster is of version ${previous}, as before.\n`);
+      return 'back';
     }
-    process.stderr.write(`\nThe cluster goes back to version ${previous}.\n\n`);
-    const back = { env, to: previous, mayReturn: false, leavesAway: true, signal, lock };
-    const isBack = await delegate(previous, back);
-    if (isBack) process.stderr.write(`\nThe cluster is of version ${previous}, as before.\n`);
-    return false;
-  }
+  });
+  if (outcome !== 'moved') return false;
   const back = previous === undefined ? '' : ` Back: flynn-host update --to ${previous}`;
   process.stdout.write(`\nThe cluster is of version ${version}.${back}\n`);
   return true;
-}
-
-/** Where it was left, which the same command takes up. */
-function partlyText(version: string, previous: string | undefined): string {
-  const back = previous === undefined ? '' : `; flynn-host update --to ${previous} goes back`;
-  return `The cluster is partly of version ${version}: flynn-host update --to ${version} goes on${back}.`;
 }
 
 /** On all hosts, before anything is installed on any. */

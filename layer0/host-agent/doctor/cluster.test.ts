@@ -84,6 +84,23 @@ test('a store on one of three hosts is not well once they have been there for mi
   assert.deepEqual(await told(10), ['it has 1 member, and should have 3 on the hosts there are']);
 });
 
+test('hosts of different versions are told: an update was left where it was, or left them when they were away', async () => {
+  const versions: Record<string, string> = { h1: '0.2.0', h2: '0.1.0', h3: '0.2.0' };
+  const three = [...hosts, record('h3', 3)];
+  const told = (of: readonly HostRecord[]) =>
+    doctor({
+      knownHosts: async () => of.map((one) => ({ id: one.id, record: one, settings: hostSettingsSchema.parse({}) })),
+      ask: async ({ id }) => ({ ...examination(id), version: versions[id] ?? '' }),
+    }).examine({ patienceMs: 5_000, work: false, signal });
+  const { findings } = await told(three);
+  assert.deepEqual(
+    findings.map(({ check, severity, what }) => `${severity} ${check}: ${what}`),
+    ['warning hosts: hosts are of different versions: h1, h3 0.2.0; h2 0.1.0'],
+  );
+  assert.match(findings[0]?.remedy ?? '', /flynn-host update --to/);
+  assert.deepEqual((await told(three.filter(({ id }) => id !== 'h2'))).findings, []);
+});
+
 test('which host keeps the platform is told, and that none does once it is out of the cluster', async () => {
   const keptBy = (hostId: string) => ({
     list: async () => ({ entries: [], revision: 1 }),

@@ -16,6 +16,7 @@ import { etcdFindings } from './etcd.ts';
 import { Sightings, examine, lessThan, together } from './finding.ts';
 import type { Check, Verdict } from './finding.ts';
 import { keeperFindings } from './keeper.ts';
+import { versionFindings } from './versions.ts';
 import { hostFindings, workFindings } from './work.ts';
 
 export type ClusterDoctorDeps = Readonly<{
@@ -82,6 +83,7 @@ export class ClusterDoctor {
               ...hostFindings(known.hosts, known.jobsOn, now()),
               ...keeperFindings(known.hosts, keeper),
               ...clockFindings(samples),
+              ...versionFindings(versionsIn(answers)),
             ];
           } finally {
             asking.resolve();
@@ -203,6 +205,13 @@ function appName(meta: Readonly<Record<string, string>>): string | undefined {
   const app = meta['flynn.app_name'];
   const type = meta['flynn.type'];
   return app === undefined ? undefined : `app ${app}${type === undefined ? '' : ` (${type})`}`;
+}
+
+/** Of hosts that say so. */
+function versionsIn(answers: readonly Answer[]): { id: string; version: string }[] {
+  return answers.flatMap(({ host: { id }, examination }) =>
+    examination === undefined ? [] : [{ id, version: examination.version }],
+  );
 }
 
 function verdictOf({ host, examination, error }: Answer): Verdict {

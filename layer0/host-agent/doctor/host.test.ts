@@ -45,6 +45,7 @@ function doctor(change: Partial<HostDoctorDeps> = {}, read: Partial<Readings> = 
     }),
     drift: () => undefined,
     certificates: async () => [],
+    update: async () => undefined,
     now: () => 60_000,
     read: { ...machine, ...read },
     ...change,
@@ -64,6 +65,15 @@ test('a host that is well is told with how full it is', async () => {
     findings: [],
     unknown: [],
   });
+});
+
+test('an update that was cut is told on the host that was at it, with what goes on and what goes back', async () => {
+  const since = '2026-11-26T03:00:00.000Z';
+  const left = doctor({ update: async () => ({ version: '0.2.0', previous: '0.1.0', since }) });
+  const [found, ...more] = (await left.examine(20_000, signal)).findings;
+  assert.deepEqual([found?.check, found?.severity, found?.since, more], ['update', 'warning', since, []]);
+  assert.match(found?.what ?? '', /to version 0\.2\.0, and that is not through/);
+  assert.match(found?.remedy ?? '', /update --to 0\.2\.0 goes on; flynn-host update --to 0\.1\.0 goes back/);
 });
 
 test('a check that hangs is unknown, and what the others find is kept with since when', async () => {

@@ -3,6 +3,7 @@ import { pause } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
 import { withDeadline } from '@flynn/kit/retry';
 import { forever } from '@flynn/kit/tasks';
+import type { UpdateRecord } from '../update-record.ts';
 import { agentFindings } from './agent-state.ts';
 import type { AgentFacts } from './agent-state.ts';
 import type { HostExamination } from './api.ts';
@@ -17,6 +18,7 @@ import type { Check, Finding } from './finding.ts';
 import { kernelFindings, readKernelSettings } from './kernel.ts';
 import { countInotify, limitFindings, readKernelCounts } from './limits.ts';
 import type { KernelCounts } from './limits.ts';
+import { updateFindings } from './versions.ts';
 
 export type HostDoctorDeps = Readonly<{
   hostId: string;
@@ -29,6 +31,8 @@ export type HostDoctorDeps = Readonly<{
   /** Undefined while the engine does not answer: then nothing can be concluded. */
   drift: () => DriftFacts | undefined;
   certificates: () => Promise<readonly KnownCertificate[]>;
+  /** Of the cluster, that this host is at, or has left where it was. */
+  update: () => Promise<UpdateRecord | undefined>;
   now: () => number;
   read?: Readings;
 }>;
@@ -109,6 +113,7 @@ export class HostDoctor {
         name: 'certificates',
         find: async () => certificateFindings(subject, await this.#deps.certificates(), now()),
       },
+      { name: 'update', find: async () => updateFindings(subject, await this.#deps.update()) },
       {
         name: 'drift',
         find: () => {

@@ -17,6 +17,7 @@ import type { Config } from '../config.ts';
 import type { ContainerTable } from '../container-table.ts';
 import type { Fence } from '../fence.ts';
 import type { HostNetwork } from '../network/host-network.ts';
+import { readUpdate } from '../update-record.ts';
 import { doctorRoutes } from './api.ts';
 import type { HostExamination } from './api.ts';
 import { ClusterDoctor } from './cluster.ts';
@@ -112,6 +113,7 @@ function hostDoctor(deps: DoctorDeps): HostDoctor {
       };
     },
     certificates: () => ownCertificates(config),
+    update: () => readUpdate(config.FLYNN_STATE_DIR),
     now: () => systemClock.now(),
   });
 }

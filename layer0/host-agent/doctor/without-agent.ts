@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { readTextFile } from '@flynn/kit/files';
 import { eitherCommand } from '@flynn/kit/operator-commands';
+import { readUpdate } from '../update-record.ts';
 import { certificateFindings } from './certificates.ts';
 import type { KnownCertificate } from './certificates.ts';
 import { diskFindings, readDisks } from './disks.ts';
@@ -10,6 +11,7 @@ import { examine, together } from './finding.ts';
 import type { Verdict } from './finding.ts';
 import { kernelFindings, readKernelSettings } from './kernel.ts';
 import { countInotify, limitFindings, readKernelCounts } from './limits.ts';
+import { updateFindings } from './versions.ts';
 
 const patienceMs = 5_000;
 
@@ -29,6 +31,7 @@ export async function examineWithoutAgent(options: {
       { name: 'limits', find: async () => limitFindings(subject, await readKernelCounts(await countInotify())) },
       { name: 'kernel', find: async () => kernelFindings(subject, await readKernelSettings()) },
       { name: 'certificates', find: async () => certificateFindings(subject, await options.certificates(), now) },
+      { name: 'update', find: async () => updateFindings(subject, await readUpdate(stateDir)) },
     ],
     { subject, deadlineMs: patienceMs, signal: new AbortController().signal },
   );
