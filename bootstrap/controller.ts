@@ -3,6 +3,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import type { Instance } from '@flynn/discovery/api';
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import { processSchema } from '@flynn/controller/model';
 import { knownEndpoints } from '@flynn/host-agent/cluster/membership';
@@ -15,6 +16,7 @@ import { connectEtcd } from '@flynn/store/etcd';
 import { SealedEtcd } from '@flynn/store/sealing/sealed-store';
 import type { Store } from '@flynn/store/store';
 import { ensureHostCertificate } from './certificates.ts';
+import { firstMeta } from './controller-client.ts';
 import { type SystemApp, controllerService } from './manifest.ts';
 import { sealingKeysOf } from './sealing-key-round.ts';
 import type { Cluster } from './settings.ts';
@@ -39,7 +41,7 @@ export function firstWorkloads(app: SystemApp): WorkloadInput[] {
       access: ['discovery', 'agents', 'store', 'services'],
       identity: app.name,
       isAlwaysIdentified: true,
-      meta: { 'flynn.system': 'true', 'flynn.bootstrap': type },
+      meta: { 'flynn.system': 'true', [firstMeta]: type },
     };
     const version = digestOf(JSON.stringify(template)).slice(0, 16);
     return { id: `${idPrefix}${app.name}-${type}`, kind: 'service', count: 1, version, template, priority: 90 };
@@ -67,33 +69,65 @@ export async function withStore<T>(
   return await task(store);
 }
 
+export type ControllerPlaces = Readonly<{
+  discovery: Pick<DiscoveryClient, 'instances'>;
+  /** A read that this instance has to ask the store for. */
+  ask: (instance: Instance) => Promise<void>;
+  report: (line: string) => void;
+}>;
+
 /**
  * Answers once it serves. Does nothing when a controller runs already, whichever it is. One that is an app already gets
- * time to come back by itself, as after a boot, before the first one is run again to mend it.
+ * time to come back by itself, as after a boot, before the first one is run again to mend it: beside the others, where those
+ * run and the store does not let them in, as once their certificate is over.
  */
 export async function ensureController(
   store: Store,
-  discovery: DiscoveryClient,
   app: SystemApp,
-  report: (line: string) => void,
+  { discovery, ask, report }: ControllerPlaces,
 ): Promise<'started' | 'running'> {
-  const isServing = async (): Promise<boolean> => (await discovery.instances(controllerService)).length > 0;
-  if (await isServing()) return 'running';
-  const { entries } = await store.list(cellKeys.workloads);
-  if (entries.some(({ key }) => !key.startsWith(`${cellKeys.workloads}${idPrefix}`))) {
-    report('waiting for the controller to come back');
+  const isLetIn = async (instance: Instance): Promise<boolean> => {
     try {
-      await waitFor(isServing, { what: 'the controller', deadlineMs: comeBackMs, intervalMs: 200 });
-      return 'running';
+      await ask(instance);
+      return true;
     } catch (error) {
-      if (!hasCode(error, 'timeout')) throw error;
+      // What else is the matter with one, whoever asks it for more is told, and asks again.
+      return !hasCode(error, 'unauthenticated');
+    }
+  };
+  const stateNow = async (): Promise<'none' | 'shut out' | 'serving'> => {
+    const instances = await discovery.instances(controllerService);
+    if (instances.length === 0) return 'none';
+    return (await Promise.all(instances.map(isLetIn))).every(Boolean) ? 'serving' : 'shut out';
+  };
+  let state = await stateNow();
+  if (state === 'none') {
+    const { entries } = await store.list(cellKeys.workloads);
+    if (entries.some(({ key }) => !key.startsWith(`${cellKeys.workloads}${idPrefix}`))) {
+      report('waiting for the controller to come back');
+      const isBack = async (): Promise<boolean> => (state = await stateNow()) !== 'none';
+      try {
+        await waitFor(isBack, { what: 'the controller', deadlineMs: comeBackMs, intervalMs: 200 });
+      } catch (error) {
+        if (!hasCode(error, 'timeout')) throw error;
+      }
     }
   }
-  report('running the controller directly on the host');
+  if (state === 'serving') return 'running';
+  report(
+    state === 'shut out'
+      ? 'the store does not let in the controller that runs: running another beside it, directly on the host'
+      : 'running the controller directly on the host',
+  );
   for (const workload of firstWorkloads(app)) {
     await store.transact({ then: workloadChange(workload, { now: Date.now(), newId }) });
   }
-  await waitFor(isServing, { what: 'the controller', deadlineMs: upMs, intervalMs: 100 });
+  const isFirstServing = async (): Promise<boolean> => {
+    const first = await discovery.instances(controllerService, { where: { [firstMeta]: 'web' } });
+    // One that an earlier attempt left may be about to be replaced.
+    return first.length > 0 && (await Promise.all(first.map(isLetIn))).every(Boolean);
+  };
+  await waitFor(isFirstServing, { what: 'the controller', deadlineMs: upMs, intervalMs: 100 });
   return 'started';
 }
 

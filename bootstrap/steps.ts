@@ -5,10 +5,11 @@
 import { readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { readLiveKeys } from '@flynn/controller/access/live-keys';
-import { withController } from './controller-client.ts';
+import { askController, withController } from './controller-client.ts';
 import { formerDomainsOf, moved, withoutFormer } from './domain.ts';
 import { addTwins, dropRoutes } from './domain-routes.ts';
 import { checkDoor } from './doors.ts';
+import type { Instance } from '@flynn/discovery/api';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
 import { hostAuthoritiesOf, shownBehind } from '@flynn/host-agent/trust/authorities';
@@ -242,7 +243,8 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         const controller = await controllerOf(manifest);
         const started = await withStore(host(), async (store) => {
           await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
-          return await ensureController(store, discovery, controller, report);
+          const ask = (instance: Instance) => askController(host(), instance);
+          return await ensureController(store, controller, { discovery, ask, report });
         });
         const outcome = await withPlatform((platform) => platform.ensureApp(controller, report));
         const removed = await withStore(host(), removeFirstController);
