@@ -61,7 +61,7 @@ export const installationRoutes = {
       state: z.enum(['none', 'under way', 'done', 'failed']),
       /** Of one that failed, for people. */
       why: z.string().optional(),
-      /** Another version that the host is on its way to at this moment, such as back from one that fails. Agents of old do not say. */
+      /** Another version that the host is on its way to now, such as back from one that fails. Agents of old do not say. */
       becoming: z.string().optional(),
     }),
     summary: 'Whether the host is becoming one of this version, has become it, or why not',
