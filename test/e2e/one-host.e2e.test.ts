@@ -15,6 +15,7 @@ import { describePush } from './push.ts';
 import { describeRecovery } from './recovery.ts';
 import { describeRefusals } from './refusals.ts';
 import { describeResources } from './resources.ts';
+import { describeRestore } from './restore.ts';
 import { describeRotation } from './rotation.ts';
 import { describeRoutes } from './routes.ts';
 import { describeRun } from './run.ts';
@@ -31,6 +32,7 @@ suite('one host', () => {
   const theCluster = () => cluster;
   describeUp(theCluster);
   describePush(theCluster);
+  describeRestore(theCluster);
   describeOperations(theCluster);
   describeBuilds(theCluster);
   describeImages(theCluster);
