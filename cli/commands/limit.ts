@@ -5,6 +5,7 @@ import type { AppBuildLimits, BuildLimitName } from '@flynn/controller/build-lim
 import type { Process } from '@flynn/controller/model';
 import { oneOffKinds, oneOffLimitsOf, oneOffMeta } from '@flynn/controller/one-off-limits';
 import type { OneOffKind } from '@flynn/controller/one-off-limits';
+import { changeMeta } from '../app-meta.ts';
 import { parseCpu, parseMemory, usageError } from '../arguments.ts';
 import { changeRelease, newestRelease, processOf } from '../next-release.ts';
 import { formatTable } from '../output.ts';
@@ -58,16 +59,9 @@ export function addLimitCommands(parent: Parent): void {
       summary: `change what ${onceNames[kind]} may take, from the next on`,
       arguments: [['<limits...>', 'memory=4GB and cpu=2000 (thousandths of a processor); memory= is as without']],
       async run(context, _options, args) {
-        const client = await context.client();
-        const params = { app: await context.appName() };
         const wishes = args.map((arg) => onceWish(kind, arg));
-        const { meta: before } = await client.call(apps.get, { params });
-        const kept = Object.entries(before).filter(([key]) => !wishes.some(([name]) => name === key));
-        const set = wishes.filter(([, value]) => value !== '');
-        const { meta } = await client.call(apps.update, {
-          params,
-          body: { meta: Object.fromEntries([...kept, ...set]) },
-        });
+        const change = Object.fromEntries(wishes.map(([name, value]) => [name, value === '' ? null : value]));
+        const { meta } = await changeMeta(context, await context.appName(), change);
         context.show(oneOffLimitsOf(meta), () => onceText(meta));
       },
     });
