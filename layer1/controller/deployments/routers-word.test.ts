@@ -74,7 +74,7 @@ test('what was never there is live once every router has it', async (t) => {
   const { id } = await world.client.call(deployments.create, { params, body: { releaseId: first.id } });
   await waitFor(() => router.asked.length > 0, { what: 'the routers to be asked', ...waiting });
   const [job] = await world.client.call(jobs.list, { params });
-  assert.deepEqual(router.asked[0]?.services, [{ service: 'shop-web', up: [job?.id], down: [] }]);
+  assert.deepEqual(router.asked[0]?.services, [{ service: 'shop-web', up: [job?.id], down: [], ended: [] }]);
   assert.equal((await world.client.call(apps.get, { params })).releaseId, undefined);
   router.state.isSo = true;
   await waitFor(async () => (await world.client.call(deployments.get, { params: { deployment: id } })).endedAt, {
