@@ -29,7 +29,7 @@ test('an app.json as others write it is read, and what we do not know is left al
         { command: 'off', schedule: '@daily', maintenance: true },
         { command: 'x', schedule: '* * * * *', concurrency_policy: 'replace', timezone: 'Europe/Berlin' },
       ],
-      scripts: { dokku: { predeploy: 'old', postdeploy: 'notify' }, predeploy: 'rake assets' },
+      scripts: { dokku: { predeploy: 'old', postdeploy: 'notify' }, predeploy: 'rake assets', postdeploy: 'seed' },
       buildpacks: [{ url: 'heroku/nodejs' }],
       environments: { test: { scripts: { test: 'x' } } },
     })}`,
@@ -51,7 +51,7 @@ test('an app.json as others write it is read, and what we do not know is left al
       { command: 'rake daily', schedule: '@daily', overlap: 'forbid' },
       { command: 'x', schedule: '* * * * *', overlap: 'replace', timezone: 'Europe/Berlin' },
     ],
-    scripts: { predeploy: 'rake assets', postdeploy: 'notify' },
+    scripts: { predeploy: 'old', postdeploy: 'seed', postdeployEach: 'notify' },
     buildpacks: ['heroku/nodejs'],
   });
   assert.deepEqual(appJsonSchema.parse(JSON.parse(JSON.stringify(found))), found, 'it survives the way to the runner');

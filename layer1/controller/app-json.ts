@@ -77,17 +77,29 @@ export const scriptsSchema = z.object({
   predeploy: line.optional(),
   /** The same, after `predeploy`: the Procfile's `release` line. */
   release: line.optional(),
-  /** Once the release is live. */
+  /** Once in the life of an app: when the first release of it is live. What fills a database may not do so twice. */
   postdeploy: line.optional(),
+  /** Whenever a release is live, after `postdeploy`: Dokku's `scripts.dokku.postdeploy`. */
+  postdeployEach: line.optional(),
 });
 export type Scripts = z.output<typeof scriptsSchema>;
+
+/** As Dokku reads it: its own `predeploy` is the one that counts, and both kinds of `postdeploy` are run. */
+const scriptsInputSchema = scriptsSchema
+  .omit({ postdeployEach: true })
+  .extend({ dokku: scriptsSchema.pick({ predeploy: true, postdeploy: true }).optional() })
+  .transform(({ dokku = {}, ...own }): Scripts => ({
+    ...own,
+    ...(dokku.predeploy === undefined ? {} : { predeploy: dokku.predeploy }),
+    ...(dokku.postdeploy === undefined ? {} : { postdeployEach: dokku.postdeploy }),
+  }));
 
 const fileSchema = z.object({
   env: z.record(envName, variableSchema).default({}),
   formation: z.record(processType, z.object({ quantity: z.int().min(0).max(10_000).optional() })).default({}),
   healthchecks: z.record(processType, z.array(healthcheckSchema)).default({}),
   cron: z.array(cronInputSchema).max(100).default([]),
-  scripts: scriptsSchema.extend({ dokku: scriptsSchema.optional() }).default({}),
+  scripts: scriptsInputSchema.prefault({}),
   buildpacks: z.array(z.object({ url: line })).default([]),
 });
 
@@ -139,7 +151,6 @@ export function parseAppJson(text: string): AppJson {
       throw new FlynnError('invalid', `app.json: cron[${index}]: ${messageOf(error)}`, { cause: error });
     }
   }
-  const { dokku = {}, ...own } = scripts;
   return {
     env,
     formation: Object.fromEntries(
@@ -147,7 +158,7 @@ export function parseAppJson(text: string): AppJson {
     ),
     healthchecks,
     cron: cron.flatMap(({ isOff, entry }) => (isOff ? [] : [entry])),
-    scripts: { ...dokku, ...own },
+    scripts,
     buildpacks: buildpacks.map(({ url }) => url),
   };
 }

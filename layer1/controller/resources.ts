@@ -57,6 +57,8 @@ export const appType = defineType({
   status: z.object({
     /** The live release. */
     releaseId: z.string().optional(),
+    /** Of one that was restored: a release was live where it comes from, whatever is here yet. */
+    wasLive: z.boolean().optional(),
     /** The deployment under way: there is at most one, and nobody scales before its release is live. */
     deploymentId: z.string().optional(),
     /** The newest release's number. */

@@ -5,7 +5,7 @@ import { operations } from '@flynn/controller/operations/api';
 import type { AppJson } from '@flynn/controller/app-json';
 import { type BuildResult, type Operation, type Release, buildResultSchema } from '@flynn/controller/model';
 import { resultMeta } from '@flynn/controller/images/image-blobs';
-import { withSeen } from '@flynn/controller/overtaken';
+import { sendRelease } from '@flynn/controller/newer-fields';
 import { FlynnError } from '@flynn/kit/errors';
 import { firstCounts, firstEnv, withHealthchecks } from './app-json-plan.ts';
 import type { Execution } from './execution.ts';
@@ -141,8 +141,8 @@ async function makeRelease(
     meta,
   };
   // Where somebody else was first, this one is made again of what they made.
-  return withSeen({ basis: (live ?? newest)?.id ?? null }, (seen) =>
-    controller.call(releases.create, { params, body: { ...body, ...seen } }, { signal }),
+  return sendRelease({ ...body, basis: (live ?? newest)?.id ?? null }, (known) =>
+    controller.call(releases.create, { params, body: known }, { signal }),
   );
 }
 

@@ -69,7 +69,8 @@ function settled(entry: Entry, resource: Resource<unknown, unknown>, onto: Resto
   switch (resource.type) {
     case appType.name: {
       const app = decodeResource(appType, entry);
-      return { ...app, status: { lastVersion: app.status.lastVersion } };
+      const { lastVersion, releaseId, wasLive = releaseId !== undefined } = app.status;
+      return { ...app, status: { lastVersion, ...(wasLive ? { wasLive } : {}) } };
     }
     case artifactType.name: {
       const artifact = decodeResource(artifactType, entry);

@@ -52,7 +52,7 @@ test('what people made comes back on a cluster of another size, object by object
   const between = async (): Promise<void> => {
     const found = await recordsIn(store, 'app');
     const shop = [...found.values()].find(({ spec }) => (spec as { name: string }).name === 'shop');
-    assert.deepEqual(shop?.['status'], { lastVersion: 2 }, 'it is not live before its blobs are there');
+    assert.deepEqual(shop?.['status'], { lastVersion: 2, wasLive: true }, 'it is not live before its blobs are there');
     assert.equal((await recordsIn(store, 'source')).size, 0);
   };
   await restored(archive, { store, hosts: 1, between }, async (other, blobs) => {

@@ -146,7 +146,8 @@ async function goLive(
       if (runnable === undefined || wanted === 0) return [];
       return [{ then: workloadChange(compileWorkload(runnable, type, process, wanted), { now: nowMs, newId }) }];
     });
-    const status = { ...app.status, releaseId };
+    const { wasLive: _, ...before } = app.status;
+    const status = { ...before, releaseId };
     try {
       await resources.commit([writePiece(appType, app, { ...app, status }), ...workloads], { signal });
       return true;

@@ -10,8 +10,8 @@ import { changedStatus } from './controls.ts';
 import { progressOf } from './progress.ts';
 import { sharesPieces } from './shares.ts';
 import { holdsShares } from './strategies.ts';
-import { taskId, taskLine, taskPiece } from './tasks.ts';
-import { taskJobId, workloadIds } from './world.ts';
+import { taskId, taskPiece } from './tasks.ts';
+import { postdeployLine, taskJobId, workloadIds } from './world.ts';
 import type { Side, World } from './world.ts';
 import { evaluationContext } from '../deps.ts';
 import type { Deps } from '../deps.ts';
@@ -112,8 +112,9 @@ function countPieces(
   });
 }
 
-function postdeployOf(deps: Deps, { app, deployment, next }: World): { status: Partial<Status>; pieces: Piece[] } {
-  const line = taskLine(next.scripts, 'postdeploy');
+function postdeployOf(deps: Deps, world: World): { status: Partial<Status>; pieces: Piece[] } {
+  const { app, deployment, next } = world;
+  const line = postdeployLine(world);
   if (line === undefined || next.runnable === undefined) return { status: {}, pieces: [] };
   const id = taskId(app.id, 'postdeploy', deployment.id);
   const piece = taskPiece(deps, next.runnable, { id, type: 'postdeploy', line });

@@ -7,9 +7,8 @@ import { compareOf } from '@flynn/resource/record';
 import type { Compare } from '@flynn/store/store';
 import type { UpTimes } from './progress.ts';
 import { piecesOf } from './pieces.ts';
-import { progressMsOf, readWorld, typeStates } from './world.ts';
+import { postdeployLine, progressMsOf, readWorld, typeStates } from './world.ts';
 import type { World } from './world.ts';
-import { taskLine } from './tasks.ts';
 import type { Deps } from '../deps.ts';
 import { appType, deploymentType } from '../resources.ts';
 import type { DeploymentResource } from '../resources.ts';
@@ -72,7 +71,7 @@ function viewOf(deps: Deps, world: World, phase: RolloutView['phase'], upTimes: 
     isPromoted: status.isPromoted === true,
     heldSinceMs,
     task: world.task,
-    hasPostdeploy: taskLine(world.next.scripts, 'postdeploy') !== undefined,
+    hasPostdeploy: postdeployLine(world) !== undefined,
     abort: status.abort,
     failure: status.error,
     nowMs,

@@ -10,6 +10,7 @@ import { deploymentControls } from './api-controls.ts';
 import type { Scripts } from '../app-json.ts';
 import { taskLine, taskState } from './tasks.ts';
 import type { Deployment } from '../model.ts';
+import { appType } from '../resources.ts';
 import { rolloutSchema } from './rollout-settings.ts';
 import { nextStep } from './rollout.ts';
 import { limitDeployment, startTestController } from '../testing.ts';
@@ -65,8 +66,15 @@ for (const { title, workload, statuses, is, error } of states) {
 test('predeploy and the release line are one job, the second only after the first', () => {
   assert.equal(taskLine({ predeploy: 'a', release: 'b' }, 'release'), '{ a\n} && { b\n}');
   assert.equal(taskLine({ release: 'b', postdeploy: 'c' }, 'release'), 'b');
-  assert.equal(taskLine({ release: 'b', postdeploy: 'c' }, 'postdeploy'), 'c');
+  assert.equal(taskLine({ release: 'b', postdeployEach: 'c' }, 'postdeploy'), 'c');
   assert.equal(taskLine(undefined, 'release'), undefined);
+});
+
+test('what app.json wants run once is a line of the first release alone, before what each release runs', () => {
+  const scripts = { postdeploy: 'seed', postdeployEach: 'notify' };
+  assert.equal(taskLine(scripts, 'postdeploy', { isFirst: true }), '{ seed\n} && { notify\n}');
+  assert.equal(taskLine(scripts, 'postdeploy', { isFirst: false }), 'notify');
+  assert.equal(taskLine({ postdeploy: 'seed' }, 'postdeploy'), undefined);
 });
 
 test('a task that finds no place is waited for as long as a job would be', () => {
@@ -199,7 +207,7 @@ test('a failing postdeploy leaves the release live, and the deployment says so',
   await using world = await startTestController({
     behave: (job) => (job.template.meta['flynn.type'] === 'postdeploy' ? { is: 'exit', code: 2 } : { is: 'run' }),
   });
-  const { id, newReleaseId } = await beginWith(world, { postdeploy: 'notify' });
+  const { id, newReleaseId } = await beginWith(world, { postdeployEach: 'notify' });
   const ended = await reach(world, id, 'complete');
   assert.equal(ended.warning, 'its postdeploy failed: it ended with exit code 2');
   assert.equal((await world.client.call(apps.get, { params: { app: 'shop' } })).releaseId, newReleaseId);
@@ -210,7 +218,7 @@ test('a postdeploy that no host takes is given up: the deployment ends, and it d
   const { release } = await world.deployApp('shop', { web: {} });
   const params = { app: 'shop' };
   await world.client.call(apps.update, { params, body: { rollout: { strategy: 'canary' } } });
-  const body = { scripts: { postdeploy: 'notify' }, artifactId: release.artifactId ?? '' };
+  const body = { scripts: { postdeployEach: 'notify' }, artifactId: release.artifactId ?? '' };
   const next = await world.client.call(releases.create, { params, body });
   const { id } = await world.client.call(deployments.create, { params, body: { releaseId: next.id } });
   await reach(world, id, 'canary');
@@ -220,4 +228,48 @@ test('a postdeploy that no host takes is given up: the deployment ends, and it d
   const ended = await reach(world, id, 'complete');
   assert.equal(ended.warning, 'its postdeploy failed: it did not start within 1 s');
   assert.equal(await world.store.get(cellKeys.workload(ended.postdeployJobId ?? '')), undefined);
+});
+
+/** The lines of what ran once a release was live, in their order. */
+async function postdeploys(world: TestController): Promise<unknown[]> {
+  const jobsOfShop = await world.client.call(jobs.list, { params: { app: 'shop' }, query: { all: true } });
+  return jobsOfShop.filter(({ type }) => type === 'postdeploy').map(({ releaseId }) => releaseId);
+}
+
+test('what is run once is run with the first release that goes live, and with no later one', async () => {
+  await using world = await startTestController({
+    behave: (job) => {
+      const type = job.template.meta['flynn.type'];
+      if (type === 'postdeploy') return { is: 'exit', code: 0 };
+      return job.template.env['BROKEN'] === 'true' ? { is: 'crash', code: 1 } : { is: 'run' };
+    },
+  });
+  const params = { app: 'shop' };
+  await world.client.call(apps.create, { body: { name: 'shop' } });
+  const { artifactId = '' } = await world.makeRelease('shop', { web: {} });
+  const body = { artifactId, processes: { web: {} }, scripts: { postdeploy: 'seed' } };
+  const broken = await world.client.call(releases.create, { params, body: { ...body, env: { BROKEN: 'true' } } });
+  assert.equal((await world.deploy('shop', broken.id)).state, 'failed');
+  assert.deepEqual(await postdeploys(world), []);
+  const first = await world.client.call(releases.create, { params, body: { ...body, env: {} } });
+  assert.equal((await world.deploy('shop', first.id)).state, 'complete');
+  assert.deepEqual(await postdeploys(world), [first.id]);
+  const second = await world.client.call(releases.create, { params, body: { env: { A: '1' } } });
+  assert.deepEqual(second.scripts, { postdeploy: 'seed' });
+  const ended = await world.deploy('shop', second.id);
+  assert.deepEqual([ended.state, ended.postdeployJobId], ['complete', undefined]);
+  assert.equal((await world.deploy('shop', first.id)).state, 'complete');
+  assert.deepEqual(await postdeploys(world), [first.id], 'nor on the way back');
+});
+
+test('an app that was restored has had its first release where it comes from', async () => {
+  await using world = await startTestController();
+  const params = { app: 'shop' };
+  const { id } = await world.client.call(apps.create, { body: { name: 'shop' } });
+  const { artifactId = '' } = await world.makeRelease('shop', { web: {} });
+  const body = { artifactId, processes: { web: {} }, scripts: { postdeploy: 'seed' } };
+  const release = await world.client.call(releases.create, { params, body });
+  await world.deps.resources.updateStatus(appType, id, (app) => ({ ...app.status, wasLive: true }));
+  const ended = await world.deploy('shop', release.id);
+  assert.deepEqual([ended.state, ended.postdeployJobId], ['complete', undefined]);
 });

@@ -23,10 +23,18 @@ export type TaskState =
   | { is: 'done' }
   | { is: 'failed'; error: string; job?: FailedJob };
 
-/** The line each runs, undefined where there is nothing to run. What comes first has to succeed for the next. */
-export function taskLine(scripts: Scripts | undefined, task: Task): string | undefined {
-  if (task === 'postdeploy') return scripts?.postdeploy;
-  const lines = [scripts?.predeploy, scripts?.release].filter((line) => line !== undefined);
+/**
+ * The line each runs, undefined where there is nothing to run. What comes first has to succeed for the next. `isFirst`: nothing
+ * of the app was live before.
+ */
+export function taskLine(
+  scripts: Scripts | undefined,
+  task: Task,
+  { isFirst = false }: { isFirst?: boolean } = {},
+): string | undefined {
+  const { predeploy, release, postdeploy, postdeployEach } = scripts ?? {};
+  const wanted = task === 'release' ? [predeploy, release] : [isFirst ? postdeploy : undefined, postdeployEach];
+  const lines = wanted.filter((line) => line !== undefined);
   return lines.length < 2 ? lines[0] : lines.map((line) => `{ ${line}\n}`).join(' && ');
 }
 

@@ -18,7 +18,7 @@ import { workloadIdOf } from '../compile.ts';
 import type { Runnable } from '../compile.ts';
 import { findFailed, findTrouble, upJobs } from './progress.ts';
 import type { UpTimes } from './progress.ts';
-import { readTask } from './tasks.ts';
+import { readTask, taskLine } from './tasks.ts';
 import type { TaskState } from './tasks.ts';
 import type { Deps } from '../deps.ts';
 import { hasEnded } from '../job-views.ts';
@@ -96,6 +96,15 @@ export async function readWorld(
 export function taskJobId({ status }: DeploymentResource): string | undefined {
   if (status.state === 'releasing') return status.releaseJobId;
   return status.state === 'finishing' ? status.postdeployJobId : undefined;
+}
+
+/**
+ * What is to run once the release is live: begun with the write that makes it so, it never begins twice. The first is that before
+ * which nothing of the app was live, here or where it was restored from: a deployment that failed does not count.
+ */
+export function postdeployLine({ app, deployment, next }: World): string | undefined {
+  const isFirst = deployment.spec.oldReleaseId === undefined && app.status.wasLive !== true;
+  return taskLine(next.scripts, 'postdeploy', { isFirst });
 }
 
 /** A template that is gone is one its workload has left meanwhile: the next look finds the other. */
