@@ -19,6 +19,9 @@ test('an app.json as others write it is read, and what we do not know is left al
         WEB_CONCURRENCY: { description: 'processes', value: '5' },
         NEEDED: { description: 'an address' },
         OPTIONAL: { required: false },
+        MADE: { description: 'The number of processes to run.', generator: 'echo 5' },
+        MADE_OR_NOT: { generator: 'echo 5', value: 5, required: true },
+        MADE_BY_YOU: { generator: 'echo 5', required: true },
       },
       formation: { web: { quantity: 2, size: 'standard-1x' }, worker: {} },
       healthchecks: {
@@ -42,6 +45,9 @@ test('an app.json as others write it is read, and what we do not know is left al
       WEB_CONCURRENCY: { is: 'value', value: '5' },
       NEEDED: { is: 'required' },
       OPTIONAL: { is: 'optional' },
+      MADE: { is: 'optional', generator: 'echo 5' },
+      MADE_OR_NOT: { is: 'value', value: '5' },
+      MADE_BY_YOU: { is: 'required' },
     },
     formation: { web: 2 },
     healthchecks: {
@@ -57,6 +63,11 @@ test('an app.json as others write it is read, and what we do not know is left al
   assert.deepEqual(appJsonSchema.parse(JSON.parse(JSON.stringify(found))), found, 'it survives the way to the runner');
 });
 
+test('a check as others leave it half empty has their defaults', () => {
+  const { healthchecks } = parseAppJson('{"healthchecks":{"web":[{"type":"","attempts":0}]}}');
+  assert.deepEqual(healthchecks['web'], [{ type: 'startup', attempts: 3, interval: 5, timeout: 5, initialDelay: 0 }]);
+});
+
 test('an empty app.json says nothing', () => {
   assert.deepEqual(parseAppJson('{}'), nothing);
 });
@@ -68,6 +79,13 @@ const wrong = [
   { text: '{"cron":[{"command":"x","schedule":"0 0 31 2 *"}]}', message: /app\.json: cron\[0\]: .*never falls due/ },
   { text: '{"formation":{"web":{"quantity":-1}}}', message: /app\.json: formation\.web\.quantity: / },
   { text: '{"env":{"1A":"x"}}', message: /app\.json: env\.1A: / },
+  { text: '{"env":{"A":["x"]}}', message: /app\.json: env\.A: .*expected object, received array/ },
+  { text: '{"env":{"A":{"value":["x"]}}}', message: /app\.json: env\.A\.value: it is to be a string, a number/ },
+  { text: '{"env":{"A":{"generator":1}}}', message: /app\.json: env\.A\.generator: .*expected string/ },
+  {
+    text: '{"healthchecks":{"web":[{"command":1}]}}',
+    message: /app\.json: healthchecks\.web\[0\]\.command: it is to be a command/,
+  },
   { text: '{"healthchecks":{"web":[{"path":"up"}]}}', message: /app\.json: healthchecks\.web\[0\]\.path: / },
   { text: '{"scripts":{"predeploy":""}}', message: /app\.json: scripts\.predeploy: / },
 ];

@@ -11,32 +11,53 @@ const line = z.string().trim().min(1);
 const seconds = z.number().nonnegative().max(86_400);
 const port = z.int().min(1).max(65_535);
 
+const scalar = z.union([z.string(), z.number(), z.boolean()], {
+  error: 'it is to be a string, a number, or true or false',
+});
+const isScalar = (value: unknown): boolean => ['string', 'number', 'boolean'].includes(typeof value);
+
 const variableSchema = z
-  .union([
-    z.union([z.string(), z.number(), z.boolean()]).transform((value) => ({ value: String(value) })),
+  .preprocess(
+    (variable) => (isScalar(variable) ? { value: variable } : variable),
     z.object({
-      value: z.union([z.string(), z.number(), z.boolean()]).transform(String).optional(),
-      generator: z.literal('secret').optional(),
+      value: scalar.transform(String).optional(),
+      /** `secret` makes a random value. Others know commands here, which none of them runs. */
+      generator: z.string().optional(),
       required: z.boolean().optional(),
-      description: z.string().optional(),
     }),
-  ])
-  .transform((variable): AppVariable => {
-    if (variable.value !== undefined) return { is: 'value', value: variable.value };
-    if ('generator' in variable && variable.generator !== undefined) return { is: 'secret' };
-    return 'required' in variable && variable.required === false ? { is: 'optional' } : { is: 'required' };
+  )
+  .transform(({ value, generator, required }): AppVariable => {
+    if (value !== undefined) return { is: 'value', value };
+    if (generator === 'secret') return { is: 'secret' };
+    if (generator !== undefined && required !== true) return { is: 'optional', generator };
+    return required === false ? { is: 'optional' } : { is: 'required' };
   });
 
-/** What becomes of a variable that is not set: this value, a random one, a refusal, or nothing. */
-export type AppVariable = { is: 'value'; value: string } | { is: 'secret' } | { is: 'required' } | { is: 'optional' };
+/** What becomes of a variable that is not set: this value, a random one, a refusal, or nothing, with what was to make it. */
+export type AppVariable =
+  | { is: 'value'; value: string }
+  | { is: 'secret' }
+  | { is: 'required' }
+  | { is: 'optional'; generator?: string | undefined };
+
+const defaultAttempts = 3;
 
 const healthcheckSchema = z.object({
-  type: z.enum(['startup', 'readiness', 'liveness']).default('startup'),
+  type: z.preprocess(
+    (type) => (type === '' ? undefined : type),
+    z.enum(['startup', 'readiness', 'liveness']).default('startup'),
+  ),
   path: z.string().startsWith('/').optional(),
   port: port.optional(),
   /** Tried in the container by others; we only look from outside. */
-  command: z.union([z.string(), z.array(z.string())]).optional(),
-  attempts: z.int().min(1).max(1_000).default(3),
+  command: z
+    .union([z.string(), z.array(z.string())], { error: 'it is to be a command, or the list of its words' })
+    .optional(),
+  attempts: z
+    .int()
+    .max(1_000)
+    .default(defaultAttempts)
+    .transform((attempts) => (attempts < 1 ? defaultAttempts : attempts)),
   interval: seconds.default(5),
   wait: seconds.optional(),
   timeout: seconds.default(5),
@@ -120,7 +141,8 @@ export const appJsonSchema: z.ZodType<AppJson> = z.object({
     envName,
     z.discriminatedUnion('is', [
       z.object({ is: z.literal('value'), value: z.string() }),
-      z.object({ is: z.enum(['secret', 'required', 'optional']) }),
+      z.object({ is: z.enum(['secret', 'required']) }),
+      z.object({ is: z.literal('optional'), generator: z.string().optional() }),
     ]),
   ),
   formation: z.record(processType, z.int().nonnegative()),

@@ -29,6 +29,14 @@ export function firstEnv(
   return { ...Object.fromEntries(added), ...before };
 }
 
+/** Which variables the first release does not have though app.json says how they are made: by commands, which are not run. */
+export function unmadeNotes({ env }: Pick<AppJson, 'env'>, made: Readonly<Record<string, string>>): string[] {
+  return Object.entries(env).flatMap(([name, variable]) => {
+    if (variable.is !== 'optional' || variable.generator === undefined || made[name] !== undefined) return [];
+    return `app.json: ${name} is not set: "${variable.generator}" is not run, as only the generator "secret" is known; see "flynn env set ${name}=…"`;
+  });
+}
+
 /** The first check of a type that looks from outside, as the check of its service. */
 export function withHealthchecks(
   processes: Readonly<Record<string, Process>>,

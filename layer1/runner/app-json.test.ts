@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { parseAppJson } from '@flynn/controller/app-json';
 import { processSchema } from '@flynn/controller/model';
 import { hasCode } from '@flynn/kit/errors';
-import { firstCounts, firstEnv, withHealthchecks } from './app-json-plan.ts';
+import { firstCounts, firstEnv, unmadeNotes, withHealthchecks } from './app-json-plan.ts';
 import { scriptsOf } from './release-plan.ts';
 
 const parse = (value: unknown) => parseAppJson(JSON.stringify(value));
@@ -27,6 +27,15 @@ test('a variable that is required and not set is asked for, with what to type', 
     firstEnv({ env }, { NEEDED: '1', ALSO: '', SET: '1' }, () => ''),
     { NEEDED: '1', ALSO: '', SET: '1' },
   );
+});
+
+test('a variable that a command was to make is left out, and the pusher reads that', () => {
+  const { env } = parse({ env: { MADE: { generator: 'echo 5' }, SET: { generator: 'echo 6' } } });
+  const made = firstEnv({ env }, { SET: '1' }, () => '');
+  assert.deepEqual(made, { SET: '1' });
+  assert.deepEqual(unmadeNotes({ env }, made), [
+    'app.json: MADE is not set: "echo 5" is not run, as only the generator "secret" is known; see "flynn env set MADE=…"',
+  ]);
 });
 
 test('the check of a type is its first that looks from outside, in our words', () => {

@@ -7,7 +7,7 @@ import { type BuildResult, type Operation, type Release, buildResultSchema } fro
 import { resultMeta } from '@flynn/controller/images/image-blobs';
 import { sendRelease } from '@flynn/controller/newer-fields';
 import { FlynnError } from '@flynn/kit/errors';
-import { firstCounts, firstEnv, withHealthchecks } from './app-json-plan.ts';
+import { firstCounts, firstEnv, unmadeNotes, withHealthchecks } from './app-json-plan.ts';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
 import { afterOthers } from './others.ts';
@@ -128,10 +128,10 @@ async function makeRelease(
     result.appJson?.healthchecks ?? {},
     app.name,
   );
-  if (checked.notes.length > 0 && attempt.areNotesTold !== true)
-    await write(...checked.notes.map((note) => `       ${note}`));
+  const env = live === undefined && result.appJson !== undefined ? envOfFirst(result.appJson, newest) : undefined;
+  const notes = [...checked.notes, ...(env === undefined ? [] : unmadeNotes(result.appJson ?? { env: {} }, env.env))];
+  if (notes.length > 0 && attempt.areNotesTold !== true) await write(...notes.map((note) => `       ${note}`));
   attempt.areNotesTold = true;
-  const env = live === undefined && result.appJson !== undefined ? envOfFirst(result.appJson, newest) : {};
   const body = {
     artifactId: attempt.artifactId,
     processes: checked.processes,
