@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
+import type { IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
@@ -112,9 +113,38 @@ test('an HTTP check wants its status, or any below 500, in time', async () => {
   assert.match((await ask('/503')) ?? '', /answered 503/);
   assert.match((await ask('/200', 204)) ?? '', /answered 200/);
   assert.match((await ask('/silent', undefined, 100)) ?? '', /did not answer within 100 ms/);
+  const modern = healthCheckSchema.parse({ type: 'http', path: '/404', statusBelow: 400 });
+  assert.match((await probe(modern, target, signal)) ?? '', /answered 404: the check wants less than 400/);
+  assert.equal(await probe({ ...modern, path: '/302' }, target, signal), undefined);
+  assert.equal(await probe({ ...modern, status: 404 }, target, signal), undefined);
   server.closeAllConnections();
   await new Promise((resolve) => server.close(resolve));
   assert.match((await ask('/200')) ?? '', /failed/);
   const tcp = healthCheckSchema.parse({ type: 'tcp', timeoutMs: 60_000 });
   assert.match((await probe(tcp, target, signal)) ?? '', /nothing accepts connections/);
+});
+
+test('a check looks at its own port with what it is to say, whatever is announced', async (t) => {
+  const asked: IncomingHttpHeaders[] = [];
+  const server = createServer(({ headers }, response) => {
+    asked.push(headers);
+    response.writeHead(headers.host === 'shop.example.com' ? 200 : 400).end();
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  t.after(() => server.close());
+  // Nothing listens where it is announced.
+  const announced = { address: '127.0.0.1', port: 1 };
+  const { signal } = new AbortController();
+  const check = { type: 'http', port, statusBelow: 400, headers: { 'X-Forwarded-Proto': 'https' } } as const;
+  const known = healthCheckSchema.parse({ ...check, host: 'shop.example.com' });
+  assert.equal(await probe(known, announced, signal), undefined);
+  assert.equal(asked[0]?.['x-forwarded-proto'], 'https');
+  assert.match((await probe(healthCheckSchema.parse(check), announced, signal)) ?? '', /answered 400/);
+  const tcp = healthCheckSchema.parse({ type: 'tcp', port, intervalMs: 10 });
+  assert.equal(await probe(tcp, announced, signal), undefined);
+  const until = untilRefused(tcp, announced, signal);
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+  assert.match((await until) ?? '', new RegExp(`nothing accepts connections on port ${port} `));
 });

@@ -51,10 +51,16 @@ export function checkedPortsOf(job: Pick<HostJob, 'template'>): CheckedPort[] {
 /** Answers what is wrong, or undefined. Never throws. */
 export function probe(
   check: HealthCheck,
-  target: { address: string; port: number },
+  announced: { address: string; port: number },
   signal: AbortSignal,
 ): Promise<string | undefined> {
+  const target = targetOf(check, announced);
   return check.type === 'http' ? probeHttp(check, target, signal) : probeTcp(check, target, signal);
+}
+
+/** What is looked at need not be what is announced. */
+function targetOf({ port }: HealthCheck, announced: { address: string; port: number }): typeof announced {
+  return port === undefined ? announced : { ...announced, port };
 }
 
 /** So many good answers in a row, and a port is steady. */
@@ -72,9 +78,10 @@ export function isSteady({ isUp, agreed }: Verdict, check: HealthCheck): boolean
  */
 export function untilRefused(
   check: HealthCheck,
-  { address, port }: { address: string; port: number },
+  announced: { address: string; port: number },
   signal: AbortSignal,
 ): Promise<string | undefined> {
+  const { address, port } = targetOf(check, announced);
   return new Promise((resolve) => {
     const socket = new Socket();
     const finish = (problem: string | undefined) => {
@@ -148,13 +155,19 @@ function probeHttp(
     const cancel = () => finish('the check was cancelled');
     const timer = setTimeout(() => finish(`${what} did not answer within ${check.timeoutMs} ms`), check.timeoutMs);
     signal.addEventListener('abort', cancel, { once: true });
-    const call = request({ host: address, port, path: check.path, agent: connections }, (response) => {
+    const headers = { ...check.headers, ...(check.host === undefined ? {} : { host: check.host }) };
+    const call = request({ host: address, port, path: check.path, headers, agent: connections }, (response) => {
       response.resume();
-      const status = response.statusCode ?? 0;
-      const isGood = check.status === undefined ? status < 500 : status === check.status;
-      finish(isGood ? undefined : `${what} answered ${status}`);
+      finish(unwanted(what, check, response.statusCode ?? 0));
     });
     call.on('error', (error) => finish(`${what} failed (${error.message})`));
     call.end();
   });
+}
+
+function unwanted(what: string, { status, statusBelow = 500 }: HealthCheck, answered: number): string | undefined {
+  if (status !== undefined) return answered === status ? undefined : `${what} answered ${answered}, not ${status}`;
+  if (answered < statusBelow) return undefined;
+  const isHinted = answered < 500;
+  return `${what} answered ${answered}${isHinted ? `: the check wants less than ${statusBelow}, or the status it is given` : ''}`;
 }

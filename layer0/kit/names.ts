@@ -40,3 +40,12 @@ export const hostTagName = z
     (name) => !(name in Object.prototype),
     'a tag of a host is no word that programs have a meaning for, like "constructor": take another one',
   );
+
+export const headerName = z
+  .string()
+  .regex(/^[\w!#$%&'*+.^`|~-]{1,100}$/, 'the name of a header is letters, digits and dashes, like "X-Forwarded-Proto"');
+
+export const headerValue = z
+  .string()
+  .max(1_000)
+  .regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'a header holds no line ends and no control characters');

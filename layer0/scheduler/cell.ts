@@ -13,6 +13,7 @@
  *   one slot twice, whatever they worked from.
  * - `status/<host>/<job>`: only the host itself; a status that ends a job puts an evaluation in the same transaction.
  */
+import { headerName, headerValue } from '@flynn/kit/names';
 import { z } from 'zod';
 
 export const cellPrefix = '/flynn/cell/';
@@ -50,9 +51,20 @@ export type Resources = z.output<typeof resourcesSchema>;
 
 export const healthCheckSchema = z.object({
   type: z.enum(['tcp', 'http']),
+  /** Where it looks; without one, at the port that it is the check of. */
+  port: z.int().min(1).max(65_535).optional(),
   path: z.string().startsWith('/').default('/'),
-  /** HTTP: the status that counts as healthy; without one, any below 500. */
+  /** HTTP: what the request says as `Host`; without one, the job's address and port. */
+  host: z
+    .string()
+    .regex(/^[\w.:[\]-]{1,255}$/, 'it is to be a host name, like "shop.example.com"')
+    .optional(),
+  /** HTTP: what else the request says. */
+  headers: z.record(headerName, headerValue).optional(),
+  /** HTTP: the status that counts as healthy. */
   status: z.int().optional(),
+  /** HTTP, without `status`: any below this counts as healthy; without either, any below 500. */
+  statusBelow: z.int().min(200).max(600).optional(),
   intervalMs: z.int().positive().default(2_000),
   timeoutMs: z.int().positive().default(2_000),
   /** Consecutive answers that change the verdict. */

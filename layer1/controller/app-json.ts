@@ -3,7 +3,7 @@
  * use is `invalid` naming its place. Pure, and without anything of the controller: builders read it too.
  */
 import { FlynnError, messageOf } from '@flynn/kit/errors';
-import { envName, processType } from '@flynn/kit/names';
+import { envName, headerName, headerValue, processType } from '@flynn/kit/names';
 import { z } from 'zod';
 import { parseSchedule } from './cron/schedule.ts';
 
@@ -48,7 +48,16 @@ const healthcheckSchema = z.object({
     z.enum(['startup', 'readiness', 'liveness']).default('startup'),
   ),
   path: z.string().startsWith('/').optional(),
+  /** Where it looks, if that is not where the process listens. */
   port: port.optional(),
+  /** What is to be answered; else anything but an error. */
+  status: z.int().min(100).max(599).optional(),
+  /** `Host` among them. */
+  httpHeaders: z.array(z.object({ name: headerName, value: headerValue })).optional(),
+  scheme: z.enum(['http', 'https']).optional(),
+  content: z.string().optional(),
+  /** Of one that is said to fail nothing. */
+  warn: z.boolean().optional(),
   /** Tried in the container by others; we only look from outside. */
   command: z
     .union([z.string(), z.array(z.string())], { error: 'it is to be a command, or the list of its words' })

@@ -2,7 +2,15 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { buildLimitsOf } from './build-limits.ts';
-import { compileBuild, compileOneOff, compileWorkload, appIdOf, slugProcess, workloadIdOf } from './compile.ts';
+import {
+  checkDefaults,
+  compileBuild,
+  compileOneOff,
+  compileWorkload,
+  appIdOf,
+  slugProcess,
+  workloadIdOf,
+} from './compile.ts';
 import { plainVolumeName } from './volumes/names.ts';
 import type { Runnable } from './compile.ts';
 import { processSchema } from './model.ts';
@@ -60,6 +68,36 @@ test('a part of the platform is known by its name when its release can show that
   const run = { workloadId: 's1-run-1', command: ['sh'], env: {}, tty: false, stdin: false };
   assert.equal(compileOneOff(partOf(always, true, can), run).template.isAlwaysIdentified, true);
   assert.equal(compileOneOff(partOf(process({}), true, can), run).template.isAlwaysIdentified, undefined);
+});
+
+test('checks of a release have the time of its app’s deployments and want no error; those of one from before are as they were', () => {
+  const http = { type: 'http' as const, path: '/up' };
+  const at = (port: number, check?: object) => ({ port, service: { name: `s${port}`, ...(check && { check }) } });
+  const types = {
+    web: process({ ports: [{ port: 8080 }] }),
+    checked: process({ ports: [at(1, http), at(2, { ...http, status: 404 }), at(3, { ...http, statusBelow: 500 })] }),
+    named: process({ ports: [at(4)] }),
+  };
+  const before = runnable(types);
+  const since = (deployTimeoutMs: number): Runnable => {
+    return { ...before, release: { ...before.release, checks: checkDefaults({ deployTimeoutMs }) } };
+  };
+  const checksOf = (one: Runnable, type: keyof typeof types) =>
+    compileWorkload(one, type, types[type], 1).template.ports.map(({ service }) => service?.check);
+  assert.deepEqual(
+    checksOf(since(300_000), 'checked').map((check) => [check?.status, check?.statusBelow]),
+    [
+      [undefined, 400],
+      [404, undefined],
+      [undefined, 500],
+    ],
+  );
+  assert.equal(checksOf(since(300_000), 'web')[0]?.startTimeoutMs, 240_000);
+  assert.equal(checksOf(since(300_000), 'named')[0]?.startTimeoutMs, 240_000);
+  assert.equal(checksOf(before, 'checked')[0]?.statusBelow, undefined);
+  for (const type of ['web', 'named'] as const) {
+    assert.deepEqual(checksOf(since(120_000), type), checksOf(before, type), 'nothing else than before by default');
+  }
 });
 
 test('a web process of a slug listens on 8080 as APP-web, runs its line as user 5000 in /app, and drains', () => {

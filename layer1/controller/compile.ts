@@ -36,8 +36,11 @@ export type RunnableApp = Pick<App, 'id' | 'name' | 'isSystem'> & {
   /** What its jobs may take that run once. */
   oneOffLimits?: OneOffLimits;
 };
-export type RunnableRelease = Pick<Release, 'id' | 'env' | 'processes'>;
+export type RunnableRelease = Pick<Release, 'id' | 'env' | 'processes'> & { checks?: CheckDefaults };
 export type RunnableArtifact = Pick<Artifact, 'type' | 'image'>;
+
+/** What a release's checks have that say nothing else. Of the release, not of the app: jobs that run are none of a setting's. */
+export type CheckDefaults = { statusBelow: number; startTimeoutMs: number };
 
 /** What a release runs on: without an artifact nothing of it can run. */
 export type Runnable = { app: RunnableApp; release: RunnableRelease; artifact: RunnableArtifact };
@@ -110,7 +113,7 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     ...(process.command === undefined ? {} : { command: process.command }),
     env: envOf(runnable, type, process.env),
     meta: metaOf(runnable, type),
-    ports: portsOf(app.name, type, process),
+    ports: portsOf(runnable, type, process),
     ...roomOf({ memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis }),
     volumes: volumesOf(app, type, process),
     hostNetwork: process.hostNetwork,
@@ -348,11 +351,28 @@ function metaOf({ app, release }: Runnable, type: string): Record<string, string
 }
 
 /** A web type that names no service answers as APP-TYPE on its first port: that is where its default route leads. */
-function portsOf(appName: string, type: string, { ports }: Process): Process['ports'] {
-  if (!isWebType(type) || ports.some((port) => port.service !== undefined)) return ports;
-  return ports.map((port, index) =>
-    index === 0 ? { ...port, service: { name: serviceNameOf(appName, type), check: defaultCheck } } : port,
+function portsOf({ app, release: { checks } }: Runnable, type: string, { ports }: Process): Process['ports'] {
+  const isUnnamed = isWebType(type) && !ports.some((port) => port.service !== undefined);
+  const startTimeoutMs = checks?.startTimeoutMs ?? defaultCheck.startTimeoutMs;
+  const named = ports.map((port, index) =>
+    index === 0 && isUnnamed
+      ? { ...port, service: { name: serviceNameOf(app.name, type), check: { ...defaultCheck, startTimeoutMs } } }
+      : port,
   );
+  return checks === undefined ? named : named.map((port) => withDefaults(port, checks));
+}
+
+function withDefaults(port: Process['ports'][number], { statusBelow, startTimeoutMs }: CheckDefaults): typeof port {
+  const { service, protocol } = port;
+  if (service === undefined) return port;
+  const { check } = service;
+  if (check === undefined) {
+    // Hosts check a port that says nothing of it in the same way, and give it the time of the default.
+    if (protocol !== 'tcp' || startTimeoutMs === defaultCheck.startTimeoutMs) return port;
+    return { ...port, service: { ...service, check: { ...defaultCheck, startTimeoutMs } } };
+  }
+  if (check.type !== 'http' || check.status !== undefined || check.statusBelow !== undefined) return port;
+  return { ...port, service: { ...service, check: { ...check, statusBelow } } };
 }
 
 const defaultCheck = {
@@ -363,3 +383,14 @@ const defaultCheck = {
   threshold: 2,
   startTimeoutMs: 60_000,
 } as const;
+
+/** A release of an app gives up on a job that does not come up a minute before its deployment gives up on the release. */
+const beforeDeploymentMs = 60_000;
+
+/** What answers with an error is not up: a path that is not there, a host name it does not know. */
+const errorStatus = 400;
+
+export function checkDefaults({ deployTimeoutMs }: Pick<App, 'deployTimeoutMs'>): CheckDefaults {
+  const startTimeoutMs = Math.max(defaultCheck.startTimeoutMs, deployTimeoutMs - beforeDeploymentMs);
+  return { statusBelow: errorStatus, startTimeoutMs };
+}

@@ -14,6 +14,7 @@ import { releases } from './api.ts';
 import { collectArtifacts, removeRelease } from './collection/collection.ts';
 import { madeOf } from './collection/own-blobs.ts';
 import type { OwnBlobs } from './collection/own-blobs.ts';
+import { checkDefaults } from './compile.ts';
 import type { Runnable } from './compile.ts';
 import { parseSchedule } from './cron/schedule.ts';
 import { holdsCounts } from './deployments/phases.ts';
@@ -168,6 +169,7 @@ async function createFrom(
             processes,
             ...(scripts === undefined ? {} : { scripts }),
             ...(cron === undefined ? {} : { cron }),
+            checks: checkDefaults(app.spec),
             meta: input.meta,
           },
         });
@@ -328,7 +330,12 @@ export async function runnableOf(
   );
   return {
     app: runnableApp(app),
-    release: { id: release.id, env: release.spec.env, processes: release.spec.processes },
+    release: {
+      id: release.id,
+      env: release.spec.env,
+      processes: release.spec.processes,
+      ...(release.spec.checks === undefined ? {} : { checks: release.spec.checks }),
+    },
     artifact: artifact.spec,
   };
 }

@@ -93,10 +93,13 @@ export const artifactType = defineType({
   cascades: false,
 });
 
+/** What checks of a release have that say nothing else. One from before this was so has none: its jobs stay as they are. */
+const checkDefaultsSchema = z.object({ statusBelow: z.int(), startTimeoutMs: z.int() });
+
 export const releaseType = defineType({
   name: 'release',
   version: 1,
-  spec: releaseSchema.omit({ id: true, createdAt: true }),
+  spec: releaseSchema.omit({ id: true, createdAt: true }).extend({ checks: checkDefaultsSchema.optional() }),
   status: nothing,
   initialStatus: () => ({}),
   validateUpdate: immutable('a release'),

@@ -27,7 +27,8 @@ export function viewArtifact({ id, spec, createdAt }: ArtifactResource): Artifac
 }
 
 export function viewRelease({ id, spec, createdAt }: ReleaseResource): Release {
-  return { id, ...spec, createdAt };
+  const { checks: _checks, ...shown } = spec;
+  return { id, ...shown, createdAt };
 }
 
 export function viewFormation({ spec, createdAt, updatedAt }: FormationResource): Formation {

@@ -3,6 +3,7 @@ import type { AppJson, Healthcheck } from '@flynn/controller/app-json';
 import { serviceNameOf } from '@flynn/controller/compile';
 import type { Process } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
+import type { HealthCheck } from '@flynn/scheduler/cell';
 
 /**
  * The variables of an app that was never deployed: what is set stays, what is not is as app.json says. Later nothing is
@@ -37,7 +38,7 @@ export function unmadeNotes({ env }: Pick<AppJson, 'env'>, made: Readonly<Record
   });
 }
 
-/** The first check of a type that looks from outside, as the check of its service. */
+/** The first check of a type that looks from outside, as the check of its service. Where it looks is where the type listens only if it says nothing else. */
 export function withHealthchecks(
   processes: Readonly<Record<string, Process>>,
   healthchecks: AppJson['healthchecks'],
@@ -46,9 +47,8 @@ export function withHealthchecks(
   const notes: string[] = [];
   const entries = Object.entries(processes).map(([type, process]): [string, Process] => {
     const wanted = healthchecks[type] ?? [];
-    const usable = wanted.filter(({ command }) => command === undefined);
-    if (usable.length < wanted.length) notes.push(`app.json: a check of ${type} that runs a command is left out`);
-    const [check] = usable.toSorted((a, b) => order.indexOf(a.type) - order.indexOf(b.type));
+    for (const check of wanted) notes.push(...leftOut(check).map((what) => `app.json: a check of ${type} ${what}`));
+    const [check] = wanted.filter(isUsable).toSorted((a, b) => order.indexOf(a.type) - order.indexOf(b.type));
     if (check === undefined) return [type, process];
     const [port, ...others] = process.ports;
     if (port === undefined && check.port === undefined) {
@@ -56,7 +56,7 @@ export function withHealthchecks(
       return [type, process];
     }
     const name = port?.service?.name ?? serviceNameOf(appName, type);
-    const first = { protocol: 'tcp' as const, ...port, port: check.port ?? port?.port ?? 0 };
+    const first = port ?? { protocol: 'tcp' as const, port: check.port ?? 0 };
     return [type, { ...process, ports: [{ ...first, service: { name, check: checkOf(check) } }, ...others] }];
   });
   for (const type of Object.keys(healthchecks)) {
@@ -67,17 +67,49 @@ export function withHealthchecks(
 
 const order: readonly Healthcheck['type'][] = ['startup', 'readiness', 'liveness'];
 
+function isUsable({ command, warn }: Healthcheck): boolean {
+  return command === undefined && warn !== true;
+}
+
+/** What others do with a check and we do not, for who wrote it. */
+function leftOut({ command, warn, scheme, content }: Healthcheck): string[] {
+  if (command !== undefined) return ['that runs a command is left out'];
+  if (warn === true) return ['that only warns is left out'];
+  return [
+    ...(scheme === 'https' ? ['wants HTTPS: whether its port accepts connections is all that is looked at'] : []),
+    ...(content === undefined ? [] : ['wants some content: the status of the answer is all that is looked at']),
+  ];
+}
+
 /** So many attempts may fail at the start; later as many in a row make it unhealthy. */
-function checkOf({ path, attempts, interval, wait, timeout, initialDelay }: Healthcheck) {
+function checkOf(asked: Healthcheck): HealthCheck {
+  const { port, attempts, interval, wait, timeout, initialDelay } = asked;
   const everyMs = Math.max(100, Math.round((wait ?? interval) * 1_000));
   const timeoutMs = Math.max(100, Math.round(timeout * 1_000));
   const startMs = Math.round(initialDelay * 1_000) + attempts * (everyMs + timeoutMs);
   return {
-    ...(path === undefined ? { type: 'tcp' as const, path: '/' } : { type: 'http' as const, path }),
+    ...requestOf(asked),
+    ...(port === undefined ? {} : { port }),
     intervalMs: everyMs,
     timeoutMs,
     threshold: Math.min(attempts, 10),
     startTimeoutMs: Math.max(10_000, startMs),
+  };
+}
+
+function requestOf({ path, status, scheme, httpHeaders = [] }: Healthcheck) {
+  if (path === undefined || scheme === 'https') return { type: 'tcp' as const, path: '/' };
+  const isHost = ({ name }: { name: string }) => name.toLowerCase() === 'host';
+  const host = httpHeaders.find(isHost)?.value;
+  const headers = httpHeaders
+    .filter((header) => !isHost(header))
+    .map(({ name, value }): [string, string] => [name, value]);
+  return {
+    type: 'http' as const,
+    path,
+    ...(status === undefined ? {} : { status }),
+    ...(host === undefined ? {} : { host }),
+    ...(headers.length === 0 ? {} : { headers: Object.fromEntries(headers) }),
   };
 }
 

@@ -57,17 +57,58 @@ test('the check of a type is its first that looks from outside, in our words', (
   );
   assert.deepEqual(processes['web']?.ports, [
     {
-      port: 5000,
+      port: 8080,
       protocol: 'tcp',
       service: {
         name: 'shop-web',
-        check: { type: 'http', path: '/up', intervalMs: 3_000, timeoutMs: 2_000, threshold: 6, startTimeoutMs: 34_000 },
+        check: {
+          type: 'http',
+          path: '/up',
+          port: 5000,
+          intervalMs: 3_000,
+          timeoutMs: 2_000,
+          threshold: 6,
+          startTimeoutMs: 34_000,
+        },
       },
     },
   ]);
   assert.deepEqual(processes['worker']?.ports, []);
   assert.equal(notes.length, 3);
   assert.match(notes.join(), /runs a command .*listens on no port.*no process type gone/);
+});
+
+const checkOf = (check: object) => {
+  const { healthchecks } = parse({ healthchecks: { web: [check] } });
+  const { processes, notes } = withHealthchecks({ web: process([{ port: 8080 }]) }, healthchecks, 'shop');
+  const { type, path, status, host, headers } = processes['web']?.ports[0]?.service?.check ?? {};
+  return { check: { type, path, status, host, headers }, notes };
+};
+
+test('a check asks with the headers it is given, and says what is to be answered', () => {
+  const httpHeaders = [
+    { name: 'host', value: 'shop.example.com' },
+    { name: 'X-Forwarded-Proto', value: 'https' },
+  ];
+  assert.deepEqual(checkOf({ path: '/up', status: 401, httpHeaders }), {
+    check: {
+      type: 'http',
+      path: '/up',
+      status: 401,
+      host: 'shop.example.com',
+      headers: { 'X-Forwarded-Proto': 'https' },
+    },
+    notes: [],
+  });
+});
+
+test('what a check wants and does not get is told', () => {
+  const { check, notes } = checkOf({ path: '/up', scheme: 'https', content: 'ok' });
+  assert.deepEqual([check.type, notes.length], ['tcp', 2]);
+  assert.match(notes.join('\n'), /a check of web wants HTTPS: .*\n.*wants some content: /);
+  assert.deepEqual(checkOf({ path: '/up', warn: true }).notes, [
+    'app.json: a check of web that only warns is left out',
+  ]);
 });
 
 test('counts are of types the release before did not have', () => {

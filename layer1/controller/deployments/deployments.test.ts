@@ -5,7 +5,10 @@ import type { ErrorCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { cellKeys, jobStatusSchema, workloadSchema } from '@flynn/scheduler/cell';
 import { apps, deployments, formations, jobs, releases } from '../api.ts';
+import { compileWorkload } from '../compile.ts';
 import type { Deployment, Job } from '../model.ts';
+import { runnableOf } from '../releases.ts';
+import { appType, releaseType } from '../resources.ts';
 import { limitDeployment, startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 
@@ -267,4 +270,21 @@ test('a release without an image is live without jobs; scaling it says what is m
     world.client.call(jobs.run, { params: { app: 'bare' }, body: { command: ['ls'] } }),
     isCode('invalid', /no image or slug/),
   );
+});
+
+test('jobs of the next release have the time to come up that deployments of the app have, those of the release before keep theirs', async () => {
+  const { release } = await world.deployApp('patient', { web: { ports: [{ port: 8080 }] } });
+  const params = { app: 'patient' };
+  await world.client.call(apps.update, { params, body: { deployTimeoutMs: 300_000 } });
+  const next = await world.client.call(releases.create, { params, body: { env: { A: '1' } } });
+  const app = await world.deps.resources.get(appType, release.appId);
+  const timesOf = async (id: string) => {
+    const found = await world.deps.resources.get(releaseType, id);
+    const runnable = await runnableOf(world.deps, app, found);
+    const web = runnable?.release.processes['web'];
+    assert.ok(runnable !== undefined && web !== undefined);
+    return compileWorkload(runnable, 'web', web, 1).template.ports[0]?.service?.check?.startTimeoutMs;
+  };
+  assert.deepEqual([await timesOf(release.id), await timesOf(next.id)], [60_000, 240_000]);
+  assert.ok(!('checks' in next), 'what a release is made of does not tell');
 });
