@@ -1,6 +1,7 @@
 /** What does an app.json make of a release of its source? Pure but for the random bytes it is given. */
+import { isDeepStrictEqual } from 'node:util';
 import type { AppJson, Healthcheck } from '@flynn/controller/app-json';
-import { serviceNameOf } from '@flynn/controller/compile';
+import { isWebType, serviceNameOf } from '@flynn/controller/compile';
 import type { Process } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import type { HealthCheck } from '@flynn/scheduler/cell';
@@ -63,6 +64,52 @@ export function withHealthchecks(
     if (processes[type] === undefined) notes.push(`app.json: there is no process type ${type} to check`);
   }
   return { processes: Object.fromEntries(entries), notes };
+}
+
+/**
+ * The processes of before without the checks that app.json gave them: what it says no more goes, what somebody set otherwise since
+ * stays. `fresh`: what the build of before named. Versions before put the port of a check in the place of the type's own: it goes
+ * back, unless app.json (`now`) still says it.
+ */
+export function withoutHealthchecks(
+  processes: Readonly<Record<string, Process>>,
+  before: { fresh: Readonly<Record<string, Process>>; healthchecks: AppJson['healthchecks'] },
+  { now, appName }: { now: AppJson['healthchecks']; appName: string },
+): Record<string, Process> {
+  const given = withHealthchecks(before.fresh, before.healthchecks, appName).processes;
+  const entries = Object.entries(processes).map(([type, process]): [string, Process] => {
+    const [first, ...others] = process.ports;
+    const [asGiven] = given[type]?.ports ?? [];
+    const check = first?.service?.check;
+    const wanted = asGiven?.service?.check;
+    if (first === undefined || check === undefined || wanted === undefined) return [type, process];
+    const { port, status: _status, host: _host, headers: _headers, ...asBefore } = wanted;
+    const isOld = isDeepStrictEqual(known(check), asBefore);
+    if (!isOld && !isDeepStrictEqual(known(check), wanted)) return [type, process];
+    const [own] = before.fresh[type]?.ports ?? [];
+    if (own === undefined && first.port === port) return [type, { ...process, ports: others }];
+    const isTaken = isOld && first.port === port && !(now[type] ?? []).some((one) => one.port === port);
+    return [
+      type,
+      {
+        ...process,
+        ports: [unchecked(type, isTaken && own !== undefined ? { ...first, port: own.port } : first), ...others],
+      },
+    ];
+  });
+  return Object.fromEntries(entries);
+
+  function unchecked(type: string, { service, ...port }: Process['ports'][number]): Process['ports'][number] {
+    const name = service?.name;
+    // What a type that gets requests is called anyway need not be said.
+    if (name === undefined || (isWebType(type) && name === serviceNameOf(appName, type))) return port;
+    return { ...port, service: { name } };
+  }
+}
+
+/** Without what is said to be nothing. */
+function known(check: HealthCheck): object {
+  return Object.fromEntries(Object.entries(check).filter(([, value]) => value !== undefined));
 }
 
 const order: readonly Healthcheck['type'][] = ['startup', 'readiness', 'liveness'];

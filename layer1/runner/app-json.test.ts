@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { parseAppJson } from '@flynn/controller/app-json';
 import { processSchema } from '@flynn/controller/model';
 import { hasCode } from '@flynn/kit/errors';
-import { firstCounts, firstEnv, unmadeNotes, withHealthchecks } from './app-json-plan.ts';
+import { firstCounts, firstEnv, unmadeNotes, withHealthchecks, withoutHealthchecks } from './app-json-plan.ts';
 import { scriptsOf } from './release-plan.ts';
 
 const parse = (value: unknown) => parseAppJson(JSON.stringify(value));
@@ -109,6 +109,47 @@ test('what a check wants and does not get is told', () => {
   assert.deepEqual(checkOf({ path: '/up', warn: true }).notes, [
     'app.json: a check of web that only warns is left out',
   ]);
+});
+
+const fresh = { web: process([{ port: 8080 }]), worker: process([]) };
+const before = parse({
+  healthchecks: { web: [{ path: '/up', port: 9090 }], worker: [{ port: 7000 }] },
+}).healthchecks;
+const once = withHealthchecks(fresh, before, 'shop').processes;
+const after = (now: object, processes = once) =>
+  withoutHealthchecks(
+    processes,
+    { fresh, healthchecks: before },
+    { now: parse({ healthchecks: now }).healthchecks, appName: 'shop' },
+  );
+
+test('a check that app.json gave goes with it, and the port it made', () => {
+  assert.equal(once['worker']?.ports[0]?.port, 7000);
+  assert.deepEqual(after({}), fresh);
+});
+
+test('a check that somebody set since stays', () => {
+  const [port] = once['web']?.ports ?? [];
+  assert.ok(port?.service?.check !== undefined);
+  const { service } = port;
+  const check = { ...service.check, path: '/mine' };
+  const web = processSchema.parse({ ports: [{ ...port, service: { ...service, check } }] });
+  assert.deepEqual(after({}, { web }), { web });
+});
+
+test('a port that a check took the place of comes back once app.json says it no more', () => {
+  const check = {
+    type: 'http',
+    path: '/up',
+    intervalMs: 5_000,
+    timeoutMs: 5_000,
+    threshold: 3,
+    startTimeoutMs: 30_000,
+  };
+  const web = processSchema.parse({ ports: [{ port: 9090, service: { name: 'shop-web', check } }] });
+  assert.deepEqual(after({}, { web }), { web: fresh.web });
+  assert.deepEqual(after({ web: [{ path: '/up' }] }, { web }), { web: fresh.web });
+  assert.equal(after({ web: [{ path: '/up', port: 9090 }] }, { web })['web']?.ports[0]?.port, 9090);
 });
 
 test('counts are of types the release before did not have', () => {

@@ -6,12 +6,13 @@ import type { AppJson } from '@flynn/controller/app-json';
 import { type BuildResult, type Operation, type Release, buildResultSchema } from '@flynn/controller/model';
 import { resultMeta } from '@flynn/controller/images/image-blobs';
 import { sendRelease } from '@flynn/controller/newer-fields';
-import { FlynnError } from '@flynn/kit/errors';
-import { firstCounts, firstEnv, unmadeNotes, withHealthchecks } from './app-json-plan.ts';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { firstCounts, firstEnv, unmadeNotes, withHealthchecks, withoutHealthchecks } from './app-json-plan.ts';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
 import { afterOthers } from './others.ts';
-import { processesOf, scriptsOf } from './release-plan.ts';
+import { freshProcesses, processesOf, scriptsOf } from './release-plan.ts';
+import type { Origin } from './release-plan.ts';
 
 /** In a release's meta: a release that was made before its answer got lost is found by it. */
 const operationMeta = 'flynn.operation';
@@ -88,7 +89,7 @@ export async function operationBefore(execution: Execution): Promise<Operation> 
 type Making = { digest: string; meta: Readonly<Record<string, string>>; attempt: Attempt; isFirst: boolean };
 
 async function createRelease(making: Making, execution: Execution): Promise<Release> {
-  const { operation, controller, blobs, signal } = execution;
+  const { operation, controller, signal } = execution;
   const { digest } = making;
   const params = { app: operation.appId };
   const app = await controller.call(apps.get, { params }, { signal });
@@ -96,15 +97,15 @@ async function createRelease(making: Making, execution: Execution): Promise<Rele
   const made = known.find(
     ({ meta }) => meta[operationMeta] === operation.id && meta[basisMeta] === (app.releaseId ?? ''),
   );
-  const text = Buffer.concat(await (await blobs.get(digest, { signal })).toArray()).toString();
-  const result = buildResultSchema.parse(JSON.parse(text));
+  const result = await readResult(digest, execution);
   const live =
     app.releaseId === undefined
       ? undefined
       : await controller.call(releases.get, { params: { ...params, release: app.releaseId } }, { signal });
   // Again where the answer was lost: written twice it is the same.
   const release = made ?? (await makeRelease({ ...making, result }, { live, newest: known[0] }, execution));
-  await prepareCounts(result, release, making.isFirst ? undefined : live, execution);
+  const written = live === undefined ? writtenDown(known.find(({ id }) => id !== release.id)) : undefined;
+  await prepareCounts(result, release, { live: making.isFirst ? undefined : live, written }, execution);
   return release;
 }
 
@@ -123,11 +124,11 @@ async function makeRelease(
   };
   const app = await controller.call(apps.get, { params }, { signal });
   attempt.artifactId ??= await makeArtifact({ digest, result }, execution);
-  const checked = withHealthchecks(
-    processesOf(result, live?.processes ?? {}),
-    result.appJson?.healthchecks ?? {},
-    app.name,
-  );
+  const healthchecks = result.appJson?.healthchecks ?? {};
+  const before = live ?? writtenDown(newest);
+  const origin = before === undefined ? undefined : await originOf(before, execution);
+  const earlier = ownProcesses(before?.processes ?? {}, origin, { now: healthchecks, appName: app.name });
+  const checked = withHealthchecks(processesOf(result, earlier, origin), healthchecks, app.name);
   const env = live === undefined && result.appJson !== undefined ? envOfFirst(result.appJson, newest) : undefined;
   const notes = [...checked.notes, ...(env === undefined ? [] : unmadeNotes(result.appJson ?? { env: {} }, env.env))];
   if (notes.length > 0 && attempt.areNotesTold !== true) await write(...notes.map((note) => `       ${note}`));
@@ -144,6 +145,42 @@ async function makeRelease(
   return sendRelease({ ...body, basis: (live ?? newest)?.id ?? null }, (known) =>
     controller.call(releases.create, { params, body: known }, { signal }),
   );
+}
+
+/** Before the first deployment: what people said the app is to be like, and not what a push that failed left. */
+function writtenDown(newest: Release | undefined): Release | undefined {
+  return newest?.artifactId === undefined ? newest : undefined;
+}
+
+/** A result that is gone with its blob is one that nobody knows any more. */
+async function originOf({ artifactId }: Release, { controller, blobs, signal }: Execution): Promise<Origin> {
+  if (artifactId === undefined) return 'people';
+  try {
+    const { meta } = await controller.call(releases.getArtifact, { params: { artifact: artifactId } }, { signal });
+    const digest = meta[resultMeta];
+    return digest === undefined ? 'people' : await readResult(digest, { blobs, signal });
+  } catch (error) {
+    if (hasCode(error, 'not_found')) return undefined;
+    throw error;
+  }
+}
+
+function ownProcesses(
+  processes: Release['processes'],
+  origin: Origin,
+  wanted: { now: AppJson['healthchecks']; appName: string },
+): Release['processes'] {
+  if (origin === undefined || origin === 'people' || origin.appJson === undefined) return processes;
+  const { healthchecks } = origin.appJson;
+  return withoutHealthchecks(processes, { fresh: freshProcesses(origin), healthchecks }, wanted);
+}
+
+async function readResult(
+  digest: string,
+  { blobs, signal }: Pick<Execution, 'blobs' | 'signal'>,
+): Promise<BuildResult> {
+  const text = Buffer.concat(await (await blobs.get(digest, { signal })).toArray()).toString();
+  return buildResultSchema.parse(JSON.parse(text));
 }
 
 async function makeArtifact(
@@ -175,16 +212,23 @@ function envOfFirst(appJson: AppJson, newest: Release | undefined): Pick<Release
   return { env: firstEnv(appJson, env, () => randomBytes(32).toString('hex')), references };
 }
 
-/** Written down before the deployment, which begins with them; of other types it has as many as are live then. */
+/** Before the deployment, which begins with them; of other types it has as many as are live then. What people wrote down counts first. */
 async function prepareCounts(
   { appJson }: BuildResult,
   release: Release,
-  live: Release | undefined,
+  { live, written }: { live: Release | undefined; written: Release | undefined },
   { controller, signal }: Execution,
 ): Promise<void> {
-  const types = { now: Object.keys(release.processes), before: Object.keys(live?.processes ?? {}) };
-  const counts = appJson === undefined ? {} : firstCounts(appJson, types);
-  if (Object.keys(counts).length === 0) return;
   const params = { app: release.appId, release: release.id };
+  const types = { now: Object.keys(release.processes), before: Object.keys(live?.processes ?? {}) };
+  const ofFile = appJson === undefined ? {} : firstCounts(appJson, types);
+  const asked =
+    written === undefined
+      ? {}
+      : (await controller.call(formations.get, { params: { ...params, release: written.id } }, { signal })).processes;
+  // One that nobody scaled wants nothing of anything, which says nothing.
+  const wanted = Object.entries(asked).filter(([type, count]) => count > 0 && types.now.includes(type));
+  const counts = { ...ofFile, ...Object.fromEntries(wanted) };
+  if (Object.keys(counts).length === 0) return;
   await controller.call(formations.put, { params, body: { processes: counts } }, { signal });
 }

@@ -2,11 +2,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createBlobClient } from '@flynn/blobstore/client';
-import { apps, deployments, jobs, releases } from '@flynn/controller/api';
+import { apps, deployments, formations, jobs, releases } from '@flynn/controller/api';
 import { operations } from '@flynn/controller/operations/api';
-import { parseAppJson } from '@flynn/controller/app-json';
+import { type AppJson, parseAppJson } from '@flynn/controller/app-json';
 import { runners } from '@flynn/controller/operations/api-runners';
 import { logAggregatorClient, openController } from '@flynn/controller/controller';
+import { processSchema } from '@flynn/controller/model';
 import { openWeb } from '@flynn/controller/web';
 import { loadConfig } from '@flynn/kit/config';
 import { startServer } from '@flynn/kit/http-server';
@@ -356,4 +357,34 @@ test('labels of a runner are written as name=value, and what is not is told', ()
     identityOf(loadConfig(configSchema, { ...base, FLYNN_RUNNER_LABELS: text })).labels;
   assert.deepEqual(labelsOf('a=b,c=d=e'), { a: 'b', c: 'd=e' });
   for (const wrong of ['a', 'a=b,c', '=b']) assert.throws(() => labelsOf(wrong), /NAME=VALUE/);
+});
+
+test('what a file says of an app before its first image is what that begins with, and what it adds later stays with the next', async () => {
+  await using world = await startWorld();
+  behave(world, { build: { is: 'exit', code: 0 } });
+  const { client } = world.controller;
+  const params = { app: 'shop' };
+  const image = { config: await world.blobs.put('{}'), hasCommand: true, port: 80 };
+  const worker = processSchema.parse({ command: ['work'] });
+  const made = await client.call(releases.create, { params, body: { processes: { web: {}, worker } } });
+  const counts = { processes: { worker: 2 } };
+  await client.call(formations.put, { params: { ...params, release: made.id }, body: counts });
+  const deploy = async (result: { appJson?: AppJson } = {}): Promise<void> => {
+    const chain = await push(world, { image, processTypes: {}, ...result });
+    await using _runner = startRunner(world);
+    const { operation, lines } = await outcome(world, chain[2]?.id);
+    assert.equal(operation.state, 'complete', lines.join('\n'));
+  };
+  await deploy();
+  await world.controller.jobsOf('shop', 2, ({ type, state }) => type === 'worker' && state === 'running');
+  await deploy({ appJson: parseAppJson('{ "healthchecks": { "web": [{ "path": "/up" }] } }') });
+  const live = async () => {
+    const { releaseId = '' } = await client.call(apps.get, { params });
+    return (await client.call(releases.get, { params: { ...params, release: releaseId } })).processes;
+  };
+  const checked = await live();
+  assert.deepEqual(checked['worker']?.command, ['work']);
+  assert.equal(checked['web']?.ports[0]?.service?.check?.path, '/up');
+  await deploy();
+  assert.equal((await live())['web']?.ports[0]?.service, undefined, 'the check of app.json went with it');
 });

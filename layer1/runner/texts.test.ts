@@ -4,7 +4,7 @@ import { slugProcess } from '@flynn/controller/compile';
 import { type Deployment, type Route, processSchema, routeSchema } from '@flynn/controller/model';
 import { rolloutSchema } from '@flynn/controller/deployments/rollout-settings';
 import { failedJobLines, othersWait, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
-import { processesOf } from './release-plan.ts';
+import { freshProcesses, processesOf } from './release-plan.ts';
 
 const route = routeSchema.parse({
   id: 'r',
@@ -122,4 +122,33 @@ test('links outlive a push; a type that is new reaches what all types reached', 
   assert.deepEqual(next['web']?.links, ['db', 'cache']);
   assert.deepEqual(next['clock']?.links, ['db']);
   assert.deepEqual(processesOf({ processTypes: { web: 'w' } }, {})['web']?.links, []);
+});
+
+const config = { digest: 'd', sizeBytes: 1 };
+const ofImage = (processTypes: Record<string, string> = {}) => ({
+  processTypes,
+  image: { config, hasCommand: true, port: 80 },
+});
+
+test('what people added beside an image’s types stays with the next image, and so does the command they gave', () => {
+  const web = processSchema.parse({ command: ['serve', '--fast'], ports: [{ port: 80 }] });
+  const worker = processSchema.parse({ command: ['work'], memoryBytes: 1024 ** 2 });
+  for (const origin of [ofImage(), 'people' as const]) {
+    const next = processesOf(ofImage(), { web, worker }, origin);
+    assert.deepEqual(next['worker'], worker);
+    assert.deepEqual(next['web']?.command, ['serve', '--fast']);
+  }
+  const named = processesOf(ofImage({ web: 'line' }), { web, worker }, ofImage());
+  assert.deepEqual(named['web']?.command, ['-c', 'line'], 'a line that comes with the image is what it says');
+});
+
+test('what an image or a Procfile said and says no more goes, as does what belongs to a slug', () => {
+  const { web, worker } = freshProcesses(ofImage({ web: 'serve', worker: 'work' }));
+  assert.ok(web !== undefined && worker !== undefined);
+  const next = processesOf(ofImage(), { web, worker }, ofImage({ web: 'serve', worker: 'work' }));
+  assert.deepEqual(Object.keys(next), ['web']);
+  assert.deepEqual([next['web']?.command, next['web']?.entrypoint], [undefined, undefined]);
+  const slug = { processTypes: { web: 'node a.js', worker: 'node b.js' } };
+  assert.deepEqual(Object.keys(processesOf(ofImage(), freshProcesses(slug), 'people')), ['web']);
+  assert.deepEqual(Object.keys(processesOf({ processTypes: { web: 'w' } }, { web, worker }, ofImage())), ['web']);
 });
