@@ -173,3 +173,18 @@ test('a release with a schedule that says nothing is refused', async () => {
     (error: unknown) => hasCode(error, 'invalid') && /has "99" as minute/.test(error.message),
   );
 });
+
+test('what a release says otherwise of a line is so from then on, and it stays the same line', async () => {
+  await using world = await startTestController();
+  await prepare(world, [hourly]);
+  const [before] = await linesWhen(world, 'the line', (lines) => lines.length === 1);
+  const params = { app: 'shop' };
+  await world.client.call(crons.pause, { params: { ...params, cron: before?.id ?? '' } });
+  const next = await world.client.call(releases.create, {
+    params,
+    body: { cron: [{ ...hourly, overlap: 'replace' }] },
+  });
+  assert.equal((await world.deploy('shop', next.id)).state, 'complete');
+  const [line] = await linesWhen(world, 'its other overlap', ([one]) => one?.overlap === 'replace');
+  assert.deepEqual([line?.id, line?.isPaused], [before?.id, true]);
+});

@@ -5,6 +5,7 @@
  * looks, and however many do, it runs once. A deployment changes which release runs, not whether.
  */
 import { createHash } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import { hasCode } from '@flynn/kit/errors';
 import { removePiece, writePiece } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
@@ -50,7 +51,8 @@ export async function stepCron(
   const wanted = new Map((release.spec.cron ?? []).map((entry) => [cronId(appId, entry), entry]));
   if (wanted.size === 0 && known.length === 0) return;
   try {
-    await arrange(deps, app, wanted, known, signal);
+    // Lines that are there now are looked at as they were read next.
+    if (await arrange(deps, app, wanted, known, signal)) return { againInMs: 1 };
     const runnable = await runnableOf(deps, app, release, signal);
     const waits = await Promise.all(
       known.filter(({ id }) => wanted.has(id)).map((cron) => stepLine(deps, { app, runnable, cron }, signal)),
@@ -63,14 +65,17 @@ export async function stepCron(
   }
 }
 
-/** New lines begin now; what the release does not have any more goes, with what it still runs left to end. */
+/**
+ * New lines begin now; what the release does not have any more goes, with what it still runs left to end; what it says otherwise
+ * of a line that stays the same one is so from now on. Answers whether anything was changed.
+ */
 async function arrange(
   deps: Deps,
   app: AppResource,
   wanted: ReadonlyMap<string, CronEntry>,
   known: readonly CronResource[],
   signal: AbortSignal,
-): Promise<void> {
+): Promise<boolean> {
   const have = new Set(known.map(({ id }) => id));
   const added = [...wanted].filter(([id]) => !have.has(id));
   const pieces: Piece[] = [
@@ -79,9 +84,18 @@ async function arrange(
       return deps.resources.draft(cronType, { id, owner: ownedBy(app.id), spec: { ...entry, appId: app.id }, status })
         .piece;
     }),
-    ...known.filter(({ id }) => !wanted.has(id)).map((cron) => removePiece(cronType, cron)),
+    ...known.flatMap((cron) => {
+      const entry = wanted.get(cron.id);
+      if (entry === undefined) return removePiece(cronType, cron);
+      const spec = { ...entry, appId: app.id };
+      if (isDeepStrictEqual(spec, cron.spec)) return [];
+      const generation = cron.generation + 1;
+      return writePiece(cronType, cron, { ...cron, spec, generation, updatedAt: iso(deps.now()) });
+    }),
   ];
-  if (pieces.length > 0) await deps.resources.commit([...pieces, { compare: [compareOf(app)] }], { signal });
+  if (pieces.length === 0) return false;
+  await deps.resources.commit([...pieces, { compare: [compareOf(app)] }], { signal });
+  return true;
 }
 
 type Line = { app: AppResource; runnable: Runnable | undefined; cron: CronResource };
