@@ -42,7 +42,7 @@ test('a slug counts once, however many releases share it, and they all stay', ()
   assert.deepEqual(expired(releases), ['r1']);
 });
 
-test('what is live, newer, new, being deployed or made of an image stays', () => {
+test('what is live, new, being deployed or made of an image stays', () => {
   const releases = [
     release(1, 's1'),
     release(2, 's2'),
@@ -55,8 +55,14 @@ test('what is live, newer, new, being deployed or made of an image stays', () =>
   ];
   const options = { keep: 0, inUse: new Set(['r2']) };
   assert.deepEqual(expired(releases, { ...options, liveId: 'r7' }), ['r1', 'r3']);
-  assert.deepEqual(expired(releases, { ...options, liveId: 'r1' }), []);
+  assert.deepEqual(expired(releases, { ...options, liveId: 'r1' }), ['r3', 'r7']);
   assert.deepEqual(expired(releases, { ...options, liveId: undefined }), [], 'nothing is live: nothing goes');
+});
+
+test('of slugs that never went live the newest are kept, and none of those from before for their sake', () => {
+  const releases = Array.from({ length: 9 }, (_, index) => release(index + 1, `s${index + 1}`));
+  assert.deepEqual(expired(releases, { liveId: 'r4' }), ['r1', 'r5', 'r6', 'r7']);
+  assert.deepEqual(expired([...releases, release(10, 's5')], { liveId: 'r4' }), ['r1', 'r6', 'r7', 'r8']);
 });
 
 test('of releases that share one slug, or are made of images, the newest 200 stay', () => {

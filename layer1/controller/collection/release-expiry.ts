@@ -16,8 +16,9 @@ export function keptSlugs(meta: Readonly<Record<string, string>>): number {
 }
 
 /**
- * Those whose slug is none of the newest `keep` beside the live one's. Releases that share a slug that is kept stay too:
- * whatever is listed can be gone back to. What is made of images stays, and what is `inUse`; of all the newest 200.
+ * Those whose slug is none of the newest `keep` before the live one, nor of as many after it, which never went live or were gone
+ * back from. Releases that share a slug that is kept stay too: whatever is listed can be gone back to. What is made of images
+ * stays, and what is `inUse`; of all the newest 200.
  */
 export function expiredReleases(app: {
   releases: readonly KnownRelease[];
@@ -32,17 +33,18 @@ export function expiredReleases(app: {
   if (live === undefined) return [];
   const newest = releases.toSorted((a, b) => b.version - a.version);
   const isPinned = (release: KnownRelease) =>
-    release.id === live.id ||
-    inUse.has(release.id) ||
-    release.version > live.version ||
-    Date.parse(release.createdAt) > nowMs - graceMs;
+    release.id === live.id || inUse.has(release.id) || Date.parse(release.createdAt) > nowMs - graceMs;
   const kept = new Set(newest.filter(isPinned).flatMap(({ artifactId }) => artifactId ?? []));
-  let inactive = 0;
-  for (const { artifactId } of newest) {
-    if (artifactId === undefined || kept.has(artifactId) || !isSlug(artifactId)) continue;
-    if (inactive >= keep) break;
-    inactive += 1;
-    kept.add(artifactId);
+  const isLater = ({ version }: KnownRelease) => version > live.version;
+  const [later, earlier] = [newest.filter(isLater), newest.filter((release) => !isLater(release))];
+  // What was made last may be deployed yet.
+  for (const [some, most] of [
+    [later, Math.max(keep, 1)],
+    [earlier, keep],
+  ] as const) {
+    const slugs = some.flatMap(({ artifactId }) => (artifactId !== undefined && isSlug(artifactId) ? artifactId : []));
+    const others = [...new Set(slugs)].filter((artifactId) => !kept.has(artifactId));
+    for (const artifactId of others.slice(0, most)) kept.add(artifactId);
   }
   const isGone = ({ artifactId }: KnownRelease) =>
     artifactId !== undefined && isSlug(artifactId) && !kept.has(artifactId);
