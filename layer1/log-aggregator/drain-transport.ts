@@ -14,15 +14,18 @@ import type { Drain, Line } from './api.ts';
 
 export type NamedLine = Readonly<{ app: string; appName: string; line: Line }>;
 
+/** What the other side will never take, and why. */
+export type Refused = Readonly<{ lines: number; why: string }>;
+
 /**
- * `send` resolves when the other side has the lines, as far as one can know; `invalid`: it will never take them; any
- * other error: it may, later, and any part of them may have arrived.
+ * `send` resolves when the other side has the lines, as far as one can know, but for how many it will never take. With an error
+ * it may take them later, and any part of them may have arrived.
  */
 export interface Transport {
   /** A send that resolved is certain only so much later, if `isBroken` stays false. */
   readonly doubtMs: number;
   readonly isBroken: boolean;
-  send(lines: readonly NamedLine[], signal: AbortSignal): Promise<void>;
+  send(lines: readonly NamedLine[], signal: AbortSignal): Promise<Refused | undefined>;
   close(): Promise<void>;
 }
 
@@ -54,7 +57,7 @@ class SyslogTarget implements Transport {
     return this.#isBroken;
   }
 
-  async send(lines: readonly NamedLine[], signal: AbortSignal): Promise<void> {
+  async send(lines: readonly NamedLine[], signal: AbortSignal): Promise<undefined> {
     this.#isBroken = false;
     const socket = this.#socket ?? (await this.#dial(signal));
     const bytes = Buffer.concat(lines.map(({ line, appName }) => syslogMessage(line, appName)));

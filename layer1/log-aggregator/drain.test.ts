@@ -239,6 +239,41 @@ test('what was deleted to make room before it could be sent is counted', async (
   await drains.close();
 });
 
+test('a batch that is too large for the other side goes in smaller ones; a line that is too large alone is given up and counted', async (t) => {
+  await using env = await openTestHistory();
+  const limitBytes = 2_000;
+  const got: string[] = [];
+  let refusals = 0;
+  const server = createHttpServer(async (request, response) => {
+    const body = Buffer.concat(await Array.fromAsync(request)).toString();
+    const isTooLarge = Buffer.byteLength(body) > limitBytes;
+    if (isTooLarge) refusals += 1;
+    else
+      got.push(
+        ...body
+          .trimEnd()
+          .split('\n')
+          .map((text) => (JSON.parse(text) as { message: string }).message),
+      );
+    response.writeHead(isTooLarge ? 413 : 200).end();
+  });
+  const port = await listen(server);
+  t.after(() => server.close());
+  const { drains, statusOf } = await startDrains(t, env);
+  await drains.add(drain({ url: `http://127.0.0.1:${port}/in` }));
+  const giant = encoded(0, 1, { message: 'x'.repeat(limitBytes) });
+  await env.history.append('a', [...encoded(0, 40), ...giant, ...encoded(40, 40)]);
+  await waitFor(() => statusOf('d1').sent + statusOf('d1').failed === 81, { what: 'all lines', deadlineMs });
+  assert.deepEqual(got, range(0, 80));
+  assert.deepEqual([statusOf('d1').sent, statusOf('d1').failed], [80, 1]);
+  assert.match(statusOf('d1').error ?? '', /answered 413: 1 line was given up/);
+  const before = refusals;
+  await env.history.append('a', encoded(80, 40));
+  await waitFor(() => statusOf('d1').sent === 120, { what: 'the rest', deadlineMs });
+  assert.equal(refusals, before, 'how much it takes is known by then');
+  await drains.close();
+});
+
 test('an https drain gets batches with a key, again after a failure; what is refused for good is given up and counted', async (t) => {
   await using env = await openTestHistory();
   const answers = [503, 200, 400, 200];

@@ -1,7 +1,7 @@
 /** One drain: reads the logs it is for, each from its own place, and sends what it finds. */
 import { pause, systemClock } from '@flynn/kit/clock';
 import type { Clock } from '@flynn/kit/clock';
-import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { backoffMs, raceAbort } from '@flynn/kit/retry';
 import type { Drain, DrainStatus } from './api.ts';
@@ -160,18 +160,12 @@ export class DrainRunner {
       return line === undefined ? [] : [{ app, appName: appName(app), line }];
     });
     this.#check();
-    let isRefused = false;
-    try {
-      if (lines.length > 0) await transport.send(lines, signal);
-    } catch (error) {
-      if (!hasCode(error, 'invalid')) throw error;
-      isRefused = true;
-      this.#fails(`${messageOf(error)}: ${lines.length} lines were given up`);
-    }
-    if (!isRefused) this.#failing = undefined;
-    const [sent, failed] = isRefused ? [0, lines.length] : [lines.length, 0];
+    const refused = lines.length === 0 ? undefined : await transport.send(lines, signal);
+    if (refused === undefined) this.#failing = undefined;
+    else this.#fails(`${refused.why}: ${refused.lines} ${refused.lines === 1 ? 'line was' : 'lines were'} given up`);
+    const { lines: failed } = refused ?? { lines: 0 };
     this.#reading.set(app, next);
-    this.#doubtful.push({ app, next, sent, failed, skipped: lost, atMs: this.#clock.now() });
+    this.#doubtful.push({ app, next, sent: lines.length - failed, failed, skipped: lost, atMs: this.#clock.now() });
     this.#settle(this.#clock.now() - transport.doubtMs);
     if (this.#clock.now() - this.#savedMs >= saveEveryMs) await this.#save();
   }
