@@ -53,7 +53,13 @@ test('review apps are listed, capped, extended, and go when their time is over',
   const third = await create('pr-three', '1h');
   assert.match(third.stderr, /shop has 2 review apps, and may have 2: delete one, or raise review\.max/);
   assert.match((await env.desk.run(['-a', 'shop', 'review'])).stdout, /^pr-one .*\npr-two /m);
-  assert.match((await env.desk.run(['review', 'extend', 'pr-one', '2d'])).stdout, /pr-one goes at /);
+  // The cluster's clock says when, which is ahead of this machine's.
+  const [{ now }, aheadMs, beganMs] = [env.controller.deps, 30 * 60_000, Date.now()];
+  env.controller.deps.now = () => now() + aheadMs;
+  const extended = await env.desk.run(['review', 'extend', 'pr-one', '2d']);
+  env.controller.deps.now = now;
+  const goesAt = /^pr-one goes at (.*)$/m.exec(extended.stdout)?.[1] ?? '';
+  assert.ok(Date.parse(goesAt) >= beganMs + aheadMs + 2 * 24 * 3_600_000, extended.stdout);
   assert.match((await env.desk.run(['review', 'extend', 'shop', '2d'])).stderr, /shop is no review app/);
   assert.match((await env.desk.run(['review', 'extend', 'pr-two', '1ms'])).stdout, /pr-two goes at /);
   await waitFor(

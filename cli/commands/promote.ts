@@ -46,7 +46,7 @@ export function addPromoteCommands(parent: Parent): void {
       counts: ['--counts', 'as many jobs of each type too; else one web'],
     },
     async run(context, { env, counts = false }, [name = '']) {
-      await makeClone(context, { name, withEnv: env, withCounts: counts, metaOf: () => ({}) });
+      await makeClone(context, { name, withEnv: env, withCounts: counts });
     },
   });
 
@@ -76,9 +76,7 @@ export function addPromoteCommands(parent: Parent): void {
       env: ['--no-env', 'leave the variables out'],
     },
     async run(context, { ttl, env }, [name = '']) {
-      const expiresAt = new Date(Date.now() + parseDurationMs(ttl)).toISOString();
-      const metaOf = ({ id }: App) => ({ [reviewOf]: id, [reviewExpiry]: expiresAt });
-      await makeClone(context, { name, withEnv: env, withCounts: false, metaOf });
+      await makeClone(context, { name, withEnv: env, withCounts: false, reviewMs: parseDurationMs(ttl) });
     },
   });
   addCommand(parent, {
@@ -91,13 +89,23 @@ export function addPromoteCommands(parent: Parent): void {
     ],
     async run(context, _options, [name = '', time = '']) {
       const client = await context.client();
-      const expiresAt = new Date(Date.now() + parseDurationMs(time)).toISOString();
-      const { meta } = await client.call(apps.get, { params: { app: name } });
+      const params = { app: name };
+      const asked = expiryOf(parseDurationMs(time));
+      const { meta } = await client.call(apps.get, { params });
       if (meta[reviewOf] === undefined) throw new FlynnError('invalid', `${name} is no review app: it stays anyway`);
-      const changed = await changeMeta(context, name, { [reviewExpiry]: expiresAt });
-      context.show(changed, () => `${name} goes at ${expiresAt}`);
+      const changed = await withSeen(asked.byCluster, (known) =>
+        known.reviewMs === undefined
+          ? changeMeta(context, name, asked.byUs)
+          : client.call(apps.update, { params, body: known }),
+      );
+      context.show(changed, () => `${name} goes at ${changed.meta[reviewExpiry]}`);
     },
   });
+}
+
+/** The cluster's clock says when it goes; where its controller is of a version before that, ours does. */
+function expiryOf(reviewMs: number): { byCluster: { reviewMs: number }; byUs: Record<string, string> } {
+  return { byCluster: { reviewMs }, byUs: { [reviewExpiry]: new Date(Date.now() + reviewMs).toISOString() } };
 }
 
 type Source = { app: App; release: Release };
@@ -140,11 +148,11 @@ async function adopt(
 
 async function makeClone(
   context: Context,
-  clone: { name: string; withEnv: boolean; withCounts: boolean; metaOf: (app: App) => Record<string, string> },
+  clone: { name: string; withEnv: boolean; withCounts: boolean; reviewMs?: number },
 ): Promise<void> {
   const client = await context.client();
   const source = await liveOf(context, await context.appName());
-  const app = await client.call(apps.create, { body: { name: clone.name, meta: clone.metaOf(source.app) } });
+  const app = await makeApp(context, clone, source.app);
   const release = await adopt(context, source, app, clone.withEnv ? source.release.env : {});
   if (clone.withCounts) {
     const params = { app: source.app.id, release: source.release.id };
@@ -156,4 +164,18 @@ async function makeClone(
     { app, release },
     () => `Created ${app.name} as ${source.app.name} is: ${deployedText(release, deployed)}`,
   );
+}
+
+async function makeApp(
+  context: Context,
+  { name, reviewMs }: { name: string; reviewMs?: number },
+  source: App,
+): Promise<App> {
+  const client = await context.client();
+  if (reviewMs === undefined) return client.call(apps.create, { body: { name, meta: {} } });
+  const asked = expiryOf(reviewMs);
+  return withSeen(asked.byCluster, (known) => {
+    const meta = { [reviewOf]: source.id, ...(known.reviewMs === undefined ? asked.byUs : {}) };
+    return client.call(apps.create, { body: { name, meta, ...known } });
+  });
 }

@@ -21,11 +21,19 @@ import { pageQuery } from './paging.ts';
 import { volumesSchema } from './volumes/api.ts';
 import { rolloutChangeSchema } from './deployments/rollout-settings.ts';
 
+/** Of a review app: it goes so long from now, by the clock of the cluster. In the place of the moment in its metadata. */
+const reviewMs = z
+  .int()
+  .min(1)
+  .max(3_660 * 24 * 3_600_000)
+  .optional();
+
 const appChange = z.object({
   /** All of it: what is not in it goes. */
   meta: metaSchema.optional(),
   /** By name, null for what is to go; the rest stays, whoever else changes it at the same time. */
   metaChange: z.record(z.string(), z.string().nullable()).optional(),
+  reviewMs,
   deployTimeoutMs: z.int().min(1_000).max(3_600_000).optional(),
   rollout: rolloutChangeSchema.optional(),
 });
@@ -35,7 +43,12 @@ export const apps = {
     method: 'POST',
     path: '/apps',
     access: 'cluster developer',
-    body: z.object({ name: appName.optional(), meta: metaSchema.default({}), isSystem: z.boolean().default(false) }),
+    body: z.object({
+      name: appName.optional(),
+      meta: metaSchema.default({}),
+      isSystem: z.boolean().default(false),
+      reviewMs,
+    }),
     response: appSchema,
     summary: 'Create an app with its default route NAME.DOMAIN; without a name one is made up',
   }),

@@ -22,7 +22,7 @@ import { findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { jobsOfApp } from './job-views.ts';
 import { cellOf } from './jobs.ts';
-import { checkReview, reviewPieces } from './review-apps.ts';
+import { checkReview, reviewPieces, withExpiry } from './review-apps.ts';
 import { checkOneOffLimits } from './one-off-limits.ts';
 import { pageOf } from './paging.ts';
 import { onlyOf } from './providers/leaving.ts';
@@ -48,7 +48,9 @@ export function appHandlers(deps: Deps): Handler[] {
       if (body.isSystem && !principal.isAdmin) {
         throw new FlynnError('denied', 'only an admin of the cluster adds apps to the platform');
       }
-      return viewApp(await createApp(deps, { ...body, ...ownerOf(principal) }, signal));
+      const { reviewMs, ...asked } = body;
+      const meta = withExpiry(asked.meta, { reviewMs }, deps.now());
+      return viewApp(await createApp(deps, { ...asked, meta, ...ownerOf(principal) }, signal));
     }),
     handle(apps.list, async (call) => {
       const principal = principalOf(call);
@@ -70,7 +72,7 @@ export function appHandlers(deps: Deps): Handler[] {
         appType,
         id,
         ({ spec }) => {
-          const meta = changedMeta(body.meta ?? spec.meta, body.metaChange ?? {});
+          const meta = withExpiry(changedMeta(body.meta ?? spec.meta, body.metaChange ?? {}), body, deps.now());
           checkReview({ id, spec }, meta, principal);
           return {
             ...spec,

@@ -158,3 +158,21 @@ test('a review app is a plain app in files: another cluster takes it, and here i
     (error) => hasCode(error, 'invalid') && /names an app that is not there/.test(error.message),
   );
 });
+
+test('when a review app goes is said by the clock of the cluster', async () => {
+  await using world = await startTestController();
+  const { client, deps } = world;
+  const parent = await client.call(apps.create, { body: { name: 'shop' } });
+  const nowMs = Date.parse('2999-01-01T00:00:00Z');
+  deps.now = () => nowMs;
+  const body = { name: 'pr-1', meta: { 'review.of': parent.id }, reviewMs: 3_600_000 };
+  const review = await client.call(apps.create, { body });
+  assert.equal(review.meta['review.expires_at'], '2999-01-01T01:00:00.000Z');
+  const params = { app: 'pr-1' };
+  const extended = await client.call(apps.update, { params, body: { reviewMs: 7_200_000 } });
+  assert.equal(extended.meta['review.expires_at'], '2999-01-01T02:00:00.000Z');
+  assert.equal(extended.meta['review.of'], parent.id);
+  const isInvalid = (error: unknown) => hasCode(error, 'invalid') && /no review app stays anyway/.test(error.message);
+  await assert.rejects(client.call(apps.update, { params: { app: 'shop' }, body: { reviewMs: 1_000 } }), isInvalid);
+  await assert.rejects(client.call(apps.create, { body: { name: 'x', reviewMs: 1_000 } }), isInvalid);
+});

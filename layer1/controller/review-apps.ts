@@ -24,6 +24,22 @@ export function reviewCap(meta: Meta): number {
   return /^\d{1,4}$/.test(text) ? Number(text) : defaultCap;
 }
 
+/** The metadata of one that is to go in `reviewMs`, whatever the clock says of whoever asks. `invalid` for what is no review app. */
+export function withExpiry(
+  meta: Meta,
+  { reviewMs }: { reviewMs?: number | undefined },
+  nowMs: number,
+): Record<string, string> {
+  if (reviewMs === undefined) return { ...meta };
+  if (meta[parentMeta] === undefined) {
+    throw new FlynnError(
+      'invalid',
+      `what is no review app stays anyway: ${parentMeta} of its metadata names the app it is a copy of`,
+    );
+  }
+  return { ...meta, [expiryMeta]: new Date(nowMs + reviewMs).toISOString() };
+}
+
 /**
  * What goes into the transaction that makes an app with this metadata: of two that are made at once the other is counted,
  * since each of them writes their parent. `exhausted` when there are too many, `invalid` for what is no review app.
