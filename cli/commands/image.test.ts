@@ -6,7 +6,7 @@ import { apps } from '@flynn/controller/api';
 import { generic } from '@flynn/controller/generic/api';
 import { operations } from '@flynn/controller/operations/api';
 import { savedFiles, tarOf } from '@flynn/controller/images/testing';
-import { buildResultSchema } from '@flynn/controller/model';
+import { type Operation, buildResultSchema } from '@flynn/controller/model';
 import { watchAt } from '@flynn/controller/operations/lifecycle-fixture';
 import { TestRunner } from '@flynn/controller/operations/test-runner';
 import { startTestBlobs } from '@flynn/controller/testing-blobs';
@@ -82,6 +82,36 @@ test('a pushed image is rolled out by operations that end as a push of code ends
   const all = await controller.client.call(operations.list, { params: { app: 'shop' } });
   const ends = new Set(all.map(({ kind, state }) => `${kind} ${state}`));
   assert.deepEqual(ends, new Set(['release failed', 'deploy cancelled']));
+});
+
+test('as JSON what is pushed and how it is rolled out is one value, and the lines are told beside it', async () => {
+  await using cluster = await openCluster();
+  const { desk, controller, file } = cluster;
+  const runner = new TestRunner({ client: controller.client, id: 'r1', clusterKey: controller.key });
+  await runner.register();
+  const finish = async (state: 'complete' | 'failed'): Promise<void> => {
+    const operation = await runner.claim();
+    await runner.append(operation.id, 0, ['-----> Told']);
+    await runner.finish(operation.id, state, state === 'failed' ? { error: 'no room' } : { output: {} });
+  };
+  const pushing = desk.run(['image', 'push', '-a', 'shop', '--file', file, '--json']);
+  await finish('complete');
+  await finish('complete');
+  const pushed = await pushing;
+  assert.equal(pushed.code, 0, pushed.stderr);
+  const value = JSON.parse(pushed.stdout) as { image: string; layers: unknown[]; operations: Operation[] };
+  assert.match(value.image, /^sha256:/);
+  assert.equal(value.layers.length, 2);
+  const ends = (operations: Operation[]) => operations.map(({ kind, state }) => `${kind} ${state}`);
+  assert.deepEqual(ends(value.operations), ['release complete', 'deploy complete']);
+  assert.match(pushed.stderr, /-----> Told/);
+  const deploying = desk.run(['-a', 'shop', 'deploy', '--image', value.image, '--json']);
+  await finish('failed');
+  const deployed = await deploying;
+  assert.equal(deployed.code, 1);
+  const failed = JSON.parse(deployed.stdout) as { image: string; operations: Operation[] };
+  assert.deepEqual([failed.image, ends(failed.operations)], [value.image, ['release failed']]);
+  assert.match(deployed.stderr, /failed: no room/);
 });
 
 test('an image of a registry is fetched by an operation of its own', async () => {

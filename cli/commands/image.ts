@@ -6,6 +6,7 @@ import { layers } from '@flynn/controller/collection/api-layers';
 import { readArchivedImage } from '@flynn/controller/images/archived-image';
 import { resultOf } from '@flynn/controller/images/image-result';
 import { type BlobTarget, type Sent, storeImage, storeText } from '@flynn/controller/images/stored-image';
+import type { Operation } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { processType } from '@flynn/kit/names';
@@ -13,7 +14,7 @@ import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { readEngineImage, readFileImage } from '../image-source.ts';
 import { addCommand, type Parent } from './command.ts';
-import { parseExpiry, tellLog } from './operation.ts';
+import { parseExpiry, readLog } from './operation.ts';
 
 type PushOptions = { file?: string; engine: string; process: string[]; deploy: boolean; expires?: string };
 
@@ -81,7 +82,7 @@ async function pushImage(context: Context, options: PushOptions, [name]: string[
   );
   const { signal } = ending;
   const folder = await mkdtemp(join(tmpdir(), 'flynn-image-'));
-  let digest: string;
+  let pushed: { image: string; layers: Sent[] };
   try {
     const archive = await context.progress(`reading ${name ?? file}`, () => {
       const from = { io: context.io, folder, signal };
@@ -100,13 +101,15 @@ async function pushImage(context: Context, options: PushOptions, [name]: string[
       }),
     );
     const result = resultOf(image, stored, lines, { name });
-    digest = (await storeText(JSON.stringify(result), target, signal)).digest;
-    context.show({ image: digest, layers: sent }, () => `image ${digest}`);
+    pushed = { image: (await storeText(JSON.stringify(result), target, signal)).digest, layers: sent };
   } finally {
     offSignal();
     await rm(folder, { recursive: true, force: true });
   }
-  if (app !== undefined) return rollOut(context, app, { resultDigest: digest }, wait);
+  const { image: resultDigest } = pushed;
+  if (app === undefined) return context.show(pushed, () => `image ${resultDigest}`);
+  if (context.options.json !== true) context.print(`image ${resultDigest}`);
+  return rollOut(context, app, { resultDigest }, { wait, pushed });
 }
 
 function layerText({ sizeBytes, isSent }: Sent, place: number, count: number): string {
@@ -143,7 +146,7 @@ async function deployImage(context: Context, wanted: string, wait: Wait): Promis
   const app = await context.appName();
   if (!/^sha256:[0-9a-f]{64}$/.test(wanted)) {
     // What it has to be, the runner says that fetches it.
-    if (wanted.includes('/')) return rollOut(context, app, { imageRef: wanted }, wait);
+    if (wanted.includes('/')) return rollOut(context, app, { imageRef: wanted }, { wait, pushed: { image: wanted } });
     throw new FlynnError(
       'invalid',
       `"${wanted}" is no image: sha256:… as "flynn image push" told it, or REGISTRY/NAME:TAG, as in registry.example.com/team/app:1.4`,
@@ -156,7 +159,7 @@ async function deployImage(context: Context, wanted: string, wait: Wait): Promis
     if (!hasCode(error, 'not_found')) throw error;
     throw new FlynnError('not_found', `the cluster has no image ${wanted}: push it with "flynn image push"`);
   }
-  return rollOut(context, app, { resultDigest: wanted }, wait);
+  return rollOut(context, app, { resultDigest: wanted }, { wait, pushed: { image: wanted } });
 }
 
 type Wait = { expiresInMs?: number };
@@ -165,12 +168,15 @@ function waitOf(time: string | undefined): Wait {
   return time === undefined ? {} : { expiresInMs: parseExpiry(time) };
 }
 
-/** The same operations as a push of code ends with, and so the same lines. Answers the exit code. */
+/**
+ * The same operations as a push of code ends with, and so the same lines; as JSON they and what was pushed are one value, and the
+ * lines are told beside it. Answers the exit code.
+ */
 async function rollOut(
   context: Context,
   app: string,
   source: { resultDigest: string } | { imageRef: string },
-  wait: Wait,
+  { wait, pushed }: { wait: Wait; pushed: { image: string; layers?: Sent[] } },
 ): Promise<number> {
   const client = await context.client();
   const [build, release, deploy] = [newId(), newId(), newId()];
@@ -188,9 +194,16 @@ async function rollOut(
   // Once the first has begun, the rest waits for it and for no runner; if it has not, they are cancelled with it.
   const asked = chain.map((one, index) => (index === 0 ? { ...one, ...wait } : one));
   await client.call(operations.create, { params: { app }, body: { operations: asked } });
+  const ended: Operation[] = [];
+  let exitCode = 0;
+  const isJson = context.options.json === true;
+  const take = (text: string) => (isJson ? context.tell(text) : context.print(`${text}\n`));
   for (const { id } of chain) {
-    const code = await tellLog(context, id, true);
-    if (code !== 0) return code;
+    const { code, operation } = await readLog(context, id, { isFollowed: true, take });
+    if (operation !== undefined) ended.push(operation);
+    exitCode = code;
+    if (code !== 0) break;
   }
-  return 0;
+  if (isJson) context.show({ ...pushed, operations: ended }, () => '');
+  return exitCode;
 }

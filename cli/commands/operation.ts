@@ -172,8 +172,20 @@ function hasEnded({ endedAt }: Operation): boolean {
   return endedAt !== undefined;
 }
 
+async function tellLog(context: Context, id: string, isFollowed: boolean): Promise<number> {
+  const take = (text: string) => context.print(context.options.json ? JSON.stringify({ text }) : `${text}\n`);
+  return (await readLog(context, id, { isFollowed, take })).code;
+}
+
+/** How reading a log ended, as an exit code; of one that was followed to its end with what it is the log of. */
+export type LogEnd = { code: number; operation?: Operation };
+
 /** Through a controller that restarts in between, each line once. */
-export async function tellLog(context: Context, id: string, isFollowed: boolean): Promise<number> {
+export async function readLog(
+  context: Context,
+  id: string,
+  { isFollowed, take }: { isFollowed: boolean; take: (text: string) => void },
+): Promise<LogEnd> {
   const client = await context.client();
   const ending = new AbortController();
   const offSignal = context.io.onSignal('SIGINT', () => ending.abort());
@@ -187,9 +199,9 @@ export async function tellLog(context: Context, id: string, isFollowed: boolean)
         for await (const event of client.events(operations.log, input, resume)) {
           brokenSinceMs = undefined;
           lastEventId = event.id ?? lastEventId;
-          if (event.event === 'end') return isFollowed ? endOf(context, operationSchema.parse(event.data)) : 0;
-          const { text } = lineSchema.parse(event.data);
-          context.print(context.options.json ? JSON.stringify({ text }) : `${text}\n`);
+          if (event.event === 'end')
+            return isFollowed ? endOf(context, operationSchema.parse(event.data)) : { code: 0 };
+          take(lineSchema.parse(event.data).text);
         }
       } catch (error) {
         if (!hasCode(error, 'unavailable', 'timeout')) throw error;
@@ -198,15 +210,16 @@ export async function tellLog(context: Context, id: string, isFollowed: boolean)
       }
       await pause(500, ending.signal);
     }
-    return 130;
+    return { code: 130 };
   } finally {
     offSignal();
   }
 }
 
-function endOf(context: Context, { id, state, error }: Operation): number {
-  if (state === 'complete') return 0;
+function endOf(context: Context, operation: Operation): LogEnd {
+  const { id, state, error } = operation;
+  if (state === 'complete') return { code: 0, operation };
   const why = error === undefined ? '' : `: ${error}`;
   context.io.stderr.write(`flynn: operation ${id} ${state === 'cancelled' ? 'was cancelled' : state}${why}\n`);
-  return 1;
+  return { code: 1, operation };
 }
