@@ -19,7 +19,7 @@ test('wrong usage ends with 2 and says what is right', async () => {
       /unknown command 'sett' of env: it has set, unset, get, import, export, references\n {2}did you mean set\?/,
     ],
     [['env', 'A=1'], /it has set, unset, get/],
-    [['cluster', 'nosuch'], /it has list, add, default, remove, backup, keys\n {2}"flynn help/],
+    [['cluster', 'nosuch'], /it has list, add, default, remove, backup, restore, keys\n {2}"flynn help/],
     [['help', 'nosuch'], /unknown command 'nosuch'/],
     [['help', 'scael'], /did you mean scale\?/],
     [['help', 'route', 'sert'], /unknown command 'sert' of route: .*\n {2}did you mean cert\?/],

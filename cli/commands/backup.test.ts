@@ -42,6 +42,27 @@ test('`cluster backup` writes one file for its owner alone, and `verify` reads i
   assert.match(cut.stderr, /cut/);
 });
 
+test('`cluster restore` reads the file and says what brings the cluster back, and changes nothing', async () => {
+  await using env = await openDeskWithController();
+  const { desk } = env;
+  assert.equal((await desk.run(['cluster', 'backup', '-o', 'today.backup'])).code, 0);
+  const file = join(desk.home, 'today.backup');
+  const told = await desk.run(['cluster', 'restore', 'today.backup']);
+  assert.equal(told.code, 0, told.stderr);
+  assert.match(told.stdout, /today\.backup: whole\n[^]*Nothing was changed/);
+  assert.ok(told.stdout.includes(`  flynn-host bootstrap --from-backup ${file}\n`), told.stdout);
+  const general = await desk.run(['cluster', 'restore', '--json']);
+  assert.deepEqual(JSON.parse(general.stdout), {
+    command: 'flynn-host bootstrap --from-backup FILE',
+    inRepository: 'npm run up -- --from-backup FILE',
+  });
+  await writeFile(file, (await readFile(file)).subarray(0, 3_000));
+  const cut = await desk.run(['cluster', 'restore', 'today.backup']);
+  assert.deepEqual([cut.code, cut.stdout], [1, '']);
+  assert.match(cut.stderr, /cut/);
+  assert.match((await desk.run(['cluster', 'backup', '--help'])).stdout, /flynn cluster restore today\.backup/);
+});
+
 test('two at once to the same file are in nobody’s way, and what a killed one left goes in time', async () => {
   await using env = await openDeskWithController();
   const { desk } = env;

@@ -8,6 +8,7 @@ import { decrypted, encrypted } from '@flynn/controller/backup/encryption';
 import { type Inspection, inspectArchive } from '@flynn/controller/backup/inspection';
 import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
+import { installedCommands, repositoryCommands } from '@flynn/kit/operator-commands';
 import type { Context } from '../context.ts';
 import { formatCount, formatMebibytes } from '../output.ts';
 import { passphraseOf, passphraseOption } from '../passphrase.ts';
@@ -29,7 +30,11 @@ export function addBackupCommands(parent: Parent, cluster: Command): void {
       skipMissing: ['--skip-missing', 'leave out what the blob store lacks, rather than fail'],
       passphraseFile: passphraseOption,
     },
-    examples: ['flynn cluster backup -o /mnt/backups/today.backup', 'flynn cluster backup verify today.backup'],
+    examples: [
+      'flynn cluster backup -o /mnt/backups/today.backup',
+      'flynn cluster backup verify today.backup',
+      'flynn cluster restore today.backup   # how the cluster comes back from it',
+    ],
     async run(context, { output, skipMissing = false, passphraseFile }) {
       const passphrase = await passphraseOf(context, passphraseFile);
       const { name } = await context.cluster();
@@ -66,6 +71,47 @@ export function addBackupCommands(parent: Parent, cluster: Command): void {
     },
   });
   addScheduleCommands(parent, backup);
+  addRestoreCommand(parent, cluster);
+}
+
+/** Beside `backup`. It changes nothing: a cluster is brought back on a machine, and this may be any other. */
+function addRestoreCommand(parent: Parent, cluster: Command): void {
+  addCommand<{ passphraseFile?: string }>(parent, {
+    under: cluster,
+    name: 'restore',
+    summary:
+      'how a cluster comes back from a backup: reads the file from end to end, and says what to type where; changes nothing',
+    arguments: [['[file]', 'what "flynn cluster backup" wrote']],
+    options: { passphraseFile: passphraseOption },
+    examples: ['flynn cluster restore today.backup'],
+    async run(context, { passphraseFile }, [name]) {
+      const passphrase = await passphraseOf(context, passphraseFile);
+      const file = name === undefined ? undefined : resolve(context.io.cwd, name);
+      const found =
+        file === undefined ? undefined : await context.progress('reading', () => inspectFile(file, passphrase));
+      const words = [
+        file ?? 'FILE',
+        ...(passphrase === undefined ? [] : ['--passphrase-file', passphraseFile ?? 'PATH']),
+      ];
+      const rest = words.map(quoted).join(' ');
+      const [command, inRepository] = [`${installedCommands.restore} ${rest}`, `${repositoryCommands.restore} ${rest}`];
+      const shown = file === undefined || found === undefined ? {} : shownOf(file, found);
+      context.show({ ...shown, command, inRepository }, () =>
+        [
+          ...(file === undefined || found === undefined ? [] : [wholeText(file, found)]),
+          'Nothing was changed. On a fresh machine that is to be the cluster, with the file on it, as root:',
+          `  ${command}`,
+          'or, where flynn runs from its repository:',
+          `  ${inRepository}`,
+        ].join('\n'),
+      );
+    },
+  });
+}
+
+/** As a shell takes it. */
+function quoted(word: string): string {
+  return /^[\w./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 /** What is half there has the cluster's keys in it as well: it goes, too, when somebody has enough of waiting. */
@@ -131,10 +177,17 @@ async function inspectFile(
 }
 
 function show(context: Context, file: string, found: Inspection): void {
-  const { manifest, digest, records, blobs, sizeBytes } = found;
-  const count = (type: string): number => records[`records/${type}.ndjson`] ?? 0;
+  context.show(shownOf(file, found), () => wholeText(file, found));
+}
+
+function shownOf(file: string, { manifest, digest, records, blobs, sizeBytes }: Inspection) {
   const { madeAt, cluster, platformVersion, missing } = manifest;
-  const shown = { file, digest, madeAt, cluster, platformVersion, records, blobs, sizeBytes, missing };
+  return { file, digest, madeAt, cluster, platformVersion, records, blobs, sizeBytes, missing };
+}
+
+function wholeText(file: string, { manifest, records, blobs, sizeBytes }: Inspection): string {
+  const count = (type: string): number => records[`records/${type}.ndjson`] ?? 0;
+  const { madeAt, cluster, missing } = manifest;
   const things = [
     formatCount(count('app'), 'app'),
     formatCount(count('release'), 'release'),
@@ -144,5 +197,5 @@ function show(context: Context, file: string, found: Inspection): void {
   ].join(', ');
   const lacks =
     missing.length === 0 ? '' : `\n  ${formatCount(missing.length, 'blob')} left out: the blob store lacked them`;
-  context.show(shown, () => `${file}: whole\n  ${things}, of ${cluster.name} (${cluster.domain}) at ${madeAt}${lacks}`);
+  return `${file}: whole\n  ${things}, of ${cluster.name} (${cluster.domain}) at ${madeAt}${lacks}`;
 }
