@@ -24,7 +24,7 @@ export function reviewCap(meta: Meta): number {
   return /^\d{1,4}$/.test(text) ? Number(text) : defaultCap;
 }
 
-/** The metadata of one that is to go in `reviewMs`, whatever the clock says of whoever asks. `invalid` for what is no review app. */
+/** The metadata of one that is to go in `reviewMs` by the cluster's clock. `invalid` for what is no review app. */
 export function withExpiry(
   meta: Meta,
   { reviewMs }: { reviewMs?: number | undefined },

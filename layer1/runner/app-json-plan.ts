@@ -4,7 +4,6 @@ import type { AppJson, Healthcheck } from '@flynn/controller/app-json';
 import { isWebType, serviceNameOf } from '@flynn/controller/compile';
 import type { Process } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
-import type { HealthCheck } from '@flynn/scheduler/cell';
 
 /**
  * The variables of an app that was never deployed: what is set stays, what is not is as app.json says. Later nothing is
@@ -39,7 +38,9 @@ export function unmadeNotes({ env }: Pick<AppJson, 'env'>, made: Readonly<Record
   });
 }
 
-/** The first check of a type that looks from outside, as the check of its service. Where it looks is where the type listens only if it says nothing else. */
+type Check = NonNullable<NonNullable<Process['ports'][number]['service']>['check']>;
+
+/** The first check of a type that looks from outside, as that of its service. A port it names is where it looks, and no more. */
 export function withHealthchecks(
   processes: Readonly<Record<string, Process>>,
   healthchecks: AppJson['healthchecks'],
@@ -108,7 +109,7 @@ export function withoutHealthchecks(
 }
 
 /** Without what is said to be nothing. */
-function known(check: HealthCheck): object {
+function known(check: Check): object {
   return Object.fromEntries(Object.entries(check).filter(([, value]) => value !== undefined));
 }
 
@@ -129,7 +130,7 @@ function leftOut({ command, warn, scheme, content }: Healthcheck): string[] {
 }
 
 /** So many attempts may fail at the start; later as many in a row make it unhealthy. */
-function checkOf(asked: Healthcheck): HealthCheck {
+function checkOf(asked: Healthcheck): Check {
   const { port, attempts, interval, wait, timeout, initialDelay } = asked;
   const everyMs = Math.max(100, Math.round((wait ?? interval) * 1_000));
   const timeoutMs = Math.max(100, Math.round(timeout * 1_000));

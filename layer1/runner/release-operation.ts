@@ -212,7 +212,10 @@ function envOfFirst(appJson: AppJson, newest: Release | undefined): Pick<Release
   return { env: firstEnv(appJson, env, () => randomBytes(32).toString('hex')), references };
 }
 
-/** Before the deployment, which begins with them; of other types it has as many as are live then. What people wrote down counts first. */
+/**
+ * Before the deployment, which begins with them; of other types it has as many as are live then. What people wrote down counts
+ * first.
+ */
 async function prepareCounts(
   { appJson }: BuildResult,
   release: Release,
