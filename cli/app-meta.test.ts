@@ -27,7 +27,7 @@ test('metadata that several set and remove at the same time is what all of them 
   const metaOf = async (app: string) => (await client.call(apps.get, { params: { app } })).meta;
   assert.deepEqual(await metaOf('shop'), { kept: '1', ...Object.fromEntries(names.map((name) => [name, name])) });
   await Promise.all([
-    run('review', 'extend', 'pr-1', '9999d'),
+    run('review', 'extend', 'pr-1', '3000d'),
     ...names.map((name) => run('-a', 'pr-1', 'meta', 'set', `${name}=${name}`)),
   ]);
   const { 'review.expires_at': goesAt, ...rest } = await metaOf('pr-1');
