@@ -1,8 +1,9 @@
 /**
  * The routers' word. Any service announced as `router` that takes the route below with the cluster key passes requests on
  * to instances of other services, and says what it knows: whether it has a route, whether it sends requests to an instance,
- * whether it sends none any more, whether all that it sent are answered. Whoever is about to act on that asks all routers there are, and waits for them, up to a
- * deadline: nobody's stop or deployment depends on a router that cannot answer. What they know is written nowhere.
+ * whether it sends none any more, whether all that it sent are answered. Whoever is about to act on that asks all routers
+ * there are, and waits for them, up to a deadline: nobody's stop or deployment depends on a router that cannot answer. What
+ * they know is written nowhere.
  */
 import { pause } from '@flynn/kit/clock';
 import { hasCode, messageOf } from '@flynn/kit/errors';
