@@ -197,6 +197,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
         if (isSingleton(job)) await fence.admit(containerId);
         if (job.template.stdin) await sessions.open(job.id, containerId, { logs: false });
       },
+      note: (container, message) => pump.note(container, message, signal),
       mayStartSingletons: () => fence.isOpen,
       isLogShipped: (container) => pump.isShipped(container),
       log,

@@ -109,9 +109,58 @@ test('a job that never becomes healthy is stopped and counts as crashed', () =>
     await agent.assign([job]);
     const crashed = await agent.reach(job, 'crashed', (s) => s.state === 'crashed');
     assert.match(crashed.error ?? '', /not healthy .* after its start: nothing accepts connections/);
+    assert.equal(crashed.unhealthySince, undefined);
     assert.equal((await engine.list())[0]?.state, 'exited');
     assert.ok(!agent.announcer.calls.includes('register web'));
     await agent.stop();
+  }));
+
+test('a job that hangs is stopped, which its log tells, and started again', () =>
+  scenario(async ({ engine, store }) => {
+    let door = await listen(await freePort());
+    const { port } = door;
+    const check = { ...quick, restartAfterMs: 20 };
+    const job = jobOf('a', { ports: [{ port, protocol: 'tcp', service: { name: 'web', check } }] });
+    const notes: string[] = [];
+    const agent = await openHost({ engine, store, note: (_container, message) => notes.push(message) });
+    await agent.assign([job]);
+    await agent.reach(job, 'running', (s) => s.state === 'running');
+    await door.close();
+    const again = await agent.reach(job, 'started again', (s) => s.restarts === 1 && s.lastError !== undefined);
+    const why = /^its check failed for \d+ s, so it was stopped: nothing accepts connections on port/;
+    assert.match(again.lastError ?? '', why);
+    assert.equal(again.unhealthySince, undefined);
+    assert.equal(notes.length, 1);
+    assert.match(notes[0] ?? '', why);
+    door = await listen(port);
+    await agent.reach(job, 'running again', (s) => s.state === 'running');
+    await agent.stop();
+    await door.close();
+  }));
+
+test('since when a job fails is told, also by the next agent, until it is healthy', () =>
+  scenario(async ({ engine, store }) => {
+    let door = await listen(await freePort());
+    const { port } = door;
+    const check = { ...quick, restartAfterMs: 0, startTimeoutMs: 1 };
+    const job = jobOf('a', { ports: [{ port, protocol: 'tcp', service: { name: 'web', check } }] });
+    const first = await openHost({ engine, store });
+    await first.assign([job]);
+    const { startedAt = 0 } = await first.reach(job, 'running', (s) => s.state === 'running');
+    await door.close();
+    const { unhealthySince = 0 } = await first.reach(job, 'unhealthy', (s) => s.unhealthySince !== undefined);
+    assert.ok(unhealthySince >= startedAt, 'it fails later than it began');
+    await first.stop();
+    const second = await openHost({ engine, store });
+    const other = jobOf('b');
+    await second.assign([job, other]);
+    await second.reach(other, 'running', (s) => s.state === 'running');
+    assert.equal((await second.statusOf(job))?.unhealthySince, unhealthySince);
+    door = await listen(port);
+    const well = await second.reach(job, 'running again', (s) => s.state === 'running');
+    assert.deepEqual([well.unhealthySince, well.restarts], [undefined, 0]);
+    await second.stop();
+    await door.close();
   }));
 
 test('a job that did not come up in time has longer at its next start', () =>

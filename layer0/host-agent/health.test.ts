@@ -5,7 +5,18 @@ import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import { healthCheckSchema } from '@flynn/scheduler/cell';
-import { checkedPortsOf, isSteady, judge, probe, unknownVerdict, untilRefused, waitMs } from './health.ts';
+import {
+  checkedPortsOf,
+  failingForMs,
+  failingLimitMs,
+  isReachable,
+  isSteady,
+  judge,
+  probe,
+  unknownVerdict,
+  untilRefused,
+  waitMs,
+} from './health.ts';
 import { jobOf } from './host-fixture.ts';
 
 /** `+` is a good answer, `-` a bad one; the verdict after each is `U`p or `d`own. */
@@ -147,4 +158,25 @@ test('a check looks at its own port with what it is to say, whatever is announce
   server.closeAllConnections();
   await new Promise((resolve) => server.close(resolve));
   assert.match((await until) ?? '', new RegExp(`nothing accepts connections on port ${port} `));
+});
+
+test('how long a job may fail is a minute unless it says so, for each up to as long again, and for ever with 0', () => {
+  const limit = (restartAfterMs: number | undefined, random: number) =>
+    failingLimitMs(healthCheckSchema.parse({ type: 'http', restartAfterMs }), random);
+  assert.deepEqual([limit(undefined, 0), limit(undefined, 0.5), limit(10_000, 1)], [60_000, 90_000, 20_000]);
+  assert.equal(limit(0, 0.5), Infinity);
+});
+
+test('a host that stood still for a minute does not hold that against its jobs', () => {
+  const check = healthCheckSchema.parse({ type: 'http', intervalMs: 1_000, timeoutMs: 500 });
+  assert.equal(failingForMs(1_200, check), 1_200);
+  assert.equal(failingForMs(60_000, check), 2_500);
+});
+
+test('an address answers whose kernel refuses, and where packets go nowhere none does', async () => {
+  const options = { timeoutMs: 60_000, signal: new AbortController().signal };
+  assert.equal(await isReachable({ address: '127.0.0.1', port: 8080 }, options), true);
+  assert.equal(await isReachable({ address: '127.0.0.1', port: 1 }, options), true);
+  // Broadcast: the kernel sends nobody a connection there.
+  assert.equal(await isReachable({ address: '255.255.255.255', port: 8080 }, options), false);
 });

@@ -2,6 +2,7 @@
 import { Agent, request } from 'node:http';
 import { Socket, connect } from 'node:net';
 import type { HostJob, HealthCheck } from '@flynn/scheduler/cell';
+import { hasErrno } from '@flynn/kit/errors';
 import { healthCheckSchema } from '@flynn/scheduler/cell';
 
 export type Verdict = Readonly<{
@@ -35,6 +36,49 @@ export function waitMs(verdict: Verdict, check: HealthCheck, nowMs: number): num
   if (!verdict.hasBeenUp) return startingIntervalMs;
   if (check.intervalMs < 2 * beatMs) return check.intervalMs;
   return Math.round((nowMs + check.intervalMs) / beatMs) * beatMs - nowMs;
+}
+
+const restartAfterMs = 60_000;
+
+/**
+ * How long a job that was healthy may fail its check without a break. Jobs that fail together, for a database that is away say,
+ * are not to be stopped together: each has up to as long again, by `random` (from 0 to 1).
+ */
+export function failingLimitMs(check: HealthCheck, random: number): number {
+  const ms = check.restartAfterMs ?? restartAfterMs;
+  return ms === 0 ? Infinity : ms * (1 + random);
+}
+
+/** How long a look that found it failing counts: no longer than looks take, so that a host that stood still blames nobody. */
+export function failingForMs(sinceLastLookMs: number, check: HealthCheck): number {
+  return Math.min(sinceLastLookMs, check.intervalMs + check.timeoutMs + 2 * beatMs);
+}
+
+/** Ports where nothing listens, as a rule. */
+const quietPorts = [1, 2] as const;
+
+/**
+ * Whether packets come and go: the kernel there answers, were it to refuse, whatever its processes do. If it does not, a check
+ * that fails says something of the host's network and nothing of the job. Never throws.
+ */
+export function isReachable(
+  { address, port }: { address: string; port: number },
+  { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
+): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: address, port: port === quietPorts[0] ? quietPorts[1] : quietPorts[0] });
+    const finish = (answers: boolean) => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', cancel);
+      socket.destroy();
+      resolve(answers);
+    };
+    const cancel = () => finish(false);
+    const timer = setTimeout(cancel, timeoutMs);
+    signal.addEventListener('abort', cancel, { once: true });
+    socket.once('connect', () => finish(true));
+    socket.once('error', (error) => finish(hasErrno(error, 'ECONNREFUSED', 'ECONNRESET')));
+  });
 }
 
 export type CheckedPort = { port: number; service: string; check: HealthCheck | undefined };

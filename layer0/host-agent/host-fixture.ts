@@ -81,6 +81,7 @@ export async function openHost(options: {
   routers?: StepContext['routers'];
   beforeStart?: StepContext['beforeStart'];
   mayStartSingletons?: () => boolean;
+  note?: StepContext['note'];
 }): Promise<HostFixture> {
   const { engine, store, announcer = new AnnouncerProbe() } = options;
   const tasks = new TaskGroup();
@@ -103,6 +104,7 @@ export async function openHost(options: {
       announcer,
       routers: options.routers,
       beforeStart: options.beforeStart ?? (async () => undefined),
+      note: options.note ?? (() => undefined),
       isLogShipped: () => true,
       mayStartSingletons: options.mayStartSingletons ?? (() => true),
       log,

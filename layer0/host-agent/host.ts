@@ -29,6 +29,7 @@ export type HostDeps = {
   announcer: Announcer;
   routers?: StepContext['routers'];
   beforeStart: StepContext['beforeStart'];
+  note: StepContext['note'];
   isLogShipped: (container: Container) => boolean;
   /** A job of which there must never be two waits until this says so. */
   mayStartSingletons: () => boolean;
@@ -68,6 +69,7 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
     monitors: new Map(),
     startSlots: new Slots(startsAtOnce),
     beforeStart: deps.beforeStart,
+    note: deps.note,
     log,
   };
   const mayStart = (job: HostJob) => !isSingleton(job) || deps.mayStartSingletons();

@@ -32,6 +32,7 @@ async function watched(options: { startTimeoutMs: number }) {
       onUp: () => told.push('up'),
       onDown: (message) => told.push(message),
       onNeverUp: (message) => told.push(message),
+      onHung: (message) => told.push(message),
     },
     log: silentLogger(),
   });
@@ -65,4 +66,93 @@ test('one that never listens itself is told so, though its port answers', async 
   assert.deepEqual(it.told, [
     `not healthy 0 s after its start: something answers on port ${it.port} of this host, but the job does not listen there`,
   ]);
+});
+
+/** An app that is up until it is told to hang: then it only answers that it cannot. */
+async function hanging(options: { restartAfterMs: number; wasUp?: boolean; isReachable?: () => Promise<boolean> }) {
+  const it = { hangs: options.wasUp === true, asked: 0 };
+  const app = createServer((_request, response) => {
+    it.asked += 1;
+    response.writeHead(it.hangs ? 503 : 200).end();
+  }).listen(0, '127.0.0.1');
+  await new Promise((resolve) => app.once('listening', resolve));
+  const { port } = app.address() as AddressInfo;
+  const { restartAfterMs } = options;
+  const startTimeoutMs = options.wasUp === true ? 1 : 600_000;
+  const check = { type: 'http', path: '/', intervalMs: 5, timeoutMs: 60_000, startTimeoutMs, restartAfterMs };
+  const told: string[] = [];
+  const announcer = new AnnouncerProbe();
+  const monitor = new JobMonitor({
+    job: jobOf('a', { ports: [{ port, service: { name: 'web', check: { threshold: 2, ...check } } }] } as never),
+    address: '127.0.0.1',
+    hostId: 'h1',
+    mayBeAnnounced: options.wasUp === true,
+    ...(options.wasUp === undefined ? {} : { wasUp: options.wasUp }),
+    random: () => 1,
+    ...(options.isReachable === undefined ? {} : { isReachable: options.isReachable }),
+    announcer,
+    events: {
+      onUp: () => told.push('up'),
+      onDown: () => told.push('down'),
+      onNeverUp: (message) => told.push(`never up: ${message}`),
+      onHung: (message, wellMs) => told.push(`${wellMs > 0 ? 'hung' : 'never well'}: ${message}`),
+    },
+    log: silentLogger(),
+  });
+  const until = (what: string, test: () => boolean) => waitFor(test, { what, deadlineMs: 60_000, intervalMs: 5 });
+  return Object.assign(it, {
+    port,
+    told,
+    announcer,
+    until,
+    async [Symbol.asyncDispose]() {
+      await monitor.stop({ keepAnnounced: false });
+      app.closeAllConnections();
+      await new Promise((resolve) => app.close(resolve));
+    },
+  });
+}
+
+test('a job that was up and fails without a break, for longer than it may, is said to hang', async () => {
+  await using it = await hanging({ restartAfterMs: 100 });
+  await it.until('it to be up', () => it.told.length === 1);
+  it.hangs = true;
+  await it.until('it to be down', () => it.told.length === 2);
+  await it.until('it to be told of', () => it.told.length === 3);
+  assert.deepEqual(it.told.slice(0, 2), ['up', 'down']);
+  const why = `GET / on port ${it.port} answered 503`;
+  assert.match(it.told[2] ?? '', new RegExp(`^hung: its check failed for \\d+ s, so it was stopped: ${why}$`));
+  assert.equal(it.announcer.instances.size, 0);
+});
+
+test('without a limit a job that hangs is only taken out of discovery, and may come back', async () => {
+  await using it = await hanging({ restartAfterMs: 0 });
+  await it.until('it to be up', () => it.told.length === 1);
+  it.hangs = true;
+  await it.until('it to be down', () => it.told.length === 2);
+  const { asked } = it;
+  await it.until('ten more looks', () => it.asked >= asked + 10);
+  it.hangs = false;
+  await it.until('it to be back', () => it.told.length === 3);
+  assert.deepEqual(it.told, ['up', 'down', 'up']);
+});
+
+test('a job whose address does not answer at all is not stopped for it: the network is what fails', async () => {
+  let asked = 0;
+  let isReachable = false;
+  await using it = await hanging({ restartAfterMs: 1, isReachable: async () => ((asked += 1), isReachable) });
+  await it.until('it to be up', () => it.told.length === 1);
+  it.hangs = true;
+  await it.until('three looks at the network', () => asked >= 3);
+  assert.deepEqual(it.told, ['up', 'down']);
+  isReachable = true;
+  await it.until('it to be told of', () => it.told.length === 3);
+  assert.match(it.told[2] ?? '', /^hung: /);
+});
+
+test('a job that an agent before saw up has the limit of one that hangs, not of one that starts', async () => {
+  await using it = await hanging({ restartAfterMs: 50, wasUp: true });
+  await it.until('it to be told of', () => it.told.length === 2);
+  assert.equal(it.told[0], 'down');
+  assert.match(it.told[1] ?? '', /^hung: its check failed/);
 });

@@ -1,20 +1,36 @@
-/** Watches one running job: checks its health, keeps discovery in step, says when it came up, went down or never came up. */
+/** Watches one running job: checks its health, keeps discovery in step, says when it came up, went down, stays so or never came up. */
 import { systemClock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
-import type { HostJob } from '@flynn/scheduler/cell';
+import type { HealthCheck, HostJob } from '@flynn/scheduler/cell';
 import type { Announcer } from './announcer.ts';
 import { announce, withdraw } from './announcer.ts';
 import type { CheckedPort } from './health.ts';
-import { checkedPortsOf, isSteady, judge, probe, unknownVerdict, untilRefused, waitMs } from './health.ts';
+import {
+  checkedPortsOf,
+  failingForMs,
+  failingLimitMs,
+  isReachable,
+  isSteady,
+  judge,
+  probe,
+  unknownVerdict,
+  untilRefused,
+  waitMs,
+} from './health.ts';
 import { identityAttribute } from '@flynn/discovery/parts';
 import { groupOf, label } from './labels.ts';
 
 export type MonitorEvents = {
   /** Every port is up and announced. At once for a job without announced ports. */
   onUp(): void;
-  onDown(message: string): void;
+  onDown(message: string, failingMs: number): void;
   onNeverUp(message: string): void;
+  /** It was up for `wellMs`, and has been failing ever since, longer than it may. */
+  onHung(message: string, wellMs: number): void;
 };
+
+/** What one port's check has told so far, on a clock that nobody sets. */
+type Failing = { atMs: number; sinceMs: number; forMs: number };
 
 /**
  * INVARIANTS. An instance is announced only while its check is up. After `stop()` resolved, none of the job's instances is
@@ -26,6 +42,9 @@ export class JobMonitor {
   readonly #hostId: string;
   readonly #identity: string | undefined;
   readonly #mayBeAnnounced: boolean;
+  readonly #wasUp: boolean;
+  readonly #random: () => number;
+  readonly #isReachable: typeof isReachable;
   readonly #patience: number;
   readonly #listensItself: (port: number) => boolean;
   readonly #announcer: Announcer;
@@ -46,10 +65,15 @@ export class JobMonitor {
     identity?: string | undefined;
     /** An agent before this one watched it. */
     mayBeAnnounced: boolean;
+    /** It has been up in this run, as an agent before this one saw. */
+    wasUp?: boolean;
     /** Whether it is the job that listens at a port of its address, where others may; without it is nobody else's address. */
     listensItself?: ((port: number) => boolean) | undefined;
     /** How many times as long as its checks say it may take to come up. */
     patience?: number;
+    /** From 0 to 1: no two jobs that hang for the same reason are stopped at the same time. */
+    random?: () => number;
+    isReachable?: typeof isReachable;
     announcer: Announcer;
     events: MonitorEvents;
     log: Logger;
@@ -59,6 +83,9 @@ export class JobMonitor {
     this.#hostId = options.hostId;
     this.#identity = options.identity;
     this.#mayBeAnnounced = options.mayBeAnnounced;
+    this.#wasUp = options.wasUp ?? false;
+    this.#random = options.random ?? Math.random;
+    this.#isReachable = options.isReachable ?? isReachable;
     this.#patience = options.patience ?? 1;
     this.#listensItself = options.listensItself ?? (() => true);
     this.#announcer = options.announcer;
@@ -78,12 +105,15 @@ export class JobMonitor {
     }
   }
 
-  async #check(port: CheckedPort, check: NonNullable<CheckedPort['check']>): Promise<void> {
+  async #check(port: CheckedPort, check: HealthCheck): Promise<void> {
     const { signal } = this.#ending;
     // Not the wall clock: one that is set forward must not make an app late.
     const startedMs = performance.now();
     const startTimeoutMs = check.startTimeoutMs * this.#patience;
+    const limitMs = failingLimitMs(check, this.#random());
     let verdict = unknownVerdict;
+    let failing: Failing | undefined;
+    let isNetworkBlamed = false;
     let refusals = 0;
     while (!signal.aborted) {
       const target = { address: this.#address, port: port.port };
@@ -93,18 +123,29 @@ export class JobMonitor {
       const problem = refusal ?? (before.hasBeenUp ? undefined : this.#othersAnswer(port));
       verdict = judge(verdict, problem === undefined, check.threshold);
       if (verdict.isUp && !before.isUp) await this.#rise(port);
-      if (!verdict.isUp && before.isUp) await this.#fall(port, problem ?? 'unhealthy');
+      failing = problem === undefined ? undefined : failingOn(failing, check, performance.now());
+      if (!verdict.isUp && before.isUp) await this.#fall(port, problem ?? 'unhealthy', failing);
       if (!verdict.hasBeenUp) refusals += 1;
       // It became so while no agent was here, and is still announced as what it was.
       if (this.#mayBeAnnounced && !verdict.hasBeenUp && refusals === check.threshold) {
-        await withdraw(this.#announcer, port.service, this.#job.id, { log: this.#log });
+        if (this.#wasUp) {
+          verdict = { ...verdict, hasBeenUp: true };
+          await this.#fall(port, problem ?? 'unhealthy', failing);
+        } else await withdraw(this.#announcer, port.service, this.#job.id, { log: this.#log });
+      }
+      if (verdict.hasBeenUp && !verdict.isUp && failing !== undefined && failing.forMs >= limitMs) {
+        const isNetworks = !(await this.#isReachable(target, { timeoutMs: check.timeoutMs, signal }));
+        if (signal.aborted) return;
+        if (!isNetworks) return this.#hang(problem ?? 'unhealthy', failing, failing.sinceMs - startedMs);
+        if (!isNetworkBlamed) this.#blameNetwork(port, failing);
+        isNetworkBlamed = true;
       }
       const elapsedMs = performance.now() - startedMs;
-      if (!verdict.hasBeenUp && elapsedMs >= startTimeoutMs) {
+      if (!verdict.hasBeenUp && !this.#wasUp && elapsedMs >= startTimeoutMs) {
         this.#giveUp(`not healthy ${Math.round(startTimeoutMs / 1000)} s after its start: ${problem ?? 'no answer'}`);
         return;
       }
-      const left = verdict.hasBeenUp ? Infinity : Math.max(1, startTimeoutMs - elapsedMs);
+      const left = verdict.hasBeenUp || this.#wasUp ? Infinity : Math.max(1, startTimeoutMs - elapsedMs);
       await systemClock.sleep(Math.min(waitMs(verdict, check, performance.now()), left), { signal });
     }
   }
@@ -134,10 +175,10 @@ export class JobMonitor {
     this.#events.onUp();
   }
 
-  async #fall(port: CheckedPort, problem: string): Promise<void> {
+  async #fall(port: CheckedPort, problem: string, failing: Failing | undefined): Promise<void> {
     this.#up.delete(port);
     this.#log.warn({ jobId: this.#job.id, service: port.service }, `unhealthy, out of discovery: ${problem}`);
-    this.#events.onDown(`unhealthy: ${problem}`);
+    this.#events.onDown(`unhealthy: ${problem}`, failing === undefined ? 0 : failing.atMs - failing.sinceMs);
     await withdraw(this.#announcer, port.service, this.#job.id, { log: this.#log });
   }
 
@@ -145,6 +186,21 @@ export class JobMonitor {
     if (this.#isDone || this.#hasBeenUp) return;
     this.#isDone = true;
     this.#events.onNeverUp(message);
+  }
+
+  #hang(problem: string, failing: Failing, wellMs: number): void {
+    if (this.#isDone) return;
+    this.#isDone = true;
+    const seconds = Math.round(failing.forMs / 1000);
+    this.#events.onHung(`its check failed for ${seconds} s, so it was stopped: ${problem}`, wellMs);
+  }
+
+  #blameNetwork({ service }: CheckedPort, failing: Failing): void {
+    const seconds = Math.round(failing.forMs / 1000);
+    this.#log.warn(
+      { jobId: this.#job.id, service },
+      `unhealthy for ${seconds} s, and not stopped for it: its address does not answer at all, so this host's network is to blame`,
+    );
   }
 
   /** With `keepAnnounced` the instances stay until their lease runs out: the agent goes, the job does not. */
@@ -157,4 +213,9 @@ export class JobMonitor {
     const services = new Set(this.#ports.map((port) => port.service));
     await Promise.all([...services].map((name) => withdraw(this.#announcer, name, this.#job.id, { log: this.#log })));
   }
+}
+
+function failingOn(before: Failing | undefined, check: HealthCheck, nowMs: number): Failing {
+  if (before === undefined) return { atMs: nowMs, sinceMs: nowMs, forMs: 0 };
+  return { ...before, atMs: nowMs, forMs: before.forMs + failingForMs(nowMs - before.atMs, check) };
 }

@@ -76,7 +76,7 @@ for (const { title, job, container, stopCause, state, isFinal, error } of [
     title: 'an unhealthy one crashed for that reason',
     job: service,
     container: ended({ exitCode: 143 }),
-    stopCause: { type: 'unhealthy' as const, message: 'not healthy' },
+    stopCause: { type: 'unhealthy' as const, message: 'not healthy', wellMs: 0 },
     state: 'crashed',
     isFinal: false,
     error: /^not healthy$/,
@@ -130,7 +130,19 @@ test('after a first crash a service starts again at once, after it was never hea
   const startOf = (rest: Partial<typeof record>) =>
     outcomeOfEnd(service, ended({ exitCode: 143 }), { ...record, ...rest }, now).status.nextStartAt;
   assert.equal(startOf({}), now);
-  assert.equal(startOf({ stopCause: { type: 'unhealthy', message: 'not healthy' } }), now + 1000);
+  assert.equal(startOf({ stopCause: { type: 'unhealthy', message: 'not healthy', wellMs: 0 } }), now + 1000);
+});
+
+test('one that hung waits longer each time, unless it was well for a minute before', () => {
+  const day = ended({ exitCode: 143, startedAtMs: now - 86_400_000 });
+  const failuresOf = (wellMs: number) =>
+    outcomeOfEnd(
+      service,
+      day,
+      { ...record, failures: 4, stopCause: { type: 'unhealthy', message: 'hung', wellMs } },
+      now,
+    ).failures;
+  assert.deepEqual([0, 59_999, 60_000].map(failuresOf), [5, 5, 1]);
 });
 
 test('a host that lacks something waits with a one-off for two minutes, with a service for ever', () => {

@@ -17,7 +17,8 @@ type End = Pick<Container, 'createdAtMs' | 'startedAtMs' | 'endedAtMs' | 'exitCo
 export function outcomeOfEnd(job: DesiredJob | undefined, container: End, record: JobRecord, now: number): Outcome {
   const startedAt = container.startedAtMs ?? container.createdAtMs;
   const endedAt = container.endedAtMs ?? now;
-  const { address: _, nextStartAt: __, error: ___, exitCode: ____, ...before } = record.status;
+  const { address, nextStartAt: start, unhealthySince, error: told, exitCode: code, ...before } = record.status;
+  void [address, start, unhealthySince, told, code];
   const { exitCode } = container;
   const ended = { ...before, startedAt, endedAt, ...(exitCode === undefined ? {} : { exitCode }) };
   const done = (): Outcome => ({ status: { ...ended, state: 'done', isFinal: true }, failures: 0 });
@@ -47,7 +48,9 @@ export function outcomeOfEnd(job: DesiredJob | undefined, container: End, record
   const error = cause === undefined ? explainEnd(container, job) : explainStop(cause);
   const crashed = { ...ended, state: 'crashed' as const, error };
   if (!isRestarted) return { status: { ...crashed, isFinal: true }, failures: 0 };
-  const failures = countFailures(record.failures, endedAt - startedAt);
+  // While it hung it did not run well, however long that was.
+  const runMs = cause?.type === 'unhealthy' ? cause.wellMs : endedAt - startedAt;
+  const failures = countFailures(record.failures, runMs);
   // What never answered will hardly answer a moment later, and the pause lets people be told why it was stopped.
   const leastDelayMs = cause?.type === 'unhealthy' ? 1000 : 0;
   const nextStartAt = now + Math.max(leastDelayMs, restartDelayMs(failures));
@@ -99,7 +102,7 @@ const patienceMs = 120_000;
 
 /** A job that is not wanted and has nothing running. */
 export function outcomeOfNothing(record: JobRecord, now: number): Outcome {
-  const { nextStartAt: _, ...status } = record.status;
+  const { nextStartAt: _, unhealthySince: __, ...status } = record.status;
   const state = status.state === 'crashed' || status.state === 'failed' ? status.state : 'done';
   return { status: { ...status, state, isFinal: true, endedAt: status.endedAt ?? now }, failures: 0 };
 }

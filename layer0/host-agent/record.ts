@@ -10,7 +10,8 @@ export type StopCause =
   | { type: 'unwanted' }
   /** Somebody asked this agent. */
   | { type: 'requested' }
-  | { type: 'unhealthy'; message: string }
+  /** It never came up, or was up for `wellMs` and then failed for longer than it may. */
+  | { type: 'unhealthy'; message: string; wellMs: number }
   | { type: 'expired' }
   /** It wrote more than it may. */
   | { type: 'disk_full'; message: string }
@@ -77,7 +78,7 @@ export function recordOfContainer(container: Container, hostId: string): JobReco
 
 /** The status without what an earlier run left in it. */
 export function withoutRun(status: JobStatus): JobStatus {
-  const { exitCode, error, nextStartAt, endedAt, startedAt, address, ...rest } = status;
-  void [exitCode, error, nextStartAt, endedAt, startedAt, address];
+  const { exitCode, error, nextStartAt, endedAt, startedAt, unhealthySince, address, ...rest } = status;
+  void [exitCode, error, nextStartAt, endedAt, startedAt, unhealthySince, address];
   return rest;
 }

@@ -35,6 +35,8 @@ export type StepContext = {
   startSlots: Slots;
   /** Called between the creation and the start of a container; what it throws is why it is not started. */
   beforeStart: (job: HostJob, containerId: string) => Promise<void>;
+  /** Says it in the job's log. */
+  note: (container: Container, message: string) => void;
   log: Logger;
 };
 
@@ -201,7 +203,11 @@ function watch(
   const startedAt = container.startedAtMs ?? systemClock.now();
   // An adopted job that was running is taken at its word until its check says otherwise.
   const state = record.status.state === 'running' ? 'running' : 'starting';
-  jobs.set({ ...record, status: { ...record.status, state, address, startedAt }, isWatched: true });
+  const { unhealthySince, ...status } = record.status;
+  // One that somebody restarted behind the agent's back is another run, and may take its time to come up.
+  const isSameRun = isAdopted && status.startedAt === startedAt;
+  const since = isSameRun && unhealthySince !== undefined ? { unhealthySince } : {};
+  jobs.set({ ...record, status: { ...status, ...since, state, address, startedAt }, isWatched: true });
   const isCurrent = () => jobs.get(job.id)?.isWatched === true && jobs.get(job.id)?.stopCause === undefined;
   const monitor = new JobMonitor({
     job,
@@ -209,6 +215,7 @@ function watch(
     hostId: host.hostId,
     identity: container.labels[label.identity],
     mayBeAnnounced: isAdopted,
+    wasUp: isSameRun && (status.state === 'running' || unhealthySince !== undefined),
     patience: startPatience(record.lateStarts),
     listensItself: job.template.hostNetwork ? listens : undefined,
     announcer: context.announcer,
@@ -218,14 +225,24 @@ function watch(
         if (!isCurrent()) return;
         jobs.update(job.id, (was) => ({ ...was, status: healthy(was.status), lateStarts: 0 }));
       },
-      onDown(error) {
+      onDown(error, failingMs) {
         if (!isCurrent()) return;
-        jobs.update(job.id, (was) => ({ ...was, status: { ...was.status, state: 'starting', error } }));
+        const since = Math.round(systemClock.now() - failingMs);
+        jobs.update(job.id, ({ status: { unhealthySince = since, ...was }, ...rest }) => ({
+          ...rest,
+          status: { ...was, state: 'starting', error, unhealthySince },
+        }));
       },
       onNeverUp(message) {
         if (!isCurrent()) return;
-        const stopCause = { type: 'unhealthy', message } as const;
+        const stopCause = { type: 'unhealthy', message, wellMs: 0 } as const;
+        context.note(container, `stopped: ${message}`);
         jobs.update(job.id, (was) => ({ ...was, stopCause, lateStarts: was.lateStarts + 1 }));
+      },
+      onHung(message, wellMs) {
+        if (!isCurrent()) return;
+        context.note(container, message);
+        jobs.update(job.id, (was) => ({ ...was, stopCause: { type: 'unhealthy', message, wellMs } }));
       },
     },
   });
@@ -233,7 +250,7 @@ function watch(
 }
 
 function healthy(status: JobStatus): JobStatus {
-  const { error: _, ...rest } = status;
+  const { error: _, unhealthySince: __, ...rest } = status;
   return { ...rest, state: 'running' };
 }
 

@@ -71,6 +71,11 @@ export const healthCheckSchema = z.object({
   threshold: z.int().positive().default(2),
   /** Not healthy this long after its start: the job is stopped and counts as crashed. */
   startTimeoutMs: z.int().positive().default(60_000),
+  /**
+   * Not healthy this long without a break, having been so: the job is stopped and counts as crashed. 0: never. Default: a
+   * minute, filled in by the host, as a new field with a default here would make every template another one.
+   */
+  restartAfterMs: z.int().nonnegative().optional(),
 });
 export type HealthCheck = z.output<typeof healthCheckSchema>;
 
@@ -342,6 +347,8 @@ export const jobStatusSchema = z.object({
   nextStartAt: z.number().optional(),
   createdAt: z.number(),
   startedAt: z.number().optional(),
+  /** Of a job that was healthy and is not: since when. */
+  unhealthySince: z.number().optional(),
   endedAt: z.number().optional(),
 });
 export type JobStatus = z.output<typeof jobStatusSchema>;

@@ -71,6 +71,8 @@ const healthcheckSchema = z.object({
   wait: seconds.optional(),
   timeout: seconds.default(5),
   initialDelay: seconds.default(0),
+  /** Ours: so long of failing, once it was healthy, and the job is started again; 0 is never. */
+  restartAfter: seconds.optional(),
 });
 export type Healthcheck = z.output<typeof healthcheckSchema>;
 

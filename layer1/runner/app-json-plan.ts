@@ -50,7 +50,8 @@ export function withHealthchecks(
   const entries = Object.entries(processes).map(([type, process]): [string, Process] => {
     const wanted = healthchecks[type] ?? [];
     for (const check of wanted) notes.push(...leftOut(check).map((what) => `app.json: a check of ${type} ${what}`));
-    const [check] = wanted.filter(isUsable).toSorted((a, b) => order.indexOf(a.type) - order.indexOf(b.type));
+    const usable = wanted.filter(isUsable);
+    const [check] = usable.toSorted((a, b) => order.indexOf(a.type) - order.indexOf(b.type));
     if (check === undefined) return [type, process];
     const [port, ...others] = process.ports;
     if (port === undefined && check.port === undefined) {
@@ -59,7 +60,8 @@ export function withHealthchecks(
     }
     const name = port?.service?.name ?? serviceNameOf(appName, type);
     const first = port ?? { protocol: 'tcp' as const, port: check.port ?? 0 };
-    return [type, { ...process, ports: [{ ...first, service: { name, check: checkOf(check) } }, ...others] }];
+    const service = { name, check: { ...checkOf(check), ...restartOf(check, usable) } };
+    return [type, { ...process, ports: [{ ...first, service }, ...others] }];
   });
   for (const type of Object.keys(healthchecks)) {
     if (processes[type] === undefined) notes.push(`app.json: there is no process type ${type} to check`);
@@ -84,7 +86,7 @@ export function withoutHealthchecks(
     const check = first?.service?.check;
     const wanted = asGiven?.service?.check;
     if (first === undefined || check === undefined || wanted === undefined) return [type, process];
-    const { port, status: _status, host: _host, headers: _headers, ...asBefore } = wanted;
+    const { port, status: _status, host: _host, headers: _headers, restartAfterMs: _limit, ...asBefore } = wanted;
     const isOld = isDeepStrictEqual(known(check), asBefore);
     if (!isOld && !isDeepStrictEqual(known(check), wanted)) return [type, process];
     const [own] = before.fresh[type]?.ports ?? [];
@@ -129,11 +131,27 @@ function leftOut({ command, warn, scheme, content }: Healthcheck): string[] {
   ];
 }
 
+function paceOf({ interval, wait, timeout }: Healthcheck): { everyMs: number; timeoutMs: number } {
+  return {
+    everyMs: Math.max(100, Math.round((wait ?? interval) * 1_000)),
+    timeoutMs: Math.max(100, Math.round(timeout * 1_000)),
+  };
+}
+
+/** When one that hangs is started again: as it says, or once all attempts of a liveness check would have failed. */
+function restartOf(check: Healthcheck, all: readonly Healthcheck[]): { restartAfterMs?: number } {
+  const liveness = all.find(({ type }) => type === 'liveness');
+  const seconds = check.restartAfter ?? liveness?.restartAfter;
+  if (seconds !== undefined) return { restartAfterMs: Math.round(seconds * 1_000) };
+  if (liveness === undefined) return {};
+  const { everyMs, timeoutMs } = paceOf(liveness);
+  return { restartAfterMs: Math.max(10_000, liveness.attempts * (everyMs + timeoutMs)) };
+}
+
 /** So many attempts may fail at the start; later as many in a row make it unhealthy. */
 function checkOf(asked: Healthcheck): Check {
-  const { port, attempts, interval, wait, timeout, initialDelay } = asked;
-  const everyMs = Math.max(100, Math.round((wait ?? interval) * 1_000));
-  const timeoutMs = Math.max(100, Math.round(timeout * 1_000));
+  const { port, attempts, initialDelay } = asked;
+  const { everyMs, timeoutMs } = paceOf(asked);
   const startMs = Math.round(initialDelay * 1_000) + attempts * (everyMs + timeoutMs);
   return {
     ...requestOf(asked),

@@ -69,6 +69,7 @@ test('the check of a type is its first that looks from outside, in our words', (
           timeoutMs: 2_000,
           threshold: 6,
           startTimeoutMs: 34_000,
+          restartAfterMs: 30_000,
         },
       },
     },
@@ -150,6 +151,19 @@ test('a port that a check took the place of comes back once app.json says it no 
   assert.deepEqual(after({}, { web }), { web: fresh.web });
   assert.deepEqual(after({ web: [{ path: '/up' }] }, { web }), { web: fresh.web });
   assert.equal(after({ web: [{ path: '/up', port: 9090 }] }, { web })['web']?.ports[0]?.port, 9090);
+});
+
+test('one that hangs is started again as its checks say; those that do not say leave it to the host', () => {
+  const restartOf = (web: object[]) => {
+    const { healthchecks } = parse({ healthchecks: { web } });
+    const { processes } = withHealthchecks({ web: process([{ port: 8080 }]) }, healthchecks, 'shop');
+    return processes['web']?.ports[0]?.service?.check?.restartAfterMs;
+  };
+  assert.equal(restartOf([{ path: '/up' }, { type: 'liveness', command: ['true'] }]), undefined);
+  assert.equal(restartOf([{ path: '/up' }, { type: 'liveness', attempts: 5, interval: 10, timeout: 2 }]), 60_000);
+  assert.equal(restartOf([{ type: 'liveness', attempts: 1, interval: 1, timeout: 1 }]), 10_000);
+  assert.equal(restartOf([{ path: '/up', restartAfter: 300 }, { type: 'liveness' }]), 300_000);
+  assert.equal(restartOf([{ path: '/up' }, { type: 'liveness', restartAfter: 0 }]), 0);
 });
 
 test('counts are of types the release before did not have', () => {

@@ -40,7 +40,10 @@ function idleJobs(subject: string, { assigned, statuses }: DriftFacts, now: numb
     ({ name, jobs: [first, ...more] }) => {
       const error = first === undefined ? undefined : statusOf.get(first.id)?.error;
       const since = Math.min(
-        ...[first, ...more].map((job) => statusOf.get(job?.id ?? '')?.startedAt ?? job?.createdAt ?? now),
+        ...[first, ...more].map((job) => {
+          const status = statusOf.get(job?.id ?? '');
+          return status?.unhealthySince ?? status?.startedAt ?? job?.createdAt ?? now;
+        }),
       );
       return {
         severity: 'critical',

@@ -213,6 +213,13 @@ describe('drift', () => {
     assert.match(found.remedy, /flynn-host inspect a/);
   });
 
+  it('one that runs and fails its check is named since it does', () => {
+    const times = { startedAt: now - 50 * minute, unhealthySince: now - 7 * minute };
+    const statuses = [status('a', { state: 'starting', error: 'unhealthy: no answer', ...times })];
+    const [found] = of({ assigned: [job('a', 60)], statuses });
+    assert.equal(found?.since, new Date(now - 7 * minute).toISOString());
+  });
+
   it('a job that crashes again and again is named, with its code', () => {
     assert.deepEqual(of({ statuses: [status('a', { state: 'crashed', restarts: 2 })] }), []);
     assert.deepEqual(of({ statuses: [status('a', { state: 'running', restarts: 9 })] }), []);
