@@ -17,7 +17,7 @@ export type AttachDeps = {
   sessions: Sessions;
   hostId: string;
   statusOf: (jobId: string) => JobStatus | undefined;
-  /** Whether the job has a stdin and a terminal: then it ends with its client. */
+  /** For a job with a terminal: it ends with its client. Without one it is its input that ends. */
   requestStop: (jobId: string) => void;
   log: Logger;
 };
@@ -42,11 +42,14 @@ export async function attachClient(deps: AttachDeps, request: AttachRequest, soc
   const { signal } = leaving;
   // Proxies on the way close what is silent; a shell that waits for a person says nothing for hours.
   const pings = setInterval(() => void (socket.writable && socket.write(encodeFrame({ kind: 'ping' }))), pingMs);
+  let writing: Session | undefined;
   try {
     const container = await appearance(deps, request.jobId, signal);
     if (container === undefined) return await sayExit(deps, request.jobId, socket);
     const session = await sessionFor(deps, request, container);
     const isInteractive = session !== undefined && container.tty;
+    writing = request.stdin && !container.tty ? session : undefined;
+    writing?.enter();
     if (request.size !== undefined && container.tty) await resize(deps, container, request.size);
     void readClient(deps, request, container, session, socket)
       .catch((error: unknown) => deps.log.debug({ err: error, jobId: request.jobId }, 'the client of a job broke off'))
@@ -66,6 +69,7 @@ export async function attachClient(deps: AttachDeps, request: AttachRequest, soc
     socket.end(encodeFrame({ kind: 'error', code, message }));
   } finally {
     clearInterval(pings);
+    if (writing?.leave() === true) writing.endInput();
   }
 }
 

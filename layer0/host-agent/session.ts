@@ -19,6 +19,7 @@ const firstReaderMs = 60_000;
 export class Session {
   readonly #attachment: Attachment;
   readonly #readers = new Set<Reader>();
+  #writers = 0;
   readonly #ended: Promise<void>;
   #kept: OutputChunk[] = [];
   #keptBytes = 0;
@@ -106,6 +107,17 @@ export class Session {
       this.#readers.delete(reader);
       leave();
     }
+  }
+
+  /** A client is there that may write. */
+  enter(): void {
+    this.#writers += 1;
+  }
+
+  /** It is gone. Answers whether it was the last: nobody will ever end the input that it did not end. */
+  leave(): boolean {
+    this.#writers -= 1;
+    return this.#writers === 0;
   }
 
   write(data: Uint8Array): Promise<void> {
