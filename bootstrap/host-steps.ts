@@ -117,7 +117,7 @@ export function hostStepsOf(
       run: async () => {
         let unsealed: readonly string[] = [];
         let unkept = '';
-        const { cordoned } = await withStore({ stateDir, cluster, log: silentLogger() }, async (store) => {
+        const { cordoned, drain } = await withStore({ stateDir, cluster, log: silentLogger() }, async (store) => {
           await ensureLease(store, cluster);
           const image = await readEtcdImage(store);
           const { name, hostId, address } = cluster;
@@ -136,7 +136,10 @@ export function hostStepsOf(
           return await readSettings(store, hostId, { signal: AbortSignal.timeout(30_000) });
         });
         // By somebody, or by a `down` that was broken off.
-        const closed = cordoned ? `; it is closed to jobs: flynn host uncordon ${cluster.hostId} opens it` : '';
+        const closed =
+          cordoned || drain !== undefined
+            ? `; it is closed to jobs: flynn host uncordon ${cluster.hostId} opens it`
+            : '';
         return `${cluster.address}, containers in ${cluster.subnet}${closed}${unkept}${unsealedText(unsealed)}`;
       },
     },

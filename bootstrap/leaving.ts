@@ -194,7 +194,7 @@ async function moveJobs(store: Store, hostId: string, others: readonly string[],
   if (!there.has(hostId) || !others.some((id) => there.has(id))) return;
   if ((await jobsOn(store, hostId)) === 0) return;
   const drain = { deadlineMs: drainMs, maxParallel: drainParallel };
-  await changeSettings(store, hostId, { cordoned: true, drain }, { signal, now: Date.now() });
+  await changeSettings(store, hostId, { drain }, { signal, now: Date.now() });
   let told = -1;
   try {
     await waitFor(

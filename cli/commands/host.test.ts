@@ -51,6 +51,11 @@ test('`host drain --wait` ends when the host is empty; `undrain` opens it again'
   const view = await env.controller.client.call(hosts.get, { params: { host: 'host1' } });
   assert.equal(view.state, 'draining');
   assert.match((await env.desk.run(['host', 'undrain', 'host1'])).stdout, /^host1 takes jobs\n$/);
+  await env.desk.run(['host', 'cordon', 'host1']);
+  await env.desk.run(['host', 'drain', 'host1']);
+  const closed = /^host1 keeps its jobs, and is cordoned: "flynn host uncordon host1" opens it/;
+  assert.match((await env.desk.run(['host', 'undrain', 'host1'])).stdout, closed);
+  assert.match((await env.desk.run(['host', 'uncordon', 'host1'])).stdout, /^host1 takes jobs\n$/);
   assert.doesNotMatch(drained.stderr, /no other host/);
   const wrong = await env.desk.run(['host', 'drain', 'host1', '--deadline', 'soon']);
   assert.equal(wrong.code, 2);

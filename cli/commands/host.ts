@@ -42,7 +42,7 @@ export function addHostCommands(parent: Parent): void {
       arguments: [hostArgument],
       async run(context, _options, [id = '']) {
         const view = await (await context.client()).call(hosts[name], { params: { host: id } });
-        context.show(view, () => `${view.id} takes jobs`);
+        context.show(view, () => openNews(view));
       },
     });
   }
@@ -58,6 +58,12 @@ export function addHostCommands(parent: Parent): void {
       context.show(answer, () => `looking at ${what}; "flynn host list" shows how jobs move`);
     },
   });
+}
+
+function openNews({ id, state }: HostView): string {
+  if (state === 'away') return `${id} is away, and takes jobs again once it is back`;
+  if (state !== 'cordoned') return `${id} takes jobs`;
+  return `${id} keeps its jobs, and is cordoned: "flynn host uncordon ${id}" opens it, unless a disk is full ("flynn doctor")`;
 }
 
 function addTagCommands(parent: Parent, host: ReturnType<typeof addCommand>): void {

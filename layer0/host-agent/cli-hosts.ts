@@ -1,5 +1,4 @@
 /** `flynn-host list cordon uncordon drain undrain tags`: written to the cell through the local agent. */
-import type { OperatorSettings } from '@flynn/scheduler/cell';
 import { FlynnError } from '@flynn/kit/errors';
 import { routes } from './api.ts';
 import type { KnownHost, SettingsChange } from './api.ts';
@@ -9,11 +8,15 @@ import { formatAge, formatBytes, formatTable } from './cli-format.ts';
 
 export function addHostCommands(context: CliContext): void {
   const { program, withAgent, print } = context;
-  const change = async (host: string | undefined, body: SettingsChange): Promise<OperatorSettings> =>
+  const change = async (host: string | undefined, body: SettingsChange): Promise<KnownHost> =>
     withAgent(async (client) => {
       const id = host ?? (await client.call(routes.status, {})).host.id;
-      return client.call(routes.changeSettings, { params: { host: id }, body });
+      const settings = await client.call(routes.changeSettings, { params: { host: id }, body });
+      const known = (await client.call(routes.hosts, {})).find((one) => one.id === id);
+      return { ...known, id, settings };
     });
+  const changeAndTell = async (host: string | undefined, body: SettingsChange): Promise<void> =>
+    print(hostNews(await change(host, body)));
   program
     .command('list')
     .description('the hosts of the cluster')
@@ -27,12 +30,12 @@ export function addHostCommands(context: CliContext): void {
     .command('cordon')
     .description('place no new jobs on a host')
     .argument('[host]', 'default: this one')
-    .action(async (host?: string) => void (await change(host, { cordoned: true })));
+    .action((host?: string) => changeAndTell(host, { cordoned: true }));
   program
     .command('uncordon')
-    .description('place jobs on a host again')
+    .description('place jobs on a host again, also if it drains')
     .argument('[host]', 'default: this one')
-    .action(async (host?: string) => void (await change(host, { cordoned: false })));
+    .action((host?: string) => changeAndTell(host, { cordoned: false }));
   program
     .command('drain')
     .description('move the jobs of a host elsewhere')
@@ -45,22 +48,22 @@ export function addHostCommands(context: CliContext): void {
           ...(deadline === undefined ? {} : { deadlineMs: deadline * 60_000 }),
           ...(maxParallel === undefined ? {} : { maxParallel }),
         };
-        await change(host, { drain });
+        await changeAndTell(host, { drain });
       },
     );
   program
     .command('undrain')
     .description('end the draining of a host')
     .argument('[host]', 'default: this one')
-    .action(async (host?: string) => void (await change(host, { drain: null })));
+    .action((host?: string) => changeAndTell(host, { drain: null }));
   program
     .command('tags')
     .description('show or change the tags of this host: NAME=VALUE sets one, NAME= takes it away')
     .argument('[tag...]')
     .option('--host <host>', 'another host')
     .action(async (texts: string[], { host }: { host?: string }) => {
-      const { tags } = await change(host, { tags: parseTags(texts) });
-      print(formatTable(Object.entries(tags)));
+      const { settings } = await change(host, { tags: parseTags(texts) });
+      print(formatTable(Object.entries(settings.tags)));
     });
 }
 
@@ -72,6 +75,22 @@ export function parseTags(texts: readonly string[]): Record<string, string | nul
       return [text.slice(0, at), text.slice(at + 1) === '' ? null : text.slice(at + 1)];
     }),
   );
+}
+
+/** What is so of a host now, and how it is taken back. */
+export function hostNews({ id, record, settings: { drain, cordoned } }: KnownHost): string {
+  if (drain !== undefined) {
+    const { maxParallel, deadlineAt } = drain;
+    const until =
+      deadlineAt === undefined ? '' : `, and what is left at ${new Date(deadlineAt).toISOString()} is stopped`;
+    return `${id} is draining: its jobs move elsewhere, ${maxParallel} of a workload at a time${until}; "flynn-host undrain ${id}" calls it off\n`;
+  }
+  if (cordoned) {
+    return `${id} is cordoned: it takes no more jobs, and those it has run on; "flynn-host uncordon ${id}" opens it again\n`;
+  }
+  if (record === undefined) return `${id} is away, and takes jobs again once it is back\n`;
+  if (record.cordoned) return `${id} takes no jobs all the same: a disk of it is full, see "flynn-host doctor"\n`;
+  return `${id} takes jobs\n`;
 }
 
 function rowOf({ id, record, settings }: KnownHost): (string | undefined)[] {

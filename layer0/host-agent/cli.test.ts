@@ -6,11 +6,15 @@ import { cellKeys } from '@flynn/scheduler/cell';
 import { redact } from './cli-debug.ts';
 import { addEtcdCommands } from './cli-etcd.ts';
 import { formatBytes, formatTable } from './cli-format.ts';
-import { parseTags } from './cli-hosts.ts';
+import { addHostCommands, hostNews, parseTags } from './cli-hosts.ts';
 import { parseEnvironment } from './cli-installation.ts';
 import { matchJob, withoutEnvironment } from './cli-jobs.ts';
 import { changeSettings, listHosts, settingsAfter } from './host-settings.ts';
 import { Command } from 'commander';
+import type { HttpClient } from '@flynn/kit/http-client';
+import { routes } from './api.ts';
+import type { SettingsChange } from './api.ts';
+import type { CliContext } from './cli-context.ts';
 import { metricsText } from '@flynn/kit/metrics';
 
 describe('flynn-host', () => {
@@ -71,9 +75,45 @@ describe('what operators want of a host', () => {
       tags: { disk: 'ssd', rack: '7' },
     });
     const draining = settingsAfter(before, { drain: { deadlineMs: 1_000 } }, 5_000);
-    assert.deepEqual(draining.drain, { startedAt: 5_000, deadlineAt: 6_000, maxParallel: 1 });
-    assert.equal(settingsAfter(draining, { drain: {} }, 9_000).drain?.startedAt, 5_000);
-    assert.equal(settingsAfter(draining, { drain: null }, 9_000).drain, undefined);
+    assert.deepEqual(draining.drain, { startedAt: 5_000, deadlineAt: 6_000, maxParallel: 1, leavesCordon: true });
+    assert.deepEqual(settingsAfter(draining, { drain: {} }, 9_000), draining);
+    assert.deepEqual(settingsAfter(draining, { drain: null }, 9_000), before);
+    assert.deepEqual(settingsAfter(draining, { cordoned: false }, 9_000), { cordoned: false, tags: before.tags });
+  });
+
+  it('is told by the command that asked for it, with the way back', async () => {
+    const record = {
+      id: 'h1',
+      address: '10.0.0.1',
+      apiPort: 1,
+      capacity: { memoryBytes: 1, cpuMillis: 1 },
+      attributes: {},
+      cordoned: false,
+      startedAt: 1,
+    };
+    const told: string[] = [];
+    let settings = hostSettingsSchema.parse({});
+    const client = {
+      async call(route: { path: string }, input: { body?: SettingsChange }) {
+        if (route === routes.status) return { host: record };
+        if (route === routes.hosts) return [{ id: 'h1', record, settings }];
+        settings = settingsAfter(settings, input.body ?? {}, 0);
+        return settings;
+      },
+    };
+    const program = new Command();
+    const withAgent: CliContext['withAgent'] = (run) => run(client as unknown as HttpClient);
+    const installation = () => Promise.reject(new Error('it was looked at'));
+    addHostCommands({ program, withAgent, installation, print: (text) => told.push(text) });
+    const asked = ['cordon', 'drain --deadline 10 --max-parallel 3', 'drain', 'undrain', 'uncordon h1'];
+    for (const line of asked) await program.parseAsync(line.split(' '), { from: 'user' });
+    const draining =
+      'h1 is draining: its jobs move elsewhere, 3 of a workload at a time, and what is left at 1970-01-01T00:10:00.000Z is stopped; "flynn-host undrain h1" calls it off\n';
+    const cordoned =
+      'h1 is cordoned: it takes no more jobs, and those it has run on; "flynn-host uncordon h1" opens it again\n';
+    assert.deepEqual(told, [cordoned, draining, draining, cordoned, 'h1 takes jobs\n']);
+    assert.match(hostNews({ id: 'h1', record: { ...record, cordoned: true }, settings }), /a disk of it is full/);
+    assert.match(hostNews({ id: 'h1', settings }), /^h1 is away/);
   });
 
   it('is kept for hosts that are away, and not for hosts that never were', async () => {

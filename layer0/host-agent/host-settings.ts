@@ -2,6 +2,7 @@
 import { FlynnError } from '@flynn/kit/errors';
 import { cellKeys, hostRecordSchema, hostSettingsSchema } from '@flynn/scheduler/cell';
 import type { OperatorSettings } from '@flynn/scheduler/cell';
+import { cordoned, drained, opened, undrained } from '@flynn/scheduler/operator-settings';
 import type { Store } from '@flynn/store/store';
 import type { KnownHost, SettingsChange } from './api.ts';
 
@@ -60,20 +61,13 @@ export async function changeSettings(
   }
 }
 
+/** First whether it is cordoned, then its drain: who is opened does not drain, unless that is asked for too. */
 export function settingsAfter(before: OperatorSettings, change: SettingsChange, now: number): OperatorSettings {
-  const { drain: draining, ...rest } = before;
   const tags = Object.entries({ ...before.tags, ...change.tags }).flatMap(([name, value]) =>
     value === null ? [] : [[name, value] as const],
   );
-  const settings = { ...rest, cordoned: change.cordoned ?? before.cordoned, tags: Object.fromEntries(tags) };
-  if (change.drain === null) return settings;
-  if (change.drain === undefined) return draining === undefined ? settings : { ...settings, drain: draining };
-  const { deadlineMs, maxParallel } = change.drain;
-  const drain = {
-    // Asked for again, it goes on; only its limits are new.
-    startedAt: draining?.startedAt ?? now,
-    ...(deadlineMs === undefined ? {} : { deadlineAt: now + deadlineMs }),
-    maxParallel: maxParallel ?? draining?.maxParallel ?? 1,
-  };
-  return { ...settings, drain };
+  const tagged = { ...before, tags: Object.fromEntries(tags) };
+  const settings = change.cordoned === undefined ? tagged : change.cordoned ? cordoned(tagged) : opened(tagged);
+  if (change.drain === undefined) return settings;
+  return change.drain === null ? undrained(settings) : drained(settings, change.drain, now);
 }

@@ -262,11 +262,17 @@ export type HostRecord = z.output<typeof hostRecordSchema>;
 
 /** What operators want of a host. It counts whether the host is there or not. */
 export const hostSettingsSchema = z.object({
-  /** No new jobs are placed there. A draining host is cordoned too. */
+  /** No new jobs are placed there. Nor are they while it drains, which is another matter. */
   cordoned: z.boolean().default(false),
   /** Its jobs move elsewhere, at most `maxParallel` of a workload at a time; what is left at `deadlineAt` is stopped. */
   drain: z
-    .object({ startedAt: z.number(), deadlineAt: z.number().optional(), maxParallel: z.int().positive().default(1) })
+    .object({
+      startedAt: z.number(),
+      deadlineAt: z.number().optional(),
+      maxParallel: z.int().positive().default(1),
+      /** Its end changes nothing of `cordoned`. Drains of versions that cordoned the host along with it do not say so. */
+      leavesCordon: z.boolean().optional(),
+    })
     .optional(),
   /** Attributes people gave it; they win over the host's own. */
   tags: z.record(z.string(), z.string()).default({}),

@@ -97,19 +97,19 @@ export const hosts = {
         .nonnegative()
         .max(7 * 24 * 3_600_000)
         .optional(),
-      /** Jobs of a workload that move at a time. */
-      maxParallel: z.int().min(1).max(1_000).default(1),
+      /** Jobs of a workload that move at a time: 1 unless said. */
+      maxParallel: z.int().min(1).max(1_000).optional(),
       /** Without it blobs that no other host has yet are a `conflict`, whose detail has them as `soleCopies`. */
       giveUpBlobs: z.boolean().default(false),
     }),
     response: hostViewSchema,
-    summary: 'Move its jobs elsewhere, replacements first; again changes the deadline',
+    summary: 'Move its jobs elsewhere, replacements first; again changes what it says, and nothing else',
   }),
   undrain: defineRoute({
     method: 'DELETE',
     path: '/hosts/:host/drain',
     response: hostViewSchema,
-    summary: 'Stop moving jobs away; the host takes jobs again',
+    summary: 'Stop moving jobs away; the host takes jobs again, unless it is cordoned',
   }),
   remove: defineRoute({
     method: 'DELETE',

@@ -125,6 +125,21 @@ test('a rebalance is asked for with the priority of what it is about', async () 
   });
 });
 
+test('a drain says nothing of a cordon, and keeps what it is not asked for again', async () => {
+  await using world = await startTestController();
+  const params = { host: 'host1' };
+  const { client } = world;
+  await client.call(hosts.cordon, { params });
+  const first = await client.call(hosts.drain, { params, body: { deadlineMs: 600_000, maxParallel: 2 } });
+  const again = await client.call(hosts.drain, { params, body: {} });
+  assert.deepEqual([again.state, again.drain], ['draining', first.drain]);
+  assert.equal((await client.call(hosts.undrain, { params })).state, 'cordoned');
+  await client.call(hosts.drain, { params, body: {} });
+  assert.equal((await client.call(hosts.uncordon, { params })).state, 'up');
+  await client.call(hosts.drain, { params, body: {} });
+  assert.equal((await client.call(hosts.undrain, { params })).state, 'up');
+});
+
 test('a host that is up is not forgotten; one that is away is, once its work is elsewhere', async () => {
   await using world = await startTestController({ hosts: 3 });
   await world.deployApp('shop', web);

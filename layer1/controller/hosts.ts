@@ -4,8 +4,10 @@ import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { cellKeys, hostSettingsSchema } from '@flynn/scheduler/cell';
-import type { OperatorSettings } from '@flynn/scheduler/cell';
+import type { HostRecord, OperatorSettings } from '@flynn/scheduler/cell';
 import { evaluationPut } from '@flynn/scheduler/evaluations';
+import { isOpen } from '@flynn/scheduler/feasible';
+import { cordoned, drained, opened, undrained } from '@flynn/scheduler/operator-settings';
 import type { Operation } from '@flynn/store/store';
 import { hosts } from './api-hosts.ts';
 import type { HostDetail, HostView } from './api-hosts.ts';
@@ -48,26 +50,19 @@ export function hostHandlers(deps: Deps, blobs: Pick<BlobClient, 'replication' |
       await checkDoors(deps, params.host, tagged(knownSettings(deps, params.host)), signal);
       return change(params.host, signal, tagged);
     }),
-    handle(hosts.cordon, async ({ params, signal }) =>
-      change(params.host, signal, (settings) => ({ ...settings, cordoned: true })),
-    ),
+    handle(hosts.cordon, async ({ params, signal }) => change(params.host, signal, cordoned)),
     handle(hosts.uncordon, async ({ params, signal }) => change(params.host, signal, opened)),
     handle(hosts.drain, async ({ params, body, signal }) => {
       const { host } = params;
       // Alone it has everything alone; emptied already it has no store that could be asked.
       const { entries } = deps.cell.hosts.snapshot;
       const isAmongOthers = entries.size > 1 && entries.has(host);
-      const drained = (settings: OperatorSettings) => {
-        const now = deps.now();
-        const deadline = body.deadlineMs === undefined ? {} : { deadlineAt: now + body.deadlineMs };
-        const startedAt = settings.drain?.startedAt ?? now;
-        return { ...settings, cordoned: true, drain: { startedAt, maxParallel: body.maxParallel, ...deadline } };
-      };
-      if (isAmongOthers) await checkDoors(deps, host, drained(knownSettings(deps, host)), signal);
+      const draining = (settings: OperatorSettings) => drained(settings, body, deps.now());
+      if (isAmongOthers) await checkDoors(deps, host, draining(knownSettings(deps, host)), signal);
       if (isAmongOthers && !body.giveUpBlobs) await checkSoleCopies(blobs, host, { signal });
-      return change(host, signal, drained);
+      return change(host, signal, draining);
     }),
-    handle(hosts.undrain, async ({ params, signal }) => change(params.host, signal, opened)),
+    handle(hosts.undrain, async ({ params, signal }) => change(params.host, signal, undrained)),
     handle(hosts.remove, async ({ params, query, signal }) => {
       const held = volumesHeld(deps.cell, params.host, await appNames(deps, signal));
       const isKnown = hostIds(deps).includes(params.host);
@@ -111,7 +106,7 @@ function viewHost({ cell }: Deps, id: string, changed?: OperatorSettings): HostV
   const { drain } = settings;
   return {
     id,
-    state: stateOf(record !== undefined, settings),
+    state: stateOf(record, settings),
     ...(record === undefined
       ? {}
       : { address: record.address, capacity: record.capacity, startedAt: iso(record.startedAt) }),
@@ -131,10 +126,10 @@ function viewHost({ cell }: Deps, id: string, changed?: OperatorSettings): HostV
   };
 }
 
-function stateOf(isThere: boolean, settings: OperatorSettings): HostView['state'] {
-  if (!isThere) return 'away';
+function stateOf(record: HostRecord | undefined, settings: OperatorSettings): HostView['state'] {
+  if (record === undefined) return 'away';
   if (settings.drain !== undefined) return 'draining';
-  return settings.cordoned ? 'cordoned' : 'up';
+  return isOpen(record, settings) ? 'up' : 'cordoned';
 }
 
 async function detailOf(deps: Deps, hostId: string, signal: AbortSignal): Promise<HostDetail> {
@@ -149,10 +144,6 @@ async function detailOf(deps: Deps, hostId: string, signal: AbortSignal): Promis
 
 async function appNames({ resources }: Deps, signal: AbortSignal): Promise<Map<string, string>> {
   return new Map((await resources.list(appType, { signal })).map((app) => [app.id, app.spec.name]));
-}
-
-function opened({ drain: _drain, ...settings }: OperatorSettings): OperatorSettings {
-  return { ...settings, cordoned: false };
 }
 
 async function changeSettings(

@@ -7,7 +7,7 @@ import { CellFollower } from '@flynn/scheduler/cell-follower';
 import type { Workload } from '@flynn/scheduler/cell';
 import type { Cell, PlacedJob } from '@flynn/scheduler/cell-view';
 import { CellColumns } from '@flynn/scheduler/columns/cell-columns';
-import { attributesOf, failedConstraint } from '@flynn/scheduler/feasible';
+import { attributesOf, failedConstraint, isOpen } from '@flynn/scheduler/feasible';
 import type { Store } from '@flynn/store/store';
 
 export class CellWatch implements AsyncDisposable {
@@ -116,6 +116,6 @@ function openHosts(cell: Cell, { constraints }: Workload): number {
   return [...cell.hosts].filter(([id, { value }]) => {
     const settings = cell.settings.get(id);
     const isMeant = failedConstraint(id, attributesOf(value, settings), constraints) === undefined;
-    return isMeant && !value.cordoned && settings?.cordoned !== true;
+    return isMeant && isOpen(value, settings);
   }).length;
 }
