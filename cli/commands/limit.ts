@@ -1,15 +1,19 @@
 import { builds } from '@flynn/controller/api-builds';
 import { apps } from '@flynn/controller/api';
-import { amountText, buildLimitNames } from '@flynn/controller/build-limits';
+import { amountText, buildLimitNames, byteSize } from '@flynn/controller/build-limits';
 import type { AppBuildLimits, BuildLimitName } from '@flynn/controller/build-limits';
+import { processSchema } from '@flynn/controller/model';
 import type { Process } from '@flynn/controller/model';
 import { oneOffKinds, oneOffLimitsOf, oneOffMeta } from '@flynn/controller/one-off-limits';
 import type { OneOffKind } from '@flynn/controller/one-off-limits';
 import { changeMeta } from '../app-meta.ts';
-import { parseCpu, parseMemory, usageError } from '../arguments.ts';
+import { parseCpu, parseMemory, parseWhole, usageError } from '../arguments.ts';
+import { defaultFiles, defaultPids, defaultTempDiskBytes } from '@flynn/scheduler/cell';
 import { changeRelease, newestRelease, processOf } from '../next-release.ts';
 import { formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
+
+const leastBytes = 1024 ** 2;
 
 export function addLimitCommands(parent: Parent): void {
   const limit = addCommand(parent, {
@@ -38,16 +42,19 @@ export function addLimitCommands(parent: Parent): void {
     summary: 'change what each job of a process type may take, as a new release that is rolled out',
     arguments: [
       ['<type>', 'the process type'],
-      ['<limits...>', 'memory=512MB and cpu=500 (thousandths of a processor)'],
+      [
+        '<limits...>',
+        'memory=512MB, cpu=500 (thousandths of a processor), disk=2GB (outside its volumes), pids=500, files=4096; disk= is as without',
+      ],
     ],
     async run(context, _options, [type = '', ...args]) {
-      const wanted = Object.fromEntries(args.map(processLimit));
+      const wanted = args.map(processLimit);
       await changeRelease(context, (before) => {
         const kind = oneOffKinds.find((one) => one === type);
         if (kind !== undefined && before?.processes[type] === undefined) {
           throw usageError(`what runs once is no process type: write flynn limit ${kind} ${args.join(' ')}`);
         }
-        return { processes: { ...before?.processes, [type]: { ...processOf(before, type), ...wanted } } };
+        return { processes: { ...before?.processes, [type]: limited(processOf(before, type), wanted) } };
       });
     },
   });
@@ -87,20 +94,57 @@ function pairOf(arg: string): [name: string, value: string] {
   return [arg.slice(0, at), arg.slice(at + 1)];
 }
 
-function processLimit(arg: string): [keyof Process, number] {
+type ProcessLimit = 'memoryBytes' | 'cpuMillis' | 'tempDiskBytes' | 'pidsLimit' | 'filesLimit';
+type Wish = readonly [field: ProcessLimit, value: number | undefined];
+
+/** What is wished for without a value is as if nobody had said anything. */
+function limited(process: Process, wishes: readonly Wish[]): Process {
+  const next: Record<string, unknown> = { ...process };
+  for (const [field, value] of wishes) {
+    if (value === undefined) delete next[field];
+    else next[field] = value;
+  }
+  return processSchema.parse(next);
+}
+
+function processLimit(arg: string): Wish {
   const [name, value] = pairOf(arg);
-  if (name === 'cpu') return ['cpuMillis', parseCpu(value)];
-  if (name !== 'memory') throw usageError(`there is no limit "${name}": there are memory and cpu`);
-  return ['memoryBytes', parseMemory(value)];
+  const whole = (what: string, min: number, max: number) =>
+    value === '' ? undefined : parseWhole(value, { what, min, max });
+  switch (name) {
+    case 'memory':
+      return ['memoryBytes', value === '' ? undefined : enough(parseMemory(value), arg)];
+    case 'cpu':
+      return ['cpuMillis', value === '' ? undefined : parseCpu(value)];
+    case 'disk':
+      return ['tempDiskBytes', diskOf(value)];
+    case 'pids':
+      return ['pidsLimit', whole('processes and threads', 1, 4_194_304)];
+    case 'files':
+      return ['filesLimit', whole('open files', 64, 1_048_576)];
+    default:
+      throw usageError(`there is no limit "${name}": there are memory, cpu, disk, pids and files`);
+  }
+}
+
+function diskOf(value: string): number | undefined {
+  if (value === '') return undefined;
+  const { data } = byteSize.safeParse(value);
+  if (data === undefined) throw usageError(`"${value}" is no amount of disk: write it as 512MB or 2GB`);
+  return enough(data, `disk=${value}`);
+}
+
+function enough(bytes: number, asked: string): number {
+  if (bytes < leastBytes) throw usageError(`${asked} is too little: 1MB is the least`);
+  return bytes;
 }
 
 /** As the app's metadata has it; nothing as its value where it is to be as without. */
 function onceWish(kind: OneOffKind, arg: string): [key: string, value: string] {
   const [name, value] = pairOf(arg);
+  if (name !== 'memory' && name !== 'cpu') throw usageError(`there is no limit "${name}": there are memory and cpu`);
   if (value !== '') processLimit(arg);
-  else if (name !== 'memory' && name !== 'cpu')
-    throw usageError(`there is no limit "${name}": there are memory and cpu`);
-  return [oneOffMeta[name === 'memory' ? 'memory' : 'cpu'](kind), value];
+  return [oneOffMeta[name](kind), value];
 }
 
 function buildWish(arg: string): [BuildLimitName, string | null] {
@@ -112,10 +156,12 @@ function buildWish(arg: string): [BuildLimitName, string | null] {
 
 type Processes = Readonly<Record<string, Process>>;
 
-function limitsOf(processes: Processes): Record<string, { memoryBytes: number; cpuMillis: number }> {
+/** Those that nobody set with what they are then. */
+function limitsOf(processes: Processes): Record<string, Record<ProcessLimit, number>> {
   const entries = Object.entries(processes).map(([type, one]) => {
-    const { memoryBytes, cpuMillis } = one;
-    return [type, { memoryBytes, cpuMillis }] as const;
+    const { memoryBytes, cpuMillis, tempDiskBytes = defaultTempDiskBytes } = one;
+    const { pidsLimit = defaultPids, filesLimit = defaultFiles } = one;
+    return [type, { memoryBytes, cpuMillis, tempDiskBytes, pidsLimit, filesLimit }] as const;
   });
   return Object.fromEntries(entries);
 }
@@ -125,8 +171,12 @@ function limitsText(processes: Processes, build: AppBuildLimits): string {
     type,
     amountText('memory', one.memoryBytes),
     String(one.cpuMillis),
+    amountText('disk', one.tempDiskBytes),
+    String(one.pidsLimit),
+    String(one.filesLimit),
   ]);
-  return `${rows.length === 0 ? '' : `${formatTable(['TYPE', 'MEMORY', 'CPU'], rows)}\n`}${buildText(build)}`;
+  const heading = ['TYPE', 'MEMORY', 'CPU', 'DISK', 'PIDS', 'FILES'];
+  return `${rows.length === 0 ? '' : `${formatTable(heading, rows)}\n`}${buildText(build)}`;
 }
 
 const onceNames: Readonly<Record<OneOffKind, string>> = {

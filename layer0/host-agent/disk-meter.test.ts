@@ -58,6 +58,39 @@ test('who wrote more than its limit is told of, and nobody is measured again at 
   assert.equal(meter.useOf('d'), undefined);
 });
 
+test('a job without a limit has ten GiB, or a quarter of the disk, and is measured soon once that is short', async () => {
+  const measured: string[] = [];
+  const exceeded: [string, number][] = [];
+  const room = { usedPercent: 79, totalBytes: 1_000 };
+  const jobs = ['a', 'b'].map((id) => container(id, { 'flynn.job': id }));
+  const resident = container('etcd', { 'flynn.job': 'etcd', 'flynn.resident': 'etcd' });
+  const meterOf = () =>
+    new DiskMeter({
+      engine: {
+        async diskUse(id) {
+          measured.push(id);
+          return { writableBytes: id === 'a' ? 250 : 251, volumeBytes: 0 };
+        },
+      },
+      containers: { isCurrent: true, all: () => [...jobs, resident, container('build')] },
+      onExceeded: ({ id }, _usedBytes, limitBytes) => void exceeded.push([id, limitBytes]),
+      room: async () => room,
+      log: silentLogger(),
+    });
+  const { signal } = new AbortController();
+  const meter = meterOf();
+  await meter.measure(signal);
+  assert.deepEqual(measured, []);
+  room.usedPercent = 80;
+  await meter.measure(signal);
+  await meter.measure(signal);
+  assert.deepEqual(measured, ['a', 'b', 'etcd', 'build']);
+  assert.deepEqual(exceeded, [['b', 250]], 'what is nobody’s job has no limit');
+  room.totalBytes = 1_000 * 2 ** 30;
+  await meterOf().measure(signal);
+  assert.deepEqual(exceeded, [['b', 250]]);
+});
+
 test('what cannot be measured in time is not measured all the time', async () => {
   const measured: string[] = [];
   const meter = new DiskMeter({
@@ -93,9 +126,14 @@ test('a job that wrote more than its limit is stopped, told why, and started aga
   try {
     await agent.assign([job]);
     await agent.reach(job, 'running', (s) => s.state === 'running');
+    const [full] = await engine.list();
     await meter.measure(new AbortController().signal);
     const again = await agent.reach(job, 'running again', (s) => s.state === 'running' && s.restarts > 0);
     assert.equal(again.isFinal, false);
+    assert.match(again.lastError ?? '', /^killed: wrote 1 MiB/);
+    const now = await engine.list();
+    assert.equal(now.length, 1);
+    assert.notEqual(now[0]?.id, full?.id, 'what it wrote is gone with its container');
   } finally {
     await agent.stop();
     engine.losePower();

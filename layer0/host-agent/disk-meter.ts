@@ -2,13 +2,16 @@
 import { pause } from '@flynn/kit/clock';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
+import { defaultTempDiskBytes } from '@flynn/scheduler/cell';
 import type { ContainerTable } from './container-table.ts';
 import type { Container, DiskUse, Engine } from './engine.ts';
 import { label } from './labels.ts';
 
-/** Of containers with a limit, and of the others. */
+/** Of containers with a limit of their own, and of the others, as long as the disk has room. */
 const limitedEveryMs = 30_000;
 const everyMs = 600_000;
+/** From here on all are measured as often as those with a limit: who fills the disk has to be found before it is full. */
+const shortPercent = 80;
 const turns = 32;
 const tickMs = 5_000;
 /** Measuring may take this share of the time at most: a container with a million files is measured less often. */
@@ -19,7 +22,17 @@ export function diskLimitOf(container: Container): number | undefined {
   return text === undefined ? undefined : Number(text);
 }
 
-type Measure = { use?: DiskUse; nextMs: number };
+/** What a job may write that does not say: it fills no disk on its own. */
+function defaultLimitOf({ labels }: Container, room: DiskRoom | undefined): number | undefined {
+  if (room === undefined || labels[label.job] === undefined || labels[label.resident] !== undefined) return undefined;
+  return Math.min(defaultTempDiskBytes, Math.floor(room.totalBytes / 4));
+}
+
+/** Where the engine has its containers. */
+export type DiskRoom = { usedPercent: number; totalBytes: number };
+
+/** `soonMs`: when it is measured next if the disk is short. */
+type Measure = { use?: DiskUse; nextMs: number; soonMs: number };
 
 /**
  * INVARIANTS. One container is measured at a time. Storage drivers with quotas are rare, so the limit holds with a delay: what
@@ -29,6 +42,7 @@ export class DiskMeter {
   readonly #engine: Pick<Engine, 'diskUse'>;
   readonly #containers: Pick<ContainerTable, 'all' | 'isCurrent'>;
   readonly #onExceeded: (container: Container, usedBytes: number, limitBytes: number) => void;
+  readonly #room: (() => Promise<DiskRoom>) | undefined;
   readonly #log: Logger;
   #turn = 0;
   readonly #measures = new Map<string, Measure>();
@@ -37,11 +51,14 @@ export class DiskMeter {
     engine: Pick<Engine, 'diskUse'>;
     containers: Pick<ContainerTable, 'all' | 'isCurrent'>;
     onExceeded: (container: Container, usedBytes: number, limitBytes: number) => void;
+    /** Without, only who has a limit of its own is held to one. */
+    room?: () => Promise<DiskRoom>;
     log: Logger;
   }) {
     this.#engine = options.engine;
     this.#containers = options.containers;
     this.#onExceeded = options.onExceeded;
+    this.#room = options.room;
     this.#log = options.log;
   }
 
@@ -64,11 +81,23 @@ export class DiskMeter {
     const running = this.#containers.all().filter(({ state }) => state === 'running');
     const ids = new Set(running.map(({ id }) => id));
     for (const id of this.#measures.keys()) if (!ids.has(id)) this.#measures.delete(id);
+    const room = await this.#readRoom();
+    const isShort = room !== undefined && room.usedPercent >= shortPercent;
     for (const container of running) {
       if (signal.aborted) return;
       this.#spread(container);
-      if ((this.#measures.get(container.id)?.nextMs ?? 0) > performance.now()) continue;
-      await this.#measureOne(container, signal);
+      const { nextMs, soonMs } = this.#measures.get(container.id) ?? { nextMs: 0, soonMs: 0 };
+      if ((isShort ? Math.min(soonMs, nextMs) : nextMs) > performance.now()) continue;
+      await this.#measureOne(container, room, signal);
+    }
+  }
+
+  async #readRoom(): Promise<DiskRoom | undefined> {
+    try {
+      return await this.#room?.();
+    } catch (error) {
+      this.#log.warn(`could not see how much room the disk has: ${messageOf(error)}`);
+      return undefined;
     }
   }
 
@@ -76,16 +105,19 @@ export class DiskMeter {
   #spread(container: Container): void {
     if (diskLimitOf(container) !== undefined || this.#measures.has(container.id)) return;
     this.#turn = (this.#turn + 1) % turns;
-    this.#measures.set(container.id, { nextMs: performance.now() + (everyMs * (this.#turn + 1)) / turns });
+    this.#measures.set(container.id, { nextMs: performance.now() + (everyMs * (this.#turn + 1)) / turns, soonMs: 0 });
   }
 
-  async #measureOne(container: Container, signal: AbortSignal): Promise<void> {
-    const limitBytes = diskLimitOf(container);
+  async #measureOne(container: Container, room: DiskRoom | undefined, signal: AbortSignal): Promise<void> {
+    const ownBytes = diskLimitOf(container);
+    const limitBytes = ownBytes ?? defaultLimitOf(container, room);
     const startedMs = performance.now();
     const note = (use: DiskUse | undefined): number => {
       const tookMs = performance.now() - startedMs;
-      const waitMs = Math.max(limitBytes === undefined ? everyMs : limitedEveryMs, tookMs / shareOfTime);
-      this.#measures.set(container.id, { ...(use === undefined ? {} : { use }), nextMs: performance.now() + waitMs });
+      const endedMs = performance.now();
+      const waitMs = Math.max(ownBytes === undefined ? everyMs : limitedEveryMs, tookMs / shareOfTime);
+      const times = { nextMs: endedMs + waitMs, soonMs: endedMs + Math.max(limitedEveryMs, tookMs / shareOfTime) };
+      this.#measures.set(container.id, { ...(use === undefined ? {} : { use }), ...times });
       return tookMs;
     };
     try {

@@ -68,6 +68,35 @@ const table: { title: string; input: Parameters<typeof stepsOf>[0]; steps: strin
     steps: ['start'],
   },
   {
+    title: 'one that wrote too much begins anew: its container goes once its log is read',
+    input: {
+      assigned: [job],
+      containers: [exited],
+      record: recordOf({ state: 'crashed', startedAt: now - 80_000, endedAt: now - 10 }, { beginsAnew: true }),
+    },
+    steps: ['remove'],
+  },
+  {
+    title: 'until then it waits',
+    input: {
+      assigned: [job],
+      containers: [exited],
+      record: recordOf({ state: 'crashed', startedAt: now - 80_000, endedAt: now - 10 }, { beginsAnew: true }),
+      isLogShipped: () => false,
+    },
+    steps: ['wait 1000'],
+  },
+  {
+    title: 'and for a minute at most',
+    input: {
+      assigned: [job],
+      containers: [containerOf('exited', { endedAtMs: now - 60_000 })],
+      record: recordOf({ state: 'crashed', startedAt: now - 80_000, endedAt: now - 60_000 }, { beginsAnew: true }),
+      isLogShipped: () => false,
+    },
+    steps: ['remove'],
+  },
+  {
     title: 'one that is being worked on is left alone',
     input: { assigned: [job], busy: new Set([job.id]) },
     steps: [],

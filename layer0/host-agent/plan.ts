@@ -42,6 +42,9 @@ export type PlanInput = {
 export const keptEndedJobs = 25;
 /** A client that attaches to a job which has just ended still reads its output from the container. */
 export const keptContainerMs = 15_000;
+/** A job that begins anew waits so long for its log to be read to the end; its next run waits with it. */
+export const anewMs = 60_000;
+const anewLookMs = 1_000;
 /** A log nobody takes keeps its container this long: without an end the disk would fill. */
 export const unshippedMs = 3_600_000;
 
@@ -63,7 +66,7 @@ function planJob(
   jobId: string,
   job: DesiredJob | undefined,
   container: Container | undefined,
-  { hostId, records, ageMsOf, now }: PlanInput,
+  { hostId, records, isLogShipped, ageMsOf, now }: PlanInput,
 ): Step[] {
   const record = records.get(jobId) ?? blankRecord(job, container, hostId);
   if (record === undefined) return [];
@@ -83,6 +86,10 @@ function planJob(
   const { nextStartAt = 0, startedAt } = record.status;
   if (container === undefined && startedAt !== undefined && !isEnded(record.status)) {
     return [{ type: 'settle', jobId, record, ...outcomeOfVanished(job, startedAt, record, now) }];
+  }
+  if (container?.state === 'exited' && record.beginsAnew === true) {
+    const isLogKept = !isLogShipped(container) && now - endOf(container, record) < anewMs;
+    return isLogKept ? [{ type: 'wait', jobId, untilMs: now + anewLookMs }] : [{ type: 'remove', jobId, container }];
   }
   if (!isStartDue(nextStartAt, now)) return [{ type: 'wait', jobId, untilMs: nextStartAt }];
   return [{ type: 'start', jobId, job, ...(container === undefined ? {} : { container }) }];

@@ -25,6 +25,8 @@ export type JobRecord = Readonly<{
   /** Starts in a row from which it did not come up in time. */
   lateStarts: number;
   stopCause?: StopCause;
+  /** It starts again in another container: what it wrote in this one is too much. */
+  beginsAnew?: boolean;
   /** This agent watches its health and follows its log. */
   isWatched: boolean;
 }>;

@@ -76,9 +76,10 @@ function recordOf(job: HostJob, { jobs, host }: StepContext): JobRecord {
 async function settleJob(step: StepOf<'settle'>, { jobs, monitors }: StepContext): Promise<void> {
   const monitor = monitors.get(step.jobId);
   monitors.delete(step.jobId);
-  const { stopCause: _, ...rest } = step.record;
+  const { stopCause, ...rest } = step.record;
   const leaving = monitor?.stop({ keepAnnounced: false });
-  jobs.set({ ...rest, status: step.status, failures: step.failures, isWatched: false });
+  const beginsAnew = stopCause?.type === 'disk_full';
+  jobs.set({ ...rest, status: step.status, failures: step.failures, isWatched: false, beginsAnew });
   await leaving;
 }
 
@@ -136,7 +137,7 @@ async function startContainer(
 }
 
 function starting(record: JobRecord, isAgain: boolean): JobRecord {
-  const { stopCause: _, ...rest } = record;
+  const { stopCause: _, beginsAnew: __, ...rest } = record;
   const { lastError: before, ...status } = withoutRun(record.status);
   const restarts = status.restarts + (isAgain ? 1 : 0);
   const lastError = isAgain ? record.status.error : before;

@@ -69,7 +69,7 @@ export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<U
     onStop: (container) => stopFor(container, { type: 'fenced' }),
     log,
   });
-  const meter = new DiskMeter({ engine, containers, onExceeded, log });
+  const meter = new DiskMeter({ engine, containers, onExceeded, room: () => diskOf(diskPath), log });
   const usedPercent = async () => (await diskOf(diskPath)).usedPercent;
   const residentDir = join(deps.stateDir, 'resident');
   const named = async () => {

@@ -109,6 +109,12 @@ export const imageSchema = z.union([
 ]);
 export type Image = z.output<typeof imageSchema>;
 
+/** What a job may have that does not say: processes and threads, open files of each process. */
+export const defaultPids = 2_048;
+export const defaultFiles = 10_000;
+/** What it may write outside its volumes that does not say, on a disk four times as large at least: else a quarter of that. */
+export const defaultTempDiskBytes = 10 * 1024 ** 3;
+
 export const jobTemplateSchema = z.object({
   image: imageSchema,
   entrypoint: z.array(z.string()).optional(),
@@ -121,9 +127,12 @@ export const jobTemplateSchema = z.object({
   resources: resourcesSchema,
   /** What it may use: memory is a hard limit, cpu its weight under contention. Default: what is set aside. */
   limits: resourcesSchema.optional(),
-  pidsLimit: z.int().positive().default(2_048),
-  filesLimit: z.int().positive().default(10_000),
-  /** What it may write outside its volumes; beyond it the job is stopped. Default: as much as the host's disk has. */
+  pidsLimit: z.int().positive().default(defaultPids),
+  filesLimit: z.int().positive().default(defaultFiles),
+  /**
+   * What it may write outside its volumes; beyond it the job is stopped, and begins anew without what it wrote. Default:
+   * 10 GiB, a quarter of the host's disk where that is less, filled in by the host.
+   */
   tempDiskBytes: z.int().positive().optional(),
   /** Size of /dev/shm. Default: the engine's, 64 MiB. */
   shmBytes: z.int().positive().optional(),

@@ -50,6 +50,20 @@ test('artifact and commands come along, env does not, settings and names are the
   assert.ok(!('env' in (adopted ?? {})));
 });
 
+test('limits are the other app’s, those that it does not say included', () => {
+  const limits = { pidsLimit: 100, filesLimit: 512, tempDiskBytes: 2 ** 30 };
+  const limitsOf = (staged: object, live: object) => {
+    const adopted = adoptedRelease(
+      { app: { name: 'staging' }, release: release({ processes: { web: { ...web, ...staged } } }) },
+      { app: { name: 'shop' }, release: release({ processes: { web: { ...web, ...live } } }) },
+    );
+    const { pidsLimit, filesLimit, tempDiskBytes } = adopted?.processes['web'] ?? {};
+    return { pidsLimit, filesLimit, tempDiskBytes };
+  };
+  const none = { pidsLimit: undefined, filesLimit: undefined, tempDiskBytes: undefined };
+  assert.deepEqual([limitsOf({}, limits), limitsOf(limits, {})], [limits, none]);
+});
+
 test('what is set for a type of the other app alone does not come along', () => {
   const constraints = [{ attribute: 'host', operator: 'in' as const, values: ['k9'] }];
   const staged = { ...web, constraints, drainMs: 5 };

@@ -1,5 +1,5 @@
 /** What does a release of one app become in another? Pure: the same artifact and commands, the other's settings. */
-import { serviceNameOf } from './compile.ts';
+import { ownLimitsOf, serviceNameOf } from './compile.ts';
 import type { App, Process, Release } from './model.ts';
 
 type Adopted = Pick<Release, 'processes' | 'meta'> &
@@ -39,12 +39,13 @@ export function adoptedRelease(
 /** What a runner finds its own releases by says nothing of another app's. */
 const ofItsMaking: ReadonlySet<string> = new Set(['flynn.operation', 'flynn.basis']);
 
-/** What is not set there is not set then either: `constraints` and `drainMs` may be left out. */
+/** What is not set there is not set then either, of what may be left out. */
 function withSettingsOf(process: Process, before: Process | undefined): Process {
   if (before === undefined) return process;
-  const { constraints: _constraints, drainMs: _drainMs, ...rest } = process;
+  const { constraints: _, drainMs: __, pidsLimit: ___, filesLimit: ____, tempDiskBytes: _____, ...rest } = process;
   const { memoryBytes, cpuMillis, constraints, volumes, links, stopTimeoutMs, drainMs } = before;
   const drain = drainMs === undefined ? {} : { drainMs };
   const hosts = constraints === undefined ? {} : { constraints };
-  return { ...rest, memoryBytes, cpuMillis, volumes, links, stopTimeoutMs, ...drain, ...hosts };
+  const limits = { memoryBytes, cpuMillis, ...ownLimitsOf(before) };
+  return { ...rest, ...limits, volumes, links, stopTimeoutMs, ...drain, ...hosts };
 }

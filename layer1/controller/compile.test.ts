@@ -119,6 +119,20 @@ test('a web process of a slug listens on 8080 as APP-web, runs its line as user 
   assert.deepEqual([workload.priority, workload.mayPreempt, workload.singleton], [50, false, false]);
 });
 
+test('limits of a type are its jobs’; what it does not say changes no template', () => {
+  const limits = { pidsLimit: 100, filesLimit: 512, tempDiskBytes: 2 ** 30 };
+  const templateOf = (given: object) => {
+    const web = process({ ...slugProcess('node server.js', 'web'), ...given });
+    return compileWorkload(runnable({ web }), 'web', web, 1).template;
+  };
+  const { pidsLimit, filesLimit, tempDiskBytes } = templateOf(limits);
+  assert.deepEqual({ pidsLimit, filesLimit, tempDiskBytes }, limits);
+  const template = templateOf({});
+  assert.deepEqual([template.pidsLimit, template.filesLimit], [2_048, 10_000]);
+  assert.ok(!('tempDiskBytes' in template));
+  assert.ok(!('restartAfterMs' in (template.ports[0]?.service?.check ?? {})));
+});
+
 test('an app is a group of its own; only the platform reaches the platform, and a build what the slug builder needs', () => {
   const web = process(slugProcess('node server.js', 'web'));
   const app = compileWorkload(runnable({ web }), 'web', web, 1).template;

@@ -115,6 +115,7 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     meta: metaOf(runnable, type),
     ports: portsOf(runnable, type, process),
     ...roomOf({ memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis }),
+    ...ownLimitsOf(process),
     volumes: volumesOf(app, type, process),
     hostNetwork: process.hostNetwork,
     links: process.links,
@@ -151,6 +152,19 @@ function constraintsOf({ constraints }: Process): Pick<CompiledWorkload, 'constr
 function roomOf(limits: Resources): { resources: Resources; limits: Resources } {
   const memoryBytes = Math.max(1, Math.floor(limits.memoryBytes / 4));
   return { resources: { memoryBytes, cpuMillis: Math.floor(limits.cpuMillis / 10) }, limits };
+}
+
+/** Those it does not say stay unsaid: a default here would make every template another one when it changes. */
+export function ownLimitsOf({
+  pidsLimit,
+  filesLimit,
+  tempDiskBytes,
+}: Process): Pick<Process, 'pidsLimit' | 'filesLimit' | 'tempDiskBytes'> {
+  return {
+    ...(pidsLimit === undefined ? {} : { pidsLimit }),
+    ...(filesLimit === undefined ? {} : { filesLimit }),
+    ...(tempDiskBytes === undefined ? {} : { tempDiskBytes }),
+  };
 }
 
 /** Jobs of one app reach each other. */

@@ -69,6 +69,14 @@ export const processSchema = z.object({
     .positive()
     .default(1024 ** 3),
   cpuMillis: z.int().nonnegative().default(1_000),
+  /** Processes and threads at once, open files of each process. Default: 2048, and 10000. */
+  pidsLimit: z.int().min(1).max(4_194_304).optional(),
+  filesLimit: z.int().min(64).max(1_048_576).optional(),
+  /** What a job may write outside its volumes. Default: 10 GiB, a quarter of its host's disk where that is less. */
+  tempDiskBytes: z
+    .int()
+    .min(1024 ** 2)
+    .optional(),
   /** One on every host that meets its constraints, whatever the count, or on as many as `maxHosts` says. */
   omni: z.boolean().default(false),
   maxHosts: z.int().positive().optional(),

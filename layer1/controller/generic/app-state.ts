@@ -13,7 +13,7 @@ import { httpChangeSchema, tcpChangeSchema } from '../routes/settings.ts';
 import { changedSettings, defaultSettings, shownSettings } from './route-settings.ts';
 import type { RouteSettings } from './route-settings.ts';
 
-const memoryUnits = { MB: 1024 ** 2, GB: 1024 ** 3 } as const;
+const units = { MB: 1024 ** 2, GB: 1024 ** 3 } as const;
 
 /** The fields of a process without what they are if nobody says: what a file leaves out stays as it is. */
 const processFields = Object.fromEntries(
@@ -36,6 +36,10 @@ const routeSpec = z.strictObject({
   tcp: tcpChangeSchema.omit({ serverName: true }).optional(),
 });
 
+function amountOf(what: string): z.ZodString {
+  return z.string().regex(/^[1-9]\d*(?:MB|GB)$/, `an amount of ${what} is written like 512MB or 2GB`);
+}
+
 export const wantedAppSchema = z.strictObject({
   meta: metaSchema.optional(),
   deployTimeoutMs: z.int().min(1_000).max(3_600_000).optional(),
@@ -49,11 +53,9 @@ export const wantedAppSchema = z.strictObject({
       processType,
       z.strictObject({
         count: z.int().min(0).max(10_000).optional(),
-        /** `512MB` or `2GB`: memoryBytes for people. */
-        memory: z
-          .string()
-          .regex(/^[1-9]\d*(?:MB|GB)$/, 'an amount of memory is written like 512MB or 2GB')
-          .optional(),
+        /** `512MB` or `2GB`: memoryBytes and tempDiskBytes for people. */
+        memory: amountOf('memory').optional(),
+        disk: amountOf('disk').optional(),
         ...processFields,
       }),
     )
@@ -116,12 +118,18 @@ export function nextState(name: string, before: AppState, wanted: WantedApp): Ap
   const issues: FieldIssue[] = [];
   const processes: Record<string, Process> = { ...before.processes };
   const counts: Record<string, number> = { ...before.counts };
-  for (const [type, { count, memory, ...fields }] of Object.entries(wanted.processes ?? {})) {
+  for (const [type, { count, memory, disk, ...fields }] of Object.entries(wanted.processes ?? {})) {
     const given = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
     if (memory !== undefined && 'memoryBytes' in given) {
       issues.push({ path: `processes.${type}.memory`, message: 'memory and memoryBytes are the same: give one' });
     }
-    const limits = memory === undefined ? {} : { memoryBytes: bytesOf(memory) };
+    if (disk !== undefined && 'tempDiskBytes' in given) {
+      issues.push({ path: `processes.${type}.disk`, message: 'disk and tempDiskBytes are the same: give one' });
+    }
+    const limits = {
+      ...(memory === undefined ? {} : { memoryBytes: bytesOf(memory) }),
+      ...(disk === undefined ? {} : { tempDiskBytes: bytesOf(disk) }),
+    };
     processes[type] = processSchema.parse({ ...fieldOf(before.processes, type), ...given, ...limits });
     counts[type] = count ?? fieldOf(before.counts, type) ?? (type === 'web' ? 1 : 0);
   }
@@ -151,9 +159,9 @@ export function nextState(name: string, before: AppState, wanted: WantedApp): Ap
   };
 }
 
-function bytesOf(memory: string): number {
-  const unit = memory.endsWith('GB') ? memoryUnits.GB : memoryUnits.MB;
-  return Number.parseInt(memory, 10) * unit;
+function bytesOf(amount: string): number {
+  const unit = amount.endsWith('GB') ? units.GB : units.MB;
+  return Number.parseInt(amount, 10) * unit;
 }
 
 function routeEntry(app: string, route: z.output<typeof routeSpec>, path: string, issues: FieldIssue[]): RouteEntry {

@@ -43,7 +43,7 @@ const shop = {
     image: 'test/shop:1',
     env: { GREETING: 'hello', EMPTY: '' },
     processes: {
-      web: { count: 2, memory: '256MB', cpuMillis: 250, ports: [{ port: 8080 }] },
+      web: { count: 2, memory: '256MB', disk: '2GB', pidsLimit: 500, cpuMillis: 250, ports: [{ port: 8080 }] },
       worker: { count: 1, command: ['work'], links: ['db-postgres'] },
     },
     routes: [{ domain: 'Shop.Example.com', path: '/buy/' }, { port: 3333 }],
@@ -72,7 +72,14 @@ test('an app is one file: made, rolled out, scaled and routed; the same again ch
     image: 'test/shop:1',
     env: { GREETING: 'hello', EMPTY: '' },
     processes: {
-      web: { count: 2, memoryBytes: 256 * 1024 ** 2, cpuMillis: 250, ports: [{ port: 8080, protocol: 'tcp' }] },
+      web: {
+        count: 2,
+        memoryBytes: 256 * 1024 ** 2,
+        tempDiskBytes: 2 * 1024 ** 3,
+        pidsLimit: 500,
+        cpuMillis: 250,
+        ports: [{ port: 8080, protocol: 'tcp' }],
+      },
       worker: { count: 1, command: ['work'], links: ['db-postgres'] },
     },
     routes: [
@@ -210,6 +217,11 @@ const wrong: [string, object, RegExp][] = [
   ['a field of a process', { name: 'x', spec: { processes: { web: { memori: 1 } } } }, /spec\.processes\.web\.memori:/],
   ['a count', { name: 'x', spec: { processes: { web: { count: -1 } } } }, /spec\.processes\.web\.count: /],
   ['an amount', { name: 'x', spec: { processes: { web: { memory: '5' } } } }, /web\.memory: .*like 512MB/],
+  [
+    'an amount of disk',
+    { name: 'x', spec: { processes: { web: { disk: '5' } } } },
+    /web\.disk: .*disk is .*like 512MB/,
+  ],
   ['a variable', { name: 'x', spec: { env: { '1A': '' } } }, /spec\.env\.1A/],
   ['a domain', { name: 'x', spec: { routes: [{ domain: 'a b' }] } }, /spec\.routes\.0\.domain: "a b" is not a host/],
   ['a route without a place', { name: 'x', spec: { routes: [{}] } }, /spec\.routes\.0: a route has a domain/],
