@@ -29,6 +29,7 @@ export function addJobCommands(parent: Parent): void {
         context.print(shown.map((job) => `${job.id}\n`).join(''));
         return;
       }
+      const now = Date.now();
       context.show(shown, () =>
         formatTable(
           ['ID', 'TYPE', 'STATE', 'HOST', 'STARTED', 'RESTARTS', 'RELEASE', 'NOTE'],
@@ -37,10 +38,10 @@ export function addJobCommands(parent: Parent): void {
             job.type,
             job.state,
             job.hostId,
-            formatAge(job.startedAt, Date.now()),
+            formatAge(job.startedAt, now),
             String(job.restarts),
             job.release,
-            count === 1 ? noteOf(job) : `${count} jobs: ${noteOf(job) ?? 'no host has taken them yet'}`,
+            count === 1 ? noteOf(job, now) : `${count} jobs: ${noteOf(job, now) ?? 'no host has taken them yet'}`,
           ]),
         ),
       );
@@ -65,8 +66,18 @@ export function addJobCommands(parent: Parent): void {
   });
 }
 
-function noteOf({ error, exitCode, lastError }: Job): string | undefined {
+function noteOf(job: Job, nowMs: number): string | undefined {
+  const notes = [endOf(job), nextStartOf(job, nowMs)].filter((note) => note !== undefined);
+  return notes.length === 0 ? undefined : notes.join('; ');
+}
+
+function endOf({ error, exitCode, lastError }: Job): string | undefined {
   if (error !== undefined) return error;
   if (exitCode !== undefined) return `exit code ${exitCode}`;
   return lastError === undefined ? undefined : `before: ${lastError}`;
+}
+
+function nextStartOf({ nextStartAt }: Job, nowMs: number): string | undefined {
+  const leftMs = nextStartAt === undefined ? 0 : Date.parse(nextStartAt) - nowMs;
+  return leftMs <= 0 ? undefined : `starts again in ${Math.ceil(leftMs / 1_000)} s`;
 }

@@ -255,6 +255,16 @@ test('`ps` lists jobs by type, by state and for scripts', async () => {
   assert.match(table, new RegExp(`^${quiet.stdout.trim()} +run +failed +host\\d +\\d+s +0 +v1 +exit code 3$`, 'm'));
 });
 
+test('`ps` tells when a job that crashed is started again', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {}, worker: {} });
+  env.controller.setBehaviour(() => ({ is: 'crash', code: 3 }));
+  await env.desk.run(['-a', 'hello', 'scale', 'worker=1']);
+  const isTold = async () =>
+    / worker +crashed .* exit code 3; starts again in \d+ s\n/.test((await env.desk.run(['-a', 'hello', 'ps'])).stdout);
+  await waitFor(isTold, { what: 'the next start to be told', deadlineMs: 30_000 });
+});
+
 test('`kill` stops a job, and one of a formation comes back', async () => {
   await using env = await openDeskWithController();
   await env.controller.deployApp('hello', { web: {} });

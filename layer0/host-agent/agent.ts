@@ -45,7 +45,6 @@ import { linesOf } from './log-read.ts';
 import { AggregatorSink } from './log-sink.ts';
 import { operatorHandlers } from './operator-server.ts';
 import { followCluster, readContainerMtu, startNetwork } from './network/start.ts';
-import { outOfMemoryMessage } from './outcome.ts';
 import { startOwnScheduler } from './own-scheduler.ts';
 import { Residents } from './resident.ts';
 import { backupFileHandlers } from './backup-files.ts';
@@ -211,7 +210,6 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     // What the sink's last words confirmed.
     await cursors.save();
   });
-  containers.onOutOfMemory((container) => pump.note(container, outOfMemoryMessage(undefined), signal));
 
   const record: HostRecord = {
     id: host.hostId,

@@ -109,10 +109,22 @@ export function addJobCommands(context: CliContext): void {
 }
 
 function rowOf(status: JobStatus): (string | undefined)[] {
-  const { id, state, restarts, meta, address, error, lastError } = status;
-  const note = error ?? (lastError === undefined ? undefined : `before: ${lastError}`);
-  const age = formatAge(status.startedAt ?? status.createdAt, Date.now());
+  const { id, state, restarts, meta, address } = status;
+  const nowMs = Date.now();
+  const note = jobNote(status, nowMs);
+  const age = formatAge(status.startedAt ?? status.createdAt, nowMs);
   return [id, state, age, String(restarts), meta['flynn.app_name'], meta['flynn.type'], address, note];
+}
+
+/** Why it is as it is, and when it is started again. */
+export function jobNote(
+  { error, lastError, nextStartAt, isFinal }: Pick<JobStatus, 'error' | 'lastError' | 'nextStartAt' | 'isFinal'>,
+  nowMs: number,
+): string | undefined {
+  const why = error ?? (lastError === undefined ? undefined : `before: ${lastError}`);
+  const leftMs = nextStartAt === undefined || isFinal ? 0 : nextStartAt - nowMs;
+  if (leftMs <= 0) return why;
+  return `${why === undefined ? '' : `${why}; `}starts again in ${Math.ceil(leftMs / 1_000)} s`;
 }
 
 /** The one job whose id is this or begins so, with or without the host's name before it. */

@@ -8,7 +8,7 @@ import { addEtcdCommands } from './cli-etcd.ts';
 import { formatBytes, formatTable } from './cli-format.ts';
 import { addHostCommands, hostNews, parseTags } from './cli-hosts.ts';
 import { parseEnvironment } from './cli-installation.ts';
-import { matchJob, withoutEnvironment } from './cli-jobs.ts';
+import { jobNote, matchJob, withoutEnvironment } from './cli-jobs.ts';
 import { changeSettings, listHosts, settingsAfter } from './host-settings.ts';
 import { Command } from 'commander';
 import type { HttpClient } from '@flynn/kit/http-client';
@@ -25,6 +25,15 @@ describe('flynn-host', () => {
     assert.equal(matchJob(ids, 'h1-abd'), 'h1-abd2');
     assert.throws(() => matchJob(ids, 'ab'), /could be h1-abc1, h1-abd2/);
     assert.throws(() => matchJob(ids, 'q'), /no job "q"/);
+  });
+
+  it('tells when a job that ended is started again', () => {
+    const job = { isFinal: false, error: 'ended with exit code 1' };
+    assert.equal(jobNote({ ...job, nextStartAt: 32_000 }, 500), 'ended with exit code 1; starts again in 32 s');
+    assert.equal(jobNote({ ...job, nextStartAt: 500 }, 500), job.error);
+    assert.equal(jobNote({ isFinal: false, nextStartAt: 1_500 }, 500), 'starts again in 1 s');
+    assert.equal(jobNote({ ...job, isFinal: true, nextStartAt: 32_000 }, 500), job.error);
+    assert.equal(jobNote({ isFinal: false, lastError: 'x' }, 500), 'before: x');
   });
 
   it('shows no secret', () => {

@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { FlynnError } from '@flynn/kit/errors';
 import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { cellKeys } from '@flynn/scheduler/cell';
-import type { Engine } from './engine.ts';
+import type { Container, Engine } from './engine.ts';
 import { AnnouncerProbe, evaluationsIn, hostId, jobOf, openHost, scenario } from './host-fixture.ts';
 
 const script = (text: string) => ['sh', '-c', text];
@@ -78,6 +78,22 @@ test('a job that crashes is started again at once, then waits', () =>
     assert.deepEqual(await evaluationsIn(store), []);
     const again = await agent.reach(job, 'started a third time', (s) => s.restarts >= 2);
     assert.equal(again.lastError, 'ended with exit code 7');
+    await agent.stop();
+  }));
+
+test('a job that was killed for its memory has that in its log, with its limit', () =>
+  scenario(async ({ engine, store }) => {
+    const notes: string[] = [];
+    const note = ({ labels }: Container, message: string) => void notes.push(`${labels['flynn.job']} ${message}`);
+    const agent = await openHost({ engine, store, note });
+    const limits = { memoryBytes: 96 * 2 ** 20, cpuMillis: 100 };
+    const job = jobOf('a', { limits, restart: 'never', command: script('oom') });
+    await agent.assign([job]);
+    const { error } = await agent.reach(job, 'over', (s) => s.isFinal);
+    const message = 'killed: out of memory (limit 96 MiB)';
+    assert.equal(error, message);
+    await waitFor(() => notes.length > 0, { what: 'the line', deadlineMs: 30_000, intervalMs: 5 });
+    assert.deepEqual(notes, [`${job.id} ${message}`]);
     await agent.stop();
   }));
 

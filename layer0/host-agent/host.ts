@@ -12,7 +12,10 @@ import { Convergence } from './convergence.ts';
 import type { Container, Engine } from './engine.ts';
 import { JobTable } from './job-table.ts';
 import { isSingleton } from './labels.ts';
+import { outOfMemoryMessage } from './outcome.ts';
+import { jobIdOf } from './plan.ts';
 import { Slots } from '@flynn/kit/slots';
+import { limitsOf } from './spec.ts';
 import type { HostSettings } from './spec.ts';
 import { StatusWriter } from './status-writer.ts';
 import type { StepContext } from './steps.ts';
@@ -75,6 +78,11 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
   const mayStart = (job: HostJob) => !isSingleton(job) || deps.mayStartSingletons();
   const assigned = new AssignedJobs({ store, assignments, log });
   const convergence = new Convergence({ context, assigned, isLogShipped: deps.isLogShipped, mayStart });
+  const off = deps.containers.onOutOfMemory((container) => {
+    const job = convergence.assigned.find(({ id }) => id === jobIdOf(container));
+    deps.note(container, outOfMemoryMessage(job && limitsOf(job.template).memoryBytes));
+  });
+  tasks.signal.addEventListener('abort', off, { once: true });
   tasks.run('job statuses', (signal) => writer.run(signal));
   tasks.run('job templates', (signal) => assigned.run(signal));
   tasks.run('convergence', (signal) => convergence.run(signal));

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { jobStatusSchema, workloadSchema } from '@flynn/scheduler/cell';
 import type { Workload } from '@flynn/scheduler/cell';
-import { findJob, jobsOfApp } from './job-views.ts';
+import { findJob, jobOfStatus, jobsOfApp } from './job-views.ts';
 import type { Cell } from './job-views.ts';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { expiredOneOffs } from './collection/one-off-cleanup.ts';
@@ -38,6 +38,18 @@ const placed = (id: string, workloadId: string, desired: 'run' | 'stop' = 'run')
 const metaOf: Cell['metaOf'] = ({ version }) => (version === 'v' ? meta : {});
 const isHostThere = () => true;
 const options = { all: false, nowMs: 3_000 };
+
+test('of a job that ended and is started again one sees when', () => {
+  const nextStartAt = 33_000;
+  const jobs = [
+    status('h1-a', 'a-w', { state: 'crashed', nextStartAt }),
+    status('h1-b', 'a-w', { state: 'crashed', nextStartAt, isFinal: true }),
+  ].map(jobOfStatus);
+  assert.deepEqual(
+    jobs.map((job) => job.nextStartAt),
+    [new Date(nextStartAt).toISOString(), undefined],
+  );
+});
 
 test('a job is shown once: by its status, else by its placement, else by what waits', () => {
   const cell: Cell = {

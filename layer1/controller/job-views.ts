@@ -34,6 +34,7 @@ export function jobOfStatus(status: JobStatus): Job {
     ...(status.error === undefined ? {} : { error: status.error }),
     restarts: status.restarts,
     ...(status.lastError === undefined ? {} : { lastError: status.lastError }),
+    ...(status.nextStartAt === undefined || status.isFinal ? {} : { nextStartAt: iso(status.nextStartAt) }),
     createdAt: iso(status.createdAt),
     ...(status.startedAt === undefined ? {} : { startedAt: iso(status.startedAt) }),
     ...(status.endedAt === undefined ? {} : { endedAt: iso(status.endedAt) }),

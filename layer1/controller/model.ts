@@ -135,6 +135,8 @@ export const jobSchema = z.object({
   restarts: z.int(),
   /** Of one that was started again: how it ended before, unless somebody asked for that. */
   lastError: z.string().optional(),
+  /** Of one that ended and is started again: when. */
+  nextStartAt: time.optional(),
   createdAt: time,
   startedAt: time.optional(),
   endedAt: time.optional(),
