@@ -2,13 +2,12 @@ import { builds } from '@flynn/controller/api-builds';
 import { apps } from '@flynn/controller/api';
 import { amountText, buildLimitNames, byteSize } from '@flynn/controller/build-limits';
 import type { AppBuildLimits, BuildLimitName } from '@flynn/controller/build-limits';
-import { processSchema } from '@flynn/controller/model';
+import { processSchema, unsaidLimits } from '@flynn/controller/model';
 import type { Process } from '@flynn/controller/model';
 import { oneOffKinds, oneOffLimitsOf, oneOffMeta } from '@flynn/controller/one-off-limits';
 import type { OneOffKind } from '@flynn/controller/one-off-limits';
 import { changeMeta } from '../app-meta.ts';
 import { parseCpu, parseMemory, parseWhole, usageError } from '../arguments.ts';
-import { defaultFiles, defaultPids, defaultTempDiskBytes } from '@flynn/scheduler/cell';
 import { changeRelease, newestRelease, processOf } from '../next-release.ts';
 import { formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
@@ -159,8 +158,7 @@ type Processes = Readonly<Record<string, Process>>;
 /** Those that nobody set with what they are then. */
 function limitsOf(processes: Processes): Record<string, Record<ProcessLimit, number>> {
   const entries = Object.entries(processes).map(([type, one]) => {
-    const { memoryBytes, cpuMillis, tempDiskBytes = defaultTempDiskBytes } = one;
-    const { pidsLimit = defaultPids, filesLimit = defaultFiles } = one;
+    const { memoryBytes, cpuMillis, tempDiskBytes, pidsLimit, filesLimit } = { ...unsaidLimits, ...one };
     return [type, { memoryBytes, cpuMillis, tempDiskBytes, pidsLimit, filesLimit }] as const;
   });
   return Object.fromEntries(entries);

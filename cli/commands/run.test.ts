@@ -259,9 +259,9 @@ test('`ps` tells when a job that crashed is started again', async () => {
   await using env = await openDeskWithController();
   await env.controller.deployApp('hello', { web: {}, worker: {} });
   env.controller.setBehaviour(() => ({ is: 'crash', code: 3 }));
-  await env.desk.run(['-a', 'hello', 'scale', 'worker=1']);
+  await env.desk.run(['-a', 'hello', 'scale', '--timeout', '1', 'worker=1']);
   const isTold = async () =>
-    / worker +crashed .* exit code 3; starts again in \d+ s\n/.test((await env.desk.run(['-a', 'hello', 'ps'])).stdout);
+    / worker +crashed .*exit code 3; starts again in \d+ s\n/.test((await env.desk.run(['-a', 'hello', 'ps'])).stdout);
   await waitFor(isTold, { what: 'the next start to be told', deadlineMs: 30_000 });
 });
 

@@ -1,4 +1,4 @@
-/** Watches one running job: checks its health, keeps discovery in step, says when it came up, went down, stays so or never came up. */
+/** Watches one running job: checks its health, keeps discovery in step, says when it came up, went down, hangs or never came up. */
 import { systemClock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
 import type { HealthCheck, HostJob } from '@flynn/scheduler/cell';

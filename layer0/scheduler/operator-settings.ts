@@ -30,6 +30,6 @@ export function cordoned({ drain, ...settings }: OperatorSettings): OperatorSett
 }
 
 /** It takes jobs again, so it does not drain either. */
-export function opened({ drain: _, ...settings }: OperatorSettings): OperatorSettings {
+export function opened({ drain: _drain, ...settings }: OperatorSettings): OperatorSettings {
   return { ...settings, cordoned: false };
 }

@@ -1,6 +1,13 @@
 /** The controller's resources as people and other services see them: Flynn's shapes. Times are ISO 8601. */
 import { appName, envName, processType, serviceName } from '@flynn/kit/names';
-import { healthCheckSchema, imageSchema, jobStates } from '@flynn/scheduler/cell';
+import {
+  defaultFiles,
+  defaultPids,
+  defaultTempDiskBytes,
+  healthCheckSchema,
+  imageSchema,
+  jobStates,
+} from '@flynn/scheduler/cell';
 import { z } from 'zod';
 import { appJsonSchema, cronEntrySchema, scriptsSchema } from './app-json.ts';
 import { processConstraintSchema } from './constraints.ts';
@@ -89,6 +96,13 @@ export const processSchema = z.object({
   workingDirectory: z.string().optional(),
 });
 export type Process = z.output<typeof processSchema>;
+
+/** What jobs may take of what their process says nothing about: on a host with a small disk, less of that. */
+export const unsaidLimits = {
+  tempDiskBytes: defaultTempDiskBytes,
+  pidsLimit: defaultPids,
+  filesLimit: defaultFiles,
+} as const;
 
 export const releaseSchema = z.object({
   id,
