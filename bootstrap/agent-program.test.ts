@@ -3,7 +3,8 @@ import { mkdtemp, readFile, readdir, readlink, rm, stat, writeFile } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { type AgentProgram, installAgent, installedProgram, isGivenUp, replaceLink } from './agent-program.ts';
+import { installedProgram } from '@flynn/host-agent/agent-process';
+import { type AgentProgram, installAgent, isGivenUp, replaceLink } from './agent-program.ts';
 
 const one = programOf('one');
 const two = programOf('two');

@@ -1,6 +1,7 @@
 /** The host agent's program on this machine: each version in a folder of its own, with links to the one to start. */
 import { cp, mkdir, readFile, readdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { programFile } from '@flynn/host-agent/agent-process';
 import { hasErrno } from '@flynn/kit/errors';
 import { writeFileAtomic } from '@flynn/kit/files';
 import { bundle } from './images/bundle.ts';
@@ -10,7 +11,6 @@ import { isInstalled, programsFolder, root } from './origin.ts';
 import { runProgram } from './program.ts';
 
 const program = 'layer0/host-agent/main.ts';
-const programFile = 'host-agent.mjs';
 const syncMs = 120_000;
 
 /** `name` is the folder it is put in. */
@@ -20,11 +20,6 @@ export type AgentProgram = Readonly<{ code: Uint8Array; name: string }>;
 export async function agentProgram(): Promise<AgentProgram> {
   const code = isInstalled ? await readFile(join(root, programsFolder, programFile)) : await bundle(program);
   return { code, name: digestOf(code).slice(0, 16) };
-}
-
-/** What the supervisor starts: always the version installed last. */
-export function installedProgram(stateDir: string): string {
-  return join(stateDir, 'agent', 'current', programFile);
 }
 
 /** Whether the supervisor starts another program: `choose-version` takes the one before where this one never comes up. */

@@ -1,9 +1,10 @@
 /** The host agent on this machine: started, kept running, restarted when it or its settings changed, stopped. */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { installedProgram } from '@flynn/host-agent/agent-process';
 import { tlsFiles } from '@flynn/host-agent/cluster/etcd-resident';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
-import { agentProgram, installAgent, installedProgram, isGivenUp } from './agent-program.ts';
+import { agentProgram, installAgent, isGivenUp } from './agent-program.ts';
 import { hostAllocatorEnv } from './allocator.ts';
 import { isSystemdRunning } from './engine.ts';
 import { digestOf } from './images/tag.ts';

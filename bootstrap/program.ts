@@ -1,7 +1,6 @@
 /** Other programs of the machine, run to their end. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { abortError } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
@@ -22,16 +21,6 @@ export type ProgramOptions = {
   /** Each line of either stream, as it comes. */
   onLine?: (line: string) => void;
 };
-
-/** The words a process was started with; none when it is gone. Its pid may be another program's by now. */
-export async function commandOf(pid: number): Promise<readonly string[]> {
-  try {
-    return (await readFile(`/proc/${pid}/cmdline`, 'utf8')).split('\0').slice(0, -1);
-  } catch {
-    // Gone, before this look or during it.
-    return [];
-  }
-}
 
 export function hasProgram(name: string): boolean {
   return (process.env['PATH'] ?? '').split(':').some((folder) => {

@@ -20,12 +20,12 @@ beforeEach(async () => {
 afterEach(() => rm(state, { recursive: true }));
 
 /** Supervises a shell script in place of the host agent. */
-async function supervise(program: string, env: Readonly<Record<string, string>> = {}) {
+async function supervise(program: string, env: Readonly<Record<string, string>> = {}, ahead: readonly string[] = []) {
   // Called like node: with two options of its own ahead of the program.
   const node = join(state, 'node');
   await writeFile(node, '#!/bin/sh\nshift 2\nexec sh "$@"\n', { mode: 0o755 });
   await writeFile(join(state, 'program'), program);
-  const child = spawn('sh', [script, state, node, join(state, 'program')], {
+  const child = spawn('sh', [...ahead, script, state, node, join(state, 'program')], {
     stdio: 'ignore',
     env: { ...process.env, ...env },
   });
@@ -119,6 +119,30 @@ test('an agent whose supervisor was killed gives way to that of the next one', {
   second.child.kill('SIGTERM');
   await second.ended;
 });
+
+/** Files can be opened and emptied, and nothing can be written into them: as on a full disk. */
+const onFullDisk = ['-c', `trap '' XFSZ; ulimit -f 0; exec sh "$@"`, 'sh'];
+
+test(
+  'on a full disk what was written down stays, and the next one finds the agent all the same',
+  { timeout: 90_000 },
+  async () => {
+    const said = `trap 'mkdir "\${0%/*}/back"; exit 0' USR2; trap 'exit 0' TERM; mkdir "\${0%/*}/runs"; while :; do sleep 0.05; done`;
+    await writeFile(join(state, 'agent.pid'), '1\n');
+    await writeFile(join(state, 'agent.child'), '1\n');
+    const first = await supervise(said, {}, onFullDisk);
+    await waitFor(() => existsSync(join(state, 'runs')), { what: 'the agent', deadlineMs: 30_000 });
+    assert.equal(await readFile(join(state, 'agent.pid'), 'utf8'), '1\n');
+    assert.equal(await readFile(join(state, 'agent.child'), 'utf8'), '1\n');
+    first.child.kill('SIGKILL');
+    await first.ended;
+    const second = await supervise("trap 'exit 0' TERM; echo runs; while :; do sleep 0.05; done");
+    await untilLogged(/was left without a supervisor[^\n]*\nruns\n/);
+    assert.ok(existsSync(join(state, 'back')), 'the first was told that it is to be back');
+    second.child.kill('SIGTERM');
+    await second.ended;
+  },
+);
 
 test('a pid that has passed on to another program is nobody’s agent', { timeout: 90_000 }, async () => {
   const other = spawn('sleep', ['60'], { stdio: 'ignore' });

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
+import { installedProgram, isAgent } from '@flynn/host-agent/agent-process';
 import { waitFor } from '@flynn/kit/retry';
-import { installedProgram } from './agent-program.ts';
-import { commandOf } from './program.ts';
+import { commandOf, findProcesses } from '@flynn/kit/processes';
 import { isSupervised, startSupervisor, stopSupervised } from './supervisor.ts';
 
 let state = '';
@@ -56,3 +57,30 @@ test('one whose supervisor was killed is stopped, too', { timeout: 90_000 }, asy
   assert.deepEqual(await commandOf(agent), []);
   assert.match(await log(), /for good\n$/);
 });
+
+test(
+  'those whose pids a full disk has no room for are not started twice, and are stopped',
+  { timeout: 90_000 },
+  async () => {
+    const program = installedProgram(state);
+    await writeFile(program, `process.on('SIGTERM', () => process.exit(0)); setInterval(() => {}, 1_000);`);
+    // Files can be opened and emptied, and nothing can be written into them.
+    const line = `trap '' XFSZ; ulimit -f 0; exec sh "$@"`;
+    const script = join(import.meta.dirname, 'supervise');
+    const start = () =>
+      spawn('sh', ['-c', line, 'sh', script, state, process.execPath, program], { stdio: 'ignore', detached: true });
+    const agents = () => findProcesses((command) => isAgent(command, state));
+    const child = start();
+    child.unref();
+    await waitFor(async () => (await agents()).length === 1, { what: 'the agent', deadlineMs: 30_000 });
+    assert.equal(await isSupervised(state), true);
+    await startSupervisor(state, process.execPath);
+    await waitFor(async () => (await agents()).length === 1, { what: 'one agent alone', deadlineMs: 30_000 });
+    assert.notEqual(await pidIn('agent.pid'), child.pid);
+    process.kill(await pidIn('agent.pid'), 'SIGKILL');
+    await waitFor(async () => !(await isSupervised(state)), { what: 'the supervisor to be gone', deadlineMs: 30_000 });
+    await rm(join(state, 'agent.child'));
+    assert.equal(await stopSupervised(state), true);
+    assert.deepEqual(await agents(), []);
+  },
+);

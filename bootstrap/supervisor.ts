@@ -4,14 +4,14 @@
  */
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { open, rm, writeFile } from 'node:fs/promises';
+import { open, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { installedProgram, isAgent } from '@flynn/host-agent/agent-process';
 import { hasErrno } from '@flynn/kit/errors';
 import { readTextFile } from '@flynn/kit/files';
+import { commandOf, findProcesses, isShell } from '@flynn/kit/processes';
 import { waitFor } from '@flynn/kit/retry';
-import { installedProgram } from './agent-program.ts';
 import { root } from './origin.ts';
-import { commandOf } from './program.ts';
 
 const supervise = join(root, 'bootstrap/supervise');
 /** Of the supervisor. */
@@ -63,36 +63,52 @@ async function endSupervised(stateDir: string): Promise<boolean> {
 }
 
 async function end(find: () => Promise<number | undefined>, signal: NodeJS.Signals): Promise<boolean> {
-  const pid = await find();
-  if (pid === undefined) return false;
+  const told = new Set<number>();
+  const isGone = async (): Promise<boolean> => {
+    const pid = await find();
+    if (pid === undefined) return true;
+    if (!told.has(pid)) tell(pid, signal);
+    told.add(pid);
+    return false;
+  };
+  if (await isGone()) return false;
+  await waitFor(isGone, { what: 'the host agent to stop', deadlineMs: stopMs, intervalMs: 100 });
+  return true;
+}
+
+function tell(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
   } catch (error) {
     // It ended since it was looked for.
     if (!hasErrno(error, 'ESRCH')) throw error;
   }
-  const isGone = async (): Promise<boolean> => (await find()) === undefined;
-  await waitFor(isGone, { what: 'the host agent to stop', deadlineMs: stopMs, intervalMs: 100 });
-  return true;
 }
 
-async function supervisorPid(stateDir: string): Promise<number | undefined> {
+function supervisorPid(stateDir: string): Promise<number | undefined> {
   return pidOf(join(stateDir, pidFile), (command) => {
     const at = command.findIndex((word) => word.endsWith('supervise'));
-    return at >= 0 && command[at + 1] === stateDir;
+    return isShell(command) && at >= 0 && command[at + 1] === stateDir;
   });
 }
 
-async function agentPid(stateDir: string): Promise<number | undefined> {
-  // A supervisor has it among its words, too.
-  return pidOf(
-    join(stateDir, childFile),
-    (command) => command.at(-1) === installedProgram(stateDir) && command[0] !== 'sh',
-  );
+function agentPid(stateDir: string): Promise<number | undefined> {
+  return pidOf(join(stateDir, childFile), (command) => isAgent(command, stateDir));
 }
 
-/** The pid may have passed on to another program after a power cut. */
+/**
+ * The pid may have passed on to another program after a power cut; and on a full disk it could not be written down, while
+ * whose it is runs.
+ */
 async function pidOf(file: string, isIt: (command: readonly string[]) => boolean): Promise<number | undefined> {
   const pid = Number(await readTextFile(file));
-  return Number.isInteger(pid) && pid > 1 && isIt(await commandOf(pid)) ? pid : undefined;
+  if (Number.isInteger(pid) && pid > 1 && isIt(await commandOf(pid))) return pid;
+  for (const other of await findProcesses(isIt)) if (!(await isOfUnit(other))) return other;
+  return undefined;
+}
+
+/** Whether systemd runs it, which is then the one to be told. */
+async function isOfUnit(pid: number): Promise<boolean> {
+  const groups = await readFile(`/proc/${pid}/cgroup`, 'utf8').catch(() => '');
+  return /\/flynn-host-[a-z0-9]+\.service$/m.test(groups);
 }

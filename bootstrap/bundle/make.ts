@@ -6,6 +6,7 @@ import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { constants, createGzip, createZstdCompress } from 'node:zlib';
 import { FlynnError } from '@flynn/kit/errors';
+import { commandOf } from '@flynn/kit/processes';
 import { defaultSocket, ensureEngine } from '../engine.ts';
 import { archiveOf } from '../images/archive.ts';
 import type { Stamp } from '../images/bundle.ts';
@@ -16,7 +17,6 @@ import { debianSuite, imageNames } from '../images/recipes.ts';
 import { savedImages } from '../images/saved.ts';
 import { digestOf } from '../images/tag.ts';
 import { type Bundle, bundleSchema, digestsFile, imagesFile, isInstalled, root, versionOfThis } from '../origin.ts';
-import { commandOf } from '../program.ts';
 import { digestOfFile } from './digest.ts';
 import { platformOf, sourcesOf, topFolder, versionIn } from './contents.ts';
 

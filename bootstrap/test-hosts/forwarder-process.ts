@@ -6,10 +6,10 @@ import { join } from 'node:path';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import { waitFor } from '@flynn/kit/retry';
+import { commandOf } from '@flynn/kit/processes';
 import { z } from 'zod';
 import { repository } from '../images/bundle.ts';
 import { commands } from '../origin.ts';
-import { commandOf } from '../program.ts';
 import { ownerOf, readListeners } from '../listeners.ts';
 
 const program = join(repository, 'bootstrap/test-hosts/forwarder-main.ts');

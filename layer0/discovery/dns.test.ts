@@ -75,7 +75,7 @@ async function serve(
 ) {
   const stop = new AbortController();
   const server = await startDnsServer({
-    registry,
+    registry: () => registry,
     log: silentLogger(),
     signal: stop.signal,
     address: '127.0.0.1',
@@ -223,7 +223,7 @@ test('an upstream that there is no way to is passed over', async () => {
   });
   const stop = new AbortController();
   await using dns = await startDnsServer({
-    registry: registryOf(),
+    registry: () => registryOf(),
     log: silentLogger(),
     signal: stop.signal,
     address: '127.0.0.1',
@@ -235,6 +235,34 @@ test('an upstream that there is no way to is passed over', async () => {
   });
   const answer = await askUdp(dns.port, { questions: [{ type: 'A', name: 'example.com' }] });
   assert.equal(rcodeOf(answer), 0);
+  upstream.close();
+});
+
+test('before there is a registry own names fail for the moment, and others are answered', async () => {
+  const upstream = createSocket('udp4');
+  upstream.bind(0, '127.0.0.1');
+  await once(upstream, 'listening');
+  upstream.on('message', (query, from) => {
+    const { id = 0, questions = [] } = decode(query);
+    upstream.send(encode({ type: 'response', id, questions }), from.port, from.address);
+  });
+  const stop = new AbortController();
+  let registry: ReturnType<typeof registryOf> | undefined;
+  await using dns = await startDnsServer({
+    registry: () => registry,
+    log: silentLogger(),
+    signal: stop.signal,
+    address: '127.0.0.1',
+    upstreams: [{ address: '127.0.0.1', port: upstream.address().port }],
+  });
+  for (const via of [askUdp, askTcp]) {
+    const early = await via(dns.port, ask('web.flynn'));
+    assert.deepEqual([rcodeOf(early), dataOf(early)], [2, []]);
+  }
+  assert.equal(rcodeOf(await askUdp(dns.port, ask('example.com'))), 0);
+  registry = registryOf(['web', 'a', '10.0.0.1:80']);
+  assert.deepEqual(dataOf(await askUdp(dns.port, ask('web.flynn'))), ['10.0.0.1']);
+  assert.equal(rcodeOf(await askUdp(dns.port, ask('nobody.flynn'))), 3);
   upstream.close();
 });
 

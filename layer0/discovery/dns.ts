@@ -28,7 +28,11 @@ type Via = 'udp' | 'tcp';
 
 /** Port 0 takes one that is free for UDP and TCP alike. Throws `unavailable` when the address cannot be used. */
 export async function startDnsServer(options: {
-  registry: Pick<RegistryReads, 'instances' | 'leader'>;
+  /**
+   * Asked at each question. Without one the cluster's own names fail for the moment, instead of being told not to exist, which
+   * clients may believe for long; others are answered.
+   */
+  registry: () => Pick<RegistryReads, 'instances' | 'leader'> | undefined;
   log: Logger;
   signal: AbortSignal;
   address: string;
@@ -39,7 +43,7 @@ export async function startDnsServer(options: {
   /** How long one upstream has before the next is asked. */
   upstreamTimeoutMs?: number;
 }): Promise<DnsServer> {
-  const { registry, log, signal, address, upstreamTimeoutMs: timeoutMs = 2_000 } = options;
+  const { log, signal, address, upstreamTimeoutMs: timeoutMs = 2_000 } = options;
   const { upstreams } = options;
   const resolvers =
     upstreams === undefined
@@ -70,6 +74,8 @@ export async function startDnsServer(options: {
         return encodeReply(packet, { flags: rcodes.serverFailure });
       }
     }
+    const registry = options.registry();
+    if (registry === undefined) return encodeReply(packet, { flags: rcodes.serverFailure });
     const { rcode, answers, additionals } = answerQuestion(question, registry, Math.random);
     const flags = rcode | AUTHORITATIVE_ANSWER;
     const limit = via === 'udp' ? udpLimitOf(packet) : 65_535;

@@ -32,7 +32,7 @@ export async function serve({ listen, dns, etcd, log, signal }: ServeOptions): P
   );
   if (dns !== undefined) {
     const place = placeOf(dns);
-    stack.use(await startDnsServer({ registry, log, signal, address: place.host, port: place.port }));
+    stack.use(await startDnsServer({ registry: () => registry, log, signal, address: place.host, port: place.port }));
   }
   log.info({ url: server.url, dns, store: etcd ?? 'memory' }, 'serving');
   if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));

@@ -28,6 +28,7 @@ import { gatewayOf, parseAttributes } from './config.ts';
 import type { Config } from './config.ts';
 import { findingMetrics } from './doctor/metrics.ts';
 import { startDoctor } from './doctor/start.ts';
+import { serveEarly } from './early-server.ts';
 import { etcdJob } from './cluster/etcd-resident.ts';
 import { ContainerTable } from './container-table.ts';
 import type { Engine, FetchBlob } from './engine.ts';
@@ -59,7 +60,7 @@ import { tellJobs } from './trust/closing.ts';
 import { type HostTrust, runTrust } from './trust/host-trust.ts';
 import { certificateHandlers } from './trust/server.ts';
 import { startUpkeep } from './upkeep.ts';
-import { serveDiscovery } from './discovery-servers.ts';
+import { serveDiscovery, serveNames } from './discovery-servers.ts';
 import { VolumeSizes } from './volume-sizes.ts';
 import { volumeHandlers } from './volumes.ts';
 import { Watchdog } from './watchdog.ts';
@@ -87,8 +88,8 @@ export type AgentDeps = {
 };
 
 /**
- * Resolves when the host takes jobs. Before there is a store the resident jobs run, one of which may be the store. The
- * engine and the store may come minutes later: it waits for them.
+ * Resolves when the host takes jobs. Before there is a store the resident jobs run, one of which may be the store; jobs have DNS,
+ * and root on this machine is told how the host is. The engine and the store may come minutes later: it waits for them.
  */
 export async function startAgent(deps: AgentDeps): Promise<void> {
   const { config, log, tasks, connectEngine, connectStore, peers, trust, metrics, node } = deps;
@@ -130,8 +131,28 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const residents = new Residents({ dir: join(config.FLYNN_STATE_DIR, 'resident'), engine, containers, host, log });
   tasks.run('resident jobs', (s) => residents.run(s));
   tasks.run('network', (s) => forever('the network', () => keepNetwork(s), { signal: s, log }));
+  const served = { gateway: host.gateway, log, signal };
+  await serveNames(() => registry, { ...served, upstreams: config.FLYNN_DNS_UPSTREAMS });
 
+  const record: HostRecord = {
+    id: host.hostId,
+    address: host.externalAddress,
+    apiPort,
+    capacity: capacityOf(machine),
+    attributes: { ...parseAttributes(config.FLYNN_ATTRIBUTES), host: host.hostId },
+    cordoned: false,
+    startedAt: systemClock.now(),
+  };
   const { store, tls } = await connectStore();
+  const engineDir = machine.rootDir ?? config.FLYNN_STATE_DIR;
+  const localKey = await ensureLocalKey(config.FLYNN_STATE_DIR);
+  const gate = roleGate(
+    config.FLYNN_KEY,
+    agentRules(() => peers.records(), localKey),
+  );
+  const examined = { config, version, engineVersion: machine.version, engineDir, store, tls, containers, log };
+  const told = { ...examined, network: hostNetwork, identity: trust?.identity };
+  const early = await serveEarly({ ...told, engine, record, port: apiPort, gate, signal });
   host.storeEndpoints = () => store.endpoints;
   const { FLYNN_STATE_DIR: stateDir } = config;
   tasks.run('where etcd is', (s) =>
@@ -150,7 +171,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const handedOver = await startHandedOver(handed, tasks);
   const platformImages = await startPlatformImages({ store, engine, log }, tasks);
   await followCluster(hostNetwork, { store, registry: known, log, signal });
-  await serveDiscovery(known, { gateway: host.gateway, upstreams: config.FLYNN_DNS_UPSTREAMS, log, signal });
+  await serveDiscovery(known, served);
 
   const sessions = new Sessions(engine);
   const source = { engine, hostId: host.hostId };
@@ -170,7 +191,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
       registry: known,
       watchdog,
       uses,
-      diskPath: machine.rootDir ?? config.FLYNN_STATE_DIR,
+      diskPath: engineDir,
       host: () => running,
       platformImages,
       note: (container, message) => pump.note(container, message, signal),
@@ -211,21 +232,12 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     await cursors.save();
   });
 
-  const record: HostRecord = {
-    id: host.hostId,
-    address: host.externalAddress,
-    apiPort,
-    capacity: capacityOf(machine),
-    attributes: { ...parseAttributes(config.FLYNN_ATTRIBUTES), host: host.hostId },
-    cordoned: false,
-    startedAt: systemClock.now(),
-  };
   const statuses = () => [...jobs.records.values()].map((job) => job.status);
   const describe = () => {
     const all = containers.all();
     const mutual = { withoutIdentity: withoutIdentity(all), keyAlone: keyAlone(all, assigned()) };
-    const told = { ...record, ...handedOver.told() };
-    return upkeep.recordOf(trust === undefined ? told : { ...told, mutual });
+    const said = { ...record, ...handedOver.told() };
+    return upkeep.recordOf(trust === undefined ? said : { ...said, mutual });
   };
   if (trust !== undefined) {
     const isKnown = () => isEverybodyKnown(peers.records(), describe());
@@ -248,21 +260,10 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   });
   const doctor = startDoctor(
     {
-      config,
-      version,
-      engineVersion: machine.version,
-      engineDir: machine.rootDir ?? config.FLYNN_STATE_DIR,
-      store,
-      tls,
-      containers,
-      network: hostNetwork,
-      fence,
-      statuses,
-      assigned,
+      ...told,
+      work: { fence, statuses, assigned },
       schedulerFault: () => schedulerFault,
       rememberedHosts: () => peers.records(),
-      identity: trust?.identity,
-      log,
     },
     tasks,
   );
@@ -284,10 +285,10 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     stateDir: config.FLYNN_STATE_DIR,
     dockerSocket: config.FLYNN_DOCKER_SOCKET,
     engine,
-    engineDir: machine.rootDir ?? config.FLYNN_STATE_DIR,
+    engineDir,
   };
   const sizes = new VolumeSizes({ engine, signal, log });
-  const localKey = await ensureLocalKey(config.FLYNN_STATE_DIR);
+  early.close();
   for (const address of new Set([host.gateway, host.externalAddress, '127.0.0.1'])) {
     await startServer({
       name: 'host-agent',
@@ -306,10 +307,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
       log,
       host: address,
       port: apiPort,
-      gate: roleGate(
-        config.FLYNN_KEY,
-        agentRules(() => peers.records(), localKey),
-      ),
+      gate,
       mutual: trust?.identity,
       metrics,
       signal,

@@ -2,6 +2,7 @@
 import { asFlynnError, hasCode } from '@flynn/kit/errors';
 import { systemClock } from '@flynn/kit/clock';
 import { readJsonFile } from '@flynn/kit/files';
+import type { EtcdStatus } from '@flynn/store/etcd-status';
 import { z } from 'zod';
 import { agentClient } from './agent-client.ts';
 import { routes } from './api.ts';
@@ -79,16 +80,30 @@ async function look(context: CliContext, options: { patienceMs: number; work: bo
   } catch (error) {
     if (!hasCode(error, 'unavailable', 'timeout')) throw error;
     const installation = await context.installation();
+    const { environment, stateDir } = installation;
+    const cluster = await askOthers(installation, options);
     const own = await examineWithoutAgent({
-      hostId: installation.environment['FLYNN_HOST_ID'] ?? 'of this machine',
-      stateDir: installation.stateDir,
-      certificates: () => ownCertificates(installation.environment),
+      hostId: environment['FLYNN_HOST_ID'] ?? 'of this machine',
+      address: environment['FLYNN_ADDRESS'],
+      cluster: environment['FLYNN_CLUSTER'],
+      stateDir,
+      certificates: () => ownCertificates(environment),
+      etcd: cluster === undefined ? (signal) => askMembers(installation, signal) : undefined,
       error,
       now: systemClock.now(),
     });
-    const cluster = await askOthers(installation, options);
     return cluster === undefined ? { own } : { own, cluster };
   }
+}
+
+/** Those that this host knew last. */
+async function askMembers(installation: Installation, signal: AbortSignal): Promise<EtcdStatus> {
+  // The etcd client takes half a second to load: only who needs it waits for it.
+  const [{ etcdStatus }, { etcdOf }] = await Promise.all([
+    import('@flynn/store/etcd-status'),
+    import('./cluster/backup.ts'),
+  ]);
+  return etcdStatus({ ...(await etcdOf(installation)), signal });
 }
 
 /** Hosts that had a member of etcd when this host was last told. */

@@ -9,16 +9,24 @@ import { parseUpstream } from './config.ts';
 const httpPort = 1111;
 const dnsPort = 53;
 
-/** Resolves when both are served, until the signal aborts. `upstreams`: who resolves other names, else as the host does. */
-export async function serveDiscovery(
-  registry: Registry,
-  options: Readonly<{ gateway: string; upstreams: readonly string[] | undefined; log: Logger; signal: AbortSignal }>,
-): Promise<void> {
-  const { gateway, log, signal } = options;
+type Served = Readonly<{ gateway: string; log: Logger; signal: AbortSignal }>;
+
+/** Over HTTP. Resolves when it is served, until the signal aborts. */
+export async function serveDiscovery(registry: Registry, { gateway, log, signal }: Served): Promise<void> {
   const handlers = discoveryHandlers(registry, { signal });
   for (const host of [gateway, '127.0.0.1']) {
     await startServer({ name: 'discovery', handlers, log, host, port: httpPort, signal });
   }
+}
+
+/**
+ * Over DNS, which is all that jobs have for the names of the world outside, too: so it is there before there is a registry.
+ * `upstreams`: who resolves other names, else as the host does. Resolves when it is served, until the signal aborts.
+ */
+export async function serveNames(
+  registry: () => Registry | undefined,
+  { gateway, log, signal, ...options }: Served & Readonly<{ upstreams: readonly string[] | undefined }>,
+): Promise<void> {
   const upstreams = options.upstreams?.map(parseUpstream);
   const dns = { registry, log, signal, address: gateway, port: dnsPort };
   await startDnsServer({ ...dns, ...(upstreams === undefined ? {} : { upstreams }) });

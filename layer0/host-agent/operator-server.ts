@@ -46,7 +46,7 @@ export type OperatorDeps = {
 const storeDeadlineMs = 3_000;
 
 export function operatorHandlers(deps: OperatorDeps): Handler[] {
-  const { figures, store, containers } = deps;
+  const { figures, store } = deps;
   return [
     handle(routes.stats, async ({ signal }) => ({ host: await figures.ofHost(), jobs: await figures.ofJobs(signal) })),
     handle(routes.jobStats, async ({ params, signal }) => figures.ofJob(params.job, signal)),
@@ -57,16 +57,21 @@ export function operatorHandlers(deps: OperatorDeps): Handler[] {
       const options = { signal: withDeadline(storeDeadlineMs, signal), now: systemClock.now() };
       return changeSettings(store, params.host, body, options);
     }),
-    handle(routes.inspect, async ({ params }) => {
-      const status = deps.statuses().find(({ id }) => id === params.job);
-      const container = containers.ofJob(params.job);
-      if (status === undefined && container === undefined) {
-        throw new FlynnError('not_found', `there is no job ${params.job} on this host`);
-      }
-      const job = deps.assigned().find(({ id }) => id === params.job);
-      return { ...(status === undefined ? {} : { status }), job, container };
-    }),
+    inspectHandler(deps),
   ];
+}
+
+export function inspectHandler(deps: Pick<OperatorDeps, 'statuses' | 'containers' | 'assigned'>): Handler {
+  return handle(routes.inspect, async ({ params }) => {
+    const status = deps.statuses().find(({ id }) => id === params.job);
+    const container = deps.containers.ofJob(params.job);
+    if (status === undefined && container === undefined) {
+      throw new FlynnError('not_found', `there is no job ${params.job} on this host`);
+    }
+    const job = deps.assigned().find(({ id }) => id === params.job);
+    // What is undefined would be left out of the answer, whose shape says that it is there.
+    return { ...(status === undefined ? {} : { status }), job: job ?? null, container: container ?? null };
+  });
 }
 
 async function statusOf(deps: OperatorDeps, signal: AbortSignal): Promise<AgentStatus> {
@@ -95,11 +100,16 @@ async function statusOf(deps: OperatorDeps, signal: AbortSignal): Promise<AgentS
       isAlone: neighbours.isAlone,
       fencedJobs: fence.stops,
     },
-    jobs: Object.fromEntries(
-      [...Map.groupBy(deps.statuses(), ({ state }) => state)].map(([state, { length }]) => [state, length]),
-    ),
+    jobs: countedJobs(deps.statuses()),
     conditions,
   };
+}
+
+/** By state. */
+export function countedJobs(statuses: readonly JobStatus[]): AgentStatus['jobs'] {
+  return Object.fromEntries(
+    [...Map.groupBy(statuses, ({ state }) => state)].map(([state, { length }]) => [state, length]),
+  );
 }
 
 async function settingsOf({ store, record }: OperatorDeps, signal: AbortSignal) {

@@ -27,17 +27,17 @@ export type ApiDeps = {
   log: Logger;
 };
 
+/** What is told of jobs, and changes nothing. */
+export type ReadingDeps = Pick<ApiDeps, 'engine' | 'containers' | 'statuses' | 'statusOf' | 'notesOf'> & {
+  record: Pick<HostRecord, 'id'>;
+};
+
 /** Kept for looking at, as the guarantee goes. */
 const listedEndedJobs = 25;
 
-export function agentHandlers(deps: ApiDeps): Handler[] {
-  const { engine, containers, record } = deps;
+export function readingHandlers(deps: ReadingDeps): Handler[] {
+  const { containers } = deps;
   return [
-    handle(routes.host, async () => ({
-      ...record,
-      jobs: deps.statuses().filter(isActive).length,
-      version: deps.version,
-    })),
     handle(routes.jobs, async ({ query }) => listed(deps.statuses(), query.active === true)),
     handle(routes.job, async ({ params }) => known(deps.statusOf(params.job), params.job)),
     handle(routes.log, async ({ params, query, signal }) => {
@@ -47,6 +47,18 @@ export function agentHandlers(deps: ApiDeps): Handler[] {
         headers: { 'content-type': 'application/x-ndjson' },
       };
     }),
+  ];
+}
+
+export function agentHandlers(deps: ApiDeps): Handler[] {
+  const { engine, containers, record } = deps;
+  return [
+    handle(routes.host, async () => ({
+      ...record,
+      jobs: deps.statuses().filter(isActive).length,
+      version: deps.version,
+    })),
+    ...readingHandlers(deps),
     handle(routes.attach, async ({ params, query }) => {
       const { columns, rows } = query;
       const size = columns === undefined || rows === undefined ? {} : { size: { columns, rows } };
@@ -74,7 +86,7 @@ export function agentHandlers(deps: ApiDeps): Handler[] {
 }
 
 async function* jobLog(
-  { engine, containers, record, statusOf, notesOf }: ApiDeps,
+  { engine, containers, record, statusOf, notesOf }: ReadingDeps,
   jobId: string,
   query: { follow?: boolean | undefined; lines?: number | undefined },
   signal: AbortSignal,

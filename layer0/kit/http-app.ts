@@ -26,6 +26,8 @@ export type AppOptions = {
   name: string;
   /** Asked about every request but /ping before all else: where it has to be asked for instead, or throws why it is refused. */
   elsewhere?: ((request: IncomingMessage) => string | undefined) | undefined;
+  /** What is said of a path that none of the handlers is for: that there is nothing, unless given. */
+  otherwise?: ((path: string) => FlynnError) | undefined;
   /** Counts requests and how long they take. */
   metrics?: Metrics;
 } & ReadOptions;
@@ -80,7 +82,9 @@ export function createApp(options: AppOptions, closing: AbortSignal): Answer {
   app.use((context, next) => observe(context, next, { name, log }));
   if (options.elsewhere !== undefined) app.use(sendElsewhere(options.elsewhere));
   app.use(router.routes());
+  const { otherwise } = options;
   app.use((context) => {
+    if (otherwise !== undefined) throw otherwise(context.path);
     throw new FlynnError('not_found', `the ${name} has nothing at ${context.method} ${context.path}`);
   });
   return app.callback();

@@ -7,6 +7,8 @@ export type AgentFacts = Readonly<{
   /** Why the store does not answer, if so. */
   storeError: string | undefined;
   isFenceOpen: boolean;
+  /** It has not reached the store since it was started. */
+  isWaiting?: boolean;
   /** Why it schedules without the schedulers it was given, if so. */
   schedulerFault: string | undefined;
 }>;
@@ -22,7 +24,15 @@ export function agentFindings(subject: string, facts: AgentFacts): Found[] {
       remedy: 'systemctl restart docker; its log: journalctl -u docker -n 50',
     });
   }
-  if (facts.storeError !== undefined) {
+  if (facts.storeError !== undefined && facts.isWaiting === true) {
+    findings.push({
+      severity: 'critical',
+      subject,
+      what: `it has waited for etcd since its agent was started: ${facts.storeError}`,
+      why: 'what runs goes on without names of the cluster in DNS, but nothing is started, healed or announced there',
+      remedy: 'see to etcd, of which more is said here: the agent goes on by itself once it answers',
+    });
+  } else if (facts.storeError !== undefined) {
     findings.push({
       severity: 'critical',
       subject,

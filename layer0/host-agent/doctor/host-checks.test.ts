@@ -34,6 +34,9 @@ it('an agent that reaches everything has nothing to say; else each thing it miss
     brief(findings).join('\n'),
     /engine does not answer[^]*etcd: no leader[^]*lease is lost[^]*no such file/,
   );
+  const waiting = agentFindings('host h1', { ...well, storeError: 'no leader', isWaiting: true });
+  assert.deepEqual(brief(waiting), ['critical: it has waited for etcd since its agent was started: no leader']);
+  assert.deepEqual(agentFindings('host h1', { ...well, isWaiting: true }), []);
 });
 
 describe('disks', () => {

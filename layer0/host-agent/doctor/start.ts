@@ -36,9 +36,10 @@ export type DoctorDeps = Readonly<{
   tls: EtcdTls | undefined;
   containers: ContainerTable;
   network: Pick<HostNetwork, 'repairedAt' | 'problems'>;
-  fence: Pick<Fence, 'isOpen'>;
-  statuses: () => JobStatus[];
-  assigned: () => readonly HostJob[];
+  /** Undefined while the agent waits for the store: it knows nothing of what is to run then. */
+  work:
+    | Readonly<{ fence: Pick<Fence, 'isOpen'>; statuses: () => JobStatus[]; assigned: () => readonly HostJob[] }>
+    | undefined;
   schedulerFault: () => string | undefined;
   rememberedHosts: () => readonly HostRecord[];
   /** As which other hosts are asked. */
@@ -54,8 +55,18 @@ export type Doctor = Readonly<{
 
 /** It looks at its host now and then in the group. */
 export function startDoctor(deps: DoctorDeps, tasks: TaskGroup): Doctor {
-  const { config, store, tls, log } = deps;
   const host = hostDoctor(deps);
+  tasks.run('doctor', (signal) => host.run(signal, deps.log));
+  return { findings: () => host.findings, handlers: handlersOf(host, deps) };
+}
+
+/** It looks when it is asked. */
+export function doctorHandlers(deps: DoctorDeps): readonly Handler[] {
+  return handlersOf(hostDoctor(deps), deps);
+}
+
+function handlersOf(host: HostDoctor, deps: DoctorDeps): readonly Handler[] {
+  const { config, store, tls } = deps;
   const cluster = new ClusterDoctor({
     hostId: config.FLYNN_HOST_ID,
     store,
@@ -71,25 +82,21 @@ export function startDoctor(deps: DoctorDeps, tasks: TaskGroup): Doctor {
     quotaBytes: () => etcdQuotaBytes(config.FLYNN_STATE_DIR),
     now: () => systemClock.now(),
   });
-  tasks.run('doctor', (signal) => host.run(signal, log));
-  return {
-    findings: () => host.findings,
-    handlers: [
-      handle(doctorRoutes.host, async ({ query, signal }) => host.examine(query.patienceMs, signal)),
-      handle(doctorRoutes.cluster, async ({ query: { patienceMs, work = false }, signal }) =>
-        cluster.examine({ patienceMs, work, signal }),
-      ),
-    ],
-  };
+  return [
+    handle(doctorRoutes.host, async ({ query, signal }) => host.examine(query.patienceMs, signal)),
+    handle(doctorRoutes.cluster, async ({ query: { patienceMs, work = false }, signal }) =>
+      cluster.examine({ patienceMs, work, signal }),
+    ),
+  ];
 }
 
 function hostDoctor(deps: DoctorDeps): HostDoctor {
-  const { config, containers, network, store } = deps;
+  const { config, containers, network, store, work } = deps;
   return new HostDoctor({
     hostId: config.FLYNN_HOST_ID,
     version: deps.version,
     engineVersion: deps.engineVersion,
-    scheduler: () => schedulerState(config, deps.schedulerFault()),
+    scheduler: () => (work === undefined ? 'off' : schedulerState(config, deps.schedulerFault())),
     places: [
       { holds: "the agent's state", path: config.FLYNN_STATE_DIR },
       { holds: "the engine's data, etcd's and all volumes", path: deps.engineDir },
@@ -98,15 +105,17 @@ function hostDoctor(deps: DoctorDeps): HostDoctor {
       return {
         isEngineConnected: containers.isCurrent,
         storeError: await storeError(store, signal),
-        isFenceOpen: deps.fence.isOpen,
+        // Before there is one, what it would stop is with the watchdog that the agent before this one left.
+        isFenceOpen: work?.fence.isOpen ?? true,
+        isWaiting: work === undefined,
         schedulerFault: deps.schedulerFault(),
       };
     },
     drift() {
-      if (!containers.isCurrent) return undefined;
+      if (!containers.isCurrent || work === undefined) return undefined;
       return {
-        assigned: deps.assigned(),
-        statuses: deps.statuses(),
+        assigned: work.assigned(),
+        statuses: work.statuses(),
         containers: containers.assigned(),
         networkRepairs: network.repairedAt,
         networkProblems: network.problems,
@@ -124,7 +133,7 @@ function schedulerState(config: Config, fault: string | undefined): HostExaminat
 }
 
 /** A write would be refused while there is no quorum, and a read as well: what this tells holds for both. */
-async function storeError(store: EtcdClient, signal: AbortSignal): Promise<string | undefined> {
+export async function storeError(store: EtcdClient, signal: AbortSignal): Promise<string | undefined> {
   try {
     await store.get(cellPrefix, { signal });
     return undefined;

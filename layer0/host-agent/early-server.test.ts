@@ -1,0 +1,167 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { tmpdir } from 'node:os';
+import { HttpClient } from '@flynn/kit/http-client';
+import { roleGate } from '@flynn/kit/http-gate';
+import { startServer } from '@flynn/kit/http-server';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { freePort } from '@flynn/kit/testing-ports';
+import { hostRecordSchema } from '@flynn/scheduler/cell';
+import { connectEtcd } from '@flynn/store/etcd';
+import { routes } from './api.ts';
+import { configSchema } from './config.ts';
+import { ContainerTable } from './container-table.ts';
+import { doctorRoutes } from './doctor/api.ts';
+import { serveEarly } from './early-server.ts';
+import type { EarlyServer } from './early-server.ts';
+import { jobOf } from './host-fixture.ts';
+import { jobLabels, label } from './labels.ts';
+import { createMemoryEngine } from './memory.ts';
+import { agentRules } from './trust/agent-rules.ts';
+
+const log = silentLogger();
+const stop = new AbortController();
+const port = await freePort();
+const engine = createMemoryEngine();
+const containers = new ContainerTable({ engine, log });
+const record = hostRecordSchema.parse({
+  id: 'h1',
+  address: '10.9.9.1',
+  apiPort: port,
+  capacity: { memoryBytes: 1, cpuMillis: 1 },
+  startedAt: 1,
+});
+// Nobody listens there: of three members none is left.
+const endpoints = ['http://127.0.0.1:9', 'http://127.0.0.2:9', 'http://127.0.0.3:9'];
+const store = connectEtcd({ endpoints, log });
+const gate = roleGate(
+  'the-cluster-key',
+  agentRules(() => [], 'the-local-key'),
+);
+const client = new HttpClient({ baseUrl: `http://127.0.0.1:${port}`, key: 'the-local-key', name: 'the agent' });
+let early: EarlyServer;
+
+before(async () => {
+  for (const [id, command] of [
+    ['web', 'echo said; exec sleep 10000'],
+    ['gone', 'exit 3'],
+  ] as const) {
+    const job = jobOf(id, { command: ['sh', '-c', command] });
+    const container = await engine.create({
+      name: job.id,
+      labels: { ...jobLabels(job), ...(id === 'web' ? { [`${label.metaPrefix}flynn.app_name`]: 'blog' } : {}) },
+      imageRef: 'base',
+      hostname: 'h',
+      command: job.template.command ?? [],
+      env: {},
+      network: { type: 'host' },
+      volumes: [],
+      tty: false,
+      stdin: false,
+      limits: {},
+    });
+    await engine.start(container);
+  }
+  void containers.run(stop.signal);
+  await waitFor(() => containers.all().some(({ state }) => state === 'exited'), {
+    what: 'a job to end',
+    deadlineMs: 60_000,
+  });
+  early = await serveEarly({
+    config: configSchema.parse({
+      FLYNN_HOST_ID: 'h1',
+      FLYNN_KEY: 'the-cluster-key',
+      FLYNN_ADDRESS: '10.9.9.1',
+      FLYNN_STATE_DIR: tmpdir(),
+    }),
+    version: '1.2.3',
+    engineVersion: '26',
+    engineDir: tmpdir(),
+    store,
+    tls: undefined,
+    containers,
+    network: { repairedAt: [], problems: [] },
+    identity: undefined,
+    log,
+    engine,
+    record,
+    port,
+    gate,
+    signal: stop.signal,
+  });
+});
+
+after(async () => {
+  stop.abort();
+  engine.losePower();
+  await client[Symbol.asyncDispose]();
+  await store.close();
+});
+
+describe('an agent that waits for the store', { timeout: 120_000 }, () => {
+  it('tells what runs, what ended, and what they said', async () => {
+    const jobs = await client.call(routes.jobs, { query: {} });
+    assert.deepEqual(
+      jobs.map(({ id, state, isFinal, exitCode }) => [id, state, isFinal, exitCode]),
+      [
+        ['h1-web', 'running', false, undefined],
+        ['h1-gone', 'crashed', true, 3],
+      ],
+    );
+    assert.equal(jobs[0]?.meta['flynn.app_name'], 'blog');
+    const active = await client.call(routes.jobs, { query: { active: true } });
+    assert.deepEqual(
+      active.map(({ id }) => id),
+      ['h1-web'],
+    );
+    const stream = await client.stream(routes.log, { params: { job: 'h1-web' }, query: {} });
+    assert.match(String(await stream.toArray()), /"message":"said"/);
+    const { container } = await client.call(routes.inspect, { params: { job: 'h1-web' } });
+    assert.match(JSON.stringify(container), /h1-web/);
+  });
+
+  it('says that it waits, and with what etcd is lost for good', async () => {
+    const status = await client.call(routes.status, {});
+    assert.deepEqual([status.host.id, status.version, status.store.isReachable], ['h1', '1.2.3', false]);
+    assert.deepEqual(status.jobs, { running: 1, crashed: 1 });
+    assert.match(status.conditions.join(), /waits for the store since it was started/);
+    const { findings, etcd, hosts } = await client.call(doctorRoutes.cluster, { query: { patienceMs: 3_000 } });
+    assert.equal(etcd.length, 3);
+    assert.deepEqual(
+      hosts.map(({ id, agent }) => [id, agent?.store.isReachable, agent?.scheduler]),
+      [['h1', false, 'off']],
+    );
+    const etcds = findings.find(({ check }) => check === 'etcd');
+    assert.match(`${etcds?.what} ${etcds?.remedy}`, /0 of 3 members do.*flynn-host etcd recover/);
+    const agents = findings.find(({ check }) => check === 'agent');
+    assert.match(agents?.what ?? '', /has waited for etcd since its agent was started/);
+    assert.ok(!findings.some(({ what }) => what.includes('lease is lost')));
+  });
+
+  it('refuses the rest for the moment, and whoever is not root here', async () => {
+    for (const call of [
+      () => client.call(routes.host, {}),
+      () => client.call(routes.hosts, {}),
+      () => client.call(routes.stop, { params: { job: 'h1-web' } }),
+    ]) {
+      await assert.rejects(call(), { code: 'unavailable', message: /waits for the store.*flynn-host doctor/ });
+    }
+    await using stranger = new HttpClient({ baseUrl: `http://127.0.0.1:${port}`, key: 'no', name: 'the agent' });
+    await assert.rejects(stranger.call(routes.jobs, { query: {} }), { code: 'unauthenticated' });
+    await using elsewhere = new HttpClient({
+      baseUrl: `http://127.0.0.2:${port}`,
+      key: 'the-local-key',
+      name: 'the agent',
+    });
+    await assert.rejects(elsewhere.call(routes.jobs, { query: {} }), { code: 'unavailable' });
+  });
+
+  it('leaves its port to the whole agent at once, whoever is connected', async () => {
+    const followed = await client.stream(routes.log, { params: { job: 'h1-web' }, query: { follow: true } });
+    early.close();
+    await using whole = await startServer({ name: 'host-agent', handlers: [], log, host: '127.0.0.1', port });
+    assert.equal(whole.port, port);
+    followed.on('error', () => undefined).destroy();
+  });
+});

@@ -1,0 +1,25 @@
+/** Programs that run on this machine, by the words they were started with. */
+import { readFile, readdir } from 'node:fs/promises';
+
+/** The words a process was started with; none when it is gone. Its pid may be another program's by now. */
+export async function commandOf(pid: number): Promise<readonly string[]> {
+  try {
+    return (await readFile(`/proc/${pid}/cmdline`, 'utf8')).split('\0').slice(0, -1);
+  } catch {
+    // Gone, before this look or during it.
+    return [];
+  }
+}
+
+/** Those there are at the moment, the lowest pid first. */
+export async function findProcesses(isIt: (command: readonly string[]) => boolean): Promise<number[]> {
+  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name)).map(Number);
+  const found: number[] = [];
+  for (const pid of pids.toSorted((a, b) => a - b)) if (isIt(await commandOf(pid))) found.push(pid);
+  return found;
+}
+
+/** Whether its words begin with a shell, which has those of the program it is to run among its own. */
+export function isShell([program = '']: readonly string[]): boolean {
+  return /(?:^|\/)(?:ba|da)?sh$/.test(program);
+}
