@@ -44,6 +44,7 @@ import type { Context } from './step.ts';
 import { stepsOf } from './steps.ts';
 import { othersOfAnotherVersion, takeOver, takenOverText } from './take-over.ts';
 import { checkUpdated } from './unended-update.ts';
+import { askingAs, whereaboutsText, withWhereabouts } from './whereabouts.ts';
 import { isInsideHost, readHostsCluster, stepsOfHosts } from './test-hosts/cluster.ts';
 
 type Env = Record<string, string | undefined>;
@@ -107,6 +108,11 @@ async function bringUpLocked(given: Options, { env, token, formation, ...request
     refuseContradictions(options, cluster);
     // Where its containers are to be, and which ports are the router's, it knows only now.
     if (!(await isReady(options, cluster, { scope: 'host' }))) return false;
+  }
+  if (standing === 'known' && token !== undefined) {
+    const found = await withWhereabouts(token, cluster, askingAs(options.FLYNN_STATE_DIR, cluster));
+    cluster = found.cluster;
+    process.stdout.write(whereaboutsText(found.failures));
   }
   if (standing === 'left') cluster = await rejoinCluster(token ?? '', cluster);
   if (request.takesOver === true) {

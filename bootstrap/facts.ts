@@ -2,6 +2,7 @@
 import { readFile, stat, statfs } from 'node:fs/promises';
 import { networkInterfaces, totalmem } from 'node:os';
 import { dirname } from 'node:path';
+import { readAddress } from '@flynn/host-agent/doctor/address';
 import { readTextFile } from '@flynn/kit/files';
 import { isAgentRunning, setupOf } from './agent.ts';
 import { canStartEngine, engineAt, isEngineUp } from './engine.ts';
@@ -47,6 +48,7 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     missingPrograms: neededPrograms.filter((name) => !hasProgram(name)),
     listeners: await Promise.all(listeners.map(withOwner)),
     networks: parseRoutes(await readRoutes()),
+    address: await readAddress(cluster.address, cluster.bridge),
     isHost: (await readCluster(options.FLYNN_STATE_DIR)) !== undefined,
     isClusterUp,
     ...(nft === undefined ? {} : { nft }),

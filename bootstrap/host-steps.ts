@@ -1,5 +1,4 @@
 /** The steps of a host, whichever of the cluster: its engine, images, agent, and its place in the cluster. */
-import { readFile } from 'node:fs/promises';
 import { type LiveKeys, readLiveKeys } from '@flynn/controller/access/live-keys';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { fingerprintOf } from '@flynn/kit/certificate';
@@ -16,6 +15,7 @@ import { ensureEngine } from './engine.ts';
 import { readKeeper } from '@flynn/host-agent/cluster/keeper';
 import { addSealingKeys, readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
 import { readSettings } from '@flynn/host-agent/host-settings';
+import { ownAddresses } from '@flynn/host-agent/own-addresses';
 import { ensureLease, writeAdmission } from './admission.ts';
 import { ensureHostCertificate } from './certificates.ts';
 import { readEtcdImage, updateEtcd } from './etcd.ts';
@@ -187,12 +187,6 @@ export async function runAgent(
   return what === 'unchanged' ? 'running' : what;
 }
 
-/** Of the kernel's own table: a bridge that nothing is attached to yet is missing from lists of running interfaces. */
-async function isOwnAddress(address: string): Promise<boolean> {
-  const lines = (await readFile('/proc/net/fib_trie', 'utf8')).split('\n').map((line) => line.trim());
-  return lines.some((line, index) => line === `|-- ${address}` && lines[index + 1] === '/32 host LOCAL');
-}
-
 /** Why the store takes this host for nobody of its cluster, if it does: that does not end by waiting. */
 async function refusalOf(stateDir: string, cluster: Cluster): Promise<FlynnError | undefined> {
   try {
@@ -234,7 +228,7 @@ async function untilDiscovery(setup: AgentSetup, { gateway, program, refusal, re
             nextLookMs = performance.now() + refusalMs;
           }
           // Before the bridge is there, the address may be somebody else's, somewhere out there.
-          if (!(await isOwnAddress(gateway))) return false;
+          if (!(await ownAddresses()).has(gateway)) return false;
           await discovery.instances(controllerService);
           return true;
         },

@@ -23,6 +23,7 @@ const good: Facts = {
   missingPrograms: [],
   listeners: [],
   networks: [{ device: 'eth0', subnet: '192.0.2.0/24' }],
+  address: { address: '192.0.2.7', isOwn: true, others: ['192.0.2.7'] },
   isHost: false,
   isClusterUp: false,
   nft: { version: 'v1.0.6' },
@@ -58,6 +59,20 @@ test('every problem is told at once, each with its remedy', () => {
   );
   assert.equal(problems.length, 8);
   for (const { what, remedy } of problems) assert.ok(what.length > 0 && remedy.length > 0);
+});
+
+test('an address that the machine has no more is told, with those it has, and how the host moves there', () => {
+  const address = { address: '192.0.2.7', isOwn: false, others: ['192.0.2.9', '198.51.100.4'] };
+  // Also while its agent runs, which waits for a store that nobody reaches any more.
+  const [problem, more] = judge({ ...good, address, isHost: true, isClusterUp: true }, cluster);
+  assert.equal(more, undefined);
+  assert.match(
+    problem?.what ?? '',
+    /^192\.0\.2\.7, .*not an address of this machine: it has 192\.0\.2\.9, 198\.51\.100\.4$/,
+  );
+  assert.match(problem?.remedy ?? '', /FLYNN_ADDRESS=192\.0\.2\.9 npm run up/);
+  assert.match(judge({ ...good, address }, cluster, 'joining')[0]?.remedy ?? '', /^FLYNN_ADDRESS=192\.0\.2\.9$/);
+  assert.equal(judge({ ...good, address }, cluster, 'machine').length, 0);
 });
 
 test('a folder with other things in it is not taken for the state directory: all of it would go with the cluster', () => {

@@ -1,6 +1,7 @@
 /** Can a cluster be set up here? Every obstacle at once, each with its remedy, before anything is changed. */
 import { etcdPorts } from '@flynn/host-agent/cluster/etcd-resident';
 import { joinPort } from '@flynn/host-agent/cluster/join';
+import type { AddressFacts } from '@flynn/host-agent/doctor/address';
 import type { Listener } from './listeners.ts';
 import { routerStatusPort } from './manifest.ts';
 import { commands, isInstalled } from './origin.ts';
@@ -20,6 +21,8 @@ export type Facts = Readonly<{
   missingPrograms: readonly string[];
   listeners: readonly (Listener & { owner?: string })[];
   networks: readonly Network[];
+  /** Whether the address that others are to know the host by is one of this machine, and which it may have instead. */
+  address: AddressFacts;
   /** It is a host already, whether or not anything of it runs. */
   isHost: boolean;
   /** The cluster's own agent or jobs run already: its ports are taken by itself. */
@@ -68,6 +71,7 @@ export type Scope = 'machine' | 'joining' | 'host';
 export function judge(facts: Facts, cluster: Cluster, scope: Scope = 'host'): Problem[] {
   const problems = judgeMachine(facts);
   if (scope === 'machine') return [...problems, ...judgeSize(facts)];
+  problems.push(...judgeAddress(facts, cluster));
   if (scope === 'host') problems.push(...judgeChosenPorts(cluster));
   if (facts.isClusterUp) return problems;
   // One whose disk has filled up is to be brought back: its agent makes room.
@@ -106,6 +110,21 @@ function judgeMachine(facts: Facts): Problem[] {
     });
   }
   return [...problems, ...judgeTools(facts), ...judgeClock(facts)];
+}
+
+function judgeAddress({ address: { address, isOwn, others }, isHost }: Facts, cluster: Cluster): Problem[] {
+  if (isOwn) return [];
+  const [first = 'ADDRESS'] = others;
+  const has = others.length === 0 ? 'it has none that leads out' : `it has ${others.join(', ')}`;
+  const again = isHost
+    ? `give the machine ${cluster.address} again; or, where it has another one for good: FLYNN_ADDRESS=${first} ${commands.up} (docs/operating.md, "Another address")`
+    : `FLYNN_ADDRESS=${first}`;
+  return [
+    {
+      what: `${address}, by which others are to reach this host, is not an address of this machine: ${has}`,
+      remedy: again,
+    },
+  ];
 }
 
 function judgeTools({ nft, ip }: Facts): Problem[] {

@@ -81,6 +81,15 @@ test('ports and the address can be changed later', () => {
   assert.deepEqual(again.etcdEndpoints, ['https://192.0.2.9:2379']);
 });
 
+test('a host that joined and moves asks for its own member where that is by now, which may be the only one', () => {
+  const etcdEndpoints = ['https://192.0.2.1:2379', 'https://192.0.2.7:2379'];
+  const joined: Cluster = { ...made(), hasPlatform: false, peers: ['192.0.2.1'], etcdEndpoints };
+  const moved = made({ FLYNN_ADDRESS: '192.0.2.9' }, joined);
+  assert.deepEqual(moved.etcdEndpoints, ['https://192.0.2.1:2379', 'https://192.0.2.9:2379']);
+  assert.deepEqual(made({}, moved).etcdEndpoints, moved.etcdEndpoints);
+  assert.deepEqual(made({}, joined).etcdEndpoints, etcdEndpoints);
+});
+
 test('another domain than the cluster’s is refused, and the message says what to do', () => {
   assert.throws(
     () => made({ FLYNN_DOMAIN: 'other.example.com' }, made()),

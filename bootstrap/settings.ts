@@ -296,9 +296,15 @@ export function keptText(cluster: Cluster, options: Options): string[] {
   });
 }
 
-/** The host that made the cluster, and so found none there, has a member of etcd at its own address. */
-function movedTo(address: string, { peers, etcdEndpoints }: Cluster): Pick<Cluster, 'address' | 'etcdEndpoints'> {
-  return { address, etcdEndpoints: peers.length === 0 ? [clientUrlOf(address)] : etcdEndpoints };
+/**
+ * The host that made the cluster, and so found none there, has a member of etcd at its own address. Another may have one as well by
+ * now, the only one even: where that goes it is asked for, too.
+ */
+function movedTo(address: string, stored: Cluster): Pick<Cluster, 'address' | 'etcdEndpoints'> {
+  if (stored.peers.length === 0) return { address, etcdEndpoints: [clientUrlOf(address)] };
+  if (address === stored.address) return { address, etcdEndpoints: stored.etcdEndpoints };
+  const others = stored.etcdEndpoints.filter((endpoint) => endpoint !== clientUrlOf(stored.address));
+  return { address, etcdEndpoints: [...new Set([...others, clientUrlOf(address)])] };
 }
 
 export function hostIdOf(options: Pick<Options, 'FLYNN_HOST_ID'>, machine: Pick<Machine, 'hostname'>): string {

@@ -86,6 +86,7 @@ async function look(context: CliContext, options: { patienceMs: number; work: bo
       hostId: environment['FLYNN_HOST_ID'] ?? 'of this machine',
       address: environment['FLYNN_ADDRESS'],
       cluster: environment['FLYNN_CLUSTER'],
+      bridge: environment['FLYNN_BRIDGE'],
       stateDir,
       certificates: () => ownCertificates(environment),
       etcd: cluster === undefined ? (signal) => askMembers(installation, signal) : undefined,

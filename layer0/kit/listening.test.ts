@@ -36,6 +36,15 @@ test('a server that cannot accept for a moment says so once, and goes on', async
   assert.equal(String(first), 'hello');
 });
 
+test('an address that the machine does not have is named', async (t) => {
+  await assert.rejects(
+    listenOn(server(t), { name: 'door', at: { host: '203.0.113.9', port: 0 }, log }),
+    (error: Error) =>
+      hasCode(error, 'unavailable') &&
+      error.message === 'the door cannot listen on port 0 of 203.0.113.9: this machine has no such address',
+  );
+});
+
 test('a port that is taken is a conflict that names it, and the listeners of others stay', async (t) => {
   const port = await listenOn(server(t), { name: 'first', at: here, log });
   const second = server(t);

@@ -21,7 +21,8 @@ export type ListeningOptions = Readonly<{
 }>;
 
 /**
- * Resolves with the port, 0 for a Unix socket. Throws `conflict` if another program has it, `denied` if it may not be taken.
+ * Resolves with the port, 0 for a Unix socket. Throws `conflict` if another program has it, `denied` if it may not be taken,
+ * `unavailable` if the machine has no such address.
  * From then on an error of the server, as of a connection that cannot be accepted, is logged, and it goes on listening.
  */
 export async function listenOn(server: Server, { name, at, log }: ListeningOptions): Promise<number> {
@@ -45,6 +46,9 @@ export async function listenOn(server: Server, { name, at, log }: ListeningOptio
 function refusal(error: NodeJS.ErrnoException, name: string, where: string): FlynnError {
   if (error.code === 'EADDRINUSE') {
     return new FlynnError('conflict', `the ${name} cannot listen on ${where}: something else does already`);
+  }
+  if (error.code === 'EADDRNOTAVAIL') {
+    return new FlynnError('unavailable', `the ${name} cannot listen on ${where}: this machine has no such address`);
   }
   if (error.code === 'EACCES')
     return new FlynnError('denied', `the ${name} may not listen on ${where}`, { cause: error });

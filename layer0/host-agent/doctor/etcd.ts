@@ -158,7 +158,7 @@ function awayFinding(
       : `there is no majority: ${noWrites}`,
     remedy: hasMajority
       ? 'bring that host back; if it is there and its member does not start: flynn-host etcd replace tells what to do; if it is gone for good: flynn host remove HOST --yes, and another takes its place'
-      : 'bring enough of these hosts back, what they have on disk is enough; are their disks gone for good: flynn-host etcd recover tells what to do',
+      : 'bring enough of these hosts back, what they have on disk is enough; are their disks gone for good: flynn-host etcd recover tells what to do; has one of them another address by now: docs/operating.md, "Another address"',
   };
 }
 

@@ -7,6 +7,7 @@ import { describe, it } from 'node:test';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import type { JobStatus } from '@flynn/scheduler/cell';
 import { label } from '../labels.ts';
+import { addressFindings, readAddress } from './address.ts';
 import { agentFindings } from './agent-state.ts';
 import { certificateFindings } from './certificates.ts';
 import { diskFindings, readDisks } from './disks.ts';
@@ -37,6 +38,18 @@ it('an agent that reaches everything has nothing to say; else each thing it miss
   const waiting = agentFindings('host h1', { ...well, storeError: 'no leader', isWaiting: true });
   assert.deepEqual(brief(waiting), ['critical: it has waited for etcd since its agent was started: no leader']);
   assert.deepEqual(agentFindings('host h1', { ...well, isWaiting: true }), []);
+});
+
+it('an address that the machine has no more is told, with those it has instead', async () => {
+  const facts = { address: '192.0.2.7', isOwn: false, others: ['192.0.2.9', '198.51.100.4'] };
+  const [found] = addressFindings('host h1', facts);
+  assert.match(found?.what ?? '', /^192\.0\.2\.7, .* is not an address of this machine: it has 192\.0\.2\.9, 198\./);
+  assert.match(found?.remedy ?? '', /FLYNN_ADDRESS=192\.0\.2\.9 flynn-host bootstrap/);
+  assert.deepEqual(addressFindings('host h1', { ...facts, isOwn: true }), []);
+  assert.equal((await readAddress('127.0.0.1', 'flynn0')).isOwn, true);
+  const elsewhere = await readAddress('203.0.113.9', 'flynn0');
+  assert.equal(elsewhere.isOwn, false);
+  assert.ok(!elsewhere.others.includes('127.0.0.1'));
 });
 
 describe('disks', () => {

@@ -46,6 +46,7 @@ function doctor(change: Partial<HostDoctorDeps> = {}, read: Partial<Readings> = 
     drift: () => undefined,
     certificates: async () => [],
     update: async () => undefined,
+    address: async () => ({ address: '192.0.2.7', isOwn: true, others: ['192.0.2.7'] }),
     now: () => 60_000,
     read: { ...machine, ...read },
     ...change,

@@ -4,6 +4,8 @@ import type { Logger } from '@flynn/kit/log';
 import { withDeadline } from '@flynn/kit/retry';
 import { forever } from '@flynn/kit/tasks';
 import type { UpdateRecord } from '../update-record.ts';
+import { addressFindings } from './address.ts';
+import type { AddressFacts } from './address.ts';
 import { agentFindings } from './agent-state.ts';
 import type { AgentFacts } from './agent-state.ts';
 import type { HostExamination } from './api.ts';
@@ -33,6 +35,7 @@ export type HostDoctorDeps = Readonly<{
   certificates: () => Promise<readonly KnownCertificate[]>;
   /** Of the cluster, that this host is at, or has left where it was. */
   update: () => Promise<UpdateRecord | undefined>;
+  address: () => Promise<AddressFacts>;
   now: () => number;
   read?: Readings;
 }>;
@@ -108,6 +111,7 @@ export class HostDoctor {
           return limitFindings(subject, counts);
         },
       },
+      { name: 'address', find: async () => addressFindings(subject, await this.#deps.address()) },
       { name: 'kernel', find: async () => kernelFindings(subject, await read.settings()) },
       {
         name: 'certificates',

@@ -18,6 +18,7 @@ import type { ContainerTable } from '../container-table.ts';
 import type { Fence } from '../fence.ts';
 import type { HostNetwork } from '../network/host-network.ts';
 import { readUpdate } from '../update-record.ts';
+import { readAddress } from './address.ts';
 import { doctorRoutes } from './api.ts';
 import type { HostExamination } from './api.ts';
 import { ClusterDoctor } from './cluster.ts';
@@ -123,6 +124,7 @@ function hostDoctor(deps: DoctorDeps): HostDoctor {
     },
     certificates: () => ownCertificates(config),
     update: () => readUpdate(config.FLYNN_STATE_DIR),
+    address: () => readAddress(config.FLYNN_ADDRESS, config.FLYNN_BRIDGE),
     now: () => systemClock.now(),
   });
 }

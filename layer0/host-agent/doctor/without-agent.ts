@@ -9,6 +9,7 @@ import type { EtcdStatus } from '@flynn/store/etcd-status';
 import { isAgentThere } from '../agent-process.ts';
 import { etcdQuotaBytes } from '../cluster/etcd-resident.ts';
 import { readUpdate } from '../update-record.ts';
+import { addressFindings, readAddress } from './address.ts';
 import { certificateFindings } from './certificates.ts';
 import type { KnownCertificate } from './certificates.ts';
 import { diskFindings, readDisks } from './disks.ts';
@@ -27,6 +28,8 @@ export type AlonePlace = Readonly<{
   /** Where other hosts reach it, as far as it is known. */
   address?: string | undefined;
   cluster?: string | undefined;
+  /** Of its containers. */
+  bridge?: string | undefined;
   stateDir: string;
 }>;
 
@@ -48,6 +51,7 @@ export async function examineWithoutAgent(
   const checks: Check[] = [
     { name: 'disks', find: async () => diskFindings(subject, await readDisks(placesBelow(stateDir))) },
     { name: 'limits', find: async () => limitFindings(subject, await readKernelCounts(await countInotify())) },
+    ...addressChecks(subject, options),
     { name: 'kernel', find: async () => kernelFindings(subject, await readKernelSettings()) },
     { name: 'certificates', find: async () => certificateFindings(subject, await options.certificates(), now) },
     { name: 'update', find: async () => updateFindings(subject, await readUpdate(stateDir)) },
@@ -92,6 +96,11 @@ export function agentFinding(subject: string, seen: { isThere: boolean; error: s
         why,
         remedy: `${eitherCommand('up')} starts it; why it does not run: ${log}`,
       };
+}
+
+function addressChecks(subject: string, { address, bridge = 'flynn0' }: AlonePlace): Check[] {
+  if (address === undefined) return [];
+  return [{ name: 'address', find: async () => addressFindings(subject, await readAddress(address, bridge)) }];
 }
 
 async function membersFindings(
