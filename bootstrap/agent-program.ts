@@ -2,8 +2,8 @@
 import { cp, mkdir, readFile, readdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { programFile } from '@flynn/host-agent/agent-process';
+import { writeIfOther } from '@flynn/host-agent/trust/certificate-files';
 import { hasErrno } from '@flynn/kit/errors';
-import { writeFileAtomic } from '@flynn/kit/files';
 import { bundle } from './images/bundle.ts';
 import { moduleFolders } from './images/modules.ts';
 import { digestOf } from './images/tag.ts';
@@ -45,11 +45,11 @@ export async function installAgent(stateDir: string, { code, name }: AgentProgra
     await rm(folder, { recursive: true, force: true });
     await rename(incoming, folder);
   }
-  await writeFileAtomic(join(versions, 'choose-version'), await readFile(join(root, 'bootstrap/choose-version')));
+  await writeIfOther(join(versions, 'choose-version'), await readFile(join(root, 'bootstrap/choose-version'), 'utf8'));
   const before = await versionAt(join(versions, 'current'), name);
   // The version before stays: `choose-version` goes back to it if this one does not come up.
   if (before !== name) await replaceLink(join(versions, 'previous'), before);
-  await replaceLink(join(versions, 'current'), name);
+  if (await isGivenUp(stateDir, name)) await replaceLink(join(versions, 'current'), name);
   const previous = await versionAt(join(versions, 'previous'), name);
   const kept = new Set([name, previous, 'current', 'previous', 'choose-version']);
   for (const other of await readdir(versions)) {

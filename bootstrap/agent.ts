@@ -3,7 +3,8 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { installedProgram } from '@flynn/host-agent/agent-process';
 import { tlsFiles } from '@flynn/host-agent/cluster/etcd-resident';
-import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
+import { writeIfOther } from '@flynn/host-agent/trust/certificate-files';
+import { readTextFile } from '@flynn/kit/files';
 import { agentProgram, installAgent, isGivenUp } from './agent-program.ts';
 import { hostAllocatorEnv } from './allocator.ts';
 import { isSystemdRunning } from './engine.ts';
@@ -73,7 +74,7 @@ export async function ensureAgent(setup: AgentSetup, environment: string, identi
   }
   await mkdir(setup.stateDir, { recursive: true, mode: 0o700 });
   await installAgent(setup.stateDir, program);
-  await writeFileAtomic(join(setup.stateDir, 'agent.env'), environment, { mode: 0o600 });
+  await writeIfOther(join(setup.stateDir, 'agent.env'), environment);
   if (setup.supervisor === 'systemd') {
     // An agent below the other one would have what this one needs: its ports, its jobs.
     await stopSupervised(setup.stateDir);
@@ -82,7 +83,7 @@ export async function ensureAgent(setup: AgentSetup, environment: string, identi
     await removeUnit(setup.cluster, setup.stateDir, stopMs);
     await startSupervisor(setup.stateDir, node);
   }
-  await writeFileAtomic(fingerprintFile, fingerprint);
+  await writeIfOther(fingerprintFile, fingerprint);
   return { what: isRunning ? 'restarted' : 'started', program: name };
 }
 

@@ -115,13 +115,18 @@ async function isAt(file: string, handle: FileHandle): Promise<boolean> {
   }
 }
 
-/** Whoever holds it now is the one to ask, and to end. */
+/** Whoever holds it now is the one to ask, and to end. On a full disk nobody is told, and what is done here may be what makes room. */
 function tell(fd: number, holder: Holder): void {
   ftruncateSync(fd);
-  writeSync(fd, `${JSON.stringify(holder)}\n`);
+  try {
+    writeSync(fd, `${JSON.stringify(holder)}\n`);
+  } catch (error) {
+    if (!hasErrno(error, 'ENOSPC', 'EDQUOT')) throw error;
+    ftruncateSync(fd);
+  }
 }
 
-/** Nothing where it has only just begun. */
+/** Nothing where it has only just begun, or could not say. */
 async function read(handle: FileHandle): Promise<Holder | undefined> {
   const { buffer, bytesRead } = await handle.read(Buffer.alloc(4_096), 0, 4_096, 0);
   try {
@@ -134,7 +139,7 @@ async function read(handle: FileHandle): Promise<Holder | undefined> {
 function inTheWay(holder: Holder | undefined): FlynnError {
   const who =
     holder === undefined
-      ? 'another command has just begun'
+      ? 'another command has just begun, or had no room on the disk to say who it is'
       : `${holder.doing} is at work here since ${holder.since} (process ${holder.pid})`;
   const end = holder === undefined ? '' : `, or end it (kill ${holder.pid}; it may be interrupted anywhere)`;
   return new FlynnError(

@@ -10,6 +10,7 @@ import { Peers, connectStore } from './cluster/start.ts';
 import { configSchema } from './config.ts';
 import { connectDocker } from './docker.ts';
 import { keepLogSmall } from './own-log.ts';
+import { giveUpReserve, keepReserve } from './reserve.ts';
 import { emptyScratch, scratchIn } from './scratch.ts';
 import { shareNode } from './shared-node.ts';
 import { openTrust } from './trust/host-trust.ts';
@@ -21,6 +22,10 @@ await runDaemon({
   name: 'host-agent',
   config: configSchema,
   start: async ({ config, log, tasks, isToReturn }) => {
+    // Before anything is written: on a full disk the first that is would end the agent.
+    const reserve = { stateDir: config.FLYNN_STATE_DIR, log };
+    await giveUpReserve(reserve);
+    tasks.run('room put aside', (signal) => keepReserve(reserve, signal));
     tasks.run('own log', (signal) => keepLogSmall(join(config.FLYNN_STATE_DIR, 'agent.log'), { log, signal }));
     tasks.run('heap', keepHeapSmall);
     const soon = setTimeout(prove, provenMs);
