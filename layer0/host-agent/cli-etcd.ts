@@ -30,7 +30,7 @@ export function addEtcdCommands({ program, installation, print }: Context): void
   etcd
     .command('replace')
     .description(
-      'this host’s member, which does not start or was put back to an earlier day, by another, with all that the others have',
+      'this host’s member, which does not start, was put back to an earlier day or differs from the others, by another, with all that those have',
     )
     .option('--yes', 'what this member has is erased', false)
     .action(async ({ yes }: { yes: boolean }) => {
@@ -89,7 +89,8 @@ const beforeReplacement = `This host's member of etcd is erased, and the host be
 a member joined the cluster before it: then that one does. Its jobs run on.
 
 Do it when the member does not start (docker logs, of the container that ends with resident-etcd, says why): its data is
-damaged, or this machine was put back to an earlier day. The others have to be a majority without it. Where several
+damaged, or this machine was put back to an earlier day; or when "flynn-host doctor" says that its data differs from that of the
+others (alarm CORRUPT), which ends the alarm as well. The others have to be a majority without it. Where several
 machines were put back at once: not before the one that is ahead has been looked at; flynn-host snapshot save there.
 
   flynn-host etcd replace --yes`;

@@ -23,7 +23,10 @@ export type EtcdMemberStatus = Readonly<{
   error?: string;
 }>;
 
-/** `nospace`: it takes no writes for want of room; `corrupt`: its data differs from that of the others. */
+/**
+ * `nospace`: it takes no writes for want of room; `corrupt`: its data differs from that of the others. While there is either etcd
+ * takes no writes and grants no leases, of whichever member it is. The id is `0` where members differ and none is in the majority.
+ */
 export type EtcdAlarm = Readonly<{ memberId: string; kind: 'nospace' | 'corrupt' }>;
 
 export type EtcdStatus = Readonly<{ members: readonly EtcdMemberStatus[]; alarms: readonly EtcdAlarm[] }>;
@@ -69,7 +72,8 @@ async function askMember(
 
 /** A member tells of them as text in its status; asking for them outright would need a majority. */
 function alarmOf(text: string): EtcdAlarm[] {
-  const [, memberId = '', kind = ''] = /memberID:(\d+) alarm:(NOSPACE|CORRUPT)/.exec(text) ?? [];
+  // What is 0 is left out.
+  const [, memberId = '0', kind = ''] = /(?:memberID:(\d+) )?alarm:(NOSPACE|CORRUPT)/.exec(text) ?? [];
   if (kind === 'NOSPACE') return [{ memberId, kind: 'nospace' }];
   return kind === 'CORRUPT' ? [{ memberId, kind: 'corrupt' }] : [];
 }
@@ -100,17 +104,24 @@ export async function defragmentEtcd(
   if (first === undefined) throw new FlynnError('unavailable', failures.join('; '));
   const { alarms } = await etcdStatus({ ...options, endpoints: there });
   const full = alarms.filter(({ kind }) => kind === 'nospace');
-  for (const { memberId } of full) {
-    await onMember(first, options, 'ending the alarm', ({ maintenance }) =>
-      maintenance.alarm({ action: 'Deactivate', alarm: 'Nospace', memberID: memberId }),
-    );
-  }
+  for (const alarm of full) await endAlarm(first, alarm, options);
   return { disarmed: full.length, failures };
+}
+
+/** By that member, whichever it is about; etcd needs its majority for it. One that is not there any more is fine. */
+export async function endAlarm(
+  endpoint: string,
+  { memberId, kind }: EtcdAlarm,
+  options: Omit<Options, 'endpoints'>,
+): Promise<void> {
+  await onMember(endpoint, options, 'ending the alarm', ({ maintenance }) =>
+    maintenance.alarm({ action: 'Deactivate', alarm: kind === 'nospace' ? 'Nospace' : 'Corrupt', memberID: memberId }),
+  );
 }
 
 async function onMember<T>(
   endpoint: string,
-  { tls, signal }: Options,
+  { tls, signal }: Omit<Options, 'endpoints'>,
   what: string,
   work: (client: EtcdMembers['current']['client']) => Promise<T>,
 ): Promise<T> {

@@ -118,6 +118,8 @@ export function etcdResident(options: EtcdMemberOptions): ResidentInput {
     'max-request-bytes': String(8 * mebibyte),
     // A member that lost its connection must not make the others elect anew when it is back.
     'pre-vote': 'true',
+    // Whose data differs from that of the others is found out each time history is dropped.
+    'experimental-compact-hash-check-enabled': 'true',
     'log-level': 'warn',
   };
   return {

@@ -1,16 +1,21 @@
 /**
  * A member that its host can go on with no more: it is said to be lost, the leader takes it out of etcd's cluster, and the host
- * becomes another one, with all that the others have.
+ * becomes another one, with all that the others have. While its data differs from theirs etcd takes no writes, so that nobody can be
+ * told: then it is taken out here.
  */
 import { clientUrlOf } from './etcd-resident.ts';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
-import { waitFor, withDeadline } from '@flynn/kit/retry';
+import { retry, waitFor, withDeadline } from '@flynn/kit/retry';
 import type { EtcdTls } from '@flynn/store/etcd-members';
-import { etcdStatus } from '@flynn/store/etcd-status';
+import { etcdMembership } from '@flynn/store/etcd-membership';
+import { endAlarm, etcdStatus } from '@flynn/store/etcd-status';
 import type { Store } from '@flynn/store/store';
 import { type Member, memberKey, memberPrefix, memberSchema } from './member-keys.ts';
 
 const askMs = 10_000;
+/** Each member that answers tells of all alarms. */
+const alarmMs = 3_000;
+const removedMs = 60_000;
 /** Out of the others, in again, and all of the data over the network. */
 const replacedMs = 5 * 60_000;
 
@@ -33,7 +38,8 @@ export async function tellLost(
 
 /**
  * Resolves once the host is another member, or another host is one in its place. `not_found` on one without, `conflict` where the
- * others are no majority without it, `unavailable` without a majority. Broken off, the same goes on.
+ * others are no majority without it, or another member is the one whose data differs, `unavailable` without a majority. Broken off,
+ * the same goes on.
  */
 export async function replaceMember(
   store: Store,
@@ -46,7 +52,12 @@ export async function replaceMember(
     throw new FlynnError('not_found', 'this host has no member of etcd: "flynn-host status" tells where they are');
   }
   const former = own.value.state === 'voter' ? own.value.memberId : undefined;
-  if (own.value.state === 'voter') {
+  const access = { tls, signal };
+  if (
+    await takeOutDiffering(hostId, { own: clientUrlOf(own.value.address), others: others(members, hostId) }, access)
+  ) {
+    report('its member is taken out of etcd, which takes writes again; the host becomes another');
+  } else if (own.value.state === 'voter') {
     await checkOthers(others(members, hostId), { tls, signal });
     if (!(await tellLost(store, hostId, { entry: own, signal }))) {
       throw new FlynnError('conflict', 'the members of etcd change at this moment: type the same again');
@@ -67,6 +78,51 @@ export async function replaceMember(
     intervalMs: 500,
     signal,
   });
+}
+
+/**
+ * Whether the alarm was about this host's member, which is none any more then. Ends it, and those of members that are none any more:
+ * it was broken off in between.
+ */
+async function takeOutDiffering(
+  hostId: string,
+  endpoints: { own: string; others: readonly string[] },
+  { tls, signal }: { tls: EtcdTls | undefined; signal: AbortSignal },
+): Promise<boolean> {
+  // Without certificates there is but one member, which differs from nobody.
+  if (tls === undefined) return false;
+  const access = { signal, tls };
+  const asked = { ...access, endpoints: [endpoints.own, ...endpoints.others], signal: withDeadline(alarmMs, signal) };
+  const alarms = (await etcdStatus(asked)).alarms.filter(({ kind }) => kind === 'corrupt');
+  if (alarms.length === 0) return false;
+  await checkOthers(endpoints.others, { tls, signal });
+  await using membership = etcdMembership({ endpoints: () => endpoints.others, tls });
+  const peers = await membership.list();
+  const peer = peers.find(({ name }) => name === hostId);
+  const isOwn = peer !== undefined && alarms.some(({ memberId }) => memberId === peer.id || memberId === '0');
+  const ended = alarms.filter(
+    ({ memberId }) => memberId === '0' || memberId === peer?.id || !peers.some(({ id }) => id === memberId),
+  );
+  if (ended.length === 0) {
+    const names = alarms.map(({ memberId }) => peers.find(({ id }) => id === memberId)?.name ?? memberId);
+    throw new FlynnError(
+      'conflict',
+      `the data of the member on ${names.join(', ')} differs from that of the others (alarm CORRUPT): type the same there. Nothing was changed`,
+    );
+  }
+  if (isOwn) {
+    // etcd refuses for seconds after members changed, until all that are left have been connected for long enough.
+    const removing = async () => {
+      const isThere = (await membership.list()).some(({ id }) => id === peer.id);
+      if (isThere) await membership.remove(peer.id);
+    };
+    await retry(removing, { what: 'taking the member out', deadlineMs: removedMs, signal });
+  }
+  for (const alarm of ended) {
+    const ending = () => endAlarm(endpoints.others[0] ?? endpoints.own, alarm, access);
+    await retry(ending, { what: 'ending the alarm', deadlineMs: askMs, signal });
+  }
+  return isOwn;
 }
 
 async function readMembers(store: Store, signal: AbortSignal): Promise<Map<string, KnownMember>> {

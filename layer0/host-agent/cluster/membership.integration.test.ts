@@ -7,6 +7,7 @@ import { pause } from '@flynn/kit/clock';
 import { silentLogger } from '@flynn/kit/log';
 import { retry, waitFor } from '@flynn/kit/retry';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
+import { EtcdMembers } from '@flynn/store/etcd-members';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { etcdMembership } from '@flynn/store/etcd-membership';
 import { connectEtcd } from '@flynn/store/etcd';
@@ -193,6 +194,38 @@ test('a member that does not start any more is replaced on request, where the ot
   });
   assert.equal((await hostAt(4).volumes()).length, 1);
   assert.match(said.join(), /is given up/);
+  await untilMembers([1, 2, 4]);
+  assert.equal((await store.get('/kept'))?.value, '"yes"');
+});
+
+test('a member whose data differs is replaced on request, while etcd takes no writes for it', async () => {
+  const [before] = await hostAt(4).volumes();
+  await using membership = etcdMembership({ endpoints: () => store.endpoints, tls });
+  const id = (await membership.list()).find(({ name }) => name === 'h4')?.id;
+  const members = new EtcdMembers([clientUrlOf(addressOf(1))], tls);
+  // As the leader raises it when what it compares differs.
+  await members.current.client.maintenance.alarm({ action: 'Activate', alarm: 'Corrupt', memberID: id ?? '' });
+  members.close();
+  const write = () => store.transact({ then: [{ put: '/written', value: 'yes' }] });
+  await waitFor(
+    () =>
+      write().then(
+        () => false,
+        () => true,
+      ),
+    { what: 'writes to be refused', deadlineMs: 60_000 },
+  );
+  const signal = AbortSignal.timeout(180_000);
+  const said: string[] = [];
+  const replace = (hostId: string) => replaceMember(store, hostId, { tls, report: (line) => said.push(line), signal });
+  await assert.rejects(replace('h2'), { code: 'conflict', message: /the member on h4 differs .* type the same there/ });
+  assert.equal(await replace('h4'), 'this host');
+  assert.match(said.join(), /is taken out of etcd, which takes writes again/);
+  await write();
+  await waitFor(async () => !(await hostAt(4).volumes()).includes(before ?? ''), {
+    what: 'other data',
+    deadlineMs: 60_000,
+  });
   await untilMembers([1, 2, 4]);
   assert.equal((await store.get('/kept'))?.value, '"yes"');
 });

@@ -115,10 +115,16 @@ describe('etcd', () => {
     assert.match(at(1_800, 100)[0]?.remedy ?? '', /^flynn-host etcd defragment$/);
     const full = of([member('h1')], { alarms: [{ memberId: 'h1', kind: 'nospace' }] });
     assert.match(brief(full).join(''), /^critical etcd: h1 has no room left .*NOSPACE/);
-    assert.match(
-      brief(of([member('h1')], { alarms: [{ memberId: 'h9', kind: 'corrupt' }] })).join(''),
-      /member h9 differs/,
-    );
+  });
+
+  it('tells members whose data differs, why nothing can be written, and the way out', () => {
+    const corrupt = (memberId: string) =>
+      of([member('h1'), member('h2'), member('h3')], { alarms: [{ memberId, kind: 'corrupt' }] })[0];
+    assert.match(corrupt('h9')?.what ?? '', /member h9 differs/);
+    assert.match(corrupt('h2')?.what ?? '', /^the data of h2 differs/);
+    assert.match(corrupt('h2')?.why ?? '', /takes no writes and grants no leases/);
+    assert.match(corrupt('h2')?.remedy ?? '', /on that host: flynn-host etcd replace --yes/);
+    assert.match(corrupt('0')?.what ?? '', /^the data of its members differs, and none has what most have/);
   });
 
   it('tells a member that is behind or slow', () => {

@@ -1,5 +1,4 @@
 /** Is etcd well: do its members answer, do they follow each other, is there room in their databases? */
-import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { EtcdStatus } from '@flynn/store/etcd-status';
 import { wantedMembers } from '../cluster/members.ts';
 import type { Found } from './finding.ts';
@@ -39,13 +38,7 @@ export function etcdFindings({ members, alarms }: EtcdStatus, facts: EtcdFacts):
           why: 'nothing can be deployed, scaled or placed; what runs goes on',
           remedy: `${defragment}, which also ends the alarm`,
         }
-      : {
-          severity: 'critical',
-          subject,
-          what: `the data of ${name} differs from that of the others (alarm CORRUPT)`,
-          why: 'who asks that member may get a wrong answer',
-          remedy: `save a backup first: flynn-host snapshot save FILE; then make that host leave by ${eitherCommand('down')}, which erases its volumes too, and join anew`,
-        };
+      : corruptFinding(memberId === '0' ? undefined : name);
   });
   if (away.length > 0)
     findings.push(
@@ -109,6 +102,24 @@ export function etcdFindings({ members, alarms }: EtcdStatus, facts: EtcdFacts):
     }
   }
   return findings;
+}
+
+function corruptFinding(name: string | undefined): Found {
+  const replace =
+    'flynn-host etcd replace --yes, which gives its member up, ends the alarm, and makes it another with all that the others have';
+  return {
+    severity: 'critical',
+    subject,
+    what:
+      name === undefined
+        ? 'the data of its members differs, and none has what most have (alarm CORRUPT)'
+        : `the data of ${name} differs from that of the others (alarm CORRUPT)`,
+    why: `etcd takes no writes and grants no leases until that is ended: ${noWrites}`,
+    remedy:
+      name === undefined
+        ? `save what each has (flynn-host snapshot save FILE, on each of their hosts), and find out which is not to be gone on with; on that host: ${replace}`
+        : `save a backup first: flynn-host snapshot save FILE; then on that host: ${replace}`,
+  };
 }
 
 function fewFindings(count: number, hosts: number): Found[] {
