@@ -36,3 +36,19 @@ test('what an agent that was killed had written of a backup goes with the next o
   ]);
   await assert.rejects(put(join(directory, 'nowhere/new.backup')), (error) => hasCode(error, 'not_found'));
 });
+
+test('where what a directory is on is mounted is told, and of one that is not there that it is not', async (t) => {
+  const log = silentLogger();
+  const server = await startServer({ name: 'agent', handlers: backupFileHandlers(), host: '127.0.0.1', port: 0, log });
+  t.after(() => server.close());
+  const client = new HttpClient({ baseUrl: server.url, name: 'the agent' });
+  t.after(() => client.close());
+  const below = await mkdtemp('/dev/shm/backup-files-');
+  t.after(() => rm(below, { recursive: true }));
+  const mountOf = async (directory: string) =>
+    (await client.call(backupFileRoutes.mount, { query: { directory } })).mount;
+  assert.equal(await mountOf(below), '/dev/shm');
+  assert.equal(await mountOf('/dev/shm'), '/dev/shm');
+  assert.equal(await mountOf('/'), undefined);
+  await assert.rejects(mountOf(join(below, 'nowhere')), (error) => hasCode(error, 'not_found'));
+});

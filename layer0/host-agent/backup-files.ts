@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { createReadStream, createWriteStream } from 'node:fs';
-import { open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { open, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, normalize } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -43,6 +43,13 @@ export const backupFileRoutes = {
     response: z.array(z.object({ name: z.string(), sizeBytes: z.int() })),
     summary: 'The backups in a directory, by name',
   }),
+  mount: defineRoute({
+    method: 'GET',
+    path: '/backup-files/mount',
+    query: z.object({ directory: absolute }),
+    response: z.object({ mount: z.string().optional() }),
+    summary: 'Where what a directory is on is mounted; nothing where that is the root of all',
+  }),
   remove: defineRoute({
     method: 'DELETE',
     path: '/backup-files',
@@ -58,6 +65,12 @@ export function backupFileHandlers(): Handler[] {
       translated(query.path, () => write(query.path, body, signal)),
     ),
     handle(backupFileRoutes.list, ({ query }) => translated(query.directory, () => list(query.directory))),
+    handle(backupFileRoutes.mount, ({ query: { directory } }) =>
+      translated(directory, async () => {
+        const mount = await mountOf(directory);
+        return mount === undefined ? {} : { mount };
+      }),
+    ),
     handle(backupFileRoutes.remove, ({ query }) => translated(query.path, () => rm(query.path, { force: true }))),
   ];
 }
@@ -103,6 +116,16 @@ async function list(directory: string): Promise<{ name: string; sizeBytes: numbe
     names.toSorted().map(async (name) => ({ name, found: await stat(join(directory, name)).catch(undefinedIfGone) })),
   );
   return files.flatMap(({ name, found }) => (found?.isFile() === true ? [{ name, sizeBytes: found.size }] : []));
+}
+
+/** The nearest folder, from it upwards, that is on another device than the one it is in. */
+async function mountOf(directory: string): Promise<string | undefined> {
+  let folder = await realpath(directory);
+  for (let { dev } = await stat(folder); folder !== '/'; folder = dirname(folder)) {
+    const above = await stat(dirname(folder));
+    if (above.dev !== dev) return folder;
+  }
+  return undefined;
 }
 
 function undefinedIfGone(error: unknown): undefined {

@@ -10,7 +10,7 @@ import type { HostVolume } from '@flynn/host-agent/api-volumes';
 import { doctorRoutes } from '@flynn/host-agent/doctor/api';
 import type { ClusterExamination } from '@flynn/host-agent/doctor/api';
 import type { Duplex } from 'node:stream';
-import { directoryTarget } from './backup/target.ts';
+import { askMount, directoryTarget } from './backup/target.ts';
 import type { BackupTarget } from './backup/target.ts';
 import type { CellView } from './cell-view.ts';
 
@@ -43,8 +43,13 @@ export interface HostClients extends AsyncDisposable {
   volumes(hostId: string, options: { sizes: boolean; signal: AbortSignal }): Promise<HostVolume[]>;
   /** `conflict` while a job has it, or the log of one that had it is still read; one that is gone is fine. */
   removeVolume(hostId: string, name: string, signal: AbortSignal): Promise<void>;
-  /** The host's directory for backups; what is written is compared with what the host read back: `internal` if it differs. */
-  backups(hostId: string, directory: string): BackupTarget;
+  /**
+   * The host's directory for backups; what is written is compared with what the host read back: `internal` if it differs. `mount`:
+   * what has to be mounted, and where, for it to be written to.
+   */
+  backups(hostId: string, directory: string, mount?: string): BackupTarget;
+  /** Where what the directory is on is mounted on that host, if it is. */
+  mountOf(hostId: string, directory: string, signal: AbortSignal): Promise<string | undefined>;
   /** How all hosts and etcd are, as that host's agent sees it. */
   examine(hostId: string, patienceMs: number, signal: AbortSignal): Promise<ClusterExamination>;
   /** The last lines a job wrote; within 3 s or `timeout`. */
@@ -80,7 +85,11 @@ export function createHostClients(options: AgentAccess & { cell: CellView }): Ho
       clientOf(hostId).call(volumeRoutes.list, { query: sizes ? { sizes } : {} }, { signal }),
     removeVolume: async (hostId, volume, signal) =>
       clientOf(hostId).call(volumeRoutes.remove, { params: { volume } }, { signal, timeoutMs: removalMs }),
-    backups: (hostId, directory) => directoryTarget(() => clientOf(hostId), directory),
+    backups: (hostId, directory, mount) => directoryTarget(() => clientOf(hostId), directory, mount),
+    async mountOf(hostId, directory, signal) {
+      const found = await askMount(clientOf(hostId), directory, signal);
+      return found === 'unknown' ? undefined : found.mount;
+    },
     examine: async (hostId, patienceMs, signal) =>
       clientOf(hostId).call(doctorRoutes.cluster, { query: { patienceMs } }, { signal, timeoutMs: patienceMs }),
     async lastLines(hostId, job, lines, signal) {

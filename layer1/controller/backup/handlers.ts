@@ -7,7 +7,7 @@ import { backups } from './api.ts';
 import { packArchive } from './archive.ts';
 import { clusterIdOf, prepareBackup } from './export.ts';
 import { targetText } from './model.ts';
-import type { Backup, BackupScheduleView } from './model.ts';
+import type { Backup, BackupScheduleView, TargetAddress } from './model.ts';
 import { backupScheduleType, backupType, scheduleId } from './resources.ts';
 import type { BackupResource, BackupSchedule } from './resources.ts';
 import { giveUp } from './steps.ts';
@@ -49,9 +49,10 @@ export function backupHandlers(deps: Deps, blobs: BackupBlobs): Handler[] {
     handle(backups.schedule, async ({ body, signal }) => {
       const { schedule, timezone, keep, passphrase } = body;
       parseSchedule(schedule, timezone);
-      const to = 's3' in body.to ? body.to : { ...body.to, host: body.to.host ?? onlyHost(deps) };
+      const place = 's3' in body.to ? body.to : { ...body.to, host: body.to.host ?? onlyHost(deps) };
       // Whoever says it is told now that it cannot be, and not by the first backup that is missing.
-      await targetAt(deps.hosts, to, { patienceMs: firstLookMs }).list(signal);
+      await targetAt(deps.hosts, place, { patienceMs: firstLookMs }).list(signal);
+      const to = 's3' in place ? place : await withMount(deps, place, signal);
       const spec = {
         schedule,
         ...(timezone === undefined ? {} : { timezone }),
@@ -68,6 +69,15 @@ export function backupHandlers(deps: Deps, blobs: BackupBlobs): Handler[] {
       await giveUp(deps, isRetrying, { signal });
     }),
   ];
+}
+
+async function withMount(
+  { hosts }: Deps,
+  place: { host: string; directory: string },
+  signal: AbortSignal,
+): Promise<TargetAddress> {
+  const mount = await hosts.mountOf(place.host, place.directory, signal);
+  return mount === undefined ? place : { ...place, mount };
 }
 
 /** Its ticks count from now on. */

@@ -20,7 +20,8 @@ export type S3Place = z.output<typeof s3PlaceSchema>;
 
 /** A directory of a host, or a bucket. */
 export const targetSchema = z.union([
-  z.object({ host: z.string(), directory: z.string() }),
+  /** `mount`: where what the directory is on was mounted when it was chosen, if it was. */
+  z.object({ host: z.string(), directory: z.string(), mount: z.string().optional() }),
   z.object({ s3: s3PlaceSchema }),
 ]);
 export type TargetAddress = z.output<typeof targetSchema>;

@@ -10,7 +10,7 @@ export function targetAt(
   to: TargetAddress,
   options: { patienceMs?: number } = {},
 ): BackupTarget {
-  return 's3' in to ? bucketTarget(to.s3, options) : hosts.backups(to.host, to.directory);
+  return 's3' in to ? bucketTarget(to.s3, options) : hosts.backups(to.host, to.directory, to.mount);
 }
 
 /** The service compares what it gets with its digest before it takes it, and shows nothing that is not whole. */

@@ -1,7 +1,7 @@
 /** Backups by themselves: when they are made, where they go, what goes wrong, and who is told. */
 import assert from 'node:assert/strict';
 import { createReadStream } from 'node:fs';
-import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -162,6 +162,34 @@ test('one that fails is tried again, told of while it does, and forgotten when i
   );
   assert.equal(last.schedule?.failure, undefined);
   assert.deepEqual(await readdir(desk.directory), [last.backups[0]?.file]);
+});
+
+test('one does not go to another disk unnoticed: what its directory was on is not mounted any more', async () => {
+  await using desk = await openDesk();
+  // Which is a file system of its own everywhere.
+  const mounted = await mkdtemp('/dev/shm/flynn-backups-');
+  try {
+    const directory = join(desk.directory, 'at');
+    await symlink(mounted, directory);
+    await schedule({ ...desk, directory });
+    await desk.at(start + hourMs);
+    assert.equal((await readdir(mounted)).length, 1);
+    const bare = join(desk.directory, 'bare');
+    await mkdir(bare);
+    await rm(directory);
+    await symlink(bare, directory);
+    await desk.at(start + 25 * hourMs);
+    assert.match(
+      (await listed(desk)).schedule?.failure?.message ?? '',
+      /was on what is mounted at \/dev\/shm .*mount it/,
+    );
+    assert.deepEqual(await readdir(bare), []);
+    await schedule({ ...desk, directory });
+    await desk.at(start + 49 * hourMs);
+    assert.equal((await readdir(bare)).length, 1, 'it was set again for the directory as it is');
+  } finally {
+    await rm(mounted, { recursive: true });
+  }
 });
 
 test('one whose place takes nothing of it leaves no blob half read', async () => {

@@ -1,7 +1,7 @@
 /** Where backups are kept: a port of four calls, and its driver for a directory of a host. */
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { backupFileRoutes } from '@flynn/host-agent/backup-files';
 import type { Bytes } from './archive.ts';
@@ -23,11 +23,40 @@ export type BackupTarget = Readonly<{
 /** A slow disk and many blobs take their time. */
 const putMs = 12 * 60 * 60_000;
 
-/** `client` is asked before each call: the host may have another address by then. */
-export function directoryTarget(client: () => HttpClient, directory: string): BackupTarget {
+/** Where that host has mounted what the directory is on, if it has; `unknown` while its agent does not tell. */
+export async function askMount(
+  client: HttpClient,
+  directory: string,
+  signal: AbortSignal,
+): Promise<{ mount?: string | undefined } | 'unknown'> {
+  try {
+    return await client.call(backupFileRoutes.mount, { query: { directory } }, { signal });
+  } catch (error) {
+    // One of a version before has no such route; and of a folder that is not there, writing to it tells.
+    if (hasCode(error, 'not_found')) return 'unknown';
+    throw error;
+  }
+}
+
+/**
+ * `client` is asked before each call: the host may have another address by then. `mount`: where what the directory is on was mounted
+ * when it was chosen; `conflict` while it is not, because what is put there would be on the disk that it is to outlive.
+ */
+export function directoryTarget(client: () => HttpClient, directory: string, mount?: string): BackupTarget {
+  const checkMount = async (signal: AbortSignal): Promise<void> => {
+    if (mount === undefined) return;
+    const found = await askMount(client(), directory, signal);
+    if (found === 'unknown' || found.mount === mount) return;
+    const { mount: now } = found;
+    throw new FlynnError(
+      'conflict',
+      `${directory} was on what is mounted at ${mount} when it was chosen, and is on ${now === undefined ? 'the disk of the system' : `what is mounted at ${now}`} now: mount it, or set the schedule again for the directory as it is`,
+    );
+  };
   const pathOf = (name: string): string => `${directory.replace(/\/$/, '')}/${name}`;
   return {
     async put(name, body, signal) {
+      await checkMount(signal);
       const hash = createHash('sha256');
       const hashed = async function* (): AsyncGenerator<Uint8Array> {
         for await (const chunk of body) {
