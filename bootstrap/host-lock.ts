@@ -115,7 +115,10 @@ async function isAt(file: string, handle: FileHandle): Promise<boolean> {
   }
 }
 
-/** Whoever holds it now is the one to ask, and to end. On a full disk nobody is told, and what is done here may be what makes room. */
+/**
+ * Whoever holds it now is the one to ask, and to end. On a full disk nobody is told, and what is done here may be what makes
+ * room.
+ */
 function tell(fd: number, holder: Holder): void {
   ftruncateSync(fd);
   try {

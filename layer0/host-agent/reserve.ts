@@ -1,6 +1,7 @@
 /**
- * Room put aside on the disk of the agent's state: a host whose disk was full when it lost power needs some to come back, for etcd
- * and for the agent itself, before anything can be cleaned up. It is given up at the agent's start, and made again when there is room.
+ * Room put aside on the disk of the agent's state: a host whose disk was full when it lost power needs some to come back,
+ * for etcd and for the agent itself, before anything can be cleaned up. It is given up at the agent's start, and made again
+ * when there is room.
  */
 import { randomFillSync } from 'node:crypto';
 import { open, rename, rm, stat } from 'node:fs/promises';

@@ -1,7 +1,7 @@
 /**
- * A member that its host can go on with no more: it is said to be lost, the leader takes it out of etcd's cluster, and the host
- * becomes another one, with all that the others have. While its data differs from theirs etcd takes no writes, so that nobody can be
- * told: then it is taken out here.
+ * A member that its host can go on with no more: it is said to be lost, the leader takes it out of etcd's cluster, and the
+ * host becomes another one, with all that the others have. While its data differs from theirs etcd takes no writes, so that
+ * nobody can be told: then it is taken out here.
  */
 import { clientUrlOf } from './etcd-resident.ts';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
@@ -81,8 +81,8 @@ export async function replaceMember(
 }
 
 /**
- * Whether the alarm was about this host's member, which is none any more then. Ends it, and those of members that are none any more:
- * it was broken off in between.
+ * Whether the alarm was about this host's member, which is none any more then. Ends it, and those of members that are none
+ * any more: it was broken off in between.
  */
 async function takeOutDiffering(
   hostId: string,

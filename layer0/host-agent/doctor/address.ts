@@ -1,4 +1,7 @@
-/** Is the address that others know this host by one of this machine? It was when the host was set up, and a network may give another. */
+/**
+ * Is the address that others know this host by one of this machine? It was when the host was set up, and a network may give
+ * another.
+ */
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import { outerAddresses, ownAddresses } from '../own-addresses.ts';
 import type { Found } from './finding.ts';

@@ -39,8 +39,9 @@ export async function askMount(
 }
 
 /**
- * `client` is asked before each call: the host may have another address by then. `mount`: where what the directory is on was mounted
- * when it was chosen; `conflict` while it is not, because what is put there would be on the disk that it is to outlive.
+ * `client` is asked before each call: the host may have another address by then. `mount`: where what the directory is on was
+ * mounted when it was chosen; `conflict` while it is not, because what is put there would be on the disk that it is to
+ * outlive.
  */
 export function directoryTarget(client: () => HttpClient, directory: string, mount?: string): BackupTarget {
   const checkMount = async (signal: AbortSignal): Promise<void> => {
