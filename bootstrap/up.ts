@@ -49,3 +49,5 @@ try {
   process.stderr.write(`\n${styleText('red', '✖')} ${messageOf(error)}\n\n${goOnText}\n`);
   process.exitCode = 1;
 }
+// What was given up on may still be waiting for its answer: a member of the store that has lost the others never gives one.
+process.exit();

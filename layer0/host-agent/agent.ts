@@ -19,6 +19,7 @@ import { blobFetcher, blobService } from './blobs.ts';
 import { buildHandlers } from './build-server.ts';
 import { certificateFault } from './cluster/certificate-age.ts';
 import { startHandedOver } from './cluster/handed-over.ts';
+import { wasLeftBehind } from './cluster/left-behind.ts';
 import { memberTrustOf } from './cluster/member-trust.ts';
 import { followEndpointsFile } from './cluster/membership.ts';
 import { startPlatformImages } from './cluster/platform-images.ts';
@@ -128,7 +129,13 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   tasks.run('containers', (s) => containers.run(s));
   if (trust !== undefined) runTrust(trust, containers, tasks);
   const hostNetwork = startNetwork({ config, containers, log }, tasks);
-  const residents = new Residents({ dir: join(config.FLYNN_STATE_DIR, 'resident'), engine, containers, host, log });
+  const mayStart = async (name: string, limited: AbortSignal): Promise<boolean> => {
+    if (name !== etcdJob || !(await wasLeftBehind(config, { log, signal: limited }))) return true;
+    log.warn('the other hosts have a store that was made anew without this host: its former member is not started');
+    return false;
+  };
+  const residentDir = join(config.FLYNN_STATE_DIR, 'resident');
+  const residents = new Residents({ dir: residentDir, engine, containers, host, mayStart, log });
   tasks.run('resident jobs', (s) => residents.run(s));
   tasks.run('network', (s) => forever('the network', () => keepNetwork(s), { signal: s, log }));
   const served = { gateway: host.gateway, log, signal };

@@ -97,6 +97,37 @@ test('a job that was killed for its memory has that in its log, with its limit',
     await agent.stop();
   }));
 
+test('a job is started in a new container where its own tells of where the host, or etcd, was before', () =>
+  scenario(async ({ engine, store }) => {
+    const job = jobOf('a', { access: ['store'] });
+    const runAt = async (settings: { externalAddress: string; storeEndpoints: () => readonly string[] }) => {
+      const agent = await openHost({ engine, store, settings });
+      await agent.assign([job]);
+      await waitFor(() => agent.containers.ofJob(job.id)?.state === 'running', {
+        what: 'it to run',
+        deadlineMs: 60_000,
+      });
+      const id = agent.containers.ofJob(job.id)?.id;
+      await agent.stop();
+      return id;
+    };
+    const at = (externalAddress: string, ...storeEndpoints: string[]) =>
+      runAt({ externalAddress, storeEndpoints: () => storeEndpoints });
+    const first = await at('10.0.0.1', 'e1', 'e2');
+    engine.losePower();
+    assert.equal(await at('10.0.0.1', 'e2', 'e3'), first, 'etcd is still at one of them');
+    assert.equal(await at('10.0.0.9', 'e9'), first, 'what runs runs on');
+    engine.losePower();
+    const moved = await at('10.0.0.9', 'e2');
+    assert.notEqual(moved, first);
+    engine.losePower();
+    const other = await at('10.0.0.9', 'e9');
+    assert.notEqual(other, moved);
+    engine.losePower();
+    assert.equal(await at('10.0.0.9', 'e9'), other);
+    assert.equal((await engine.list()).length, 1);
+  }));
+
 test('a crash counts once, however often the engine is in the way of the next start', () =>
   scenario(async ({ engine, store }) => {
     const states: string[] = [];

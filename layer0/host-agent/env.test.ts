@@ -48,6 +48,7 @@ test('a container is named, labelled, limited and connected for its job', () => 
     'flynn.group': 'w1',
     'flynn.links': '',
     'flynn.access': '',
+    'flynn.address': '10.0.0.1',
     'flynn.singleton': '1',
   });
   assert.deepEqual(spec.volumes, [{ name: 'flynn-c.db', path: '/data', labels: { 'flynn.meta.app': 'x' } }]);

@@ -23,6 +23,9 @@ export const label = {
   identity: 'flynn.identity',
   /** It shows that wherever it can. */
   alwaysIdentified: 'flynn.always-identified',
+  /** Where the host was, and etcd for those that may reach it, when the container was made: its environment says so, too. */
+  address: 'flynn.address',
+  store: 'flynn.store',
   /** On containers the agent runs from its own disk, without the store. */
   resident: 'flynn.resident',
   /** On stacks: the base image's id and the layers they were made of. */

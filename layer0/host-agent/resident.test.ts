@@ -32,10 +32,11 @@ test('resident jobs run from disk alone, come back after a power cut, and follow
   const dir = await mkdtemp(join(tmpdir(), 'flynn-resident-'));
   const engine = createMemoryEngine({ cluster: 'test' });
   const log = silentLogger();
-  const open = () => {
+  const open = (mayStart?: (name: string) => Promise<boolean>) => {
     const tasks = new TaskGroup();
     const containers = new ContainerTable({ engine, log });
-    const residents = new Residents({ dir, engine, containers, host, log });
+    const asked = mayStart === undefined ? {} : { mayStart };
+    const residents = new Residents({ dir, engine, containers, host, ...asked, log });
     tasks.run('containers', (signal) => containers.run(signal));
     tasks.run('residents', (signal) => residents.run(signal));
     return tasks;
@@ -53,9 +54,20 @@ test('resident jobs run from disk alone, come back after a power cut, and follow
   engine.losePower();
   await reach('the power to be off', []);
 
-  tasks = open();
+  const asked: string[] = [];
+  let may = false;
+  tasks = open(async (name) => asked.push(name) > 0 && may);
+  await waitFor(() => asked.length > 0, { what: 'it to be asked for', deadlineMs: 60_000 });
+  assert.deepEqual(await runningNames(), []);
+  may = true;
   await reach('etcd to run again', ['flynn-test-resident-etcd']);
   assert.equal((await engine.list())[0]?.id, first?.id);
+  // Once it has run it is started again whoever says what.
+  may = false;
+  const { length } = asked;
+  engine.losePower();
+  await reach('etcd to run once more', ['flynn-test-resident-etcd']);
+  assert.equal(asked.length, length);
   await tasks.stop();
 
   await writeFile(join(dir, 'etcd.json'), specOf('etcd', { CHANGED: 'yes' }));

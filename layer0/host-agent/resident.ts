@@ -110,9 +110,21 @@ export class Residents {
   readonly #log: Logger;
   readonly #failures = new Map<string, { count: number; nextStartAt: number; endedAtMs?: number | undefined }>();
   readonly #lost = new Set<string>();
+  readonly #mayStart: (name: string, signal: AbortSignal) => Promise<boolean>;
+  /** Those that ran, or were let start, since this agent did. */
+  readonly #admitted = new Set<string>();
   #had: VolumesHad | undefined;
 
-  constructor(options: { dir: string; engine: Engine; containers: ContainerTable; host: HostSettings; log: Logger }) {
+  constructor(options: {
+    dir: string;
+    engine: Engine;
+    containers: ContainerTable;
+    host: HostSettings;
+    /** Asked before one that does not run is started for the first time, and again every few seconds while it may not. */
+    mayStart?: (name: string, signal: AbortSignal) => Promise<boolean>;
+    log: Logger;
+  }) {
+    this.#mayStart = options.mayStart ?? (async () => true);
     this.#dir = options.dir;
     this.#engine = options.engine;
     this.#containers = options.containers;
@@ -161,7 +173,10 @@ export class Residents {
     const container = this.#containers.all().find((c) => c.labels[label.resident] === resident.name);
     const { nextStartAt } = this.#noteEnd(resident.name, container);
     const now = performance.now();
-    switch (residentAction(resident, container, nextStartAt, now)) {
+    const action = residentAction(resident, container, nextStartAt, now);
+    if (container?.state === 'running') this.#admitted.add(resident.name);
+    else if (action !== 'wait' && !(await this.#isAdmitted(resident.name, signal))) return resyncMs;
+    switch (action) {
       case 'none':
         await this.#noteVolumes(resident.name, container?.volumes ?? []);
         return resyncMs;
@@ -181,6 +196,13 @@ export class Residents {
         break;
     }
     return resyncMs;
+  }
+
+  async #isAdmitted(name: string, signal: AbortSignal): Promise<boolean> {
+    if (this.#admitted.has(name)) return true;
+    if (!(await this.#mayStart(name, signal))) return false;
+    this.#admitted.add(name);
+    return true;
   }
 
   async #startAgain(name: string, container: Container, signal: AbortSignal): Promise<void> {

@@ -1,6 +1,6 @@
 /** What is the engine told to run for a job? */
 import type { HostJob, JobTemplate, Resources } from '@flynn/scheduler/cell';
-import type { ContainerSpec } from './engine.ts';
+import type { Container, ContainerSpec, Labels } from './engine.ts';
 import { environmentOf } from './env.ts';
 import type { HostEnvironment } from './env.ts';
 import { containerName, jobLabels, label, metaLabels, volumeName } from './labels.ts';
@@ -21,6 +21,7 @@ export function containerSpecOf(job: HostJob, imageRef: string, host: HostSettin
     name: containerName(host.cluster, job.id),
     labels: {
       ...jobLabels(job),
+      ...placeLabels(job, host),
       ...(identity === undefined ? {} : { [label.identity]: identity }),
       ...(identity !== undefined && template.isAlwaysIdentified === true ? { [label.alwaysIdentified]: '1' } : {}),
     },
@@ -66,6 +67,25 @@ const partCpuMillis = 4_000;
 /** Builds and one-off jobs of the platform's run when there is room. */
 function isPart({ identity, restart }: JobTemplate): boolean {
   return identity !== undefined && restart === 'always';
+}
+
+function placeLabels({ template }: HostJob, { externalAddress, storeEndpoints }: HostSettings): Labels {
+  const store = template.access.includes('store') ? (storeEndpoints?.() ?? []).join(',') : undefined;
+  return { [label.address]: externalAddress, ...(store === undefined ? {} : { [label.store]: store }) };
+}
+
+/**
+ * Whether its environment tells of where the host, or all of etcd, was before: what runs may know better by now, and what is
+ * started again in it would begin with that. Of one that a version before has made it is not known.
+ */
+export function isOfFormerPlace(
+  { labels }: Pick<Container, 'labels'>,
+  { externalAddress, storeEndpoints }: HostEnvironment,
+): boolean {
+  const { [label.address]: address, [label.store]: store } = labels;
+  if (address !== undefined && address !== externalAddress) return true;
+  const now = storeEndpoints?.() ?? [];
+  return store !== undefined && now.length > 0 && !store.split(',').some((endpoint) => now.includes(endpoint));
 }
 
 export function limitsOf(template: JobTemplate): Resources {

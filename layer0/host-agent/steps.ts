@@ -18,7 +18,7 @@ import type { Step } from './plan.ts';
 import { newRecord, recordOfContainer, withoutRun } from './record.ts';
 import type { JobRecord } from './record.ts';
 import type { Slots } from '@flynn/kit/slots';
-import { containerSpecOf } from './spec.ts';
+import { containerSpecOf, isOfFormerPlace } from './spec.ts';
 import type { Routers } from '@flynn/discovery/routers';
 import type { HostSettings } from './spec.ts';
 
@@ -95,9 +95,10 @@ async function startJob(step: StepOf<'start'>, context: StepContext, signal: Abo
         jobs.set(starting(record(), isAgain));
         // Its container finds it mounted; one that is started again may have been away for longer than it was good.
         if (job.template.identity !== undefined) await host.identities?.issue(job.id, job.template.identity);
-        const id = step.container?.id ?? (await createContainer(job, context, signal));
+        const present = await withoutFormer(step.container, context, signal);
+        const id = present?.id ?? (await createContainer(job, context, signal));
         await context.beforeStart(job, id);
-        return startContainer(id, step, context, signal);
+        return startContainer(id, { container: present }, context, signal);
       },
       { signal },
     );
@@ -121,10 +122,26 @@ async function startJob(step: StepOf<'start'>, context: StepContext, signal: Abo
   }
 }
 
+/** One that was made while the host, or etcd, was somewhere else has another in its place. */
+async function withoutFormer(
+  container: Container | undefined,
+  { engine, containers, host, log }: StepContext,
+  signal: AbortSignal,
+): Promise<Container | undefined> {
+  if (container === undefined || !isOfFormerPlace(container, host)) return container;
+  log.info(
+    { container: container.name },
+    'a job is started in a new container: its own is of before the host, or etcd, moved',
+  );
+  await engine.remove(container.id, { signal });
+  containers.delete(container.id);
+  return undefined;
+}
+
 /** What somebody began to remove, in vain, the engine keeps and never starts again: the next attempt makes another. */
 async function startContainer(
   id: string,
-  step: StepOf<'start'>,
+  step: { container: Container | undefined },
   { engine }: StepContext,
   signal: AbortSignal,
 ): Promise<Container> {

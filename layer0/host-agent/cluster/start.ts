@@ -21,6 +21,7 @@ import { SealedEtcd } from '@flynn/store/sealing/sealed-store';
 import type { AgentPlace } from '../agent-client.ts';
 import type { Config } from '../config.ts';
 import type { Engine } from '../engine.ts';
+import { untilThere } from '../host-record.ts';
 import { admissionFile } from '../trust/authorities.ts';
 import type { HostTrust } from '../trust/host-trust.ts';
 import { certificateFault } from './certificate-age.ts';
@@ -28,6 +29,7 @@ import { clientUrlOf, etcdQuotaBytes } from './etcd-resident.ts';
 import { keepRoom } from './etcd-room.ts';
 import type { EtcdRoom } from './etcd-room.ts';
 import { type Admission, admissionSchema, startJoinServer } from './join-server.ts';
+import { tellOwnAddress } from './own-address.ts';
 import { removeMemberData } from './member-data.ts';
 import { knownEndpoints, startMembership } from './membership.ts';
 import { readSealingKeys } from './sealing-keys.ts';
@@ -149,6 +151,7 @@ export async function startCluster(
   const fault = certificateFault(tls.certificate, systemClock.now());
   if (fault !== undefined) log.warn(`this host: ${fault}`);
   const { FLYNN_CLUSTER: cluster, FLYNN_HOST_ID: hostId, FLYNN_STATE_DIR: stateDir, FLYNN_ADDRESS: address } = config;
+  await untilThere('the store', () => tellOwnAddress(store, { hostId, address }, { log, signal }), { signal, log });
   await startMembership(
     {
       cluster,

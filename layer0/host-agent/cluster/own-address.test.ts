@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { silentLogger } from '@flynn/kit/log';
+import { createMemoryStore } from '@flynn/store/memory';
+import { leaseKey } from '../network/lease.ts';
+import { memberKey } from './member-keys.ts';
+import { tellOwnAddress } from './own-address.ts';
+import { leaseSubnet } from './subnets.ts';
+
+const signal = AbortSignal.timeout(60_000);
+const range = '100.100.0.0/16';
+
+test('a host that is somewhere else tells so, of itself and of its member of etcd, before anybody looks for it where it was', async () => {
+  await using store = createMemoryStore();
+  const address = async (key: string): Promise<unknown> => JSON.parse((await store.get(key))?.value ?? '{}').address;
+  const tell = (hostId: string, to: string) =>
+    tellOwnAddress(store, { hostId, address: to }, { log: silentLogger(), signal });
+  const { subnet } = await leaseSubnet(store, { hostId: 'h1', address: '10.0.0.1', range, now: 7 });
+  await leaseSubnet(store, { hostId: 'h2', address: '10.0.0.2', range, now: 8 });
+  const member = (state: string) => JSON.stringify({ address: '10.0.0.1', state, memberId: '11' });
+  await store.transact({ then: [{ put: memberKey('h1'), value: member('voter') }] });
+
+  await tell('h1', '10.0.0.9');
+  assert.deepEqual(JSON.parse((await store.get(leaseKey('h1')))?.value ?? ''), {
+    hostId: 'h1',
+    address: '10.0.0.9',
+    subnet,
+    joinedAt: 7,
+  });
+  assert.equal(await address(memberKey('h1')), '10.0.0.9');
+  const { revision } = await store.list('');
+  await tell('h1', '10.0.0.9');
+  await tell('h2', '10.0.0.2');
+  assert.equal((await store.list('')).revision, revision, 'where nothing has changed nothing is written');
+
+  // One that was removed from the cluster does not come back by itself.
+  await tell('h3', '10.0.0.3');
+  assert.equal(await store.get(leaseKey('h3')), undefined);
+  await tell('h2', '10.0.0.9');
+  assert.equal(await address(leaseKey('h2')), '10.0.0.2', 'another one is there');
+  // Broken off in between, and one that is to become another member.
+  await store.transact({ then: [{ put: memberKey('h1'), value: member('voter') }] });
+  await tell('h1', '10.0.0.9');
+  assert.equal(await address(memberKey('h1')), '10.0.0.9');
+  await store.transact({ then: [{ put: memberKey('h1'), value: member('lost') }] });
+  await tell('h1', '10.0.0.9');
+  assert.equal(await address(memberKey('h1')), '10.0.0.1');
+});
