@@ -11,6 +11,7 @@ import { TaskGroup } from '@flynn/kit/tasks';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { connectEtcd } from '@flynn/store/etcd';
 import { startEtcdCluster } from '@flynn/store/etcd-cluster';
+import { EtcdMembers } from '@flynn/store/etcd-members';
 import { docker } from '@flynn/store/etcd-runner';
 import { z } from 'zod';
 import { volumeName } from '../labels.ts';
@@ -65,13 +66,15 @@ async function saveFormer(file: string): Promise<void> {
   await backUp({ stateDir: folder, environment }, file);
 }
 
-/** What the agent does with a resident: in the host's network, with its volume and its certificates. */
-async function runResident(where: string, signal: AbortSignal): Promise<void> {
+/** What the agent does with a resident that is another one than `before`: in the host's network, with its volume and its certificates. */
+async function runResident(where: string, signal: AbortSignal, before?: string): Promise<void> {
   let text: string | undefined;
-  while (!signal.aborted && text === undefined) {
+  while (!signal.aborted && (text === undefined || text === before)) {
     text = await readTextFile(residentFile(stateDir));
     await pause(50, signal);
   }
+  const former = started.splice(0);
+  if (former.length > 0) await docker('rm', '--force', ...former);
   if (text === undefined) return;
   const { template } = residentSchema.parse(JSON.parse(text));
   const volume = volumeName(cluster, template.volumes[0]?.name ?? '');
@@ -81,7 +84,7 @@ async function runResident(where: string, signal: AbortSignal): Promise<void> {
   started.push(stdout.trim());
 }
 
-test('of two hosts the one that never had a member makes the store anew of a snapshot, once the other is gone', async () => {
+test('a host that never had a member makes the store anew of a snapshot; one back from a power cut alone, of what lies on its disk', async () => {
   const address = network.addressOf(1);
   const authority = await createAuthority('flynn test');
   const own = await issueCertificate(authority, { name: 'h2', addresses: ['localhost', address] });
@@ -134,4 +137,17 @@ test('of two hosts the one that never had a member makes the store anew of a sna
     'it is not started anew for what it trusts already',
   );
   await assert.rejects(recoverStore({ ...recovery, snapshot }), { code: 'conflict' });
+
+  // Back from a power cut without the other member, one that is there serves nobody and gives no snapshot.
+  await store.transact({ then: [{ put: '/flynn/resource/app/shop', value: '"of now"' }] });
+  const members = new EtcdMembers([clientUrlOf(address)], tls);
+  await members.current.client.cluster.memberAdd({ peerURLs: ['https://192.0.2.99:2380'], isLearner: false });
+  members.close();
+  const before = await readFile(residentFile(stateDir), 'utf8');
+  await docker('restart', '--time=0', ...started);
+  machine.run('resident of now', (signal) => runResident(where, signal, before));
+  await recoverStore(recovery);
+  assert.match(lines.join('\n'), /serves nobody: its database is copied/);
+  await using again = connectEtcd({ endpoints: [clientUrlOf(address)], tls, log: silentLogger() });
+  assert.equal((await again.get('/flynn/resource/app/shop'))?.value, '"of now"');
 });

@@ -7,15 +7,16 @@
  * the agent to it, and the former volume goes once the store says which is this host's. Broken off before the file does, it is
  * begun anew, of what the member has by then; broken off later, it is gone on with.
  */
-import { mkdir, rm } from 'node:fs/promises';
+import { mkdir, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import { newId } from '@flynn/kit/ids';
 import { silentLogger } from '@flynn/kit/log';
-import { waitFor } from '@flynn/kit/retry';
+import { waitFor, withDeadline } from '@flynn/kit/retry';
 import { connectEtcd } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
+import { etcdStatus } from '@flynn/store/etcd-status';
 import { restoringArgs, saveSnapshot } from '@flynn/store/snapshot';
 import { verifySnapshot } from '@flynn/store/snapshot-file';
 import type { Entry, Store } from '@flynn/store/store';
@@ -56,6 +57,8 @@ const underWayFile = (stateDir: string): string => join(stateDir, 'recovery.json
 
 /** Two members that are only slow have answered by then. */
 const majorityMs = 10_000;
+/** So does one that serves at all. */
+const servingMs = 10_000;
 /** The agent starts the member, a container. */
 const startMs = 180_000;
 /** One that was led to before this command began needs no longer, and if it is of an earlier loss it never answers. */
@@ -95,13 +98,17 @@ export async function recoverStore({ installation, snapshot, report, signal }: R
     const existing = await readOwnResident(stateDir);
     if (existing === undefined && snapshot === undefined) throw hasNoMember();
     await checkNoMajority(endpoints, tls);
-    const file = snapshot === undefined ? await saveOwn(settings, { tls, report, signal }) : resolve(snapshot);
-    const { bytes } = await verifySnapshot(file, { signal });
-    report(`restoring ${bytes} bytes of ${file}`);
-    const id = newId();
     const docker = new Docker({ socketPath: settings.FLYNN_DOCKER_SOCKET });
     const image = existing?.template.image.name ?? (await newestImage(docker, signal));
-    await restore(settings, { docker, image, file, memberId: id, signal });
+    const given = snapshot === undefined ? undefined : resolve(snapshot);
+    const volume = existing?.template.volumes[0]?.name ?? etcdVolume(undefined);
+    const source = given ?? (await saveOwn(settings, { docker, image, volume, tls, report, signal }));
+    const isCopy = typeof source !== 'string';
+    const file = isCopy ? source.copy : source;
+    if (!isCopy) await verifySnapshot(file, { signal });
+    report(`restoring ${(await stat(file)).size} bytes of ${file}`);
+    const id = newId();
+    await restore(settings, { docker, image, file, isCopy, memberId: id, signal });
     await writeFileAtomic(underWayFile(stateDir), `${JSON.stringify({ memberId: id })}\n`);
     const trusted = existing === undefined ? await trustedDigest(stateDir) : trustedBy(existing);
     await lead(settings, { memberId: id, image, ...(trusted === undefined ? {} : { trusted }) });
@@ -132,13 +139,35 @@ async function checkNoMajority(endpoints: readonly string[], tls: EtcdTls | unde
   throw new FlynnError('conflict', 'the store answers: it has its majority, and nothing of it is to be made anew');
 }
 
-async function saveOwn(
-  { FLYNN_ADDRESS: address, FLYNN_STATE_DIR: stateDir }: Settings,
-  { tls, report, signal }: { tls: EtcdTls | undefined; report: Recovery['report']; signal: AbortSignal },
-): Promise<string> {
+type Own = Readonly<{
+  docker: Docker;
+  image: string;
+  volume: string;
+  tls: EtcdTls | undefined;
+  report: Recovery['report'];
+  signal: AbortSignal;
+}>;
+
+/** A snapshot; `copy` of its database where it gives none, since it serves nobody before it has seen a majority. */
+async function saveOwn(settings: Settings, own: Own): Promise<string | { copy: string }> {
+  const { FLYNN_CLUSTER: cluster, FLYNN_ADDRESS: address, FLYNN_STATE_DIR: stateDir } = settings;
+  const { docker, image, volume, tls, report, signal } = own;
   const file = join(stateDir, `before-recovery-${new Date().toISOString().replaceAll(/[:.]/g, '-')}.snapshot`);
-  const source = { endpoint: clientUrlOf(address), isAloneFine: true, ...(tls === undefined ? {} : { tls }) };
+  const trusting = tls === undefined ? {} : { tls };
+  const source = { endpoint: clientUrlOf(address), isAloneFine: true, ...trusting };
   try {
+    const asked = { endpoints: [source.endpoint], ...trusting, signal: withDeadline(servingMs, signal) };
+    const [status] = (await etcdStatus(asked)).members;
+    if (status?.answer === undefined) {
+      report(
+        'this host’s member has not seen a majority since it was started, and serves nobody: its database is copied as it is',
+      );
+      const command = ['cp', '/data/member/snap/db', `/snapshot/${basename(file)}`];
+      const binds = [`${volumeName(cluster, volume)}:/data:ro`, `${dirname(file)}:/snapshot`];
+      await runTool(docker, { image, command, binds, what: 'copy the database of the member', signal });
+      report(`saved what this host has to ${file}`);
+      return { copy: file };
+    }
     await saveSnapshot(source, file, { signal });
   } catch (error) {
     signal.throwIfAborted();
@@ -182,20 +211,32 @@ async function restore(
     docker,
     image,
     file,
+    isCopy,
     memberId,
     signal,
-  }: { docker: Docker; image: string; file: string; memberId: string; signal: AbortSignal },
+  }: { docker: Docker; image: string; file: string; isCopy: boolean; memberId: string; signal: AbortSignal },
 ): Promise<void> {
   const { FLYNN_CLUSTER: cluster, FLYNN_HOST_ID: name, FLYNN_ADDRESS: address } = settings;
   const volume = volumeName(cluster, etcdVolume(memberId));
   await docker.createVolume({ Name: volume, Labels: { [label.cluster]: cluster }, abortSignal: signal });
   const args = restoringArgs({ dataDir: '/data', name, peerUrl: peerUrlOf(address) });
+  // Only what etcd gave as a snapshot ends with its digest.
+  if (isCopy) args.push('--skip-hash-check');
+  const command = ['etcdutl', 'snapshot', 'restore', `/snapshot/${basename(file)}`, ...args];
+  const binds = [`${volume}:/data`, `${dirname(file)}:/snapshot:ro`];
+  await runTool(docker, { image, command, binds, what: `restore ${file}`, signal });
+}
+
+type Tool = Readonly<{ image: string; command: string[]; binds: string[]; what: string; signal: AbortSignal }>;
+
+/** A program of etcd's own image, to its end. Throws `internal` with what it said. */
+async function runTool(docker: Docker, { image, command, binds, what, signal }: Tool): Promise<void> {
   const container = await docker.createContainer({
     // Without the cluster's label: to its agent it is nobody's.
     Image: image,
-    Entrypoint: ['etcdutl'],
-    Cmd: ['snapshot', 'restore', `/snapshot/${basename(file)}`, ...args],
-    HostConfig: { NetworkMode: 'none', Binds: [`${volume}:/data`, `${dirname(file)}:/snapshot:ro`] },
+    Entrypoint: command.slice(0, 1),
+    Cmd: command.slice(1),
+    HostConfig: { NetworkMode: 'none', Binds: binds },
     abortSignal: signal,
   });
   try {
@@ -203,7 +244,7 @@ async function restore(
     const { StatusCode: code } = z.object({ StatusCode: z.int() }).parse(await container.wait({ abortSignal: signal }));
     if (code === 0) return;
     const said = String(await container.logs({ stdout: true, stderr: true, tail: 5 }));
-    throw new FlynnError('internal', `etcdutl could not restore ${file} (exit code ${code}): ${said}`);
+    throw new FlynnError('internal', `${command[0]} could not ${what} (exit code ${code}): ${said}`);
   } finally {
     await container.remove({ force: true });
   }
