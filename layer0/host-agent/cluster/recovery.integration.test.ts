@@ -66,7 +66,7 @@ async function saveFormer(file: string): Promise<void> {
   await backUp({ stateDir: folder, environment }, file);
 }
 
-/** What the agent does with a resident that is another one than `before`: in the host's network, with its volume and its certificates. */
+/** What the agent does with a resident that is not `before`: in the host's network, with its volume and its certificates. */
 async function runResident(where: string, signal: AbortSignal, before?: string): Promise<void> {
   let text: string | undefined;
   while (!signal.aborted && (text === undefined || text === before)) {
