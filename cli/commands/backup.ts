@@ -158,8 +158,17 @@ async function removeLeft(file: string): Promise<void> {
   for (const name of await readdir(folder)) {
     if (!name.startsWith(`.${basename(file)}.`) || !/\.[a-z0-9]+\.part$/.test(name)) continue;
     const path = join(folder, name);
-    const left = await stat(path).catch(() => undefined);
-    if (left !== undefined && Date.now() - left.mtimeMs > leftMs) await rm(path, { force: true });
+    if ((await ageMs(path)) > leftMs) await rm(path, { force: true });
+  }
+}
+
+/** Since it was last written to; of what its command has put in place or taken away meanwhile none. */
+async function ageMs(path: string): Promise<number> {
+  try {
+    return Date.now() - (await stat(path)).mtimeMs;
+  } catch (error) {
+    if (hasErrno(error, 'ENOENT')) return 0;
+    throw error;
   }
 }
 

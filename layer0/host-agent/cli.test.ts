@@ -11,9 +11,10 @@ import { parseEnvironment } from './cli-installation.ts';
 import { jobNote, matchJob, withoutEnvironment } from './cli-jobs.ts';
 import { changeSettings, listHosts, settingsAfter } from './host-settings.ts';
 import { Command } from 'commander';
-import type { HttpClient } from '@flynn/kit/http-client';
+import { HttpClient } from '@flynn/kit/http-client';
+import { handle, startServer } from '@flynn/kit/http-server';
+import { silentLogger } from '@flynn/kit/log';
 import { routes } from './api.ts';
-import type { SettingsChange } from './api.ts';
 import type { CliContext } from './cli-context.ts';
 import { metricsText } from '@flynn/kit/metrics';
 
@@ -102,16 +103,29 @@ describe('what operators want of a host', () => {
     };
     const told: string[] = [];
     let settings = hostSettingsSchema.parse({});
-    const client = {
-      async call(route: { path: string }, input: { body?: SettingsChange }) {
-        if (route === routes.status) return { host: record };
-        if (route === routes.hosts) return [{ id: 'h1', record, settings }];
-        settings = settingsAfter(settings, input.body ?? {}, 0);
-        return settings;
-      },
+    const status = {
+      host: record,
+      version: '1',
+      engine: { isConnected: true, version: '1' },
+      store: { isReachable: true },
+      lease: { isAlone: true, fencedJobs: 0 },
+      jobs: {},
+      conditions: [],
     };
+    await using server = await startServer({
+      name: 'agent',
+      handlers: [
+        handle(routes.status, async () => status),
+        handle(routes.hosts, async () => [{ id: 'h1', record, settings }]),
+        handle(routes.changeSettings, async ({ body }) => (settings = settingsAfter(settings, body, 0))),
+      ],
+      host: '127.0.0.1',
+      port: 0,
+      log: silentLogger(),
+    });
+    await using client = new HttpClient({ baseUrl: server.url, name: 'the agent' });
     const program = new Command();
-    const withAgent: CliContext['withAgent'] = (run) => run(client as unknown as HttpClient);
+    const withAgent: CliContext['withAgent'] = (run) => run(client);
     const installation = () => Promise.reject(new Error('it was looked at'));
     addHostCommands({ program, withAgent, installation, print: (text) => told.push(text) });
     const asked = ['cordon', 'drain --deadline 10 --max-parallel 3', 'drain', 'undrain', 'uncordon h1'];

@@ -2,15 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { buildLimitsOf } from './build-limits.ts';
-import {
-  checkDefaults,
-  compileBuild,
-  compileOneOff,
-  compileWorkload,
-  appIdOf,
-  slugProcess,
-  workloadIdOf,
-} from './compile.ts';
+import { compileBuild, compileOneOff, compileWorkload, appIdOf, slugProcess, workloadIdOf } from './compile.ts';
+import { checkDefaults } from './check-defaults.ts';
 import { plainVolumeName } from './volumes/names.ts';
 import type { Runnable } from './compile.ts';
 import { processSchema } from './model.ts';

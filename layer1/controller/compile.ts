@@ -4,6 +4,8 @@ import { jobTemplateSchema, workloadInputSchema } from '@flynn/scheduler/cell';
 import type { JobTemplate, Resources } from '@flynn/scheduler/cell';
 import { versionOf } from '@flynn/scheduler/template-version';
 import { appBuildLimits, buildLimitsOf } from './build-limits.ts';
+import { defaultCheck, withDefaults } from './check-defaults.ts';
+import type { CheckDefaults } from './check-defaults.ts';
 import { oneOffDefaults } from './one-off-limits.ts';
 import type { OneOffKind, OneOffLimits } from './one-off-limits.ts';
 import { ownVolumeName } from './volumes/names.ts';
@@ -38,9 +40,6 @@ export type RunnableApp = Pick<App, 'id' | 'name' | 'isSystem'> & {
 };
 export type RunnableRelease = Pick<Release, 'id' | 'env' | 'processes'> & { checks?: CheckDefaults };
 export type RunnableArtifact = Pick<Artifact, 'type' | 'image'>;
-
-/** What a release's checks have that say nothing else. Of the release, not of the app: jobs that run are none of a setting's. */
-export type CheckDefaults = { statusBelow: number; startTimeoutMs: number };
 
 /** What a release runs on: without an artifact nothing of it can run. */
 export type Runnable = { app: RunnableApp; release: RunnableRelease; artifact: RunnableArtifact };
@@ -374,37 +373,4 @@ function portsOf({ app, release: { checks } }: Runnable, type: string, { ports }
       : port,
   );
   return checks === undefined ? named : named.map((port) => withDefaults(port, checks));
-}
-
-function withDefaults(port: Process['ports'][number], { statusBelow, startTimeoutMs }: CheckDefaults): typeof port {
-  const { service, protocol } = port;
-  if (service === undefined) return port;
-  const { check } = service;
-  if (check === undefined) {
-    // Hosts check a port that says nothing of it in the same way, and give it the time of the default.
-    if (protocol !== 'tcp' || startTimeoutMs === defaultCheck.startTimeoutMs) return port;
-    return { ...port, service: { ...service, check: { ...defaultCheck, startTimeoutMs } } };
-  }
-  if (check.type !== 'http' || check.status !== undefined || check.statusBelow !== undefined) return port;
-  return { ...port, service: { ...service, check: { ...check, statusBelow } } };
-}
-
-const defaultCheck = {
-  type: 'tcp',
-  path: '/',
-  intervalMs: 2_000,
-  timeoutMs: 2_000,
-  threshold: 2,
-  startTimeoutMs: 60_000,
-} as const;
-
-/** A release of an app gives up on a job that does not come up a minute before its deployment gives up on the release. */
-const beforeDeploymentMs = 60_000;
-
-/** What answers with an error is not up: a path that is not there, a host name it does not know. */
-const errorStatus = 400;
-
-export function checkDefaults({ deployTimeoutMs }: Pick<App, 'deployTimeoutMs'>): CheckDefaults {
-  const startTimeoutMs = Math.max(defaultCheck.startTimeoutMs, deployTimeoutMs - beforeDeploymentMs);
-  return { statusBelow: errorStatus, startTimeoutMs };
 }

@@ -14,7 +14,7 @@ import { releases } from './api.ts';
 import { collectArtifacts, removeRelease } from './collection/collection.ts';
 import { madeOf } from './collection/own-blobs.ts';
 import type { OwnBlobs } from './collection/own-blobs.ts';
-import { checkDefaults } from './compile.ts';
+import { checkDefaults } from './check-defaults.ts';
 import type { Runnable } from './compile.ts';
 import { parseSchedule } from './cron/schedule.ts';
 import { holdsCounts } from './deployments/phases.ts';

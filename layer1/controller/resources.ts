@@ -19,6 +19,7 @@ import {
   routeSchema,
   runnerSchema,
 } from './model.ts';
+import { checkDefaultsSchema } from './check-defaults.ts';
 import { cronSchema } from './cron/model.ts';
 import { rolloutSchema } from './deployments/rollout-settings.ts';
 import { checkOneOffLimits } from './one-off-limits.ts';
@@ -94,7 +95,6 @@ export const artifactType = defineType({
 });
 
 /** What checks of a release have that say nothing else. One from before this was so has none: its jobs stay as they are. */
-const checkDefaultsSchema = z.object({ statusBelow: z.int(), startTimeoutMs: z.int() });
 
 export const releaseType = defineType({
   name: 'release',

@@ -77,34 +77,30 @@ test('what app.json wants run once is a line of the first release alone, before 
   assert.equal(taskLine({ postdeploy: 'seed' }, 'postdeploy'), undefined);
 });
 
+const releasing = {
+  types: [],
+  plan: rolloutSchema.parse({}),
+  phase: 'releasing',
+  isPromoted: false,
+  progressMs: 0,
+  timeoutMs: 1_000,
+} as const;
+
 test('a task that finds no place is waited for as long as a job would be', () => {
-  const view = {
-    types: [],
-    plan: rolloutSchema.parse({}),
-    phase: 'releasing',
-    isPromoted: false,
-    progressMs: 0,
-    timeoutMs: 1_000,
-  } as const;
-  assert.deepEqual(nextStep({ ...view, task: { is: 'waiting' }, nowMs: 0 }), { do: 'wait', untilMs: 1_000 });
-  assert.deepEqual(nextStep({ ...view, task: { is: 'running' }, nowMs: 9_000 }), { do: 'wait', untilMs: undefined });
-  assert.deepEqual(nextStep({ ...view, task: { is: 'done' }, nowMs: 0 }), { do: 'begin' });
-  assert.deepEqual(nextStep({ ...view, task: { is: 'waiting' }, nowMs: 1_000 }), {
+  assert.deepEqual(nextStep({ ...releasing, task: { is: 'waiting' }, nowMs: 0 }), { do: 'wait', untilMs: 1_000 });
+  assert.deepEqual(nextStep({ ...releasing, task: { is: 'running' }, nowMs: 9_000 }), {
+    do: 'wait',
+    untilMs: undefined,
+  });
+  assert.deepEqual(nextStep({ ...releasing, task: { is: 'done' }, nowMs: 0 }), { do: 'begin' });
+  assert.deepEqual(nextStep({ ...releasing, task: { is: 'waiting' }, nowMs: 1_000 }), {
     do: 'fail',
     error: 'the release command did not start within 1 s',
   });
 });
 
 test('the deadline of the whole ends a release command that has not started, and one that does not end', () => {
-  const view = {
-    types: [],
-    plan: rolloutSchema.parse({}),
-    phase: 'releasing',
-    isPromoted: false,
-    progressMs: 0,
-    timeoutMs: 1_000,
-    deadlineMs: 500,
-  } as const;
+  const view = { ...releasing, deadlineMs: 500 } as const;
   const job = { id: 'h1-a', type: 'release' };
   const late = 'it was not through by its deadline: the release command';
   const table = [
@@ -127,7 +123,7 @@ test('a postdeploy that finds no place holds up no other deployment for ever', (
     progressMs: 0,
     timeoutMs: 1_000,
   } as const;
-  assert.deepEqual(nextStep({ ...view, task: { is: 'waiting' }, nowMs: 0 }), { do: 'wait', untilMs: 1_000 });
+  assert.deepEqual(nextStep({ ...releasing, task: { is: 'waiting' }, nowMs: 0 }), { do: 'wait', untilMs: 1_000 });
   assert.deepEqual(nextStep({ ...view, task: { is: 'running' }, nowMs: 9_000 }), { do: 'wait', untilMs: undefined });
   assert.deepEqual(nextStep({ ...view, task: { is: 'waiting' }, nowMs: 1_000 }), {
     do: 'complete',
