@@ -209,6 +209,7 @@ function controllerOf(input: ManifestInput): SystemApp {
       FLYNN_GIT_HOST_KEY: input.sshHostPublicKey.trim().split(/\s+/, 2).join(' '),
       ...routerPorts(cluster),
       FLYNN_SLUG_RUNNER_IMAGE: imageOf(input, 'slug-runner'),
+      FLYNN_POSTGRES_IMAGE: imageOf(input, 'postgres'),
     },
     processes: {
       web: { command: ['web'], ...size(256), ...served(controllerService, 3000) },

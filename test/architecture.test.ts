@@ -14,6 +14,7 @@ const mayImport: Record<string, readonly string[]> = {
   'layer0/discovery': ['kit', 'store'],
   'layer0/scheduler': ['kit', 'store'],
   'layer0/host-agent': ['kit', 'store', 'discovery', 'scheduler'],
+  'layer1/appliances': ['kit'],
   'layer1/blobstore': ['kit', 'discovery'],
   'layer1/log-aggregator': ['kit', 'discovery'],
   'layer1/controller': [
@@ -25,6 +26,7 @@ const mayImport: Record<string, readonly string[]> = {
     'host-agent',
     'log-aggregator',
     'blobstore',
+    'appliances',
   ],
   'layer1/runner': ['kit', 'discovery', 'blobstore', 'controller', 'git-receiver'],
   'layer1/git-receiver': ['kit', 'discovery', 'blobstore', 'controller'],

@@ -15,6 +15,7 @@ export const imageNames = [
   'git-receiver',
   'slug-builder',
   'slug-runner',
+  'postgres',
 ] as const;
 /** Built for tests alone: the platform never asks for them. */
 export const testImageNames = ['proxies'] as const;
@@ -218,6 +219,32 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
     files: [{ type: 'repository', source: 'layer1/slug-builder/flynn-run', path: '/usr/bin/flynn-run', mode: 0o755 }],
     setup: appUser,
     command: ['/bin/bash'],
+    env: { LANG: 'C.UTF-8' },
+  },
+  postgres: {
+    parent: 'base',
+    packages: ['patroni', 'postgresql-17', 'python3-etcd'],
+    files: [
+      // Patroni makes the databases there are.
+      {
+        type: 'text',
+        text: 'create_main_cluster = false\n',
+        path: '/etc/postgresql-common/createcluster.d/flynn.conf',
+        mode: 0o644,
+      },
+      ...(['flynn-postgres', 'flynn-postgres-begin', 'flynn-postgres-client'] as const).map((name) => ({
+        type: 'repository' as const,
+        source: `layer1/appliances/postgres/${name}`,
+        path: `${programs}/${name}`,
+        mode: 0o755,
+      })),
+    ],
+    // What is on volumes is a user's whose number no later package may change. The compiler of queries is a third of the image,
+    // and seldom of use to what is small.
+    setup: `groupmod --gid 5432 postgres && usermod --uid 5432 postgres
+rm -rf /usr/lib/*/libLLVM* /usr/lib/*/libz3* /usr/lib/postgresql/17/lib/llvmjit* /usr/lib/postgresql/17/lib/bitcode`,
+    entrypoint: [`${programs}/flynn-postgres`],
+    command: [],
     env: { LANG: 'C.UTF-8' },
   },
   proxies: {

@@ -34,6 +34,8 @@ export type ControllerSettings = {
   tcpPorts?: PortRange;
   httpsPort: number;
   slugRunnerImage: string;
+  /** Of each kind of datastore, by its name; without one there are none of it. */
+  applianceImages?: Readonly<Record<string, string>>;
   version: string;
   /** Without it users have tokens only. */
   oidc?: OidcSettings;

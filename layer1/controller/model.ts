@@ -21,6 +21,10 @@ export const metaSchema = z.record(z.string(), z.string());
 const envValue = z.string().refine((value) => !value.includes('\0'), 'a variable cannot hold a NUL character');
 export const envSchema = z.record(envName, envValue);
 
+/** The app is a datastore: what its members are, and the resource that leads other apps to it and goes with it. */
+export const datastoreSchema = z.object({ appliance: z.string(), resourceId: id });
+export type Datastore = z.output<typeof datastoreSchema>;
+
 export const appSchema = z.object({
   id,
   name: appName,
@@ -32,6 +36,8 @@ export const appSchema = z.object({
   /** A deployment of which nothing more comes up for this long fails and is rolled back. */
   deployTimeoutMs: z.int().positive(),
   rollout: rolloutSchema.optional(),
+  /** Of a datastore: which kind it is, and of which resource it is what was made. */
+  datastore: datastoreSchema.optional(),
   createdAt: time,
   updatedAt: time,
 });

@@ -48,7 +48,7 @@ function ofApp(read: Role) {
 export const appType = defineType({
   name: 'app',
   version: 1,
-  spec: appSchema.pick({ name: true, meta: true, isSystem: true, deployTimeoutMs: true }).extend({
+  spec: appSchema.pick({ name: true, meta: true, isSystem: true, deployTimeoutMs: true, datastore: true }).extend({
     rollout: rolloutSchema.prefault({}),
     /** Its volumes are its own. Of an app from before that was so they keep the name that its data is under. */
     hasOwnVolumes: z.boolean().default(false),

@@ -1,0 +1,49 @@
+/**
+ * What the platform has to know of a kind of datastore to make one, lead apps to it and back it up. What runs in its containers,
+ * and how its members agree on who leads, is a proven program's, in the appliance's image.
+ *
+ * A datastore is an app with one process type of one or more members, each on another host with a volume of its own. Its members
+ * have a keyspace in the store, named by the app's id, and tell by roles who of them serves what.
+ */
+import { z } from 'zod';
+
+/** What anybody may ask of any: `flynn resource add postgres --config members=3 memory=1GB`. */
+export const datastoreConfigSchema = z.strictObject({
+  /** Default: two, where there are two hosts. */
+  members: z.coerce.number().int().min(1).max(5).optional(),
+  /** Of each member. */
+  memory: z.string().optional(),
+});
+export type DatastoreConfig = z.output<typeof datastoreConfigSchema>;
+
+/** An HTTP check of the program that watches over a member. */
+export type MemberCheck = Readonly<{ port: number; path: string }>;
+
+export type Appliance = Readonly<{
+  /** As its provider and the process type are called. */
+  name: string;
+  /** Where data is in the container. */
+  dataPath: string;
+  /** The user it runs as. */
+  user: string;
+  /** Where members are asked how they are: 200 is yes. */
+  health: MemberCheck;
+  /** Where clients connect. */
+  port: number;
+  /** Names in discovery, behind the datastore's own and a dash, that a member has while its check says so. */
+  roles: Readonly<Record<string, MemberCheck>>;
+  defaultMemoryBytes: number;
+  leastMemoryBytes: number;
+  /** Variables of the datastore's own release, made once: letters and digits, each on its own. */
+  secrets: readonly string[];
+  /** What apps get of it. `host`: by a role's name, where it is served. */
+  variables: (input: {
+    secrets: Readonly<Record<string, string>>;
+    host: (role: string) => string;
+  }) => Record<string, string>;
+  /** Programs of its image, run beside a member. `dump` writes to standard output what `restore` reads. */
+  commands: Readonly<{ dump: readonly string[]; restore: readonly string[]; import: readonly string[] }>;
+}>;
+
+/** What members show at the door to their keyspace; every appliance has it among its secrets. */
+export const keyspacePassword = 'FLYNN_KEYSPACE_PASSWORD';
