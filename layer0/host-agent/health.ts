@@ -1,7 +1,7 @@
 /** Is it up? A reducer over the answers of one check, and the checks themselves. */
 import { Agent, request } from 'node:http';
 import { Socket, connect } from 'node:net';
-import type { HostJob, HealthCheck } from '@flynn/scheduler/cell';
+import type { HostJob, HealthCheck, RoleCheck } from '@flynn/scheduler/cell';
 import { hasErrno } from '@flynn/kit/errors';
 import { healthCheckSchema } from '@flynn/scheduler/cell';
 
@@ -33,7 +33,11 @@ const beatMs = 500;
 
 /** In how many milliseconds to check again; `nowMs` is of a clock that all checks share and nobody sets. */
 export function waitMs(verdict: Verdict, check: HealthCheck, nowMs: number): number {
-  if (!verdict.hasBeenUp) return startingIntervalMs;
+  return verdict.hasBeenUp ? steadyWaitMs(check, nowMs) : startingIntervalMs;
+}
+
+/** The same of what nobody waits for. */
+export function steadyWaitMs(check: Pick<HealthCheck, 'intervalMs'>, nowMs: number): number {
   if (check.intervalMs < 2 * beatMs) return check.intervalMs;
   return Math.round((nowMs + check.intervalMs) / beatMs) * beatMs - nowMs;
 }
@@ -92,9 +96,21 @@ export function checkedPortsOf(job: Pick<HostJob, 'template'>): CheckedPort[] {
   });
 }
 
+export type CheckedRole = { port: number; name: string; check: RoleCheck };
+
+export function rolesOf(job: Pick<HostJob, 'template'>): CheckedRole[] {
+  return job.template.ports.flatMap(({ port, roles = [] }) => roles.map((role) => ({ port, ...role })));
+}
+
+/** Each name once under which the job may be in discovery, whether it is now or not. */
+export function announcedNamesOf(job: Pick<HostJob, 'template'>): string[] {
+  const services = checkedPortsOf(job).map(({ service }) => service);
+  return [...new Set([...services, ...rolesOf(job).map(({ name }) => name)])];
+}
+
 /** Answers what is wrong, or undefined. Never throws. */
 export function probe(
-  check: HealthCheck,
+  check: RoleCheck,
   announced: { address: string; port: number },
   signal: AbortSignal,
 ): Promise<string | undefined> {
@@ -103,7 +119,7 @@ export function probe(
 }
 
 /** What is looked at need not be what is announced. */
-function targetOf({ port }: HealthCheck, announced: { address: string; port: number }): typeof announced {
+function targetOf({ port }: RoleCheck, announced: { address: string; port: number }): typeof announced {
   return port === undefined ? announced : { ...announced, port };
 }
 
@@ -151,7 +167,7 @@ export function untilRefused(
   });
 }
 
-function late(port: number, check: HealthCheck): string {
+function late(port: number, check: RoleCheck): string {
   return `port ${port} did not answer within ${check.timeoutMs} ms`;
 }
 
@@ -160,7 +176,7 @@ function refused(port: number, error: Error): string {
 }
 
 function probeTcp(
-  check: HealthCheck,
+  check: RoleCheck,
   { address, port }: { address: string; port: number },
   signal: AbortSignal,
 ): Promise<string | undefined> {
@@ -184,7 +200,7 @@ function probeTcp(
 const connections = new Agent({ keepAlive: false });
 
 function probeHttp(
-  check: HealthCheck,
+  check: RoleCheck,
   { address, port }: { address: string; port: number },
   signal: AbortSignal,
 ): Promise<string | undefined> {
@@ -209,7 +225,7 @@ function probeHttp(
   });
 }
 
-function unwanted(what: string, { status, statusBelow = 500 }: HealthCheck, answered: number): string | undefined {
+function unwanted(what: string, { status, statusBelow = 500 }: RoleCheck, answered: number): string | undefined {
   if (status !== undefined) return answered === status ? undefined : `${what} answered ${answered}, not ${status}`;
   if (answered < statusBelow) return undefined;
   const isHinted = answered < 500;

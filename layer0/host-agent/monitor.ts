@@ -1,11 +1,15 @@
-/** Watches one running job: checks its health, keeps discovery in step, says when it came up, went down, hangs or never came up. */
+/**
+ * Watches one running job: checks its health, keeps discovery in step, says when it came up, went down, hangs or never came up.
+ * Its roles are watched along with it and have no part in any of this.
+ */
 import { systemClock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
 import type { HealthCheck, HostJob } from '@flynn/scheduler/cell';
-import type { Announcer } from './announcer.ts';
+import type { Announcer, Instance } from './announcer.ts';
 import { announce, withdraw } from './announcer.ts';
-import type { CheckedPort } from './health.ts';
+import type { CheckedPort, CheckedRole } from './health.ts';
 import {
+  announcedNamesOf,
   checkedPortsOf,
   failingForMs,
   failingLimitMs,
@@ -13,12 +17,14 @@ import {
   isSteady,
   judge,
   probe,
+  rolesOf,
   unknownVerdict,
   untilRefused,
   waitMs,
 } from './health.ts';
 import { identityAttribute } from '@flynn/discovery/parts';
 import { groupOf, label } from './labels.ts';
+import { watchRole } from './role-watch.ts';
 
 export type MonitorEvents = {
   /** Every port is up and announced. At once for a job without announced ports. */
@@ -33,8 +39,8 @@ export type MonitorEvents = {
 type Failing = { atMs: number; sinceMs: number; forMs: number };
 
 /**
- * INVARIANTS. An instance is announced only while its check is up. After `stop()` resolved, none of the job's instances is
- * announced, unless it was stopped to leave them: then the next agent takes them over.
+ * INVARIANTS. An instance is announced only while its check is up, that of a port or of a role. After `stop()` resolved, none of
+ * the job's instances is announced, unless it was stopped to leave them: then the next agent takes them over.
  */
 export class JobMonitor {
   readonly #job: HostJob;
@@ -93,16 +99,28 @@ export class JobMonitor {
     this.#log = options.log;
     this.#ports = checkedPortsOf(options.job);
     if (this.#ports.length === 0) this.#events.onUp();
-    this.#running = Promise.all(this.#ports.map((port) => this.#watch(port)));
+    const ports = this.#ports.map((port) => this.#watch(() => this.#follow(port)));
+    const roles = rolesOf(options.job).map((role) => this.#watch(() => this.#followRole(role)));
+    this.#running = Promise.all([...ports, ...roles]);
   }
 
-  async #watch(port: CheckedPort): Promise<void> {
+  async #watch(follow: () => Promise<void>): Promise<void> {
     try {
-      if (port.check === undefined) await this.#rise(port);
-      else await this.#check(port, port.check);
+      await follow();
     } catch (error) {
       if (!this.#ending.signal.aborted) this.#log.error({ err: error, jobId: this.#job.id }, 'watching a job failed');
     }
+  }
+
+  async #follow(port: CheckedPort): Promise<void> {
+    if (port.check === undefined) await this.#rise(port);
+    else await this.#check(port, port.check);
+  }
+
+  async #followRole(role: CheckedRole): Promise<void> {
+    const instance = this.#instanceOf(role.name, role.port);
+    const more = { address: this.#address, mayBeAnnounced: this.#mayBeAnnounced, log: this.#log };
+    await watchRole({ role, instance, announcer: this.#announcer, ...more }, this.#ending.signal);
   }
 
   async #check(port: CheckedPort, check: HealthCheck): Promise<void> {
@@ -156,11 +174,11 @@ export class JobMonitor {
     return `something answers on port ${port} of this host, but the job does not listen there`;
   }
 
-  async #rise(port: CheckedPort): Promise<void> {
-    const instance = {
-      service: port.service,
+  #instanceOf(service: string, port: number): Instance {
+    return {
+      service,
       id: this.#job.id,
-      address: `${this.#address}:${port.port}`,
+      address: `${this.#address}:${port}`,
       attributes: {
         ...this.#job.template.meta,
         host: this.#hostId,
@@ -168,6 +186,10 @@ export class JobMonitor {
         ...(this.#identity === undefined ? {} : { [identityAttribute]: this.#identity }),
       },
     };
+  }
+
+  async #rise(port: CheckedPort): Promise<void> {
+    const instance = this.#instanceOf(port.service, port.port);
     await announce(this.#announcer, instance, { signal: this.#ending.signal, log: this.#log });
     this.#up.add(port);
     if (this.#up.size < this.#ports.length || this.#isDone) return;
@@ -210,8 +232,8 @@ export class JobMonitor {
     await this.#running;
     if (options.keepAnnounced) return;
     // Also what is not known to be announced: an announcement cut short may have gone through.
-    const services = new Set(this.#ports.map((port) => port.service));
-    await Promise.all([...services].map((name) => withdraw(this.#announcer, name, this.#job.id, { log: this.#log })));
+    const names = announcedNamesOf(this.#job);
+    await Promise.all(names.map((name) => withdraw(this.#announcer, name, this.#job.id, { log: this.#log })));
   }
 }
 

@@ -8,7 +8,7 @@ import { startPatience } from './backoff.ts';
 import { withdraw } from './announcer.ts';
 import type { ContainerTable } from './container-table.ts';
 import type { Container, Engine } from './engine.ts';
-import { checkedPortsOf } from './health.ts';
+import { announcedNamesOf } from './health.ts';
 import { listensItself } from './kernel-listening.ts';
 import type { JobTable } from './job-table.ts';
 import { containerName, volumeName, label } from './labels.ts';
@@ -303,7 +303,7 @@ async function stopJob(step: StepOf<'stop'>, context: StepContext, signal: Abort
 
 /** A router that cannot be asked keeps no job from being stopped. */
 async function untilDropped(job: HostJob, { routers, log }: StepContext, signal: AbortSignal): Promise<void> {
-  const services = servicesOf(job);
+  const services = announcedNamesOf(job);
   if (routers === undefined || services.length === 0) return;
   const word = { services: services.map((service) => ({ service, down: [job.id] })) };
   const missing = await routers.missing(word, { deadlineMs: routersDeadlineMs, signal });
@@ -320,7 +320,7 @@ async function untilDropped(job: HostJob, { routers, log }: StepContext, signal:
  */
 async function untilAnswered(job: HostJob, { routers, log }: StepContext, signal: AbortSignal): Promise<void> {
   const { identity, stopTimeoutMs, volumes } = job.template;
-  const services = servicesOf(job);
+  const services = announcedNamesOf(job);
   if (routers === undefined || services.length === 0 || identity !== undefined) return;
   const isAlone = volumes.some(({ isShared }) => isShared !== true);
   const deadlineMs = isAlone ? Math.min(stopTimeoutMs, aloneDrainMs) : stopTimeoutMs;
@@ -334,11 +334,7 @@ async function untilAnswered(job: HostJob, { routers, log }: StepContext, signal
   }
 }
 
-function servicesOf(job: HostJob): string[] {
-  return [...new Set(checkedPortsOf(job).map((port) => port.service))];
-}
-
 /** Announced by an earlier life of the agent. */
 async function withdrawAll(job: HostJob, { announcer, log }: StepContext): Promise<void> {
-  await Promise.all(servicesOf(job).map((service) => withdraw(announcer, service, job.id, { log })));
+  await Promise.all(announcedNamesOf(job).map((service) => withdraw(announcer, service, job.id, { log })));
 }

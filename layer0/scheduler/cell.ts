@@ -79,13 +79,40 @@ export const healthCheckSchema = z.object({
 });
 export type HealthCheck = z.output<typeof healthCheckSchema>;
 
+/** How a role is looked at: nothing waits for it, and nothing is stopped or started again for it. */
+export const roleCheckSchema = healthCheckSchema.omit({ startTimeoutMs: true, restartAfterMs: true });
+export type RoleCheck = z.output<typeof roleCheckSchema>;
+
+/**
+ * A further name under which a job is announced at a port, only while the role's check passes: which of several is the primary.
+ * It says nothing of whether the job is well.
+ */
+export const roleSchema = z.object({ name: z.string(), check: roleCheckSchema });
+
 export const portSchema = z.object({
   /** The port the process listens on; the first port's number is also PORT. */
   port: z.int().min(1).max(65_535),
   protocol: z.enum(['tcp', 'udp']).default('tcp'),
   /** Registers the job in discovery under this name once it is healthy. */
   service: z.object({ name: z.string(), check: healthCheckSchema.optional() }).optional(),
+  /** Without a default: templates of before are what they were, to the byte. */
+  roles: z.array(roleSchema).optional(),
 });
+export type Port = z.output<typeof portSchema>;
+
+/** A role is let go by its name: under a second thing of the same name a job would stay announced, or be withdrawn for it. */
+export function checkRoleNames(ports: readonly Pick<Port, 'service' | 'roles'>[], context: z.RefinementCtx): void {
+  const names = new Set(ports.flatMap(({ service }) => service?.name ?? []));
+  for (const [index, { roles = [] }] of ports.entries()) {
+    for (const [at, { name }] of roles.entries()) {
+      if (names.has(name)) {
+        const message = `"${name}" is the name of a service or of another role of the same job: give each its own`;
+        context.addIssue({ code: 'custom', path: [index, 'roles', at, 'name'], message });
+      }
+      names.add(name);
+    }
+  }
+}
 
 const blobSchema = z.object({
   digest: z.string().regex(/^sha256:[0-9a-f]{64}$/),
@@ -122,7 +149,7 @@ export const jobTemplateSchema = z.object({
   env: z.record(z.string(), z.string()).default({}),
   /** Labels of the container and attributes in discovery: app, release, type … Layer 0 gives them no meaning. */
   meta: z.record(z.string(), z.string()).default({}),
-  ports: z.array(portSchema).default([]),
+  ports: z.array(portSchema).superRefine(checkRoleNames).default([]),
   /** What is set aside for the job on its host: the unit of packing. */
   resources: resourcesSchema,
   /** What it may use: memory is a hard limit, cpu its weight under contention. Default: what is set aside. */

@@ -50,6 +50,20 @@ test('artifact and commands come along, env does not, settings and names are the
   assert.ok(!('env' in (adopted ?? {})));
 });
 
+test('roles follow the app as services do, those that begin with its name and their type included', () => {
+  const check = { type: 'tcp' as const };
+  const names = ['staging-db-primary', 'staging-db', 'staging-dbs', 'shared'];
+  const db = processSchema.parse({ ports: [{ port: 5432, roles: names.map((name) => ({ name, check })) }] });
+  const adopted = adoptedRelease(
+    { app: { name: 'staging' }, release: release({ processes: { db } }) },
+    { app: { name: 'shop' }, release: undefined },
+  );
+  assert.deepEqual(
+    adopted?.processes['db']?.ports[0]?.roles?.map(({ name }) => name),
+    ['shop-db-primary', 'shop-db', 'staging-dbs', 'shared'],
+  );
+});
+
 test('limits are the other app’s, those that it does not say included', () => {
   const limits = { pidsLimit: 100, filesLimit: 512, tempDiskBytes: 2 ** 30 };
   const limitsOf = (staged: object, live: object) => {

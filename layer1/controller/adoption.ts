@@ -18,11 +18,8 @@ export function adoptedRelease(
   const processes = Object.entries(from.release.processes).map(([type, process]): [string, Process] => {
     const before = into.release?.processes[type];
     const own = serviceNameOf(from.app.name, type);
-    const ports = process.ports.map((port) =>
-      port.service?.name === own
-        ? Object.assign({}, port, { service: { ...port.service, name: serviceNameOf(into.app.name, type) } })
-        : port,
-    );
+    const theirs = serviceNameOf(into.app.name, type);
+    const ports = process.ports.map((port) => renamed(port, { own, theirs }));
     return [type, { ...withSettingsOf(process, before), ports }];
   });
   const kept = Object.entries(meta).filter(([name]) => !ofItsMaking.has(name));
@@ -33,6 +30,20 @@ export function adoptedRelease(
     scripts,
     cron,
     meta: { ...Object.fromEntries(kept), ...origin },
+  };
+}
+
+type Port = Process['ports'][number];
+
+/** Names that the app has of its own name; of roles those too that begin with it, as a replica's does with its primary's. */
+function renamed({ service, roles, ...port }: Port, { own, theirs }: { own: string; theirs: string }): Port {
+  const name = service?.name === own ? theirs : service?.name;
+  const nameOfRole = (role: string) =>
+    role === own || role.startsWith(`${own}-`) ? `${theirs}${role.slice(own.length)}` : role;
+  return {
+    ...port,
+    ...(service === undefined || name === undefined ? {} : { service: { ...service, name } }),
+    ...(roles === undefined ? {} : { roles: roles.map((role) => ({ ...role, name: nameOfRole(role.name) })) }),
   };
 }
 

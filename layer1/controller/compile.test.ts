@@ -224,6 +224,31 @@ test('a named service stays as it was given', () => {
   assert.equal(compileWorkload(runnable({ web }, image), 'web', web, 1).template.ports[0]?.service?.name, 'special');
 });
 
+test('roles are what they were given, whatever checks have that say nothing; what has none does not say so', () => {
+  const roles = [{ name: 'shop-db', check: { type: 'http' as const, port: 8008, path: '/primary' } }];
+  const ports = [{ port: 5432, roles }];
+  const db = process({ ports });
+  const { release, ...rest } = runnable({ db }, image);
+  const checks = { statusBelow: 400, startTimeoutMs: 1_000 };
+  const { template } = compileWorkload({ ...rest, release: { ...release, checks } }, 'db', db, 1);
+  assert.deepEqual(template.ports, [
+    {
+      port: 5432,
+      protocol: 'tcp',
+      roles: [
+        {
+          name: 'shop-db',
+          check: { type: 'http', port: 8008, path: '/primary', intervalMs: 2_000, timeoutMs: 2_000, threshold: 2 },
+        },
+      ],
+    },
+  ]);
+  assert.equal(template.drainMs, 1_000, 'what it answers may be under way when it leaves discovery');
+  // Templates of before roles were are the same, to the byte: a key more would replace every job of the cluster.
+  const plain = compileWorkload(runnable({ db }, image), 'db', process({ ports: [{ port: 5432 }] }), 1);
+  assert.equal(JSON.stringify(plain.template.ports), '[{"port":5432,"protocol":"tcp"}]');
+});
+
 test('the version depends on the template only: not on the count, nor on the order of variables', () => {
   fc.assert(
     fc.property(

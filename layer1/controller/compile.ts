@@ -53,6 +53,11 @@ export function serviceNameOf(appName: string, type: string): string {
   return `${appName}-${type}`.replaceAll('_', '-').replace(/-+$/, '');
 }
 
+/** What a job may be called in discovery at a port: its service, and the roles it has at times. */
+export function namesOf({ service, roles = [] }: Process['ports'][number]): string[] {
+  return [...(service === undefined ? [] : [service.name]), ...roles.map(({ name }) => name)];
+}
+
 /** The process of a Procfile line, as a release of a slug has it. `web` types listen on PORT, which is 8080. */
 export function slugProcess(commandLine: string, type: string): z.input<typeof processSchema> {
   return { ...startedBySlug([commandLine]), ports: isWebType(type) ? [{ port: defaultPort }] : [] };
@@ -105,7 +110,7 @@ function volumesOf(app: RunnableApp, type: string, { volumes }: Process): Proces
 export function compileWorkload(runnable: Runnable, type: string, process: Process, count: number): CompiledWorkload {
   const { app, release, artifact } = runnable;
   const isServing =
-    process.ports.length > 0 && (isWebType(type) || process.ports.some((port) => port.service !== undefined));
+    process.ports.length > 0 && (isWebType(type) || process.ports.some((port) => namesOf(port).length > 0));
   const template = jobTemplateSchema.parse({
     image: artifact.image,
     ...(process.entrypoint === undefined ? {} : { entrypoint: process.entrypoint }),
@@ -364,8 +369,12 @@ function metaOf({ app, release }: Runnable, type: string): Record<string, string
 }
 
 /** A web type that names no service answers as APP-TYPE on its first port: that is where its default route leads. */
+export function isNamedByType(type: string, ports: Process['ports']): boolean {
+  return isWebType(type) && ports.length > 0 && !ports.some((port) => port.service !== undefined);
+}
+
 function portsOf({ app, release: { checks } }: Runnable, type: string, { ports }: Process): Process['ports'] {
-  const isUnnamed = isWebType(type) && !ports.some((port) => port.service !== undefined);
+  const isUnnamed = isNamedByType(type, ports);
   const startTimeoutMs = checks?.startTimeoutMs ?? defaultCheck.startTimeoutMs;
   const named = ports.map((port, index) =>
     index === 0 && isUnnamed

@@ -1,12 +1,14 @@
 /** The controller's resources as people and other services see them: Flynn's shapes. Times are ISO 8601. */
 import { appName, envName, processType, serviceName } from '@flynn/kit/names';
 import {
+  checkRoleNames,
   defaultFiles,
   defaultPids,
   defaultTempDiskBytes,
   healthCheckSchema,
   imageSchema,
   jobStates,
+  roleSchema,
 } from '@flynn/scheduler/cell';
 import { z } from 'zod';
 import { appJsonSchema, cronEntrySchema, scriptsSchema } from './app-json.ts';
@@ -56,13 +58,18 @@ export const processPortSchema = z.object({
   port: z.int().min(1).max(65_535),
   protocol: z.enum(['tcp', 'udp']).default('tcp'),
   service: z.object({ name: serviceName, check: healthCheckSchema.optional() }).optional(),
+  /** Names that a job has in discovery besides, each only while its own check passes: which of several is the primary. */
+  roles: z
+    .array(roleSchema.extend({ name: serviceName }))
+    .max(10)
+    .optional(),
 });
 
 export const processSchema = z.object({
   entrypoint: z.array(z.string()).optional(),
   command: z.array(z.string()).optional(),
   env: envSchema.default({}),
-  ports: z.array(processPortSchema).default([]),
+  ports: z.array(processPortSchema).superRefine(checkRoleNames).default([]),
   volumes: z
     .array(
       z.object({

@@ -13,6 +13,11 @@ test('an app takes neither the names nor the requests of another', async () => {
   const { client: root } = world;
   const port = (name: string) => ({ web: { ports: [{ port: 80, service: { name } }] } });
   await world.deployApp('controller', port('blobs'), { isSystem: true });
+  const roles = (...names: string[]) => {
+    const check = { type: 'http' as const, path: '/primary', status: 200 };
+    return { web: { ports: [{ port: 80, roles: names.map((name) => ({ name, check })) }] } };
+  };
+  await world.deployApp('blobstore', roles('lead'), { isSystem: true });
   await world.deployApp('blog', port('blog-db'));
   await world.deployApp('shop', port('special'));
   await root.call(users.create, { body: { name: 'ann' } });
@@ -28,6 +33,15 @@ test('an app takes neither the names nor the requests of another', async () => {
     }
   }
   await root.call(releases.create, { params: { app: 'controller' }, body: { processes: port('blobs') } });
+  // What a job is called at times is a name like any other.
+  const called = (...names: string[]) => ({ params, body: { processes: roles(...names) } });
+  for (const name of ['blobs', 'controller', 'lead']) {
+    await assert.rejects(ann.call(releases.create, called(name)), (error) => hasCode(error, 'denied'), name);
+  }
+  const twice = [called('shop-db', 'shop-db'), called('shop-web')];
+  for (const release of twice) {
+    await assert.rejects(ann.call(releases.create, release), (error) => hasCode(error, 'invalid'));
+  }
 
   const add = (body: { domain: string; path?: string; service?: string }) => ann.call(routing.create, { params, body });
   const isDenied = (error: unknown) => hasCode(error, 'denied');

@@ -1,6 +1,7 @@
 /** What of one app touches others': names in discovery, host names and services that routes lead to. */
 import { FlynnError } from '@flynn/kit/errors';
 import { nameKey } from '@flynn/resource/keys';
+import { isNamedByType, namesOf, serviceNameOf } from '../compile.ts';
 import { findApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import type { Process } from '../model.ts';
@@ -11,6 +12,16 @@ import { isAtLeast } from './roles.ts';
 
 type Processes = Readonly<Record<string, Pick<Process, 'ports'>>>;
 
+/** A type that names no service has the name of its app and its own: no role of its jobs may have that too. */
+function checkRoles(app: AppResource, processes: Processes): void {
+  for (const [type, { ports }] of Object.entries(processes)) {
+    const own = serviceNameOf(app.spec.name, type);
+    if (!isNamedByType(type, ports) || !servicesOf({ [type]: { ports } }).includes(own)) continue;
+    const why = `the role ${own} of ${type} has the name that ${type} answers under anyway, as it names no service`;
+    throw new FlynnError('invalid', `${why}: call it ${own}-primary, or whatever it is`);
+  }
+}
+
 /** Announced under the platform's names, an app would be sent what is meant for the platform: keys, sources, logs. */
 export async function checkServices(
   deps: Deps,
@@ -18,6 +29,7 @@ export async function checkServices(
   processes: Processes,
   signal: AbortSignal,
 ): Promise<void> {
+  checkRoles(app, processes);
   const wanted = servicesOf(processes);
   if (app.spec.isSystem || wanted.length === 0) return;
   const platform = await deps.resources.list(appType, { signal, where: ({ spec }) => spec.isSystem });
@@ -121,8 +133,7 @@ async function isOfNextRelease(
   return true;
 }
 
+/** Roles among them: who has one's name is sent what is meant for it. */
 function servicesOf(processes: Processes): string[] {
-  return Object.values(processes).flatMap(({ ports }) =>
-    ports.flatMap(({ service }) => (service === undefined ? [] : [service.name])),
-  );
+  return Object.values(processes).flatMap(({ ports }) => ports.flatMap(namesOf));
 }

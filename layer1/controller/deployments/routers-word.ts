@@ -83,6 +83,7 @@ function instancesOf(
     const process = runnable.release.processes[type];
     const up = upJobs(statuses, releaseId, type).map(({ id }) => id);
     if (process === undefined || up.length === 0) return [];
+    // Not its roles: none of its jobs need have one.
     const { ports } = compileWorkload(runnable, type, process, 0).template;
     return [...new Set(ports.flatMap(({ service }) => service?.name ?? []))].map((service) => ({ service, up }));
   });

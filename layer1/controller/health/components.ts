@@ -2,6 +2,7 @@
 import type { ExaminedHost, ExaminedMember } from '@flynn/host-agent/doctor/api';
 import type { Found } from '@flynn/host-agent/doctor/finding';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
+import { namesOf } from '../compile.ts';
 import { hasEnded } from '../job-views.ts';
 import type { Process } from '../model.ts';
 import type { AppResource, FormationResource, ReleaseResource } from '../resources.ts';
@@ -37,7 +38,7 @@ function ofApp(app: AppResource, { releases, formations, statuses, hostsFor }: C
   const versionOf = new Map(releases.map(({ id, spec }) => [id, `v${spec.version}`]));
   return Object.entries(live.spec.processes).flatMap(([type, process]): Component[] => {
     const count = counts[type] ?? 0;
-    const isServing = process.ports.some(({ service }) => service !== undefined);
+    const isServing = process.ports.some((port) => namesOf(port).length > 0);
     if (count === 0 && !isServing) return [];
     const wanted = process.omni
       ? count * Math.min(Math.max(1, hostsFor(process)), process.maxHosts ?? Infinity)
