@@ -1,6 +1,6 @@
 /** What planning reads of the cell: everything at one revision, whoever keeps it and in whatever form. */
 import type { Revision } from '@flynn/store/store';
-import type { Demand, HostRecord, JobState, OperatorSettings, Workload } from './cell.ts';
+import type { Demand, Homes, HostRecord, JobState, OperatorSettings, Workload } from './cell.ts';
 import type { Evaluation } from './evaluation.ts';
 
 export type Versioned<T> = Readonly<{ value: T; modRevision: Revision; createRevision: Revision }>;
@@ -49,6 +49,8 @@ export interface Cell {
   jobsOf(workloadId: string): readonly PlacedJob[];
   /** Final statuses of jobs there are and there were, as long as their hosts keep them. */
   endedOf(workloadId: string): readonly JobFacts[];
+  /** By slot the host where a workload with volumes had its job last. */
+  homesOf(workloadId: string): Homes;
   jobsOn(hostId: string): readonly PlacedJob[];
   /** Hosts that jobs are assigned to, there or not. */
   hostsWithJobs(): Iterable<string>;

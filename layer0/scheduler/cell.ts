@@ -362,8 +362,14 @@ export type HostJob = Readonly<{
   template: JobTemplate;
 }>;
 
-/** What `plans/<workload>` holds: the last plan that put or stopped jobs of the workload. */
-export const lastPlanSchema = z.object({ planId: z.string() });
+/**
+ * What `plans/<workload>` holds: the last plan that put or stopped jobs of the workload. `homes`, of one with volumes: by slot the
+ * host where its job was last, also of slots that it has no more and may have again. A scheduler that knows nothing of homes
+ * forgets them: then a slot that comes back is as one that is new.
+ */
+export const lastPlanSchema = z.object({ planId: z.string(), homes: z.record(z.string(), z.string()).optional() });
+export type LastPlan = z.output<typeof lastPlanSchema>;
+export type Homes = NonNullable<z.output<typeof lastPlanSchema>['homes']>;
 
 export const jobStates = ['pending', 'starting', 'running', 'stopping', 'done', 'crashed', 'failed', 'lost'] as const;
 export type JobState = (typeof jobStates)[number];

@@ -1,10 +1,11 @@
 /** Plans as one transaction that commits only if nothing they were made on has changed. */
 import type { Compare, Operation, Revision, Transaction, TransactionResult } from '@flynn/store/store';
 import { cellKeys, claimSchema, lastPlanSchema } from './cell.ts';
-import type { AssignedGroup, AssignedJob, Assignment, Claim } from './cell.ts';
+import type { AssignedGroup, AssignedJob, Assignment, Claim, LastPlan } from './cell.ts';
 import type { Evaluation } from './evaluation.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
 import { evaluationWrite } from './evaluations.ts';
+import { homesAfter } from './homes.ts';
 import { claimWith } from './ledger.ts';
 import type { KnownClaim, Ledger } from './ledger.ts';
 import type { HostChange, Outcome, Plan } from './plan.ts';
@@ -186,7 +187,11 @@ function partWrites(
   for (const [workloadId, modRevision] of planRevisions) {
     const key = cellKeys.lastPlan(workloadId);
     expect({ key, modRevision }, subject);
-    if (hosts.size > 0 || creates) then.push({ put: key, value: JSON.stringify({ planId: batchId }) });
+    if (hosts.size > 0 || creates) {
+      const homes = homesAfter(plan, workloadId, columns.homesOf(workloadId));
+      const last: LastPlan = { planId: batchId, ...(homes === undefined ? {} : { homes }) };
+      then.push({ put: key, value: JSON.stringify(last) });
+    }
     if (isAdding) expectWorkload(workloadId, revisions, (compare) => expect(compare, subject));
   }
   if (!hasOutcomes) return;

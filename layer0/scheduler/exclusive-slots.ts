@@ -7,9 +7,10 @@ import type { Decision, ReconcileInput, Slot } from './reconcile.ts';
 import { isFailing, judgeReschedule, withVerdict } from './reschedule.ts';
 
 /**
- * Slots are exactly 0 to count - 1. A slot with volumes goes back to the host where it was: its last job stays assigned
- * there, and says so, until the next one is. What runs is not stopped for what cannot begin: with its data on a host that
- * does not meet the constraints any more, or drains, and where nothing that does has room.
+ * Slots are exactly 0 to count - 1. A slot with volumes goes back to the host where it was: its last job stays assigned there, and
+ * says so, until the next one is. One that the workload had before it had fewer goes back there too if that host takes it, and
+ * else begins elsewhere, as a new one does. What runs is not stopped for what cannot begin: with its data on a host that does not
+ * meet the constraints any more, or drains, and where nothing that does has room.
  */
 export function reconcileExclusive(workload: Workload, input: ReconcileInput): Decision {
   const { departures, lostHosts } = input;
@@ -47,7 +48,7 @@ export function reconcileExclusive(workload: Workload, input: ReconcileInput): D
         isWaiting = true;
         unsettled += 1;
       } else {
-        place.push(slotAfter(index, before, pinned, workload, lostHosts));
+        place.push(slotAfter(index, before, pinned, workload, input));
         // A slot that has been empty for longer has no room anywhere: it must not hold the others up either.
         if (before !== undefined) unsettled += 1;
       }
@@ -82,7 +83,7 @@ function slotAfter(
   before: PlacedJob | undefined,
   pinned: PlacedJob | undefined,
   workload: Workload,
-  lostHosts: ReadonlySet<string>,
+  { lostHosts, homeOf }: ReconcileInput,
 ): Slot {
   if (pinned !== undefined) {
     const why = isFailing(pinned, workload, lostHosts)
@@ -92,7 +93,11 @@ function slotAfter(
         : 'destructive';
     return { index, why, hostId: pinned.hostId, after: pinned };
   }
-  if (before === undefined) return { index, why: 'missing' };
+  if (before === undefined) {
+    // It was there before the workload had fewer jobs.
+    const homeId = workload.demand.volumes.length === 0 ? undefined : homeOf(index);
+    return { index, why: 'missing', ...(homeId === undefined ? {} : { homeId }) };
+  }
   if (lostHosts.has(before.hostId)) return { index, why: 'lost' };
   if (isFailing(before, workload, lostHosts)) return { index, why: 'failed' };
   return { index, why: before.version === workload.version ? 'migrate' : 'destructive' };

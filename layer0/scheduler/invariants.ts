@@ -2,6 +2,7 @@
 import type { Claim } from './cell.ts';
 import type { PlacedJob } from './cell-view.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
+import { hostAttribute } from './placement/host-classes.ts';
 
 /** What is wrong, in words; empty when nothing is. Holds at every revision, whoever schedules and whatever is lost. */
 export function findViolations(cell: CellColumns): string[] {
@@ -64,7 +65,10 @@ function portViolations(hostId: string, claim: Claim, jobs: readonly PlacedJob[]
   return violations;
 }
 
-/** No job twice; no singleton's slot twice on hosts that are there; one evaluation waits at most, and says why. */
+/**
+ * No job twice; no singleton's slot twice on hosts that are there; no two jobs where they would share volumes that are to be apart;
+ * one evaluation waits at most, and says why.
+ */
 export function workloadViolations(cell: CellColumns, workloadId: string): string[] {
   const violations: string[] = [];
   const isSingleton = cell.workload(workloadId)?.value.singleton === true;
@@ -75,10 +79,22 @@ export function workloadViolations(cell: CellColumns, workloadId: string): strin
     if (other !== undefined) violations.push(`slot ${job.index} of ${workloadId} has the jobs ${other} and ${job.id}`);
     slots.set(job.index, job.id);
   }
+  for (const hostId of hostsShared(cell, workloadId)) {
+    violations.push(`${hostId} has two jobs of ${workloadId}, whose volumes are to be on hosts of their own`);
+  }
   const blocked = cell.evaluationsOf(workloadId).filter(({ value }) => value.state === 'blocked');
   if (blocked.length > 1) violations.push(`${workloadId} has ${blocked.length} blocked evaluations`);
   for (const { value } of blocked) {
     if (value.reason === undefined) violations.push(`evaluation ${value.id} is blocked and does not say why`);
   }
   return violations;
+}
+
+/** Hosts with two jobs that may run, of a workload with volumes that has no two on one. */
+function hostsShared(cell: CellColumns, workloadId: string): Set<string> {
+  const { constraints = [], demand } = cell.workload(workloadId)?.value ?? {};
+  const isApart = constraints.some(({ operator, attribute }) => operator === 'distinct' && attribute === hostAttribute);
+  if (!isApart || demand === undefined || demand.volumes.length === 0) return new Set();
+  const hosts = cell.jobsOf(workloadId).flatMap(({ hostId, status }) => (status?.isFinal === true ? [] : [hostId]));
+  return new Set(hosts.filter((hostId, at) => hosts.indexOf(hostId) !== at));
 }

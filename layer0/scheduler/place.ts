@@ -12,6 +12,7 @@ import { PlanDraft } from './plan.ts';
 import type { Plan, PlanContext } from './plan.ts';
 import { endedVictims, findVictims, mayPreempt, reservationMs, reservedJobs } from './preemption.ts';
 import type { Decision, Slot } from './reconcile.ts';
+import { isExclusive } from './slots.ts';
 
 /** Hosts for up to `count` jobs, each host once, as many as fit. Claims nothing. */
 export type Choose = (table: HostTable, request: PlaceRequest, count: number) => readonly HostShare[];
@@ -96,13 +97,13 @@ class Filling {
     const { place } = this.#options.decision;
     const obstacles = new Map<string, number>();
     let unplaced: Slot[];
-    if (place.every(({ hostId }) => hostId === undefined)) {
+    if (place.every(({ hostId, homeId }) => hostId === undefined && homeId === undefined)) {
       const placed = this.#placeFree(place);
       if (placed === place.length) return this.#filled(nothingLeft);
       unplaced = place.slice(placed);
     } else {
       const bound = place.filter(({ hostId }) => hostId !== undefined);
-      const free = place.filter(({ hostId }) => hostId === undefined);
+      const free = this.#placeHome(place.filter(({ hostId }) => hostId === undefined));
       unplaced = [...this.#placeBound(bound, obstacles), ...free.slice(this.#placeFree(free))];
     }
     let evaluations: readonly Evaluation[] = [];
@@ -154,6 +155,17 @@ class Filling {
     return done;
   }
 
+  /** Returns those that have no host yet: none had them before, or that one does not take them. */
+  #placeHome(slots: readonly Slot[]): Slot[] {
+    return slots.filter((slot) => {
+      const index = slot.homeId === undefined ? undefined : this.#context.table.indexOf(slot.homeId);
+      if (index === undefined) return true;
+      const obstacle = new Placement(this.#context.table, this.#request()).obstacle(index);
+      if (obstacle === undefined) this.#take(index, [slot]);
+      return obstacle !== undefined;
+    });
+  }
+
   /** Returns those that have none. */
   #placeBound(slots: readonly Slot[], obstacles: Map<string, number>): Slot[] {
     if (slots.length === 0) return [];
@@ -170,7 +182,10 @@ class Filling {
         return false;
       }
       obstacles.set(obstacle, 1 + (obstacles.get(obstacle) ?? 0));
-      if (slot.after !== undefined) this.#draft.keep(slot.after);
+      if (slot.after !== undefined) {
+        this.#draft.keep(slot.after);
+        this.#same.set(index, (this.#same.get(index) ?? 0) + 1);
+      }
       return true;
     });
   }
@@ -217,15 +232,20 @@ class Filling {
   }
 }
 
-/** The old version makes room anyway, as does what has to leave its host: spreading is about the jobs that stay. */
+/**
+ * The old version makes room anyway, as does what has to leave its host: spreading is about the jobs that stay. Slots that may have
+ * one job only stay where they are over versions, and what is to stop has its volumes until it ended: no other begins beside it.
+ */
 function stayingJobs(workload: Workload, decision: Decision, cell: Cell, table: HostTable): Map<number, number> {
   const same = new Map<number, number>();
   const jobs = cell.jobsOf(workload.id);
   if (jobs.length === 0) return same;
   const { release, stop, leaving: replaced = [] } = decision;
-  const leaving = new Set([...release, ...stop, ...replaced].map(({ id }) => id));
+  const isInPlace = isExclusive(workload);
+  const leaving = new Set((isInPlace ? release : [...release, ...stop, ...replaced]).map(({ id }) => id));
   for (const job of jobs) {
-    if (leaving.has(job.id) || job.desired === 'stop' || job.version !== workload.version) continue;
+    if (leaving.has(job.id)) continue;
+    if (!isInPlace && (job.desired === 'stop' || job.version !== workload.version)) continue;
     const index = table.indexOf(job.hostId);
     if (index !== undefined) same.set(index, (same.get(index) ?? 0) + 1);
   }

@@ -78,6 +78,7 @@ function sketched(sketch: typeof inputs extends fc.Arbitrary<infer T> ? T : neve
     lostHosts: new Set(sketch.lost),
     departures: new Map(Object.entries(sketch.departures)),
     isThere: (hostId) => !sketch.lost.includes(hostId),
+    homeOf: (index) => (sketch.hasVolume ? hostIds[index % hostIds.length] : undefined),
     hasRoom: () => sketch.hasRoom,
     now,
   };

@@ -112,6 +112,71 @@ test('a gang starts whole or not at all, and when room comes', () => {
   });
 });
 
+const replicas = (count: number, more: Partial<WorkloadInput> = {}) =>
+  workloadInputOf({
+    id: 'db',
+    count,
+    constraints: [{ attribute: 'host', operator: 'distinct' }],
+    update: 'stop_first',
+    singleton: true,
+    template: { ...sized(100).template, volumes: [{ name: 'data', path: '/data' }] },
+    ...more,
+  });
+const homes = (world: Simulation) =>
+  running(world, 'db')
+    .map(({ index, hostId }) => `${index} ${hostId}`)
+    .toSorted();
+
+test('slots with volumes on hosts of their own are updated one after the other, and come back to their data', () => {
+  forSeeds([1, 3], (worldOf) => {
+    const world = worldOf(5);
+    world.change(replicas(3));
+    settle(world, () => running(world, 'db').length === 3);
+    const before = homes(world);
+    world.change(replicas(3, { version: 'v2' }));
+    world.runUntil(() => {
+      assert.ok(running(world, 'db').length >= 2, 'one at a time');
+      return running(world, 'db').filter(({ version }) => version === 'v2').length === 3 && world.isQuiet();
+    }, 120_000);
+    assert.deepEqual(homes(world), before);
+    world.change(replicas(1, { version: 'v2' }));
+    settle(world, () => world.cell.jobsOf('db').length === 1);
+    assert.deepEqual(homes(world), before.slice(0, 1), 'the highest slots go');
+    world.change(replicas(4, { version: 'v3' }));
+    settle(world, () => running(world, 'db').filter(({ version }) => version === 'v3').length === 4);
+    assert.deepEqual(homes(world).slice(0, 3), before, 'and come back to where their data is, in a release after, too');
+  });
+});
+
+test('of slots with volumes that lost a host one waits for it, and more than there are hosts wait for more', () => {
+  forSeeds([1, 3], (worldOf) => {
+    const world = worldOf(4);
+    world.change(replicas(3));
+    settle(world, () => running(world, 'db').length === 3);
+    const before = homes(world);
+    const [, lost = ''] = before[1]?.split(' ') ?? [];
+    world.loseHost(lost);
+    settle(world, () => blockedOnes(world, 'db').length === 1);
+    assert.equal(
+      blockedOnes(world, 'db')[0]?.value.reason,
+      `2 placed, 1 waiting: volume data is on ${lost}, which is away`,
+    );
+    world.change(replicas(3, { version: 'v2' }));
+    const isNew = ({ hostId, version }: { hostId: string; version: string }) => hostId === lost || version === 'v2';
+    settle(world, () => blockedOnes(world, 'db').length === 1 && world.cell.jobsOf('db').every(isNew));
+    world.returnHost(hostOf(lost));
+    settle(world, () => running(world, 'db').filter(({ version }) => version === 'v2').length === 3);
+    assert.deepEqual(homes(world), before, 'the others were updated meanwhile, it now');
+    world.change(replicas(6, { version: 'v2' }));
+    settle(world, () => running(world, 'db').length === 4 && blockedOnes(world, 'db').length === 1);
+    const reason = '4 placed, 2 waiting: host is used by another job of the workload (4 hosts)';
+    assert.equal(blockedOnes(world, 'db')[0]?.value.reason, reason);
+    world.returnHost(hostOf('h9'));
+    settle(world, () => running(world, 'db').length === 5);
+    assert.deepEqual(homes(world).slice(0, 3), before);
+  });
+});
+
 test('a slot with volumes waits for its host and runs there again', () => {
   forSeeds([1, 2], (worldOf) => {
     const world = worldOf(3);

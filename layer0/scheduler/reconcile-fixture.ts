@@ -13,6 +13,7 @@ export const inputOf = (placed: readonly PlacedJob[], more: Partial<ReconcileInp
   lostHosts: new Set(),
   departures: new Map(),
   isThere: (hostId) => more.lostHosts?.has(hostId) !== true,
+  homeOf: () => undefined,
   hasRoom: () => true,
   now,
   ...more,

@@ -8,6 +8,8 @@ export type Slot = Readonly<{
   why: 'missing' | 'lost' | 'failed' | 'destructive' | 'migrate';
   /** It may go nowhere else. */
   hostId?: string;
+  /** Its volumes are there, and nothing else keeps it from going elsewhere. */
+  homeId?: string;
   /** The ended job it takes the place of: its volumes are there, and its room is kept until this one has it. */
   after?: PlacedJob;
 }>;
@@ -38,6 +40,8 @@ export type ReconcileInput = Readonly<{
   /** Hosts the workload's jobs have to leave. */
   departures: ReadonlyMap<string, Departure>;
   isThere: (hostId: string) => boolean;
+  /** Where the slot had its job last, of a workload with volumes. */
+  homeOf: (index: number) => string | undefined;
   /** Whether one more job fits on any host it may go to: that looks at every host. */
   hasRoom: () => boolean;
   now: number;

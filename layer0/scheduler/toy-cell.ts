@@ -1,10 +1,11 @@
 /** For tests: a cell of plain maps that carries a plan out at once, and hosts in it that do as they are told. */
-import type { HostRecord, JobState, OperatorSettings, Workload } from './cell.ts';
+import type { Homes, HostRecord, JobState, OperatorSettings, Workload } from './cell.ts';
 import type { Evaluation } from './evaluation.ts';
 import type { Cell, JobFacts, PlacedJob, Versioned } from './cell-view.ts';
 import { isEnded, makeEvaluation } from './evaluations.ts';
 import type { Cause } from './evaluations.ts';
 import { hostSpecOf } from './feasible.ts';
+import { homesAfter } from './homes.ts';
 import { HostTable } from './placement/host-table.ts';
 import type { Plan, PlanContext } from './plan.ts';
 import { schedule } from './schedulers/scheduler.ts';
@@ -18,6 +19,7 @@ export class ToyCell implements Cell {
   /** Of all there were, as they are now. */
   readonly records = new Map<string, Evaluation>();
   readonly jobs = new Map<string, PlacedJob>();
+  readonly homes = new Map<string, Homes>();
   /** Final statuses of jobs that were released. */
   readonly released: (JobFacts & { workloadId: string })[] = [];
   lostHosts: ReadonlySet<string> = new Set();
@@ -54,6 +56,10 @@ export class ToyCell implements Cell {
   jobsOf(workloadId: string): readonly PlacedJob[] {
     const jobs = [...this.jobs.values()].filter((job) => job.workloadId === workloadId);
     return jobs.sort((a, b) => a.index - b.index || (a.id < b.id ? -1 : 1));
+  }
+
+  homesOf(workloadId: string): Homes {
+    return this.homes.get(workloadId) ?? {};
   }
 
   /** Where its jobs are: a host as often as it has one. */
@@ -174,6 +180,8 @@ export class ToyCell implements Cell {
       }
     }
     for (const { evaluation, end, created, superseded, remaining } of plan.outcomes) {
+      const homes = homesAfter(plan, evaluation.workloadId, this.homesOf(evaluation.workloadId));
+      if (homes !== undefined) this.homes.set(evaluation.workloadId, homes);
       for (const one of [end, ...created, ...superseded]) this.records.set(one.id, one);
       const workload = this.workloads.get(evaluation.workloadId)?.value;
       if (remaining !== undefined && workload !== undefined) this.put({ ...workload, count: remaining });

@@ -2,7 +2,7 @@
 import type { Change, Entry, Revision } from '@flynn/store/store';
 import type { CellChange } from '../cell-change.ts';
 import type { Cell, JobFacts, PlacedJob, Versioned } from '../cell-view.ts';
-import type { AssignedGroup, Claim, HostRecord, OperatorSettings, Workload } from '../cell.ts';
+import type { AssignedGroup, Claim, Homes, HostRecord, OperatorSettings, Workload } from '../cell.ts';
 import type { Evaluation } from '../evaluation.ts';
 import { cellKeys } from '../cell.ts';
 import { decode, parseCellKey } from './entries.ts';
@@ -10,6 +10,8 @@ import type { CellKey } from './entries.ts';
 import { SharedParts } from './interned.ts';
 import { JobColumns } from './job-columns.ts';
 import { WorkloadSlots } from './workload-slots.ts';
+
+const noHomes: Homes = Object.freeze({});
 
 /**
  * INVARIANTS. What it holds depends on the entries folded in and on nothing else: no clock, no chance. An entry that does
@@ -89,9 +91,13 @@ export class CellColumns implements Cell {
       case 'evaluations':
         return this.#foldEvaluation(id, entry);
       case 'plans': {
+        const plan = entry && decode.plans(entry.value);
         const number = this.#slots.take(id);
         const slot = this.#slots.at(number);
-        if (slot !== undefined) slot.planRevision = entry?.modRevision ?? 0;
+        if (slot !== undefined) {
+          slot.planRevision = entry?.modRevision ?? 0;
+          slot.homes = plan?.homes;
+        }
         this.#slots.freeIfEmpty(number);
         return undefined;
       }
@@ -172,6 +178,10 @@ export class CellColumns implements Cell {
   /** The modRevision of `plans/<workload>`; 0 without. */
   planRevisionOf(workloadId: string): Revision {
     return this.#slots.find(workloadId)?.planRevision ?? 0;
+  }
+
+  homesOf(workloadId: string): Homes {
+    return this.#slots.find(workloadId)?.homes ?? noHomes;
   }
 
   jobsOf(workloadId: string): readonly PlacedJob[] {

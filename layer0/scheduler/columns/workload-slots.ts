@@ -1,5 +1,5 @@
 /** A number for each workload anything is known of. */
-import type { Workload } from '../cell.ts';
+import type { Homes, Workload } from '../cell.ts';
 import type { Evaluation } from '../evaluation.ts';
 import type { Versioned } from '../cell-view.ts';
 import { noRow } from './job-rows.ts';
@@ -12,6 +12,8 @@ export type WorkloadSlot = {
   evaluations: readonly Versioned<Evaluation>[];
   /** The modRevision of `plans/<workload>`, 0 without. */
   planRevision: Revision;
+  /** As `plans/<workload>` has them. */
+  homes: Homes | undefined;
   firstJob: number;
   /** Rows of jobs in its list, and how many of them are assigned. */
   rows: number;
@@ -35,6 +37,7 @@ export class WorkloadSlots {
       record: undefined,
       evaluations: none,
       planRevision: 0,
+      homes: undefined,
       firstJob: noRow,
       rows: 0,
       assigned: 0,

@@ -28,6 +28,7 @@ export function baseInputOf(workloadId: string, cell: Cell, { lostHosts, now }: 
     lostHosts,
     departures: new Map(),
     isThere: (hostId) => cell.hosts.has(hostId),
+    homeOf: (index) => cell.homesOf(workloadId)[index],
     hasRoom: () => true,
     now,
   };
