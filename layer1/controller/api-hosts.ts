@@ -42,6 +42,8 @@ const heldVolumesSchema = z.object({
   appName: z.string().optional(),
   type: z.string(),
   volumes: z.array(z.string()),
+  /** Jobs of it on other hosts, each with volumes of its own: what replicates itself has there what is here. */
+  others: z.int().positive().optional(),
 });
 export type HeldVolumes = z.output<typeof heldVolumesSchema>;
 

@@ -7,6 +7,11 @@ import { z } from 'zod';
 /** What a host may be tagged with. */
 export const hostTagValue = z.string().max(256);
 
+/** Whether no two of its jobs are ever on one host. */
+export function isApart({ constraints = [] }: { constraints?: readonly Constraint[] | undefined }): boolean {
+  return constraints.some(({ operator, attribute }) => operator === 'distinct' && attribute === 'host');
+}
+
 const takesValues = (operator: Constraint['operator']) => operator === 'in' || operator === 'not_in';
 
 /** `attribute`: a tag, an attribute of the host's own, or `host`, its id. */

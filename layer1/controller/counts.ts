@@ -2,6 +2,7 @@
 import { nearestOf } from '@flynn/kit/config';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { isStanding } from './compile.ts';
+import { isApart } from './constraints.ts';
 import type { Process } from './model.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
 
@@ -44,13 +45,17 @@ export function checkCount(app: Named, { type, process, count }: Wanted, kept: C
   if (reason !== undefined) throw new FlynnError('invalid', `${type}=${count}: ${reason}`);
 }
 
-/** Of these counts those of types with a volume of which each host does not run one anyway. */
+/** Of these counts those of types with a volume that two jobs on one host could share: each host may have several. */
 export function keptCounts(processes: Readonly<Record<string, Process>>, counts: Counts | undefined): Counts {
   const standing = Object.entries(counts ?? {}).filter(([type]) => {
     const process = Object.hasOwn(processes, type) ? processes[type] : undefined;
-    return process !== undefined && isStanding(process) && !process.omni;
+    return process !== undefined && mayShareVolumes(process);
   });
   return Object.fromEntries(standing);
+}
+
+function mayShareVolumes(process: Process): boolean {
+  return isStanding(process) && !process.omni && !isApart(process);
 }
 
 /**
@@ -72,13 +77,8 @@ export function checkCarriedCounts(
     } catch (error) {
       if (!hasCode(error, 'invalid')) throw error;
       const mend = `flynn -a ${app.name} scale ${type}=1`;
-      throw new FlynnError(
-        'invalid',
-        `v${version} of ${app.name} would run ${error.message}\n  ${mend}, then deploy it again`,
-        {
-          cause: error,
-        },
-      );
+      const text = `v${version} of ${app.name} would run ${error.message}\n  ${mend}, then deploy it again`;
+      throw new FlynnError('invalid', text, { cause: error });
     }
   }
 }
@@ -106,12 +106,13 @@ function manyReason(app: Named, type: string, process: Process): string | undefi
     const none = isIndispensable(app, type) ? '' : `, ${type}=0 none`;
     return `${where} of ${type} of ${app.name}, and there are more of it with more hosts: ${type}=1 has them run${none}`;
   }
-  if (!isStanding(process)) return undefined;
+  if (!mayShareVolumes(process)) return undefined;
   if (app.isSystem) {
     const what = `${type} of ${app.name} keeps its data on one host, and a second one would have none of it`;
     return `${what}. With more to do it takes more room: flynn -a ${app.name} limit set ${type} memory=1GB`;
   }
   const names = process.volumes.map(({ name }) => name).join(', ');
   const what = `${type} keeps data in a volume (${names}), which two of its jobs on one host would write at the same time`;
-  return `${what}: there is at most one of it. Several are types of their own, as ${type}-a and ${type}-b, each with its own volume`;
+  const apart = `flynn -a ${app.name} constraint set ${type} distinct:host`;
+  return `${what}: there is at most one of it, unless each is on a host of its own (${apart}) or a type of its own, as ${type}-a and ${type}-b`;
 }

@@ -76,6 +76,46 @@ test('of a type with a volume there are no two, whoever asks for them', async ()
   assert.deepEqual([db, others], [1, {}]);
 });
 
+const apart = [{ attribute: 'host', operator: 'distinct' as const }];
+
+test('a type with a volume runs several times where no two are on one host, and is kept from losing that', async () => {
+  await using world = await startTestController({ hosts: 3 });
+  const { client } = world;
+  const params = { app: 'shop' };
+  await world.deployApp('shop', { db: { volumes } });
+  const scale = (release: string, db: number) =>
+    client.call(formations.put, { params: { ...params, release }, body: { processes: { db } } });
+  await assert.rejects(scale('v1', 3), isCode('invalid', /flynn -a shop constraint set db distinct:host/));
+  const kept = await world.makeRelease('shop', { db: { volumes, constraints: apart } });
+  assert.equal((await world.deploy('shop', kept.id)).state, 'complete');
+  await scale('v2', 3);
+  const hosts = (await world.jobsOf('shop', 3)).map(({ hostId }) => hostId);
+  assert.equal(new Set(hosts).size, 3);
+
+  const flynnApp = { group: 'flynn', version: 'v1', kind: 'App' };
+  const spec = { processes: { db: { constraints: [] } } };
+  const loose = [[], [{ attribute: 'zone', operator: 'distinct' as const }]];
+  for (const constraints of loose) {
+    const next = await world.makeRelease('shop', { db: { volumes, constraints } });
+    const deploy = client.call(deployments.create, { params, body: { releaseId: next.id } });
+    await assert.rejects(deploy, isCode('invalid', /would run db=3: .*distinct:host.*\n {2}flynn -a shop scale db=1/));
+  }
+  for (const dryRun of [true, false]) {
+    const apply = client.call(generic.apply, { params: flynnApp, body: { name: 'shop', spec }, query: { dryRun } });
+    await assert.rejects(apply, atMostOne);
+  }
+  await assert.rejects(
+    client.call(deployments.create, { params, body: { releaseId: 'v1' } }),
+    isCode('invalid', /v1 of shop would run db=3/),
+  );
+  const file = { name: 'new', spec: { image: 'x', processes: { db: { count: 2, volumes, constraints: apart } } } };
+  await client.call(generic.apply, { params: flynnApp, body: file, query: { dryRun: true } });
+  await scale('v2', 1);
+  await world.jobsOf('shop', 1);
+  const last = await world.makeRelease('shop', { db: { volumes } });
+  assert.equal((await world.deploy('shop', last.id)).state, 'complete', 'one shares nothing');
+});
+
 test('what runs several times gets no volume by its next release before it is scaled to one', async () => {
   await using world = await startTestController();
   const { client } = world;

@@ -13,8 +13,8 @@ import { plainVolumeName } from './volumes/names.ts';
 const leaseOf = (hostId: string): string => `/flynn/network/hosts/${hostId}`;
 
 /**
- * Workloads whose data is on that host and nowhere else, by the app they are of: their slots wait for it. `names` by the
- * ids of apps.
+ * Workloads with slots whose volumes are on that host and nowhere else, by the app they are of: these slots wait for it. `names`
+ * by the ids of apps.
  */
 export function volumesHeld(
   cell: Pick<CellView, 'assignments' | 'workloads'>,
@@ -22,9 +22,14 @@ export function volumesHeld(
   names: ReadonlyMap<string, string>,
 ): HeldVolumes[] {
   const held = new Map<string, Set<string>>();
+  const elsewhere = new Map<string, number>();
   for (const [key, { value }] of cell.assignments.snapshot.entries) {
-    if (!key.startsWith(`${hostId}/`)) continue;
-    for (const { workloadId, demand } of value.groups) {
+    const isHere = key.startsWith(`${hostId}/`);
+    for (const { workloadId, demand, jobs } of value.groups) {
+      if (!isHere) {
+        elsewhere.set(workloadId, (elsewhere.get(workloadId) ?? 0) + jobs.length);
+        continue;
+      }
       const isWanted = cell.workloads.snapshot.entries.has(workloadId);
       if (!isWanted || demand.volumes.length === 0 || demand.canLeaveVolumes === true) continue;
       const volumes = demand.volumes.map((name) => plainVolumeName(appIdOf(workloadId), name));
@@ -32,10 +37,14 @@ export function volumesHeld(
     }
   }
   return [...held]
-    .map(([workloadId, volumes]) => {
+    .map(([workloadId, volumes]): HeldVolumes => {
+      const type = workloadId.split('-').at(-1) ?? '';
+      const known: HeldVolumes = { workloadId, type, volumes: [...volumes].toSorted() };
       const appName = names.get(appIdOf(workloadId));
-      const known = { workloadId, type: workloadId.split('-').at(-1) ?? '', volumes: [...volumes].toSorted() };
-      return appName === undefined ? known : Object.assign(known, { appName });
+      if (appName !== undefined) known.appName = appName;
+      const others = elsewhere.get(workloadId);
+      if (others !== undefined) known.others = others;
+      return known;
     })
     .toSorted((a, b) => (a.workloadId < b.workloadId ? -1 : 1));
 }
@@ -110,15 +119,24 @@ function obstacle(hostId: string, { isThere, held }: { isThere: boolean; held: r
   return (
     `host ${hostId} holds volumes that are nowhere else: ${heldText(held)}\n` +
     `  bring it back, and they are there again; if its disk is gone for good: flynn host remove ${hostId} --yes --give-up-volumes\n` +
-    `  then these jobs begin elsewhere with empty volumes: restore what was in them from a backup`
+    `  then these jobs begin elsewhere with empty volumes: ${refillText(held)}`
   );
+}
+
+/** What a database has on each of its hosts it copies there anew; what nobody else has is in backups at best. */
+function refillText(held: readonly HeldVolumes[]): string {
+  const restored = held.filter(({ others }) => others === undefined);
+  if (restored.length === held.length) return 'restore what was in them from a backup';
+  const copied = 'what replicates itself is copied from the other jobs of its type';
+  return restored.length === 0 ? copied : `${copied}; restore what was in ${heldText(restored)} from a backup`;
 }
 
 function heldText(held: readonly HeldVolumes[]): string {
   return held
-    .map(({ appName, workloadId, type, volumes }) => {
+    .map(({ appName, workloadId, type, volumes, others = 0 }) => {
       const whose = appName === undefined ? `workload ${workloadId}` : `${appName} (${type})`;
-      return `${volumes.join(', ')} of ${whose}`;
+      const beside = others === 0 ? '' : `, ${others} more ${others === 1 ? 'job' : 'jobs'} of which elsewhere`;
+      return `${volumes.join(', ')} of ${whose}${beside}`;
     })
     .join('; ');
 }

@@ -234,6 +234,36 @@ test('evaluations say what waits for room and why, and how they ended', async ()
   assert.ok(ended.length > 0);
 });
 
+test('of a type with volumes on several hosts one that is gone for good is begun on another, and told of before', async () => {
+  await using world = await startTestController({ hosts: 4 });
+  const constraints = [{ attribute: 'host', operator: 'distinct' as const }];
+  await world.deployApp('shop', { db: { volumes: [{ name: 'data', path: '/data' }], constraints } });
+  await world.client.call(formations.put, { params: { app: 'shop', release: 'v1' }, body: { processes: { db: 3 } } });
+  const before = await world.jobsOf('shop', 3);
+  const [{ hostId = '' } = {}] = before;
+  await world.hosts.find(({ id }) => id === hostId)?.[Symbol.asyncDispose]();
+  await becomes(world, hostId, ({ state }) => state === 'away');
+  const waits = async () => {
+    const [blocked] = await world.client.call(evaluations.list, { query: { app: 'shop', state: 'blocked' } });
+    return blocked?.reason;
+  };
+  const away = new RegExp(`2 placed, 1 waiting: volume data is on ${hostId}, which is away`);
+  await waitFor(async () => away.test((await waits()) ?? ''), { what: 'it to wait', deadlineMs: 30_000 });
+  const remove = (query: { giveUpVolumes?: boolean } = {}) =>
+    world.client.call(hosts.remove, { params: { host: hostId }, query });
+  const told =
+    /data of shop \(db\), 2 more jobs of which elsewhere[^]*--give-up-volumes[^]*is copied from the other jobs/;
+  await assert.rejects(remove(), isCode('conflict', told));
+  await remove({ giveUpVolumes: true });
+  const after = await world.jobsOf('shop', 3, (job) => job.state === 'running' && job.hostId !== hostId);
+  assert.equal(new Set(after.map((job) => job.hostId)).size, 3);
+  const others = before.slice(1).map(({ id }) => id);
+  assert.ok(
+    others.every((id) => after.some((job) => job.id === id)),
+    'the others ran on',
+  );
+});
+
 test('a host that alone has volumes is forgotten only when they are given up, and names them before', async () => {
   await using world = await startTestController({ hosts: 2 });
   await world.deployApp('shop', { db: { volumes: [{ name: 'data', path: '/data' }] } });

@@ -1,0 +1,102 @@
+/** A type with a volume on each of several hosts: replaced where it is, one job after the other. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import { deployments, formations } from '../api.ts';
+import { limitDeployment, startTestController } from '../testing.ts';
+import type { TestController } from '../testing.ts';
+
+const db = (version: string) => ({
+  db: {
+    env: { VERSION: version },
+    volumes: [{ name: 'data', path: '/data' }],
+    constraints: [{ attribute: 'host', operator: 'distinct' as const }],
+  },
+});
+
+/** Three of them, on three of four hosts. */
+async function replicated(world: TestController) {
+  const { release } = await world.deployApp('shop', db('one'));
+  const params = { app: 'shop', release: release.id };
+  await world.client.call(formations.put, { params, body: { processes: { db: 3 } } });
+  return world.jobsOf('shop', 3);
+}
+
+/** Slot by slot: host and job, as schedulers assigned them. */
+function slotsOf({ deps }: TestController): { hostId: string; id: string }[] {
+  const slots = [...deps.cell.assignments.snapshot.entries].flatMap(([key, { value }]) =>
+    value.groups.flatMap(({ jobs }) => jobs.map(({ index, id }) => ({ index, id, hostId: key.split('/')[0] ?? '' }))),
+  );
+  return slots.toSorted((a, b) => a.index - b.index).map(({ id, hostId }) => ({ hostId, id }));
+}
+
+const hostsOf = (world: TestController) => slotsOf(world).map(({ hostId }) => hostId);
+
+/** How many run, by what hosts themselves say. */
+const runningOn = ({ hosts }: TestController) =>
+  hosts.flatMap((host) => host.statuses()).filter(({ state }) => state === 'running').length;
+
+test('each is replaced on its own host once the one before is up', async () => {
+  await using world = await startTestController({ hosts: 4 });
+  await replicated(world);
+  const before = hostsOf(world);
+  assert.equal(new Set(before).size, 3);
+  const next = await world.makeRelease('shop', db('two'));
+  const beside: number[] = [];
+  world.setBehaviour(() => {
+    beside.push(runningOn(world));
+    return { is: 'run' };
+  });
+  const ended = await world.deploy('shop', next.id);
+  assert.deepEqual([ended.state, ended.progress['db']], ['complete', { wanted: 3, up: 3, old: 0 }]);
+  assert.deepEqual(beside, [2, 2, 2], 'never two away at once');
+  assert.deepEqual(hostsOf(world), before);
+});
+
+test('one that does not stay up has those before it put back where they were; the others were never stopped', async () => {
+  await using world = await startTestController({ hosts: 4 });
+  const old = await replicated(world);
+  const before = slotsOf(world);
+  const next = await world.makeRelease('shop', db('two'));
+  let begun = 0;
+  world.setBehaviour(({ template }) => {
+    if (template.meta['flynn.release'] !== next.id) return { is: 'run' };
+    begun += 1;
+    return begun === 2 ? { is: 'crash', code: 1 } : { is: 'run' };
+  });
+  const ended = await world.deploy('shop', next.id);
+  assert.equal(ended.state, 'failed');
+  assert.match(ended.error ?? '', /a db job of the new release did not stay up/);
+  const releaseId = old[0]?.releaseId;
+  await world.jobsOf('shop', 3, (job) => job.state === 'running' && job.releaseId === releaseId);
+  assert.equal(begun, 2);
+  const after = slotsOf(world);
+  assert.deepEqual(
+    after.map(({ hostId }) => hostId),
+    before.map(({ hostId }) => hostId),
+  );
+  assert.equal(after[2]?.id, before[2]?.id);
+});
+
+test('one whose host is away fails the deployment, which says so, and the others are put back', async () => {
+  await using world = await startTestController({ hosts: 4 });
+  const old = await replicated(world);
+  const [, lost = ''] = hostsOf(world);
+  await world.hosts.find(({ id }) => id === lost)?.[Symbol.asyncDispose]();
+  const next = await world.makeRelease('shop', db('two'));
+  const body = { releaseId: next.id };
+  const { id } = await world.client.call(deployments.create, { params: { app: 'shop' }, body });
+  await world.jobsOf('shop', 2, (job) => job.state === 'running' && job.hostId !== lost && job.releaseId === next.id);
+  await limitDeployment(world, id, 1);
+  const ended = await waitFor(
+    async () => {
+      const deployment = await world.client.call(deployments.get, { params: { deployment: id } });
+      return deployment.endedAt !== undefined && deployment;
+    },
+    { what: 'the end of the deployment', deadlineMs: 30_000, intervalMs: 5 },
+  );
+  assert.equal(ended.state, 'failed');
+  assert.match(ended.error ?? '', new RegExp(`2 of 3 db jobs are up \\(.*${lost}.* is away`));
+  const releaseId = old[0]?.releaseId;
+  await world.jobsOf('shop', 2, (job) => job.state === 'running' && job.hostId !== lost && job.releaseId === releaseId);
+});
