@@ -12,6 +12,8 @@ const openPrefixes = [
   '/flynn/cluster/',
   '/flynn/network/',
   '/flynn/fences/',
+  // What jobs write by themselves, past this client: their host's door checks where, and hands on what.
+  '/flynn/keyspaces/',
   // How far a restore is.
   '/flynn/restore',
   // Of the cell all but the templates, which carry the env of jobs.
