@@ -116,6 +116,8 @@ test('a name server on another address of the machine is no obstacle, one on eve
 test('who listens on an address that is not wanted is in nobody’s way; etcd’s ports are wanted on all of them', () => {
   assert.equal(whats({ listeners: [listener(1113, '127.0.0.1')] }).length, 1);
   assert.equal(whats({ listeners: [listener(1113, '10.9.9.9')] }).length, 0);
+  assert.equal(whats({ listeners: [listener(1116, '*')] }).length, 1);
+  assert.equal(whats({ listeners: [listener(1116, '127.0.0.1')] }).length, 0);
   assert.equal(whats({ listeners: [listener(2379, '10.9.9.9')] }).length, 1);
 });
 

@@ -2,6 +2,7 @@
 import { etcdPorts } from '@flynn/host-agent/cluster/etcd-resident';
 import { joinPort } from '@flynn/host-agent/cluster/join';
 import type { AddressFacts } from '@flynn/host-agent/doctor/address';
+import { keyspacePort } from '@flynn/host-agent/keyspaces/keyspace';
 import type { Listener } from './listeners.ts';
 import { routerStatusPort } from './manifest.ts';
 import { commands, isInstalled } from './origin.ts';
@@ -61,6 +62,9 @@ export const gatewayPorts = [
   { port: etcdPorts.client, protocol: 'tcp', use: 'etcd' },
   { port: etcdPorts.peer, protocol: 'tcp', use: 'etcd' },
 ] as const;
+
+/** What is on the bridge's address, whether or not on others as well. */
+export const bridgePorts = [...gatewayPorts, { port: keyspacePort, protocol: 'tcp', use: "jobs' keyspaces" }] as const;
 
 /**
  * `machine`: what hosts of their own on it need. `joining`: before the cluster has told which ports and subnet are this
@@ -210,7 +214,7 @@ function judgeChosenPorts(cluster: Cluster): Problem[] {
     const before = chosen.slice(0, index).find((one) => one.port === port);
     if (before !== undefined) return [{ what: `${before.use} and ${use} are both to use port ${port}`, remedy }];
     if (port > 65_535) return [{ what: `${use} is to use port ${port}, which is none`, remedy }];
-    const needed = gatewayPorts.find((one) => one.protocol === 'tcp' && one.port === port);
+    const needed = bridgePorts.find((one) => one.protocol === 'tcp' && one.port === port);
     return needed === undefined ? [] : [{ what: `${use} is to use port ${port}, which is for ${needed.use}`, remedy }];
   });
 }
@@ -219,7 +223,7 @@ function judgeHostPorts(facts: Facts, cluster: Cluster): Problem[] {
   const gateway = gatewayOf(cluster.subnet);
   const problems: Problem[] = [];
   const told = new Set<string>();
-  for (const { port, protocol, use } of gatewayPorts) {
+  for (const { port, protocol, use } of bridgePorts) {
     const taken = facts.listeners.find(
       (listener) =>
         listener.protocol === protocol &&
@@ -242,7 +246,7 @@ function isEverywhere(port: number): boolean {
 }
 
 function wantedAddresses(port: number, gateway: string, cluster: Cluster): string[] {
-  return port === 53 ? ['*', gateway] : ['*', gateway, '127.0.0.1', cluster.address];
+  return port === 53 || port === keyspacePort ? ['*', gateway] : ['*', gateway, '127.0.0.1', cluster.address];
 }
 
 function judgeNetwork(facts: Facts, cluster: Cluster): Problem[] {

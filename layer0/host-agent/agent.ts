@@ -38,6 +38,7 @@ import type { Host } from './host.ts';
 import { capacityOf, keepAnnounced, untilThere } from './host-record.ts';
 import { listedName } from './image-names.ts';
 import { ImageUses } from './image-uses.ts';
+import { startKeyspaces } from './keyspaces/start.ts';
 import { isSingleton } from './labels.ts';
 import { withdrawLeft } from './left-instances.ts';
 import { ensureLocalKey } from './local-key.ts';
@@ -179,6 +180,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const platformImages = await startPlatformImages({ store, engine, log }, tasks);
   await followCluster(hostNetwork, { store, registry: known, log, signal });
   await serveDiscovery(known, served);
+  startKeyspaces({ gateway: host.gateway, containers, store, tls, log }, tasks);
 
   const sessions = new Sessions(engine);
   const source = { engine, hostId: host.hostId };

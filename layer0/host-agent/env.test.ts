@@ -29,6 +29,15 @@ test('a job overrides the base and the host, but not its name and its ports', ()
   });
 });
 
+test('a job with a keyspace is told where its door is and where its keys lie, and not by what it says itself', () => {
+  const keyspace = { name: 'shop-db', keyDigest: `sha256:${'0'.repeat(64)}` };
+  const env = environmentOf(jobOf('a', { keyspace, env: { FLYNN_KEYSPACE_NAME: 'mine' } }), host);
+  assert.equal(env['FLYNN_KEYSPACE_URL'], 'http://100.100.0.1:1116');
+  assert.equal(env['FLYNN_KEYSPACE_NAME'], 'shop-db');
+  assert.equal(env['FLYNN_KEYSPACE_PREFIX'], '/flynn/keyspaces/shop-db/');
+  assert.equal(JSON.stringify(env).includes('sha256'), false);
+});
+
 test('a terminal says so, and without ports there is no PORT of ours', () => {
   const env = environmentOf(jobOf('a', { tty: true, env: { PORT: '80' } }), host);
   assert.equal(env['TERM'], 'xterm');
@@ -48,6 +57,7 @@ test('a container is named, labelled, limited and connected for its job', () => 
     'flynn.group': 'w1',
     'flynn.links': '',
     'flynn.access': '',
+    'flynn.keyspace': '',
     'flynn.address': '10.0.0.1',
     'flynn.singleton': '1',
   });

@@ -1,5 +1,6 @@
 /** Which environment does a job see? Base < host < job < what the agent alone knows. */
-import type { HostJob } from '@flynn/scheduler/cell';
+import type { HostJob, Keyspace } from '@flynn/scheduler/cell';
+import { keyspacePort, keyspacePrefix } from './keyspaces/keyspace.ts';
 import { type JobIdentities, identityPath } from './trust/job-identities.ts';
 
 export type HostEnvironment = {
@@ -25,9 +26,18 @@ export function environmentOf(job: Pick<HostJob, 'id' | 'template'>, host: HostE
     ...(template.access.includes('store') ? { FLYNN_ETCD_ENDPOINTS: (host.storeEndpoints?.() ?? []).join(',') } : {}),
     ...template.env,
     ...(host.identities === undefined || template.identity === undefined ? {} : { FLYNN_IDENTITY_DIR: identityPath }),
+    ...(template.keyspace === undefined ? {} : keyspaceEnvironment(template.keyspace, host)),
     ...portsOf(template.ports),
     FLYNN_JOB_ID: job.id,
     HOSTNAME: job.id,
+  };
+}
+
+function keyspaceEnvironment({ name }: Keyspace, { gateway }: HostEnvironment): Record<string, string> {
+  return {
+    FLYNN_KEYSPACE_URL: `http://${gateway}:${keyspacePort}`,
+    FLYNN_KEYSPACE_NAME: name,
+    FLYNN_KEYSPACE_PREFIX: keyspacePrefix(name),
   };
 }
 

@@ -1,5 +1,6 @@
 /** The names and labels by which the engine's objects are known as ours. */
-import type { HostJob } from '@flynn/scheduler/cell';
+import { keyspaceSchema } from '@flynn/scheduler/cell';
+import type { HostJob, Keyspace } from '@flynn/scheduler/cell';
 import type { Labels } from './engine.ts';
 
 export const label = {
@@ -19,6 +20,8 @@ export const label = {
   group: 'flynn.group',
   links: 'flynn.links',
   access: 'flynn.access',
+  /** Which keys of the store it may have, and who shows that: see keyspaces/. */
+  keyspace: 'flynn.keyspace',
   /** The app as which it has a certificate. */
   identity: 'flynn.identity',
   /** It shows that wherever it can. */
@@ -77,9 +80,22 @@ export function jobLabels(job: Pick<HostJob, 'id' | 'workloadId' | 'version' | '
     [label.group]: groupOf(job),
     [label.links]: job.template.links.join(','),
     [label.access]: job.template.access.join(','),
+    // Without one it says so: else it would have what its image says.
+    [label.keyspace]: keyspaceLabel(job.template.keyspace),
     ...(job.template.tempDiskBytes === undefined ? {} : { [label.tempDisk]: String(job.template.tempDiskBytes) }),
     ...(isSingleton(job) ? { [label.singleton]: '1' } : {}),
   };
+}
+
+/** `name sha256:…`, empty for a job without a keyspace. */
+function keyspaceLabel(keyspace: Keyspace | undefined): string {
+  return keyspace === undefined ? '' : `${keyspace.name} ${keyspace.keyDigest}`;
+}
+
+/** Undefined of a container without a keyspace. */
+export function keyspaceOfLabels(labels: Labels): Keyspace | undefined {
+  const [name, keyDigest] = labels[label.keyspace]?.split(' ') ?? [];
+  return keyspaceSchema.safeParse({ name, keyDigest }).data;
 }
 
 /** Whether two of it at once would do harm: two may not write the same volume, unless it is made for that. */

@@ -142,6 +142,14 @@ export const defaultFiles = 10_000;
 /** What it may write outside its volumes that does not say, on a disk four times as large at least: else a quarter of that. */
 export const defaultTempDiskBytes = 10 * 1024 ** 3;
 
+/** Keys of the store that jobs share, and nobody else has: see host-agent/keyspaces. */
+export const keyspaceSchema = z.object({
+  name: z.string().regex(/^[a-z0-9-]{1,63}$/, 'lower-case letters, digits and dashes, at most 63'),
+  /** Of the password that a job shows to be let in: it has that from elsewhere. */
+  keyDigest: z.string().regex(/^sha256:[0-9a-f]{64}$/),
+});
+export type Keyspace = z.output<typeof keyspaceSchema>;
+
 export const jobTemplateSchema = z.object({
   image: imageSchema,
   entrypoint: z.array(z.string()).optional(),
@@ -184,6 +192,8 @@ export const jobTemplateSchema = z.object({
   links: z.array(z.string().min(1)).default([]),
   /** Parts of the platform it may reach: discovery's HTTP API, host agents' APIs, etcd, every announced service. */
   access: z.array(z.enum(['discovery', 'agents', 'store', 'services'])).default([]),
+  /** May read and write its keys, at a door of its host: FLYNN_KEYSPACE_URL. One in the host's network is not let in. */
+  keyspace: keyspaceSchema.optional(),
   /** Of the platform's own: the app as which its host gives it a certificate, in FLYNN_IDENTITY_DIR. */
   identity: z
     .string()

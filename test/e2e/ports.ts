@@ -82,7 +82,7 @@ export function describePorts(theCluster: () => TestCluster): void {
     const targets = all.filter(
       ({ protocol, address, port }) => protocol === 'tcp' && !openToHosts.has(port) && !apps.has(address),
     );
-    for (const port of [1113, 1114, 3000, 8080])
+    for (const port of [1113, 1114, 1116, 3000, 8080])
       assert.ok(
         targets.some((target) => target.port === port),
         `${port}`,

@@ -18,7 +18,7 @@ function saved(tables: { filter?: string[]; nat?: string[]; raw?: string[] }): s
 
 const input = [
   '-A INPUT -i flynn0 -p udp -m udp --dport 53 -m comment --comment flynn-test -j ACCEPT',
-  '-A INPUT -i flynn0 -p tcp -m multiport --dports 53,1111,1113,1114,2379 -m comment --comment flynn-test -j ACCEPT',
+  '-A INPUT -i flynn0 -p tcp -m multiport --dports 53,1111,1113,1114,1116,2379 -m comment --comment flynn-test -j ACCEPT',
 ];
 const right = {
   filter: [

@@ -35,8 +35,8 @@ export function commentOf(cluster: string): string {
   return `--comment flynn-${cluster}`;
 }
 
-/** Names, discovery, host agents, the router's status, etcd: who may reach which, our own table has decided by then. */
-const hostPorts = '53,1111,1113,1114,2379';
+/** Names, discovery, host agents, the router's status, keyspaces, etcd: who may reach which, our own table has decided by then. */
+const hostPorts = '53,1111,1113,1114,1116,2379';
 
 export function iptablesRules(settings: { cluster: string; range: string; subnet: string; bridge: string }): RuleSet {
   const { cluster, range, subnet, bridge } = settings;

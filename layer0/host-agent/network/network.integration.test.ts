@@ -18,7 +18,7 @@ const hosts = [
   { name: 'two', index: 2, isNeighbour: true, rules: '28' },
   { name: 'three', index: 3, isNeighbour: false, rules: '28' },
 ] as const;
-const platform = [53, 1111, 1113, 1114, 2379];
+const platform = [53, 1111, 1113, 1114, 1116, 2379];
 
 const leases: Lease[] = [];
 const jobs = new Map<string, LocalJob[]>();
@@ -72,6 +72,7 @@ before(async () => {
     access: ['agents', 'discovery', 'services', 'store'],
   });
   await job('builder', 'one', '100.100.1.6', { group: 'builds', access: ['discovery'] });
+  await job('keeper', 'one', '100.100.1.7', { group: 'db', access: ['keyspace'] });
   // On the bridge, but nobody's job.
   await namespaces.addContainer('stranger', 'one', '100.100.1.9');
   endpoints = [1, 2, 3].flatMap((index) =>
@@ -164,6 +165,17 @@ test("the platform's ports are closed on every address of every host, but for th
     '192.0.2.194:2379': 'refused',
     '100.100.2.1:1113': 'refused',
     '100.100.2.1:53': 'refused',
+    '100.100.1.1:1116': 'refused',
+    '192.0.2.2:1116': 'refused',
+    '100.100.2.1:1116': 'refused',
+  });
+  await answers('keeper', {
+    '100.100.1.1:1116': { from: '100.100.1.7' },
+    '192.0.2.2:1116': 'refused',
+    '192.0.2.3:1116': 'refused',
+    '100.100.2.1:1116': 'refused',
+    '100.100.1.1:1111': 'refused',
+    '100.100.1.1:2379': 'refused',
   });
   await answers('builder', {
     '100.100.1.1:1111': { from: '100.100.1.6' },
@@ -178,6 +190,7 @@ test("the platform's ports are closed on every address of every host, but for th
     '192.0.2.2:2379': { from: '100.100.1.5' },
     '100.100.2.2:80': { from: '100.100.1.5' },
     '100.100.2.2:81': 'refused',
+    '100.100.1.1:1116': 'refused',
   });
 });
 
@@ -187,6 +200,7 @@ test("a firewall that lets nothing in does not keep jobs from their host's own s
   try {
     await answers('web1', { '100.100.1.1:53': { from: '100.100.1.2' }, '192.0.2.2:8080': 'silent' });
     await answers('system', { '100.100.1.1:1111': { from: '100.100.1.5' } });
+    await answers('keeper', { '100.100.1.1:1116': { from: '100.100.1.7' } });
   } finally {
     await one.sh('iptables -D INPUT -j DROP');
   }
@@ -218,6 +232,7 @@ test('the firewall of docs/installing.md lets in what hosts and jobs need, and n
       '192.0.2.3:1113': { from: '192.0.2.2' },
       '192.0.2.194:2379': { from: '192.0.2.2' },
     });
+    await answers('keeper', { '100.100.1.1:1116': { from: '100.100.1.7' } });
     // Refused, not silent: nobody listens there, and the firewall let it in.
     await answers('one', {
       '192.0.2.3:1112': 'refused',
@@ -225,7 +240,7 @@ test('the firewall of docs/installing.md lets in what hosts and jobs need, and n
       '192.0.2.194:2380': 'refused',
       '100.100.3.2:81': { from: '100.100.1.1' },
     });
-    const closed = [1112, 1113, 1114, 2379, 2380, 8080].map((port) => [`192.0.2.2:${port}`, 'silent'] as const);
+    const closed = [1112, 1113, 1114, 1116, 2379, 2380, 8080].map((port) => [`192.0.2.2:${port}`, 'silent'] as const);
     const open = [80, 443, 2222, 3000].map((port) => [`192.0.2.2:${port}`, 'refused'] as const);
     await answers('outside', Object.fromEntries([...closed, ...open]));
   } finally {

@@ -80,6 +80,10 @@ test("a job's template reaches its policy through the labels of its container; m
   const labels = jobLabels(jobOf(template));
   const [job] = localJobsOf([container(labels, {}), container(labels, { state: 'exited' })]);
   assert.deepEqual(job?.reach, { group: 'shop', links: ['db', 'cache'], access: ['discovery'] });
+  const keyspace = { name: 'shop-db', keyDigest: `sha256:${'0'.repeat(64)}` };
+  const [keeper] = localJobsOf([container(jobLabels(jobOf({ ...template, keyspace })), {})]);
+  assert.deepEqual(keeper?.reach?.access, ['discovery', 'keyspace']);
+  assert.deepEqual(localJobsOf([container({ ...labels, 'flynn.access': 'keyspace' }, {})])[0]?.reach?.access, []);
   const { group: _, ...bare } = template;
   const [own] = localJobsOf([container(jobLabels(jobOf({ ...bare, links: [], access: [] })), {})]);
   assert.deepEqual(own?.reach, { group: 'w1', links: [], access: [] });

@@ -2,9 +2,10 @@
 import type { JobTemplate } from '@flynn/scheduler/cell';
 import { z } from 'zod';
 import type { Container, Labels } from '../engine.ts';
-import { label } from '../labels.ts';
+import { keyspaceOfLabels, label } from '../labels.ts';
 
-export type Access = JobTemplate['access'][number];
+/** What of the platform a job may reach: what its template says, and the door to its keyspace if it has one. */
+export type Access = JobTemplate['access'][number] | 'keyspace';
 
 /** What a job's template says of its reach. */
 export type Reach = Readonly<{ group: string; links: readonly string[]; access: readonly Access[] }>;
@@ -41,14 +42,16 @@ export function localJobsOf(containers: readonly Container[]): LocalJob[] {
 function reachOf(labels: Labels): Reach | undefined {
   const group = labels[label.group];
   if (group === undefined) return undefined;
-  return { group, links: listOf(labels[label.links]), access: listOf(labels[label.access]).filter(isAccess) };
+  const access: Access[] = listOf(labels[label.access]).filter(isAccess);
+  if (keyspaceOfLabels(labels) !== undefined) access.push('keyspace');
+  return { group, links: listOf(labels[label.links]), access };
 }
 
 function listOf(text: string | undefined): string[] {
   return text === undefined || text === '' ? [] : text.split(',');
 }
 
-function isAccess(word: string): word is Access {
+function isAccess(word: string): word is JobTemplate['access'][number] {
   return word === 'discovery' || word === 'agents' || word === 'store' || word === 'services';
 }
 

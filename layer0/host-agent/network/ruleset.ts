@@ -9,13 +9,14 @@
  * not (yet) known reaches nothing in the cluster, and its packets are dropped, not refused: a job that has just started
  * tries again and finds its rules in place.
  */
+import { keyspacePort } from '../keyspaces/keyspace.ts';
 import { firstOf, overlaps } from './addresses.ts';
 import type { Lease } from './lease.ts';
 import type { Access, Policy } from './policy.ts';
 
-/** The platform's own, on every host: DNS, discovery, join, agents, router's status, tunnel; etcd. */
-const platformPorts = '{ 53, 1111-1115, 2379, 2380 }';
-const ports = { dns: 53, discovery: 1111, agent: 1113, store: 2379 } as const;
+/** The platform's own, on every host: DNS, discovery, join, agents, router's status, tunnel, keyspaces; etcd. */
+const platformPorts = '{ 53, 1111-1116, 2379, 2380 }';
+const ports = { dns: 53, discovery: 1111, agent: 1113, keyspaces: keyspacePort, store: 2379 } as const;
 const withPorts = 'meta l4proto { tcp, udp }';
 
 export type RulesetInput = Readonly<{
@@ -121,6 +122,7 @@ function policyRules({ access, isOpen }: Policy, number: number, gateway: string
   const opened: Record<Access, string> = {
     agents: `ip daddr @hosts tcp dport ${ports.agent} accept`,
     discovery: `ip daddr ${gateway} tcp dport ${ports.discovery} accept`,
+    keyspace: `ip daddr ${gateway} tcp dport ${ports.keyspaces} accept`,
     services: `${withPorts} ip daddr . th dport @services accept`,
     store: `ip daddr @hosts tcp dport ${ports.store} accept`,
   };
