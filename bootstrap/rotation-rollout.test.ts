@@ -15,7 +15,15 @@ import { withLiveKeys, withNextRootKey } from './rotation.ts';
 import { made } from './rotation-fixture.ts';
 import type { Cluster } from './settings.ts';
 
-const names = ['controller', 'blobstore', 'log-aggregator', 'runner', 'slug-builder', 'slug-runner'] as const;
+const names = [
+  'controller',
+  'blobstore',
+  'log-aggregator',
+  'runner',
+  'slug-builder',
+  'slug-runner',
+  'postgres',
+] as const;
 const images = new Map([...names, 'git-receiver' as const, 'router' as const].map((name) => [name, `flynn/${name}:1`]));
 
 function appsOf(cluster: Cluster, wanted: readonly string[]): SystemApp[] {

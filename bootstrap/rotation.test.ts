@@ -23,6 +23,7 @@ function appsOf(cluster: Cluster): Map<string, SystemApp> {
     'runner',
     'slug-builder',
     'slug-runner',
+    'postgres',
     'git-receiver',
     'router',
   ] as const;

@@ -119,12 +119,12 @@ async function liveOf(context: Context, name: string): Promise<Source> {
   return { app, release: await client.call(releases.get, { params: { app: app.id, release: app.releaseId } }) };
 }
 
-/** A release of the other app; without `env` it keeps what it has. */
+/** A release of the other app; without `given` it keeps the variables it has, and what it reaches by them. */
 async function adopt(
   context: Context,
   source: Source,
   target: App,
-  env: Record<string, string> | undefined,
+  given: Pick<Release, 'env' | 'links'> | undefined,
 ): Promise<Release> {
   const client = await context.client();
   const params = { app: target.id };
@@ -140,10 +140,15 @@ async function adopt(
     );
   }
   // What the app gets it keeps the rest of; of one without a live release the controller knows the newest.
-  const body = { ...adopted, ...(env === undefined ? {} : { env }) };
+  const body = { ...adopted, ...given };
   return withSeen(release === undefined ? {} : { basis: release.id }, (seen) =>
     client.call(releases.create, { params, body: { ...body, ...seen } }),
   );
+}
+
+/** They lead to the same databases, which it reaches as the app it is like does. */
+function variablesOf({ env, links }: Release): Pick<Release, 'env' | 'links'> {
+  return { env, ...(links === undefined ? {} : { links }) };
 }
 
 async function makeClone(
@@ -153,7 +158,7 @@ async function makeClone(
   const client = await context.client();
   const source = await liveOf(context, await context.appName());
   const app = await makeApp(context, clone, source.app);
-  const release = await adopt(context, source, app, clone.withEnv ? source.release.env : {});
+  const release = await adopt(context, source, app, clone.withEnv ? variablesOf(source.release) : { env: {} });
   if (clone.withCounts) {
     const params = { app: source.app.id, release: source.release.id };
     const { processes } = await client.call(formations.get, { params });

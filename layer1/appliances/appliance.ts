@@ -5,17 +5,6 @@
  * A datastore is an app with one process type of one or more members, each on another host with a volume of its own. Its members
  * have a keyspace in the store, named by the app's id, and tell by roles who of them serves what.
  */
-import { z } from 'zod';
-
-/** What anybody may ask of any: `flynn resource add postgres --config members=3 memory=1GB`. */
-export const datastoreConfigSchema = z.strictObject({
-  /** Default: two, where there are two hosts. */
-  members: z.coerce.number().int().min(1).max(5).optional(),
-  /** Of each member. */
-  memory: z.string().optional(),
-});
-export type DatastoreConfig = z.output<typeof datastoreConfigSchema>;
-
 /** An HTTP check of the program that watches over a member. */
 export type MemberCheck = Readonly<{ port: number; path: string }>;
 
@@ -28,10 +17,14 @@ export type Appliance = Readonly<{
   user: string;
   /** Where members are asked how they are: 200 is yes. */
   health: MemberCheck;
+  /** Where they say that their program runs, well or not. */
+  alive: MemberCheck;
   /** Where clients connect. */
   port: number;
   /** Names in discovery, behind the datastore's own and a dash, that a member has while its check says so. */
   roles: Readonly<Record<string, MemberCheck>>;
+  /** The one without which nothing can be written. */
+  leadingRole: string;
   defaultMemoryBytes: number;
   leastMemoryBytes: number;
   /** Variables of the datastore's own release, made once: letters and digits, each on its own. */

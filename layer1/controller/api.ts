@@ -1,6 +1,6 @@
 /** The controller's HTTP API: apps and what runs of them. `:app` is an app's id or name, `:release` a release's id or `v3`. */
 import { booleanFlag } from '@flynn/kit/config';
-import { appName, processType } from '@flynn/kit/names';
+import { appName, processType, serviceName } from '@flynn/kit/names';
 import { attachQuerySchema, execQuerySchema } from '@flynn/host-agent/api';
 import { imageSchema } from '@flynn/scheduler/cell';
 import { defineRoute } from '@flynn/kit/routes';
@@ -128,6 +128,8 @@ export const releases = {
        */
       references: envSchema.optional(),
       processes: z.record(processType, processSchema).optional(),
+      /** Services of other apps that all its jobs may reach. */
+      links: z.array(serviceName).max(100).optional(),
       scripts: scriptsSchema.optional(),
       cron: z.array(cronEntrySchema).max(100).optional(),
       meta: metaSchema.default({}),

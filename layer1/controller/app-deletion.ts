@@ -1,4 +1,5 @@
 /** Takes apart an app that is to go: first what runs, then, once its jobs have ended, everything that is kept of it. */
+import { removeKeyspace } from '@flynn/host-agent/keyspaces/keyspace';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { removePiece } from '@flynn/resource/piece';
 import { deleteOwned } from '@flynn/resource/reaper';
@@ -73,6 +74,7 @@ export async function stepDeletion(
     await tellWaiting(deps, id, 'its volumes to be given up by what had them', options);
     return { againInMs: lookAgainMs };
   }
+  if (app.spec.datastore !== undefined) await removeKeyspace(deps.store, id, { signal });
   await removeEverything(deps, id, options);
   await deps.resources.removeFinalizer(appType, id, appFinalizer, { signal, also: () => ({ compare: [epoch] }) });
   deps.log.info({ app: app.spec.name, id }, 'app deleted');

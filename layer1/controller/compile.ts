@@ -1,4 +1,6 @@
 /** What does Layer 0 have to run for a process type of a release? The only place where apps become workloads. */
+import { createHash } from 'node:crypto';
+import { keyspacePassword } from '@flynn/appliances/appliance';
 import type { z } from 'zod';
 import { jobTemplateSchema, workloadInputSchema } from '@flynn/scheduler/cell';
 import type { JobTemplate, Resources } from '@flynn/scheduler/cell';
@@ -35,10 +37,12 @@ export type CompiledWorkload = z.output<typeof workloadInputSchema>;
 
 export type RunnableApp = Pick<App, 'id' | 'name' | 'isSystem'> & {
   hasOwnVolumes: boolean;
+  /** Its members agree on who leads by keys that they have of their own in the store. */
+  isDatastore?: boolean;
   /** What its jobs may take that run once. */
   oneOffLimits?: OneOffLimits;
 };
-export type RunnableRelease = Pick<Release, 'id' | 'env' | 'processes'> & { checks?: CheckDefaults };
+export type RunnableRelease = Pick<Release, 'id' | 'env' | 'processes' | 'links'> & { checks?: CheckDefaults };
 export type RunnableArtifact = Pick<Artifact, 'type' | 'image'>;
 
 /** What a release runs on: without an artifact nothing of it can run. */
@@ -122,7 +126,8 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     ...ownLimitsOf(process),
     volumes: volumesOf(app, type, process),
     hostNetwork: process.hostNetwork,
-    links: process.links,
+    ...keyspaceOf(runnable),
+    links: release.links === undefined ? process.links : linksOf(runnable, [process]),
     ...reachOf(runnable, [process]),
     ...(process.user === undefined ? {} : { user: process.user }),
     ...(process.workingDirectory === undefined ? {} : { workingDirectory: process.workingDirectory }),
@@ -169,6 +174,18 @@ export function ownLimitsOf({
     ...(filesLimit === undefined ? {} : { filesLimit }),
     ...(tempDiskBytes === undefined ? {} : { tempDiskBytes }),
   };
+}
+
+/** It is called what its app is, by the id: no other app can have it. */
+function keyspaceOf({ app, release }: Runnable): Pick<JobTemplate, 'keyspace'> {
+  const password = app.isDatastore === true ? release.env[keyspacePassword] : undefined;
+  if (password === undefined) return {};
+  return { keyspace: { name: app.id, keyDigest: `sha256:${createHash('sha256').update(password).digest('hex')}` } };
+}
+
+/** What these reach, and after that what all of the release does. */
+function linksOf({ release }: Runnable, processes: readonly Pick<Process, 'links'>[]): string[] {
+  return [...new Set([...processes, { links: release.links ?? [] }].flatMap(({ links }) => links))];
 }
 
 /** Jobs of one app reach each other. */
@@ -220,7 +237,7 @@ export function compileOneOff(runnable: Runnable, oneOff: OneOff): CompiledWorkl
     meta: metaOf(runnable, type),
     ...reachOf(runnable, Object.values(runnable.release.processes)),
     // What any type of the app may reach: a console is there to look at what they see.
-    links: [...new Set(Object.values(runnable.release.processes).flatMap(({ links }) => links))].sort(),
+    links: linksOf(runnable, Object.values(runnable.release.processes)).toSorted(),
     ...roomOf({
       memoryBytes: oneOff.memoryBytes ?? limits.memoryBytes,
       cpuMillis: oneOff.cpuMillis ?? limits.cpuMillis,

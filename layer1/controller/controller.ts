@@ -72,6 +72,8 @@ export async function openController(options: {
   kinds?: readonly Kind[];
   /** Default: there are none. */
   routers?: RoutersOfCluster;
+  /** Default: none is. */
+  isServed?: Deps['isServed'];
 }): Promise<ControllerParts> {
   const { settings, log, signal, now = Date.now } = options;
   const store = recordingStore(options.store);
@@ -98,6 +100,7 @@ export async function openController(options: {
       runnerKey: options.clusterKey,
       deployments,
       routers: options.routers ?? nobody,
+      isServed: options.isServed ?? (async () => false),
       settings,
       log,
       now,

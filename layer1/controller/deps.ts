@@ -64,6 +64,8 @@ export type Deps = {
   runnerKey: string;
   deployments: Mirror<DeploymentResource>;
   routers: RoutersOfCluster;
+  /** Whether a service has instances in discovery. `unavailable` while that is away. */
+  isServed: (service: string, signal: AbortSignal) => Promise<boolean>;
   settings: ControllerSettings;
   log: Logger;
   now: () => number;
@@ -130,8 +132,9 @@ export function isOvertaken(error: unknown, app: AppResource): boolean {
 
 /** What a release runs as: the app's part of it. */
 export function runnableApp({ id, spec }: AppResource): RunnableApp {
-  const { name, isSystem, hasOwnVolumes, meta } = spec;
-  return { id, name, isSystem, hasOwnVolumes, oneOffLimits: oneOffLimitsOf(meta) };
+  const { name, isSystem, hasOwnVolumes, meta, datastore } = spec;
+  const isDatastore = datastore === undefined ? {} : { isDatastore: true };
+  return { id, name, isSystem, hasOwnVolumes, ...isDatastore, oneOffLimits: oneOffLimitsOf(meta) };
 }
 
 /** What an evaluation is made of, at this moment. */

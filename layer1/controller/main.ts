@@ -48,6 +48,7 @@ await runDaemon({
       clusterKey: config.FLYNN_KEY,
       identity,
       routers,
+      isServed: async (service, limit) => (await discovery.instances(service, { signal: limit })).length > 0,
       log,
     });
     const close = async () => {

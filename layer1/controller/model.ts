@@ -25,7 +25,6 @@ export const envSchema = z.record(envName, envValue);
 
 /** The app is a datastore: what its members are, and the resource that leads other apps to it and goes with it. */
 export const datastoreSchema = z.object({ appliance: z.string(), resourceId: id });
-export type Datastore = z.output<typeof datastoreSchema>;
 
 export const appSchema = z.object({
   id,
@@ -128,6 +127,8 @@ export const releaseSchema = z.object({
   /** Variables that refer to others, as they were written: `postgres://${USER}@db`. */
   references: envSchema.optional(),
   processes: z.record(processType, processSchema),
+  /** Services of other apps that all its jobs may reach: of the datastores it was given. */
+  links: z.array(serviceName).max(100).optional(),
   /** What is run once around its deployment. */
   scripts: scriptsSchema.optional(),
   /** What is run on a schedule while it is live. */

@@ -1,9 +1,10 @@
 /** What does a controller of the version before get of a body that has fields it does not know? For those who send it. */
 import { hasCode } from '@flynn/kit/errors';
 
-/** Of a release: how its checks look, what it runs after each deployment, and what its maker saw. */
+/** Of a release: how its checks look, what it reaches, what it runs after each deployment, and what its maker saw. */
 const ofRelease = [
   /^basis$/,
+  /^links(?:\.|$)/,
   /^scripts\.postdeployEach$/,
   /^processes\.[^.]+\.ports\.\d+\.service\.check\.(?:port|host|headers|statusBelow)(?:\.|$)/,
 ];

@@ -138,6 +138,7 @@ async function createFrom(
   }
   for (const { schedule, timezone } of input.cron ?? []) parseSchedule(schedule, timezone);
   const scripts = input.scripts ?? before?.spec.scripts;
+  const links = input.links ?? before?.spec.links ?? [];
   const cron = input.cron ?? before?.spec.cron;
   const references = input.references ?? (input.env === undefined ? before?.spec.references : undefined) ?? {};
   const env = resolveReferences(input.env ?? before?.spec.env ?? {}, references);
@@ -167,6 +168,7 @@ async function createFrom(
             env,
             ...(Object.keys(references).length === 0 ? {} : { references }),
             processes,
+            ...(links.length === 0 ? {} : { links }),
             ...(scripts === undefined ? {} : { scripts }),
             ...(cron === undefined ? {} : { cron }),
             checks: checkDefaults(app.spec),
@@ -334,6 +336,7 @@ export async function runnableOf(
       id: release.id,
       env: release.spec.env,
       processes: release.spec.processes,
+      ...(release.spec.links === undefined ? {} : { links: release.spec.links }),
       ...(release.spec.checks === undefined ? {} : { checks: release.spec.checks }),
     },
     artifact: artifact.spec,

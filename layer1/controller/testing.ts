@@ -55,6 +55,10 @@ export type TestControllerOptions = {
   /** A root key that opens as well: while it is made anew. */
   formerKey?: string;
   oidc?: OidcSettings;
+  /** Of datastores; default: there are none to be had. */
+  applianceImages?: Readonly<Record<string, string>>;
+  /** Whether a service is announced; default: all are. */
+  isServed?: (service: string) => Promise<boolean>;
   /** Whether a worker runs, default true. */
   hasWorker?: boolean;
   /** Beside the platform's own. */
@@ -145,6 +149,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
     httpsPort: 443,
     slugRunnerImage: 'flynn/slug-runner',
     version: '0.0.0-test',
+    ...(options.applianceImages === undefined ? {} : { applianceImages: options.applianceImages }),
     ...(options.oidc === undefined ? {} : { oidc: options.oidc }),
   };
   const routerAt = (address: string) => ({
@@ -156,7 +161,9 @@ export async function startTestController(options: TestControllerOptions = {}): 
   });
   const instances = async () => (options.routers?.() ?? []).map(routerAt);
   const routers = new Routers({ instances, key: clusterKey, log });
-  const controller = await openController({ store, settings, clusterKey, log, kinds: options.kinds ?? [], routers });
+  const { isServed = async () => true } = options;
+  const kinds = options.kinds ?? [];
+  const controller = await openController({ store, settings, clusterKey, log, kinds, routers, isServed });
   const logAggregator = logAggregatorClient({
     key: clusterKey,
     async baseUrl() {

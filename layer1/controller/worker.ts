@@ -23,6 +23,7 @@ import { collectReleases } from './collection/collection.ts';
 import { appIdOf } from './compile.ts';
 import { UpTimes } from './deployments/progress.ts';
 import { RoutersWord } from './deployments/routers-word.ts';
+import { addBuiltInProviders } from './datastores/built-in.ts';
 import { stepDeployment } from './deployments/steps.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
@@ -107,6 +108,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
       const common = { log, signal: term };
       await Promise.all([
         collectRegularly(deps, blobs, { signal: term, epoch: epochCompare }),
+        addBuiltInProviders(deps, { signal: term, epoch: epochCompare }),
         backUpRegularly(deps, blobs, { signal: term, epoch: epochCompare }),
         runReconciler({
           ...common,

@@ -2,7 +2,6 @@
 import { after, before, suite } from 'node:test';
 import { TestCluster } from '../test-cluster.ts';
 import { describeJoining } from './joining.ts';
-import { describeKeyspaces } from './keyspaces.ts';
 import { describeLeaving } from './leaving.ts';
 import { describeLostHost } from './lost-host.ts';
 import { describePlacement } from './placement.ts';
@@ -22,7 +21,6 @@ suite('three hosts', () => {
   describePlacement(theCluster);
   describeSharing(theCluster);
   describePorts(theCluster);
-  describeKeyspaces(theCluster);
   describeRotationElsewhere(theCluster);
   describeLostHost(theCluster);
   describeLeaving(theCluster);

@@ -9,11 +9,13 @@ export const postgres: Appliance = {
   dataPath: '/data',
   user: '5432',
   health: { port: patroniPort, path: '/readiness' },
+  alive: { port: patroniPort, path: '/liveness' },
   port: 5_432,
   roles: {
     primary: { port: patroniPort, path: '/primary' },
     replica: { port: patroniPort, path: '/replica' },
   },
+  leadingRole: 'primary',
   defaultMemoryBytes: 512 * 1024 ** 2,
   leastMemoryBytes: 192 * 1024 ** 2,
   secrets: [

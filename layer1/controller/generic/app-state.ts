@@ -3,6 +3,7 @@ import { appName, envName, processType, serviceName } from '@flynn/kit/names';
 import { refusal } from '@flynn/resource/record';
 import type { FieldIssue } from '@flynn/resource/type';
 import { z } from 'zod';
+import { amountOf, bytesOf } from '../amounts.ts';
 import { serviceNameOf } from '../compile.ts';
 import { fieldOf, isEqual } from './difference.ts';
 import { envSchema, metaSchema, processSchema } from '../model.ts';
@@ -12,8 +13,6 @@ import { normalizeDomain, normalizePath, routePlace } from '../route-address.ts'
 import { httpChangeSchema, tcpChangeSchema } from '../routes/settings.ts';
 import { changedSettings, defaultSettings, shownSettings } from './route-settings.ts';
 import type { RouteSettings } from './route-settings.ts';
-
-const units = { MB: 1024 ** 2, GB: 1024 ** 3 } as const;
 
 /** The fields of a process without what they are if nobody says: what a file leaves out stays as it is. */
 const processFields = Object.fromEntries(
@@ -35,10 +34,6 @@ const routeSpec = z.strictObject({
   http: httpChangeSchema.optional(),
   tcp: tcpChangeSchema.omit({ serverName: true }).optional(),
 });
-
-function amountOf(what: string): z.ZodString {
-  return z.string().regex(/^[1-9]\d*(?:MB|GB)$/, `an amount of ${what} is written like 512MB or 2GB`);
-}
 
 export const wantedAppSchema = z.strictObject({
   meta: metaSchema.optional(),
@@ -157,11 +152,6 @@ export function nextState(name: string, before: AppState, wanted: WantedApp): Ap
     counts,
     routes: routes ?? before.routes,
   };
-}
-
-function bytesOf(amount: string): number {
-  const unit = amount.endsWith('GB') ? units.GB : units.MB;
-  return Number.parseInt(amount, 10) * unit;
 }
 
 function routeEntry(app: string, route: z.output<typeof routeSpec>, path: string, issues: FieldIssue[]): RouteEntry {

@@ -9,7 +9,7 @@ import type { AppResource, ReleaseResource } from '../resources.ts';
 import type { Failure } from './model.ts';
 import type { Link, ProvidedResource } from './types.ts';
 import { merged, taken } from './variables.ts';
-import type { Variables } from './variables.ts';
+import type { Given, Variables } from './variables.ts';
 
 const lookAgainMs = 500;
 
@@ -33,7 +33,7 @@ export async function addTo(
   const { name } = app.spec;
   if (app.status.deploymentId !== undefined) return waitFor(name);
   const basis = await findBasis(deps, app, signal);
-  const next = merged(variablesOf(basis), status.env);
+  const next = merged(variablesOf(basis), givenBy(status));
   if (next.taken.length > 0 && !isReplacing) {
     const message = `${name} has ${next.taken.join(', ')} already, with other values: unset them, or ask for them to be replaced`;
     return { is: 'refused', failure: { code: 'conflict', message } };
@@ -62,7 +62,7 @@ export async function takeFrom(
   }
   if (underWay !== undefined) return waitFor(name);
   const basis = await findBasis(deps, app, signal);
-  const next = taken(variablesOf(basis), status.env);
+  const next = taken(variablesOf(basis), givenBy(status));
   if (!next.isChanged) return { is: 'unlinked' };
   return orWait(name, async () => ({
     is: 'linked',
@@ -76,20 +76,25 @@ async function liveApp({ resources }: Deps, appId: string, signal: AbortSignal):
 }
 
 function variablesOf(basis: ReleaseResource | undefined): Variables {
-  return { env: basis?.spec.env ?? {}, references: basis?.spec.references ?? {} };
+  return { env: basis?.spec.env ?? {}, references: basis?.spec.references ?? {}, links: basis?.spec.links ?? [] };
+}
+
+function givenBy({ env, services = [] }: ProvidedResource['status']): Given {
+  return { env, links: services };
 }
 
 async function rollOut(
   deps: Deps,
   app: AppResource,
   basis: ReleaseResource | undefined,
-  { env, references }: Variables,
+  { env, references, links }: Variables,
   signal: AbortSignal,
 ): Promise<Omit<Link, 'state'>> {
   const { artifactId } = basis?.spec ?? {};
   const input = {
     env: { ...env },
     references: { ...references },
+    links: [...links],
     meta: { ...basis?.spec.meta },
     // Said, because what is taken over is what the live release has, and there may be none.
     ...(artifactId === undefined ? {} : { artifactId }),

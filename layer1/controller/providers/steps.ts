@@ -11,15 +11,19 @@ import type { KeyedMutex } from '@flynn/kit/queue';
 import type { Again } from '@flynn/resource/reconciler';
 import type { ResourceChange } from '@flynn/resource/change';
 import type { Compare } from '@flynn/store/store';
+import { keepCurrent, makeDatastore, removeDatastore } from '../datastores/provision.ts';
 import type { Deps } from '../deps.ts';
 import { addTo, takeFrom } from './links.ts';
 import type { Linked } from './links.ts';
 import type { Failure, Provisioned } from './model.ts';
 import { deprovision, isUnsent, provision } from './protocol.ts';
-import { providerFinalizer, providerType, resourceType } from './types.ts';
+import { applianceOf, providerFinalizer, providerType, resourceType } from './types.ts';
 import type { ProvidedResource, ProviderResource } from './types.ts';
 
 const longestPauseMs = 60_000;
+/** Of what is being made here: how often it is looked at. */
+const lookAgainMs = 250;
+const upkeepMs = 15_000;
 
 /** `turns`: by app, for each of its releases starts from the one before. */
 type Options = Readonly<{ signal: AbortSignal; epoch?: Compare; turns: KeyedMutex }>;
@@ -39,9 +43,21 @@ async function obtain(deps: Deps, resource: ProvidedResource, options: Options):
   if (waitMs > 0) return { againInMs: waitMs };
   try {
     const provider = await providerOf(deps, resource, options);
-    const { id, env } = await askFor(deps, provider, resource, options);
+    const given = await askFor(deps, provider, resource, options);
+    if ('waitsFor' in given) {
+      await write(deps, resource.id, options, () => ({ conditions: [notReady('Making', given.waitsFor)] }));
+      return { againInMs: lookAgainMs };
+    }
+    const { id, env, services } = given;
     await write(deps, resource.id, options, ({ status }) => ({
-      status: { ...status, failure: undefined, isAsked: true, externalId: id, env },
+      status: {
+        ...status,
+        failure: undefined,
+        isAsked: true,
+        externalId: id,
+        env,
+        ...(services === undefined ? {} : { services }),
+      },
     }));
     return undefined;
   } catch (error) {
@@ -55,17 +71,29 @@ async function obtain(deps: Deps, resource: ProvidedResource, options: Options):
   }
 }
 
-/** The record says so before. */
+/** What a provider gave; of a datastore of the platform's own the names it is served under, too. */
+type Obtained = Provisioned & Readonly<{ services?: string[] }>;
+
+/** The record says so before. `waitsFor`: it is being made. */
 async function askFor(
   deps: Deps,
   provider: ProviderResource,
   { id, uid, spec, status }: ProvidedResource,
   options: Options,
-): Promise<Provisioned> {
+): Promise<Obtained | Readonly<{ waitsFor: string }>> {
   if (!status.isAsked) {
     await write(deps, id, options, (current) => ({ status: { ...current.status, isAsked: true } }));
   }
-  return provision(provider.spec, { config: spec.config, key: uid }, options);
+  const appliance = applianceOf(provider);
+  if (appliance === undefined) return provision(provider.spec, { config: spec.config, key: uid }, options);
+  const { config, apps } = spec;
+  const made = await makeDatastore(
+    deps,
+    appliance,
+    { id, config, apps, failures: status.failure?.count ?? 0 },
+    options,
+  );
+  return made.is === 'pending' ? { waitsFor: made.what } : made;
 }
 
 /** Whether the provider may have made something, given how asking it failed this time. */
@@ -77,6 +105,7 @@ function mayBeThere({ status }: ProvidedResource, error: unknown): boolean {
 /** Its apps get its variables, and those that are to have it no longer give them back. */
 async function link(deps: Deps, resource: ProvidedResource, options: Options): Promise<void | Again> {
   const { spec, status } = resource;
+  const isOld = await isOfOldImage(deps, resource, options);
   const waiting: Extract<Linked, { is: 'wait' }>[] = [];
   for (const app of spec.apps) {
     if (status.links[app.appId]?.state === 'added' || status.refused[app.appId] !== undefined) continue;
@@ -92,7 +121,21 @@ async function link(deps: Deps, resource: ProvidedResource, options: Options): P
   await write(deps, resource.id, options, () => ({
     conditions: [isReady ? ready : notReady(first === undefined ? 'Refused' : 'Deploying', message)],
   }));
-  return first?.again;
+  return first?.again ?? (isOld ? { againInMs: upkeepMs } : undefined);
+}
+
+/** Of a datastore whether what runs is still to be replaced by what this version has; it goes on by itself, and may take long. */
+async function isOfOldImage(deps: Deps, { spec, status }: ProvidedResource, { signal }: Options): Promise<boolean> {
+  const provider = await deps.resources.find(providerType, spec.providerId, { signal });
+  const appliance = provider === undefined ? undefined : applianceOf(provider);
+  if (appliance === undefined || status.externalId === undefined) return false;
+  try {
+    return await keepCurrent(deps, appliance, status.externalId, signal);
+  } catch (error) {
+    if (!hasCode(error, 'conflict', 'unavailable')) throw error;
+    deps.log.warn({ err: error, appId: status.externalId }, 'a datastore does not go over to another image yet');
+    return true;
+  }
 }
 
 async function unlink(
@@ -145,7 +188,11 @@ async function remove(deps: Deps, resource: ProvidedResource, options: Options):
   const waitMs = waitMsOf(deps, now);
   if (waitMs > 0) return { againInMs: waitMs };
   try {
-    await giveBack(deps, now, options);
+    const waitsFor = await giveBack(deps, now, options);
+    if (waitsFor !== undefined) {
+      await tellWaiting(deps, resource.id, waitsFor, options);
+      return { againInMs: lookAgainMs };
+    }
   } catch (error) {
     options.signal.throwIfAborted();
     const failure = nextFailure(deps, now, error);
@@ -162,13 +209,21 @@ async function letGo({ resources }: Deps, { id }: ProvidedResource, options: Opt
   await resources.removeFinalizer(resourceType, id, providerFinalizer, guarded(options));
 }
 
-async function giveBack(deps: Deps, resource: ProvidedResource, options: Options): Promise<void> {
+/** What it waits for, if it takes its time. */
+async function giveBack(deps: Deps, resource: ProvidedResource, options: Options): Promise<string | undefined> {
   const { externalId, isAsked } = resource.status;
-  if (externalId === undefined && !isAsked) return;
+  if (externalId === undefined && !isAsked) return undefined;
   const provider = await providerOf(deps, resource, options);
-  if (externalId !== undefined) return deprovision(provider.spec, externalId, options);
+  if (applianceOf(provider) !== undefined) {
+    return removeDatastore(deps, resource.id, options);
+  }
+  if (externalId !== undefined) {
+    await deprovision(provider.spec, externalId, options);
+    return undefined;
+  }
   // It was asked for, and what came of that was never heard: the same wish tells what there is to take back.
-  const id = await askFor(deps, provider, resource, options).then(
+  const key = resource.uid;
+  const id = await provision(provider.spec, { config: resource.spec.config, key }, options).then(
     (provided) => provided.id,
     (error: unknown) => {
       if (hasCode(error, 'invalid')) return undefined;
@@ -176,6 +231,7 @@ async function giveBack(deps: Deps, resource: ProvidedResource, options: Options
     },
   );
   if (id !== undefined) await deprovision(provider.spec, id, options);
+  return undefined;
 }
 
 async function providerOf(deps: Deps, { spec }: ProvidedResource, options: Options): Promise<ProviderResource> {

@@ -1,4 +1,6 @@
 /** How providers are kept, and what they gave. */
+import type { Appliance } from '@flynn/appliances/appliance';
+import { appliances } from '@flynn/appliances/appliances';
 import { isOwnName } from '@flynn/discovery/names';
 import { holds } from '@flynn/resource/access';
 import type { Role } from '@flynn/resource/access';
@@ -58,6 +60,8 @@ export const resourceType = defineType({
     isAsked: z.boolean(),
     /** Its provider is gone for good: it goes without asking that. */
     isForgotten: z.boolean().optional(),
+    /** Names in discovery that its apps reach, of a datastore of the platform's own. */
+    services: z.array(z.string()).optional(),
     /** Of the last time it was asked, for the resource or to take it back; `count`: in a row. */
     failure: failureSchema.extend({ isOfRemoval: z.boolean(), count: z.int(), nextMs: z.number() }).optional(),
     /** What the apps have of it, by their ids. */
@@ -83,12 +87,29 @@ export type ProvidedResource = ResourceOf<typeof resourceType>;
 /** Who has to be asked before one may go. */
 export const providerFinalizer = 'provider';
 
+/** `appliance:postgres`: the platform makes it itself. */
+const applianceProtocol = 'appliance:';
+
+export function applianceUrl(name: string): string {
+  return `${applianceProtocol}${name}`;
+}
+
+/** Whose datastores it gives; undefined for one that is asked over HTTP. */
+export function applianceOf({ spec: { url } }: Pick<ProviderResource, 'spec'>): Appliance | undefined {
+  return url.startsWith(applianceProtocol) ? appliances.get(url.slice(applianceProtocol.length)) : undefined;
+}
+
 const loopbacks: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]']);
 
 function urlIssues(text: string): FieldIssue[] {
   const issue = (message: string) => [{ path: 'url', message }];
   if (!URL.canParse(text)) return issue('write a whole address, like https://databases.example.com/resources');
   const url = new URL(text);
+  if (url.protocol === applianceProtocol) {
+    return appliances.has(url.pathname)
+      ? []
+      : issue(`there is no ${url.pathname}: ${[...appliances.keys()].join(', ')}`);
+  }
   if (url.username !== '' || url.password !== '') {
     return issue('an address is no place for a password: give it as the token');
   }

@@ -1,7 +1,9 @@
 /** What becomes of an app's variables when a resource comes, and when it goes? Pure. */
 type Values = Readonly<Record<string, string>>;
+/** What a resource gives: variables, and the services they lead to where these are the cluster's own. */
+export type Given = Readonly<{ env: Values; links: readonly string[] }>;
 /** `references`: those of them that refer to others, as they were written. */
-export type Variables = Readonly<{ env: Values; references: Values }>;
+export type Variables = Given & Readonly<{ references: Values }>;
 
 export type Merged = Readonly<{
   after: Variables;
@@ -10,20 +12,25 @@ export type Merged = Readonly<{
   isChanged: boolean;
 }>;
 
-export function merged({ env, references }: Variables, given: Values): Merged {
-  const names = Object.keys(given);
-  const others = names.filter((name) => env[name] !== given[name]);
+export function merged({ env, references, links }: Variables, given: Given): Merged {
+  const names = Object.keys(given.env);
+  const others = names.filter((name) => env[name] !== given.env[name]);
+  const after = [...new Set([...links, ...given.links])];
   return {
-    after: { env: { ...env, ...given }, references: without(references, others) },
+    after: { env: { ...env, ...given.env }, references: without(references, others), links: after },
     taken: others.filter((name) => env[name] !== undefined).toSorted(),
-    isChanged: others.length > 0,
+    isChanged: others.length > 0 || after.length > links.length,
   };
 }
 
 /** What somebody set to something else since, or made refer to others, is theirs, and stays. */
-export function taken({ env, references }: Variables, given: Values): Omit<Merged, 'taken'> {
-  const own = Object.keys(given).filter((name) => env[name] === given[name] && references[name] === undefined);
-  return { after: { env: without(env, own), references }, isChanged: own.length > 0 };
+export function taken({ env, references, links }: Variables, given: Given): Omit<Merged, 'taken'> {
+  const own = Object.keys(given.env).filter((name) => env[name] === given.env[name] && references[name] === undefined);
+  const left = links.filter((link) => !given.links.includes(link));
+  return {
+    after: { env: without(env, own), references, links: left },
+    isChanged: own.length > 0 || left.length < links.length,
+  };
 }
 
 function without(values: Values, names: readonly string[]): Values {

@@ -1,0 +1,28 @@
+/** What the controller gives a member and what its programs ask for are the same. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { postgres } from './postgres.ts';
+
+const program = (name: string): string => readFileSync(join(import.meta.dirname, name), 'utf8');
+const programs = ['flynn-postgres', 'flynn-postgres-begin', 'flynn-postgres-client'].map(program).join('\n');
+
+test('its programs use every secret that it is given, and no other', () => {
+  const used = new Set([...programs.matchAll(/\$\{?([A-Z_]+PASSWORD)\b/g)].map(([, name]) => name));
+  // Of libpq, which the client program sets itself.
+  used.delete('PGPASSWORD');
+  assert.deepEqual(used, new Set(postgres.secrets));
+});
+
+test('an app is led to the primary, as the owner of the database', () => {
+  const secrets = Object.fromEntries(postgres.secrets.map((name) => [name, name.toLowerCase()]));
+  const variables = postgres.variables({ secrets, host: (role) => `shop-${role}.flynn` });
+  const url = new URL(variables['DATABASE_URL'] ?? '');
+  assert.deepEqual(
+    [url.username, url.password, url.hostname, url.port, url.pathname],
+    ['app', 'postgres_password', 'shop-primary.flynn', '5432', '/app'],
+  );
+  assert.deepEqual([variables['PGHOST'], variables['PGPASSWORD']], [url.hostname, url.password]);
+  assert.match(programs, /CREATE DATABASE app OWNER app/);
+});

@@ -1,0 +1,106 @@
+/** What a datastore's app consists of: pure, of its appliance and what was asked for. */
+import { randomBytes } from 'node:crypto';
+import type { Appliance, MemberCheck } from '@flynn/appliances/appliance';
+import { zone } from '@flynn/discovery/names';
+import { FlynnError } from '@flynn/kit/errors';
+import { z } from 'zod';
+import { amountOf, bytesOf } from '../amounts.ts';
+import { type Process, processSchema } from '../model.ts';
+
+const cpuMillis = 1_000;
+/** A copy of much data takes its time, and nobody is served worse for that. */
+const longestStartMs = 24 * 3_600_000;
+/** A primary writes all it has to its disk first. */
+const stopTimeoutMs = 120_000;
+/** Clients look for who serves what as often. */
+const roleIntervalMs = 1_000;
+
+/** `flynn resource add postgres --config members=3 --config memory=1GB`: words, as the command has them. */
+const configSchema = z.strictObject({
+  /** Default: two, where there are two hosts. */
+  members: z.coerce.number().int().min(1).max(5).optional(),
+  /** Of each member. */
+  memory: amountOf('memory').optional(),
+});
+
+export type Wanted = Readonly<{ members: number; memoryBytes: number }>;
+
+/** What somebody asks for, with what they leave out. `hosts`: how many take jobs. Throws `invalid`. */
+export function wantedOf(appliance: Appliance, config: unknown, hosts: number): Wanted {
+  const { data, error } = configSchema.safeParse(config);
+  if (data === undefined) {
+    const where = error.issues.map(({ path, message }) => `${path.join('.') || 'config'}: ${message}`).join('; ');
+    throw new FlynnError('invalid', `${appliance.name} takes --config members=2 and --config memory=1GB (${where})`);
+  }
+  const members = data.members ?? Math.max(1, Math.min(2, hosts));
+  if (members > Math.max(1, hosts)) {
+    throw new FlynnError(
+      'invalid',
+      `members=${members}: each is on another host, and ${hosts === 1 ? 'there is one' : `${hosts} take jobs`}: add hosts first, or ask for fewer`,
+    );
+  }
+  const memoryBytes = data.memory === undefined ? appliance.defaultMemoryBytes : bytesOf(data.memory);
+  if (memoryBytes < appliance.leastMemoryBytes) {
+    const least = Math.ceil(appliance.leastMemoryBytes / 1024 ** 2);
+    throw new FlynnError('invalid', `memory=${data.memory}: ${appliance.name} takes ${least}MB at least`);
+  }
+  return { members, memoryBytes };
+}
+
+/** The name in discovery of what members with a role serve. */
+export function roleService(appName: string, role: string): string {
+  return `${appName}-${role}`;
+}
+
+/** What apps that have it may reach. */
+export function servedOf(appliance: Appliance, appName: string): string[] {
+  return Object.keys(appliance.roles).map((role) => roleService(appName, role));
+}
+
+/** Random; each is a word of its own in any file, URL or shell. */
+export function newSecrets({ secrets }: Appliance): Record<string, string> {
+  return Object.fromEntries(secrets.map((name) => [name, randomBytes(24).toString('hex')]));
+}
+
+/** What apps get, of the environment that its own release has. */
+export function variablesOf(appliance: Appliance, appName: string, env: Readonly<Record<string, string>>) {
+  return appliance.variables({ secrets: env, host: (role) => `${roleService(appName, role)}.${zone}` });
+}
+
+export function memberProcess(
+  appliance: Appliance,
+  appName: string,
+  { memoryBytes }: Pick<Wanted, 'memoryBytes'>,
+): Process {
+  const { health, port, roles, user, dataPath } = appliance;
+  const own = { restartAfterMs: 0, startTimeoutMs: longestStartMs, threshold: 3 };
+  return processSchema.parse({
+    ports: [
+      {
+        port,
+        roles: Object.entries(roles).map(([role, check]) => ({
+          name: roleService(appName, role),
+          check: { ...httpCheck(check), intervalMs: roleIntervalMs, timeoutMs: roleIntervalMs },
+        })),
+      },
+      {
+        port: health.port,
+        service: { name: `${appName}-${appliance.name}`, check: { ...httpCheck(health), ...own } },
+        // Members ask each other before they are well, too.
+        roles: [{ name: `${appName}-member`, check: { ...httpCheck(appliance.alive), intervalMs: roleIntervalMs } }],
+      },
+    ],
+    volumes: [{ name: 'data', path: dataPath }],
+    constraints: [{ attribute: 'host', operator: 'distinct' }],
+    memoryBytes,
+    cpuMillis,
+    user,
+    stopTimeoutMs,
+    // Its clients' connections are for as long as they like.
+    drainMs: 0,
+  });
+}
+
+function httpCheck({ port, path }: MemberCheck) {
+  return { type: 'http' as const, port, path, status: 200 };
+}

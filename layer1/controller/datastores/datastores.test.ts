@@ -1,0 +1,230 @@
+/** Datastores of the platform's own, as resources of its providers: made, led to, moved to another image, and gone. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { appliances } from '@flynn/appliances/appliances';
+import { keyspacePrefix } from '@flynn/host-agent/keyspaces/keyspace';
+import { hasCode } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
+import { apps, jobs, releases } from '../api.ts';
+import { cellKeys, jobTemplateSchema } from '@flynn/scheduler/cell';
+import { valuesOf } from '../cell-view.ts';
+import { providers, resources } from '../providers/api.ts';
+import type { ResourceView } from '../providers/model.ts';
+import { resourceType } from '../providers/types.ts';
+import { appType } from '../resources.ts';
+import { startTestController } from '../testing.ts';
+import type { TestController, TestControllerOptions } from '../testing.ts';
+import { volumes } from '../volumes/api.ts';
+import { wantedOf } from './datastore.ts';
+
+const images = { postgres: 'flynn/postgres:1' };
+const web = { web: { ports: [{ port: 8080 }] } };
+
+async function startWorld(options: TestControllerOptions = {}): Promise<TestController> {
+  const world = await startTestController({ applianceImages: images, ...options });
+  await waitFor(async () => (await world.client.call(providers.list, {})).some(({ name }) => name === 'postgres'), {
+    what: 'the provider postgres',
+    deadlineMs: 30_000,
+    intervalMs: 10,
+  });
+  return world;
+}
+
+const add = (world: TestController, app: string, config: Record<string, string> = {}): Promise<ResourceView> =>
+  world.client.call(resources.create, {
+    params: { provider: 'postgres' },
+    body: { apps: [app], config, isReplacing: false },
+  });
+
+async function settledRelease(world: TestController, app: string) {
+  const { releaseId = '' } = await waitFor(
+    async () => {
+      const { status } = await world.deps.resources.lookup(appType, app);
+      return status.deploymentId === undefined ? status : undefined;
+    },
+    { what: `the deployments of ${app}`, deadlineMs: 60_000, intervalMs: 10 },
+  );
+  return world.client.call(releases.get, { params: { app, release: releaseId } });
+}
+
+test('a database is an app of its own, on as many hosts as it has members, and the app that has it is led there', async () => {
+  await using world = await startWorld();
+  await world.deployApp('shop', web);
+  const made = await add(world, 'shop', { memory: '256MB' });
+  assert.equal(made.state, 'ready');
+
+  const database = await world.client.call(apps.get, { params: { app: 'shop-postgres' } });
+  assert.equal(made.externalId, database.id);
+  assert.deepEqual(database.datastore, { appliance: 'postgres', resourceId: made.id });
+  const members = await world.client.call(jobs.list, { params: { app: 'shop-postgres' } });
+  assert.deepEqual(members.map(({ hostId = '', state }) => `${hostId} ${state}`).toSorted(), [
+    'host1 running',
+    'host2 running',
+  ]);
+  const own = await settledRelease(world, 'shop-postgres');
+  assert.equal(own.processes['postgres']?.memoryBytes, 256 * 1024 ** 2);
+
+  const { env, links } = await settledRelease(world, 'shop');
+  const password = own.env['POSTGRES_PASSWORD'] ?? '';
+  assert.match(password, /^[0-9a-f]{48}$/);
+  assert.equal(env['DATABASE_URL'], `postgres://app:${password}@shop-postgres-primary.flynn:5432/app`);
+  assert.deepEqual(links, ['shop-postgres-primary', 'shop-postgres-replica']);
+  assert.deepEqual(await linksOfJobs(world, 'shop'), links);
+
+  // What comes after it has it, too.
+  const next = await world.makeRelease('shop', web);
+  assert.deepEqual(next.links, links);
+});
+
+test('what is taken from an app leads nowhere any more, and goes with all that is in it once nobody has it', async () => {
+  await using world = await startWorld();
+  await world.deployApp('shop', web);
+  await world.deployApp('blog', web);
+  const { id, externalId = '' } = await add(world, 'shop', { members: '1' });
+  await world.client.call(resources.addApp, { params: { resource: id, app: 'blog' }, body: { isReplacing: false } });
+  assert.notEqual((await settledRelease(world, 'blog')).env['DATABASE_URL'], undefined);
+  const keys = async () => (await world.store.list(keyspacePrefix(externalId))).entries.map(({ key }) => key);
+  await world.store.transact({ then: [{ put: `${keyspacePrefix(externalId)}leader`, value: 'm1' }] });
+
+  await world.client.call(resources.removeApp, { params: { resource: id, app: 'blog' } });
+  const { env, links } = await settledRelease(world, 'blog');
+  assert.deepEqual([env['DATABASE_URL'], links], [undefined, undefined]);
+  assert.deepEqual(await linksOfJobs(world, 'blog'), []);
+  assert.equal((await keys()).length, 1);
+
+  const gone = await world.client.call(resources.remove, { params: { resource: id } });
+  assert.equal(gone.isGone, true);
+  await assert.rejects(world.client.call(apps.get, { params: { app: 'shop-postgres' } }), (error) =>
+    hasCode(error, 'not_found'),
+  );
+  assert.deepEqual(await keys(), []);
+  assert.deepEqual(await volumeNames(world), []);
+  assert.equal((await settledRelease(world, 'shop')).links, undefined);
+});
+
+test('an app that goes takes its own database along; the next one of that name is another', async () => {
+  await using world = await startWorld();
+  await world.deployApp('shop', web);
+  const first = await add(world, 'shop', { members: '1' });
+  await world.deployApp('blog', web);
+  const second = await add(world, 'blog', { members: '1' });
+  const renamed = await world.client.call(resources.create, {
+    params: { provider: 'postgres' },
+    body: { apps: ['shop'], config: { members: '1' }, isReplacing: true },
+  });
+  const names = await Promise.all(
+    [first, second, renamed].map(
+      async ({ externalId = '' }) => (await world.client.call(apps.get, { params: { app: externalId } })).name,
+    ),
+  );
+  assert.deepEqual(names, ['shop-postgres', 'blog-postgres', 'shop-postgres-2']);
+
+  await world.client.call(apps.remove, { params: { app: 'shop' }, query: {} });
+  await waitFor(async () => (await world.deps.resources.list(resourceType, {})).length === 1, {
+    what: 'the databases of shop to go',
+    deadlineMs: 60_000,
+    intervalMs: 10,
+  });
+  const left = (await world.deps.resources.list(appType, {})).map(({ spec }) => spec.name).toSorted();
+  assert.deepEqual(left, ['blog', 'blog-postgres']);
+});
+
+test('a database that does not start is told of with its last words, and nothing of it is left', async () => {
+  await using world = await startWorld({
+    behave: ({ template }) =>
+      template.meta['flynn.type'] === 'postgres' ? { is: 'crash', code: 1, lines: ['no space'] } : { is: 'run' },
+  });
+  await world.deployApp('shop', web);
+  await assert.rejects(
+    add(world, 'shop'),
+    (error) => hasCode(error, 'unavailable') && /shop-postgres did not start/.test(error.message),
+  );
+  await waitFor(async () => (await world.deps.resources.list(appType, {})).length === 1, {
+    what: 'what was begun to go',
+    deadlineMs: 60_000,
+    intervalMs: 10,
+  });
+  assert.equal((await settledRelease(world, 'shop')).env['DATABASE_URL'], undefined);
+});
+
+test('nobody is led to a database before it can be written to', async () => {
+  const asked: string[] = [];
+  let isServed = false;
+  await using world = await startWorld({
+    isServed: async (service) => {
+      asked.push(service);
+      return isServed;
+    },
+  });
+  await world.deployApp('shop', web);
+  const made = add(world, 'shop', { members: '1' });
+  await waitFor(async () => asked.length > 1, { what: 'somebody to ask', deadlineMs: 60_000, intervalMs: 10 });
+  assert.equal((await settledRelease(world, 'shop')).env['DATABASE_URL'], undefined);
+  const [pending] = await world.client.call(resources.list, {});
+  assert.deepEqual([pending?.state, pending?.waitingFor], ['pending', 'shop-postgres-primary to be announced']);
+  isServed = true;
+  assert.equal((await made).state, 'ready');
+  assert.deepEqual(new Set(asked), new Set(['shop-postgres-primary']));
+});
+
+test('with another version its members go over to that one’s image, with their data and their passwords', async () => {
+  await using world = await startWorld();
+  await world.deployApp('shop', web);
+  const { env } = (await add(world, 'shop', { members: '1' }), await settledRelease(world, 'shop'));
+  const before = await settledRelease(world, 'shop-postgres');
+  const kept = await volumeNames(world);
+  Object.assign(world.deps.settings, { applianceImages: { postgres: 'flynn/postgres:2' } });
+  await world.restartWorker();
+  await waitFor(async () => (await settledRelease(world, 'shop-postgres')).id !== before.id, {
+    what: 'the other image to be live',
+    deadlineMs: 60_000,
+    intervalMs: 10,
+  });
+  const after = await settledRelease(world, 'shop-postgres');
+  const { image } = await world.client.call(releases.getArtifact, { params: { artifact: after.artifactId ?? '' } });
+  assert.deepEqual(image, { name: 'flynn/postgres:2' });
+  assert.deepEqual([after.env, after.processes], [before.env, before.processes]);
+  assert.deepEqual((await settledRelease(world, 'shop')).env, env);
+  assert.deepEqual(await volumeNames(world), kept);
+});
+
+const postgres = appliances.get('postgres') ?? assert.fail('there is no postgres');
+
+test('two members where there are two hosts; what cannot be is refused with what can', () => {
+  assert.deepEqual(
+    [0, 1, 2, 7].map((hosts) => wantedOf(postgres, {}, hosts).members),
+    [1, 1, 2, 2],
+  );
+  assert.deepEqual(wantedOf(postgres, { members: '3', memory: '1GB' }, 3), { members: 3, memoryBytes: 1024 ** 3 });
+  const refusals: [config: Record<string, string>, hosts: number, says: RegExp][] = [
+    [{ members: '3' }, 2, /members=3: each is on another host, and 2 take jobs/],
+    [{ members: '2' }, 1, /there is one: add hosts first/],
+    [{ members: 'many' }, 3, /--config members=2/],
+    [{ memory: '5' }, 1, /512MB or 2GB/],
+    [{ memory: '64MB' }, 1, /192MB at least/],
+    [{ plan: 'small' }, 1, /plan/],
+  ];
+  for (const [config, hosts, says] of refusals) {
+    assert.throws(
+      () => wantedOf(postgres, config, hosts),
+      (error) => hasCode(error, 'invalid') && says.test(error.message),
+    );
+  }
+});
+
+/** What all jobs of an app that run may reach. */
+async function linksOfJobs({ deps, client }: TestController, app: string): Promise<string[]> {
+  const running = await client.call(jobs.list, { params: { app } });
+  const { entries } = await deps.store.list(cellKeys.templates);
+  const templates = new Map(entries.map(({ key, value }) => [key, jobTemplateSchema.parse(JSON.parse(value))]));
+  const workloads = new Map(valuesOf(deps.cell.workloads).map((workload) => [workload.id, workload.version]));
+  const links = running.flatMap(({ workloadId }) => {
+    const version = workloads.get(workloadId) ?? assert.fail(`there is no workload ${workloadId}`);
+    return templates.get(cellKeys.template(workloadId, version))?.links ?? [];
+  });
+  return [...new Set(links)];
+}
+
+async function volumeNames({ client }: TestController): Promise<string[]> {
+  return (await client.call(volumes.list, { query: {} })).volumes.map(({ id }) => id);
+}

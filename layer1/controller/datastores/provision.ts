@@ -1,0 +1,217 @@
+/**
+ * A datastore for a resource: an app of its own, with a release of the appliance's image, rolled out. Each call takes what there
+ * is as it is and goes on from there; nothing is made twice.
+ */
+import type { Appliance } from '@flynn/appliances/appliance';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { shortId } from '@flynn/kit/ids';
+import type { Compare } from '@flynn/store/store';
+import { reasonsOf, takesJobs, valuesOf } from '../cell-view.ts';
+import { startDeployment } from '../deployments/deployments.ts';
+import { progressOf } from '../deployments/progress.ts';
+import type { Deps } from '../deps.ts';
+import { scaleFormation } from '../formations.ts';
+import { createRelease, findBasis } from '../releases.ts';
+import { appFinalizer, appType, artifactType, deploymentType, formationType, ownedBy } from '../resources.ts';
+import type { AppResource, DeploymentResource, ReleaseResource } from '../resources.ts';
+import { memberProcess, newSecrets, roleService, servedOf, variablesOf, wantedOf } from './datastore.ts';
+
+/** Its members may copy for long before they are up; what cannot start at all is known by its crashes. */
+const deployTimeoutMs = 15 * 60_000;
+const maxNames = 50;
+/** Of an app. */
+const maxNameLength = 30;
+
+type Options = Readonly<{ signal: AbortSignal; epoch?: Compare }>;
+type Asked = Readonly<{ id: string; config: unknown; apps: readonly { appId: string }[]; failures: number }>;
+
+export type Made =
+  | Readonly<{ is: 'made'; id: string; env: Record<string, string>; services: string[] }>
+  /** `what` it waits for. */
+  | Readonly<{ is: 'pending'; what: string }>;
+
+/** Throws `invalid` for what is not to be had, `unavailable` where its members do not start: told `failures` times before. */
+export async function makeDatastore(deps: Deps, appliance: Appliance, asked: Asked, options: Options): Promise<Made> {
+  const { signal } = options;
+  const found = await datastoreOf(deps, asked.id, signal);
+  if (found?.deletingSince !== undefined) return { is: 'pending', what: `${found.spec.name} to be gone` };
+  const wanted = wantedOf(appliance, asked.config, hostsOf(deps));
+  const image = imageOf(deps, appliance);
+  const app = found ?? (await createApp(deps, appliance, asked, options));
+  const release =
+    (await findBasis(deps, app, signal)) ??
+    (await createRelease(
+      deps,
+      app,
+      {
+        artifactId: await artifactOf(deps, image, signal),
+        env: newSecrets(appliance),
+        processes: { [appliance.name]: memberProcess(appliance, app.spec.name, wanted) },
+        meta: {},
+      },
+      signal,
+    ));
+  const { deploymentId, releaseId } = app.status;
+  if (deploymentId !== undefined) return { is: 'pending', what: await progressText(deps, app, deploymentId, signal) };
+  if (releaseId === undefined) return begin(deps, appliance, { app, release, members: wanted.members }, asked, signal);
+  const leading = roleService(app.spec.name, appliance.leadingRole);
+  if (!(await isServed(deps, leading, signal))) return { is: 'pending', what: `${leading} to be announced` };
+  const env = variablesOf(appliance, app.spec.name, release.spec.env);
+  return { is: 'made', id: app.id, env, services: servedOf(appliance, app.spec.name) };
+}
+
+/** Discovery that is away says nothing yet. */
+async function isServed(deps: Deps, service: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    return await deps.isServed(service, signal);
+  } catch (error) {
+    if (!hasCode(error, 'unavailable', 'timeout')) throw error;
+    return false;
+  }
+}
+
+async function begin(
+  deps: Deps,
+  appliance: Appliance,
+  { app, release, members }: { app: AppResource; release: ReleaseResource; members: number },
+  { failures }: Asked,
+  signal: AbortSignal,
+): Promise<Made> {
+  const all = await deps.resources.list(deploymentType, { owner: ownedBy(app.id), signal });
+  const failed = all.filter(({ status }) => status.state === 'failed');
+  if (failed.length > failures)
+    throw startFailure(app, failed.toSorted((a, b) => (a.createdAt < b.createdAt ? 1 : -1))[0]);
+  const prepared = await deps.resources.find(formationType, release.id, { signal });
+  if (prepared === undefined) {
+    const counts = { [appliance.name]: members };
+    await scaleFormation(deps, { app: app.id, release: release.id, counts }, signal);
+  }
+  await startDeployment(deps, { app: app.id, release: release.id, rollout: {}, replaces: null }, signal);
+  return { is: 'pending', what: `${app.spec.name} to start` };
+}
+
+function startFailure(app: AppResource, last: DeploymentResource | undefined): FlynnError {
+  const { error = 'no reason was given', failedJob } = last?.status ?? {};
+  const lines = failedJob?.lines.slice(-3).join(' | ') ?? '';
+  const said = lines === '' ? '' : `, saying: ${lines}`;
+  return new FlynnError('unavailable', `${app.spec.name} did not start: ${error}${said}`);
+}
+
+async function progressText(deps: Deps, app: AppResource, id: string, signal: AbortSignal): Promise<string> {
+  const deployment = await deps.resources.find(deploymentType, id, { signal });
+  const types = deployment === undefined ? [] : Object.values(progressOf(deployment, deps.cell));
+  const wanted = types.reduce((sum, one) => sum + one.wanted, 0);
+  const up = types.reduce((sum, one) => sum + one.up, 0);
+  const reason = [...reasonsOf(deps.cell)].find(([workloadId]) => workloadId.startsWith(`${app.id}-`))?.[1];
+  return `${app.spec.name} to be up: ${up} of ${wanted} members${reason === undefined ? '' : ` (${reason})`}`;
+}
+
+/** What runs is of this version's image; with another it is replaced, one member after the other. Whether there is more to do. */
+export async function keepCurrent(
+  deps: Deps,
+  appliance: Appliance,
+  appId: string,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const app = await deps.resources.find(appType, appId, { signal });
+  const releaseId = app?.status.releaseId;
+  if (app === undefined || app.deletingSince !== undefined || releaseId === undefined) return false;
+  const release = await findBasis(deps, app, signal);
+  if (release?.spec.artifactId === undefined) return false;
+  const { spec } = await deps.resources.get(artifactType, release.spec.artifactId, { signal });
+  const image = imageOf(deps, appliance);
+  if ('name' in spec.image && spec.image.name === image) return false;
+  if (app.status.deploymentId !== undefined) return true;
+  const artifactId = await artifactOf(deps, image, signal);
+  const next = await createRelease(
+    deps,
+    app,
+    { artifactId, meta: { ...release.spec.meta }, basis: release.id },
+    signal,
+  );
+  await startDeployment(deps, { app: appId, release: next.id, rollout: {}, replaces: releaseId }, signal);
+  deps.log.info({ app: app.spec.name, image }, 'a datastore goes over to another image');
+  return true;
+}
+
+/** With all that is in it. Undefined once nothing is left, else what it waits for. */
+export async function removeDatastore(deps: Deps, resourceId: string, options: Options): Promise<string | undefined> {
+  const { signal } = options;
+  const guarded = { signal, ...alsoOf(options) };
+  const app = await datastoreOf(deps, resourceId, signal);
+  if (app === undefined) return undefined;
+  if (app.deletingSince === undefined) {
+    await deps.resources.change(appType, app.id, ({ spec }) => ({ spec: { ...spec, removesVolumes: true } }), guarded);
+    await deps.resources.delete(appType, app.id, { ...guarded, expectUid: app.uid });
+  }
+  const what = Object.values(app.waitingFor)[0];
+  return `${app.spec.name} to be gone${what === undefined ? '' : `, which waits for ${what}`}`;
+}
+
+async function datastoreOf(
+  { resources }: Pick<Deps, 'resources'>,
+  resourceId: string,
+  signal: AbortSignal,
+): Promise<AppResource | undefined> {
+  const [app] = await resources.list(appType, {
+    signal,
+    where: ({ spec }) => spec.datastore?.resourceId === resourceId,
+  });
+  return app;
+}
+
+/** `shop-postgres`, after the first of its apps; `shop-postgres-2` where there is one. */
+async function createApp(
+  deps: Deps,
+  appliance: Appliance,
+  { id: resourceId, apps }: Asked,
+  { signal, ...guard }: Options,
+): Promise<AppResource> {
+  const { resources } = deps;
+  const [first] = apps;
+  const owner = first === undefined ? undefined : await resources.find(appType, first.appId, { signal });
+  const room = maxNameLength - appliance.name.length - `--${maxNames}`.length;
+  const prefix = owner === undefined ? '' : `${owner.spec.name.slice(0, room).replace(/-+$/, '')}-`;
+  const base = `${prefix}${appliance.name}`;
+  for (let number = 1; ; number += 1) {
+    const { resource, piece } = resources.draft(appType, {
+      id: shortId(),
+      spec: {
+        name: number === 1 ? base : `${base}-${number}`,
+        meta: {},
+        isSystem: false,
+        deployTimeoutMs,
+        hasOwnVolumes: true,
+        datastore: { appliance: appliance.name, resourceId },
+      },
+      finalizers: [appFinalizer],
+    });
+    try {
+      const revision = await resources.commit([piece, alsoOf(guard).also?.() ?? {}], { signal });
+      return { ...resource, revision };
+    } catch (error) {
+      if (!hasCode(error, 'conflict') || number >= maxNames) throw error;
+    }
+  }
+}
+
+async function artifactOf({ resources }: Deps, image: string, signal: AbortSignal): Promise<string> {
+  const spec = { type: 'image' as const, image: { name: image }, meta: {} };
+  const { id } = await resources.create(artifactType, { id: shortId(), spec }, { signal });
+  return id;
+}
+
+function imageOf({ settings }: Pick<Deps, 'settings'>, { name }: Appliance): string {
+  const image = settings.applianceImages?.[name];
+  if (image !== undefined) return image;
+  throw new FlynnError('unavailable', `this cluster has no image of ${name}`);
+}
+
+/** Those that take jobs. */
+function hostsOf({ cell }: Pick<Deps, 'cell'>): number {
+  return valuesOf(cell.hosts).filter((host) => takesJobs(cell, host)).length;
+}
+
+function alsoOf({ epoch }: Pick<Options, 'epoch'>): { also?: () => { compare: Compare[] } } {
+  return epoch === undefined ? {} : { also: () => ({ compare: [epoch] }) };
+}
