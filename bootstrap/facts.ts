@@ -8,7 +8,7 @@ import { isAgentRunning, setupOf } from './agent.ts';
 import { canStartEngine, engineAt, isEngineUp } from './engine.ts';
 import { type Listener, ownerOf, readListeners } from './listeners.ts';
 import { newestFile } from './origin.ts';
-import { type Facts, bridgePorts, parseRoutes, tunnelPort } from './preflight.ts';
+import { type Facts, gatewayPorts, parseRoutes, tunnelPort } from './preflight.ts';
 import { hasProgram } from './program.ts';
 import { type Cluster, type Options, httpsPortOf } from './settings.ts';
 import { readCluster, strangersIn } from './state.ts';
@@ -28,7 +28,7 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
   const isClusterUp = hasJobs || (await isAgentRunning(setupOf(options, cluster)));
   const [nft, ip] = await Promise.all([lookAtNft(), lookAtIp()]);
   const ports = new Set([
-    ...bridgePorts.map(({ port }) => port),
+    ...gatewayPorts.map(({ port }) => port),
     cluster.httpPort,
     httpsPortOf(cluster),
     cluster.gitPort,

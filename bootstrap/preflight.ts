@@ -61,10 +61,8 @@ export const gatewayPorts = [
   { port: tunnelPort, protocol: 'udp', use: 'the tunnel to other hosts' },
   { port: etcdPorts.client, protocol: 'tcp', use: 'etcd' },
   { port: etcdPorts.peer, protocol: 'tcp', use: 'etcd' },
+  { port: keyspacePort, protocol: 'tcp', use: "jobs' keyspaces" },
 ] as const;
-
-/** What is on the bridge's address, whether or not on others as well. */
-export const bridgePorts = [...gatewayPorts, { port: keyspacePort, protocol: 'tcp', use: "jobs' keyspaces" }] as const;
 
 /**
  * `machine`: what hosts of their own on it need. `joining`: before the cluster has told which ports and subnet are this
@@ -214,7 +212,7 @@ function judgeChosenPorts(cluster: Cluster): Problem[] {
     const before = chosen.slice(0, index).find((one) => one.port === port);
     if (before !== undefined) return [{ what: `${before.use} and ${use} are both to use port ${port}`, remedy }];
     if (port > 65_535) return [{ what: `${use} is to use port ${port}, which is none`, remedy }];
-    const needed = bridgePorts.find((one) => one.protocol === 'tcp' && one.port === port);
+    const needed = gatewayPorts.find((one) => one.protocol === 'tcp' && one.port === port);
     return needed === undefined ? [] : [{ what: `${use} is to use port ${port}, which is for ${needed.use}`, remedy }];
   });
 }
@@ -223,7 +221,7 @@ function judgeHostPorts(facts: Facts, cluster: Cluster): Problem[] {
   const gateway = gatewayOf(cluster.subnet);
   const problems: Problem[] = [];
   const told = new Set<string>();
-  for (const { port, protocol, use } of bridgePorts) {
+  for (const { port, protocol, use } of gatewayPorts) {
     const taken = facts.listeners.find(
       (listener) =>
         listener.protocol === protocol &&

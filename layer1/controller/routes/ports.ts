@@ -7,6 +7,7 @@ export const platformPorts: readonly { port: number; use: string }[] = [
   { port: 1112, use: 'hosts that join' },
   { port: 1113, use: 'the host agents' },
   { port: 1114, use: 'the router’s status' },
+  { port: 1116, use: 'keyspaces of jobs' },
   { port: 2379, use: 'etcd' },
   { port: 2380, use: 'etcd' },
 ];
