@@ -5,7 +5,7 @@ import { appliances } from '@flynn/appliances/appliances';
 import { keyspacePrefix } from '@flynn/host-agent/keyspaces/keyspace';
 import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { apps, jobs, releases } from '../api.ts';
+import { apps, deployments, jobs, releases } from '../api.ts';
 import { cellKeys, jobTemplateSchema } from '@flynn/scheduler/cell';
 import { valuesOf } from '../cell-view.ts';
 import { providers, resources } from '../providers/api.ts';
@@ -186,6 +186,32 @@ test('with another version its members go over to that one’s image, with their
   assert.deepEqual([after.env, after.processes], [before.env, before.processes]);
   assert.deepEqual((await settledRelease(world, 'shop')).env, env);
   assert.deepEqual(await volumeNames(world), kept);
+});
+
+test('an image that its members do not start with is tried once: it goes on with the one it has', async () => {
+  await using world = await startWorld({
+    behave: ({ template: { image } }) =>
+      'name' in image && image.name === 'flynn/postgres:broken' ? { is: 'crash', code: 1 } : { is: 'run' },
+  });
+  await world.deployApp('shop', web);
+  await add(world, 'shop', { members: '1' });
+  const { id } = await settledRelease(world, 'shop-postgres');
+  Object.assign(world.deps.settings, { applianceImages: { postgres: 'flynn/postgres:broken' } });
+  const ended = async (count: number) => {
+    const all = await world.client.call(deployments.list, { params: { app: 'shop-postgres' }, query: {} });
+    return all.length === count && all.every(({ endedAt }) => endedAt !== undefined) ? all : undefined;
+  };
+  await world.restartWorker();
+  const [last] = await waitFor(() => ended(2), { what: 'the deployment to fail', deadlineMs: 60_000, intervalMs: 10 });
+  assert.equal(last?.state, 'failed');
+  await world.jobsOf('shop-postgres', 1);
+  await world.restartWorker();
+  // Whatever is done for a resource when a worker begins has been done for it once another one is through.
+  await world.deployApp('blog', web);
+  Object.assign(world.deps.settings, { applianceImages: images });
+  await add(world, 'blog', { members: '1' });
+  assert.ok(await ended(2));
+  assert.equal((await settledRelease(world, 'shop-postgres')).id, id);
 });
 
 const postgres = appliances.get('postgres') ?? assert.fail('there is no postgres');

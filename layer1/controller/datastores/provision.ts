@@ -6,9 +6,9 @@ import type { Appliance } from '@flynn/appliances/appliance';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import type { Compare } from '@flynn/store/store';
-import { reasonsOf, takesJobs, valuesOf } from '../cell-view.ts';
+import { reasonsOf, statusesOfApp, takesJobs, valuesOf } from '../cell-view.ts';
 import { startDeployment } from '../deployments/deployments.ts';
-import { progressOf } from '../deployments/progress.ts';
+import { progressOf, upJobs } from '../deployments/progress.ts';
 import type { Deps } from '../deps.ts';
 import { scaleFormation } from '../formations.ts';
 import { createRelease, findBasis } from '../releases.ts';
@@ -18,6 +18,8 @@ import { memberProcess, newSecrets, roleService, servedOf, variablesOf, wantedOf
 
 /** Its members may copy for long before they are up; what cannot start at all is known by its crashes. */
 const deployTimeoutMs = 15 * 60_000;
+/** How long it stays with an image when it could not go over to another. */
+const afterFailureMs = 60 * 60_000;
 const maxNames = 50;
 /** Of an app. */
 const maxNameLength = 30;
@@ -121,7 +123,7 @@ export async function keepCurrent(
   const { spec } = await deps.resources.get(artifactType, release.spec.artifactId, { signal });
   const image = imageOf(deps, appliance);
   if ('name' in spec.image && spec.image.name === image) return false;
-  if (app.status.deploymentId !== undefined) return true;
+  if (app.status.deploymentId !== undefined || !(await mayMove(deps, app, releaseId, signal))) return true;
   const artifactId = await artifactOf(deps, image, signal);
   const next = await createRelease(
     deps,
@@ -132,6 +134,21 @@ export async function keepCurrent(
   await startDeployment(deps, { app: appId, release: next.id, rollout: {}, replaces: releaseId }, signal);
   deps.log.info({ app: app.spec.name, image }, 'a datastore goes over to another image');
   return true;
+}
+
+/** One that is not whole, because a host is away say, or that has just failed to go over, stays as it is for now. */
+async function mayMove(deps: Deps, app: AppResource, releaseId: string, signal: AbortSignal): Promise<boolean> {
+  const formation = await deps.resources.find(formationType, releaseId, { signal });
+  const statuses = statusesOfApp(deps.cell, app.id);
+  const isWhole = Object.entries(formation?.spec.processes ?? {}).every(
+    ([type, count]) => upJobs(statuses, releaseId, type).length >= count,
+  );
+  if (!isWhole) return false;
+  const all = await deps.resources.list(deploymentType, { owner: ownedBy(app.id), signal });
+  return !all.some(
+    ({ status: { state, endedAt } }) =>
+      state === 'failed' && endedAt !== undefined && deps.now() - Date.parse(endedAt) < afterFailureMs,
+  );
 }
 
 /** With all that is in it. Undefined once nothing is left, else what it waits for. */
