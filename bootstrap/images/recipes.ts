@@ -232,7 +232,7 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
         path: '/etc/postgresql-common/createcluster.d/flynn.conf',
         mode: 0o644,
       },
-      ...(['flynn-postgres', 'flynn-postgres-begin', 'flynn-postgres-client'] as const).map((name) => ({
+      ...['flynn-postgres', 'flynn-postgres-begin', 'flynn-postgres-client', 'flynn-postgres-members'].map((name) => ({
         type: 'repository' as const,
         source: `layer1/appliances/postgres/${name}`,
         path: `${programs}/${name}`,

@@ -34,8 +34,18 @@ export type Appliance = Readonly<{
     secrets: Readonly<Record<string, string>>;
     host: (role: string) => string;
   }) => Record<string, string>;
-  /** Programs of its image, run beside a member. `dump` writes to standard output what `restore` reads. */
-  commands: Readonly<{ dump: readonly string[]; restore: readonly string[]; import: readonly string[] }>;
+  /** Its client, as people use it, in a container that has nothing else. As the owner of what apps keep in it, or as one above. */
+  console: (input: {
+    secrets: Readonly<Record<string, string>>;
+    host: (role: string) => string;
+    isSuperuser: boolean;
+  }) => Readonly<{ command: readonly string[]; env: Record<string, string> }>;
+  /**
+   * Programs of its image, run beside a member. `dump` writes to standard output what `restore` reads. `import` reads what people
+   * have, in pieces (layer1/controller/datastores/program.ts); `status` and `switchover` write what
+   * layer1/controller/datastores/description.ts and handlers.ts read.
+   */
+  commands: Readonly<Record<'dump' | 'restore' | 'import' | 'status' | 'switchover', readonly string[]>>;
 }>;
 
 /** What members show at the door to their keyspace; every appliance has it among its secrets. */

@@ -1,7 +1,11 @@
-/** PostgreSQL 17 under Patroni: `flynn-postgres` starts a member, `flynn-postgres-client` is for what is done with it. */
+/**
+ * PostgreSQL 17 under Patroni: `flynn-postgres` starts a member, `flynn-postgres-client` is for what is done with what is in it,
+ * `flynn-postgres-members` for who of them leads.
+ */
 import { type Appliance, keyspacePassword } from '../appliance.ts';
 
 const client = '/usr/lib/flynn/flynn-postgres-client';
+const members = '/usr/lib/flynn/flynn-postgres-members';
 const patroniPort = 8_008;
 
 export const postgres: Appliance = {
@@ -25,13 +29,32 @@ export const postgres: Appliance = {
     'PATRONI_RESTAPI_PASSWORD',
     keyspacePassword,
   ],
-  variables: ({ secrets, host }) => ({
-    DATABASE_URL: `postgres://app:${secrets['POSTGRES_PASSWORD'] ?? ''}@${host('primary')}:5432/app`,
+  variables,
+  console: ({ isSuperuser, ...input }) => ({
+    command: ['psql'],
+    env: {
+      ...variables(input),
+      PGCONNECT_TIMEOUT: '10',
+      ...(isSuperuser ? { PGUSER: 'postgres', PGPASSWORD: input.secrets['POSTGRES_SUPERUSER_PASSWORD'] ?? '' } : {}),
+    },
+  }),
+  commands: {
+    dump: [client, 'dump'],
+    restore: [client, 'restore'],
+    import: [client, 'import'],
+    status: [members, 'status'],
+    switchover: [members, 'switchover'],
+  },
+};
+
+function variables({ secrets, host }: Parameters<Appliance['variables']>[0]): Record<string, string> {
+  const password = secrets['POSTGRES_PASSWORD'] ?? '';
+  return {
+    DATABASE_URL: `postgres://app:${password}@${host('primary')}:5432/app`,
     PGHOST: host('primary'),
     PGPORT: '5432',
     PGUSER: 'app',
-    PGPASSWORD: secrets['POSTGRES_PASSWORD'] ?? '',
+    PGPASSWORD: password,
     PGDATABASE: 'app',
-  }),
-  commands: { dump: [client, 'dump'], restore: [client, 'restore'], import: [client, 'import'] },
-};
+  };
+}

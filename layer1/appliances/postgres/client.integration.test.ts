@@ -1,0 +1,184 @@
+/** What people do with a PostgreSQL of two members, by the programs of its image. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { startMembers } from './members-fixture.ts';
+import type { Ended, Members } from './members-fixture.ts';
+import { postgres } from './postgres.ts';
+
+const { dump, restore, import: importing, switchover } = postgres.commands;
+
+let place: Members;
+before(async () => {
+  const image = process.env['FLYNN_TEST_POSTGRES_IMAGE'] ?? '';
+  const etcdImage = process.env['FLYNN_TEST_ETCD_IMAGE'] ?? '';
+  place = await startMembers({ image, etcdImage, count: 2 });
+});
+after(async () => {
+  await place?.[Symbol.asyncDispose]();
+});
+
+/** As the controller sends it. */
+function pieces(content: Uint8Array): Buffer {
+  const parts: Buffer[] = [];
+  for (let at = 0; at < content.length; at += 100_000) {
+    const piece = Buffer.from(content.subarray(at, at + 100_000));
+    parts.push(Buffer.from(`${piece.length}\n`), piece);
+  }
+  return Buffer.concat([...parts, Buffer.from('0\n')]);
+}
+
+const importAll = (content: Uint8Array | string) => place.exec(importing, { input: pieces(Buffer.from(content)) });
+
+/** All of what a database is to people: rows, owners, comments, where sequences are. */
+const contentOf = (database?: string) =>
+  place.query(
+    `SELECT string_agg(concat_ws(' ', relname, relkind, relowner::regrole, obj_description(oid, 'pg_class')), E'\\n' ORDER BY relname)
+       FROM pg_class WHERE relnamespace IN ('public'::regnamespace) AND relname NOT LIKE 'pg_stat%'
+     UNION ALL SELECT concat_ws(' ', count(*), sum(hashtext(t::text))) FROM item t`,
+    database,
+  );
+
+async function fill(database = 'app', owner = 'app'): Promise<void> {
+  await place.query(
+    `DROP TABLE IF EXISTS item, more;
+     CREATE TABLE item (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL);
+     COMMENT ON TABLE item IS 'what there is to sell';
+     CREATE INDEX item_name ON item (name);
+     INSERT INTO item (name) SELECT md5(g::text) || E'\\n\\\\restrict ' FROM generate_series(1, 20000) g;
+     ALTER TABLE item OWNER TO ${owner}`,
+    database,
+  );
+}
+
+const databases = () =>
+  place.query("SELECT string_agg(datname, ',' ORDER BY datname) FROM pg_database WHERE NOT datistemplate");
+
+function assertDone({ code, stderr }: Ended): void {
+  assert.equal(code, 0, stderr);
+}
+
+test('what was dumped and is imported is what was there, and what took its place meanwhile is gone', async () => {
+  await fill();
+  await place.query('SET ROLE app; CREATE EXTENSION IF NOT EXISTS pgcrypto');
+  await place.query('CREATE EXTENSION IF NOT EXISTS pageinspect');
+  const was = await contentOf();
+  const dumped = await place.exec(dump);
+  assertDone(dumped);
+  await place.query("DELETE FROM item WHERE id > 5; CREATE TABLE more (); UPDATE item SET name = 'x'");
+  const imported = await importAll(dumped.stdout);
+  assertDone(imported);
+  const { before: had, after: has } = JSON.parse(imported.stdout.toString()) as Record<string, { tables: number }>;
+  assert.deepEqual([had?.tables, has?.tables], [2, 1]);
+  assert.equal(await contentOf(), was);
+  assert.equal(
+    await place.query('SELECT extname FROM pg_extension ORDER BY 1'),
+    'pageinspect\npg_stat_statements\npgcrypto\nplpgsql',
+  );
+  assert.equal(await databases(), 'app,postgres');
+  await place.query("SET ROLE app; INSERT INTO item (name) VALUES ('next')");
+
+  await place.query('DELETE FROM item');
+  assertDone(await place.exec(restore, { input: dumped.stdout }));
+  assert.equal(await contentOf(), was, 'as the platform itself restores it');
+});
+
+test('one that is cut, at whatever place, leaves what was there and nothing else', async () => {
+  await fill();
+  const was = await contentOf();
+  const { stdout } = await place.exec(dump);
+  const sql = Buffer.from('CREATE TABLE half ();\n'.padEnd(2_000, ' '));
+  const whole = pieces(stdout);
+  const cut = [
+    whole.subarray(0, 3),
+    whole.subarray(0, whole.length / 2),
+    whole.subarray(0, -2),
+    pieces(sql).subarray(0, -2),
+  ];
+  for (const input of cut) {
+    const { code, stderr } = await place.exec(importing, { input });
+    assert.notEqual(code, 0);
+    assert.match(stderr, /ended before its end/);
+    assert.equal(await contentOf(), was);
+    assert.equal(await databases(), 'app,postgres');
+  }
+  assert.notEqual((await place.exec(restore, { input: stdout.subarray(0, stdout.length / 2) })).code, 0);
+  assert.equal(await contentOf(), was);
+});
+
+test('what was left by one that was killed between its last steps is mended by the next', async () => {
+  await fill();
+  const was = await contentOf();
+  const { stdout } = await place.exec(dump);
+  await place.query('CREATE DATABASE app_before', 'postgres');
+  await place.query('ALTER DATABASE app WITH ALLOW_CONNECTIONS false', 'postgres');
+  await place.query('CREATE DATABASE app_restoring', 'postgres');
+  assertDone(await importAll(stdout));
+  assert.equal(await databases(), 'app,postgres');
+  assert.equal(await contentOf(), was);
+});
+
+test('an archive of somebody else’s database becomes the app’s, whoever owned it there', async () => {
+  await place.query('CREATE ROLE bob', 'postgres');
+  await place.query('CREATE DATABASE foreigner OWNER bob', 'postgres');
+  await place.query('CREATE EXTENSION pg_stat_statements', 'foreigner');
+  await fill('foreigner', 'bob');
+  await place.query('GRANT SELECT ON item TO bob', 'foreigner');
+  const own = (await contentOf('foreigner')).replaceAll(' bob', ' app');
+  const superuser = 'postgres://postgres:super@127.0.0.1/foreigner';
+  const dumpAs = (...more: string[]) => place.exec(['pg_dump', ...more, superuser]);
+  for (const archive of [
+    await dumpAs('--format', 'custom'),
+    await dumpAs('--no-owner', '--no-acl', '--exclude-extension', '*'),
+  ]) {
+    assertDone(archive);
+    await place.query('DROP TABLE IF EXISTS item');
+    const imported = await importAll(archive.stdout);
+    assertDone(imported);
+    assert.equal(await contentOf(), own);
+  }
+  await place.query('DROP DATABASE foreigner', 'postgres');
+});
+
+test('a file does what the app may do, and nothing in the member it is read in', async () => {
+  await fill();
+  const was = await contentOf();
+  const refused: [string, RegExp][] = [
+    ['CREATE TABLE a ();\n\\! touch /tmp/found\n', /backslash commands are restricted/],
+    ['\\o |touch /tmp/found\nSELECT 1;\n', /backslash commands are restricted/],
+    ['\\i /tmp/patroni.yml\n', /backslash commands are restricted/],
+    ["\\connect 'host=/tmp user=postgres dbname=postgres'\n", /backslash commands are restricted/],
+    ['RESET ROLE;\nALTER ROLE app SUPERUSER;\n', /permission denied to alter role/],
+    ["COPY (SELECT 1) TO PROGRAM 'touch /tmp/found';\n", /permission denied to COPY/],
+    ['CREATE TABLE a (;\n', /syntax error/],
+  ];
+  for (const [sql, pattern] of refused) {
+    const { code, stderr } = await importAll(sql);
+    assert.notEqual(code, 0, sql);
+    assert.match(stderr, pattern);
+    assert.equal(await contentOf(), was);
+  }
+  assert.doesNotMatch((await place.exec(['ls', '/tmp'])).stdout.toString(), /found|import\./);
+});
+
+test('the members say how they are, and another is the primary once it was asked to be', async () => {
+  const { members, database, problem } = await place.copied();
+  assert.equal(members.length, 2);
+  assert.ok(members.every(({ isPrimary, isSynchronous }) => isPrimary !== isSynchronous));
+  assert.match(database?.version ?? '', /^17\.\d+$/);
+  assert.ok(database !== null && database.sizeBytes > 1_000_000 && database.maxConnections === 100);
+  assert.equal(problem, null);
+  const addressOf = (isPrimary: boolean) => members.find((one) => one.isPrimary === isPrimary)?.address ?? '';
+  const [former, next] = [addressOf(true), addressOf(false)];
+  assert.match((await place.exec([...switchover, former])).stderr, /that member is the primary already/);
+  assert.match((await place.exec([...switchover, '10.9.9.9'])).stderr, /no member is at 10\.9\.9\.9/);
+  await place.query('CREATE TABLE moved (); ALTER TABLE moved OWNER TO app');
+  const moved = await place.exec([...switchover, next]);
+  assertDone(moved);
+  assert.deepEqual(JSON.parse(moved.stdout.toString()), { from: former, to: next });
+  await place.copied();
+  assert.equal(await place.query("SELECT to_regclass('moved')"), 'moved');
+  // Whichever Patroni takes: there is one.
+  const back = await place.exec(switchover);
+  assertDone(back);
+  assert.deepEqual(JSON.parse(back.stdout.toString()), { from: next, to: former });
+});
