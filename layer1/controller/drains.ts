@@ -15,6 +15,7 @@ import type { Entry } from '@flynn/store/store';
 import { drains } from './api-drains.ts';
 import { principalOf } from './access/principal.ts';
 import type { Principal } from './access/principal.ts';
+import { isAtLeast } from './access/roles.ts';
 import { findApp, forLiveApp, noApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { insideNetworks } from './inside-networks.ts';
@@ -84,7 +85,7 @@ export function drainHandlers(deps: Deps, logAggregator: HttpClient): Handler[] 
 async function ownApp(deps: Deps, principal: Principal, name: string, signal: AbortSignal): Promise<AppResource> {
   const app = await findApp(deps, name, signal);
   const one = { id: app.id, isSystem: app.spec.isSystem };
-  if (principal.canReadSecrets(one)) return app;
+  if (isAtLeast(principal.levelOn(one), 'developer')) return app;
   if (!principal.canSee(one)) throw noApp(name);
   throw new FlynnError('denied', `${principal.name} may only look at ${app.spec.name}: its drains are for developers`);
 }
@@ -97,7 +98,9 @@ async function hiddenApps(
 ): Promise<ReadonlySet<string>> {
   if (principal.isAdmin) return new Set();
   const apps = await resources.list(appType, { signal });
-  const hidden = apps.filter(({ id, spec }) => !principal.canReadSecrets({ id, isSystem: spec.isSystem }));
+  const isOwn = ({ id, spec }: AppResource) =>
+    isAtLeast(principal.levelOn({ id, isSystem: spec.isSystem }), 'developer');
+  const hidden = apps.filter((app) => !isOwn(app));
   return new Set(hidden.map(({ id }) => id));
 }
 

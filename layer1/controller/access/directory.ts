@@ -8,12 +8,14 @@ import type { Store } from '@flynn/store/store';
 import type { Asker } from '../operations/asker.ts';
 import { appType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
+import { resourceType } from '../providers/types.ts';
+import type { ProvidedResource } from '../providers/types.ts';
 import { Principal, everything, rootPrincipal } from './principal.ts';
-import type { PrincipalFacts } from './principal.ts';
+import type { HavingOf, PrincipalFacts } from './principal.ts';
 import { grantType, teamType, tokenType, userType } from './resources.ts';
 import type { GrantResource, TeamResource, TokenResource, UserResource } from './resources.ts';
-import { higher, isReduced, noLimits } from './roles.ts';
-import type { Level, Standing } from './roles.ts';
+import { higher, isAtLeast, isReduced, levelOnDatastore, noLimits } from './roles.ts';
+import type { AppToJudge, Level, Limits, Standing } from './roles.ts';
 import { hasHash, parseToken } from './token-text.ts';
 
 /** A token is good for at most this long after it was taken back, even if this process hears of nothing. */
@@ -24,6 +26,7 @@ type Presence = {
   leave: AbortController;
   userId: string | undefined;
   standing: Standing;
+  limits: Limits;
   expiresAt: string | undefined;
 };
 type PresentToken = NonNullable<PrincipalFacts['token']>;
@@ -40,6 +43,8 @@ export class Directory implements AsyncDisposable {
   readonly grants: Mirror<GrantResource>;
   readonly tokens: Mirror<TokenResource>;
   readonly apps: Mirror<AppResource>;
+  /** What apps have of providers: some of it are datastores, which are apps themselves. */
+  readonly provided: Mirror<ProvidedResource>;
   readonly #store: Store;
   readonly #now: () => number;
   /** When each token was last seen in the store. */
@@ -53,7 +58,7 @@ export class Directory implements AsyncDisposable {
   private constructor(options: {
     store: Store;
     now: () => number;
-    mirrors: Pick<Directory, 'users' | 'teams' | 'grants' | 'tokens' | 'apps'>;
+    mirrors: Pick<Directory, 'users' | 'teams' | 'grants' | 'tokens' | 'apps' | 'provided'>;
   }) {
     this.#store = options.store;
     this.#now = options.now;
@@ -63,9 +68,11 @@ export class Directory implements AsyncDisposable {
       grants: this.grants,
       tokens: this.tokens,
       apps: this.apps,
+      provided: this.provided,
     } = options.mirrors);
     this.tokens.onChange(({ key }) => this.#forget(key));
     for (const mirror of [this.users, this.teams, this.grants]) mirror.onChange(() => this.#reconsider());
+    this.provided.onChange(({ before, after }) => this.#reconsiderDatastore(before, after));
     this.#sweep = setInterval(() => this.#endExpired(), sweepMs).unref();
   }
 
@@ -77,14 +84,30 @@ export class Directory implements AsyncDisposable {
   }): Promise<Directory> {
     const { store, resources, now } = options;
     const limits = options.signal === undefined ? {} : { signal: options.signal };
-    const [users, teams, grants, tokens, apps] = await Promise.all([
+    const [users, teams, grants, tokens, apps, provided] = await Promise.all([
       resources.mirror(userType, limits),
       resources.mirror(teamType, limits),
       resources.mirror(grantType, limits),
       resources.mirror(tokenType, limits),
       resources.mirror(appType, limits),
+      resources.mirror(resourceType, limits),
     ]);
-    return new Directory({ store, now, mirrors: { users, teams, grants, tokens, apps } });
+    return new Directory({ store, now, mirrors: { users, teams, grants, tokens, apps, provided } });
+  }
+
+  readonly havingOf: HavingOf = (appId) => {
+    const datastore = this.apps.snapshot.entries.get(appId)?.value.spec.datastore;
+    if (datastore === undefined) return undefined;
+    return this.#judged(this.provided.snapshot.entries.get(datastore.resourceId)?.value);
+  };
+
+  /** The apps that have it: of one not heard of yet the least is assumed. */
+  #judged(resource: ProvidedResource | undefined): AppToJudge[] {
+    const known = this.apps.snapshot.entries;
+    return (resource?.spec.apps ?? []).map(({ appId: id }) => ({
+      id,
+      isSystem: known.get(id)?.value.spec.isSystem ?? true,
+    }));
   }
 
   /** Whose token it is; undefined for one that is not, or no longer, good. */
@@ -110,9 +133,9 @@ export class Directory implements AsyncDisposable {
   async #principalOf({ id, spec }: TokenResource, signal: AbortSignal): Promise<Principal | undefined> {
     const { userId, expiresAt, role, appIds } = spec;
     const limits = { role, appIds };
-    const facts = { limits, token: { id, expiresAt } };
+    const facts = { limits, token: { id, expiresAt }, havingOf: this.havingOf };
     if (userId === undefined) {
-      const signal = this.#presence(facts.token, undefined, everything);
+      const signal = this.#presence(facts, undefined, everything);
       return new Principal({ ...facts, kind: 'root', name: `token ${id}`, standing: everything, signal });
     }
     return this.userPrincipal(userId, facts, { signal });
@@ -143,12 +166,15 @@ export class Directory implements AsyncDisposable {
       user = decodeResource(userType, entry);
     }
     const standing = isFresh ? standingOf(user, await this.#readAll(signal)) : this.#standingOf(user);
-    const present = facts.token === undefined ? {} : { signal: this.#presence(facts.token, userId, standing) };
-    return new Principal({ ...facts, ...present, kind: 'user', name: user.spec.name, userId, standing });
+    const { token, limits } = facts;
+    const present = token === undefined ? {} : { signal: this.#presence({ token, limits }, userId, standing) };
+    const { havingOf } = this;
+    return new Principal({ ...facts, ...present, kind: 'user', name: user.spec.name, userId, standing, havingOf });
   }
 
-  /** The same caller by what the store says now: asked before anybody is turned away. */
-  async again(principal: Principal, signal: AbortSignal): Promise<Principal | undefined> {
+  /** The same caller by what the store says now, on that app: asked before anybody is turned away. */
+  async again(principal: Principal, app: AppResource | undefined, signal: AbortSignal): Promise<Principal | undefined> {
+    if (app?.spec.datastore !== undefined) await this.#catchUpWithDatastore(app, app.spec.datastore.resourceId, signal);
     if (principal.userId === undefined) return principal;
     const { limits, token, sshKey } = principal;
     const facts = { limits, ...(token === undefined ? {} : { token }), ...(sshKey === undefined ? {} : { sshKey }) };
@@ -157,7 +183,7 @@ export class Directory implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     clearInterval(this.#sweep);
-    const mirrors = [this.users, this.teams, this.grants, this.tokens, this.apps];
+    const mirrors = [this.users, this.teams, this.grants, this.tokens, this.apps, this.provided];
     await Promise.all(mirrors.map((mirror) => mirror[Symbol.asyncDispose]()));
   }
 
@@ -188,6 +214,14 @@ export class Directory implements AsyncDisposable {
     ]);
   }
 
+  async #catchUpWithDatastore(app: AppResource, resourceId: string, signal: AbortSignal): Promise<void> {
+    const entry = await this.#store.get(resourceKey(resourceType.name, resourceId), { signal });
+    await Promise.all([
+      this.apps.reached(app.revision, { signal }),
+      this.provided.reached(entry?.modRevision ?? 0, { signal }),
+    ]);
+  }
+
   #standingOf(user: UserResource): Standing {
     const known = this.#standings.get(user.id);
     if (known !== undefined) return known;
@@ -206,8 +240,12 @@ export class Directory implements AsyncDisposable {
     };
   }
 
-  #presence({ id, expiresAt }: PresentToken, userId: string | undefined, standing: Standing): AbortSignal {
-    const present = this.#presences.get(id) ?? { leave: new AbortController(), userId, standing, expiresAt };
+  #presence(
+    { token: { id, expiresAt }, limits }: { token: PresentToken; limits: Limits },
+    userId: string | undefined,
+    standing: Standing,
+  ): AbortSignal {
+    const present = this.#presences.get(id) ?? { leave: new AbortController(), userId, standing, limits, expiresAt };
     present.standing = standing;
     this.#presences.set(id, present);
     return present.leave.signal;
@@ -237,6 +275,19 @@ export class Directory implements AsyncDisposable {
       const standing = this.#standingOf(user);
       if (isReduced(present.standing, standing)) this.#forget(tokenId);
       else present.standing = standing;
+    }
+  }
+
+  /** The same of who was let in to a datastore by an app that has it no more. */
+  #reconsiderDatastore(before: ProvidedResource | undefined, after: ProvidedResource | undefined): void {
+    const id = before?.status.externalId;
+    const app = id === undefined ? undefined : this.apps.snapshot.entries.get(id)?.value;
+    if (app === undefined || app.spec.datastore?.resourceId !== before?.id) return;
+    const one = { id: app.id, isSystem: app.spec.isSystem };
+    const [had, has] = [this.#judged(before), this.#judged(after)];
+    for (const [tokenId, { standing, limits }] of this.#presences) {
+      const level = levelOnDatastore(one, had, standing, limits);
+      if (!isAtLeast(levelOnDatastore(one, has, standing, limits), level)) this.#forget(tokenId);
     }
   }
 }

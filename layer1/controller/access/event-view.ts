@@ -24,14 +24,14 @@ export async function eventView(
 ): Promise<EventView> {
   if (principal.isAdmin) return { isAll: true, canSee: () => true, learn: () => {}, show: (_kind, shown) => shown };
   const all = await deps.resources.list(appType, { signal });
-  const isSystem = new Map(all.map((app) => [app.id, app.spec.isSystem]));
-  // One not heard of may be the platform's: those who may see less of that see less of it.
-  const appOf = (id: string) => ({ id, isSystem: isSystem.get(id) ?? true });
+  const known = new Map(all.map(({ id, spec }) => [id, kindOf({ id, ...spec })]));
+  // One not heard of may be the platform's, or a datastore: those who may see less of that see less of it.
+  const appOf = (id: string) => known.get(id) ?? { id, isSystem: true, isDatastore: true };
   const canSee = (id: string): boolean => principal.canSee(appOf(id));
   return {
     isAll: false,
     canSee,
-    learn: (app) => void isSystem.set(app.id, app.isSystem),
+    learn: (app) => void known.set(app.id, kindOf(app)),
     show(kind, shown) {
       if (kind === 'key') {
         const { userId } = keySchema.parse(shown.object);
@@ -42,4 +42,8 @@ export async function eventView(
       return { ...shown, object: withoutSecrets(releaseSchema.parse(shown.object)) };
     },
   };
+}
+
+function kindOf({ id, isSystem, datastore }: Pick<App, 'id' | 'isSystem' | 'datastore'>) {
+  return { id, isSystem, isDatastore: datastore !== undefined };
 }

@@ -75,7 +75,7 @@ export function accessGate(options: GateOptions): Gate {
       return app !== undefined && isAtLeast(principal.levelOn(viewOf(app)), rule.role);
     };
     if (isAllowed(first)) return { caller: first, ...params };
-    const principal = await directory.again(first, signal);
+    const principal = await directory.again(first, app, signal);
     if (principal === undefined) throw unknownKey();
     if (isAllowed(principal)) return { caller: principal, ...params };
     const error =
@@ -173,9 +173,11 @@ function refusal(principal: Principal, needed: Role, app: AppResource | undefine
   const remedy =
     principal.token !== undefined && !isAtLeast(principal.limits.role, needed)
       ? `the token's scope is ${principal.limits.role}: use one with more`
-      : app === undefined || app.spec.isSystem
+      : app === undefined || app.spec.isSystem || (app.spec.datastore !== undefined && needed === 'admin')
         ? 'an admin of the cluster can do it, or change your role'
-        : `an admin can change that: flynn access grant NAME ${needed} -a ${app.spec.name}`;
+        : app.spec.datastore !== undefined
+          ? `what counts is the role on an app that has it: flynn resource tells which`
+          : `an admin can change that: flynn access grant NAME ${needed} -a ${app.spec.name}`;
   return new FlynnError('denied', `this needs the role ${needed}, and ${principal.name} ${has}; ${remedy}`, {
     detail: { needed, level },
   });

@@ -1,13 +1,16 @@
 /** Who asks, and what they may: what the gate knows, for handlers that show each only their own. */
 import { FlynnError } from '@flynn/kit/errors';
 import type { Caller } from '@flynn/kit/http-gate';
-import { clusterLevel, highestLevel, isAtLeast, levelOn, noLimits } from './roles.ts';
-import type { Level, Limits, Standing } from './roles.ts';
+import { clusterLevel, highestLevel, isAtLeast, levelOn, levelOnDatastore, noLimits } from './roles.ts';
+import type { AppToJudge, Level, Limits, Standing } from './roles.ts';
 import type { Service } from './service-token.ts';
 
 type Kind = 'root' | 'user' | 'service';
 
 export const everything: Standing = { cluster: 'admin', apps: new Map() };
+
+/** The apps that have the datastore which this app is; undefined of what is none. */
+export type HavingOf = (appId: string) => readonly AppToJudge[] | undefined;
 
 export type PrincipalFacts = Readonly<{
   kind: Kind;
@@ -21,6 +24,8 @@ export type PrincipalFacts = Readonly<{
   /** The SSH key that a push was signed with. */
   sshKey?: string;
   signal?: AbortSignal;
+  /** Of those who are not the cluster's own: without it there are no datastores. */
+  havingOf?: HavingOf;
 }>;
 
 export class Principal implements Caller {
@@ -33,6 +38,7 @@ export class Principal implements Caller {
   readonly sshKey: string | undefined;
   readonly signal?: AbortSignal;
   readonly #standing: Standing;
+  readonly #havingOf: HavingOf;
 
   constructor(facts: PrincipalFacts) {
     this.kind = facts.kind;
@@ -44,6 +50,7 @@ export class Principal implements Caller {
     this.sshKey = facts.sshKey;
     if (facts.signal !== undefined) this.signal = facts.signal;
     this.#standing = facts.standing;
+    this.#havingOf = facts.havingOf ?? (() => undefined);
   }
 
   get clusterLevel(): Level {
@@ -58,17 +65,23 @@ export class Principal implements Caller {
     return this.clusterLevel === 'admin';
   }
 
-  levelOn(app: { id: string; isSystem: boolean }): Level {
-    return levelOn(app, this.#standing, this.limits);
+  levelOn(app: AppToJudge): Level {
+    const having = this.#havingOf(app.id);
+    if (having === undefined) return levelOn(app, this.#standing, this.limits);
+    return levelOnDatastore(app, having, this.#standing, this.limits);
   }
 
-  canSee(app: { id: string; isSystem: boolean }): boolean {
+  canSee(app: AppToJudge): boolean {
     return this.levelOn(app) !== 'none';
   }
 
-  /** Variables hold passwords: those who only look see their names. */
-  canReadSecrets(app: { id: string; isSystem: boolean }): boolean {
-    return isAtLeast(this.levelOn(app), 'developer');
+  /**
+   * Variables hold passwords: those who only look see their names. Those of a datastore open more than what is in it, and are the
+   * cluster's.
+   */
+  canReadSecrets(app: AppToJudge & { isDatastore?: boolean }): boolean {
+    const isDatastore = app.isDatastore === true || this.#havingOf(app.id) !== undefined;
+    return isAtLeast(this.levelOn(app), isDatastore ? 'admin' : 'developer');
   }
 
   /** Its apps by id, where it has more than it has everywhere. */

@@ -1,7 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { clusterLevel, highestLevel, isAtLeast, isReduced, levelOn, narrowed, roles } from './roles.ts';
+import {
+  clusterLevel,
+  highestLevel,
+  isAtLeast,
+  isReduced,
+  levelOn,
+  levelOnDatastore,
+  narrowed,
+  roles,
+} from './roles.ts';
 import type { Level, Limits, Standing } from './roles.ts';
 
 const level = fc.constantFrom<Level>('none', ...roles);
@@ -56,6 +65,21 @@ test('who lost something is told apart from who did not', () => {
       const everything = { role: 'admin' } as const;
       const isLess = all.some((one) => !isAtLeast(levelOn(one, after, everything), levelOn(one, before, everything)));
       assert.equal(isReduced(before, after), isLess || !isAtLeast(after.cluster, before.cluster));
+    }),
+  );
+});
+
+test('on a datastore somebody is what they are on the app where they are most, as far as developers go', () => {
+  fc.assert(
+    fc.property(standing, limits, fc.array(app, { maxLength: 3 }), (own, scope, having) => {
+      const one = { id: 'datastore', isSystem: false };
+      const given = levelOnDatastore(one, having, own, scope);
+      const levels = having.map((each) => levelOn(each, own, scope));
+      assert.ok(isAtLeast(given, levelOn(one, own, scope)), 'a role on the cluster counts as on any app');
+      for (const each of levels) assert.ok(isAtLeast(given, each === 'admin' ? 'developer' : each));
+      if (given === 'admin') assert.equal(own.cluster, 'admin');
+      if (given !== 'none') assert.ok(own.cluster !== 'none' || levels.some((each) => each !== 'none'));
+      assert.ok(isAtLeast(scope.role, given));
     }),
   );
 });

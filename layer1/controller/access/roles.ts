@@ -47,6 +47,26 @@ export function levelOn(app: { id: string; isSystem: boolean }, standing: Standi
   return lower(level, limits.role);
 }
 
+/** An app, as far as it matters to who may do what on it. */
+export type AppToJudge = Readonly<{ id: string; isSystem: boolean }>;
+
+/**
+ * A datastore's app is nobody's own: what somebody may do there, up to what developers do, they may by what they are on the apps
+ * that have it. More than that is for the cluster's admins: who may give a resource to an app of their own would make themselves
+ * an admin of what others keep in it.
+ */
+export function levelOnDatastore(
+  app: AppToJudge,
+  having: readonly AppToJudge[],
+  standing: Standing,
+  limits: Limits,
+): Level {
+  // A token that names the datastore itself is good for it by all that its owner is.
+  const scope = limits.appIds?.includes(app.id) === true ? { role: limits.role } : limits;
+  const most = having.reduce<Level>((level, one) => higher(level, levelOn(one, standing, scope)), 'none');
+  return higher(levelOn(app, standing, limits), lower(most, 'developer'));
+}
+
 /** The most that there is on any app. */
 export function highestLevel(standing: Standing, limits: Limits): Level {
   const own = [...standing.apps].filter(([id]) => limits.appIds === undefined || limits.appIds.includes(id));

@@ -4,6 +4,7 @@ import type { Asking } from '@flynn/resource/access';
 import type { Owner } from '@flynn/resource/type';
 import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
+import { isAtLeast } from '../access/roles.ts';
 import type { Role } from '../access/roles.ts';
 import type { Deps } from '../deps.ts';
 import { resourceType } from '../providers/types.ts';
@@ -22,7 +23,7 @@ export class CallerAsking implements Asking {
   readonly userId?: string;
   readonly #principal: Principal;
   readonly #resources: Deps['resources'];
-  readonly #isSystem = new Map<string, boolean>();
+  readonly #known = new Map<string, { isSystem: boolean; isDatastore: boolean }>();
 
   constructor({ resources }: Pick<Deps, 'resources'>, call: { caller?: Caller }) {
     this.#principal = principalOf(call);
@@ -35,24 +36,34 @@ export class CallerAsking implements Asking {
 
   readonly roleOn = (owner: Owner | undefined): Role | undefined => {
     const { clusterLevel } = this.#principal;
-    const level =
-      owner?.type === appType.name
-        ? this.#principal.levelOn({ id: owner.id, isSystem: this.#isSystem.get(owner.id) ?? true })
-        : clusterLevel;
+    const level = owner?.type === appType.name ? this.#principal.levelOn(this.#judged(owner.id)) : clusterLevel;
     return level === 'none' ? undefined : level;
   };
+
+  /** Whether what holds passwords of that owner's objects may be told. */
+  mayReadSecrets(owner: Owner | undefined): boolean {
+    if (owner?.type !== appType.name) return isAtLeast(this.#principal.clusterLevel, 'developer');
+    return this.#principal.canReadSecrets(this.#judged(owner.id));
+  }
+
+  #judged(id: string): { id: string; isSystem: boolean; isDatastore: boolean } {
+    return { id, ...(this.#known.get(id) ?? { isSystem: true, isDatastore: true }) };
+  }
 
   /** What is needed to judge objects: of one app it is one read, of several one listing. */
   async learn(objects: readonly About[], signal: AbortSignal): Promise<this> {
     if (this.isOperator) return this;
-    const ids = new Set(objects.flatMap(appIdsOf).filter((id) => !this.#isSystem.has(id)));
+    const ids = new Set(objects.flatMap(appIdsOf).filter((id) => !this.#known.has(id)));
     const [id] = ids;
     if (id === undefined) return this;
     const found =
       ids.size === 1
         ? [await this.#resources.find(appType, id, { signal })]
         : await this.#resources.list(appType, { signal });
-    for (const app of found) if (app !== undefined) this.#isSystem.set(app.id, app.spec.isSystem);
+    for (const app of found) {
+      if (app === undefined) continue;
+      this.#known.set(app.id, { isSystem: app.spec.isSystem, isDatastore: app.spec.datastore !== undefined });
+    }
     return this;
   }
 }

@@ -1,7 +1,6 @@
 /** Objects of the generic API as whoever asks may see them: what they may not see is not there for them. */
 import { FlynnError, hasCode } from '@flynn/kit/errors';
-import { holds, mayRead } from '@flynn/resource/access';
-import type { Asking } from '@flynn/resource/access';
+import { mayRead } from '@flynn/resource/access';
 import { refusal } from '@flynn/resource/record';
 import type { Owner, Resource } from '@flynn/resource/type';
 import type { Deps } from '../deps.ts';
@@ -40,12 +39,12 @@ export async function showObject(
   deps: Deps,
   kind: Kind,
   resource: Found,
-  { read, asking }: { read: ResourceReader; asking: Asking },
+  { read, asking }: { read: ResourceReader; asking: CallerAsking },
 ): Promise<GenericObject> {
   const object = await viewObject(deps, kind, resource, read);
   if (kind.withoutSecrets === undefined || asking.isOperator) return object;
   const owner = resource.type === appType.name ? ownedBy(resource.id) : resource.owner;
-  return holds(asking, 'developer', owner) ? object : { ...object, spec: kind.withoutSecrets(object.spec) };
+  return asking.mayReadSecrets(owner) ? object : { ...object, spec: kind.withoutSecrets(object.spec) };
 }
 
 /** `app/shop`: the kind by what people call it, then a name or an id. */
