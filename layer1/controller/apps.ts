@@ -25,7 +25,9 @@ import { cellOf } from './jobs.ts';
 import { checkReview, reviewPieces, withExpiry } from './review-apps.ts';
 import { checkOneOffLimits } from './one-off-limits.ts';
 import { pageOf } from './paging.ts';
+import { refuseRemoval } from './datastores/guards.ts';
 import { onlyOf } from './providers/leaving.ts';
+import { resourceType } from './providers/types.ts';
 import { appFinalizer, appType, ownedBy, releaseType, routeType } from './resources.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
 import { viewApp } from './views.ts';
@@ -197,8 +199,18 @@ async function createNamed(deps: Deps, input: NewApp & { name: string }, signal:
 }
 
 /** Throws `denied`. */
-export function checkRemoval({ spec }: AppResource): void {
-  if (spec.isSystem) throw new FlynnError('denied', `${spec.name} is part of the platform: it cannot be deleted`);
+export function checkRemoval(app: AppResource): void {
+  const { isSystem, name } = app.spec;
+  if (isSystem) throw new FlynnError('denied', `${name} is part of the platform: it cannot be deleted`);
+  refuseRemoval(app);
+}
+
+/** A datastore whose resource was forgotten goes like any app. */
+async function isForgotten({ resources }: Deps, { spec }: AppResource, signal: AbortSignal): Promise<boolean> {
+  const { datastore } = spec;
+  return (
+    datastore !== undefined && (await resources.find(resourceType, datastore.resourceId, { signal })) === undefined
+  );
 }
 
 /** Marks the app, and waits for the worker to have stopped and removed everything. */
@@ -209,7 +221,7 @@ async function removeApp(
 ): Promise<ResponseOf<typeof apps.remove>> {
   const { resources, store, cell } = deps;
   const { name } = app.spec;
-  checkRemoval(app);
+  if (!(await isForgotten(deps, app, signal))) checkRemoval(app);
   const owner = ownedBy(app.id);
   const [routes, releases] = await Promise.all([
     resources.list(routeType, { owner, signal }),

@@ -7,12 +7,14 @@ import { compareOf } from '@flynn/resource/record';
 import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
 import { cellKeys } from '@flynn/scheduler/cell';
 import type { z } from 'zod';
+import { principalOf } from './access/principal.ts';
 import { jobs } from './api.ts';
 import { awaitPlacement, joinSockets, placementOf } from './attach.ts';
 import type { Placement } from './attach.ts';
 import { placedJobs, reasonsOf, seenStatuses, valuesOf } from './cell-view.ts';
 import type { CellView } from './cell-view.ts';
 import { execCommand, execTarget } from './exec.ts';
+import { checkShell } from './datastores/shells.ts';
 import { buildWorkloadId, compileBuild, compileOneOff } from './compile.ts';
 import type { CompiledWorkload, Runnable } from './compile.ts';
 import { evaluationContext, findApp, forLiveApp, isOvertaken, runnableApp } from './deps.ts';
@@ -57,22 +59,30 @@ export function jobHandlers(deps: Deps): Handler[] {
       if (found === undefined) throw noJob(app, params.job);
       return found;
     }),
-    handle(jobs.run, async ({ params, body, signal }) =>
-      forLiveApp(deps, params.app, signal, (app) => runOneOff(deps, app, body, signal)),
-    ),
+    handle(jobs.run, async (call) => {
+      const { params, body, signal } = call;
+      return forLiveApp(deps, params.app, signal, async (app) => {
+        checkShell(app, principalOf(call));
+        return runOneOff(deps, app, body, signal);
+      });
+    }),
     handle(jobs.build, async ({ params, body, signal }) =>
       forLiveApp(deps, params.app, signal, (app) => startBuild(deps, app, body, signal)),
     ),
-    handle(jobs.attach, async ({ params, query, signal }) => {
+    handle(jobs.attach, async (call) => {
+      const { params, query, signal } = call;
       const app = await findApp(deps, params.app, signal);
       await catchUp(deps, params.job, signal);
+      checkShell(app, principalOf(call), typeOf(deps, app, params.job));
       const { hostId, jobId } = await findPlacement(deps, app.id, params.job, signal);
       const host = await deps.hosts.attach(hostId, jobId, query, signal);
       return (client) => joinSockets(client, host);
     }),
-    handle(jobs.exec, async ({ params, query, signal }) => {
+    handle(jobs.exec, async (call) => {
+      const { params, query, signal } = call;
       const { job, type, command, ...options } = query;
       const app = await findApp(deps, params.app, signal);
+      checkShell(app, principalOf(call));
       const target = execTarget(deps, app, { job, type });
       const asked = { ...options, command: await execCommand(deps, target, command, signal) };
       const host = await deps.hosts.exec(target.hostId, target.id, asked, signal);
@@ -102,6 +112,10 @@ async function catchUp({ cell, store }: Deps, id: string, signal: AbortSignal): 
   }
   const count = cell.workloads.snapshot.entries.get(id)?.value.count ?? 0;
   if (entry === undefined || count === 0) await cell.statuses.reached(revision, { signal });
+}
+
+function typeOf(deps: Deps, app: AppResource, id: string): string | undefined {
+  return findJob(jobsOfApp(app.id, cellOf(deps.cell), { all: true, nowMs: deps.now() }), id)?.type;
 }
 
 /** It may end while its place is waited for, and be known as gone before it is known to have ended. */
@@ -204,7 +218,7 @@ export async function findBuilder(
   );
 }
 
-function pendingJob({ id, template }: CompiledWorkload, nowMs: number): Job {
+export function pendingJob({ id, template }: CompiledWorkload, nowMs: number): Job {
   return {
     id,
     workloadId: id,

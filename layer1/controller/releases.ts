@@ -1,5 +1,6 @@
 /** Artifacts and releases: made once, never changed. */
 import { FlynnError, hasCode } from '@flynn/kit/errors';
+import type { Caller } from '@flynn/kit/http-gate';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
@@ -17,6 +18,7 @@ import type { OwnBlobs } from './collection/own-blobs.ts';
 import { checkDefaults } from './check-defaults.ts';
 import type { Runnable } from './compile.ts';
 import { parseSchedule } from './cron/schedule.ts';
+import { guardedContent } from './datastores/guards.ts';
 import { holdsCounts } from './deployments/phases.ts';
 import { resolveReferences } from './env-references.ts';
 import { findApp, findLiveApp, runnableApp } from './deps.ts';
@@ -69,14 +71,14 @@ export function releaseHandlers(deps: Deps, own: OwnBlobs): Handler[] {
       const names = await releaseNames(deps, app.id, signal);
       const page = pageOf(names, call.query, ({ id }) => id);
       const all = await releasesNamed(deps, page, signal);
-      const show = principalOf(call).canReadSecrets(runnableApp(app)) ? viewRelease : publicRelease;
+      const show = canReadSecrets(call, app) ? viewRelease : publicRelease;
       return all.map(show);
     }),
     handle(releases.get, async (call) => {
       const { params, signal } = call;
       const app = await findApp(deps, params.app, signal);
       const release = await findRelease(deps, app, params.release, signal);
-      return principalOf(call).canReadSecrets(runnableApp(app)) ? viewRelease(release) : publicRelease(release);
+      return canReadSecrets(call, app) ? viewRelease(release) : publicRelease(release);
     }),
     handle(releases.remove, async ({ params, signal }) => {
       const app = await findLiveApp(deps, params.app, signal);
@@ -88,22 +90,31 @@ export function releaseHandlers(deps: Deps, own: OwnBlobs): Handler[] {
   ];
 }
 
+function canReadSecrets(call: { caller?: Caller }, { id, spec }: AppResource): boolean {
+  return principalOf(call).canReadSecrets({ id, isSystem: spec.isSystem, isDatastore: spec.datastore !== undefined });
+}
+
 function publicRelease(release: ReleaseResource): Release {
   return withoutSecrets(viewRelease(release));
 }
 
 type NewRelease = z.output<NonNullable<typeof releases.create.body>>;
 
-/** Of what is live, and before that of the newest: one that others made meanwhile goes into it, unless `basis` says which it is. */
+/**
+ * Of what is live, and before that of the newest: one that others made meanwhile goes into it, unless `basis` says which it is. Of
+ * a datastore only the platform changes all that there is: `isOfPlatform`.
+ */
 export async function createRelease(
   deps: Deps,
   app: AppResource,
   input: NewRelease,
   signal: AbortSignal,
+  { isOfPlatform = false }: { isOfPlatform?: boolean } = {},
 ): Promise<ReleaseResource> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await createFrom(deps, attempt === 1 ? app : await findLiveApp(deps, app.id, signal), input, signal);
+      const current = attempt === 1 ? app : await findLiveApp(deps, app.id, signal);
+      return await createFrom(deps, current, { ...input, isOfPlatform }, signal);
     } catch (error) {
       if (!isOvertaken(error) || input.basis !== undefined || attempt >= maxAttempts) throw error;
     }
@@ -113,11 +124,13 @@ export async function createRelease(
 async function createFrom(
   deps: Deps,
   app: AppResource,
-  input: NewRelease,
+  { isOfPlatform, ...asked }: NewRelease & { isOfPlatform: boolean },
   signal: AbortSignal,
 ): Promise<ReleaseResource> {
   const { resources } = deps;
   const before = await findBasis(deps, app, signal);
+  const isGuarded = !isOfPlatform && before !== undefined;
+  const input = isGuarded ? { ...asked, ...guardedContent(app, before.spec, asked) } : asked;
   if (input.basis !== undefined && input.basis !== (before?.id ?? null)) throw overtaken(app.spec.name);
   const isLive = before !== undefined && before.id === app.status.releaseId;
   const isPart = input.env === undefined || input.processes === undefined;

@@ -6,6 +6,7 @@ import { refusal } from '@flynn/resource/record';
 import type { Again } from '@flynn/resource/reconciler';
 import type { Principal } from './access/principal.ts';
 import { isAtLeast } from './access/roles.ts';
+import { refuseForDatastore } from './datastores/guards.ts';
 import type { Deps } from './deps.ts';
 import { appType } from './resources.ts';
 import type { AppResource } from './resources.ts';
@@ -55,6 +56,7 @@ export async function reviewPieces(deps: Deps, meta: Meta, signal: AbortSignal):
   if (parent === undefined || parent.deletingSince !== undefined) {
     throw new FlynnError('invalid', `${parentMeta} names an app that is not there: give its id`);
   }
+  refuseForDatastore(parent, 'it has no review apps; a review app of an app that has it reaches the same data');
   const all = await deps.resources.list(appType, { signal });
   const siblings = all.filter(
     ({ spec, deletingSince }) => spec.meta[parentMeta] === parentId && deletingSince === undefined,
@@ -85,7 +87,8 @@ export function checkReview({ id, spec }: Pick<AppResource, 'id' | 'spec'>, afte
 export async function stepReview(deps: Deps, id: string, { signal }: { signal: AbortSignal }): Promise<void | Again> {
   const app = await deps.resources.find(appType, id, { signal });
   const parentId = app?.spec.meta[parentMeta];
-  if (app === undefined || parentId === undefined || app.deletingSince !== undefined || app.spec.isSystem) return;
+  if (app === undefined || parentId === undefined || app.deletingSince !== undefined) return;
+  if (app.spec.isSystem || app.spec.datastore !== undefined) return;
   const expiresMs = Date.parse(app.spec.meta[expiryMeta] ?? '');
   const parent = await deps.resources.find(appType, parentId, { signal });
   const leftMs = expiresMs - deps.now();

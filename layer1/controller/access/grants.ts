@@ -3,6 +3,7 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { compareOf } from '@flynn/resource/record';
+import { refuseForDatastore } from '../datastores/guards.ts';
 import type { Deps } from '../deps.ts';
 import { findApp, forLiveApp } from '../deps.ts';
 import { ownedBy } from '../resources.ts';
@@ -38,6 +39,10 @@ export function grantHandlers(deps: Deps): Handler[] {
             `${app.spec.name} is part of the platform: only a role on the cluster counts there (flynn user role)`,
           );
         }
+        refuseForDatastore(
+          app,
+          `what counts there is the role on an app that has it: flynn resource tells which, and flynn access grant ${body.role} is for that`,
+        );
         const id = grantId(app.id, kind, subject.id);
         const spec = { appId: app.id, kind, subjectId: subject.id, role: body.role };
         const also = () => ({ compare: [compareOf(app)] });

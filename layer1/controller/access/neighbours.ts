@@ -1,4 +1,5 @@
 /** What of one app touches others': names in discovery, host names and services that routes lead to. */
+import { appliances } from '@flynn/appliances/appliances';
 import { FlynnError } from '@flynn/kit/errors';
 import { nameKey } from '@flynn/resource/keys';
 import { isNamedByType, namesOf, serviceNameOf } from '../compile.ts';
@@ -33,6 +34,8 @@ export async function checkServices(
   const wanted = servicesOf(processes);
   if (app.spec.isSystem || wanted.length === 0) return;
   const platform = await deps.resources.list(appType, { signal, where: ({ spec }) => spec.isSystem });
+  await checkDatastores(deps, app, processes, signal);
+  if (app.spec.datastore !== undefined && app.status.releaseId === undefined) await checkUntaken(deps, app, signal);
   for (const { spec, status } of platform) {
     const { releaseId } = status;
     const live = releaseId === undefined ? undefined : await deps.resources.find(releaseType, releaseId, { signal });
@@ -41,6 +44,44 @@ export async function checkServices(
     if (name === undefined) continue;
     throw new FlynnError('denied', `the service ${name} is the platform's own: call it ${app.spec.name}-${name}`);
   }
+}
+
+/** Announced as a datastore's, an app would be told what is meant for that: passwords, and all that is written. */
+export async function checkDatastores(
+  deps: Pick<Deps, 'resources'>,
+  app: AppResource,
+  processes: Processes,
+  signal: AbortSignal,
+): Promise<void> {
+  const wanted = servicesOf(processes);
+  if (wanted.length === 0) return;
+  const all = await deps.resources.list(appType, { signal, where: ({ spec }) => spec.datastore !== undefined });
+  for (const { id, spec } of all) {
+    if (id === app.id) continue;
+    const own = namesOfDatastore(spec);
+    const name = wanted.find((one) => own.has(one));
+    if (name === undefined) continue;
+    throw new FlynnError('denied', `the service ${name} is of the datastore ${spec.name}: call yours something else`);
+  }
+}
+
+/** What a new datastore's members are to be known by somebody may have begun to announce before. */
+async function checkUntaken(deps: Pick<Deps, 'resources'>, app: AppResource, signal: AbortSignal): Promise<void> {
+  const own = namesOfDatastore(app.spec);
+  for (const { id, spec, status } of await deps.resources.list(appType, { signal })) {
+    if (id === app.id || status.releaseId === undefined) continue;
+    const live = await deps.resources.find(releaseType, status.releaseId, { signal });
+    const name = servicesOf(live?.spec.processes ?? {}).find((one) => own.has(one));
+    if (name === undefined) continue;
+    throw new FlynnError('conflict', `${spec.name} announces ${name}, which is to be the datastore ${app.spec.name}'s`);
+  }
+}
+
+/** Where members are found, and who of them has which role. */
+function namesOfDatastore({ name, datastore }: AppResource['spec']): ReadonlySet<string> {
+  const appliance = appliances.get(datastore?.appliance ?? '');
+  const ends = [...Object.keys(appliance?.roles ?? {}), appliance?.name ?? '', 'member', 'patroni'];
+  return new Set([name, ...ends.map((end) => `${name}-${end}`)]);
 }
 
 /** A path of a host name that is another app's would take that part of its requests, with what they carry. */

@@ -130,6 +130,7 @@ export async function keepCurrent(
     app,
     { artifactId, meta: { ...release.spec.meta }, basis: release.id },
     signal,
+    { isOfPlatform: true },
   );
   await startDeployment(deps, { app: appId, release: next.id, rollout: {}, replaces: releaseId }, signal);
   deps.log.info({ app: app.spec.name, image }, 'a datastore goes over to another image');

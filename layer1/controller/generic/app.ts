@@ -8,6 +8,7 @@ import { withoutEnv } from '../access/redaction.ts';
 import { checkRemoval, createApp, defaultDeployTimeoutMs } from '../apps.ts';
 import { serviceNameOf } from '../compile.ts';
 import { checkCount, keptCounts } from '../counts.ts';
+import { refuseForDatastore } from '../datastores/guards.ts';
 import { startDeployment } from '../deployments/deployments.ts';
 import type { Deps } from '../deps.ts';
 import { scaleFormation } from '../formations.ts';
@@ -134,6 +135,10 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   const found = await findObject(deps, appKind, name, signal);
   const current = found === undefined ? undefined : await deps.resources.get(appType, found.id, { signal });
   if (current?.deletingSince !== undefined) throw beingDeleted(appKind, name, current);
+  // What differs is told with what there was.
+  if (current !== undefined && !context.principal.isAdmin) {
+    refuseForDatastore(current, 'its file is for admins of the cluster; flynn scale, limit and constraint are for you');
+  }
   const known = current === undefined ? undefined : await stateOf(current, readOne(deps.resources, signal));
   const before = known?.state ?? newState(deps, name);
   const spec = await withKnownReleases(deps, { name, app: current, wanted: wanted.spec }, signal);

@@ -8,6 +8,7 @@ import type { z } from 'zod';
 import { operations } from './api.ts';
 import { principalOf } from '../access/principal.ts';
 import type { OwnBlobs } from '../collection/own-blobs.ts';
+import { refuseSource } from '../datastores/guards.ts';
 import { findApp, forLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { resumePoint } from '../event-stream.ts';
@@ -42,9 +43,10 @@ export function operationHandlers(deps: Deps, own: OwnBlobs): Handler[] {
       const principal = principalOf(call);
       // Of what came by git the receiver knows that they had it.
       if (principal.sshKey === undefined) await own.check(principal, [body.sourceDigest], signal);
-      return forLiveApp(deps, params.app, signal, async (app) =>
-        viewAll(await push(deps, app, { ...body, asker: askerOf(principal) }, signal)),
-      );
+      return forLiveApp(deps, params.app, signal, async (app) => {
+        refuseSource(app);
+        return viewAll(await push(deps, app, { ...body, asker: askerOf(principal) }, signal));
+      });
     }),
     handle(operations.create, async (call) => {
       const { params, body, signal } = call;
@@ -52,6 +54,7 @@ export function operationHandlers(deps: Deps, own: OwnBlobs): Handler[] {
       await own.checkOperations(principal, body.operations, signal);
       const asker = askerOf(principal);
       return forLiveApp(deps, params.app, signal, async (app) => {
+        refuseSource(app);
         const given = body.operations.map(({ id = shortId(), expiresAt, expiresInMs, ...spec }) => ({
           id,
           spec: { ...spec, appId: app.id, pushId: id, asker },

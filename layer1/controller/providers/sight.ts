@@ -2,6 +2,7 @@
 import { FlynnError } from '@flynn/kit/errors';
 import type { Principal } from '../access/principal.ts';
 import { findLiveApp, noApp, runnableApp } from '../deps.ts';
+import { refuseForDatastore } from '../datastores/guards.ts';
 import type { Deps } from '../deps.ts';
 import { appType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
@@ -55,6 +56,7 @@ export async function developedApp(
   signal: AbortSignal,
 ): Promise<AppResource> {
   const app = await findLiveApp(deps, name, signal);
+  refuseForDatastore(app, 'it is given to apps, and is given nothing itself');
   const one = runnableApp(app);
   if (principal.canReadSecrets(one)) return app;
   if (!principal.canSee(one)) throw noApp(name);

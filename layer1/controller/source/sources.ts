@@ -4,6 +4,7 @@ import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { compareOf } from '@flynn/resource/record';
 import { principalOf } from '../access/principal.ts';
+import { refuseSource } from '../datastores/guards.ts';
 import { findApp, forLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { insideNetworks } from '../inside-networks.ts';
@@ -30,9 +31,10 @@ export function sourceHandlers(deps: Deps): Handler[] {
       const { isAdmin } = principalOf(call);
       const host = hostOfSource(body.url);
       if (!isAdmin) await refuseInside(host, await insideNetworks(deps, signal));
-      const made = await forLiveApp(deps, params.app, signal, (app) =>
-        setSource(deps, app, { ...body, isOpen: isAdmin }, signal),
-      );
+      const made = await forLiveApp(deps, params.app, signal, async (app) => {
+        refuseSource(app);
+        return setSource(deps, app, { ...body, isOpen: isAdmin }, signal);
+      });
       return viewSource(deps, made, signal);
     }),
     handle(sources.remove, async ({ params, signal }) => {

@@ -35,6 +35,20 @@ export function volumeHandlers(deps: Deps): Handler[] {
   ];
 }
 
+/** A member without its volume copies from another; without any there is nothing to copy, and none begins anew by itself. */
+async function checkLastCopy(deps: Deps, { id, appId }: FoundVolume, signal: AbortSignal): Promise<void> {
+  const app = await deps.resources.find(appType, appId, { signal });
+  if (app?.spec.datastore === undefined) return;
+  const { volumes: all, unasked } = await findVolumes(deps, { appId, signal });
+  if (all.some((one) => one.id !== id)) return;
+  const others =
+    unasked.length === 0 ? '' : `, as far as hosts tell (${unasked.map(({ hostId }) => hostId).join(', ')} did not)`;
+  throw new FlynnError(
+    'conflict',
+    `this is all of the data of ${app.spec.name}${others}: no other member has a copy; flynn resource remove ${app.spec.datastore.resourceId} deletes the datastore`,
+  );
+}
+
 async function removeVolume(deps: Deps, id: string, options: { appId?: string; signal: AbortSignal }): Promise<void> {
   const { volumes: found, unasked } = await findVolumes(deps, options);
   const volume = found.find((one) => one.id === id);
@@ -43,6 +57,7 @@ async function removeVolume(deps: Deps, id: string, options: { appId?: string; s
     const hint = where.length === 0 ? 'list them with: flynn volume list' : where.join('; ');
     throw new FlynnError('not_found', `there is no volume "${id}"; ${hint}`);
   }
+  await checkLastCopy(deps, volume, options.signal);
   await deps.hosts.removeVolume(volume.hostId, volume.hostName, options.signal);
   deps.log.info({ volume: volume.hostName, hostId: volume.hostId }, 'volume removed');
 }

@@ -1,0 +1,31 @@
+/** A datastore in the controller's simulated world, with its members up. For tests. */
+import { waitFor } from '@flynn/kit/retry';
+import { apps, releases } from '../api.ts';
+import { resources } from '../providers/api.ts';
+import type { TestController } from '../testing.ts';
+
+/** What a world is started with that is to have some. */
+export const withAppliances = { applianceImages: { postgres: 'test/postgres' } } as const;
+
+export type TestDatastore = Readonly<{ id: string; name: string; resourceId: string; secrets: Record<string, string> }>;
+
+/** `NAME-postgres` for the app of that name, once that is led to it. */
+export async function makeTestDatastore(
+  { client }: TestController,
+  { app, members = 2 }: { app: string; members?: number },
+): Promise<TestDatastore> {
+  const body = { apps: [app], config: { members: String(members) } };
+  const { id: resourceId } = await client.call(resources.create, { params: { provider: 'postgres' }, body });
+  const params = { resource: resourceId };
+  const isReady = async () => {
+    const { state, failure, apps: given } = await client.call(resources.get, { params });
+    if (failure !== undefined) throw new Error(failure.message);
+    return state === 'ready' && given.every((one) => one.state === 'added');
+  };
+  await waitFor(isReady, { what: `the datastore of ${app}`, deadlineMs: 60_000, intervalMs: 10 });
+  const all = await client.call(apps.list, {});
+  const own = all.find(({ datastore }) => datastore?.resourceId === resourceId);
+  if (own?.releaseId === undefined) throw new Error(`${resourceId} has no app that is live`);
+  const { env } = await client.call(releases.get, { params: { app: own.id, release: own.releaseId } });
+  return { id: own.id, name: own.name, resourceId, secrets: env };
+}
