@@ -85,7 +85,7 @@ export class Context implements AsyncDisposable {
     this.print(this.options.json ? JSON.stringify(value, undefined, 2) : text());
   }
 
-  async progress<T>(text: string, work: () => Promise<T>): Promise<T> {
+  async progress<T>(text: string | (() => string), work: () => Promise<T>): Promise<T> {
     using line = new ProgressLine(this.io.stderr, text);
     this.#progress = line;
     try {

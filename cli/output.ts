@@ -99,7 +99,8 @@ export class ProgressLine implements Disposable {
   readonly #timer: NodeJS.Timeout | undefined;
   #isShown = false;
 
-  constructor(output: Output, text: string) {
+  /** `text` is asked for each time, where it changes. */
+  constructor(output: Output, text: string | (() => string)) {
     this.#output = output;
     if (!output.isTTY) return;
     const startedAt = performance.now();
@@ -109,7 +110,9 @@ export class ProgressLine implements Disposable {
       if (tookMs < patienceMs) return;
       step += 1;
       this.#isShown = true;
-      output.write(`\r${frames[step % frames.length]} ${text} ${formatSeconds(tookMs)}`);
+      // One that changes may have been longer.
+      const now = typeof text === 'string' ? text : `\u001b[K${text()}`;
+      output.write(`\r${frames[step % frames.length]} ${now} ${formatSeconds(tookMs)}`);
     }, 100);
   }
 

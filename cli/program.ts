@@ -33,6 +33,7 @@ import { addLogCommand } from './commands/log.ts';
 import { addOperationCommands } from './commands/operation.ts';
 import { addMaintenanceCommands } from './commands/maintenance.ts';
 import { addMetaCommands } from './commands/meta.ts';
+import { addPostgresCommands } from './commands/pg.ts';
 import { addPromoteCommands } from './commands/promote.ts';
 import { addLoginCommand } from './commands/login.ts';
 import { addProviderCommands } from './commands/provider.ts';
@@ -92,6 +93,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addLinkCommands(parent);
   addProviderCommands(parent);
   addResourceCommand(parent);
+  addPostgresCommands(parent);
   addReleaseCommands(parent);
   addImageCommands(parent);
   addRegistryCommands(parent);

@@ -20,7 +20,7 @@ test('a user is added, gets to know the cluster with one line, and may do what t
   assert.equal(added.code, 0, added.stderr);
   await accept(ann, added.stdout);
   assert.match((await ann.run(['whoami'])).stdout, /^ann\nCluster: {2}none\nToken: {4}\w{12}, until 20/);
-  assert.equal((await ann.run(['apps'])).stdout.trim(), 'NAME  ID  CREATED  PLATFORM');
+  assert.equal((await ann.run(['apps'])).stdout.trim(), 'NAME  ID  CREATED  PLATFORM  DATASTORE');
   const hidden = await ann.run(['info', '-a', 'shop']);
   assert.deepEqual([hidden.code, hidden.stderr], [1, 'flynn: there is no app "shop"; list them with: flynn apps\n']);
 

@@ -86,8 +86,14 @@ export function addAppCommands(parent: Parent): void {
       const found = (await client.call(apps.list, {})).filter((app) => options.all || !app.isSystem);
       context.show(found, () =>
         formatTable(
-          ['NAME', 'ID', 'CREATED', 'PLATFORM'],
-          found.map((app) => [app.name, app.id, formatAge(app.createdAt, Date.now()), app.isSystem ? 'yes' : 'no']),
+          ['NAME', 'ID', 'CREATED', 'PLATFORM', 'DATASTORE'],
+          found.map((app) => [
+            app.name,
+            app.id,
+            formatAge(app.createdAt, Date.now()),
+            app.isSystem ? 'yes' : 'no',
+            app.datastore?.appliance,
+          ]),
         ),
       );
     },
@@ -113,13 +119,16 @@ export function addAppCommands(parent: Parent): void {
         gitUrl: remoteUrl(cluster.gitUrl, app.name),
         release: release === undefined ? null : `v${release.version}`,
         commit: release?.meta['git.commit'] ?? null,
+        ...(app.datastore === undefined ? {} : { datastore: app.datastore }),
         createdAt: app.createdAt,
       };
       context.show(info, () =>
         [
           `Name:     ${info.name}`,
           `URL:      ${info.urls.join(' ') || '-'}`,
-          `Git:      ${info.gitUrl}`,
+          app.datastore === undefined
+            ? `Git:      ${info.gitUrl}`
+            : `Is:       ${app.datastore.appliance}, of the resource ${app.datastore.resourceId}; "flynn pg -a ${info.name}" tells more`,
           `Release:  ${info.release ?? 'none yet: git push flynn main'}${info.commit ? ` (${info.commit.slice(0, 12)})` : ''}`,
           `Created:  ${info.createdAt}`,
         ].join('\n'),

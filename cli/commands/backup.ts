@@ -10,6 +10,7 @@ import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { installedCommands, repositoryCommands } from '@flynn/kit/operator-commands';
 import type { Context } from '../context.ts';
+import { untilInterrupted } from '../interruption.ts';
 import { formatCount, formatMebibytes } from '../output.ts';
 import { passphraseOf, passphraseOption } from '../passphrase.ts';
 import { addScheduleCommands } from './backup-schedule.ts';
@@ -48,7 +49,10 @@ export function addBackupCommands(parent: Parent, cluster: Command): void {
       if (output === '-') return pipeline(await read(), context.io.stdout, { end: false });
       const file = resolve(context.io.cwd, output ?? `${name}-${time}Z.backup`);
       const found = await context.progress('backing up', () =>
-        untilInterrupted(context, (signal) => saveChecked(read, file, { passphrase, signal })),
+        // What is half there has the cluster's keys in it as well: it goes, too, when somebody has enough of waiting.
+        untilInterrupted(context.io, 'stopped: no file was written', (signal) =>
+          saveChecked(read, file, { passphrase, signal }),
+        ),
       );
       show(context, file, found);
       if (passphrase !== undefined) return;
@@ -112,18 +116,6 @@ function addRestoreCommand(parent: Parent, cluster: Command): void {
 /** As a shell takes it. */
 function quoted(word: string): string {
   return /^[\w./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
-}
-
-/** What is half there has the cluster's keys in it as well: it goes, too, when somebody has enough of waiting. */
-async function untilInterrupted<T>({ io }: Context, task: (signal: AbortSignal) => Promise<T>): Promise<T> {
-  const interrupted = new AbortController();
-  const end = (): void => interrupted.abort(new FlynnError('cancelled', 'stopped: no file was written'));
-  const stops = [io.onSignal('SIGINT', end), io.onSignal('SIGTERM', end)];
-  try {
-    return await task(interrupted.signal);
-  } finally {
-    for (const stop of stops) stop();
-  }
 }
 
 /** What has the name is whole: it was read back from the disk. */

@@ -70,6 +70,12 @@ async function describeApp(context: Context): Promise<{ file: AppFile; artifactI
   const client = await context.client();
   const params = { app: await context.appName() };
   const app = await client.call(apps.get, { params });
+  if (app.datastore !== undefined) {
+    throw new FlynnError(
+      'invalid',
+      `${app.name} is a datastore: it is in no file of an app\n  "flynn pg dump -a ${app.name}" has what is in it`,
+    );
+  }
   if (app.releaseId === undefined) {
     throw new FlynnError('not_found', `${app.name} has no live release\n  git push flynn main makes the first`);
   }

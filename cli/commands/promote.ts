@@ -113,6 +113,12 @@ type Source = { app: App; release: Release };
 async function liveOf(context: Context, name: string): Promise<Source> {
   const client = await context.client();
   const app = await client.call(apps.get, { params: { app: name } });
+  if (app.datastore !== undefined) {
+    throw new FlynnError(
+      'invalid',
+      `${name} is a datastore: there is no copy of it\n  "flynn resource add ${app.datastore.appliance} -a APP" makes another, "flynn pg dump -a ${name}" has what is in it`,
+    );
+  }
   if (app.releaseId === undefined) {
     throw new FlynnError('not_found', `${name} has no live release\n  "flynn release -a ${name}" lists what there is`);
   }

@@ -27,7 +27,7 @@ test('`provider add`, `resource add`, `resource` and `resource remove`, and what
   assert.equal((await desk.run(['env', 'get', 'DATABASE_URL', '-a', 'shop'])).stdout, provider.env['DATABASE_URL']);
   for (const words of [['resource'], ['resource', 'list', '-a', 'shop']]) {
     const { stdout } = await desk.run(words);
-    assert.match(stdout, new RegExp(`\n${id} +pg +shop +DATABASE_URL +ready +\\w+ +-\n$`));
+    assert.match(stdout, new RegExp(`\n${id} +pg +- +shop +DATABASE_URL +ready +\\w+ +-\n$`));
   }
   assert.match((await desk.run(['get', 'resource'])).stdout, new RegExp(`${id} .*pg.*shop.*ready`));
   assert.match(

@@ -113,12 +113,17 @@ async function listing(context: Context): Promise<void> {
     client.call(apps.list, {}),
   ]);
   const names = new Map(all.map(({ id, name }) => [id, name]));
+  // Of the platform's own databases: the app that each is.
+  const own = new Map(
+    all.flatMap(({ name, datastore }) => (datastore === undefined ? [] : [[datastore.resourceId, name]])),
+  );
   context.show(found, () =>
     formatTable(
-      ['ID', 'PROVIDER', 'APPS', 'VARIABLES', 'STATE', 'CREATED', 'WAITS FOR'],
+      ['ID', 'PROVIDER', 'NAME', 'APPS', 'VARIABLES', 'STATE', 'CREATED', 'WAITS FOR'],
       found.map((one) => [
         one.id,
         one.provider,
+        own.get(one.id),
         one.apps.map(({ appId }) => names.get(appId) ?? appId).join(','),
         one.variables.join(','),
         one.state,

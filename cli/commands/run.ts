@@ -61,7 +61,7 @@ export function addRunCommand(parent: Parent): void {
 }
 
 /** A job nobody could be joined to, or whose start was interrupted, is stopped rather than left behind. */
-async function attach(
+export async function attach(
   context: Context,
   { app, job, isTerminal }: { app: string; job: Job; isTerminal: boolean },
 ): Promise<Duplex> {

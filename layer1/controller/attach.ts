@@ -66,13 +66,14 @@ function reasonOf(cell: CellView, workloadId: string): string {
 
 /** Once one side has ended or broken, both are torn down; what was in flight is delivered first. */
 export function joinSockets(client: Duplex, host: Duplex): void {
-  join(client, host);
-  join(host, client);
+  joinOneWay(client, host);
+  joinOneWay(host, client);
 }
 
 const flushMs = 5_000;
 
-function join(from: Duplex, to: Duplex): void {
+/** The other end is told of by nothing but that `to` ends. */
+export function joinOneWay(from: Duplex, to: Duplex): void {
   from.on('error', () => from.destroy());
   from.pipe(to);
   from.once('close', () => {

@@ -25,6 +25,7 @@ import { openCellView } from './cell-view.ts';
 import { acmeHandlers } from './certificates/acme/settings.ts';
 import { certificateHandlers } from './certificates/certificates.ts';
 import { cronHandlers } from './cron/crons.ts';
+import { datastoreHandlers } from './datastores/handlers.ts';
 import { deploymentHandlers } from './deployments/deployments.ts';
 import type { ControllerSettings, Deps, RoutersOfCluster } from './deps.ts';
 import { drainHandlers } from './drains.ts';
@@ -156,6 +157,7 @@ export function controllerHandlers(
     ...drainHandlers(deps, logAggregator),
     ...providerHandlers(deps),
     ...resourceHandlers(deps),
+    ...datastoreHandlers(deps),
     ...platformHandlers(deps, logAggregator),
     ...layerHandlers(deps, blobs, own),
     ...collectionHandlers(deps, blobs),

@@ -36,6 +36,9 @@ export type Behaviour =
   | { is: 'crash'; code: number; lines?: readonly string[] }
   | { is: 'fail'; error: string };
 
+/** What it says on either output, and how it ends. */
+export type Program = { stdout?: string; stderr?: string; code: number };
+
 export type SimulatedHostOptions = {
   store: Store;
   id: string;
@@ -62,6 +65,8 @@ export class SimulatedHost implements AsyncDisposable {
     memoryUsedPercent: 50,
   } as const;
   findings: readonly Finding[] = [];
+  /** What a program beside a job does that was given all of its input; by default it says what it was given. */
+  programs: (command: readonly string[], input: Buffer) => Program | undefined = () => undefined;
   readonly #options: SimulatedHostOptions;
   readonly #jobs = new Map<string, { job: HostJob; status: JobStatus; lines: string[] }>();
   /** What jobs left. */
@@ -177,7 +182,7 @@ export class SimulatedHost implements AsyncDisposable {
     for (const { name } of job.template.volumes) {
       if (!this.#volumes.has(name)) this.#volumes.set(name, { meta: job.template.meta, createdAtMs: Date.now() });
     }
-    await this.#write(job.id, { startedAt: Date.now(), address: '10.0.0.1' });
+    await this.#write(job.id, { startedAt: Date.now(), address: `10.0.0.${this.id.replace(/\D+/, '')}` });
     switch (behaviour.is) {
       case 'run':
         if (behaviour.lingers === true) this.#lingering.add(job.id);
@@ -285,7 +290,7 @@ export class SimulatedHost implements AsyncDisposable {
         const known = jobOf(params.job);
         return (socket) => void this.#echo(known.job.id, known.lines, socket);
       }),
-      // Says what it was given, then what it hears; ends with 5 when its input does.
+      // If nothing else is said of it: says what it was given, then what it hears; ends with 5 when its input does.
       handle(routes.exec, async ({ params, query }) => {
         const known = jobOf(params.job);
         if (known.status.state !== 'running') throw new FlynnError('conflict', `the job ${params.job} is not running`);
@@ -304,12 +309,22 @@ export class SimulatedHost implements AsyncDisposable {
   }
 
   async #exec(command: readonly string[], socket: Duplex): Promise<void> {
-    socket.write(encodeFrame({ kind: 'stdout', data: Buffer.from(`${command.join('|')}\n`) }));
+    const heard: Buffer[] = [];
+    let isWhole = false;
     for await (const frame of readFrames(socket)) {
-      if (frame.kind === 'stdin') socket.write(encodeFrame({ kind: 'stdout', data: frame.data }));
-      if (frame.kind === 'stdin-end') break;
+      if (frame.kind === 'stdin') heard.push(frame.data);
+      isWhole = frame.kind === 'stdin-end';
+      if (isWhole) break;
     }
-    socket.end(encodeFrame({ kind: 'exit', code: 5 }));
+    const input = Buffer.concat(heard);
+    // The input of one whose client is gone ends, too.
+    const does = this.programs(command, input) ?? { stdout: `${command.join('|')}\n${input.toString()}`, code: 5 };
+    if (!isWhole) return;
+    for (const kind of ['stdout', 'stderr'] as const) {
+      const data = Buffer.from(does[kind] ?? '');
+      if (data.length > 0) socket.write(encodeFrame({ kind, data }));
+    }
+    socket.end(encodeFrame({ kind: 'exit', code: does.code }));
   }
 
   /** Says its lines, then says again what it hears; ends when its input does. */

@@ -4,6 +4,7 @@ import type { Logger } from '@flynn/kit/log';
 import type { Route } from '@flynn/kit/routes';
 import type { Store } from '@flynn/store/store';
 import { tokens } from '../access/api.ts';
+import { datastores } from '../datastores/api.ts';
 import { operations } from '../operations/api.ts';
 import { runners } from '../operations/api-runners.ts';
 import { claimAnswer } from './answers.ts';
@@ -19,10 +20,12 @@ const unrecorded: ReadonlySet<Route> = new Set([
   operations.append,
   runners.register,
 ]);
+/** What they read is put in the place of what is there. */
+const recordedReads: ReadonlySet<Route> = new Set([datastores.import]);
 const secretAnswers: ReadonlySet<Route> = new Set([tokens.create]);
 
 export function isRecorded(route: Route): boolean {
-  return route.method !== 'GET' && !unrecorded.has(route);
+  return (route.method !== 'GET' || recordedReads.has(route)) && !unrecorded.has(route);
 }
 
 type AuditOptions = Readonly<{

@@ -52,6 +52,11 @@ export function roleService(appName: string, role: string): string {
   return `${appName}-${role}`;
 }
 
+/** Where who has it serves. */
+export function hostOf(appName: string, role: string): string {
+  return `${roleService(appName, role)}.${zone}`;
+}
+
 /** What apps that have it may reach. */
 export function servedOf(appliance: Appliance, appName: string): string[] {
   return Object.keys(appliance.roles).map((role) => roleService(appName, role));
@@ -64,7 +69,7 @@ export function newSecrets({ secrets }: Appliance): Record<string, string> {
 
 /** What apps get, of the environment that its own release has. */
 export function variablesOf(appliance: Appliance, appName: string, env: Readonly<Record<string, string>>) {
-  return appliance.variables({ secrets: env, host: (role) => `${roleService(appName, role)}.${zone}` });
+  return appliance.variables({ secrets: env, host: (role) => hostOf(appName, role) });
 }
 
 export function memberProcess(

@@ -1,0 +1,38 @@
+/** Which datastore does a command mean? That of the app, or the one it names. */
+import { apps } from '@flynn/controller/api';
+import type { App } from '@flynn/controller/model';
+import { resources } from '@flynn/controller/providers/api';
+import { FlynnError } from '@flynn/kit/errors';
+import type { Context } from './context.ts';
+
+/** `resource`: its id or its name, as `flynn resource` shows them. Throws what to say where there is none, or several. */
+export async function datastoreOf(context: Context, resource: string | undefined): Promise<App> {
+  const found = await datastoresOf(context, resource);
+  const [first] = found;
+  if (first !== undefined && found.length === 1) return first;
+  throw new FlynnError(
+    'invalid',
+    `${await context.appName()} has several: ${found.map(({ name }) => name).join(', ')}\n  say which with --resource NAME`,
+  );
+}
+
+/** At least one. An app that is one itself means itself. */
+export async function datastoresOf(context: Context, resource: string | undefined): Promise<App[]> {
+  const client = await context.client();
+  const all = (await client.call(apps.list, {})).filter(({ datastore }) => datastore !== undefined);
+  if (resource !== undefined) {
+    const named = all.filter(({ id, name, datastore }) => [id, name, datastore?.resourceId].includes(resource));
+    if (named.length > 0) return named;
+    throw new FlynnError('not_found', `there is no datastore "${resource}"\n  "flynn resource" lists what there is`);
+  }
+  const app = await context.appName();
+  const own = all.filter(({ id, name }) => id === app || name === app);
+  if (own.length > 0) return own;
+  const had = new Set((await client.call(resources.ofApp, { params: { app } })).map(({ id }) => id));
+  const found = all.filter(({ datastore }) => datastore !== undefined && had.has(datastore.resourceId));
+  if (found.length > 0) return found;
+  throw new FlynnError(
+    'not_found',
+    `${app} has no database of the platform's own\n  flynn resource add postgres -a ${app} gives it one`,
+  );
+}

@@ -1,0 +1,219 @@
+/** What people do with a datastore: programs of its image, run beside a member or in a container of their own. */
+import { appliances } from '@flynn/appliances/appliances';
+import type { Appliance } from '@flynn/appliances/appliance';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import { shortId } from '@flynn/kit/ids';
+import { withDeadline } from '@flynn/kit/retry';
+import { compareOf } from '@flynn/resource/record';
+import { workloadChange } from '@flynn/scheduler/evaluations';
+import { z } from 'zod';
+import { principalOf } from '../access/principal.ts';
+import type { Principal } from '../access/principal.ts';
+import { joinSockets } from '../attach.ts';
+import { statusesOfApp } from '../cell-view.ts';
+import { compileOneOff } from '../compile.ts';
+import { evaluationContext, findApp, forLiveApp } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { execTarget } from '../exec.ts';
+import { jobsOfApp } from '../job-views.ts';
+import { cellOf, pendingJob } from '../jobs.ts';
+import type { Job } from '../model.ts';
+import { runnableOf } from '../releases.ts';
+import { releaseType } from '../resources.ts';
+import type { AppResource, ReleaseResource } from '../resources.ts';
+import { findVolumes } from '../volumes/volumes.ts';
+import { datastores as routes } from './api.ts';
+import { hostOf } from './datastore.ts';
+import type { DatastoreView } from './api.ts';
+import { describeDatastore, membersOf, parseStatus } from './description.ts';
+import type { Status } from './description.ts';
+import { joinPieces, outputOf } from './program.ts';
+import { consoleType, superuserConsoleType } from './shells.ts';
+
+/** A member that stands still is not waited for longer: another may answer. */
+const askMs = 8_000;
+const askAllMs = 20_000;
+/** Less than after what a router takes a backend for dead; a second more than its program tries. */
+const switchoverMs = 27_000;
+/** Results are held in memory by the client. */
+const consoleMemoryBytes = 512 * 1024 ** 2;
+
+/** A datastore's app with what it is. */
+type Datastore = Readonly<{ app: AppResource; appliance: Appliance; resourceId: string }>;
+
+export function datastoreHandlers(deps: Deps): Handler[] {
+  return [
+    handle(routes.get, async ({ params, signal }) => describe(deps, await find(deps, params.app, signal), signal)),
+    handle(routes.switchover, async ({ params, body, signal }) =>
+      switchOver(deps, await find(deps, params.app, signal), body.to, signal),
+    ),
+    handle(routes.console, async (call) => {
+      const { params, body, signal } = call;
+      return forLiveApp(deps, params.app, signal, async (app) =>
+        startConsole(deps, asDatastore(app), { ...body, principal: principalOf(call) }, signal),
+      );
+    }),
+    handle(routes.dump, async ({ params, signal }) => {
+      const { app, appliance } = await find(deps, params.app, signal);
+      const { hostId, id } = execTarget(deps, app, { type: appliance.name });
+      const host = await deps.hosts.exec(hostId, id, { command: appliance.commands.dump }, signal);
+      return (client) => joinSockets(client, host);
+    }),
+    handle(routes.import, async ({ params, signal }) => {
+      const { app, appliance } = await find(deps, params.app, signal);
+      const { hostId, id } = execTarget(deps, app, { type: appliance.name });
+      const host = await deps.hosts.exec(hostId, id, { command: appliance.commands.import }, signal);
+      return (client) => joinPieces(client, host, deps.log);
+    }),
+  ];
+}
+
+async function find(deps: Deps, nameOrId: string, signal: AbortSignal): Promise<Datastore> {
+  return asDatastore(await findApp(deps, nameOrId, signal));
+}
+
+function asDatastore(app: AppResource): Datastore {
+  const { name, datastore } = app.spec;
+  const appliance = datastore === undefined ? undefined : appliances.get(datastore.appliance);
+  if (datastore !== undefined && appliance !== undefined) return { app, appliance, resourceId: datastore.resourceId };
+  throw new FlynnError(
+    'invalid',
+    `${name} is no datastore of the platform's own: flynn resource -a ${name} tells what it has`,
+  );
+}
+
+async function describe(deps: Deps, datastore: Datastore, signal: AbortSignal): Promise<DatastoreView> {
+  const { app, appliance, resourceId } = datastore;
+  const [asked, { volumes }, release] = await Promise.all([
+    askMembers(deps, datastore, signal),
+    findVolumes(deps, { appId: app.id, sizes: true, signal }),
+    liveRelease(deps, app, signal),
+  ]);
+  const jobs = jobsOfApp(app.id, cellOf(deps.cell), { all: false, nowMs: deps.now() });
+  return describeDatastore({
+    app: { id: app.id, name: app.spec.name },
+    resourceId,
+    kind: appliance.name,
+    memoryBytes: release?.spec.processes[appliance.name]?.memoryBytes ?? appliance.defaultMemoryBytes,
+    jobs: jobs.filter(({ type }) => type === appliance.name),
+    volumes,
+    ...asked,
+  });
+}
+
+/** One after the other, until one answers: each knows of all. */
+async function askMembers(
+  deps: Deps,
+  { app, appliance }: Datastore,
+  signal: AbortSignal,
+): Promise<{ status: Status | undefined; problem: string | undefined }> {
+  const limited = withDeadline(askAllMs, signal);
+  const said: string[] = [];
+  for (const member of membersOf(appliance, statusesOfApp(deps.cell, app.id))) {
+    try {
+      const text = await outputOf(deps.hosts, member, appliance.commands.status, withDeadline(askMs, limited));
+      return { status: parseStatus(text), problem: undefined };
+    } catch (error) {
+      signal.throwIfAborted();
+      said.push(`${member.hostId}: ${messageOf(error)}`);
+      if (limited.aborted) break;
+    }
+  }
+  const why = said.length === 0 ? 'no member runs' : `no member tells how it is (${said.join('; ')})`;
+  return {
+    status: undefined,
+    problem: `${why}; flynn ps -a ${app.spec.name} and flynn log -a ${app.spec.name} tell more`,
+  };
+}
+
+const switchedSchema = z.object({ from: z.string().nullable(), to: z.string() });
+
+/** Hosts, of the addresses that members know each other by. */
+async function switchOver(
+  deps: Deps,
+  { app, appliance }: Datastore,
+  to: string | undefined,
+  signal: AbortSignal,
+): Promise<{ from?: string; to: string }> {
+  const members = membersOf(appliance, statusesOfApp(deps.cell, app.id));
+  const wanted = to === undefined ? undefined : members.find(({ hostId }) => hostId === to);
+  if (to !== undefined && wanted?.address === undefined) {
+    const hosts = members.map(({ hostId }) => hostId).join(', ');
+    throw new FlynnError(
+      'not_found',
+      `${app.spec.name} has no member that is up on ${to}: there are ${hosts || 'none'}`,
+    );
+  }
+  // That which is to be the primary is not about to be restarted.
+  const [first] = members;
+  const asked = wanted ?? first;
+  if (asked === undefined) {
+    throw new FlynnError('unavailable', `${app.spec.name} has no member that is up: flynn ps -a ${app.spec.name}`);
+  }
+  const address = wanted?.address === undefined ? [] : [wanted.address];
+  const command = [...appliance.commands.switchover, ...address];
+  const text = await outputOf(deps.hosts, asked, command, withDeadline(switchoverMs, signal));
+  const { from, to: now } = switchedSchema.parse(JSON.parse(text));
+  const hostAt = (known: string) => members.find((member) => member.address === known)?.hostId ?? known;
+  return { ...(from === null ? {} : { from: hostAt(from) }), to: hostAt(now) };
+}
+
+type Console = Readonly<{
+  args: readonly string[];
+  tty: boolean;
+  term?: string | undefined;
+  isSuperuser: boolean;
+  principal: Principal;
+}>;
+
+/**
+ * In no member's container: a client reads files and starts programs where it runs. It has what apps are given, and no secret of
+ * the datastore's.
+ */
+async function startConsole(
+  deps: Deps,
+  { app, appliance }: Datastore,
+  { args, tty, term, isSuperuser, principal }: Console,
+  signal: AbortSignal,
+): Promise<Job> {
+  if (isSuperuser && principal.levelOn({ id: app.id, isSystem: false }) !== 'admin') {
+    throw new FlynnError(
+      'denied',
+      `the superuser of ${app.spec.name} is for admins of the cluster: without --superuser you are the owner of all that its apps keep in it`,
+    );
+  }
+  const release = await liveRelease(deps, app, signal);
+  const runnable = release === undefined ? undefined : await runnableOf(deps, app, release, signal);
+  if (release === undefined || runnable === undefined) {
+    throw new FlynnError('conflict', `${app.spec.name} is not up yet: flynn ps -a ${app.spec.name}`);
+  }
+  const { command, env } = appliance.console({
+    secrets: release.spec.env,
+    host: (role) => hostOf(app.spec.name, role),
+    isSuperuser,
+  });
+  const own = { ...runnable, release: { ...runnable.release, env: {} } };
+  const type = isSuperuser ? superuserConsoleType : consoleType;
+  const workload = compileOneOff(own, {
+    workloadId: `${app.id}-${type}-${shortId()}`,
+    type,
+    command: [...command, ...args],
+    env: { ...env, ...(term === undefined ? {} : { TERM: term }) },
+    tty,
+    stdin: true,
+    memoryBytes: consoleMemoryBytes,
+  });
+  const started = { compare: [compareOf(app)], then: workloadChange(workload, evaluationContext(deps)) };
+  await deps.resources.commit([started], { signal });
+  return pendingJob(workload, deps.now());
+}
+
+async function liveRelease(
+  { resources }: Deps,
+  { status }: AppResource,
+  signal: AbortSignal,
+): Promise<ReleaseResource | undefined> {
+  return status.releaseId === undefined ? undefined : resources.find(releaseType, status.releaseId, { signal });
+}
