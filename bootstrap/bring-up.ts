@@ -16,7 +16,7 @@ import { domainText } from './domain-text.ts';
 import { withStore } from './controller.ts';
 import { primaryAddress, readFacts } from './facts.ts';
 import { type Formation, joinText, judgeFormation, membersStep, missingOf } from './formation.ts';
-import { restoredAppsStep } from './restore-steps.ts';
+import { restoredAppsStep, unrestoredText } from './restore-steps.ts';
 import { type Unwell, unwellText } from './restored-apps.ts';
 import { checkRestore, openBackup, restoredText, takeKeys, withBackup } from './from-backup.ts';
 import { withHostLock } from './host-lock.ts';
@@ -147,10 +147,11 @@ async function bringUpLocked(given: Options, { env, token, formation, ...request
   else await runSteps(joinStepsOf(context));
   if (backup !== undefined) {
     let unwell: readonly Unwell[] = [];
-    const host = { stateDir: options.FLYNN_STATE_DIR, cluster };
+    const host = { stateDir: options.FLYNN_STATE_DIR, cluster, log: silentLogger() };
     await runSteps([restoredAppsStep(host, (found) => (unwell = found))]);
     process.stdout.write(restoredText(cluster, backup));
     process.stdout.write(unwellText(unwell));
+    process.stdout.write(await unrestoredText(host));
     return true;
   }
   if (cluster.hasPlatform) await sayFarewell(context);

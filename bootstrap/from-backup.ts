@@ -182,7 +182,7 @@ export function restoredText(cluster: Cluster, { file, inspection }: Backup): st
       : []),
     'Its authority is a new one. Computers elsewhere take it with the key they have:\n\n',
     command(pinLine(cluster)),
-    '\nWhat was on volumes is not in a backup. The first push to an app sends its whole history.\n\n',
+    '\nWhat was on volumes is not in a backup, but what databases of the platform’s own had is. The first push to an app sends its whole history.\n\n',
     command('flynn apps'),
     command('flynn -a APP ps'),
     '\nOther machines become hosts of it with the token that this prints:\n\n',

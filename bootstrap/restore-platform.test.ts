@@ -56,7 +56,12 @@ test('a part of the platform goes on with its routes, numbers, settings and coun
 
   const source = await sourceOf(await download(world));
   const store = createMemoryStore();
-  const step = { nowMs: Date.now(), signal: new AbortController().signal, slugRunnerImage: 'flynn/slug-runner:2' };
+  const step = {
+    nowMs: Date.now(),
+    signal: new AbortController().signal,
+    slugRunnerImage: 'flynn/slug-runner:2',
+    applianceImages: [],
+  };
   await restoreRecords(store, source, step);
   await using other = await startTestController({ store, hosts: 1 });
   const next = { ...wanted, image: 'flynn/controller:2', env: { ...wanted.env, FLYNN_KEY: 'new' } };

@@ -6,6 +6,8 @@ import { createDiscoveryClient } from '@flynn/discovery/client';
 import { partOf } from '@flynn/discovery/parts';
 import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
 import { restoreApps, restoreBlobs, restoreRecords } from '@flynn/controller/backup/restore';
+import type { Images } from '@flynn/controller/backup/restore';
+import { restoreDatastores, unrestoredIn } from '@flynn/controller/backup/restore-datastores';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { withDeadline } from '@flynn/kit/retry';
@@ -27,6 +29,8 @@ export type RestoreContext = Readonly<{
 
 const recordsMs = 30 * 60_000;
 const blobsMs = 6 * 60 * 60_000;
+const askMs = 60_000;
+const databasesMs = 24 * 60 * 60_000;
 /** For the whole of it, with what is asked of those that are not healthy. */
 const healthMs = 30 * 60_000;
 const thereAlready = 'there already';
@@ -36,7 +40,7 @@ export function restoreRecordsStep(backup: Backup, context: () => RestoreContext
     title: 'Records of the backup',
     run: async () => {
       const { host, images } = context();
-      const options = { ...stepOptions(recordsMs), slugRunnerImage: slugRunnerOf(images) };
+      const options = { ...stepOptions(recordsMs), ...imagesOf(images) };
       const count = await withStore(host, (store) => restoreRecords(store, backup.source, options));
       return count === undefined ? thereAlready : `${count} restored`;
     },
@@ -58,6 +62,19 @@ export function restoreSteps(backup: Backup, context: () => RestoreContext): Ste
       },
     },
     {
+      title: 'Databases of the backup',
+      run: async (report) => {
+        const { host, images } = context();
+        const options = { ...stepOptions(databasesMs), ...imagesOf(images), report };
+        const found = await withStore(host, (store) => restoreDatastores(store, backup.source, options));
+        if (found === undefined) return thereAlready;
+        const { count, failed } = found;
+        // Their members are told with the other apps; what is missing in them is told by the cluster until it is there.
+        if (failed.length === 0) return `${count} put back`;
+        return `${count} put back, and not ${failed.map(({ datastore, error }) => `${datastore} (${error})`).join(', ')}`;
+      },
+    },
+    {
       title: 'Apps of the backup',
       run: async (report) => {
         const { host, images } = context();
@@ -65,7 +82,7 @@ export function restoreSteps(backup: Backup, context: () => RestoreContext): Ste
           const { platform } = backup.inspection;
           await withController(host, (client) => new Platform(client).restoreCounts(platform));
         }
-        const options = { ...stepOptions(recordsMs), slugRunnerImage: slugRunnerOf(images), report };
+        const options = { ...stepOptions(recordsMs), ...imagesOf(images), report };
         const count = await withStore(host, (store) => restoreApps(store, backup.source, options));
         await writeRestore(host.stateDir, backup, { isComplete: true });
         return count === undefined ? thereAlready : `${count} starting`;
@@ -90,12 +107,25 @@ export function restoredAppsStep(
   };
 }
 
+/** Databases that are empty, or have only what was written since; nothing when all is well. */
+export async function unrestoredText(host: RestoreContext['host']): Promise<string> {
+  const left = await withStore(host, (store) => unrestoredIn(store, stepOptions(askMs)));
+  if (left.length === 0) return '';
+  const each = left.map(
+    ({ datastore, error }) => `  ✗ ${datastore}: ${error}\n    more: flynn pg backup -a ${datastore}\n`,
+  );
+  return `\nWhat was in these databases could not be put back; flynn status says so until it is:\n\n${each.join('')}`;
+}
+
 function stepOptions(deadlineMs: number): { nowMs: number; signal: AbortSignal } {
   return { nowMs: Date.now(), signal: withDeadline(deadlineMs) };
 }
 
-function slugRunnerOf(images: ReadonlyMap<ImageName, string>): string {
-  const image = images.get('slug-runner');
-  if (image === undefined) throw new FlynnError('internal', 'no image was made for slug-runner');
-  return image;
+function imagesOf(images: ReadonlyMap<ImageName, string>): Images {
+  const of = (name: ImageName): string => {
+    const image = images.get(name);
+    if (image === undefined) throw new FlynnError('internal', `no image was made for ${name}`);
+    return image;
+  };
+  return { slugRunnerImage: of('slug-runner'), applianceImages: [of('postgres')] };
 }

@@ -12,8 +12,14 @@ import { allOf } from './replica.ts';
 
 /** Errors: `not_found`, `invalid`, `exhausted` as the store says; `unavailable` and `timeout` when it cannot be reached. */
 export type BlobClient = {
-  /** Idempotent. With `digest`, bytes that arrive damaged are refused as `invalid`. */
-  put(body: Readable | Uint8Array | string, options?: { digest?: string; signal?: AbortSignal }): Promise<Blob>;
+  /**
+   * Idempotent. With `digest`, bytes that arrive damaged are refused as `invalid`. `timeoutMs`: for all of it, default 15
+   * minutes.
+   */
+  put(
+    body: Readable | Uint8Array | string,
+    options?: { digest?: string; signal?: AbortSignal; timeoutMs?: number },
+  ): Promise<Blob>;
   /**
    * A connection that breaks costs nothing: what is missing is asked for. The stream fails with `internal` if what arrived
    * is not the blob that was asked for.
@@ -41,7 +47,7 @@ export function createBlobClient(options: {
 }): BlobClient {
   const http = new HttpClient({ ...options, name: 'the blob store' });
   return {
-    put: (body, { digest, signal } = {}) => http.call(routes.put, { query: { digest }, body }, { signal }),
+    put: (body, { digest, ...limits } = {}) => http.call(routes.put, { query: { digest }, body }, limits),
     async get(digest, { signal } = {}) {
       const open: OpenFrom = (from, limits) =>
         http.stream(routes.get, { params: { digest }, query: from === 0 ? {} : { from } }, limits);

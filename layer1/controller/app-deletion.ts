@@ -13,6 +13,7 @@ import { grantType } from './access/resources.ts';
 import { isOpen, placedJobs, statusesOfApp, valuesOf } from './cell-view.ts';
 import { collectArtifacts } from './collection/collection.ts';
 import { appIdOf } from './compile.ts';
+import { backupPlanType, datastoreBackupType } from './datastore-backups/types.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { hasEnded } from './job-views.ts';
@@ -181,6 +182,8 @@ async function removeEverything(
       ...(await removalsOf(deps, cronType, id, signal)),
       ...(await removalsOf(deps, sourceType, id, signal)),
       ...(await removalsOf(deps, grantType, id, signal)),
+      ...(await removalsOf(deps, datastoreBackupType, id, signal)),
+      ...(await removalsOf(deps, backupPlanType, id, signal)),
       // Last, because what else belongs to the app is found by them.
       ...own.flatMap((release) => removePiece(releaseType, release).then ?? []),
     ],

@@ -26,6 +26,7 @@ import { acmeHandlers } from './certificates/acme/settings.ts';
 import { certificateHandlers } from './certificates/certificates.ts';
 import { cronHandlers } from './cron/crons.ts';
 import { datastoreHandlers } from './datastores/handlers.ts';
+import { datastoreBackupHandlers } from './datastore-backups/handlers.ts';
 import { deploymentHandlers } from './deployments/deployments.ts';
 import type { ControllerSettings, Deps, RoutersOfCluster } from './deps.ts';
 import { drainHandlers } from './drains.ts';
@@ -158,6 +159,7 @@ export function controllerHandlers(
     ...providerHandlers(deps),
     ...resourceHandlers(deps),
     ...datastoreHandlers(deps),
+    ...datastoreBackupHandlers(deps, blobs),
     ...platformHandlers(deps, logAggregator),
     ...layerHandlers(deps, blobs, own),
     ...collectionHandlers(deps, blobs),

@@ -67,6 +67,8 @@ export class SimulatedHost implements AsyncDisposable {
   findings: readonly Finding[] = [];
   /** What a program beside a job does that was given all of its input; by default it says what it was given. */
   programs: (command: readonly string[], input: Buffer) => Program | undefined = () => undefined;
+  /** In their place: programs that speak frames themselves, on the connection. */
+  streams: ((command: readonly string[], socket: Duplex, job: HostJob) => Promise<void>) | undefined;
   readonly #options: SimulatedHostOptions;
   readonly #jobs = new Map<string, { job: HostJob; status: JobStatus; lines: string[] }>();
   /** What jobs left. */
@@ -294,7 +296,13 @@ export class SimulatedHost implements AsyncDisposable {
       handle(routes.exec, async ({ params, query }) => {
         const known = jobOf(params.job);
         if (known.status.state !== 'running') throw new FlynnError('conflict', `the job ${params.job} is not running`);
-        return (socket) => void this.#exec(query.command, socket);
+        return (socket) => {
+          const run = this.streams ?? ((command, to) => this.#exec(command, to));
+          run(query.command, socket, known.job).catch((error: unknown) => {
+            this.#options.log.debug({ err: error }, 'a program beside a job broke off');
+            socket.destroy();
+          });
+        };
       }),
       // It knows of itself only.
       handle(doctorRoutes.cluster, async () => ({

@@ -61,6 +61,8 @@ export type TestControllerOptions = {
   isServed?: (service: string) => Promise<boolean>;
   /** Whether a worker runs, default true. */
   hasWorker?: boolean;
+  /** Whether the worker has the blob store, and makes backups by itself. Default false. */
+  backsUp?: boolean;
   /** Beside the platform's own. */
   kinds?: readonly Kind[];
   /** Addresses of the routers there are, asked each time; their key is the cluster key. Default: none. */
@@ -116,7 +118,7 @@ const clusterKey = 'test-cluster-key';
 const userKey = 'test-user-key';
 
 export async function startTestController(options: TestControllerOptions = {}): Promise<TestController> {
-  const { log = silentLogger(), hosts: hostCount = 2, hasWorker = true } = options;
+  const { log = silentLogger(), hosts: hostCount = 2, hasWorker = true, backsUp = false } = options;
   let behave = options.behave ?? ((): Behaviour => ({ is: 'run' }));
   const store = options.store ?? createMemoryStore();
   const hosts: SimulatedHost[] = [];
@@ -198,7 +200,8 @@ export async function startTestController(options: TestControllerOptions = {}): 
     log,
   });
   let worker = new TaskGroup();
-  const startWorker = () => worker.run('worker', (signal) => runWorker(controller.deps, signal));
+  const startWorker = () =>
+    worker.run('worker', (signal) => runWorker(controller.deps, signal, backsUp ? blobs : undefined));
   if (hasWorker) startWorker();
   const client = createControllerClient({ baseUrl: server.url, key: userKey });
 

@@ -21,6 +21,8 @@ import { backupCheck } from './backup/findings.ts';
 import { controllerHandlers } from './controller.ts';
 import type { Deps } from './deps.ts';
 import { certificateType } from './certificates/resources.ts';
+import { backupFigures } from './datastore-backups/figures.ts';
+import { datastoreBackupCheck } from './datastore-backups/findings.ts';
 import { authorityCheck } from './health/authority.ts';
 import { blobCheck } from './health/blobs.ts';
 import { drainCheck } from './health/drains.ts';
@@ -70,6 +72,7 @@ export async function openWeb(options: {
     certificates: options.certificates ?? [],
     checks: [
       backupCheck(deps),
+      datastoreBackupCheck(deps),
       sealingCheck(deps),
       tokenCheck(deps),
       rotationCheck({ rootKeys, tokenRounds }),
@@ -88,6 +91,7 @@ export async function openWeb(options: {
     metricsHandler(metrics),
   ];
   clusterMetrics(metrics, deps, health);
+  const figures = await backupFigures(resources, metrics);
   const handlers = audited(own, { store, trail, now, log });
   return {
     handlers: [...handlers, openApiHandler(handlers, { version: deps.settings.version })],
@@ -111,6 +115,7 @@ export async function openWeb(options: {
       await trail[Symbol.asyncDispose]();
       await directory[Symbol.asyncDispose]();
       await certificates[Symbol.asyncDispose]();
+      await figures[Symbol.asyncDispose]();
     },
   };
 }

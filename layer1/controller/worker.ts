@@ -21,6 +21,8 @@ import type { BlobCollector } from './collection/blob-collection.ts';
 import { statusesOfApp, valuesOf } from './cell-view.ts';
 import { collectReleases } from './collection/collection.ts';
 import { appIdOf } from './compile.ts';
+import { keepDatastores } from './datastore-backups/keeping.ts';
+import type { DumpBlobs } from './datastore-backups/making.ts';
 import { UpTimes } from './deployments/progress.ts';
 import { RoutersWord } from './deployments/routers-word.ts';
 import { addBuiltInProviders } from './datastores/built-in.ts';
@@ -49,7 +51,7 @@ const backupLookMs = 2_000;
 
 type Options = { signal: AbortSignal; epoch: Compare };
 
-type WorkerBlobs = BlobCollector & BackupBlobs;
+type WorkerBlobs = BlobCollector & BackupBlobs & DumpBlobs;
 
 /** Runs until the signal aborts. */
 export async function runWorker(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promise<void> {
@@ -110,6 +112,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
         collectRegularly(deps, blobs, { signal: term, epoch: epochCompare }),
         addBuiltInProviders(deps, { signal: term, epoch: epochCompare }),
         backUpRegularly(deps, blobs, { signal: term, epoch: epochCompare }),
+        blobs === undefined ? undefined : keepDatastores(deps, blobs, { apps, signal: term, epoch: epochCompare }),
         runReconciler({
           ...common,
           name: 'deployments',

@@ -12,6 +12,22 @@ export const backups = {
     response: 'stream',
     summary: 'Everything people made on the cluster, its keys included, as one archive',
   }),
+  dump: defineRoute({
+    method: 'POST',
+    path: '/backups/datastores',
+    response: z.array(
+      z.object({
+        /** Its app's name. */
+        datastore: z.string(),
+        resource: z.string(),
+        backup: z.string(),
+        /** How often it was tried before: what comes after that is the answer. */
+        attempt: z.int(),
+      }),
+    ),
+    summary:
+      "Have a fresh backup made of each of the platform's own databases: a backup of the cluster has the newest in it",
+  }),
   list: defineRoute({
     method: 'GET',
     path: '/backups',

@@ -27,6 +27,7 @@ import {
 } from '../resources.ts';
 import { runnerEnvType } from '../runner-env/resource.ts';
 import { sourceType } from '../source/resource.ts';
+import { backupPlanType, datastoreBackupType } from '../datastore-backups/types.ts';
 import { providerType, resourceType } from '../providers/types.ts';
 import { backupScheduleType, backupType } from './resources.ts';
 
@@ -51,8 +52,13 @@ export const keptTypes: readonly AnyType[] = [
   sourceType,
   providerType,
   resourceType,
+  backupPlanType,
+  datastoreBackupType,
   backupScheduleType,
 ];
+
+/** A flynn of before knows no part of theirs: it is left out where nothing is in it, so that such a backup is for that one too. */
+export const laterTypes: ReadonlySet<string> = new Set([backupPlanType, datastoreBackupType].map(({ name }) => name));
 
 /** Of work under way, and of sessions, and of backups themselves: nothing of it could be gone on with elsewhere. */
 export const leftTypes: readonly AnyType[] = [deploymentType, operationType, ticketsType, tombstoneType, backupType];
@@ -81,7 +87,12 @@ const recordSchema = z.object({
 /** The platform's own apps are what `up` makes of them: of those there is what people set around them. */
 export type Platform = Readonly<{ appIds: ReadonlySet<string>; artifactIds: ReadonlySet<string> }>;
 
-export function isKept(type: AnyType, entry: Entry, { appIds, artifactIds }: Platform): boolean {
+/** `dumpIds`: of each datastore the backup that comes along, of which the blob does. */
+export function isKept(
+  type: AnyType,
+  entry: Entry,
+  { appIds, artifactIds, dumpIds }: Platform & { dumpIds: ReadonlySet<string> },
+): boolean {
   const { id, owner, spec } = recordSchema.parse(parseJson(entry.value, entry.key));
   const isPlatforms = owner !== undefined && owner.type === appType.name && appIds.has(owner.id);
   switch (type) {
@@ -91,6 +102,8 @@ export function isKept(type: AnyType, entry: Entry, { appIds, artifactIds }: Pla
     case formationType:
     case cronType:
       return !isPlatforms;
+    case datastoreBackupType:
+      return dumpIds.has(id);
     case runnerType:
       return spec['isPlatform'] !== true;
     default:

@@ -13,13 +13,16 @@ import { decodeResource } from '@flynn/resource/record';
 import type { Resource, ResourceType } from '@flynn/resource/type';
 import type { Revision, Store } from '@flynn/store/store';
 import { auditRoot } from '../audit/trail.ts';
+import { notDumped } from '../datastore-backups/asking.ts';
+import type { DatastoreBackupResource } from '../datastore-backups/types.ts';
 import type { ControllerSettings, Deps } from '../deps.ts';
 import { resultMeta, storedBlobs } from '../images/image-blobs.ts';
 import { appType, artifactType, formationType, releaseType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import type { Bytes } from './archive.ts';
-import { isKept, keptTypes, lineOf, prefixOf, withoutOwnVariables } from './contents.ts';
+import { isKept, keptTypes, laterTypes, lineOf, prefixOf, withoutOwnVariables } from './contents.ts';
 import type { Platform } from './contents.ts';
+import { dumpsAt, undumped } from './dumps.ts';
 import {
   auditName,
   blobName,
@@ -66,7 +69,10 @@ export async function prepareBackup(
   const { entries, revision } = await store.list(prefixOf(appType), { signal });
   const at = { revision, signal };
   const apps = entries.map((entry) => decodeResource(appType, entry));
-  const platform = await platformOf(source, apps, at);
+  const dumps = await dumpsAt(store, at);
+  const lacking = undumped(apps, dumps);
+  if (lacking.length > 0 && !mayMiss) throw notDumped(lacking);
+  const platform = { ...(await platformOf(source, apps, at)), dumpIds: new Set(dumps.map(({ id }) => id)) };
   const platformText = JSON.stringify(await platformPartOf(source, apps, at));
 
   const linesOf = (name: string): Bytes => {
@@ -82,9 +88,13 @@ export async function prepareBackup(
   };
 
   const parts: Part[] = [await measured(platformName, once(platformText))];
-  for (const { name } of keptTypes) parts.push(await measured(recordsName(name), linesOf(recordsName(name))));
+  for (const { name } of keptTypes) {
+    const part = await measured(recordsName(name), linesOf(recordsName(name)));
+    if (part.sizeBytes > 0 || !laterTypes.has(name)) parts.push(part);
+  }
   parts.push(await measured(auditName, linesOf(auditName)));
   const needed = await neededBlobs(store, platform, at);
+  for (const { status } of dumps) if (status.digest !== undefined) needed.add(status.digest);
   const missing: string[] = [];
   const digests = [...needed].toSorted();
   // The answer has to begin before whoever waits for it gives up.
@@ -98,10 +108,10 @@ export async function prepareBackup(
     }
   }
   if (missing.length > 0 && !mayMiss) {
-    const affected = await affectedBy(store, new Set(missing), apps, at);
+    const affected = await affectedBy(store, new Set(missing), { apps, dumps }, at);
     throw new FlynnError(
       'conflict',
-      `no whole backup can be made: the blob store lacks ${missing.length} of what releases are made of (${affected}). Delete those releases ("flynn release delete"), or leave out what is missing with --skip-missing`,
+      `no whole backup can be made: the blob store lacks ${missing.length} of what releases and dumps of databases are made of (${affected}). Delete those ("flynn release delete", "flynn pg backup delete"), or leave out what is missing with --skip-missing`,
       { detail: { missing: missing.slice(0, 100) } },
     );
   }
@@ -174,7 +184,7 @@ async function neededBlobs(store: Store, { artifactIds }: Platform, at: At): Pro
 async function affectedBy(
   store: Store,
   missing: ReadonlySet<string>,
-  apps: readonly AppResource[],
+  { apps, dumps }: { apps: readonly AppResource[]; dumps: readonly DatastoreBackupResource[] },
   at: At,
 ): Promise<string> {
   const artifacts = new Set<string>();
@@ -183,10 +193,12 @@ async function affectedBy(
       artifacts.add(id);
     }
   }
-  const names: string[] = [];
+  const nameOf = (appId: string): string => apps.find(({ id }) => id === appId)?.spec.name ?? appId;
+  const names = dumps.flatMap(({ id, owner, status }) =>
+    missing.has(status.digest ?? '') ? [`${id} of ${nameOf(owner?.id ?? '')}`] : [],
+  );
   for await (const { spec } of resourcesAt(store, releaseType, at)) {
-    const app = apps.find(({ id }) => id === spec.appId);
-    if (artifacts.has(spec.artifactId ?? '')) names.push(`${app?.spec.name ?? spec.appId} v${spec.version}`);
+    if (artifacts.has(spec.artifactId ?? '')) names.push(`${nameOf(spec.appId)} v${spec.version}`);
   }
   if (names.length === 0) return 'of artifacts without a release: they are collected within two hours';
   return names.length > 5 ? `${names.slice(0, 5).join(', ')} and ${names.length - 5} more` : names.join(', ');

@@ -2,6 +2,7 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { nextTick, parseSchedule } from '../cron/schedule.ts';
+import { askForAll } from '../datastore-backups/asking.ts';
 import type { Deps } from '../deps.ts';
 import { backups } from './api.ts';
 import { packArchive } from './archive.ts';
@@ -25,6 +26,12 @@ export function backupHandlers(deps: Deps, blobs: BackupBlobs): Handler[] {
       const source = { store, blobs, settings, clusterId: clusterIdOf(deps), now };
       const { manifest, open } = await prepareBackup(source, { signal, ...body });
       return { body: packArchive(manifest, open), headers: { 'content-type': 'application/x-tar' } };
+    }),
+    handle(backups.dump, async ({ signal }) => {
+      const asked = await askForAll(deps, signal);
+      return asked.map(({ app: { spec }, backupId, attempt }) => {
+        return { datastore: spec.name, resource: spec.datastore?.resourceId ?? '', backup: backupId, attempt };
+      });
     }),
     handle(backups.list, async ({ signal }) => {
       const [schedule, made] = await Promise.all([

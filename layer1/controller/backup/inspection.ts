@@ -19,7 +19,7 @@ export type Inspection = ArchiveFacts &
   }>;
 
 /** Nothing is made of what is read. */
-const nowhere = { nowMs: 0, slugRunnerImage: 'none' };
+const nowhere = { nowMs: 0, slugRunnerImage: 'none', applianceImages: [] };
 
 /** `invalid` for whatever could not be restored whole. */
 export async function inspectArchive(source: Bytes): Promise<Inspection> {

@@ -6,6 +6,7 @@ import { decodeResource, putOp } from '@flynn/resource/record';
 import type { Resource } from '@flynn/resource/type';
 import type { Entry, Operation } from '@flynn/store/store';
 import { auditRoot } from '../audit/trail.ts';
+import { backupPlanType } from '../datastore-backups/types.ts';
 import { appType, artifactType, cronType } from '../resources.ts';
 import { sourceType } from '../source/resource.ts';
 import type { Bytes } from './archive.ts';
@@ -21,13 +22,15 @@ export type RestoredOnto = Readonly<{
   nowMs: number;
   /** What slugs are stacked on here: the one they were made for was made by the cluster that is gone. */
   slugRunnerImage: string;
+  /** What datastores run on here, likewise. */
+  applianceImages: readonly string[];
 }>;
 
 /** `app` and `source` come in two steps: an app goes live, and follows a repository, once its blobs are there. */
 export type RestoredRecord = Readonly<{
   writes: readonly Operation[];
   /** Of an app: what it ran. */
-  live?: Readonly<{ appId: string; releaseId: string }>;
+  live?: Readonly<{ appId: string; releaseId: string; isDatastore: boolean }>;
   isLate: boolean;
 }>;
 
@@ -75,6 +78,8 @@ function settled(entry: Entry, resource: Resource<unknown, unknown>, onto: Resto
     case artifactType.name: {
       const artifact = decodeResource(artifactType, entry);
       const { image } = artifact.spec;
+      const here = 'name' in image ? onto.applianceImages.find(isSameAs(image.name)) : undefined;
+      if (here !== undefined) return { ...artifact, spec: { ...artifact.spec, image: { name: here } } };
       if (!('base' in image) || repositoryOf(image.base) !== repositoryOf(onto.slugRunnerImage)) return artifact;
       return { ...artifact, spec: { ...artifact.spec, image: { ...image, base: onto.slugRunnerImage } } };
     }
@@ -82,6 +87,13 @@ function settled(entry: Entry, resource: Resource<unknown, unknown>, onto: Resto
       // The ticks of the time in between are over.
       const cron = decodeResource(cronType, entry);
       return { ...cron, status: { ...cron.status, handledMs: Math.max(cron.status.handledMs, onto.nowMs) } };
+    }
+    case backupPlanType.name: {
+      const plan = decodeResource(backupPlanType, entry);
+      const handledMs = Math.max(plan.status.handledMs, onto.nowMs);
+      // Its volumes are empty: what was in them is put back once it runs.
+      const restore = { state: 'waiting', isOwed: true, wantedMs: onto.nowMs, attempt: 0, nextMs: onto.nowMs } as const;
+      return { ...plan, status: { handledMs, restore } };
     }
     case backupScheduleType.name: {
       const schedule = decodeResource(backupScheduleType, entry);
@@ -98,6 +110,10 @@ function settled(entry: Entry, resource: Resource<unknown, unknown>, onto: Resto
   }
 }
 
+function isSameAs(name: string): (image: string) => boolean {
+  return (image) => repositoryOf(image) === repositoryOf(name);
+}
+
 function repositoryOf(image: string): string {
   return image.replace(/:[^:/]*$/, '');
 }
@@ -105,7 +121,8 @@ function repositoryOf(image: string): string {
 function liveOf(entry: Entry): RestoredRecord['live'] {
   const { id, spec, status, deletingSince } = decodeResource(appType, entry);
   const { releaseId } = status;
-  return spec.isSystem || deletingSince !== undefined || releaseId === undefined ? undefined : { appId: id, releaseId };
+  if (spec.isSystem || deletingSince !== undefined || releaseId === undefined) return undefined;
+  return { appId: id, releaseId, isDatastore: spec.datastore !== undefined };
 }
 
 function parseLine(part: Part, line: string): { key: string; value: unknown } {

@@ -30,6 +30,8 @@ import type { RestoreSource } from './restore.ts';
 
 const publicKey = 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ2aZ0vQur8qIFeR7aCAUFg/SYF7aHg/RO4eWCiCJI6G me@home';
 export const slugRunnerImage = 'flynn/slug-runner:new';
+/** Of the cluster that is restored onto. */
+export const images = { slugRunnerImage, applianceImages: ['flynn/postgres:new'] };
 
 const runnerEnvKind = { group: 'flynn', version: 'v1', kind: 'RunnerEnv' };
 /** What builds are given, with a secret in it. */
@@ -151,7 +153,7 @@ export async function restored(
 ): Promise<void> {
   const { store, hosts, between } = options;
   const source = await sourceOf(archive);
-  const step = { nowMs: Date.now(), signal: new AbortController().signal, slugRunnerImage };
+  const step = { nowMs: Date.now(), signal: new AbortController().signal, ...images };
   assert.notEqual(await restoreRecords(store, source, step), undefined);
   await using blobStore = await startTestBlobs();
   await using world = await startTestController({ store, hosts, blobStoreUrl: blobStore.url });

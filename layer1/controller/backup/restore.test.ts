@@ -20,6 +20,7 @@ import {
   bytesOf,
   download,
   fillCluster,
+  images,
   recordsIn,
   restored,
   slugRunnerImage,
@@ -29,7 +30,7 @@ import {
 import { restoreApps, restoreBlobs, restoreRecords } from './restore.ts';
 
 const signal = new AbortController().signal;
-const step = { nowMs: Date.now(), signal, slugRunnerImage };
+const step = { nowMs: Date.now(), signal, ...images };
 
 test('of every kind it is said whether a backup has it', () => {
   const known = new Set([...keptTypes, ...leftTypes]);

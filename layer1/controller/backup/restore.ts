@@ -1,6 +1,7 @@
 /**
  * Brings what a backup has onto a cluster that nothing was made on yet, in three stages that may each be broken off and
- * repeated: records before there is a controller, blobs once there is a blob store, then apps go live.
+ * repeated: records before there is a controller, blobs once there is a blob store, then apps go live: databases first, see
+ * restore-datastores.ts.
  *
  * INVARIANT. No app runs, and none follows a repository, before all blobs are there. Names are taken from the first
  * stage on: nobody can make something in between that would be in the way.
@@ -35,7 +36,10 @@ export type RestoreSource = Readonly<{
   digest: string;
 }>;
 
-type Options = { nowMs: number; signal: AbortSignal; report?: (line: string) => void };
+export type Options = { nowMs: number; signal: AbortSignal; report?: (line: string) => void };
+/** What releases run on here. */
+export type Images = Pick<RestoredOnto, 'slugRunnerImage' | 'applianceImages'>;
+export type Live = NonNullable<RestoredRecord['live']>;
 
 /** A transaction of the store holds 128 operations and a request a megabyte and a half. */
 const batchOperations = 60;
@@ -47,7 +51,7 @@ const blobsMs = 6 * 60 * 60_000;
 export async function restoreRecords(
   store: Store,
   source: RestoreSource,
-  options: Options & { slugRunnerImage: string },
+  options: Options & Images,
 ): Promise<number | undefined> {
   const claim = await claimStore(store, source.digest, options);
   if (claim.state.stage !== 'records') return undefined;
@@ -95,7 +99,7 @@ async function putBlobs(blobs: BlobClient, source: RestoreSource, { signal, repo
       if (!hasCode(error, 'not_found')) throw error;
     });
     if (known?.sizeBytes === part.sizeBytes) return;
-    await blobs.put(Readable.from(body, { objectMode: false }), { digest, signal });
+    await blobs.put(Readable.from(body, { objectMode: false }), { digest, signal, timeoutMs: blobsMs });
     count += 1;
     report?.(`${count} blobs`);
   });
@@ -106,12 +110,12 @@ async function putBlobs(blobs: BlobClient, source: RestoreSource, { signal, repo
 export async function restoreApps(
   store: Store,
   source: RestoreSource,
-  options: Options & { slugRunnerImage: string },
+  options: Options & Images,
 ): Promise<number | undefined> {
   const claim = await claimStore(store, source.digest, options);
   if (claim.state.stage !== 'apps') return undefined;
-  const resources = new ResourceService({ store, now: () => options.nowMs, newId, log: silentLogger() });
-  const live: NonNullable<RestoredRecord['live']>[] = [];
+  const resources = resourcesOf(store, options);
+  const live: Live[] = [];
   const late: (readonly Operation[])[] = [];
   await eachRecord(source, options, async (record) => {
     if (record.live !== undefined) live.push(record.live);
@@ -127,10 +131,14 @@ export async function restoreApps(
   return count;
 }
 
+export function resourcesOf(store: Store, { nowMs }: Options): ResourceService {
+  return new ResourceService({ store, now: () => nowMs, newId, log: silentLogger() });
+}
+
 /** False if there is nothing to do: somebody deployed it meanwhile, or deleted it. */
-async function goLive(
+export async function goLive(
   resources: ResourceService,
-  { appId, releaseId }: NonNullable<RestoredRecord['live']>,
+  { appId, releaseId }: Live,
   { nowMs, signal }: Options,
 ): Promise<boolean> {
   for (let attempt = 1; ; attempt += 1) {
@@ -163,7 +171,7 @@ async function putNew(store: Store, writes: readonly Operation[], signal: AbortS
   await store.transact({ compare, then: writes }, { signal });
 }
 
-async function eachRecord(
+export async function eachRecord(
   source: RestoreSource,
   onto: RestoredOnto,
   take: (record: RestoredRecord) => Promise<void>,

@@ -8,6 +8,7 @@ import type { BlobClient } from '@flynn/blobstore/client';
 import { messageOf } from '@flynn/kit/errors';
 import { removePiece } from '@flynn/resource/piece';
 import type { Compare } from '@flynn/store/store';
+import { freshBackups } from '../datastore-backups/asking.ts';
 import type { Deps } from '../deps.ts';
 import { packArchive } from './archive.ts';
 import type { Bytes } from './archive.ts';
@@ -130,6 +131,7 @@ async function put(
 ): Promise<{ sizeBytes: number; sha256: string }> {
   const { store, settings, hosts, now } = deps;
   const source = { store, blobs, settings, clusterId: clusterIdOf(deps), now };
+  await freshBackups(deps, { signal });
   const { manifest, open } = await prepareBackup(source, { signal });
   const plain = packArchive(manifest, open);
   const body: Bytes = spec.secret === undefined ? plain : encrypted(plain, spec.secret);

@@ -6,6 +6,7 @@ import type { Handler } from '@flynn/kit/http-server';
 import { collections } from './api.ts';
 import { collectArtifacts, collectReleases } from './collection.ts';
 import type { Deps } from '../deps.ts';
+import { datastoreBackupType } from '../datastore-backups/types.ts';
 import { broughtNames } from './own-blobs.ts';
 import { blobsOf, resultMeta } from '../images/image-blobs.ts';
 import { appType, artifactType } from '../resources.ts';
@@ -55,12 +56,14 @@ export async function collectBlobs(
 
 async function neededBlobs(deps: Deps, blobs: BlobCollector, signal: AbortSignal): Promise<Set<string>> {
   const artifacts = await deps.resources.list(artifactType, { signal });
+  const dumps = await deps.resources.list(datastoreBackupType, { signal });
   const open = [...deps.operations.snapshot.entries.values()].map(({ value }) => value);
   const named = await Array.fromAsync(blobs.listNames({ signal }));
   return new Set([
     ...artifacts.flatMap(({ spec }) => blobsOf(spec.image)),
     ...artifacts.map(({ spec }) => spec.meta[resultMeta] ?? ''),
     ...open.flatMap(({ spec: { input } }) => [input.sourceDigest ?? '', input.resultDigest ?? '']),
+    ...dumps.map(({ status }) => status.digest ?? ''),
     ...named.map(({ digest }) => digest),
   ]);
 }

@@ -1,0 +1,115 @@
+/** Has a backup made, and waits for fresh ones of all datastores: the worker makes them, see steps.ts. */
+import { type Clock, systemClock } from '@flynn/kit/clock';
+import { FlynnError } from '@flynn/kit/errors';
+import { shortId } from '@flynn/kit/ids';
+import type { Deps } from '../deps.ts';
+import { appType, ownedBy } from '../resources.ts';
+import type { AppResource } from '../resources.ts';
+import type { Maker } from './model.ts';
+import { inOrder, isUnsettled, newBackupId } from './plan.ts';
+import { backupPlanType, datastoreBackupType } from './types.ts';
+import type { DatastoreBackupResource } from './types.ts';
+
+const lookMs = 500;
+/** One that waits to be tried again waits no longer than this. */
+const quietMs = 20 * 60_000;
+
+type AskingDeps = Pick<Deps, 'resources' | 'now'>;
+
+/** What was asked for, and of which datastore; `attempt`: those that came before it was. */
+export type Asked = Readonly<{ app: AppResource; backupId: string; attempt: number }>;
+
+/** One that waits to begin, or to be tried again, is this wish too, and begins now. */
+export async function askForBackup(
+  { resources, now }: AskingDeps,
+  app: AppResource,
+  by: Maker,
+  signal: AbortSignal,
+): Promise<DatastoreBackupResource> {
+  const known = await resources.list(datastoreBackupType, { owner: ownedBy(app.id), signal });
+  const waiting = inOrder(known).find(({ status }) => status.state === 'queued' || status.state === 'retrying');
+  if (waiting !== undefined) {
+    const hurried = ({ status }: DatastoreBackupResource) =>
+      status.state === 'queued' || status.state === 'retrying' ? { ...status, nextMs: now() } : status;
+    return resources.updateStatus(datastoreBackupType, waiting.id, hurried, { signal });
+  }
+  return resources.create(
+    datastoreBackupType,
+    {
+      id: newBackupId(now(), shortId()),
+      owner: ownedBy(app.id),
+      spec: { by },
+      status: { state: 'queued', attempt: 0, nextMs: now() },
+    },
+    { signal },
+  );
+}
+
+/**
+ * Of every datastore that runs something. One that a cluster which came back has not put back is left out: its last backup is
+ * what is to be in it.
+ */
+export async function askForAll(deps: AskingDeps, signal: AbortSignal): Promise<Asked[]> {
+  const { resources } = deps;
+  const [apps, plans] = await Promise.all([
+    resources.list(appType, { signal, where: isLiveDatastore }),
+    resources.list(backupPlanType, { signal }),
+  ]);
+  const unsettled = new Set(plans.filter(({ status }) => isUnsettled(status.restore)).map(({ id }) => id));
+  const asked: Asked[] = [];
+  for (const app of apps) {
+    if (unsettled.has(app.id)) continue;
+    const { id, status } = await askForBackup(deps, app, { is: 'cluster backup' }, signal);
+    asked.push({ app, backupId: id, attempt: status.attempt });
+  }
+  return asked;
+}
+
+export function isLiveDatastore({ spec, status, deletingSince }: AppResource): boolean {
+  return spec.datastore !== undefined && status.releaseId !== undefined && deletingSince === undefined;
+}
+
+/**
+ * Resolves once all are complete. `conflict` naming those that could not be made, `unavailable` if nothing gets on for twenty
+ * minutes.
+ */
+export async function freshBackups(
+  deps: AskingDeps,
+  { signal, clock = systemClock }: { signal: AbortSignal; clock?: Clock },
+): Promise<void> {
+  const asked = await askForAll(deps, signal);
+  const failed: string[] = [];
+  for (const one of asked) {
+    const error = await outcomeOf(deps, one, { signal, clock });
+    if (error !== undefined) failed.push(`${one.app.spec.name} (${error})`);
+  }
+  if (failed.length > 0) throw notDumped(failed);
+}
+
+export function notDumped(failed: readonly string[]): FlynnError {
+  return new FlynnError(
+    'conflict',
+    `no whole backup can be made: what is in these databases could not be dumped: ${failed.join(', ')}`,
+  );
+}
+
+/** Why it failed, if it did. */
+async function outcomeOf(
+  { resources }: AskingDeps,
+  { backupId, attempt }: Asked,
+  { signal, clock }: { signal: AbortSignal; clock: Clock },
+): Promise<string | undefined> {
+  let seen = 0;
+  let sinceMs = clock.now();
+  for (;;) {
+    const record = await resources.find(datastoreBackupType, backupId, { signal });
+    // Its datastore was deleted meanwhile.
+    if (record === undefined || record.status.state === 'complete') return undefined;
+    const { state, error = 'it failed' } = record.status;
+    if (state === 'failed' || (state === 'retrying' && record.status.attempt > attempt)) return error;
+    if (record.revision !== seen) sinceMs = clock.now();
+    seen = record.revision;
+    if (clock.now() - sinceMs > quietMs) return 'nobody makes it: flynn -a controller ps, does its worker run?';
+    await clock.sleep(lookMs, { signal });
+  }
+}

@@ -1,0 +1,175 @@
+/** Datastores' backups, as they are asked for and followed. The worker does it: see steps.ts. */
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import type { CheckedCall } from '@flynn/kit/http-handler';
+import { Readable } from 'node:stream';
+import { principalOf } from '../access/principal.ts';
+import { parseSchedule } from '../cron/schedule.ts';
+import type { Deps } from '../deps.ts';
+import { checkChange, isSeen, sightOf } from '../providers/sight.ts';
+import { resourceType } from '../providers/types.ts';
+import { appType, ownedBy } from '../resources.ts';
+import type { AppResource } from '../resources.ts';
+import { datastoreBackups as routes } from './api.ts';
+import { askForBackup } from './asking.ts';
+import { type DumpBlobs, openDump } from './making.ts';
+import { isOpen, isUnsettled, viewBackup, viewBackups, viewRestore, viewSchedule } from './plan.ts';
+import { backupPlanType, datastoreBackupType } from './types.ts';
+import type { BackupPlan, DatastoreBackupResource, PendingRestore } from './types.ts';
+
+export function datastoreBackupHandlers(deps: Deps, blobs: Pick<DumpBlobs, 'get'>): Handler[] {
+  const { resources, now } = deps;
+  return [
+    handle(routes.list, async (call) => {
+      const app = await datastoreOf(deps, call, call.params.resource, 'see');
+      const { signal } = call;
+      const [plan, records] = await Promise.all([
+        planOf(deps, app, signal),
+        resources.list(datastoreBackupType, { owner: ownedBy(app.id), signal }),
+      ]);
+      return viewBackups(plan, records);
+    }),
+    handle(routes.run, async (call) => {
+      const app = await datastoreOf(deps, call, call.params.resource);
+      const by = { is: 'person', name: principalOf(call).name } as const;
+      return viewBackup(await askForBackup(deps, app, by, call.signal));
+    }),
+    handle(routes.download, async (call) => {
+      const { params, signal } = call;
+      const app = await datastoreOf(deps, call, params.resource);
+      const { digest, dumpBytes } = await completeBackup(deps, app, params.backup, signal);
+      const plan = await planOf(deps, app, signal);
+      const dump = await openDump(blobs, { digest, secret: plan.spec.secret }, signal);
+      const headers = { 'content-type': 'application/octet-stream', 'content-length': String(dumpBytes) };
+      return { body: Readable.from(dump, { objectMode: false }), headers };
+    }),
+    handle(routes.remove, async (call) => {
+      const { params, signal } = call;
+      const app = await datastoreOf(deps, call, params.resource);
+      const backup = await findBackup(deps, app, params.backup, signal);
+      if (isOpen(backup)) {
+        throw new FlynnError('conflict', `${backup.id} is under way: it can be deleted once it has ended`);
+      }
+      await resources.delete(datastoreBackupType, backup.id, { signal, expectUid: backup.uid });
+    }),
+    handle(routes.schedule, async (call) => {
+      const { body, signal } = call;
+      const app = await datastoreOf(deps, call, call.params.resource);
+      const { schedule, timezone } = body;
+      parseSchedule(schedule, timezone);
+      const set = await changePlan(deps, app, signal, ({ spec: { timezone: _t, ...spec }, status }) => ({
+        spec: { ...spec, schedule, keep: body.keep ?? spec.keep, ...(timezone === undefined ? {} : { timezone }) },
+        // Its ticks count from now on.
+        status: { ...status, handledMs: now() },
+      }));
+      return viewSchedule(set);
+    }),
+    handle(routes.unschedule, async (call) => {
+      const app = await datastoreOf(deps, call, call.params.resource);
+      await changePlan(deps, app, call.signal, ({ spec: { schedule: _s, timezone: _t, ...spec }, status }) => ({
+        spec,
+        status,
+      }));
+    }),
+    handle(routes.restore, async (call) => {
+      const { params, body, signal } = call;
+      const app = await datastoreOf(deps, call, params.resource);
+      await completeBackup(deps, app, body.backup, signal);
+      const restore: PendingRestore = {
+        state: 'wanted',
+        backupId: body.backup,
+        by: principalOf(call).name,
+        wantedMs: now(),
+        attempt: 0,
+        nextMs: now(),
+      };
+      await changePlan(deps, app, signal, ({ spec, status }) => {
+        checkIdle(app, status.restore);
+        const owed = isUnsettled(status.restore) ? { isOwed: true } : {};
+        return { spec, status: { ...status, restore: { ...restore, ...owed } } };
+      });
+      return viewRestore(restore);
+    }),
+    handle(routes.dismiss, async (call) => {
+      const app = await datastoreOf(deps, call, call.params.resource);
+      await changePlan(deps, app, call.signal, ({ spec, status: { restore, ...status } }) => {
+        checkIdle(app, restore);
+        return { spec, status };
+      });
+    }),
+  ];
+}
+
+/** The app behind a resource that the caller sees, and may change. What somebody may not see is not there for them. */
+async function datastoreOf(
+  deps: Deps,
+  call: Pick<CheckedCall, 'caller' | 'signal'>,
+  id: string,
+  to: 'see' | 'change' = 'change',
+): Promise<AppResource> {
+  const { signal } = call;
+  const principal = principalOf(call);
+  const resource = await deps.resources.find(resourceType, id, { signal });
+  if (resource === undefined || !isSeen(resource, await sightOf(deps, principal, signal))) {
+    throw new FlynnError('not_found', `there is no resource "${id}"; list them with: flynn resource`);
+  }
+  if (to === 'change') await checkChange(deps, principal, resource, signal);
+  const { externalId } = resource.status;
+  const app = externalId === undefined ? undefined : await deps.resources.find(appType, externalId, { signal });
+  if (app?.spec.datastore?.resourceId === resource.id) return app;
+  throw new FlynnError('invalid', `the resource ${id} is no database of the platform's own: its provider backs it up`);
+}
+
+async function planOf({ resources }: Deps, app: AppResource, signal: AbortSignal): Promise<BackupPlan> {
+  const plan = await resources.find(backupPlanType, app.id, { signal });
+  if (plan !== undefined) return plan;
+  throw new FlynnError('unavailable', `${app.spec.name} is being made: ask again in a moment`);
+}
+
+async function findBackup(
+  { resources }: Deps,
+  app: AppResource,
+  id: string,
+  signal: AbortSignal,
+): Promise<DatastoreBackupResource> {
+  const found = await resources.find(datastoreBackupType, id, { signal });
+  if (found?.owner?.id === app.id) return found;
+  throw new FlynnError(
+    'not_found',
+    `${app.spec.name} has no backup "${id}"; list them with: flynn pg backup -a ${app.spec.name}`,
+  );
+}
+
+async function completeBackup(
+  deps: Deps,
+  app: AppResource,
+  id: string,
+  signal: AbortSignal,
+): Promise<{ digest: string; dumpBytes: number }> {
+  const { digest, dumpBytes, state } = (await findBackup(deps, app, id, signal)).status;
+  if (digest !== undefined && dumpBytes !== undefined && state === 'complete') return { digest, dumpBytes };
+  throw new FlynnError('conflict', `the backup ${id} is ${state}: only one that is complete is of use`);
+}
+
+async function changePlan(
+  deps: Deps,
+  app: AppResource,
+  signal: AbortSignal,
+  change: (plan: BackupPlan) => Pick<BackupPlan, 'spec' | 'status'>,
+): Promise<BackupPlan> {
+  try {
+    return await deps.resources.change(backupPlanType, app.id, change, { signal });
+  } catch (error) {
+    if (!hasCode(error, 'not_found')) throw error;
+    return await planOf(deps, app, signal);
+  }
+}
+
+function checkIdle(app: AppResource, restore: PendingRestore | undefined): void {
+  if (restore === undefined || restore.state === 'complete' || restore.state === 'failed') return;
+  throw new FlynnError(
+    'conflict',
+    `a backup is being put back into ${app.spec.name}: flynn pg backup -a ${app.spec.name} tells how far it is`,
+  );
+}

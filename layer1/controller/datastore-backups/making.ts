@@ -1,0 +1,76 @@
+/** Makes one backup of a datastore: what its program writes, encrypted, as a blob. Memory for it does not grow with it. */
+import { createHash } from 'node:crypto';
+import { Readable } from 'node:stream';
+import { FlynnError } from '@flynn/kit/errors';
+import type { BlobClient } from '@flynn/blobstore/client';
+import type { Bytes } from '../backup/archive.ts';
+import type { HostClients } from '../host-clients.ts';
+import { type Member, outputOf } from './member.ts';
+import { openedDump, sealedDump } from './sealing.ts';
+import { Stall } from './stall.ts';
+
+export type DumpBlobs = Pick<BlobClient, 'put' | 'get'>;
+
+/** Of all of it: what takes longer is stopped by a person. */
+export const wholeMs = 24 * 3_600_000;
+
+export type MadeDump = Readonly<{ digest: string; blobBytes: number; dumpBytes: number }>;
+
+/**
+ * Resolves once the program has ended well and the blob store has answered that it has every byte that was sent. Fails otherwise,
+ * also with `timeout` when nothing gets on for ten minutes; a blob that came about is nobody's then, and is collected.
+ * `onProgress` is given the bytes that the program has written; it is waited for.
+ */
+export async function makeDump(
+  hosts: Pick<HostClients, 'exec'>,
+  blobs: Pick<DumpBlobs, 'put'>,
+  { member, command, secret }: { member: Member; command: readonly string[]; secret: string },
+  {
+    signal,
+    onProgress,
+    quietMs,
+  }: { signal: AbortSignal; onProgress: (bytes: number) => Promise<void>; quietMs?: number },
+): Promise<MadeDump> {
+  using stall = new Stall({ what: 'the backup', signal, ...(quietMs === undefined ? {} : { quietMs }) });
+  const hash = createHash('sha256');
+  let dumpBytes = 0;
+  let blobBytes = 0;
+  let isWhole = false;
+  const dump = async function* (): AsyncGenerator<Uint8Array> {
+    for await (const chunk of outputOf(hosts, member, command, { signal: stall.signal })) {
+      dumpBytes += chunk.length;
+      stall.progressed();
+      await onProgress(dumpBytes);
+      yield chunk;
+    }
+    isWhole = true;
+  };
+  const sealed = async function* (): AsyncGenerator<Uint8Array> {
+    for await (const chunk of sealedDump(dump(), secret)) {
+      blobBytes += chunk.length;
+      hash.update(chunk);
+      yield chunk;
+    }
+  };
+  const body = Readable.from(sealed(), { objectMode: false });
+  const stored = await blobs.put(body, { signal: stall.signal, timeoutMs: wholeMs });
+  const digest = `sha256:${hash.digest('hex')}`;
+  if (!isWhole || stored.sizeBytes !== blobBytes || stored.digest !== digest) {
+    throw new FlynnError(
+      'internal',
+      `the blob store has ${stored.sizeBytes} bytes (${stored.digest}) of ${blobBytes} that were sent (${digest})`,
+    );
+  }
+  if (dumpBytes === 0)
+    throw new FlynnError('internal', `${command.at(-1) ?? 'the program'} ended well, and wrote nothing`);
+  return { digest, blobBytes, dumpBytes };
+}
+
+/** What the datastore's program had written. Fails at its end, at the latest, if it is anything else. */
+export async function openDump(
+  blobs: Pick<DumpBlobs, 'get'>,
+  { digest, secret }: { digest: string; secret: string },
+  signal: AbortSignal,
+): Promise<Bytes> {
+  return openedDump(await blobs.get(digest, { signal }), secret);
+}

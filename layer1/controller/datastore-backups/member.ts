@@ -1,0 +1,147 @@
+/**
+ * Programs beside a member of a datastore, over its host's agent: one whose output is read, one that is given input. Both end with
+ * the connection: a program outlives nobody who stopped reading or writing.
+ *
+ * ERRORS. `internal` with its last words where the program ended with another code than 0; `unavailable` where the connection
+ * broke, ended without a code, or brought nothing, not even the agent's ping, for a minute: the host is gone. Whatever ends
+ * early is an error: only what is whole ends well.
+ */
+import { Readable } from 'node:stream';
+import type { Duplex } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { abortError } from '@flynn/kit/clock';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { encodeFrame, frameLimitBytes, readFrames } from '@flynn/kit/frames';
+import type { Frame } from '@flynn/kit/frames';
+import type { Bytes } from '../backup/archive.ts';
+import type { HostClients } from '../host-clients.ts';
+
+export type Member = Readonly<{ hostId: string; jobId: string }>;
+type Options = Readonly<{
+  signal: AbortSignal;
+  /** Default: a minute. Agents ping four times as often. */
+  silenceMs?: number;
+}>;
+
+const usualSilenceMs = 60_000;
+const lastWordsBytes = 2_048;
+
+/** What the program writes, as fast as it is taken. It is whole when this ends without an error. */
+export async function* outputOf(
+  hosts: Pick<HostClients, 'exec'>,
+  member: Member,
+  command: readonly string[],
+  { signal, silenceMs = usualSilenceMs }: Options,
+): AsyncGenerator<Buffer> {
+  using program = await begin(hosts, member, command, signal);
+  const { socket } = program;
+  socket.write(encodeFrame({ kind: 'stdin-end' }));
+  yield* untilExit(framesOf(socket, silenceMs), command);
+}
+
+/** Resolves once the program has read all of it and ended with 0. Input that fails ends the program before its end is told. */
+export async function feed(
+  hosts: Pick<HostClients, 'exec'>,
+  member: Member,
+  command: readonly string[],
+  input: Bytes,
+  { signal, silenceMs = usualSilenceMs }: Options,
+): Promise<void> {
+  using program = await begin(hosts, member, command, signal);
+  const { socket } = program;
+  const failed: unknown[] = [];
+  const sending = pipeline(Readable.from(inputFrames(input, failed)), socket, { end: false });
+  const reading = async (): Promise<void> => {
+    try {
+      for await (const _ of untilExit(framesOf(socket, silenceMs), command));
+    } finally {
+      socket.destroy();
+    }
+  };
+  let isSent = false;
+  const [, read] = await Promise.allSettled([sending.then(() => (isSent = true)), reading()]);
+  signal.throwIfAborted();
+  // That is why the program ended.
+  if (failed.length > 0) throw failed[0];
+  if (read.status === 'rejected') throw read.reason;
+  if (!isSent) throw new FlynnError('internal', `${nameOf(command)} ended before it had read all of the backup`);
+}
+
+async function begin(
+  hosts: Pick<HostClients, 'exec'>,
+  { hostId, jobId }: Member,
+  command: readonly string[],
+  signal: AbortSignal,
+): Promise<Disposable & { socket: Duplex }> {
+  const socket = await hosts.exec(hostId, jobId, { command }, signal);
+  const onAbort = (): void => void socket.destroy(abortError(signal));
+  signal.addEventListener('abort', onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  return {
+    socket,
+    [Symbol.dispose]() {
+      signal.removeEventListener('abort', onAbort);
+      socket.destroy();
+    },
+  };
+}
+
+/** The time that whoever takes them takes is none of the other end's. */
+async function* framesOf(socket: Duplex, silenceMs: number): AsyncGenerator<Frame> {
+  const frames = readFrames(socket);
+  const silent = new FlynnError('unavailable', `its host said nothing for ${silenceMs / 1_000} s`);
+  for (;;) {
+    const timer = setTimeout(() => socket.destroy(silent), silenceMs);
+    let next: IteratorResult<Frame>;
+    try {
+      next = await frames.next();
+    } finally {
+      clearTimeout(timer);
+    }
+    if (next.done === true) return;
+    yield next.value;
+  }
+}
+
+async function* untilExit(frames: AsyncIterable<Frame>, command: readonly string[]): AsyncGenerator<Buffer> {
+  let lastWords = Buffer.alloc(0);
+  for await (const frame of unbroken(frames, command)) {
+    if (frame.kind === 'stdout') yield frame.data;
+    if (frame.kind === 'stderr') lastWords = Buffer.concat([lastWords, frame.data]).subarray(-lastWordsBytes);
+    if (frame.kind === 'error') throw new FlynnError(frame.code, `${nameOf(command)}: ${frame.message}`);
+    if (frame.kind !== 'exit') continue;
+    if (frame.code === 0) return;
+    const words = lastWords.toString().trim() || frame.error || 'it said nothing';
+    throw new FlynnError('internal', `${nameOf(command)} ended with ${frame.code}: ${words}`);
+  }
+  throw new FlynnError('unavailable', `the connection to ${nameOf(command)} broke before it had ended`);
+}
+
+async function* unbroken(frames: AsyncIterable<Frame>, command: readonly string[]): AsyncGenerator<Frame> {
+  try {
+    yield* frames;
+  } catch (error) {
+    if (error instanceof FlynnError) throw error;
+    const message = `the connection to ${nameOf(command)} broke before it had ended: ${messageOf(error)}`;
+    throw new FlynnError('unavailable', message, { cause: error });
+  }
+}
+
+async function* inputFrames(input: Bytes, failed: unknown[]): AsyncGenerator<Buffer> {
+  try {
+    for await (const chunk of input) {
+      for (let at = 0; at < chunk.length; at += frameLimitBytes) {
+        yield encodeFrame({ kind: 'stdin', data: Buffer.from(chunk.subarray(at, at + frameLimitBytes)) });
+      }
+    }
+  } catch (error) {
+    failed.push(error);
+    throw error;
+  }
+  yield encodeFrame({ kind: 'stdin-end' });
+}
+
+/** Its last word is what it is to do: `dump`. */
+function nameOf(command: readonly string[]): string {
+  return command.at(-1) ?? 'the program';
+}

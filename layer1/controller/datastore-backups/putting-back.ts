@@ -1,0 +1,111 @@
+/**
+ * Puts a backup back into its datastore: the dump, decrypted, on the standard input of the appliance's own program, which puts it
+ * in the place of what is there once it has read all of it. Cut off before, nothing has changed.
+ *
+ * What a person asked for is tried once. What a cluster that came back is to have is tried some times, its members being waited
+ * for: nobody else uses it before.
+ */
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { withDeadline } from '@flynn/kit/retry';
+import type { Again } from '@flynn/resource/reconciler';
+import type { Bytes } from '../backup/archive.ts';
+import { type DumpBlobs, openDump, wholeMs } from './making.ts';
+import { feed } from './member.ts';
+import { Meter } from './meter.ts';
+import { awaitMembers, maxRestoreAttempts, newestComplete, restoreRetryAt } from './plan.ts';
+import { guard, hasNoMember, iso, memberOf } from './subject.ts';
+import type { StepDeps, StepOptions, Subject } from './subject.ts';
+import { backupPlanType } from './types.ts';
+import type { DatastoreBackupResource, PendingRestore } from './types.ts';
+
+type Putting = Subject & Readonly<{ restore: PendingRestore; records: readonly DatastoreBackupResource[] }>;
+
+export async function putBack(
+  deps: StepDeps,
+  blobs: DumpBlobs,
+  subject: Putting,
+  options: StepOptions,
+): Promise<void | Again> {
+  const { now, log } = deps;
+  const { app, plan, restore, records } = subject;
+  const { sentBytes: _s, error: before, endedAt: _n, ...asked } = restore;
+  const write = (status: PendingRestore) => writeRestore(deps, plan.id, status, options);
+  const fail = async (one: typeof asked, error: string): Promise<void> => {
+    log.error({ datastore: app.spec.name, backup: one.backupId, error }, 'a backup could not be put back');
+    await write({ ...one, state: 'failed', endedAt: iso(now()), error: error.slice(0, 1_000) });
+  };
+  // Whether it has taken its place is not known, and what was written since would be lost.
+  if (restore.state === 'running' && restore.by !== undefined) {
+    return fail(asked, 'whoever did it died: look at what is in it, then restore it again, or not');
+  }
+  if (restore.attempt >= maxRestoreAttempts) return fail(asked, before ?? 'whoever did it died');
+  const backup = restore.backupId === undefined ? newestComplete(records) : records.find(isBackup(restore.backupId));
+  const { digest } = backup?.status ?? {};
+  if (backup === undefined || digest === undefined) {
+    return fail(asked, `there is no backup of ${app.spec.name} to put back`);
+  }
+  const begun = { ...asked, backupId: backup.id, attempt: restore.attempt + 1, startedAt: iso(now()) };
+  const nextMs = restoreRetryAt(begun, now()) ?? now();
+  try {
+    const member = memberOf(deps, subject, begun.attempt);
+    await write({ ...begun, state: 'running', nextMs });
+    const meter = new Meter(now, (sentBytes) => write({ ...begun, state: 'running', nextMs, sentBytes }));
+    const dump = { digest, secret: plan.spec.secret };
+    const command = subject.appliance.commands.restore;
+    const signal = withDeadline(wholeMs, options.signal);
+    await feed(deps.hosts, member, command, counted(await openDump(blobs, dump, signal), backup, meter), { signal });
+    const { isOwed: _o, ...done } = begun;
+    await write({ ...done, state: 'complete', nextMs, endedAt: iso(now()), sentBytes: backup.status.dumpBytes });
+    log.info({ datastore: app.spec.name, backup: backup.id }, 'a backup was put back');
+  } catch (error) {
+    if (options.signal.aborted) throw error;
+    const membersMs = hasNoMember(error) ? awaitMembers(restore, now()) : undefined;
+    if (membersMs !== undefined) return { againInMs: membersMs - now() };
+    const retryMs = hasNoMember(error) ? undefined : restoreRetryAt(begun, now());
+    if (retryMs === undefined) return fail(begun, messageOf(error));
+    log.warn({ err: error, datastore: app.spec.name, restore: begun }, 'a backup could not be put back: trying again');
+    await write({ ...begun, state: 'wanted', nextMs: retryMs, error: messageOf(error).slice(0, 1_000) });
+  }
+  return { againInMs: 1 };
+}
+
+async function* counted(
+  dump: Bytes,
+  { id, status }: DatastoreBackupResource,
+  meter: Meter,
+): AsyncGenerator<Uint8Array> {
+  let sentBytes = 0;
+  for await (const chunk of dump) {
+    yield chunk;
+    sentBytes += chunk.length;
+    await meter.count(sentBytes);
+  }
+  // Its frames were all its own, and its blob's digest is known by its end: this is of the record.
+  if (sentBytes === status.dumpBytes) return;
+  throw new FlynnError('internal', `${id} is ${sentBytes} bytes, and was ${status.dumpBytes ?? 0} when it was made`);
+}
+
+function isBackup(wanted: string): (one: DatastoreBackupResource) => boolean {
+  return ({ id, status }) => id === wanted && status.state === 'complete';
+}
+
+/** `conflict` if somebody asked for another meanwhile. */
+async function writeRestore(
+  { resources }: StepDeps,
+  planId: string,
+  restore: PendingRestore,
+  options: StepOptions,
+): Promise<void> {
+  const { signal } = options;
+  await resources.updateStatus(
+    backupPlanType,
+    planId,
+    ({ status }) => {
+      if (status.restore?.wantedMs !== restore.wantedMs) {
+        throw new FlynnError('conflict', 'another restore was asked for meanwhile');
+      }
+      return { ...status, restore };
+    },
+    { signal, also: guard(options) },
+  );
+}
