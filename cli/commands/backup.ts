@@ -10,6 +10,7 @@ import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { installedCommands, repositoryCommands } from '@flynn/kit/operator-commands';
 import type { Context } from '../context.ts';
+import { dumpDatabases } from '../database-dumps.ts';
 import { untilInterrupted } from '../interruption.ts';
 import { formatCount, formatMebibytes } from '../output.ts';
 import { passphraseOf, passphraseOption } from '../passphrase.ts';
@@ -28,7 +29,10 @@ export function addBackupCommands(parent: Parent, cluster: Command): void {
     summary: 'everything people made on the cluster, and its keys, as one file; it goes on running meanwhile',
     options: {
       output: ['-o, --output <file>', 'the file, - for standard output; else CLUSTER-TIME.backup'],
-      skipMissing: ['--skip-missing', 'leave out what the blob store lacks, rather than fail'],
+      skipMissing: [
+        '--skip-missing',
+        'leave out what the blob store lacks, and do with the last backup of a database, rather than fail',
+      ],
       passphraseFile: passphraseOption,
     },
     examples: [
@@ -42,6 +46,7 @@ export function addBackupCommands(parent: Parent, cluster: Command): void {
       const time = new Date().toISOString().slice(0, 19).replaceAll(/[-:]/g, '');
       const body = { mayMiss: skipMissing };
       const client = await context.client();
+      await dumpDatabases(context, body);
       const read = async (limits: { signal?: AbortSignal } = {}): Promise<AsyncIterable<Uint8Array>> => {
         const plain = await client.stream(backups.download, { body }, { timeoutMs: preparingMs, ...limits });
         return passphrase === undefined ? plain : encrypted(plain, passphrase);

@@ -16,6 +16,7 @@ import { formatBytes, formatCount, formatMebibytes, formatTable } from '../outpu
 import { joinJob } from '../terminal.ts';
 import { answerTo, outputOf, saveWhole } from '../transfer.ts';
 import { addCommand, type Parent } from './command.ts';
+import { addPgBackupCommands } from './pg-backup.ts';
 import { attach } from './run.ts';
 
 type Target = { resource?: string };
@@ -38,6 +39,7 @@ export function addPostgresCommands(parent: Parent): void {
   addDump(parent, pg);
   addRestore(parent, pg);
   addSwitchover(parent, pg);
+  addPgBackupCommands(parent, pg);
 }
 
 function addPsql(parent: Parent, pg: Command): void {

@@ -1,0 +1,281 @@
+/** `flynn pg backup`: how a database of the platform's own is backed up, and what is put back into it. */
+import { resolve } from 'node:path';
+import type { Command } from 'commander';
+import { datastoreBackups } from '@flynn/controller/datastore-backups/api';
+import { makerText } from '@flynn/controller/datastore-backups/model';
+import type {
+  DatastoreBackup,
+  DatastoreBackups,
+  DatastoreRestore,
+  DatastoreSchedule,
+} from '@flynn/controller/datastore-backups/model';
+import { FlynnError } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
+import { usageError } from '../arguments.ts';
+import { confirmByTyping } from '../confirmation.ts';
+import type { Context } from '../context.ts';
+import { followBackup, wholeMs } from '../database-dumps.ts';
+import { datastoreOf } from '../datastore-target.ts';
+import { untilInterrupted } from '../interruption.ts';
+import { formatCount, formatMebibytes, formatTable } from '../output.ts';
+import { saveWhole } from '../transfer.ts';
+import { addCommand, type Parent } from './command.ts';
+
+type Target = { resource?: string };
+const resource = ['--resource <name>', 'of several that the app has: the name or the id'] as const;
+const backupArgument = ['<id>', 'as "flynn pg backup" shows it'] as const;
+
+const beginMs = 90_000;
+
+/** Under `flynn pg`. */
+export function addPgBackupCommands(parent: Parent, pg: Command): void {
+  const backup = addCommand<Target>(parent, {
+    under: pg,
+    name: 'backup',
+    summary: 'backups of the database: when, how large, by whom; exit code 1 while they fail',
+    options: { resource },
+    examples: [
+      'flynn pg backup -a shop',
+      'flynn pg backup run -a shop',
+      'flynn pg backup schedule "0 */6 * * *" --keep 28',
+    ],
+    lists: true,
+    run: (context, { resource: named }) => showBackups(context, named),
+  });
+  addRun(parent, backup);
+  addDownload(parent, backup);
+  addRestore(parent, backup);
+  addDelete(parent, backup);
+  addSchedule(parent, backup);
+}
+
+async function showBackups(context: Context, named: string | undefined): Promise<number> {
+  const client = await context.client();
+  const { params } = await targetOf(context, named);
+  const found = await client.call(datastoreBackups.list, { params });
+  context.show(found, () => listText(found));
+  return found.failure === undefined && found.restore?.state !== 'failed' ? 0 : 1;
+}
+
+function addRun(parent: Parent, backup: Command): void {
+  addCommand<Target>(parent, {
+    under: backup,
+    name: 'run',
+    summary: 'make one now, and wait for its end',
+    options: { resource },
+    async run(context, { resource: named }) {
+      const client = await context.client();
+      const { name, params } = await targetOf(context, named);
+      const asked = await client.call(datastoreBackups.run, { params });
+      let bytes = 0;
+      const ended = await context.progress(
+        () => `backing up ${name}: ${formatMebibytes(bytes)}`,
+        () => followBackup(client, { ...params, backup: asked.id, attempt: asked.attempt }, (now) => (bytes = now)),
+      );
+      context.show(ended, () => backupText(name, ended));
+      return ended.state === 'complete' ? 0 : 1;
+    },
+  });
+}
+
+function addDownload(parent: Parent, backup: Command): void {
+  addCommand<Target & { output?: string }>(parent, {
+    under: backup,
+    name: 'download',
+    summary: 'a backup as a file, decrypted: what pg_restore reads',
+    arguments: [backupArgument],
+    options: { resource, output: ['-o, --output <file>', 'the file; else NAME-ID.dump'] },
+    async run(context, { resource: named, output }, [id = '']) {
+      const client = await context.client();
+      const { name, params } = await targetOf(context, named);
+      const file = resolve(context.io.cwd, output ?? `${name}-${id}.dump`);
+      const known = (await client.call(datastoreBackups.list, { params })).backups.find((one) => one.id === id);
+      let bytes = 0;
+      await context.progress(
+        () => `downloading ${id}: ${formatMebibytes(bytes)}`,
+        () =>
+          untilInterrupted(context.io, 'stopped: no file was written', async (signal) => {
+            const at = { params: { ...params, backup: id } };
+            const body = await client.stream(datastoreBackups.download, at, { signal, timeoutMs: beginMs });
+            const counted = async function* (): AsyncGenerator<Uint8Array> {
+              for await (const chunk of body) {
+                bytes += chunk.length;
+                yield chunk;
+              }
+              if (bytes === known?.dumpBytes) return;
+              throw new FlynnError('unavailable', `${bytes} of ${known?.dumpBytes ?? 0} bytes came: ask again`);
+            };
+            await saveWhole(file, counted(), { signal });
+          }),
+      );
+      context.show({ file, sizeBytes: bytes }, () => `${file}: ${name} as of ${id}, ${formatMebibytes(bytes)}`);
+    },
+  });
+}
+
+function addRestore(parent: Parent, backup: Command): void {
+  addCommand<Target & { yes?: boolean }>(parent, {
+    under: backup,
+    name: 'restore',
+    summary: 'put a backup in the place of all that is in the database; where that fails nothing changes',
+    arguments: [backupArgument],
+    options: { resource, yes: ['-y, --yes', 'do not ask'] },
+    async run(context, { resource: named, yes = false }, [id = '']) {
+      const client = await context.client();
+      const { name, params } = await targetOf(context, named);
+      if (!yes) {
+        const doing = `replacing all that is in ${name} by ${id}`;
+        await confirmByTyping(context.io, { doing, word: name, called: 'its name', kept: 'nothing was replaced' });
+      }
+      await client.call(datastoreBackups.restore, { params, body: { backup: id } });
+      let bytes = 0;
+      const ended = await context.progress(
+        () => `restoring ${name}: ${formatMebibytes(bytes)}`,
+        () =>
+          waitFor(
+            async () => {
+              const { restore } = await client.call(datastoreBackups.list, { params });
+              bytes = restore?.sentBytes ?? 0;
+              if (restore?.backupId !== id) return 'replaced';
+              return restore.state === 'complete' || restore.state === 'failed' ? restore : undefined;
+            },
+            { what: `the end of the restore of ${name}`, deadlineMs: wholeMs, intervalMs: 500 },
+          ),
+      );
+      if (ended === 'replaced') throw new FlynnError('conflict', `another backup is put back into ${name} by now`);
+      context.show(ended, () => restoreText(name, ended));
+      return ended.state === 'complete' ? 0 : 1;
+    },
+  });
+
+  addCommand<Target>(parent, {
+    under: backup,
+    name: 'dismiss',
+    summary: 'after the cluster came back: leave the database as it is, and back that up from now on',
+    options: { resource },
+    async run(context, { resource: named }) {
+      const client = await context.client();
+      const { name, params } = await targetOf(context, named);
+      await client.call(datastoreBackups.dismiss, { params });
+      context.show({ datastore: name }, () => `${name} stays as it is, and is backed up as it is.`);
+    },
+  });
+}
+
+function addDelete(parent: Parent, backup: Command): void {
+  addCommand<Target & { yes?: boolean }>(parent, {
+    under: backup,
+    name: 'delete',
+    summary: 'delete a backup',
+    arguments: [backupArgument],
+    options: { resource, yes: ['-y, --yes', 'do not ask'] },
+    async run(context, { resource: named, yes = false }, [id = '']) {
+      const client = await context.client();
+      const { name, params } = await targetOf(context, named);
+      if (!yes) {
+        const doing = `deleting the backup ${id} of ${name}`;
+        await confirmByTyping(context.io, { doing, word: name, called: 'its name', kept: 'nothing was deleted' });
+      }
+      await client.call(datastoreBackups.remove, { params: { ...params, backup: id } });
+      context.show({ id }, () => `Deleted ${id} of ${name}.`);
+    },
+  });
+}
+
+function addSchedule(parent: Parent, backup: Command): void {
+  addCommand<Target & { keep?: string; timezone?: string }>(parent, {
+    under: backup,
+    name: 'schedule',
+    summary: 'have it backed up by itself; what was said before is replaced',
+    arguments: [['<schedule>', 'as a crontab has it: "0 3 * * *"']],
+    options: {
+      resource,
+      keep: ['--keep <count>', 'so many of the newest, older ones go (default: as it is, 7 at first)'],
+      timezone: ['--timezone <zone>', 'as Europe/Berlin (default: UTC)'],
+    },
+    async run(context, { resource: named, keep, timezone }, [schedule = '']) {
+      if (keep !== undefined && !/^[1-9]\d{0,2}$/.test(keep)) {
+        throw usageError(`--keep ${keep}: write a count from 1 to 999`);
+      }
+      const client = await context.client();
+      const { name, params } = await targetOf(context, named);
+      const set = await client.call(datastoreBackups.schedule, {
+        params,
+        body: {
+          schedule,
+          ...(keep === undefined ? {} : { keep: Number(keep) }),
+          ...(timezone === undefined ? {} : { timezone }),
+        },
+      });
+      context.show(set, () => `${name}: ${scheduleText(set)}`);
+    },
+  });
+
+  addCommand<Target>(parent, {
+    under: backup,
+    name: 'unschedule',
+    summary: 'have it backed up only when somebody asks, and with the cluster; what was made stays',
+    options: { resource },
+    async run(context, { resource: named }) {
+      const client = await context.client();
+      const { name, params } = await targetOf(context, named);
+      await client.call(datastoreBackups.unschedule, { params });
+      context.show({ schedule: null }, () => `${name} is backed up by hand from now on, and with the cluster.`);
+    },
+  });
+}
+
+async function targetOf(
+  context: Context,
+  named: string | undefined,
+): Promise<{ name: string; params: { resource: string } }> {
+  const { name, datastore } = await datastoreOf(context, named);
+  return { name, params: { resource: datastore?.resourceId ?? '' } };
+}
+
+function listText({ datastore, schedule, restore, failure, backups }: DatastoreBackups): string {
+  const table = formatTable(
+    ['ID', 'STATE', 'ENDED', 'SIZE', 'BY', 'ERROR'],
+    backups.map((one) => [
+      one.id,
+      one.state,
+      one.endedAt,
+      one.dumpBytes === undefined ? undefined : formatMebibytes(one.dumpBytes),
+      makerText(one.by),
+      one.error,
+    ]),
+  );
+  const head = [
+    `${datastore}: ${scheduleText(schedule)}`,
+    ...(failure === undefined
+      ? []
+      : [`failing since ${failure.since} (${formatCount(failure.count, 'backup')}): ${failure.message}`]),
+    ...(restore === undefined ? [] : [restoreText(datastore, restore)]),
+  ].join('\n');
+  return backups.length === 0
+    ? `${head}\nthere is none yet: flynn pg backup run -a ${datastore}`
+    : `${head}\n\n${table}`;
+}
+
+function scheduleText({ schedule, timezone = 'UTC', keep, nextAt }: DatastoreSchedule): string {
+  if (schedule === undefined) return 'no schedule: "flynn pg backup schedule" sets one';
+  return `"${schedule}" (${timezone}), the newest ${keep} are kept${nextAt === undefined ? '' : `, next: ${nextAt}`}`;
+}
+
+function backupText(name: string, { id, state, dumpBytes = 0, error = 'nobody knows why' }: DatastoreBackup): string {
+  if (state === 'complete') return `${id}: ${name}, ${formatMebibytes(dumpBytes)}`;
+  return `${name} could not be backed up${state === 'retrying' ? ', and is tried again' : ''}: ${error}`;
+}
+
+function restoreText(
+  name: string,
+  { state, backupId, by, isOwed = false, endedAt = '', sentBytes = 0, error }: DatastoreRestore,
+): string {
+  const what = backupId ?? 'what it had when the cluster was backed up';
+  const who = by === undefined ? '' : `, by ${by}`;
+  if (state === 'complete') return `Restored ${name} to ${what} at ${endedAt}${who}.`;
+  if (state === 'running') return `${what} is being put back into ${name}${who}: ${formatMebibytes(sentBytes)}`;
+  if (state !== 'failed') return `${what} is about to be put back into ${name}${who}`;
+  const next = isOwed ? '\n  "restore ID" puts one back, "dismiss" leaves it as it is' : '';
+  return `${what} could not be put back into ${name}${who}: ${error ?? 'nobody knows why'}${next}`;
+}
