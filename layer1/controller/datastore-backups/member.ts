@@ -50,7 +50,16 @@ export async function feed(
   using program = await begin(hosts, member, command, signal);
   const { socket } = program;
   const failed: unknown[] = [];
-  const sending = pipeline(Readable.from(inputFrames(input, failed)), socket, { end: false });
+  const sending = async (): Promise<boolean> => {
+    try {
+      await pipeline(Readable.from(inputFrames(input, failed)), socket, { end: false });
+      return true;
+    } catch (error) {
+      // One that is not to be ended is not destroyed by it, either: the program would wait for the rest.
+      socket.destroy();
+      throw error;
+    }
+  };
   const reading = async (): Promise<void> => {
     try {
       for await (const _ of untilExit(framesOf(socket, silenceMs), command));
@@ -58,13 +67,13 @@ export async function feed(
       socket.destroy();
     }
   };
-  let isSent = false;
-  const [, read] = await Promise.allSettled([sending.then(() => (isSent = true)), reading()]);
+  const [sent, read] = await Promise.allSettled([sending(), reading()]);
   signal.throwIfAborted();
   // That is why the program ended.
   if (failed.length > 0) throw failed[0];
   if (read.status === 'rejected') throw read.reason;
-  if (!isSent) throw new FlynnError('internal', `${nameOf(command)} ended before it had read all of the backup`);
+  if (sent.status === 'rejected')
+    throw new FlynnError('internal', `${nameOf(command)} ended before it had read all of the backup`);
 }
 
 async function begin(

@@ -179,11 +179,27 @@ test('a backup is put back where it is whole; cut off, damaged or refused it cha
   assert.match((await listed(at)).restore?.error ?? '', /died/);
   assert.equal(database.runs.length, runs + 2);
 
-  // Of another key, or of a blob that is gone, nothing reaches it.
+  // What is not what was written is told before the program is told that it has all.
   const [record] = await at.records();
-  await at.blobs.remove(record?.status.digest ?? '');
+  assert.ok(record !== undefined);
+  const other = await at.blobs.put(Buffer.alloc(150_000, 'x'));
+  const whole = await buffer(await at.blobs.get(record.status.digest ?? ''));
+  const cut = await at.blobs.put(whole.subarray(0, 150_000));
+  for (const [status, error] of [
+    [{ ...record.status, dumpBytes: 1 }, /is 200000 bytes, and was 1 when it was made/],
+    [{ ...record.status, digest: cut.digest }, /damaged or was cut/],
+    [{ ...record.status, digest: other.digest }, /no backup of a datastore/],
+  ] as const) {
+    await at.world.deps.resources.updateStatus(datastoreBackupType, record.id, () => status);
+    const found = await restore();
+    assert.deepEqual([found?.state, database.content], ['failed', later]);
+    assert.match(found?.error ?? '', error);
+  }
+  await at.world.deps.resources.updateStatus(datastoreBackupType, record.id, () => record.status);
+  const ranBefore = database.runs.length;
+  await at.blobs.remove(record.status.digest ?? '');
   const gone = await restore();
-  assert.deepEqual([gone?.state, database.content, database.runs.length], ['failed', later, runs + 2]);
+  assert.deepEqual([gone?.state, database.content, database.runs.length], ['failed', later, ranBefore]);
 });
 
 test('the worker does what is asked for; what is asked for twice is one, and goes with the datastore', async () => {
