@@ -23,6 +23,7 @@ import type { Deps } from './deps.ts';
 import { certificateType } from './certificates/resources.ts';
 import { backupFigures } from './datastore-backups/figures.ts';
 import { datastoreBackupCheck } from './datastore-backups/findings.ts';
+import { datastoreCheck } from './datastores/findings.ts';
 import { authorityCheck } from './health/authority.ts';
 import { blobCheck } from './health/blobs.ts';
 import { drainCheck } from './health/drains.ts';
@@ -72,6 +73,7 @@ export async function openWeb(options: {
     certificates: options.certificates ?? [],
     checks: [
       backupCheck(deps),
+      datastoreCheck(deps),
       datastoreBackupCheck(deps),
       sealingCheck(deps),
       tokenCheck(deps),
