@@ -1,6 +1,7 @@
 /** One host, end to end: everything a person does with it, in the order they would, on one real cluster. */
 import { after, before, suite } from 'node:test';
 import { TestCluster } from '../test-cluster.ts';
+import { describeDatabase, describeDatabaseRemoval } from './databases.ts';
 import { describeDeploys } from './deploys.ts';
 import { describeBuilds } from './builds.ts';
 import { describeAccess } from './access.ts';
@@ -32,7 +33,9 @@ suite('one host', () => {
   const theCluster = () => cluster;
   describeUp(theCluster);
   describePush(theCluster);
+  describeDatabase(theCluster);
   describeRestore(theCluster);
+  describeDatabaseRemoval(theCluster);
   describeOperations(theCluster);
   describeBuilds(theCluster);
   describeImages(theCluster);

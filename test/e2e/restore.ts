@@ -66,6 +66,11 @@ export function describeRestore(theCluster: () => TestCluster): void {
     assert.equal(before.status, 200);
     for (const name of ['kept', 'kept.example.com', 'hello']) await other.untilAnswers(name);
     assert.equal((await other.get('kept.example.com')).body, before.body);
+    assert.equal(
+      (await other.untilAnswers('guestbook')).body,
+      (await cluster.get('guestbook')).body,
+      'what its database has',
+    );
     assert.equal(await other.adminKey(), await cluster.adminKey(), 'the root key that people have');
     // Done again it changes nothing.
     const again = await other.host.tryScript('up', ['--from-backup', file], { env: other.env });

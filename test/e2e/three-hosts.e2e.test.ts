@@ -1,6 +1,7 @@
 /** Three hosts, end to end: they join, share the work, keep strangers out, lose one of them, and lose power all at once. */
 import { after, before, suite } from 'node:test';
 import { TestCluster } from '../test-cluster.ts';
+import { describeLastingDatabase, describeReplicatedDatabase } from './databases.ts';
 import { describeJoining } from './joining.ts';
 import { describeLeaving } from './leaving.ts';
 import { describeLostHost } from './lost-host.ts';
@@ -22,6 +23,8 @@ suite('three hosts', () => {
   describeSharing(theCluster);
   describePorts(theCluster);
   describeRotationElsewhere(theCluster);
+  describeReplicatedDatabase(theCluster);
   describeLostHost(theCluster);
+  describeLastingDatabase(theCluster);
   describeLeaving(theCluster);
 });

@@ -1,4 +1,4 @@
-// POST /?note=TEXT writes a line into its database, GET / reads them all. 503 where it cannot: nothing is answered that is not so.
+// /?note=TEXT writes a line into its database and / reads them all. 503 where it cannot: nothing is answered that is not so.
 const http = require('node:http');
 const { Pool } = require('pg');
 
@@ -8,11 +8,13 @@ const pool = url && new Pool({ connectionString: url, max: 4, connectionTimeoutM
 pool?.on('error', (error) => console.log(`a connection ended: ${error.message}`));
 
 async function answer(request, response) {
-  if (!pool) return response.writeHead(503).end('no database yet\n');
+  if (!pool) return response.writeHead(200).end('no database yet\n');
   const note = new URL(request.url, 'http://localhost').searchParams.get('note');
   try {
-    await pool.query('CREATE TABLE IF NOT EXISTS notes (id serial PRIMARY KEY, note text NOT NULL)');
-    if (request.method === 'POST') await pool.query('INSERT INTO notes (note) VALUES ($1)', [note]);
+    if (note !== null) {
+      await pool.query('CREATE TABLE IF NOT EXISTS notes (id serial PRIMARY KEY, note text NOT NULL)');
+      await pool.query('INSERT INTO notes (note) VALUES ($1)', [note]);
+    }
     const { rows } = await pool.query('SELECT note FROM notes ORDER BY id');
     response.writeHead(200).end(rows.map((row) => `${row.note}\n`).join(''));
   } catch (error) {

@@ -1,0 +1,249 @@
+import assert from 'node:assert/strict';
+import { test, type TestContext } from 'node:test';
+import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
+import { pause } from '@flynn/kit/clock';
+import { waitFor } from '@flynn/kit/retry';
+import type { Checkout } from '../checkout.ts';
+import type { TestCluster } from '../test-cluster.ts';
+
+const database = 'guestbook-postgres';
+const longMs = 240_000;
+/** Of the three hosts' suite: it stays until the end. */
+let lastConfirmed: string | undefined;
+
+/** Notes that the app has confirmed, one after the other, until it is told to stop. */
+class Writer {
+  readonly confirmed: string[] = [];
+  /** The longest time without one. */
+  longestMs = 0;
+  readonly #ending = new AbortController();
+  readonly #running: Promise<void>;
+
+  constructor(write: (note: string) => Promise<boolean>) {
+    this.#running = this.#run(write);
+  }
+
+  async #run(write: (note: string) => Promise<boolean>): Promise<void> {
+    let lastMs = performance.now();
+    for (let number = 1; !this.#ending.signal.aborted; number += 1) {
+      const note = `note-${number}`;
+      if (await write(note)) {
+        this.longestMs = Math.max(this.longestMs, performance.now() - lastMs);
+        lastMs = performance.now();
+        this.confirmed.push(note);
+      }
+      await pause(50, this.#ending.signal);
+    }
+  }
+
+  /** Once so many more were confirmed. */
+  async more(count: number): Promise<void> {
+    const wanted = this.confirmed.length + count;
+    await waitFor(async () => this.confirmed.length >= wanted, {
+      what: `${count} notes more`,
+      deadlineMs: longMs,
+      intervalMs: 50,
+    });
+  }
+
+  async stop(): Promise<void> {
+    this.#ending.abort();
+    await this.#running;
+  }
+}
+
+const answersOf = (text: string): string[] => text.split('\n').filter((line) => line !== '');
+
+async function notesOf(cluster: TestCluster, host: ClusterHost): Promise<string[]> {
+  const { body } = await waitFor(
+    async () => {
+      const answer = await cluster.get('guestbook', '/', { host });
+      return answer.status === 200 ? answer : undefined;
+    },
+    { what: 'the notes', deadlineMs: longMs, intervalMs: 200 },
+  );
+  return answersOf(body);
+}
+
+function startWriter(cluster: TestCluster, host: ClusterHost): Writer {
+  return new Writer(async (note) => {
+    try {
+      return (await cluster.get('guestbook', `/?note=${note}`, { host })).status === 200;
+    } catch {
+      // Its router, or the app, is on its way elsewhere.
+      return false;
+    }
+  });
+}
+
+type Member = { host: string; role: string; isSynchronous: boolean };
+
+async function membersOf(cluster: TestCluster, host: ClusterHost): Promise<Member[]> {
+  const { stdout } = await cluster.flynn(['-a', 'guestbook', 'pg', 'info', '--json'], { host });
+  return (JSON.parse(stdout) as { members: Member[] }[]).flatMap(({ members }) => members);
+}
+
+/** Until there is a primary, and a copy that has all that is committed: it may take over. */
+function untilWhole(cluster: TestCluster, host: ClusterHost): Promise<Member[]> {
+  return waitFor(
+    async () => {
+      const members = await membersOf(cluster, host);
+      const isWhole =
+        members.length === 2 &&
+        members.some(({ role }) => role === 'primary') &&
+        members.some(({ role, isSynchronous }) => role === 'replica' && isSynchronous);
+      return isWhole ? members : undefined;
+    },
+    { what: 'a primary and a copy', deadlineMs: longMs, intervalMs: 500 },
+  );
+}
+
+async function primaryHost(cluster: TestCluster, host: ClusterHost): Promise<ClusterHost> {
+  const members = await untilWhole(cluster, host);
+  const name = members.find(({ role }) => role === 'primary')?.host;
+  return cluster.hosts.find((one) => one.name === name) ?? assert.fail(`no host ${name}`);
+}
+
+function other(cluster: TestCluster, ...than: readonly ClusterHost[]): ClusterHost {
+  return cluster.hosts.find((host) => !than.includes(host)) ?? assert.fail('there is no other host');
+}
+
+/** An app with a database, into which it has written. */
+async function pushGuestbook(cluster: TestCluster): Promise<Checkout> {
+  const app = await cluster.checkout('guestbook');
+  await app.push();
+  const { status, body } = await app.untilAnswers();
+  assert.deepEqual([status, body], [200, 'no database yet\n']);
+  const { stdout } = await app.flynn(['resource', 'add', 'postgres']);
+  assert.match(stdout, /^Created resource \w+ and release v\d+\.\n$/);
+  assert.deepEqual((await app.get('/?note=first')).body, 'first\n');
+  return app;
+}
+
+export function describeDatabase(theCluster: () => TestCluster): void {
+  let app: Checkout;
+
+  test('an app gets a PostgreSQL of its own, and has written into it when the command has ended', async () => {
+    app = await pushGuestbook(theCluster());
+    const { stdout } = await app.flynn(['pg', 'psql', '--sql', 'SELECT note FROM notes', '--', '-At']);
+    assert.equal(stdout, 'first\n');
+    const members = await membersOf(theCluster(), theCluster().host);
+    assert.deepEqual(
+      members.map(({ role }) => role),
+      ['primary'],
+    );
+  });
+
+  test('nobody else reaches it, whatever they know', async () => {
+    const url = (await app.flynn(['env', 'get', 'DATABASE_URL'])).stdout.trim();
+    const { hostname } = new URL(url);
+    const program = `require('net').connect(5432, '${hostname}').setTimeout(3000, function () { console.log('closed'); process.exit() }).on('connect', () => { console.log('open'); process.exit() }).on('error', (e) => { console.log(e.code); process.exit() })`;
+    const run = ['run', 'node', '-e', program];
+    assert.equal((await app.flynn(run)).stdout.trim(), 'open');
+    assert.notEqual((await theCluster().flynn(['-a', 'express', ...run])).stdout.trim(), 'open');
+  });
+
+  test('a database that dies is there again with all that was confirmed', async (t: TestContext) => {
+    const cluster = theCluster();
+    const writer = startWriter(cluster, cluster.host);
+    await writer.more(5);
+    const [container = ''] = await cluster.containers(database, 'postgres');
+    await cluster.dockerOf(cluster.host, 'kill', container);
+    await writer.more(20);
+    await writer.stop();
+    t.diagnostic(`${(writer.longestMs / 1_000).toFixed(1)} s without a note`);
+    const notes = new Set(await notesOf(cluster, cluster.host));
+    assert.deepEqual(
+      writer.confirmed.filter((note) => !notes.has(note)),
+      [],
+    );
+  });
+
+  test('what was dumped, and what was backed up, comes back as it was; a file that is none changes nothing', async () => {
+    const before = (await app.get()).body;
+    await app.flynn(['pg', 'dump', '-o', 'notes.dump']);
+    await app.flynn(['pg', 'backup', 'run']);
+    const { stdout } = await app.flynn(['pg', 'backup', '--json']);
+    const [backup] = (JSON.parse(stdout) as { backups: { id: string }[] }).backups;
+    await app.flynn(['pg', 'psql', '--sql', 'DELETE FROM notes']);
+    assert.equal((await app.get()).body, '');
+    await app.write('wrong.dump', 'PGDMP and nothing of the kind');
+    await app.flynn(['pg', 'restore', 'wrong.dump', '-y'], { code: 1 });
+    assert.equal((await app.get()).body, '');
+    await app.flynn(['pg', 'restore', 'notes.dump', '-y']);
+    assert.equal((await app.untilAnswers()).body, before);
+    await app.flynn(['pg', 'psql', '--sql', 'DROP TABLE notes']);
+    await app.flynn(['pg', 'backup', 'restore', backup?.id ?? '', '-y']);
+    assert.equal((await app.untilAnswers()).body, before);
+  });
+}
+
+export function describeDatabaseRemoval(theCluster: () => TestCluster): void {
+  test('taken back it is gone: its containers, its volumes, and what led to it', async () => {
+    const cluster = theCluster();
+    const ofApp = ['-a', 'guestbook'];
+    const { stdout } = await cluster.flynn([...ofApp, 'resource', '--json']);
+    const [resource] = JSON.parse(stdout) as { id: string }[];
+    await cluster.flynn(['resource', 'remove', resource?.id ?? '']);
+    assert.equal((await cluster.untilAnswers('guestbook')).body, 'no database yet\n');
+    assert.deepEqual(await cluster.containers(database, 'postgres'), []);
+    const keys = await cluster.storeKeys();
+    assert.deepEqual(
+      keys.filter((key) => key.startsWith('/flynn/keyspaces/')),
+      [],
+    );
+    assert.doesNotMatch((await cluster.flynn(['volume'])).stdout, /postgres/);
+    await cluster.flynn([...ofApp, 'delete', '-y']);
+  });
+}
+
+export function describeReplicatedDatabase(theCluster: () => TestCluster): void {
+  test('a database has a member on each of two hosts; the primary is moved by hand, and nothing that was confirmed is lost', async () => {
+    const cluster = theCluster();
+    const { host } = cluster;
+    await pushGuestbook(cluster);
+    await cluster.flynn(['-a', 'guestbook', 'scale', 'web=2']);
+    const from = await primaryHost(cluster, host);
+    const writer = startWriter(cluster, host);
+    await writer.more(10);
+    await cluster.flynn(['-a', 'guestbook', 'pg', 'switchover']);
+    await writer.more(10);
+    await writer.stop();
+    assert.notEqual((await primaryHost(cluster, host)).name, from.name);
+    const notes = new Set(await notesOf(cluster, host));
+    assert.ok(writer.confirmed.every((note) => notes.has(note)));
+  });
+
+  test('the host of its primary loses power: the copy takes over with all that was confirmed, and the host follows it', async (t) => {
+    const cluster = theCluster();
+    const lost = await primaryHost(cluster, cluster.host);
+    const host = other(cluster, lost);
+    const writer = startWriter(cluster, host);
+    await writer.more(10);
+    await lost.cutPower();
+    await writer.more(20);
+    await writer.stop();
+    t.diagnostic(`${(writer.longestMs / 1_000).toFixed(1)} s without a note`);
+    const notes = new Set(await notesOf(cluster, host));
+    assert.deepEqual(
+      writer.confirmed.filter((note) => !notes.has(note)),
+      [],
+    );
+    lastConfirmed = [...notes].at(-1);
+    await lost.boot();
+    assert.notEqual((await primaryHost(cluster, host)).name, lost.name);
+  });
+}
+
+/** After whatever else befell the hosts. */
+export function describeLastingDatabase(theCluster: () => TestCluster): void {
+  test('a database that lost hosts, one after the other and all at once, has all that was confirmed, and a copy', async () => {
+    const cluster = theCluster();
+    const { host } = cluster;
+    await untilWhole(cluster, host);
+    const notes = await notesOf(cluster, host);
+    assert.deepEqual(notes[0], 'first');
+    assert.deepEqual(notes.at(-1), lastConfirmed);
+    await cluster.flynn(['-a', 'guestbook', 'delete', '-y']);
+  });
+}
