@@ -1,6 +1,5 @@
 /** A program elsewhere whose input or output is a file here: as it comes, no faster than either side takes it. */
-import { createWriteStream } from 'node:fs';
-import { rename, rm } from 'node:fs/promises';
+import { open, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -77,16 +76,20 @@ async function sendAll(
   if (!socket.destroyed) socket.write(encodeFrame({ kind: 'stdin-end' }));
 }
 
-/** What has the name is whole; where that fails, nothing is left. Throws `invalid` for a place that cannot be written to. */
+/**
+ * What has the name is whole; where that fails, nothing is left. Throws `invalid` for a place that cannot be written to, before it
+ * asks for the content.
+ */
 export async function saveWhole(
   file: string,
-  content: AsyncIterable<Uint8Array>,
+  content: () => AsyncIterable<Uint8Array> | Promise<AsyncIterable<Uint8Array>>,
   limits: { signal: AbortSignal },
 ): Promise<void> {
   const partial = join(dirname(file), `.${basename(file)}.${shortId()}.part`);
   try {
     // It holds what apps keep: its owner's alone.
-    await pipeline(content, createWriteStream(partial, { mode: 0o600, flags: 'wx', flush: true }), limits);
+    await using opened = await open(partial, 'wx', 0o600);
+    await pipeline(await content(), opened.createWriteStream({ flush: true }), limits);
     await rename(partial, file);
   } catch (error) {
     limits.signal.throwIfAborted();

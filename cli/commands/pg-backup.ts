@@ -105,7 +105,7 @@ function addDownload(parent: Parent, backup: Command): void {
               if (bytes === known?.dumpBytes) return;
               throw new FlynnError('unavailable', `${bytes} of ${known?.dumpBytes ?? 0} bytes came: ask again`);
             };
-            await saveWhole(file, counted(), { signal });
+            await saveWhole(file, counted, { signal });
           }),
       );
       context.show({ file, sizeBytes: bytes }, () => `${file}: ${name} as of ${id}, ${formatMebibytes(bytes)}`);

@@ -193,3 +193,16 @@ test('a datastore is marked among the apps and named beside its resource, and is
   const unset = await desk.run(['env', 'unset', 'POSTGRES_PASSWORD', '-a', 'shop-postgres']);
   assert.match(unset.stderr, /POSTGRES_PASSWORD is not set or unset by hand/);
 });
+
+test('`resource remove` of a database asks first: its backups go with it', async () => {
+  await using env = await openDeskWithDatastore();
+  const { desk, datastore } = env;
+  const remove = ['resource', 'remove', datastore.resourceId];
+  assert.match(
+    (await desk.run(remove)).stderr,
+    /removing shop-postgres, with all that is in it and its backups, cannot be undone\n {2}say so with -y/,
+  );
+  assert.match((await desk.run(['apps'])).stdout, /shop-postgres/);
+  assert.match((await desk.run([...remove, '-y'])).stdout, /^Removed resource /);
+  assert.doesNotMatch((await desk.run(['apps'])).stdout, /shop-postgres/);
+});

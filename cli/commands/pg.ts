@@ -108,7 +108,7 @@ function addDump(parent: Parent, pg: Command): void {
         () => `dumping ${name}: ${formatMebibytes(bytes)}`,
         () =>
           untilInterrupted(context.io, 'stopped: no file was written', async (signal) =>
-            saveWhole(file, await open({ signal }), { signal }),
+            saveWhole(file, () => open({ signal }), { signal }),
           ),
       );
       context.show({ file, sizeBytes: bytes }, () => `${file}: all of ${name}, ${formatMebibytes(bytes)}`);

@@ -4,6 +4,7 @@ import type { ResourceApp, ResourceView } from '@flynn/controller/providers/mode
 import { FlynnError, ifFound } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { usageError } from '../arguments.ts';
+import { confirmByTyping } from '../confirmation.ts';
 import type { Context } from '../context.ts';
 import { awaitDeployment } from '../deploy.ts';
 import { formatAge, formatTable } from '../output.ts';
@@ -80,16 +81,23 @@ export function addResourceCommand(parent: Parent): void {
     },
   });
 
-  addCommand<{ forget?: boolean }>(parent, {
+  addCommand<{ forget?: boolean; yes?: boolean }>(parent, {
     under: resource,
     name: 'remove',
     summary: 'take its variables from its apps, and have its provider take it back, with all that is in it',
     arguments: [['<id>', 'as "flynn resource" shows it']],
     options: {
       forget: ['--forget', 'as an admin: do not ask a provider that is gone for good; what it made stays there'],
+      yes: ['-y, --yes', 'of a database of the platform’s own: do not ask'],
     },
-    async run(context, { forget = false }, [id = '']) {
+    async run(context, { forget = false, yes = false }, [id = '']) {
       const client = await context.client();
+      const own = (await client.call(apps.list, {})).find(({ datastore }) => datastore?.resourceId === id);
+      if (own !== undefined && !yes) {
+        const { name } = own;
+        const doing = `removing ${name}, with all that is in it and its backups,`;
+        await confirmByTyping(context.io, { doing, word: name, called: 'its name', kept: 'nothing was removed' });
+      }
       const query = forget ? { forget } : {};
       const removed = await context.progress(`removing ${id}`, async () =>
         gone(context, await client.call(resources.remove, { params: { resource: id }, query }), forget),

@@ -50,10 +50,10 @@ export type SimulatedHostOptions = {
   address?: string;
 };
 
-/** INVARIANT. A job's status is written by one write at a time, and never again after it is final. */
 /** What any volume here has in it. */
 export const emptyVolumeBytes = 4_096;
 
+/** INVARIANT. A job's status is written by one write at a time, and never again after it is final. */
 export class SimulatedHost implements AsyncDisposable {
   readonly id: string;
   /** What it says of itself when it is examined. */

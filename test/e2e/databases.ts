@@ -184,7 +184,9 @@ export function describeDatabaseRemoval(theCluster: () => TestCluster): void {
     const ofApp = ['-a', 'guestbook'];
     const { stdout } = await cluster.flynn([...ofApp, 'resource', '--json']);
     const [resource] = JSON.parse(stdout) as { id: string }[];
-    await cluster.flynn(['resource', 'remove', resource?.id ?? '']);
+    const { stderr } = await cluster.flynn(['resource', 'remove', resource?.id ?? ''], { code: 1 });
+    assert.match(stderr, /removing guestbook-postgres, with all that is in it and its backups, cannot be undone/);
+    await cluster.flynn(['resource', 'remove', resource?.id ?? '', '-y']);
     assert.equal((await cluster.untilAnswers('guestbook')).body, 'no database yet\n');
     assert.deepEqual(await cluster.containers(database, 'postgres'), []);
     const keys = await cluster.storeKeys();

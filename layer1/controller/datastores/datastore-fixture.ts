@@ -1,7 +1,7 @@
 /** A datastore in the controller's simulated world, with its members up. For tests. */
 import { waitFor } from '@flynn/kit/retry';
 import { apps, releases } from '../api.ts';
-import { resources } from '../providers/api.ts';
+import { providers, resources } from '../providers/api.ts';
 import type { TestController } from '../testing.ts';
 
 /** What a world is started with that is to have some. */
@@ -14,6 +14,9 @@ export async function makeTestDatastore(
   { client }: TestController,
   { app, members = 2 }: { app: string; members?: number },
 ): Promise<TestDatastore> {
+  // The worker adds it when it begins to lead.
+  const isThere = async () => (await client.call(providers.list, {})).some(({ name }) => name === 'postgres');
+  await waitFor(isThere, { what: 'the provider postgres', deadlineMs: 60_000, intervalMs: 10 });
   const body = { apps: [app], config: { members: String(members) } };
   const { id: resourceId } = await client.call(resources.create, { params: { provider: 'postgres' }, body });
   const params = { resource: resourceId };
