@@ -129,6 +129,27 @@ test('an app that goes takes its own database along; the next one of that name i
   assert.deepEqual(left, ['blog', 'blog-postgres']);
 });
 
+test('an app that has such variables already gets none unless it asks for that, and nothing is made in vain', async () => {
+  await using world = await startWorld();
+  const { app } = await world.deployApp('shop', web);
+  await world.client.call(releases.create, { params: { app: app.id }, body: { env: { PGHOST: 'db' }, meta: {} } });
+  const own = (await world.client.call(releases.list, { params: { app: app.id }, query: {} }))[0];
+  await world.deploy('shop', own?.id ?? '');
+  await assert.rejects(
+    add(world, 'shop', { members: '1' }),
+    (error) => hasCode(error, 'invalid') && /shop has PGHOST already: unset them/.test(error.message),
+  );
+  await waitFor(async () => (await world.deps.resources.list(resourceType, {})).length === 0, {
+    what: 'the resource to go',
+    deadlineMs: 60_000,
+    intervalMs: 10,
+  });
+  assert.deepEqual(
+    (await world.deps.resources.list(appType, {})).map(({ spec }) => spec.name),
+    ['shop'],
+  );
+});
+
 test('a database that does not start is told of with its last words, and nothing of it is left', async () => {
   await using world = await startWorld({
     behave: ({ template }) =>

@@ -25,7 +25,12 @@ const maxNames = 50;
 const maxNameLength = 30;
 
 type Options = Readonly<{ signal: AbortSignal; epoch?: Compare }>;
-type Asked = Readonly<{ id: string; config: unknown; apps: readonly { appId: string }[]; failures: number }>;
+type Asked = Readonly<{
+  id: string;
+  config: unknown;
+  apps: readonly { appId: string; isReplacing: boolean }[];
+  failures: number;
+}>;
 
 export type Made =
   | Readonly<{ is: 'made'; id: string; env: Record<string, string>; services: string[] }>
@@ -39,6 +44,7 @@ export async function makeDatastore(deps: Deps, appliance: Appliance, asked: Ask
   if (found?.deletingSince !== undefined) return { is: 'pending', what: `${found.spec.name} to be gone` };
   const wanted = wantedOf(appliance, asked.config, hostsOf(deps));
   const image = imageOf(deps, appliance);
+  if (found === undefined) await checkVariables(deps, appliance, asked, signal);
   const app = found ?? (await createApp(deps, appliance, asked, options));
   const release =
     (await findBasis(deps, app, signal)) ??
@@ -60,6 +66,21 @@ export async function makeDatastore(deps: Deps, appliance: Appliance, asked: Ask
   if (!(await isServed(deps, leading, signal))) return { is: 'pending', what: `${leading} to be announced` };
   const env = variablesOf(appliance, app.spec.name, release.spec.env);
   return { is: 'made', id: app.id, env, services: servedOf(appliance, app.spec.name) };
+}
+
+/** Before anything is made: an app that has such variables already does not get it unless they are to be replaced. */
+async function checkVariables(deps: Deps, appliance: Appliance, { apps }: Asked, signal: AbortSignal): Promise<void> {
+  const names = Object.keys(variablesOf(appliance, '', {}));
+  for (const { appId, isReplacing } of apps) {
+    const app = isReplacing ? undefined : await deps.resources.find(appType, appId, { signal });
+    const env = app === undefined ? {} : ((await findBasis(deps, app, signal))?.spec.env ?? {});
+    const taken = names.filter((name) => env[name] !== undefined);
+    if (app === undefined || taken.length === 0) continue;
+    throw new FlynnError(
+      'invalid',
+      `${app.spec.name} has ${taken.join(', ')} already: unset them, or ask for them to be replaced`,
+    );
+  }
 }
 
 /** Discovery that is away says nothing yet. */

@@ -212,11 +212,11 @@ async function letGo({ resources }: Deps, { id }: ProvidedResource, options: Opt
 /** What it waits for, if it takes its time. */
 async function giveBack(deps: Deps, resource: ProvidedResource, options: Options): Promise<string | undefined> {
   const { externalId, isAsked } = resource.status;
+  const known = await deps.resources.find(providerType, resource.spec.providerId, options);
+  // Of what is made here it is seen whether there is anything.
+  if (known !== undefined && applianceOf(known) !== undefined) return removeDatastore(deps, resource.id, options);
   if (externalId === undefined && !isAsked) return undefined;
   const provider = await providerOf(deps, resource, options);
-  if (applianceOf(provider) !== undefined) {
-    return removeDatastore(deps, resource.id, options);
-  }
   if (externalId !== undefined) {
     await deprovision(provider.spec, externalId, options);
     return undefined;
