@@ -36,3 +36,14 @@ export async function datastoresOf(context: Context, resource: string | undefine
     `${app} has no database of the platform's own\n  flynn resource add postgres -a ${app} gives it one`,
   );
 }
+
+/** Names of those that go with the app: no other app has them. */
+export async function datastoresGoingWith(context: Context, { id }: Pick<App, 'id'>): Promise<string[]> {
+  const client = await context.client();
+  const [all, had] = await Promise.all([
+    client.call(apps.list, {}),
+    client.call(resources.ofApp, { params: { app: id } }),
+  ]);
+  const own = new Set(had.flatMap((one) => (one.apps.every(({ appId }) => appId === id) ? [one.id] : [])));
+  return all.flatMap(({ name, datastore }) => (datastore !== undefined && own.has(datastore.resourceId) ? [name] : []));
+}

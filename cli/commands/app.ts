@@ -6,6 +6,7 @@ import type { Cluster } from '../clusters.ts';
 import { removeApp, textOfRemoved } from '../app-removal.ts';
 import { parseWhole, usageError } from '../arguments.ts';
 import { confirmByTyping } from '../confirmation.ts';
+import { datastoresGoingWith } from '../datastore-target.ts';
 import { listRemotes, remoteUrl, removeRemote } from '../git.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
@@ -62,7 +63,12 @@ export function addAppCommands(parent: Parent): void {
       const name = object ?? (await context.appName());
       const client = await context.client();
       const app = await client.call(apps.get, { params: { app: name } });
-      const doing = `deleting ${app.name}${options.volumes ? ' with what is on its volumes' : ''}`;
+      const databases = await datastoresGoingWith(context, app);
+      const along = [
+        ...(options.volumes ? ['what is on its volumes'] : []),
+        ...databases.map((database) => `its database ${database} and the backups of that`),
+      ];
+      const doing = `deleting ${app.name}${along.length === 0 ? '' : ` with ${along.join(', ')}`}`;
       if (!options.yes) {
         await confirmByTyping(context.io, { doing, word: app.name, called: 'its name', kept: 'nothing was deleted' });
       }

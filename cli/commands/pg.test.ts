@@ -194,7 +194,7 @@ test('a datastore is marked among the apps and named beside its resource, and is
   assert.match(unset.stderr, /POSTGRES_PASSWORD is not set or unset by hand/);
 });
 
-test('`resource remove` of a database asks first: its backups go with it', async () => {
+test('what removes a database asks first, and names it: its backups go with it', async () => {
   await using env = await openDeskWithDatastore();
   const { desk, datastore } = env;
   const remove = ['resource', 'remove', datastore.resourceId];
@@ -203,6 +203,10 @@ test('`resource remove` of a database asks first: its backups go with it', async
     /removing shop-postgres, with all that is in it and its backups, cannot be undone\n {2}say so with -y/,
   );
   assert.match((await desk.run(['apps'])).stdout, /shop-postgres/);
+  assert.match(
+    (await desk.run(['delete', '-a', 'shop'])).stderr,
+    /deleting shop with its database shop-postgres and the backups of that cannot be undone/,
+  );
   assert.match((await desk.run([...remove, '-y'])).stdout, /^Removed resource /);
   assert.doesNotMatch((await desk.run(['apps'])).stdout, /shop-postgres/);
 });
