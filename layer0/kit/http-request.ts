@@ -96,6 +96,8 @@ async function readText(route: Route, request: IncomingMessage, options: ReadOpt
  */
 function bodyStream(request: IncomingMessage): Readable {
   const body = new PassThrough();
+  // A handler that does not read yet finds it failed when it does; without this the process would end by it.
+  body.on('error', () => undefined);
   const gone = () => body.destroy(new FlynnError('cancelled', 'the client went away before it had sent everything'));
   request.once('error', gone);
   request.once('close', () => {

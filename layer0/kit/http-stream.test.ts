@@ -62,6 +62,38 @@ test('a handler that refuses an upload half way is heard by the uploader', async
   );
 });
 
+test('an uploader that goes away before the handler reads is heard by it then, and by nobody else', async () => {
+  const began = Promise.withResolvers<void>();
+  const isGone = Promise.withResolvers<void>();
+  const failed = Promise.withResolvers<unknown>();
+  await using it = await startLoopback([
+    handle(uploadRoute, async ({ body, signal }) => {
+      signal.addEventListener('abort', () => isGone.resolve(), { once: true });
+      began.resolve();
+      // As a disk that has to be asked first. What the body fails with meanwhile has no reader yet.
+      await isGone.promise;
+      await new Promise((resolve) => setImmediate(resolve));
+      const bytes = await buffer(body).catch((error: unknown) => {
+        failed.resolve(error);
+        throw error;
+      });
+      return { name: '', bytes: bytes.length };
+    }),
+  ]);
+  const leaving = new AbortController();
+  const body = Readable.from(
+    (async function* halting() {
+      yield Buffer.from('half');
+      await began.promise;
+      leaving.abort(new FlynnError('cancelled', 'enough'));
+      await failed.promise;
+    })(),
+  );
+  const call = it.client.call(uploadRoute, { params: { name: 'x' }, body }, { signal: leaving.signal });
+  await assert.rejects(call);
+  assert.ok(hasCode(await failed.promise, 'cancelled'));
+});
+
 test('a download that fails half way fails for the reader too', async () => {
   await using it = await startLoopback([
     handle(downloadRoute, async () => ({
