@@ -13,6 +13,7 @@ import {
   withoutFormer,
 } from './domain.ts';
 import { domainText } from './domain-text.ts';
+import { imageNames } from './images/recipes.ts';
 import { manifestOf } from './manifest.ts';
 import { made } from './rotation-fixture.ts';
 import { clusterSchema, sharedSchema } from './settings.ts';
@@ -92,16 +93,7 @@ test('a route has its twin where the cluster is now, with all that it is set to'
 
 test('the controller is told of former domains, and answers at each; once they are dropped that is told, too', () => {
   const controller = (cluster: Parameters<typeof manifestOf>[0]['cluster']) => {
-    const names = [
-      'controller',
-      'blobstore',
-      'log-aggregator',
-      'runner',
-      'slug-builder',
-      'slug-runner',
-      'postgres',
-    ] as const;
-    const images = new Map([...names, 'git-receiver' as const, 'router' as const].map((name) => [name, 'i:1']));
+    const images = new Map(imageNames.map((name) => [name, 'i:1']));
     const keys = {
       sshHostKey: 'K',
       sshHostPublicKey: 'P',

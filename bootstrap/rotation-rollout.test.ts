@@ -8,6 +8,7 @@ import { serviceOf } from '@flynn/controller/access/service-token';
 import { apps, jobs, releases } from '@flynn/controller/api';
 import { type TestController, startTestController } from '@flynn/controller/testing';
 import { HttpClient } from '@flynn/kit/http-client';
+import { imageNames } from './images/recipes.ts';
 import { type SystemApp, manifestOf } from './manifest.ts';
 import { Platform } from './platform.ts';
 import { beginning, closed, closing, commonRootKey, isOpen, rootKeysOf } from './rotation.ts';
@@ -15,16 +16,7 @@ import { withLiveKeys, withNextRootKey } from './rotation.ts';
 import { made } from './rotation-fixture.ts';
 import type { Cluster } from './settings.ts';
 
-const names = [
-  'controller',
-  'blobstore',
-  'log-aggregator',
-  'runner',
-  'slug-builder',
-  'slug-runner',
-  'postgres',
-] as const;
-const images = new Map([...names, 'git-receiver' as const, 'router' as const].map((name) => [name, `flynn/${name}:1`]));
+const images = new Map(imageNames.map((name) => [name, `flynn/${name}:1`]));
 
 function appsOf(cluster: Cluster, wanted: readonly string[]): SystemApp[] {
   const input = { sshHostKey: 'KEY', sshHostPublicKey: 'ssh-ed25519 AAAA', builderEnv: {}, hostMemoryBytes: 8e9 };

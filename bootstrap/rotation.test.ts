@@ -7,6 +7,7 @@ import { configSchema } from '@flynn/controller/config';
 import { hasCode } from '@flynn/kit/errors';
 import { loadConfig } from '@flynn/kit/config';
 import { checkRotation } from './bring-up.ts';
+import { imageNames } from './images/recipes.ts';
 import { type SystemApp, manifestOf } from './manifest.ts';
 import { checkRotated, closed, closing, commonRootKey, isOpen, knownRootKeys, rootKeyNews, told } from './rotation.ts';
 import { roundsOf, withLiveKeys, withNextRootKey, withNextRound } from './rotation.ts';
@@ -16,20 +17,9 @@ import { type Cluster, clusterSchema, sharedSchema } from './settings.ts';
 const begun = { id: '0199c0de-0000-7000-8000-000000000000', since: new Date(0).toISOString() };
 
 function appsOf(cluster: Cluster): Map<string, SystemApp> {
-  const names = [
-    'controller',
-    'blobstore',
-    'log-aggregator',
-    'runner',
-    'slug-builder',
-    'slug-runner',
-    'postgres',
-    'git-receiver',
-    'router',
-  ] as const;
   const apps = manifestOf({
     cluster,
-    images: new Map(names.map((name) => [name, `flynn/${name}:1`])),
+    images: new Map(imageNames.map((name) => [name, `flynn/${name}:1`])),
     sshHostKey: 'KEY',
     sshHostPublicKey: 'ssh-ed25519 AAAA flynn',
     builderEnv: {},

@@ -1,11 +1,10 @@
-/** What does Layer 0 have to run for a process type of a release? The only place where apps become workloads. */
+/** What does Layer 0 have to run for a process type of a release? Here apps become workloads; builds do in compile-build.ts. */
 import { createHash } from 'node:crypto';
 import { keyspacePassword } from '@flynn/appliances/appliance';
 import type { z } from 'zod';
 import { jobTemplateSchema, workloadInputSchema } from '@flynn/scheduler/cell';
 import type { JobTemplate, Resources } from '@flynn/scheduler/cell';
 import { versionOf } from '@flynn/scheduler/template-version';
-import { appBuildLimits, buildLimitsOf } from './build-limits.ts';
 import { defaultCheck, withDefaults } from './check-defaults.ts';
 import type { CheckDefaults } from './check-defaults.ts';
 import { oneOffDefaults } from './one-off-limits.ts';
@@ -17,20 +16,15 @@ import type { App, Artifact, Process, Release, processSchema } from './model.ts'
 const slugStarter = '/usr/bin/flynn-run';
 /** Where `web` types listen that say nothing else. */
 const defaultPort = 8080;
-/** Where builds fetch sources and caches from, and leave layers. */
-const blobService = 'blobstore';
-const controllerService = 'controller';
 /** The router drops a backend within milliseconds of its leaving discovery; requests in flight get this long. */
 const serviceDrainMs = 1_000;
 /** Says of a process that it shows its certificate wherever it can. */
 const alwaysVariable = 'FLYNN_MUTUAL_ALWAYS';
-/** The builder ends a build that takes too long and says so; this much later its host does. */
-const buildGraceMs = 60_000;
 
 /** The platform’s own apps reach every part of it; all others reach only each other and what they are linked to. */
 const systemAccess: JobTemplate['access'] = ['discovery', 'agents', 'store', 'services'];
 
-const priorities = { system: 80, app: 50, build: 40 } as const;
+export const priorities = { system: 80, app: 50, build: 40 } as const;
 
 /** A workload, every default filled in, with the template it is to run. */
 export type CompiledWorkload = z.output<typeof workloadInputSchema>;
@@ -150,7 +144,7 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
   });
 }
 
-function constraintsOf({ constraints }: Process): Pick<CompiledWorkload, 'constraints'> | undefined {
+export function constraintsOf({ constraints }: Process): Pick<CompiledWorkload, 'constraints'> | undefined {
   return constraints === undefined ? undefined : { constraints };
 }
 
@@ -158,7 +152,7 @@ function constraintsOf({ constraints }: Process): Pick<CompiledWorkload, 'constr
  * Jobs rarely use what they may: a quarter of the memory and a tenth of the processor time is set aside, so that a small
  * host runs more than a few apps. Between these and its limits a job competes with its neighbours.
  */
-function roomOf(limits: Resources): { resources: Resources; limits: Resources } {
+export function roomOf(limits: Resources): { resources: Resources; limits: Resources } {
   const memoryBytes = Math.max(1, Math.floor(limits.memoryBytes / 4));
   return { resources: { memoryBytes, cpuMillis: Math.floor(limits.cpuMillis / 10) }, limits };
 }
@@ -202,7 +196,7 @@ type Identified = Pick<JobTemplate, 'identity' | 'isAlwaysIdentified'>;
  * As who a part of the platform is known to others, if this release of it can say so, and whether it always does, by the
  * environment that its processes have of their own: the app's may be of a later version than these.
  */
-function identityOf(app: RunnableApp, { env }: RunnableRelease, processes: readonly Process[]): Identified {
+export function identityOf(app: RunnableApp, { env }: RunnableRelease, processes: readonly Process[]): Identified {
   if (!app.isSystem || env['FLYNN_MUTUAL_TLS'] !== 'true') return {};
   const isAlways = processes.length > 0 && processes.every((process) => process.env[alwaysVariable] === 'true');
   return { identity: app.name, ...(isAlways ? { isAlwaysIdentified: true } : {}) };
@@ -260,95 +254,7 @@ export function lineCommand({ artifact }: Pick<Runnable, 'artifact'>, line: stri
   return artifact.type === 'slug' ? [line] : ['/bin/sh', '-c', line];
 }
 
-export type Build = {
-  app: RunnableApp;
-  appEnv: Readonly<Record<string, string>>;
-  operationId: string;
-  sourceDigest: string;
-  commit: string;
-  /** What whoever runs the cluster gives to builds: over the builder's own variables. */
-  runnerEnv?: Readonly<Record<string, string>>;
-  /** Of a source with a Dockerfile. */
-  dockerfile?: { slugRunnerImage: string };
-  /** What its app asks for its builds is among this. */
-  meta?: Readonly<Record<string, string>>;
-};
-
-/** A run of the slug builder for another app: the builder's release runs, the app's name and log it carries. */
-export function compileBuild(builder: Runnable, process: Process, build: Build): CompiledWorkload {
-  const { runnerEnv = {} } = build;
-  const settings = { ...builder.release.env, ...runnerEnv };
-  const limits = buildLimitsOf(settings);
-  const own = appBuildLimits(settings, build.meta ?? {}, process.memoryBytes);
-  const memoryBytes = own.memory.value;
-  const template = jobTemplateSchema.parse({
-    image: builder.artifact.image,
-    ...(process.entrypoint === undefined ? {} : { entrypoint: process.entrypoint }),
-    ...(process.command === undefined ? {} : { command: process.command }),
-    env: {
-      ...builder.release.env,
-      ...process.env,
-      ...runnerEnv,
-      ...givenNames(runnerEnv),
-      FLYNN_APP_ID: build.app.id,
-      FLYNN_APP_NAME: build.app.name,
-      FLYNN_RELEASE_ID: builder.release.id,
-      FLYNN_PROCESS_TYPE: 'build',
-      FLYNN_OPERATION_ID: build.operationId,
-      FLYNN_SOURCE_DIGEST: build.sourceDigest,
-      FLYNN_COMMIT: build.commit,
-      FLYNN_BUILD_DISK: String(own.disk.value),
-      FLYNN_BUILD_TIMEOUT: `${own.time.value}ms`,
-      FLYNN_APP_ENV: JSON.stringify(build.appEnv),
-      ...(build.dockerfile === undefined ? {} : dockerfileEnv(builder, build.dockerfile, memoryBytes)),
-    },
-    meta: metaOf({ ...builder, app: build.app }, 'build'),
-    // What runs in a build is the app's code: it reaches no more of the platform than the blob store, found by its name. Of a
-    // Dockerfile none of it runs in this job, which asks its host to build, and the controller of what.
-    group: build.app.id,
-    access: build.dockerfile === undefined ? ['discovery'] : ['discovery', 'agents'],
-    ...identityOf(builder.app, builder.release, [process]),
-    links: build.dockerfile === undefined ? [blobService] : [blobService, controllerService],
-    ...roomOf({ memoryBytes, cpuMillis: process.cpuMillis }),
-    pidsLimit: limits.FLYNN_BUILD_PIDS,
-    tempDiskBytes: own.disk.value,
-    volumes: process.volumes,
-    hostNetwork: process.hostNetwork,
-    ...(process.user === undefined ? {} : { user: process.user }),
-    ...(process.workingDirectory === undefined ? {} : { workingDirectory: process.workingDirectory }),
-    stopTimeoutMs: process.stopTimeoutMs,
-    restart: 'never',
-    maxRuntimeMs: own.time.value + buildGraceMs,
-  });
-  const workload = ephemeral(buildWorkloadId(build.app.id, build.operationId), template, priorities.build);
-  return { ...workload, ...constraintsOf(process) };
-}
-
-/** What is no setting of the build itself is for the programs it runs. */
-function givenNames(runnerEnv: Readonly<Record<string, string>>): { FLYNN_BUILD_ENV?: string } {
-  const names = Object.keys(runnerEnv).filter((name) => !name.startsWith('FLYNN_'));
-  return names.length === 0 ? {} : { FLYNN_BUILD_ENV: names.toSorted().join(',') };
-}
-
-/** What the builder tells the engine; `memory` is that of each step. */
-function dockerfileEnv(
-  { artifact: { image } }: Runnable,
-  { slugRunnerImage }: NonNullable<Build['dockerfile']>,
-  memoryBytes: number,
-): Record<string, string> {
-  return {
-    FLYNN_BUILD_KIND: 'dockerfile',
-    FLYNN_BUILD_MEMORY: `${Math.floor(memoryBytes / 1024)}K`,
-    FLYNN_SLUG_RUNNER_IMAGE: slugRunnerImage,
-    ...('name' in image ? { FLYNN_SLUG_BUILDER_IMAGE: image.name } : {}),
-  };
-}
-
-export function buildWorkloadId(appId: string, operationId: string): string {
-  return `${appId}-build-${operationId}`;
-}
-
-function ephemeral(id: string, template: JobTemplate, priority: number): CompiledWorkload {
+export function ephemeral(id: string, template: JobTemplate, priority: number): CompiledWorkload {
   return workloadInputSchema.parse({
     id,
     kind: 'ephemeral',
@@ -375,7 +281,7 @@ function envOf(
   };
 }
 
-function metaOf({ app, release }: Runnable, type: string): Record<string, string> {
+export function metaOf({ app, release }: Runnable, type: string): Record<string, string> {
   return {
     'flynn.app': app.id,
     'flynn.app_name': app.name,

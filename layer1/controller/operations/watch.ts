@@ -1,7 +1,8 @@
 /** Sees to it that every operation ends: nobody holds one in silence, and none waits beyond its time. */
 import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare } from '@flynn/store/store';
-import { appIdOf, buildWorkloadId } from '../compile.ts';
+import { buildWorkloadId } from '../compile-build.ts';
+import { appIdOf } from '../compile.ts';
 import { evaluationContext } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { findOperation } from './records.ts';
