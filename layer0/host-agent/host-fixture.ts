@@ -5,9 +5,10 @@ import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { cellKeys, jobStatusSchema, jobTemplateSchema } from '@flynn/scheduler/cell';
 import { evaluationSchema } from '@flynn/scheduler/evaluation';
-import type { AssignedGroup, HostJob, JobStatus, JobTemplate } from '@flynn/scheduler/cell';
+import type { AssignedGroup, HostJob, JobStatus } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
 import type { Operation, Store } from '@flynn/store/store';
+import type { z } from 'zod';
 import type { Announcer, Instance } from './announcer.ts';
 import { ContainerTable } from './container-table.ts';
 import type { Engine } from './engine.ts';
@@ -19,7 +20,11 @@ import type { StepContext } from './steps.ts';
 
 export const hostId = 'h1';
 
-export function jobOf(id: string, template: Partial<JobTemplate> = {}, rest: Partial<HostJob> = {}): HostJob {
+export function jobOf(
+  id: string,
+  template: Partial<z.input<typeof jobTemplateSchema>> = {},
+  rest: Partial<HostJob> = {},
+): HostJob {
   const whole = jobTemplateSchema.parse({
     image: { name: 'base' },
     command: ['sh', '-c', 'exec sleep 10000'],

@@ -12,13 +12,13 @@ async function watched(options: { startTimeoutMs: number }) {
   const before = createServer((_request, response) => response.end('from the one before')).listen(0, '127.0.0.1');
   await new Promise((resolve) => before.once('listening', resolve));
   const { port } = before.address() as AddressInfo;
-  const check = { type: 'http', path: '/ping', timeoutMs: 60_000, ...options };
+  const check = { type: 'http' as const, path: '/ping', timeoutMs: 60_000, ...options };
   const service = { name: 'router', check };
   const told: string[] = [];
   const announcer = new AnnouncerProbe();
   const it = { listens: false, asked: 0 };
   const monitor = new JobMonitor({
-    job: jobOf('next', { hostNetwork: true, ports: [{ port, service }] } as never),
+    job: jobOf('next', { hostNetwork: true, ports: [{ port, service }] }),
     address: '127.0.0.1',
     hostId: 'h1',
     mayBeAnnounced: false,
@@ -79,11 +79,11 @@ async function hanging(options: { restartAfterMs: number; wasUp?: boolean; isRea
   const { port } = app.address() as AddressInfo;
   const { restartAfterMs } = options;
   const startTimeoutMs = options.wasUp === true ? 1 : 600_000;
-  const check = { type: 'http', path: '/', intervalMs: 5, timeoutMs: 60_000, startTimeoutMs, restartAfterMs };
+  const check = { type: 'http' as const, path: '/', intervalMs: 5, timeoutMs: 60_000, startTimeoutMs, restartAfterMs };
   const told: string[] = [];
   const announcer = new AnnouncerProbe();
   const monitor = new JobMonitor({
-    job: jobOf('a', { ports: [{ port, service: { name: 'web', check: { threshold: 2, ...check } } }] } as never),
+    job: jobOf('a', { ports: [{ port, service: { name: 'web', check: { threshold: 2, ...check } } }] }),
     address: '127.0.0.1',
     hostId: 'h1',
     mayBeAnnounced: options.wasUp === true,

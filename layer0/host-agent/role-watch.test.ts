@@ -20,7 +20,7 @@ async function database(role: 'primary' | 'replica' | 'none') {
   }).listen(0, '127.0.0.1');
   await new Promise((resolve) => server.once('listening', resolve));
   const { port } = server.address() as AddressInfo;
-  const check = { type: 'http', status: 200, port, intervalMs: 5, timeoutMs: 60_000 };
+  const check = { type: 'http' as const, status: 200, port, intervalMs: 5, timeoutMs: 60_000 };
   return Object.assign(it, {
     port,
     /** Each is another port's: where the check looks is not what is announced. */
@@ -36,7 +36,7 @@ async function database(role: 'primary' | 'replica' | 'none') {
 }
 
 function watched(
-  ports: object[],
+  ports: NonNullable<NonNullable<Parameters<typeof jobOf>[1]>['ports']>,
   options: { mayBeAnnounced?: boolean; announcer?: AnnouncerProbe; lines?: string[] } = {},
 ) {
   const told: string[] = [];
@@ -47,7 +47,7 @@ function watched(
     warn: (first: unknown, text?: string) => lines.push(`warn ${text ?? String(first)}`),
   });
   const monitor = new JobMonitor({
-    job: jobOf('a', { ports } as never),
+    job: jobOf('a', { ports }),
     address: '127.0.0.1',
     hostId: 'h1',
     mayBeAnnounced,
@@ -97,7 +97,7 @@ test('a job has a role from its first good answer on, until as many bad ones in 
 
 test('a job that is not well has its roles all the same, and one that is well needs none', async () => {
   await using it = await database('primary');
-  const never = { type: 'http', path: '/never', status: 200, port: it.port, startTimeoutMs: 600_000 };
+  const never = { type: 'http' as const, path: '/never', status: 200, port: it.port, startTimeoutMs: 600_000 };
   await using job = watched([{ port: 5432, service: { name: 'shop', check: never }, roles: it.roles }]);
   await until('the role', () => job.has('db'));
   assert.deepEqual([job.told, job.has('shop')], [[], false]);
@@ -146,7 +146,7 @@ test('roles leave discovery with the services, before the job is stopped', () =>
   scenario(async ({ engine, store }) => {
     await using it = await database('primary');
     const ports = [{ port: it.port, service: { name: 'shop' }, roles: it.roles }];
-    const job = jobOf('a', { ports } as never);
+    const job = jobOf('a', { ports });
     const announced: number[] = [];
     const asked: unknown[] = [];
     const agent = await openHost({
