@@ -6,7 +6,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { waitFor } from '@flynn/kit/retry';
 import type { Context } from './context.ts';
-import { formatMebibytes } from './output.ts';
+import { formatSize } from './output.ts';
 
 /** Of what may be large. */
 export const wholeMs = 24 * 3_600_000;
@@ -43,7 +43,7 @@ export async function dumpDatabases(context: Context, { mayMiss }: { mayMiss: bo
   const failed: string[] = [];
   for (const { datastore, ...one } of asked) {
     const ended = await context.progress(
-      () => `dumping ${datastore}: ${formatMebibytes(bytes)}`,
+      () => `dumping ${datastore}: ${formatSize(bytes)}`,
       () => followBackup(client, one, (now) => (bytes = now)),
     );
     if (ended.state !== 'complete') failed.push(`${datastore} (${ended.error ?? 'nobody knows why'})`);

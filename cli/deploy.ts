@@ -1,18 +1,15 @@
 /** Rolls a release out and waits, as `env set`, `rollback` and others end. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { apps, deployments, releases } from '@flynn/controller/api';
-import { isLive, isSettled, isWaiting } from '@flynn/controller/deployments/phases';
+import { isSettled } from '@flynn/controller/deployments/phases';
 import type { Deployment, Release } from '@flynn/controller/model';
 import { overtaken, withSeen } from '@flynn/controller/overtaken';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
-import { withDeadline } from '@flynn/kit/retry';
+import { FlynnError } from '@flynn/kit/errors';
 import type { Context } from './context.ts';
 import { watchDeployment } from './deployment-watch.ts';
+import { afterOthers } from './other-deployments.ts';
 import { formatDuration, formatSeconds } from './output.ts';
 
 const followMs = 15 * 60_000;
-const othersMs = 2 * 60_000;
-const pauseMs = 250;
 
 export type Deployed = Pick<Deployment, 'state' | 'rollout'> & { tookMs: number };
 
@@ -59,35 +56,20 @@ export async function awaitDeployment(
   );
 }
 
-/** Old jobs of the deployment before may still be ending: that is always waited for, and nothing that waits for people. */
 async function begin(context: Context, wanted: Wanted): Promise<string> {
   const { app, release, replaces, waitsForOthers = false } = wanted;
   const client = await context.client();
-  const signal = withDeadline(othersMs);
-  let isTold = false;
-  for (;;) {
-    try {
-      const started = await withSeen(
-        replaces === undefined ? {} : { replaces },
-        (seen) => client.call(deployments.create, { params: { app }, body: { releaseId: release.id, ...seen } }),
-        async () => {
-          const { releaseId = null } = await client.call(apps.get, { params: { app } });
-          if (releaseId !== replaces) throw overtaken(app);
-        },
-      );
-      return started.id;
-    } catch (error) {
-      const id = hasCode(error, 'conflict') ? error.detail['deploymentId'] : undefined;
-      if (typeof id !== 'string' || signal.aborted) throw error;
-      const other = await client.call(deployments.get, { params: { deployment: id } });
-      if (!isLive(other) && other.state !== 'failed') {
-        if (!waitsForOthers || isWaiting(other)) throw error;
-        if (!isTold) context.tell(`waiting for another deployment of ${app} to end`);
-        isTold = true;
-      }
-    }
-    await sleep(pauseMs);
-  }
+  const { id } = await afterOthers(context, { app, waitsUntilLive: waitsForOthers }, () =>
+    withSeen(
+      replaces === undefined ? {} : { replaces },
+      (seen) => client.call(deployments.create, { params: { app }, body: { releaseId: release.id, ...seen } }),
+      async () => {
+        const { releaseId = null } = await client.call(apps.get, { params: { app } });
+        if (releaseId !== replaces) throw overtaken(app);
+      },
+    ),
+  );
+  return id;
 }
 
 /** As well as may be: what it was made in vain for is told. */

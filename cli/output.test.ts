@@ -2,7 +2,16 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mock, test } from 'node:test';
 import * as fc from 'fast-check';
-import { formatAge, formatCount, formatTable, paint, ProgressLine, quoteForShell, writeTo } from './output.ts';
+import {
+  formatAge,
+  formatCount,
+  formatSize,
+  formatTable,
+  paint,
+  ProgressLine,
+  quoteForShell,
+  writeTo,
+} from './output.ts';
 import { Capture } from './testing.ts';
 
 test('tables have aligned columns, two spaces apart, and no trailing space', () => {
@@ -46,6 +55,14 @@ test('ages are given in their largest whole unit', () => {
   );
   assert.equal(formatAge(undefined, now), '-');
   assert.equal(formatAge('2026-01-10T00:00:05Z', now), '0s');
+});
+
+test('a size is told in a unit in which it is not nothing, and never as 1024 of one', () => {
+  const sizes = [0, 1, 1023, 1024, 6_451, 1024 ** 2 - 1, 1024 ** 2, 44_774_195, 3 * 1024 ** 3];
+  assert.deepEqual(
+    sizes.map((bytes) => formatSize(bytes)),
+    ['0 bytes', '1 byte', '1023 bytes', '1.0 KiB', '6.3 KiB', '1.0 MiB', '1.0 MiB', '42.7 MiB', '3072.0 MiB'],
+  );
 });
 
 test('one of a thing is told without an s', () => {

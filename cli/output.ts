@@ -27,21 +27,25 @@ export function formatSeconds(ms: number): string {
   return `${(ms / 1_000).toFixed(1)}s`;
 }
 
+const kibibyte = 1024;
+const mebibyte = 1024 ** 2;
+
 /** As it was written, where it is a round number: `64KB`, `10MB`. */
 export function formatBytes(bytes: number): string {
   for (const [unit, size] of [
     ['GB', 1024 ** 3],
-    ['MB', 1024 ** 2],
-    ['KB', 1024],
+    ['MB', mebibyte],
+    ['KB', kibibyte],
   ] as const) {
     if (bytes >= size && bytes % size === 0) return `${bytes / size}${unit}`;
   }
   return String(bytes);
 }
 
-/** For people: `42.7 MiB`. */
-export function formatMebibytes(bytes: number): string {
-  return `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
+/** For people: `42.7 MiB`, `6.3 KiB`, `12 bytes`. MiB is the largest unit: sizes of a column compare at a glance. */
+export function formatSize(bytes: number): string {
+  if (bytes >= mebibyte - kibibyte / 20) return `${(bytes / mebibyte).toFixed(1)} MiB`;
+  return bytes >= kibibyte ? `${(bytes / kibibyte).toFixed(1)} KiB` : formatCount(bytes, 'byte');
 }
 
 /** `90s` or `250ms`, the largest unit that fits whole. */

@@ -4,7 +4,7 @@ import type { Backup, BackupScheduleView } from '@flynn/controller/backup/model'
 import { waitFor } from '@flynn/kit/retry';
 import { usageError } from '../arguments.ts';
 import { type PlaceOptions, placeOf } from '../backup-place.ts';
-import { formatCount, formatMebibytes, formatTable } from '../output.ts';
+import { formatCount, formatSize, formatTable } from '../output.ts';
 import { passphraseOf, passphraseOption } from '../passphrase.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -110,7 +110,7 @@ function listText({
     made.map((one) => [
       one.startedAt,
       one.state,
-      one.sizeBytes === undefined ? '' : formatMebibytes(one.sizeBytes),
+      one.sizeBytes === undefined ? '' : formatSize(one.sizeBytes),
       one.file,
       one.error,
     ]),
@@ -134,7 +134,7 @@ function scheduleText({
     ...(nextAt === undefined ? [] : [`next: ${nextAt}`]),
     lastSuccess === undefined
       ? 'last success: never'
-      : `last success: ${lastSuccess.at}, ${lastSuccess.file}, ${formatMebibytes(lastSuccess.sizeBytes)}`,
+      : `last success: ${lastSuccess.at}, ${lastSuccess.file}, ${formatSize(lastSuccess.sizeBytes)}`,
     ...(failure === undefined
       ? []
       : [`failing since ${failure.since} (${formatCount(failure.count, 'attempt')}): ${failure.message}`]),
@@ -142,6 +142,6 @@ function scheduleText({
 }
 
 function backupText({ file, to, state, sizeBytes = 0, attempt, error }: Backup): string {
-  if (state === 'complete') return `${to}/${file}: ${formatMebibytes(sizeBytes)}`;
+  if (state === 'complete') return `${to}/${file}: ${formatSize(sizeBytes)}`;
   return `${file} could not be made (attempt ${attempt}): ${error ?? 'nobody knows why'}`;
 }

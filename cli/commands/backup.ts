@@ -12,7 +12,7 @@ import { installedCommands, repositoryCommands } from '@flynn/kit/operator-comma
 import type { Context } from '../context.ts';
 import { dumpDatabases } from '../database-dumps.ts';
 import { untilInterrupted } from '../interruption.ts';
-import { formatCount, formatMebibytes } from '../output.ts';
+import { formatCount, formatSize } from '../output.ts';
 import { passphraseOf, passphraseOption } from '../passphrase.ts';
 import { addScheduleCommands } from './backup-schedule.ts';
 import { addCommand, type Parent } from './command.ts';
@@ -199,7 +199,7 @@ function wholeText(file: string, { manifest, records, blobs, sizeBytes }: Inspec
     formatCount(count('release'), 'release'),
     formatCount(count('user'), 'user'),
     formatCount(blobs, 'blob'),
-    formatMebibytes(sizeBytes),
+    formatSize(sizeBytes),
   ].join(', ');
   const lacks =
     missing.length === 0 ? '' : `\n  ${formatCount(missing.length, 'blob')} left out: the blob store lacked them`;

@@ -89,7 +89,9 @@ export function addCommand<Options extends object = object>(
     if (typeof code === 'number') parent.exitWith(code);
   });
   if (declaration.lists === true) {
-    addCommand(parent, { under: command, name: 'list', summary: 'the same', run: declaration.run });
+    const { options, run } = declaration;
+    const own = options === undefined ? {} : { options };
+    addCommand<Options>(parent, { under: command, name: 'list', summary: 'the same', ...own, run });
   }
   return command;
 }

@@ -9,7 +9,7 @@ test('gc tells what went; what was used a moment ago stays', async () => {
   await store.blobs.put('new');
   const { code, stdout, stderr } = await env.desk.run(['gc']);
   assert.equal(code, 0, stderr);
-  assert.equal(stdout, 'collected 0 releases, 0 blobs (0.0 MiB)\n');
+  assert.equal(stdout, 'collected 0 releases, 0 blobs (0 bytes)\n');
   assert.equal((await Array.fromAsync(store.blobs.list())).length, 1);
 });
 

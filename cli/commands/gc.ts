@@ -1,5 +1,5 @@
 import { collections } from '@flynn/controller/collection/api';
-import { formatCount } from '../output.ts';
+import { formatCount, formatSize } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
 /** For operators: the platform does it by itself. */
@@ -10,11 +10,10 @@ export function addCollectCommand(parent: Parent): void {
     async run(context) {
       const client = await context.client();
       const gone = await context.progress('collecting', () => client.call(collections.run, {}, { timeoutMs: 600_000 }));
-      const mebibytes = (gone.bytes / 1024 ** 2).toFixed(1);
       context.show(
         gone,
         () =>
-          `collected ${formatCount(gone.releases, 'release')}, ${formatCount(gone.blobs, 'blob')} (${mebibytes} MiB)`,
+          `collected ${formatCount(gone.releases, 'release')}, ${formatCount(gone.blobs, 'blob')} (${formatSize(gone.bytes)})`,
       );
     },
   });

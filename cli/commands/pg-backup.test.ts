@@ -37,17 +37,20 @@ test('a backup is made, listed, fetched, put back and deleted', async () => {
     /^shop-postgres: "\d+ \d \* \* \*" \(UTC\), the newest 7 are kept, next: [^]*none yet/,
   );
   const made = await run('run');
-  const [, id = ''] = /^(\S+): shop-postgres, 0\.2 MiB\n$/.exec(made.stdout) ?? [];
+  const [, id = ''] = /^(\S+): shop-postgres, 195\.3 KiB\n$/.exec(made.stdout) ?? [];
   assert.deepEqual([id === '', made.code], [false, 0]);
   for (const words of [[], ['list']]) {
     const { stdout, code } = await run(...words);
-    assert.match(stdout, new RegExp(`\nID +STATE +ENDED +SIZE +BY +ERROR\n${id} +complete +\\S+ +0.2 MiB +root +-\n$`));
+    assert.match(
+      stdout,
+      new RegExp(`\nID +STATE +ENDED +SIZE +BY +ERROR\n${id} +complete +\\S+ +195.3 KiB +root +-\n$`),
+    );
     assert.equal(code, 0);
   }
 
   const file = join(desk.home, 'a.dump');
   const fetched = await run('download', id, '-o', file);
-  assert.equal(fetched.stdout, `${file}: shop-postgres as of ${id}, 0.2 MiB\n`, fetched.stderr);
+  assert.equal(fetched.stdout, `${file}: shop-postgres as of ${id}, 195.3 KiB\n`, fetched.stderr);
   const content = await readFile(file);
   assert.ok(content.equals(database.content));
   assert.deepEqual(

@@ -17,7 +17,7 @@ import type { Context } from '../context.ts';
 import { followBackup, wholeMs } from '../database-dumps.ts';
 import { datastoreOf } from '../datastore-target.ts';
 import { untilInterrupted } from '../interruption.ts';
-import { formatCount, formatMebibytes, formatTable } from '../output.ts';
+import { formatCount, formatSize, formatTable } from '../output.ts';
 import { saveWhole } from '../transfer.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -69,7 +69,7 @@ function addRun(parent: Parent, backup: Command): void {
       const asked = await client.call(datastoreBackups.run, { params });
       let bytes = 0;
       const ended = await context.progress(
-        () => `backing up ${name}: ${formatMebibytes(bytes)}`,
+        () => `backing up ${name}: ${formatSize(bytes)}`,
         () => followBackup(client, { ...params, backup: asked.id, attempt: asked.attempt }, (now) => (bytes = now)),
       );
       context.show(ended, () => backupText(name, ended));
@@ -92,7 +92,7 @@ function addDownload(parent: Parent, backup: Command): void {
       const known = (await client.call(datastoreBackups.list, { params })).backups.find((one) => one.id === id);
       let bytes = 0;
       await context.progress(
-        () => `downloading ${id}: ${formatMebibytes(bytes)}`,
+        () => `downloading ${id}: ${formatSize(bytes)}`,
         () =>
           untilInterrupted(context.io, 'stopped: no file was written', async (signal) => {
             const at = { params: { ...params, backup: id } };
@@ -108,7 +108,7 @@ function addDownload(parent: Parent, backup: Command): void {
             await saveWhole(file, counted, { signal });
           }),
       );
-      context.show({ file, sizeBytes: bytes }, () => `${file}: ${name} as of ${id}, ${formatMebibytes(bytes)}`);
+      context.show({ file, sizeBytes: bytes }, () => `${file}: ${name} as of ${id}, ${formatSize(bytes)}`);
     },
   });
 }
@@ -130,7 +130,7 @@ function addRestore(parent: Parent, backup: Command): void {
       await client.call(datastoreBackups.restore, { params, body: { backup: id } });
       let bytes = 0;
       const ended = await context.progress(
-        () => `restoring ${name}: ${formatMebibytes(bytes)}`,
+        () => `restoring ${name}: ${formatSize(bytes)}`,
         () =>
           waitFor(
             async () => {
@@ -240,7 +240,7 @@ function listText({ datastore, schedule, restore, failure, backups }: DatastoreB
       one.id,
       one.state,
       one.endedAt,
-      one.dumpBytes === undefined ? undefined : formatMebibytes(one.dumpBytes),
+      one.dumpBytes === undefined ? undefined : formatSize(one.dumpBytes),
       makerText(one.by),
       one.error,
     ]),
@@ -263,7 +263,7 @@ function scheduleText({ schedule, timezone = 'UTC', keep, nextAt }: DatastoreSch
 }
 
 function backupText(name: string, { id, state, dumpBytes = 0, error = 'nobody knows why' }: DatastoreBackup): string {
-  if (state === 'complete') return `${id}: ${name}, ${formatMebibytes(dumpBytes)}`;
+  if (state === 'complete') return `${id}: ${name}, ${formatSize(dumpBytes)}`;
   return `${name} could not be backed up${state === 'retrying' ? ', and is tried again' : ''}: ${error}`;
 }
 
@@ -274,7 +274,7 @@ function restoreText(
   const what = backupId ?? 'what it had when the cluster was backed up';
   const who = by === undefined ? '' : `, by ${by}`;
   if (state === 'complete') return `Restored ${name} to ${what} at ${endedAt}${who}.`;
-  if (state === 'running') return `${what} is being put back into ${name}${who}: ${formatMebibytes(sentBytes)}`;
+  if (state === 'running') return `${what} is being put back into ${name}${who}: ${formatSize(sentBytes)}`;
   if (state !== 'failed') return `${what} is about to be put back into ${name}${who}`;
   const next = isOwed ? '\n  "restore ID" puts one back, "dismiss" leaves it as it is' : '';
   return `${what} could not be put back into ${name}${who}: ${error ?? 'nobody knows why'}${next}`;

@@ -47,8 +47,8 @@ test('`pg` shows the datastore of an app, its members and what is in it', async 
         'Memory:    512MB for each member',
         '',
         'HOST +ROLE +STATE +LAG +VOLUME +JOB',
-        'host2 +primary +running +- +0.0 MiB +\\S+',
-        'host1 +replica,sync +streaming +1.0 MiB +0.0 MiB +\\S+\n$',
+        'host2 +primary +running +- +4.0 KiB +\\S+',
+        'host1 +replica,sync +streaming +1.0 MiB +4.0 KiB +\\S+\n$',
       ].join('\n'),
     ),
   );
@@ -115,7 +115,7 @@ test('`pg dump` writes a file once it is whole, for its owner alone, or to stand
   env.answerWith((command) => (command.at(-1) === 'dump' ? { stdout: 'PGDMP all', code: 0 } : undefined));
   const file = join(desk.home, 'a.dump');
   const { stdout } = await desk.run(['pg', 'dump', '-a', 'shop', '-o', 'a.dump']);
-  assert.equal(stdout, `${file}: all of shop-postgres, 0.0 MiB\n`);
+  assert.equal(stdout, `${file}: all of shop-postgres, 9 bytes\n`);
   assert.equal(await readFile(file, 'utf8'), 'PGDMP all');
   assert.equal((await stat(file)).mode & 0o777, 0o600);
   assert.equal((await desk.run(['pg', 'dump', '-a', 'shop', '-o', '-'])).stdout, 'PGDMP all');

@@ -12,7 +12,7 @@ import type { Context } from '../context.ts';
 import { datastoreOf, datastoresOf } from '../datastore-target.ts';
 import { openNamed } from '../input-file.ts';
 import { untilInterrupted } from '../interruption.ts';
-import { formatBytes, formatCount, formatMebibytes, formatTable } from '../output.ts';
+import { formatBytes, formatCount, formatSize, formatTable } from '../output.ts';
 import { joinJob } from '../terminal.ts';
 import { answerTo, outputOf, saveWhole } from '../transfer.ts';
 import { addCommand, type Parent } from './command.ts';
@@ -105,13 +105,13 @@ function addDump(parent: Parent, pg: Command): void {
       const time = new Date().toISOString().slice(0, 19).replaceAll(/[-:]/g, '');
       const file = resolve(context.io.cwd, output ?? `${name}-${time}Z.dump`);
       await context.progress(
-        () => `dumping ${name}: ${formatMebibytes(bytes)}`,
+        () => `dumping ${name}: ${formatSize(bytes)}`,
         () =>
           untilInterrupted(context.io, 'stopped: no file was written', async (signal) =>
             saveWhole(file, () => open({ signal }), { signal }),
           ),
       );
-      context.show({ file, sizeBytes: bytes }, () => `${file}: all of ${name}, ${formatMebibytes(bytes)}`);
+      context.show({ file, sizeBytes: bytes }, () => `${file}: all of ${name}, ${formatSize(bytes)}`);
     },
   });
 }
@@ -145,7 +145,7 @@ function addRestore(parent: Parent, pg: Command): void {
       const input = await openNamed(context.io, path);
       let bytes = 0;
       const text = await context.progress(
-        () => `restoring ${name}: ${formatMebibytes(bytes)}`,
+        () => `restoring ${name}: ${formatSize(bytes)}`,
         () =>
           untilInterrupted(context.io, `stopped: ${name} is as it was`, async (signal) => {
             const limits = { timeoutMs: beginMs, signal };
@@ -184,7 +184,7 @@ function unchanged(name: string, error: unknown): FlynnError {
 }
 
 function contentText({ tables, sizeBytes }: { tables: number; sizeBytes: number }): string {
-  return `${formatCount(tables, 'table')}, ${formatMebibytes(sizeBytes)}`;
+  return `${formatCount(tables, 'table')}, ${formatSize(sizeBytes)}`;
 }
 
 function addSwitchover(parent: Parent, pg: Command): void {
@@ -228,7 +228,7 @@ function textOf({ app, resourceId, kind, database, memoryBytes, members }: Datas
   const size =
     database === undefined
       ? 'not known'
-      : `${formatMebibytes(database.sizeBytes)}, ${database.connections} of ${database.maxConnections} connections`;
+      : `${formatSize(database.sizeBytes)}, ${database.connections} of ${database.maxConnections} connections`;
   return [
     `Name:      ${app.name} (resource ${resourceId})`,
     `Version:   ${kind} ${database?.version ?? 'not known'}`,
@@ -252,8 +252,8 @@ function rowOf({
     host ?? (address === undefined ? undefined : `away (${address})`),
     isSynchronous ? 'replica,sync' : role,
     state,
-    lagBytes === undefined ? undefined : formatMebibytes(lagBytes),
-    volumeBytes === undefined ? undefined : formatMebibytes(volumeBytes),
+    lagBytes === undefined ? undefined : formatSize(lagBytes),
+    volumeBytes === undefined ? undefined : formatSize(volumeBytes),
     job,
   ];
 }

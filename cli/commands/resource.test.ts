@@ -2,8 +2,12 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { deployments } from '@flynn/controller/api';
+import { deploymentControls } from '@flynn/controller/deployments/api-controls';
 import { TestProvider, answers } from '@flynn/controller/providers/test-provider';
 import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { waitFor } from '@flynn/kit/retry';
+import { runCli } from '../program.ts';
 import { openDeskWithController } from '../testing.ts';
 
 test('`provider add`, `resource add`, `resource` and `resource remove`, and what an app gets of it', async () => {
@@ -49,6 +53,37 @@ test('`provider add`, `resource add`, `resource` and `resource remove`, and what
 
   await desk.run(['resource', 'add', 'pg', '-a', 'blog']);
   assert.match((await desk.run(['delete', '-a', 'blog', '-y'])).stdout, /^Deleted blog: .*, 1 resource\n$/);
+});
+
+test('`resource add` waits for a deployment of the app to end, says so, and can be stopped meanwhile', async () => {
+  await using provider = await TestProvider.start();
+  await using env = await openDeskWithController();
+  const { desk, controller } = env;
+  const { app } = await controller.deployApp('shop', { web: {} });
+  await desk.run(['provider', 'add', 'pg', provider.url]);
+  controller.setBehaviour(() => ({ is: 'hang' }));
+  const release = await controller.makeRelease('shop', { web: {} });
+  const body = { releaseId: release.id };
+  const { id } = await controller.client.call(deployments.create, { params: { app: app.id }, body });
+  const begin = async () => {
+    const io = desk.io();
+    const ended = runCli(['resource', 'add', 'pg', '-a', 'shop'], io);
+    const isTold = () => io.stderr.text === 'waiting for another deployment of shop to end\n';
+    await waitFor(isTold, { what: 'the command to say that it waits', deadlineMs: 30_000 });
+    return { io, ended };
+  };
+
+  const stopped = await begin();
+  stopped.io.signal('SIGINT');
+  assert.equal(await stopped.ended, 1);
+  assert.match(stopped.io.stderr.text, /\nflynn: stopped: /);
+  assert.deepEqual([...provider.made], []);
+
+  const waiting = await begin();
+  controller.setBehaviour(() => ({ is: 'run' }));
+  await controller.client.call(deploymentControls.abort, { params: { deployment: id }, body: {} });
+  assert.equal(await waiting.ended, 0, waiting.io.stderr.text);
+  assert.match(waiting.io.stdout.text, /^Created resource \w+ and release v3\.\n$/);
 });
 
 test('an app that is exported and imported says what becomes of what it has of providers', async () => {

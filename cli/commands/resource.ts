@@ -7,11 +7,14 @@ import { usageError } from '../arguments.ts';
 import { confirmByTyping } from '../confirmation.ts';
 import type { Context } from '../context.ts';
 import { awaitDeployment } from '../deploy.ts';
+import { untilInterrupted } from '../interruption.ts';
+import { afterOthers } from '../other-deployments.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
 /** The controller answers after 25 s at the latest with how far it is; it goes on by itself. */
 const followMs = 10 * 60_000;
+const interrupted = 'stopped: if it was asked for by then, "flynn resource" tells how it is';
 
 export function addResourceCommand(parent: Parent): void {
   const resource = addCommand(parent, {
@@ -35,8 +38,12 @@ export function addResourceCommand(parent: Parent): void {
       const client = await context.client();
       const app = await context.appName();
       const body = { config: configOf(config), apps: [app], isReplacing: replace };
+      const ask = (signal: AbortSignal) =>
+        afterOthers(context, { app, waitsUntilLive: true, signal }, () =>
+          client.call(resources.create, { params: { provider }, body }, { signal }),
+        );
       const made = await context.progress(`asking ${provider}`, async () =>
-        whole(context, await client.call(resources.create, { params: { provider }, body })),
+        whole(context, await untilInterrupted(context.io, interrupted, ask)),
       );
       const got = await rolledOut(context, made, await idOf(context, app));
       context.show(made, () => `Created resource ${made.id}${got === undefined ? '.' : ` and release ${got}.`}`);

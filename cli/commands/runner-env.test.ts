@@ -30,6 +30,11 @@ test('`runner env` tells what every build gets, and what those of some runners d
     parsed.map(({ name }) => name),
     ['all', 'gpu=yes,zone=a'],
   );
+  for (const words of [['env'], ['env', 'list']]) {
+    const one = await desk.run(['runner', ...words, '--labels', 'zone=a,gpu=yes,disk=ssd']);
+    const merged = ['GOPROXY=https://gpu.example.com', 'LEVEL=8', "NOTE='two words'"];
+    assert.equal(one.stdout, ['# runners with disk=ssd,gpu=yes,zone=a', ...merged, ''].join('\n'), one.stderr);
+  }
   const unset = await desk.run(['runner', 'env', 'unset', 'GOPROXY', 'LEVEL', '--labels', 'gpu=yes,zone=a']);
   assert.equal(unset.stdout, 'runners with gpu=yes,zone=a: no variables\n');
   assert.doesNotMatch((await desk.run(['runner', 'env'])).stdout, /gpu/);
@@ -41,6 +46,7 @@ test('what cannot be is told before anything is changed, and two who set at once
   for (const [words, code, pattern] of [
     [['set'], 2, /nothing to set: write NAME=VALUE/],
     [['set', 'no'], 2, /"no" sets nothing/],
+    [['list', '--labels', 'gpu'], 2, /--labels gpu: write NAME=VALUE,NAME=VALUE/],
     [['set', 'A=1', '--labels', 'gpu'], 2, /--labels gpu: write NAME=VALUE,NAME=VALUE/],
     [['set', 'FLYNN_BUILD_TIMOUT=20m'], 1, /FLYNN_BUILD_TIMOUT: .*did you mean FLYNN_BUILD_TIMEOUT\?/],
     [['set', 'PATH=/x'], 1, /PATH: it would change the programs of a build/],

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { envFor } from '@flynn/controller/runner-env/env-for';
 import { registrySettings } from '@flynn/controller/runner-env/settings';
 import { FlynnError } from '@flynn/kit/errors';
 import { assertEnvName, parseAssignments, parseEnvFile, usageError } from '../arguments.ts';
@@ -12,13 +13,17 @@ const labelsOption = ['-l, --labels <labels>', 'only for runners with these labe
 
 /** Under `flynn runner`. */
 export function addRunnerEnvCommands(parent: Parent, runner: Command): void {
-  const env = addCommand(parent, {
+  const env = addCommand<{ labels?: string }>(parent, {
     under: runner,
     name: 'env',
     summary: 'variables that every build gets, and every runner: mirrors, proxies, limits of builds',
+    options: { labels: ['-l, --labels <labels>', 'what one runner with these labels gets of it, as gpu=yes,zone=a'] },
     lists: true,
-    async run(context) {
-      const found = (await listRunnerEnvs(context)).filter((one) => Object.keys(one.env).length > 0);
+    async run(context, { labels }) {
+      const all = await listRunnerEnvs(context);
+      const runners = parseLabels(labels);
+      const told = labels === undefined ? all : [{ name: labelsText(runners), runners, env: envFor(all, runners) }];
+      const found = told.filter((one) => Object.keys(one.env).length > 0);
       context.show(found, () => found.map(envText).join(''));
     },
   });

@@ -40,7 +40,7 @@ test('`volume` tells what apps keep and who has it; `volume remove` takes what n
   const [row, ...others] = await rowsOf(desk, 'volume');
   const [id = '', ...rest] = row ?? [];
   assert.deepEqual(others, []);
-  assert.deepEqual([...rest.slice(0, 5), rest.at(-1)], ['shop', 'db', 'data', 'host1', '0.0 MiB', 'in-use']);
+  assert.deepEqual([...rest.slice(0, 5), rest.at(-1)], ['shop', 'db', 'data', 'host1', '4.0 KiB', 'in-use']);
   const used = await desk.run(['volume', 'remove', '-y', id]);
   assert.equal(used.code, 1);
   assert.match(

@@ -3,7 +3,7 @@ import type { VolumeView, Volumes } from '@flynn/controller/volumes/api';
 import { FlynnError } from '@flynn/kit/errors';
 import { confirmByTyping } from '../confirmation.ts';
 import type { Context } from '../context.ts';
-import { formatAge, formatMebibytes, formatTable } from '../output.ts';
+import { formatAge, formatSize, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
 export function addVolumeCommands(parent: Parent): void {
@@ -56,7 +56,7 @@ async function listVolumes(context: Context): Promise<void> {
         one.type,
         one.name,
         one.hostId,
-        one.bytes === undefined ? '-' : formatMebibytes(one.bytes),
+        one.bytes === undefined ? '-' : formatSize(one.bytes),
         formatAge(one.createdAt, Date.now()),
         stateOf(one),
       ]),

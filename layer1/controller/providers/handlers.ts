@@ -152,7 +152,9 @@ async function create(
     const apps = await Promise.all(ids.map((id) => findLiveApp(deps, id, signal)));
     const busy = apps.find(({ status }) => status.deploymentId !== undefined);
     if (busy !== undefined) {
-      throw new FlynnError('conflict', `a deployment of ${busy.spec.name} is under way: ask again once it is through`);
+      const { deploymentId } = busy.status;
+      const message = `a deployment of ${busy.spec.name} is under way: ask again once it is through`;
+      throw new FlynnError('conflict', message, { detail: { deploymentId } });
     }
     const { resource, piece } = resources.draft(resourceType, {
       id: shortId(),

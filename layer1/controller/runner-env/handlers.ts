@@ -8,7 +8,8 @@ import { checkAdopted, checkRunner, noteSeen } from '../operations/runner-regist
 import { runnerType } from '../resources.ts';
 import type { RunnerResource } from '../resources.ts';
 import { runnerEnv } from './api.ts';
-import { envFor, runnerEnvType, versionOf } from './resource.ts';
+import { envFor } from './env-for.ts';
+import { runnerEnvType, versionOf } from './resource.ts';
 import type { RunnerEnvSpec } from './resource.ts';
 import { withoutRunnersOwn } from './settings.ts';
 

@@ -1,4 +1,4 @@
-/** Variables that runners get, and the builds they carry out. Which hold for one of them is worked out here. Pure. */
+/** Variables that runners get, and the builds they carry out. */
 import { createHash } from 'node:crypto';
 import { defineType } from '@flynn/resource/type';
 import type { Resource } from '@flynn/resource/type';
@@ -44,19 +44,6 @@ export const runnerEnvKind = defineKind({
   columns: { RUNNERS: 'spec.runners' },
   withoutSecrets: withoutEnv,
 });
-
-/** What holds for a runner with these labels. What asks for more labels counts more; among equals the later name. */
-export function envFor(
-  all: readonly RunnerEnvSpec[],
-  labels: Readonly<Record<string, string>>,
-): Record<string, string> {
-  const fitting = all.filter(({ runners }) =>
-    Object.entries(runners).every(([label, value]) => labels[label] === value),
-  );
-  const weight = ({ runners }: Pick<RunnerEnvSpec, 'runners'>): number => Object.keys(runners).length;
-  const ranked = fitting.toSorted((a, b) => weight(a) - weight(b) || (a.name < b.name ? -1 : 1));
-  return Object.assign({}, ...ranked.map(({ env }) => env));
-}
 
 /** The same for the same variables, whatever their order; what they hold does not follow from it. */
 export function versionOf(env: Readonly<Record<string, string>>): string {

@@ -14,7 +14,8 @@ import { runners } from '../operations/api-runners.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { runnerEnv } from './api.ts';
-import { envFor, versionOf } from './resource.ts';
+import { envFor } from './env-for.ts';
+import { versionOf } from './resource.ts';
 import type { RunnerEnvSpec } from './resource.ts';
 
 const kind = { group: 'flynn', version: 'v1', kind: 'RunnerEnv' };
