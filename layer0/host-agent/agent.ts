@@ -178,7 +178,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const handed = { stateDir, store, trust, peers: () => peers.others(), access, containers, member, log };
   const handedOver = await startHandedOver(handed, tasks);
   const platformImages = await startPlatformImages({ store, engine, log }, tasks);
-  await followCluster(hostNetwork, { store, registry: known, log, signal });
+  await followCluster(hostNetwork, { config, store, registry: known, log }, tasks);
   await serveDiscovery(known, served);
   startKeyspaces({ gateway: host.gateway, containers, store, tls, log }, tasks);
 

@@ -22,5 +22,7 @@ export const leaseSchema = z.object({
   site: z.string().min(1).optional(),
   /** Its address in that network, where hosts of the same site reach it without a detour. */
   localAddress: z.ipv4().optional(),
+  /** Hosts that it has not heard through WireGuard lately, which pass nothing on for it meanwhile. Only behind NAT. */
+  unheard: z.array(z.string()).optional(),
 });
 export type Lease = z.output<typeof leaseSchema>;

@@ -16,9 +16,11 @@ import { HostNetwork } from './host-network.ts';
 import { type Lease, leasePrefix, leaseSchema } from './lease.ts';
 import { networkFile } from './memory.ts';
 import { Places } from './places.ts';
+import { keepOwnLease } from './own-lease.ts';
 import { type Endpoint, localJobsOf } from './policy.ts';
 import { type Run, runProgram } from './program.ts';
 import { type NetworkSettings, containerMtu } from './state.ts';
+import { ensureTunnelKey } from './tunnel-key.ts';
 
 function settingsOf(config: Config): NetworkSettings {
   return {
@@ -90,8 +92,10 @@ async function untilCurrent(containers: ContainerTable, signal: AbortSignal): Pr
 /** Resolves when the network follows the cluster, which it does until the signal aborts. */
 export async function followCluster(
   network: HostNetwork,
-  { store, registry, log, signal }: { store: Store; registry: Registry; log: Logger; signal: AbortSignal },
+  { config, store, registry, log }: { config: Config; store: Store; registry: Registry; log: Logger },
+  tasks: TaskGroup,
 ): Promise<void> {
+  const { signal } = tasks;
   const decode = (json: unknown): Lease => leaseSchema.parse(json);
   const leases = await openMirror<Lease>({ store, prefix: leasePrefix, decode, log, signal });
   leases.onChange(() => network.changed());
@@ -100,6 +104,10 @@ export async function followCluster(
     if (places.follow(events)) network.changed();
   });
   signal.addEventListener('abort', off, { once: true });
+  const { FLYNN_HOST_ID: hostId, FLYNN_SITE: site, FLYNN_LOCAL_ADDRESS: localAddress } = config;
+  const tunnelKey = await ensureTunnelKey(config.FLYNN_STATE_DIR);
+  const told = () => ({ tunnelKey, ...(site === undefined ? {} : { site, localAddress }) });
+  tasks.run("the host's lease", (s) => keepOwnLease({ hostId, told, leases, store, log }, s));
   network.follow(() => ({
     leases: [...leases.snapshot.entries.values()].map(({ value }) => value),
     endpoints: endpointsOf(registry),
