@@ -4,6 +4,7 @@ import type { GenericObject } from '@flynn/controller/generic/api';
 import { envSchema, labelsSchema } from '@flynn/controller/model';
 import { hasCode, ifFound } from '@flynn/kit/errors';
 import { z } from 'zod';
+import { usageError } from './arguments.ts';
 import type { Context } from './context.ts';
 
 const kind = { group: 'flynn', version: 'v1', kind: 'RunnerEnv' };
@@ -19,6 +20,16 @@ export const everyRunner: Labels = {};
 export function labelsText(labels: Labels): string {
   const pairs = Object.entries(labels).map(([label, value]) => `${label}=${value}`);
   return pairs.toSorted().join(',');
+}
+
+/** `zone=a,gpu=yes`, as a person writes them. */
+export function parseLabels(text = '', option = '--labels'): Record<string, string> {
+  const pairs = text === '' ? [] : text.split(',').map((pair) => pair.split('='));
+  for (const [label = '', ...value] of pairs) {
+    if (/^[\w.-]+$/.test(label) && /^[\w.-]*$/.test(value.join('=')) && value.length === 1) continue;
+    throw usageError(`${option} ${text}: write NAME=VALUE,NAME=VALUE, as "flynn runner list" shows them`);
+  }
+  return Object.fromEntries(pairs.map(([label = '', value = '']): [string, string] => [label, value]));
 }
 
 function nameOf(labels: Labels): string {

@@ -11,12 +11,14 @@ const programs = {
   'flynn-host.mjs': 'bootstrap/flynn-host.ts',
   'flynn.mjs': 'cli/main.ts',
   'flynn-discovery.mjs': 'layer0/discovery/cli.ts',
+  'flynn-runner.mjs': 'layer1/runner/main.ts',
 } as const;
 
 const scripts = [
   'bin/flynn',
   'bin/flynn-host',
   'bin/flynn-discovery',
+  'bin/flynn-runner',
   'bootstrap/install',
   'bootstrap/packages',
   'bootstrap/supervise',

@@ -14,6 +14,7 @@ import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { readEngineImage, readFileImage } from '../image-source.ts';
 import { addCommand, type Parent } from './command.ts';
+import { parseLabels } from '../runner-env.ts';
 import { parseExpiry, readLog } from './operation.ts';
 
 type PushOptions = { file?: string; engine: string; process: string[]; deploy: boolean; expires?: string };
@@ -44,22 +45,27 @@ export function addImageCommands(parent: Parent): void {
     run: pushImage,
   });
 
-  addCommand<{ image?: string; expires?: string }>(parent, {
+  addCommand<{ image?: string; expires?: string; runner?: string }>(parent, {
     name: 'deploy',
     summary: 'make a release of an image and roll it out',
     options: {
       image: ['-i, --image <image>', 'sha256:… as "flynn image push" told it, or REGISTRY/NAME:TAG'],
+      runner: [
+        '--runner <runner>',
+        'who fetches it from its registry: a runner by its id, or any with labels, as zone=a',
+      ],
       expires,
     },
-    async run(context, { image: wanted, expires: time }) {
+    async run(context, { image: wanted, expires: time, runner }) {
       const wait = waitOf(time);
+      const target = runner === undefined ? undefined : targetOf(runner);
       if (wanted === undefined) {
         throw new FlynnError(
           'invalid',
           'deploy what? --image sha256:… names an image that was pushed, --image REGISTRY/NAME:TAG one to be fetched; "git push flynn main" deploys code, "flynn rollback" an earlier release',
         );
       }
-      return deployImage(context, wanted, wait);
+      return deployImage(context, wanted, { wait, target });
     },
   });
 }
@@ -89,7 +95,7 @@ async function pushImage(context: Context, options: PushOptions, [name]: string[
       return name === undefined ? readFileImage(file ?? '-', from) : readEngineImage(engine, name, from);
     });
     const image = await readArchivedImage(archive);
-    const target = await targetOf(context);
+    const target = await blobTargetOf(context);
     const sent: Sent[] = [];
     const stored = await context.progress('sending', () =>
       storeImage(image, target, {
@@ -134,7 +140,7 @@ function processLines(texts: readonly string[]): Record<string, string> {
   return lines;
 }
 
-async function targetOf(context: Context): Promise<BlobTarget> {
+async function blobTargetOf(context: Context): Promise<BlobTarget> {
   const client = await context.client();
   return {
     stat: (digest, options) => client.call(layers.stat, { params: { digest } }, options),
@@ -142,16 +148,29 @@ async function targetOf(context: Context): Promise<BlobTarget> {
   };
 }
 
-async function deployImage(context: Context, wanted: string, wait: Wait): Promise<number> {
+type Target = NonNullable<Operation['target']>;
+
+function targetOf(runner: string): Target {
+  return runner.includes('=') ? { labels: parseLabels(runner, '--runner') } : { runnerId: runner };
+}
+
+async function deployImage(
+  context: Context,
+  wanted: string,
+  { wait, target }: { wait: Wait; target: Target | undefined },
+): Promise<number> {
   const app = await context.appName();
   if (!/^sha256:[0-9a-f]{64}$/.test(wanted)) {
     // What it has to be, the runner says that fetches it.
-    if (wanted.includes('/')) return rollOut(context, app, { imageRef: wanted }, { wait, pushed: { image: wanted } });
+    if (wanted.includes('/')) {
+      return rollOut(context, app, { imageRef: wanted }, { wait, target, pushed: { image: wanted } });
+    }
     throw new FlynnError(
       'invalid',
       `"${wanted}" is no image: sha256:… as "flynn image push" told it, or REGISTRY/NAME:TAG, as in registry.example.com/team/app:1.4`,
     );
   }
+  if (target !== undefined) throw usageError('--runner is for an image that is fetched: one that was pushed is here');
   const client = await context.client();
   try {
     await client.call(layers.stat, { params: { digest: wanted } });
@@ -176,13 +195,13 @@ async function rollOut(
   context: Context,
   app: string,
   source: { resultDigest: string } | { imageRef: string },
-  { wait, pushed }: { wait: Wait; pushed: { image: string; layers?: Sent[] } },
+  { wait, target, pushed }: { wait: Wait; target?: Target | undefined; pushed: { image: string; layers?: Sent[] } },
 ): Promise<number> {
   const client = await context.client();
   const [build, release, deploy] = [newId(), newId(), newId()];
   const isFetched = 'imageRef' in source;
   const chain = [
-    ...(isFetched ? [{ id: build, kind: 'build' as const, input: source }] : []),
+    ...(isFetched ? [{ id: build, kind: 'build' as const, input: source, target }] : []),
     {
       id: release,
       kind: 'release' as const,

@@ -6,7 +6,7 @@ import { assertEnvName, parseAssignments, parseEnvFile, usageError } from '../ar
 import type { Context } from '../context.ts';
 import { readNamed } from '../input-file.ts';
 import { quoteForShell } from '../output.ts';
-import { changeRunnerEnv, labelsText, listRunnerEnvs, type RunnerEnv } from '../runner-env.ts';
+import { changeRunnerEnv, labelsText, listRunnerEnvs, parseLabels, type RunnerEnv } from '../runner-env.ts';
 import { addCommand, type Parent } from './command.ts';
 
 const labelsOption = ['-l, --labels <labels>', 'only for runners with these labels, as gpu=yes,zone=a'] as const;
@@ -89,13 +89,4 @@ function envText({ runners, env }: RunnerEnv): string {
         : `${name}=${quoteForShell(value)}\n`,
     );
   return [`# ${labels === '' ? 'every runner' : `runners with ${labels}`}\n`, ...lines].join('');
-}
-
-function parseLabels(text = ''): Record<string, string> {
-  const pairs = text === '' ? [] : text.split(',').map((pair) => pair.split('='));
-  for (const [label = '', ...value] of pairs) {
-    if (/^[\w.-]+$/.test(label) && /^[\w.-]*$/.test(value.join('=')) && value.length === 1) continue;
-    throw usageError(`--labels ${text}: write NAME=VALUE,NAME=VALUE, as "flynn runner list" shows them`);
-  }
-  return Object.fromEntries(pairs.map(([label = '', value = '']): [string, string] => [label, value]));
 }

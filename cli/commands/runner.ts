@@ -1,7 +1,8 @@
 import { runners } from '@flynn/controller/operations/api-runners';
+import type { Command } from 'commander';
 import type { Context } from '../context.ts';
 import { formatAge, formatTable } from '../output.ts';
-import { labelsText } from '../runner-env.ts';
+import { labelsText, parseLabels } from '../runner-env.ts';
 import { addCommand, type Parent } from './command.ts';
 import { addRunnerEnvCommands } from './runner-env.ts';
 
@@ -15,6 +16,7 @@ export function addRunnerCommands(parent: Parent): void {
     run: listRunners,
   });
   addRunnerEnvCommands(parent, runner);
+  addRunnerAdd(parent, runner);
 
   addCommand(parent, {
     under: runner,
@@ -73,6 +75,36 @@ export function addRunnerCommands(parent: Parent): void {
     async run(context, _options, [id = '']) {
       await (await context.client()).call(runners.forget, { params: { runner: id } });
       context.show({ id }, () => `${id} is forgotten`);
+    },
+  });
+}
+
+function addRunnerAdd(parent: Parent, runner: Command): void {
+  addCommand<{ labels?: string }>(parent, {
+    under: runner,
+    name: 'add',
+    summary: 'let in a runner outside of the cluster; writes the variables that flynn-runner is started with there',
+    arguments: [['<id>', 'a name for it, like office']],
+    options: { labels: ['-l, --labels <labels>', 'what operations may ask for, as registry=team,zone=a'] },
+    examples: ['flynn runner add office > office.env     # then, on its machine: flynn-runner office.env'],
+    async run(context, { labels }, [id = '']) {
+      const client = await context.client();
+      const { controllerUrl, ca } = await context.cluster();
+      const body = { labels: parseLabels(labels) };
+      const { token, ...added } = await client.call(runners.add, { params: { runner: id }, body });
+      const env = {
+        FLYNN_CONTROLLER_URL: controllerUrl,
+        ...(ca === undefined ? {} : { FLYNN_CONTROLLER_CA: Buffer.from(ca).toString('base64') }),
+        FLYNN_RUNNER_ID: id,
+        FLYNN_RUNNER_TOKEN: token,
+        ...(labels === undefined ? {} : { FLYNN_RUNNER_LABELS: labelsText(body.labels) }),
+      };
+      context.show({ ...added, env }, () =>
+        Object.entries(env)
+          .map(([name, value]) => `${name}=${value}\n`)
+          .join(''),
+      );
+      context.tell(`${id} gets work as soon as it comes; its token is told this once, and is for its machine alone`);
     },
   });
 }

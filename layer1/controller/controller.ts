@@ -51,6 +51,7 @@ import { deploymentType } from './resources.ts';
 import type { Shown } from './certificates/shown.ts';
 import { routingHandlers } from './routing.ts';
 import { runnerRegistryHandlers } from './operations/runner-registry.ts';
+import { runnerBlobHandlers } from './operations/runner-blobs.ts';
 import { runnerHandlers } from './operations/runners.ts';
 import { runnerEnvHandlers } from './runner-env/handlers.ts';
 import { sealingHandlers } from './sealing/handlers.ts';
@@ -150,6 +151,7 @@ export function controllerHandlers(
     ...operationHandlers(deps, own),
     ...runnerHandlers(deps),
     ...runnerRegistryHandlers(deps),
+    ...runnerBlobHandlers(deps, blobs),
     ...runnerEnvHandlers(deps),
     ...hostHandlers(deps, blobs),
     ...evaluationHandlers(deps),

@@ -11,6 +11,7 @@ import { systemClock } from '@flynn/kit/clock';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
 import { executeImport } from './import-operation.ts';
+import { allLogins } from './own-logins.ts';
 import { sourceKindOf } from './source-kind.ts';
 
 const maxLineBytes = 8 * 1024;
@@ -23,8 +24,8 @@ export async function executeBuild(execution: Execution): Promise<Record<string,
   const { operation, controller, blobs } = execution;
   const { sourceDigest, commit = '', imageRef } = operation.input;
   if (imageRef !== undefined) {
-    const { FLYNN_REGISTRY_LOGINS: logins, FLYNN_PLAIN_REGISTRIES: plain } = registrySettingsOf(await execution.env());
-    return executeImport(execution, imageRef, { logins, plain });
+    const { FLYNN_REGISTRY_LOGINS: kept, FLYNN_PLAIN_REGISTRIES: plain } = registrySettingsOf(await execution.env());
+    return executeImport(execution, imageRef, { logins: allLogins(kept, await execution.ownLogins()), plain });
   }
   if (sourceDigest === undefined) throw new FlynnError('invalid', 'the push has no source: push again');
   const app = await patiently('reading the app', execution, (signal) =>

@@ -5,6 +5,7 @@ import type { HttpClient } from '@flynn/kit/http-client';
 import type { RetryOptions } from '@flynn/kit/retry';
 import { retry } from '@flynn/kit/retry';
 import type { Env } from './env-watch.ts';
+import type { Logins } from './own-logins.ts';
 
 export type Execution = {
   operation: Operation;
@@ -12,6 +13,8 @@ export type Execution = {
   blobs: Pick<BlobClient, 'get' | 'getName' | 'put' | 'stat'>;
   /** The runner's variables, with all that was set before the call. */
   env: () => Promise<Env>;
+  /** Logins for registries that the runner holds itself, as they are now. */
+  ownLogins: () => Promise<Logins>;
   slugRunnerImage: string;
   /** Adds lines to the operation's log. */
   write: (...lines: string[]) => Promise<void>;

@@ -1,6 +1,5 @@
 /** Images fetched from a registry, which a test plays over HTTP. */
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
@@ -17,37 +16,9 @@ import type { Execution } from './execution.ts';
 import type { RegistryAccess } from './registry/client.ts';
 import { executeImport } from './import-operation.ts';
 import { parseReference } from './registry/reference.ts';
-
-const digestOf = (bytes: Buffer | string): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
-const architecture = process.arch === 'x64' ? 'amd64' : process.arch;
+import { digestOf, registryFiles } from './registry/registry-fixture.ts';
 
 type Answer = { status?: number; headers?: Record<string, string>; body?: Buffer | string };
-
-/** An image of one layer, for this machine among others. */
-function registryFiles(layer = Buffer.from('layer')): Record<string, Buffer | string> {
-  const rootfs = { type: 'layers', diff_ids: [digestOf('plain')] };
-  const config = JSON.stringify({
-    os: 'linux',
-    architecture,
-    config: { Cmd: ['/x'], ExposedPorts: { '81/tcp': {} } },
-    rootfs,
-  });
-  const descriptor = (bytes: Buffer | string, mediaType = '') => ({
-    mediaType,
-    digest: digestOf(bytes),
-    size: bytes.length,
-  });
-  const layerType = 'application/vnd.oci.image.layer.v1.tar+gzip';
-  const manifest = JSON.stringify({ config: descriptor(config), layers: [descriptor(layer, layerType)] });
-  const own = { ...descriptor(manifest), platform: { os: 'linux', architecture } };
-  const other = { ...descriptor('x'), platform: { os: 'linux', architecture: 's390x' } };
-  return {
-    'manifests/1.4': JSON.stringify({ manifests: [other, own] }),
-    [`manifests/${digestOf(manifest)}`]: manifest,
-    [`blobs/${digestOf(config)}`]: config,
-    [`blobs/${digestOf(layer)}`]: layer,
-  };
-}
 
 async function openPlace(answer: (path: string, request: IncomingMessage) => Answer | undefined) {
   const store = await startTestBlobs();
@@ -87,6 +58,7 @@ async function openPlace(answer: (path: string, request: IncomingMessage) => Ans
     controller,
     blobs: store.blobs,
     env: async () => ({}),
+    ownLogins: async () => ({}),
     slugRunnerImage: '',
     write: async (...texts) => void lines.push(...texts),
     lookMs: 1_000,

@@ -1,14 +1,11 @@
-import { createBlobClient } from '@flynn/blobstore/client';
-import { createDiscoveryClient } from '@flynn/discovery/client';
-import { partOf } from '@flynn/discovery/parts';
 import { runDaemon } from '@flynn/kit/daemon';
-import { HttpClient } from '@flynn/kit/http-client';
-import { ownIdentity } from '@flynn/kit/identity';
 import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { openMetrics, serveMetrics } from '@flynn/kit/metrics-server';
+import { configSchema, identityOf, placeOf } from './config.ts';
+import { connectInside, connectOutside } from './connections.ts';
 import { controllerEnv } from './controller-env.ts';
 import { EnvWatch } from './env-watch.ts';
-import { configSchema, identityOf } from './config.ts';
+import { readOwnLogins } from './own-logins.ts';
 import { Reports } from './reports.ts';
 import { runOperations } from './runner.ts';
 
@@ -16,18 +13,20 @@ await runDaemon({
   name: 'runner',
   config: configSchema,
   start: async ({ config, log, tasks }) => {
-    const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
-    const identity = await ownIdentity(config, { log, tasks });
-    const key = config.FLYNN_KEY;
-    const controller = new HttpClient({
-      ...partOf(discovery, 'controller', identity),
-      key: config.FLYNN_CONTROLLER_TOKEN ?? key,
-      name: 'the controller',
-    });
-    const blobs = createBlobClient({ ...partOf(discovery, 'blobstore', identity), key });
+    const place = placeOf(config);
+    const { FLYNN_REGISTRY_CONFIG: registryConfig } = config;
+    // What cannot be read is told now, and not by the first operation that needs it.
+    const registries = Object.keys(await readOwnLogins(registryConfig));
+    if (registries.length > 0) log.info({ registries }, 'has logins of its own');
+    const connections = place.is === 'outside' ? connectOutside(place) : await connectInside(place, { log, tasks });
+    const { controller, blobs } = connections;
     tasks.run('heap', keepHeapSmall);
     const metrics = openMetrics();
-    await serveMetrics(metrics, { name: 'runner', key, log, signal: tasks.signal, port: config.FLYNN_METRICS_PORT });
+    // One outside of the cluster listens nowhere.
+    if (place.is === 'inside') {
+      const { FLYNN_KEY: key, FLYNN_METRICS_PORT: port } = place.config;
+      await serveMetrics(metrics, { name: 'runner', key, log, signal: tasks.signal, port });
+    }
     tasks.run('operations', async (signal) => {
       const identity = identityOf(config);
       const deps = {
@@ -36,15 +35,13 @@ await runDaemon({
         reports: new Reports(controller, identity),
         blobs,
         env: new EnvWatch({ original: process.env, source: controllerEnv(controller, identity), log }),
+        registryConfig,
         slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
         log,
         metrics,
       };
-      try {
-        await runOperations(deps, signal);
-      } finally {
-        await Promise.all([controller.close(), blobs.close(), discovery.close()]);
-      }
+      await using _connections = connections;
+      await runOperations(deps, signal);
     });
   },
 });

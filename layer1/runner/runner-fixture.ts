@@ -7,19 +7,22 @@ import { openFilesystem } from '@flynn/blobstore/filesystem';
 import { blobHandlers } from '@flynn/blobstore/server';
 import { apps } from '@flynn/controller/api';
 import { operations } from '@flynn/controller/operations/api';
+import { runners } from '@flynn/controller/operations/api-runners';
 import { serviceToken } from '@flynn/controller/access/service-token';
 import { createControllerClient } from '@flynn/controller/client';
 import { type BuildResult, type Operation, operationSchema } from '@flynn/controller/model';
 import { type Behaviour, type TestController, startTestController } from '@flynn/controller/testing';
 import { loadConfig } from '@flynn/kit/config';
 import { startServer } from '@flynn/kit/http-server';
-import { silentLogger } from '@flynn/kit/log';
+import { type Logger, silentLogger } from '@flynn/kit/log';
 import { configSchema, identityOf } from './config.ts';
+import { connectOutside } from './connections.ts';
 import { controllerEnv } from './controller-env.ts';
 import { EnvWatch } from './env-watch.ts';
 import { Reports } from './reports.ts';
 import { runOperations } from './runner.ts';
 
+type Labels = Record<string, string>;
 export type World = AsyncDisposable & { controller: TestController; blobs: BlobClient };
 
 export async function startWorld(): Promise<World> {
@@ -33,7 +36,7 @@ export async function startWorld(): Promise<World> {
     log: silentLogger(),
   });
   const blobs = createBlobClient({ baseUrl: server.url, key: 'k' });
-  const controller = await startTestController();
+  const controller = await startTestController({ blobStoreUrl: server.url });
   await controller.deployApp('slug-builder', { build: { command: ['build'] } }, { isSystem: true });
   await controller.client.call(apps.create, { body: { name: 'shop' } });
   return {
@@ -76,6 +79,29 @@ export async function push({ controller, blobs }: World, result?: Partial<BuildR
     await blobs.putName(`builds/${chain[0]?.id}`, (await blobs.put(JSON.stringify(whole))).digest);
   }
   return chain;
+}
+
+/** One outside of the cluster: all it knows is the controller's address and its own token. */
+export async function startOwnRunner(
+  { controller }: World,
+  { id, log = silentLogger(), ...options }: { id: string; log?: Logger; registryConfig?: string; labels?: Labels },
+): Promise<AsyncDisposable> {
+  const { labels = {}, ...rest } = options;
+  const { token } = await controller.client.call(runners.add, { params: { runner: id }, body: { labels } });
+  const connections = connectOutside({ is: 'outside', url: controller.url, ca: undefined, id, token });
+  const identity = { id, token, labels, isByIdOnly: false, version: '0.0.0-test', slots: 2 };
+  const stopping = new AbortController();
+  const env = new EnvWatch({ original: {}, source: controllerEnv(connections.controller, identity), log });
+  const reports = new Reports(connections.controller, identity);
+  const own = { identity, reports, env, log, slugRunnerImage: 'slug-runner', heartbeatMs: 50, lookMs: 50 };
+  const ended = runOperations({ ...own, ...connections, ...rest }, stopping.signal);
+  return {
+    async [Symbol.asyncDispose]() {
+      stopping.abort();
+      await ended;
+      await connections[Symbol.asyncDispose]();
+    },
+  };
 }
 
 export function startRunner(

@@ -15,6 +15,7 @@ import type { Execution, Executor } from './execution.ts';
 import type { EnvWatch } from './env-watch.ts';
 import { operationMetrics } from './metrics.ts';
 import { OperationLines } from './operation-lines.ts';
+import { readOwnLogins } from './own-logins.ts';
 import { executePoll } from './poll-operation.ts';
 import { register } from './registration.ts';
 import type { Identity } from './registration.ts';
@@ -35,6 +36,8 @@ export type RunnerDeps = {
   blobs: Execution['blobs'];
   /** Its variables: what is asked of them is asked when an operation begins. */
   env: EnvWatch;
+  /** A file with logins of its own, as Docker keeps them. */
+  registryConfig?: string | undefined;
   slugRunnerImage: string;
   log: Logger;
   /** Counts what is carried out. */
@@ -127,7 +130,7 @@ export async function runOperation(
   deps: RunnerDeps,
   stopping: AbortSignal,
 ): Promise<Outcome['state']> {
-  const { controller, blobs, slugRunnerImage, lookMs = 5_000 } = deps;
+  const { controller, blobs, registryConfig, slugRunnerImage, lookMs = 5_000 } = deps;
   const log = deps.log.child({ operation: operation.id, kind: operation.kind, app: operation.appId });
   const { id, token } = deps.identity;
   const params = { runner: id, operation: operation.id };
@@ -148,6 +151,7 @@ export async function runOperation(
       controller,
       blobs,
       env: () => deps.env.fresh(signal),
+      ownLogins: () => readOwnLogins(registryConfig),
       slugRunnerImage,
       lookMs,
       write,

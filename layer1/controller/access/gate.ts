@@ -13,6 +13,7 @@ import type { AuditTrail } from '../audit/trail.ts';
 import type { AppResource } from '../resources.ts';
 import { actForHeader } from './act-for.ts';
 import type { Directory } from './directory.ts';
+import { type RunnerDeps, checkOwnRunner, ownRunner } from './own-runners.ts';
 import { Principal, rootPrincipal, servicePrincipal } from './principal.ts';
 import type { RateLimit } from './rate-limit.ts';
 import { isAtLeast, noLimits } from './roles.ts';
@@ -20,7 +21,7 @@ import type { Role } from './roles.ts';
 import { ruleOf } from './rules.ts';
 import { mayCall, mayCallWithKey, serviceOf } from './service-token.ts';
 
-type GateDeps = Pick<Deps, 'resources' | 'store'>;
+type GateDeps = Pick<Deps, 'resources' | 'store'> & RunnerDeps;
 
 export type GateOptions = Readonly<{
   deps: GateDeps;
@@ -49,6 +50,7 @@ export function accessGate(options: GateOptions): Gate {
     if (principal.kind === 'service') {
       if (principal.service === undefined || !mayCall(principal.service, request.route))
         throw notItsBusiness(principal);
+      if (principal.runnerId !== undefined) return asOwnRunner(principal, principal.runnerId, request);
       const fingerprint = request.headers[actForHeader];
       if (principal.service !== 'git-receiver' || request.route.path.startsWith('/keys')) return { caller: principal };
       if (typeof fingerprint !== 'string') {
@@ -59,6 +61,16 @@ export function accessGate(options: GateOptions): Gate {
     }
     return authorize(principal, request);
   };
+
+  async function asOwnRunner(
+    caller: Principal,
+    runnerId: string,
+    request: GateRequest,
+  ): Promise<{ caller: Principal; params?: Record<string, string> }> {
+    const app = request.params['runner'] === undefined ? await appOf(options, request) : undefined;
+    await checkOwnRunner(options.deps, runnerId, request, app?.id);
+    return { caller, ...(app === undefined ? {} : paramsWith(request.params, app)) };
+  }
 
   async function authorize(
     first: Principal,
@@ -93,6 +105,8 @@ async function whoHas(options: GateOptions, text: string, { peer, route, signal 
   }
   const service = serviceOf(text, options.rootKeys, options.tokenRounds);
   if (service !== undefined) return servicePrincipal(service);
+  const runner = await ownRunner(options.deps, text, signal);
+  if (runner !== undefined) return runner;
   const known = await options.directory.authenticate(text, signal);
   if (known === undefined) throw isToken(text) ? unknownKey() : noRootKey();
   return known;

@@ -21,6 +21,8 @@ export type PrincipalFacts = Readonly<{
   limits: Limits;
   token?: Readonly<{ id: string; expiresAt?: string | undefined }>;
   service?: Service | 'platform';
+  /** Of a runner outside of the cluster. */
+  runnerId?: string;
   /** The SSH key that a push was signed with. */
   sshKey?: string;
   signal?: AbortSignal;
@@ -35,6 +37,7 @@ export class Principal implements Caller {
   readonly limits: Limits;
   readonly token: PrincipalFacts['token'];
   readonly service: PrincipalFacts['service'];
+  readonly runnerId: string | undefined;
   readonly sshKey: string | undefined;
   readonly signal?: AbortSignal;
   readonly #standing: Standing;
@@ -47,6 +50,7 @@ export class Principal implements Caller {
     this.limits = facts.limits;
     this.token = facts.token;
     this.service = facts.service;
+    this.runnerId = facts.runnerId;
     this.sshKey = facts.sshKey;
     if (facts.signal !== undefined) this.signal = facts.signal;
     this.#standing = facts.standing;
@@ -106,6 +110,12 @@ export function rootPrincipal(sshKey?: string): Principal {
 export function servicePrincipal(service: Service | 'platform' | 'login'): Principal {
   const own = service === 'login' ? {} : { service };
   return new Principal({ kind: 'service', name: service, ...own, standing: everything, limits: noLimits });
+}
+
+/** One outside of the cluster: a runner like the platform's, but only where the gate finds that it has to. */
+export function runnerPrincipal(runnerId: string): Principal {
+  const own = { service: 'runner', runnerId } as const;
+  return new Principal({ kind: 'service', name: `runner ${runnerId}`, ...own, standing: everything, limits: noLimits });
 }
 
 /** Of a call that came through the access gate. */

@@ -14,6 +14,7 @@ import { runnerEnv } from '../runner-env/api.ts';
 import { keys } from '../api-keys.ts';
 import { platform } from '../api-platform.ts';
 import { operations } from '../operations/api.ts';
+import { runnerBlobs } from '../operations/api-runner-blobs.ts';
 
 export const services = ['git-receiver', 'log-aggregator', 'router', 'runner'] as const;
 export type Service = (typeof services)[number];
@@ -52,6 +53,7 @@ const routesOf: Readonly<Record<Service, readonly Route[]>> = {
     routing.list,
     platform.cluster,
     layers.missing,
+    ...Object.values(runnerBlobs),
   ],
 };
 

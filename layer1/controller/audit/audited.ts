@@ -6,6 +6,7 @@ import type { Store } from '@flynn/store/store';
 import { tokens } from '../access/api.ts';
 import { datastores } from '../datastores/api.ts';
 import { operations } from '../operations/api.ts';
+import { runnerBlobs } from '../operations/api-runner-blobs.ts';
 import { runners } from '../operations/api-runners.ts';
 import { claimAnswer } from './answers.ts';
 import type { Claim } from './answers.ts';
@@ -19,10 +20,11 @@ const unrecorded: ReadonlySet<Route> = new Set([
   operations.heartbeat,
   operations.append,
   runners.register,
+  runnerBlobs.put,
 ]);
 /** What they read is put in the place of what is there. */
 const recordedReads: ReadonlySet<Route> = new Set([datastores.import]);
-const secretAnswers: ReadonlySet<Route> = new Set([tokens.create]);
+const secretAnswers: ReadonlySet<Route> = new Set<Route>([tokens.create, runners.add]);
 
 export function isRecorded(route: Route): boolean {
   return (route.method !== 'GET' || recordedReads.has(route)) && !unrecorded.has(route);

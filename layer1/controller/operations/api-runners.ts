@@ -20,6 +20,13 @@ export const runners = {
     response: runnerSchema,
     summary: 'Say what runner it is; one that is not of the platform is adopted before it gets work',
   }),
+  add: defineRoute({
+    method: 'POST',
+    path: '/runners/:runner',
+    body: z.object({ labels: labelsSchema.default({}) }),
+    response: runnerSchema.extend({ token: z.string() }),
+    summary: 'Let a runner outside of the cluster in, with the token that it is to have: it is told once',
+  }),
   list: defineRoute({
     method: 'GET',
     path: '/runners',

@@ -16,7 +16,7 @@ import type { Taker } from './queue.ts';
 import { runnerType } from '../resources.ts';
 import type { RunnerResource } from '../resources.ts';
 import { notAdopted } from './runner-refusals.ts';
-import { platformRunnerToken, tokenHash } from './runner-token.ts';
+import { newRunnerToken, platformRunnerToken, tokenHash } from './runner-token.ts';
 
 /** Often enough that people see who is there, seldom enough that it costs the store nothing. */
 const seenWriteMs = 15_000;
@@ -33,7 +33,12 @@ export function adoptedRunners({ runners: all }: Pick<Deps, 'runners'>): Taker[]
 }
 
 /** Throws `unauthenticated` unless the token is this very runner's. Nobody is turned away for what is known here alone. */
-export async function checkRunner(deps: Deps, id: string, token: string, signal: AbortSignal): Promise<RunnerResource> {
+export async function checkRunner(
+  deps: Pick<Deps, 'resources' | 'runners' | 'runnerKey'>,
+  id: string,
+  token: string,
+  signal: AbortSignal,
+): Promise<RunnerResource> {
   const known = deps.runners.snapshot.entries.get(id)?.value;
   if (known !== undefined && isTokenOf(deps, known, token)) return known;
   const runner = await deps.resources.find(runnerType, id, { signal });
@@ -58,7 +63,7 @@ export async function checkAdopted(
   return stored;
 }
 
-function isTokenOf(deps: Deps, { id, spec }: RunnerResource, token: string): boolean {
+function isTokenOf(deps: Pick<Deps, 'runnerKey'>, { id, spec }: RunnerResource, token: string): boolean {
   const { tokenHash: hash } = spec;
   return hash === undefined
     ? isSameSecret(token, platformRunnerToken(deps.runnerKey, id))
@@ -158,6 +163,24 @@ export function runnerRegistryHandlers(deps: Deps): Handler[] {
     }
   };
   return [
+    handle(runners.add, async ({ params: { runner: id }, body: { labels }, signal }) => {
+      const token = newRunnerToken();
+      // The rest it says itself when it comes.
+      const unsaid = { version: '-', slots: 1, isByIdOnly: false, isPlatform: false };
+      const spec = { labels, ...unsaid, tokenHash: tokenHash(token) };
+      const status = { state: 'adopted', seenAt: deps.now() } as const;
+      try {
+        const made = await resources.create(runnerType, { id: checkedId(id), spec, status }, { signal });
+        await deps.runners.reached(made.revision, { signal });
+        return { ...viewRunner(deps, made), token };
+      } catch (error) {
+        if (!hasCode(error, 'conflict')) throw error;
+        throw new FlynnError(
+          'conflict',
+          `there is a runner ${id} already: name another, or "flynn runner forget ${id}"`,
+        );
+      }
+    }),
     handle(runners.register, async ({ params, body, signal }) => {
       const runner = await register(deps, params.runner, body, signal);
       await deps.runners.reached(runner.revision, { signal });
@@ -176,6 +199,14 @@ export function runnerRegistryHandlers(deps: Deps): Handler[] {
       await explained(params.runner, resources.delete(runnerType, params.runner, { signal }));
     }),
   ];
+}
+
+function checkedId(id: string): string {
+  if (/^[A-Za-z0-9][\w.-]{0,62}$/.test(id)) return id;
+  throw new FlynnError(
+    'invalid',
+    `"${id}" is no name for a runner: letters, digits and . _ -, at most 63, like "office"`,
+  );
 }
 
 export const forgetMs = 600_000;

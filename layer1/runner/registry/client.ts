@@ -6,7 +6,12 @@ import { FlynnError, asFlynnError } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import type { Reference } from './reference.ts';
 
-export type Login = { username: string; password: string };
+export type Login = {
+  username: string;
+  password: string;
+  /** The runner's own, which the cluster does not know. */
+  isOwn?: boolean;
+};
 
 export type RegistryAccess = {
   /** By registry, as references name it. */
@@ -145,10 +150,20 @@ export class Registry {
 
   #denied(): FlynnError {
     const { registry, repository } = this.#reference;
-    const known = this.#access.logins[registry] === undefined ? 'without a login' : 'with the login it was given';
+    const login = this.#access.logins[registry];
+    const [known, remedy] =
+      login?.isOwn === true
+        ? [
+            'with the login that its runner has',
+            `"docker login ${registry}" on the machine of that runner makes another`,
+          ]
+        : [
+            login === undefined ? 'without a login' : 'with the login it was given',
+            `"flynn registry login ${registry}" gives one, or --runner names a runner that has its own`,
+          ];
     return new FlynnError(
       'denied',
-      `the registry ${registry} does not give out ${repository} ${known}: "flynn registry login ${registry}" gives one, or there is no such image`,
+      `the registry ${registry} does not give out ${repository} ${known}: ${remedy}, or there is no such image`,
     );
   }
 
