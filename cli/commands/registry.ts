@@ -1,3 +1,5 @@
+import { platform } from '@flynn/controller/api-platform';
+import { loginsNotKept } from '@flynn/controller/runner-env/kept-logins';
 import { loginsSchema } from '@flynn/controller/runner-env/settings';
 import { FlynnError, ifFound } from '@flynn/kit/errors';
 import { text } from 'node:stream/consumers';
@@ -43,6 +45,8 @@ export function addRegistryCommands(parent: Parent): void {
       if (!/^[A-Za-z0-9.-]+(?::\d{1,5})?$/.test(name)) {
         throw new FlynnError('invalid', `"${name}" is no registry: a host and perhaps a port, without a scheme`);
       }
+      // Before the password is read: it is not to be sent where it would not be taken.
+      await checkKept(context, name);
       if (username === undefined) throw new FlynnError('invalid', 'who logs in? --username NAME');
       const password = (await text(context.io.stdin)).replace(/\r?\n$/, '');
       if (password === '') {
@@ -64,6 +68,11 @@ export function addRegistryCommands(parent: Parent): void {
       });
     },
   });
+}
+
+async function checkKept(context: Context, registry: string): Promise<void> {
+  const { keepsRegistryLogins } = await (await context.client()).call(platform.cluster, {});
+  if (!keepsRegistryLogins) throw loginsNotKept([registry]);
 }
 
 async function changeLogins(context: Context, change: (before: Logins) => Logins): Promise<void> {

@@ -41,6 +41,8 @@ export const platform = {
       version: z.string(),
       /** The image new slugs are stacked on; an artifact may also say `slug-runner` as its base. */
       slugRunnerImage: z.string().optional(),
+      /** Whether runners may be given logins of registries. */
+      keepsRegistryLogins: z.boolean().default(true),
     }),
     summary: 'What a client needs to know of the cluster',
   }),

@@ -64,6 +64,11 @@ export const configSchema = z.object({
    * cannot say so with FLYNN_TRUSTED_PROXIES.
    */
   FLYNN_PLAIN_HTTP: z.enum(['refused', 'allowed']).default('refused'),
+  /**
+   * Whether the cluster keeps logins of registries for its runners, as "flynn registry login" asks it to. `refused`: it takes none,
+   * and runners of people's own have them (FLYNN_REGISTRY_CONFIG).
+   */
+  FLYNN_REGISTRY_LOGINS_KEPT: z.enum(['allowed', 'refused']).default('allowed'),
   /** The image slugs run on. */
   FLYNN_SLUG_RUNNER_IMAGE: z.string().default('flynn/slug-runner'),
   /** The image of datastores that are PostgreSQL. */
@@ -139,6 +144,7 @@ export function readSettings(config: ControllerConfig): ControllerSettings {
     slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
     applianceImages: { postgres: config.FLYNN_POSTGRES_IMAGE },
     version: packageFile.version,
+    keepsRegistryLogins: config.FLYNN_REGISTRY_LOGINS_KEPT === 'allowed',
     ...(config.FLYNN_GIT_HOST_KEY === undefined ? {} : { gitHostKey: config.FLYNN_GIT_HOST_KEY }),
     ...oidcOf(config),
   };

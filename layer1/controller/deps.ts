@@ -37,6 +37,8 @@ export type ControllerSettings = {
   /** Of each kind of datastore, by its name; without one there are none of it. */
   applianceImages?: Readonly<Record<string, string>>;
   version: string;
+  /** Whether runners may be given logins of registries, default: yes. */
+  keepsRegistryLogins?: boolean;
   /** Without it users have tokens only. */
   oidc?: OidcSettings;
 };

@@ -29,8 +29,19 @@ export function platformHandlers(deps: Deps, logAggregator: HttpClient): Handler
     }),
     handle(platform.cluster, async () => {
       const { name, domain, formerDomains, gitUrl, gitHostKey, httpPort, version, slugRunnerImage } = deps.settings;
+      const { keepsRegistryLogins = true } = deps.settings;
       const known = gitHostKey === undefined ? {} : { gitHostKey };
-      return { name, domain, formerDomains: [...formerDomains], gitUrl, ...known, httpPort, version, slugRunnerImage };
+      return {
+        name,
+        domain,
+        formerDomains: [...formerDomains],
+        gitUrl,
+        ...known,
+        httpPort,
+        version,
+        slugRunnerImage,
+        keepsRegistryLogins,
+      };
     }),
   ];
 }

@@ -25,6 +25,7 @@ import { findApp, findLiveApp, runnableApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { isOvertaken, overtaken } from './overtaken.ts';
 import { pageOf } from './paging.ts';
+import { checkKeptLogins, envsOf } from './runner-env/kept-logins.ts';
 import { appType, artifactType, deploymentType, ownedBy, releaseName, releaseType } from './resources.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
 import type { Process, Release } from './model.ts';
@@ -156,6 +157,7 @@ async function createFrom(
   const references = input.references ?? (input.env === undefined ? before?.spec.references : undefined) ?? {};
   const env = resolveReferences(input.env ?? before?.spec.env ?? {}, references);
   checkPrivileges(app, processes);
+  checkKeptLogins(deps.settings, before === undefined ? [] : envsOf(before.spec), envsOf({ env, processes }));
   await checkServices(deps, app, processes, signal);
   const id = shortId();
   // Numbering is the app's: its newest number and the release are written together.

@@ -55,6 +55,8 @@ export type TestControllerOptions = {
   /** A root key that opens as well: while it is made anew. */
   formerKey?: string;
   oidc?: OidcSettings;
+  /** Default: yes. */
+  keepsRegistryLogins?: boolean;
   /** Of datastores; default: there are none to be had. */
   applianceImages?: Readonly<Record<string, string>>;
   /** Whether a service is announced; default: all are. */
@@ -151,6 +153,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
     httpsPort: 443,
     slugRunnerImage: 'flynn/slug-runner',
     version: '0.0.0-test',
+    keepsRegistryLogins: options.keepsRegistryLogins ?? true,
     ...(options.applianceImages === undefined ? {} : { applianceImages: options.applianceImages }),
     ...(options.oidc === undefined ? {} : { oidc: options.oidc }),
   };

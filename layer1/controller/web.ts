@@ -32,6 +32,7 @@ import { HealthEvents } from './health/events.ts';
 import { HealthWatch } from './health/health.ts';
 import { clusterMetrics } from './health/metrics.ts';
 import { openApiHandler } from './openapi/handler.ts';
+import { keptLoginsCheck } from './runner-env/findings.ts';
 import { sealingCheck } from './sealing/findings.ts';
 import { sourceCheck } from './source/findings.ts';
 
@@ -82,6 +83,7 @@ export async function openWeb(options: {
       blobCheck(options.blobs, now),
       drainCheck(deps, options.logAggregator),
       sourceCheck(deps),
+      keptLoginsCheck(deps),
     ],
     events: new HealthEvents({ store, now, newId }),
   });

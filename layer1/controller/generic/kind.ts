@@ -77,6 +77,8 @@ export type Kind = Readonly<{
   find?(deps: Deps, name: string, signal: AbortSignal): Promise<Resource<unknown, unknown> | undefined>;
   view?(deps: Deps, resource: Resource<unknown, unknown>, read: ResourceReader): Promise<Shown>;
   apply?(deps: Deps, wanted: Wanted<unknown>, context: ApplyContext): Promise<Applied>;
+  /** `plain`: before a spec is written, throws what this cluster forbids. */
+  checkSpec?(deps: Deps, next: unknown, current: unknown): void;
   /** What of a spec those may see who only look. */
   withoutSecrets?(spec: Record<string, unknown>): Record<string, unknown>;
   /** Whether objects can be deleted here. */
@@ -108,6 +110,7 @@ export function defineKind<Spec, Status, SpecInput, WantedSpec = SpecInput>(defi
   view?: (deps: Deps, resource: Resource<Spec, Status>, read: ResourceReader) => Promise<Shown>;
   /** With `wanted`: how that is brought about. Idempotent: asked again it changes nothing. */
   apply?: (deps: Deps, wanted: Wanted<WantedSpec>, context: ApplyContext) => Promise<Applied>;
+  checkSpec?: (deps: Deps, next: Spec, current: Spec | undefined) => void;
   checkRemoval?: (resource: Resource<Spec, Status>, asking: Asking) => void;
   /** What of a spec those may see who only look. */
   withoutSecrets?: (spec: Record<string, unknown>) => Record<string, unknown>;

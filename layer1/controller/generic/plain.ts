@@ -45,6 +45,7 @@ async function applyOnce(deps: Deps, kind: Kind, wanted: Wanted<unknown>, contex
   const draft = resources.draft(type, input).resource;
   const name = nameOf(type, draft);
   const current = await findObject(deps, kind, name, signal);
+  kind.checkSpec?.(deps, draft.spec, current?.spec);
   if (current === undefined) {
     if (wanted.revision !== undefined && wanted.revision !== 0) {
       throw new FlynnError(

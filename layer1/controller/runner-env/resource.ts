@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { withoutEnv } from '../access/redaction.ts';
 import { defineKind } from '../generic/kind.ts';
 import { envSchema, labelsSchema } from '../model.ts';
+import { checkKeptLogins } from './kept-logins.ts';
 import { problemOf } from './settings.ts';
 
 const specSchema = z.strictObject({
@@ -42,6 +43,8 @@ export const runnerEnvKind = defineKind({
   type: runnerEnvType,
   summary: 'variables that runners and their builds get, changed without a restart: flynn runner env',
   columns: { RUNNERS: 'spec.runners' },
+  checkSpec: ({ settings }, next, current) =>
+    checkKeptLogins(settings, current === undefined ? [] : [current.env], [next.env]),
   withoutSecrets: withoutEnv,
 });
 
