@@ -82,6 +82,16 @@ test('a machine that has only the client of Docker gets an engine, and nothing t
   assert.match(await host.read('did'), /install .*--no-remove.* docker\.io containerd runc iptables\n/);
 });
 
+test('a host gets what WireGuard is set up with, and a program in its place where the kernel has none', async () => {
+  const has = ['git', 'ssh-keygen', 'ip', 'nft', 'dockerd'];
+  await using bare = await machine({ has });
+  await bare.install();
+  assert.match(await bare.read('did'), /install .* wireguard-tools\n[^]*install .* wireguard-go\n/);
+  await using able = await machine({ has: [...has, 'wg', 'modprobe'] });
+  await able.install();
+  assert.doesNotMatch(await able.read('did').catch(() => ''), /wireguard/);
+});
+
 test('beside the client of another engine Debian’s is not tried: what goes with it is named, and nothing is changed', async () => {
   await using host = await machine({ has: ['git', 'ssh-keygen', 'ip', 'nft', 'docker'], installed: 'docker-ce-cli' });
   await assert.rejects(host.install(), /client of docker-ce-cli and no engine[^]*apt-get remove docker-ce-cli/);

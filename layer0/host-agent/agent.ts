@@ -129,7 +129,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   );
   tasks.run('containers', (s) => containers.run(s));
   if (trust !== undefined) runTrust(trust, containers, tasks);
-  const hostNetwork = startNetwork({ config, containers, log }, tasks);
+  const hostNetwork = await startNetwork({ config, containers, log }, tasks);
   const mayStart = async (name: string, limited: AbortSignal): Promise<boolean> => {
     if (name !== etcdJob || !(await wasLeftBehind(config, { log, signal: limited }))) return true;
     log.warn('the other hosts have a store that was made anew without this host: its former member is not started');
@@ -178,7 +178,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const handed = { stateDir, store, trust, peers: () => peers.others(), access, containers, member, log };
   const handedOver = await startHandedOver(handed, tasks);
   const platformImages = await startPlatformImages({ store, engine, log }, tasks);
-  await followCluster(hostNetwork, { config, store, registry: known, log }, tasks);
+  await followCluster(hostNetwork, { store, registry: known, log }, tasks);
   await serveDiscovery(known, served);
   startKeyspaces({ gateway: host.gateway, containers, store, tls, log }, tasks);
 

@@ -33,8 +33,11 @@ export const configSchema = z.object({
     .default('flynn0'),
   /** What all hosts' subnets are of. */
   FLYNN_RANGE: z.cidrv4().default(defaultRange),
-  /** How other hosts' containers are reached: `auto` routes to hosts on the same network and tunnels to others. */
-  FLYNN_NETWORK_BACKEND: z.enum(['auto', 'direct', 'vxlan']).default('auto'),
+  /**
+   * How other hosts' containers are reached, the same on all hosts: `auto` routes to hosts on the same network and tunnels to
+   * others; `wireguard` encrypts everything.
+   */
+  FLYNN_NETWORK_BACKEND: z.enum(['auto', 'direct', 'vxlan', 'wireguard']).default('auto'),
   /** The tunnel's number and UDP port, the same on all hosts. */
   FLYNN_VXLAN_ID: integer.pipe(z.int().min(1).max(9_999_999)).default(defaultVxlanId),
   FLYNN_VXLAN_PORT: integer.pipe(z.int().min(1).max(65_535)).default(1115),

@@ -5,6 +5,7 @@ import type { Command, Run } from './program.ts';
 import { tableName } from './ruleset.ts';
 import { routeProtocol, tunnelDevice } from './state.ts';
 import type { Interface, NetworkSettings, Peer, Route, Tunnel } from './state.ts';
+import { type ActualWireguard, parseTransfer, parseWireguard, showScript, transferScript } from './wireguard-show.ts';
 
 export type ActualNetwork = Readonly<{
   interfaces: readonly Interface[];
@@ -14,6 +15,7 @@ export type ActualNetwork = Readonly<{
   /** Gateways with their MAC addresses, and MAC addresses with their hosts. */
   neighbours: readonly Pick<Peer, 'gateway' | 'mac'>[];
   forwarding: readonly Pick<Peer, 'mac' | 'address'>[];
+  wireguard: ActualWireguard | undefined;
   /** What `readRules` answers. */
   rules: string;
   tables: Tables;
@@ -55,22 +57,29 @@ const questions = [
   'route show table main proto kernel',
   `route show table main proto ${routeProtocol}`,
   'neigh show nud permanent',
+  'link show type wireguard',
+  // What wireguard-go makes.
+  'link show type tun',
 ] as const;
 
+const separator = '\n---\n';
+
 /** The sections of the answer, in the order in which the shell writes them: every program that it starts costs milliseconds. */
-function script({ cluster, vxlanId }: NetworkSettings, sysctls: readonly string[]): string {
+function script({ cluster, vxlanId, wireguard }: NetworkSettings, sysctls: readonly string[]): string {
   const device = tunnelDevice(vxlanId);
   // What is not there has an empty section.
   return [
     'part() { printf "\\n---\\n"; }',
     `printf '%s\\n' ${questions.map((question) => `'${question}'`).join(' ')} | ip -4 -d -j -batch - || exit 1; part`,
     `[ -e /proc/sys/net/ipv4/conf/${device} ] && bridge -j fdb show dev ${device}; part`,
+    `${showScript(wireguard.device)}; part`,
     `${listing(cluster)}; part`,
     'iptables-save 2>/dev/null; part',
     ...sysctls.map((name) => {
       const file = `/proc/sys/${name.replaceAll('.', '/')}`;
       return `value=; read -r value 2>/dev/null <${file}; echo "${name}=$value"`;
     }),
+    `part; ${transferScript(wireguard.device)}; true`,
   ].join('\n');
 }
 
@@ -113,15 +122,20 @@ function listOf<T>(text: string, schema: z.ZodType<T>): T[] {
   return text.trim() === '' ? [] : z.array(schema).parse(JSON.parse(text));
 }
 
-/** What the machine says of its network, for `parseNetwork`: equal as long as nothing has changed. */
+/**
+ * What the machine says of its network, for `parseNetwork`: equal as long as nothing has changed. And how many bytes came through
+ * WireGuard, by the peer's key.
+ */
 export async function readNetwork(
   settings: NetworkSettings,
   sysctls: readonly string[],
   run: Run,
   signal: AbortSignal,
-): Promise<string> {
+): Promise<{ text: string; received: Map<string, number> }> {
   const command: Command = { program: 'sh', args: ['-c', script(settings, sysctls)] };
-  return withoutChanging(await run(command, signal));
+  const said = await run(command, signal);
+  const end = said.lastIndexOf(separator);
+  return { text: withoutChanging(said.slice(0, end)), received: parseTransfer(said.slice(end + separator.length)) };
 }
 
 /** Times and counters that go on by themselves. */
@@ -130,13 +144,18 @@ function withoutChanging(text: string): string {
 }
 
 export function parseNetwork(text: string, settings: NetworkSettings): ActualNetwork {
-  const [answers = '', fdb = '', rules = '', tables = '', sysctls = ''] = text.split('\n---\n');
-  const [addresses = '', bridges = '', tunnels = '', ofKernel = '', ofOurs = '', permanent = ''] = answers.split('\n');
+  const [answers = '', fdb = '', shown = '', rules = '', tables = '', sysctls = ''] = text.split(separator);
+  const [addresses = '', bridges = '', tunnels = '', ofKernel = '', ofOurs = '', permanent = '', ...others] =
+    answers.split('\n');
   const device = tunnelDevice(settings.vxlanId);
+  const devices = [device, settings.wireguard.device];
   const interfaces = interfacesOf(addresses);
   const bridge = listOf(bridges, linkSchema).find(({ ifname }) => ifname === settings.bridge);
   const ofBridge = interfaces.find(({ name }) => name === settings.bridge);
   const tunnel = listOf(tunnels, linkSchema).find(({ ifname }) => ifname === device);
+  const wireguard = others
+    .flatMap((links) => listOf(links, linkSchema))
+    .find(({ ifname }) => ifname === settings.wireguard.device);
   return {
     interfaces,
     bridge:
@@ -150,7 +169,7 @@ export function parseNetwork(text: string, settings: NetworkSettings): ActualNet
               ({ dst, dev }) => dst === settings.subnet && dev === settings.bridge,
             ),
           },
-    routes: listOf(ofOurs, routeSchema).map((route) => routeOf(route, device)),
+    routes: listOf(ofOurs, routeSchema).map((route) => routeOf(route, devices)),
     tunnel: tunnel === undefined ? undefined : tunnelOf(tunnel),
     neighbours: listOf(permanent, neighbourSchema)
       .filter(({ dev }) => dev === device)
@@ -158,6 +177,10 @@ export function parseNetwork(text: string, settings: NetworkSettings): ActualNet
     forwarding: listOf(fdb, forwardingSchema).flatMap(({ mac, dst }) =>
       dst === undefined ? [] : [{ mac, address: dst }],
     ),
+    wireguard:
+      wireguard === undefined
+        ? undefined
+        : parseWireguard(shown, { isUp: wireguard.flags.includes('UP'), mtu: wireguard.mtu }),
     rules: rulesOf(rules),
     tables: parseTables(tables),
     sysctls: Object.fromEntries(
@@ -170,9 +193,9 @@ export function parseNetwork(text: string, settings: NetworkSettings): ActualNet
   };
 }
 
-function routeOf({ dst, gateway = '', dev, prefsrc = '' }: z.output<typeof routeSchema>, tunnel: string): Route {
-  const route = { subnet: dst, via: gateway, source: prefsrc };
-  return dev === tunnel ? { ...route, device: tunnel } : route;
+function routeOf({ dst, gateway, dev, prefsrc = '' }: z.output<typeof routeSchema>, devices: readonly string[]): Route {
+  const route = { subnet: dst, source: prefsrc, ...(gateway === undefined ? {} : { via: gateway }) };
+  return dev !== undefined && devices.includes(dev) ? { ...route, device: dev } : route;
 }
 
 function tunnelOf({ ifname, mtu, address, linkinfo }: z.output<typeof linkSchema>): Tunnel {

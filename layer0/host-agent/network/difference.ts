@@ -5,24 +5,32 @@ import { iptablesChanges } from './iptables.ts';
 import type { Command } from './program.ts';
 import { migrateSysctl, retriesSysctl, routeProtocol } from './state.ts';
 import type { NetworkSettings, NetworkState, Peer, Route, Tunnel } from './state.ts';
+import { type PeerMemory, wireguardChanges } from './wireguard-changes.ts';
 
-export type Change = Readonly<{ what: string; command: Command }>;
+/** `otherwise` is what does, where the command does not work. */
+export type Change = Readonly<{ what: string; command: Command; otherwise?: Command }>;
 
 /** `areRulesCurrent`: whether what nft lists is what the wanted ruleset was listed as when it was applied. */
 export function difference(
   actual: ActualNetwork,
   wanted: NetworkState,
-  settings: Pick<NetworkSettings, 'range'>,
+  settings: Pick<NetworkSettings, 'range' | 'wireguard'>,
   areRulesCurrent: boolean,
+  memory: PeerMemory = { given: new Map(), lost: new Set() },
 ): Change[] {
+  const { device } = settings.wireguard;
   const isTunnelKept = wanted.tunnel !== undefined && isSameTunnel(actual.tunnel, wanted.tunnel);
   const ours = actual.routes
     .filter(({ subnet }) => overlaps(settings.range, subnet))
     // They go with their device.
-    .filter(({ device }) => isTunnelKept || device === undefined);
+    .filter((route) => {
+      if (route.device === undefined) return true;
+      return route.device === device ? wanted.wireguard !== undefined : isTunnelKept;
+    });
   return [
     ...bridgeChanges(actual, wanted),
     ...tunnelChanges(actual, wanted, isTunnelKept),
+    ...wireguardChanges(device, actual.wireguard, wanted.wireguard, memory),
     ...sysctlChanges(actual, wanted),
     // What may pass is decided before there is a way.
     ...(areRulesCurrent ? [] : [change('the rules', nft(wanted.ruleset))]),
@@ -154,8 +162,9 @@ function routeChanges(ours: readonly Route[], wanted: readonly Route[]): Change[
 }
 
 function routeArguments({ subnet, via, device, source }: Route): string[] {
-  const through = device === undefined ? [] : ['dev', device, 'onlink'];
-  return [subnet, 'via', via, ...through, 'src', source, 'proto', String(routeProtocol)];
+  const gateway = via === undefined ? [] : ['via', via];
+  const through = device === undefined ? [] : ['dev', device, ...(via === undefined ? [] : ['onlink'])];
+  return [subnet, ...gateway, ...through, 'src', source, 'proto', String(routeProtocol)];
 }
 
 function isSameRoute(a: Route, b: Route): boolean {

@@ -3,10 +3,11 @@ import { pause } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { parseNetwork, readNetwork, readRules } from './actual.ts';
-import { difference, nft } from './difference.ts';
+import { type Change, difference, nft } from './difference.ts';
 import { type Known, recall, remember } from './memory.ts';
 import type { LocalJob } from './policy.ts';
 import type { Run } from './program.ts';
+import { Reach } from './reach.ts';
 import {
   type Machine,
   type NetworkSettings,
@@ -57,11 +58,24 @@ export class HostNetwork {
   #restedMs = 0;
   #remembered = '';
   readonly #problems = new Map<string, string>();
+  readonly #reach = new Reach();
+  /** Of WireGuard's peers, by their public keys. */
+  #given = new Map<string, string>();
+  #lost = new Set<string>();
   #repairs = 0;
   #repairedAt: number[] = [];
 
   constructor(options: HostNetworkOptions) {
     this.#options = options;
+  }
+
+  get settings(): NetworkSettings {
+    return this.#options.settings;
+  }
+
+  /** Hosts that this one does not hear through WireGuard: none that it should choose to pass on what it sends. */
+  get unheard(): string[] {
+    return this.#reach.lost.map(({ hostId }) => hostId).sort();
   }
 
   /** How many times something that had been right was found changed. */
@@ -76,7 +90,8 @@ export class HostNetwork {
 
   /** What is not as it should be and cannot be put right, with why. */
   get problems(): string[] {
-    return [...this.#problems].map(([complaint, problem]) => `${complaint}: ${problem}`);
+    const failures = [...this.#problems].map(([complaint, problem]) => `${complaint}: ${problem}`);
+    return [...failures, ...this.#reach.problems(performance.now())];
   }
 
   /** From now on the cluster is what `read` answers. */
@@ -181,9 +196,16 @@ export class HostNetwork {
     const { settings, run } = this.#options;
     this.#known = this.#read?.() ?? this.#known;
     this.#canMatchBridge ??= await canMatchBridge(run, signal);
-    const ofTunnel = `net.ipv4.conf.${tunnelDevice(settings.vxlanId)}.rp_filter`;
-    const sysctls = ['net.ipv4.ip_forward', migrateSysctl, retriesSysctl, ofTunnel];
-    const text = await readNetwork(settings, sysctls, run, signal);
+    const devices = [tunnelDevice(settings.vxlanId), settings.wireguard.device];
+    const ofDevices = devices.map((device) => `net.ipv4.conf.${device}.rp_filter`);
+    const sysctls = ['net.ipv4.ip_forward', migrateSysctl, retriesSysctl, ...ofDevices];
+    const { text, received } = await readNetwork(settings, sysctls, run, signal);
+    for (const key of this.#reach.hear(received, performance.now())) this.#lost.add(key);
+    if (this.#lost.size > 0) {
+      this.#right = undefined;
+      // What is changed for them nobody else did.
+      this.#settled = undefined;
+    }
     if (text === this.#right) return;
     const actual = parseNetwork(text, settings);
     const machine = {
@@ -193,19 +215,24 @@ export class HostNetwork {
     };
     this.#machine = machine;
     const state = this.#wanted(machine);
+    this.#reach.follow(state, performance.now());
     const areRulesCurrent = this.#applied?.ruleset === state.ruleset && this.#applied.rules === actual.rules;
-    const changes = difference(actual, state, settings, areRulesCurrent);
+    const changes = difference(actual, state, settings, areRulesCurrent, { given: this.#given, lost: this.#lost });
     const failures: unknown[] = [];
-    for (const { command } of changes) {
+    for (const change of changes) {
       try {
-        await run(command, signal);
-        if (command.program === 'nft') await this.#noteRules(state.ruleset, signal);
+        await this.#carryOut(change, signal);
+        if (change.command.program === 'nft') await this.#noteRules(state.ruleset, signal);
       } catch (error) {
         if (signal.aborted) throw error;
         failures.push(error);
       }
     }
     if (failures.length > 0) throw failures[0];
+    this.#lost.clear();
+    this.#given = new Map(
+      state.wireguard?.peers.flatMap(({ key, endpoint }) => (endpoint === undefined ? [] : [[key, endpoint]])),
+    );
     if (actual.bridge === undefined) {
       throw new FlynnError('unavailable', `the bridge ${settings.bridge} is gone: restart the container engine`);
     }
@@ -214,6 +241,16 @@ export class HostNetwork {
     this.#settled = settled;
     // Without changes nothing was waited for in here, so this is still so.
     this.#right = changes.length === 0 ? text : undefined;
+  }
+
+  async #carryOut({ command, otherwise }: Change, signal: AbortSignal): Promise<void> {
+    const { run } = this.#options;
+    try {
+      await run(command, signal);
+    } catch (error) {
+      if (signal.aborted || otherwise === undefined) throw error;
+      await run(otherwise, signal);
+    }
   }
 
   #tellRepair(whats: readonly string[]): void {

@@ -38,8 +38,15 @@ export function commentOf(cluster: string): string {
 /** Names, discovery, host agents, the router's status, keyspaces, etcd: who may reach which, our own table has decided by then. */
 const hostPorts = '53,1111,1113,1114,1116,2379';
 
-export function iptablesRules(settings: { cluster: string; range: string; subnet: string; bridge: string }): RuleSet {
-  const { cluster, range, subnet, bridge } = settings;
+export function iptablesRules(settings: {
+  cluster: string;
+  range: string;
+  subnet: string;
+  bridge: string;
+  /** The WireGuard device through which this host passes on what hosts behind NAT send each other. */
+  relay?: string;
+}): RuleSet {
+  const { cluster, range, subnet, bridge, relay } = settings;
   const chain = chainName(cluster);
   const jump = `-j ${chain}`;
   return {
@@ -48,6 +55,7 @@ export function iptablesRules(settings: { cluster: string; range: string; subnet
       filter: [
         `-o ${bridge} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`,
         `-s ${range} -o ${bridge} -j ACCEPT`,
+        ...(relay === undefined ? [] : [`-s ${range} -d ${range} -i ${relay} -o ${relay} -j ACCEPT`]),
       ],
       nat: [`-s ${subnet} -d ${range} -j ACCEPT`],
       raw: [`-s ${range} -d ${subnet} -j ACCEPT`],

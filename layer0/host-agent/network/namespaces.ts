@@ -1,6 +1,7 @@
 /**
  * Hosts for tests: network namespaces with a bridge as the container engine makes it, the engine's rules, and further
- * namespaces on it as containers. Two hosts are neighbours, others behind a router that is the outside world as well.
+ * namespaces on it as containers. Two hosts are neighbours, others behind a router that is the outside world as well, or behind
+ * one that masquerades and lets nothing in that was not asked for.
  */
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
@@ -46,20 +47,55 @@ export class Namespaces implements AsyncDisposable {
     return { run, sh: (script) => run(sh(script), deadline()) };
   }
 
-  /** With the address 192.0.2.(1 + index) beside others, or 192.0.2.(64 × index + 2) on a network of its own. */
-  async addHost(name: string, options: { index: number; isNeighbour: boolean; rules: EngineRules }): Promise<string> {
-    const { index, isNeighbour, rules } = options;
+  /**
+   * A private network 192.0.2.(128 + 16 × index)/28 behind a router that has the address 192.0.2.(40 + index) outside: nobody
+   * there knows a way in.
+   */
+  async addRouter(name: string, index: number): Promise<void> {
     await this.#add(name);
-    const [router, address] = isNeighbour
-      ? ['192.0.2.1', `192.0.2.${1 + index}`]
-      : [`192.0.2.${64 * index + 1}`, `192.0.2.${64 * index + 2}`];
+    await this.#plug(name, { into: 'outside', bridge: 'lan' });
+    await this.in(name).sh(`
+      ip addr add 192.0.2.${40 + index}/26 dev eth0; ip link set eth0 up; ip route add default via 192.0.2.1
+      ip link add lan type bridge; ip addr add 192.0.2.${129 + 16 * index}/28 dev lan; ip link set lan up
+      echo 1 > /proc/sys/net/ipv4/ip_forward
+      iptables -P FORWARD DROP; iptables -A FORWARD -i lan -j ACCEPT
+      iptables -A FORWARD -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT
+      iptables -t nat -A POSTROUTING -o eth0 -j MASQUERADE
+    `);
+  }
+
+  /** Gives it an eth0 whose other end is `to-<name>`, a port of the bridge if there is one. */
+  async #plug(name: string, { into, bridge }: { into: string; bridge?: string }): Promise<void> {
     const link = `to-${name}`;
-    const outer = isNeighbour ? `ip link set ${link} master lan` : `ip addr add ${router}/26 dev ${link}`;
+    const master = bridge === undefined ? '' : `ip link set ${link} master ${bridge} &&`;
     const peer = `peer name eth0 netns ${prefix}-${name}`;
-    await this.in('outside').sh(`ip link add ${link} type veth ${peer} && ${outer} && ip link set ${link} up`);
+    await this.in(into).sh(`ip link add ${link} type veth ${peer} && ${master} ip link set ${link} up`);
+  }
+
+  /**
+   * With the address 192.0.2.(1 + index) beside others, or 192.0.2.(64 × index + 2) on a network of its own; behind a router with
+   * that of its private network whose last part is 129 + 16 × the router's index + its own.
+   */
+  async addHost(
+    name: string,
+    options: {
+      index: number;
+      rules: EngineRules;
+      isNeighbour?: boolean;
+      behind?: { router: string; index: number };
+    },
+  ): Promise<string> {
+    const { index, isNeighbour = false, rules, behind } = options;
+    await this.#add(name);
+    const [router, address] = placeOf(options);
+    await this.#plug(name, {
+      into: behind?.router ?? 'outside',
+      ...(isNeighbour || behind !== undefined ? { bridge: 'lan' } : {}),
+    });
+    if (!isNeighbour && behind === undefined) await this.in('outside').sh(`ip addr add ${router}/26 dev to-${name}`);
     const subnet = `100.100.${index}.0/24`;
     await this.in(name).sh(`
-      ip addr add ${address}/26 dev eth0; ip link set eth0 up; ip route add default via ${router}
+      ip addr add ${address}/${behind === undefined ? 26 : 28} dev eth0; ip link set eth0 up; ip route add default via ${router}
       ip link add flynn0 address 02:00:00:00:00:0${index} type bridge
       ip addr add 100.100.${index}.1/24 dev flynn0; ip link set flynn0 up
       # Whether bridged packets meet the rules differs from machine to machine.
@@ -128,6 +164,20 @@ export class Namespaces implements AsyncDisposable {
       await runProgram({ program: 'ip', args: ['netns', 'del', `${prefix}-${name}`] }, deadline());
     }
   }
+}
+
+function placeOf(options: {
+  index: number;
+  isNeighbour?: boolean;
+  behind?: { index: number };
+}): [router: string, address: string] {
+  const { index, isNeighbour = false, behind } = options;
+  if (behind !== undefined) {
+    const first = 129 + 16 * behind.index;
+    return [`192.0.2.${first}`, `192.0.2.${first + index}`];
+  }
+  if (isNeighbour) return ['192.0.2.1', `192.0.2.${1 + index}`];
+  return [`192.0.2.${64 * index + 1}`, `192.0.2.${64 * index + 2}`];
 }
 
 function sh(script: string): Command {

@@ -49,6 +49,7 @@ before(async () => {
         backend: 'auto',
         vxlanId: 7117,
         vxlanPort: 1115,
+        wireguard: { device: `flwg7117-${index}`, port: 1117, key: '', keyFile: join(directory, 'none') },
       },
       file: join(directory, `${name}.json`),
       jobs: () => jobs.get(name) ?? [],

@@ -37,7 +37,7 @@ export const runProgram: Run = ({ program, args, input = '' }, signal) =>
     child.stdin.end(input);
   });
 
-const packages: Record<string, string> = { nft: 'nftables', ip: 'iproute2', bridge: 'iproute2' };
+const packages: Record<string, string> = { nft: 'nftables', ip: 'iproute2', bridge: 'iproute2', wg: 'wireguard-tools' };
 
 function missing(program: string): string {
   const name = packages[program] ?? program.replace(/-.*/, '');

@@ -7,6 +7,7 @@ import type { Command, Run } from './program.ts';
 import { runProgram } from './program.ts';
 import { tableName } from './ruleset.ts';
 import { defaultRange, defaultVxlanId, routeProtocol, tunnelDevice } from './state.ts';
+import { wireguardPrefix } from './wireguard.ts';
 
 export type RemovalOptions = Readonly<{
   cluster: string;
@@ -36,6 +37,10 @@ export async function removeNetwork(options: RemovalOptions): Promise<string[]> 
   if (await isThere({ program: 'ip', args: ['link', 'show', device] }, run, signal)) {
     await attempt(`the tunnel ${device}`, { program: 'ip', args: ['link', 'del', device] });
   }
+  for (const name of await wireguardDevices(vxlanId, run, signal)) {
+    // A wireguard-go behind it ends with it.
+    await attempt(`the WireGuard device ${name}`, { program: 'ip', args: ['link', 'del', name] });
+  }
   for (const family of ['ip', 'bridge']) {
     const table = [family, tableName(cluster)];
     if (!(await isThere({ program: 'nft', args: ['list', 'table', ...table] }, run, signal))) continue;
@@ -57,6 +62,15 @@ async function ourRoutes(range: string, run: Run, signal: AbortSignal): Promise<
   const listed = await run({ program: 'sh', args: ['-c', script] }, signal);
   const routes = z.array(z.object({ dst: z.string() })).parse(JSON.parse(listed.trim() || '[]'));
   return routes.map(({ dst }) => dst).filter((subnet) => overlaps(range, subnet));
+}
+
+async function wireguardDevices(vxlanId: number, run: Run, signal: AbortSignal): Promise<string[]> {
+  const listed = await run(
+    { program: 'sh', args: ['-c', 'command -v ip >/dev/null && ip -j link show; true'] },
+    signal,
+  );
+  const links = z.array(z.object({ ifname: z.string() })).parse(JSON.parse(listed.trim() || '[]'));
+  return links.map(({ ifname }) => ifname).filter((name) => name.startsWith(wireguardPrefix(vxlanId)));
 }
 
 /** Without the program there is nothing that it could have made. */

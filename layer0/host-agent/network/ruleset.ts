@@ -14,8 +14,8 @@ import { firstOf, overlaps } from './addresses.ts';
 import type { Lease } from './lease.ts';
 import type { Access, Policy } from './policy.ts';
 
-/** The platform's own, on every host: DNS, discovery, join, agents, router's status, tunnel, keyspaces; etcd. */
-const platformPorts = '{ 53, 1111-1116, 2379, 2380 }';
+/** The platform's own, on every host: DNS, discovery, join, agents, router's status, tunnel, keyspaces, WireGuard; etcd. */
+const platformPorts = '{ 53, 1111-1117, 2379, 2380 }';
 const ports = { dns: 53, discovery: 1111, agent: 1113, keyspaces: keyspacePort, store: 2379 } as const;
 const withPorts = 'meta l4proto { tcp, udp }';
 
@@ -28,8 +28,13 @@ export type RulesetInput = Readonly<{
     bridge: string;
     range: string;
     vxlanPort: number;
+    localAddress?: string;
   };
   tunnel: string;
+  /** Subnets that are reached through its device alone, and those between which this host passes on packets. */
+  wireguard?: Readonly<{ device: string; encrypted: readonly string[]; relayed: readonly string[] }>;
+  /** Those of the others that are in the same private network. */
+  mates: readonly Lease[];
   bridgeMac?: string;
   canMatchBridge: boolean;
   /** Of the other hosts. */
@@ -44,11 +49,19 @@ export function tableName(cluster: string): string {
 }
 
 export function rulesetOf(input: RulesetInput): string {
-  const { settings, others, policies, services } = input;
+  const { settings, others, policies, services, wireguard } = input;
   const { cluster, subnet, gateway, bridge, range, vxlanPort } = settings;
   const table = `ip ${tableName(cluster)}`;
-  const hosts = [settings.address, gateway, ...others.flatMap((lease) => [lease.address, firstOf(lease.subnet)])];
-  const peers = others.flatMap((lease) => [lease.address, lease.subnet]);
+  const hosts = [
+    settings.address,
+    gateway,
+    ...others.flatMap((lease) => [lease.address, firstOf(lease.subnet)]),
+    ...[settings, ...input.mates].flatMap(({ localAddress = [] }) => localAddress),
+  ];
+  // What is encrypted comes with a source of the host's subnet; so does all that comes from a host behind NAT.
+  const isInside = (lease: Lease): boolean =>
+    overlaps(lease.subnet, lease.address) || wireguard?.encrypted.includes(lease.subnet) === true;
+  const peers = others.flatMap((lease) => (isInside(lease) ? [lease.subnet] : [lease.address, lease.subnet]));
   const inside = [range, ...[subnet, ...others.map((lease) => lease.subnet)].filter((one) => !overlaps(range, one))];
   const places = 'ipv4_addr . inet_service';
   const verdicts = policies.flatMap(({ sources }, index) =>
@@ -59,6 +72,12 @@ export function rulesetOf(input: RulesetInput): string {
     set('set peers', 'ipv4_addr', intervals, peers),
     set('set inside', 'ipv4_addr', intervals, inside),
     set('set services', places, [], services),
+    ...(wireguard === undefined
+      ? []
+      : [
+          set('set encrypted', 'ipv4_addr', intervals, wireguard.encrypted),
+          set('set relayed', 'ipv4_addr', intervals, wireguard.relayed),
+        ]),
     ...policies.map(({ endpoints }, index) => set(`set reach_${index + 1}`, places, [], endpoints)),
     chain('refuse', ['meta l4proto tcp reject with tcp reset', 'reject with icmp type admin-prohibited']),
     ...policies.map((policy, index) => chain(`policy_${index + 1}`, policyRules(policy, index + 1, gateway))),
@@ -90,6 +109,7 @@ export function rulesetOf(input: RulesetInput): string {
     chain('forward', [
       'type filter hook forward priority -10; policy accept;',
       `iifname "${input.tunnel}" oifname != "${bridge}" drop`,
+      ...(wireguard === undefined ? [] : passages(wireguard.device, bridge)),
       `iifname "${bridge}" tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu`,
       `iifname "${bridge}" jump from_jobs`,
       `iifname != "${bridge}" oifname "${bridge}" jump to_jobs`,
@@ -98,6 +118,12 @@ export function rulesetOf(input: RulesetInput): string {
       'type filter hook input priority -10; policy accept;',
       `iifname "${bridge}" jump to_host`,
       'iifname "lo" accept',
+      ...(wireguard === undefined
+        ? []
+        : [
+            `iifname != "${wireguard.device}" ip saddr @encrypted drop`,
+            `iifname "${wireguard.device}" ip saddr != @peers drop`,
+          ]),
       'ct state established,related accept',
       `ip saddr ${subnet} drop`,
       `udp dport ${vxlanPort} ip saddr != @peers drop`,
@@ -107,6 +133,10 @@ export function rulesetOf(input: RulesetInput): string {
     chain('output', [
       'type filter hook output priority -10; policy accept;',
       `oifname "${bridge}" icmp type redirect drop`,
+      // Nor do two hosts behind NAT reach each other without a relay.
+      ...(wireguard === undefined
+        ? []
+        : [`oifname "${wireguard.device}" icmp type redirect drop`, notInClear(wireguard.device)]),
     ]),
     // Before the engine's, which then has nothing left to do; and instead of it, should its rules be gone.
     chain('postrouting', [
@@ -115,6 +145,21 @@ export function rulesetOf(input: RulesetInput): string {
     ]),
   ];
   return [replacement(table, packets), replacement(`bridge ${tableName(cluster)}`, bridgeChains(input))].join('');
+}
+
+/** Through WireGuard packets come to this host's containers, and from one host behind NAT to another; to nowhere else. */
+function passages(device: string, bridge: string): string[] {
+  return [
+    `iifname "${device}" oifname "${device}" ip saddr @relayed ip daddr @relayed accept`,
+    `iifname "${device}" oifname != "${bridge}" drop`,
+    `iifname != "${device}" ip saddr @encrypted drop`,
+    notInClear(device),
+  ];
+}
+
+/** While the device or a route is missing, packets would take the way to the outside. */
+function notInClear(device: string): string {
+  return `oifname != "${device}" ip daddr @encrypted reject with icmp type host-unreachable`;
 }
 
 function policyRules({ access, isOpen }: Policy, number: number, gateway: string): string[] {

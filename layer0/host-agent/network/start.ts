@@ -20,9 +20,11 @@ import { keepOwnLease } from './own-lease.ts';
 import { type Endpoint, localJobsOf } from './policy.ts';
 import { type Run, runProgram } from './program.ts';
 import { type NetworkSettings, containerMtu } from './state.ts';
-import { ensureTunnelKey } from './tunnel-key.ts';
+import { ensureTunnelKey, tunnelKeyFile } from './tunnel-key.ts';
+import { wireguardDevice } from './wireguard.ts';
 
-function settingsOf(config: Config): NetworkSettings {
+async function settingsOf(config: Config): Promise<NetworkSettings> {
+  const { FLYNN_SITE: site, FLYNN_LOCAL_ADDRESS: localAddress } = config;
   return {
     cluster: config.FLYNN_CLUSTER,
     hostId: config.FLYNN_HOST_ID,
@@ -34,12 +36,21 @@ function settingsOf(config: Config): NetworkSettings {
     backend: config.FLYNN_NETWORK_BACKEND,
     vxlanId: config.FLYNN_VXLAN_ID,
     vxlanPort: config.FLYNN_VXLAN_PORT,
+    ...(site === undefined ? {} : { site }),
+    ...(localAddress === undefined ? {} : { localAddress }),
+    wireguard: {
+      device: wireguardDevice(config.FLYNN_VXLAN_ID, config.FLYNN_SUBNET),
+      port: config.FLYNN_WIREGUARD_PORT,
+      key: await ensureTunnelKey(config.FLYNN_STATE_DIR),
+      keyFile: tunnelKeyFile(config.FLYNN_STATE_DIR),
+    },
   };
 }
 
 /** Undefined when the machine does not tell: then the engine's default is as good as any. */
 export async function readContainerMtu(config: Config, log: Logger, signal: AbortSignal): Promise<number | undefined> {
-  const settings = settingsOf(config);
+  const { FLYNN_ADDRESS: address, FLYNN_LOCAL_ADDRESS: localAddress, FLYNN_NETWORK_BACKEND: backend } = config;
+  const settings = { address, backend, ...(localAddress === undefined ? {} : { localAddress }) };
   try {
     return containerMtu(settings, await readInterfaces(runProgram, signal));
   } catch (error) {
@@ -49,12 +60,12 @@ export async function readContainerMtu(config: Config, log: Logger, signal: Abor
 }
 
 /** The network runs in the group, at first with what was known of the cluster when it was last heard of. */
-export function startNetwork(
+export async function startNetwork(
   { config, containers, log }: { config: Config; containers: ContainerTable; log: Logger },
   tasks: TaskGroup,
-): HostNetwork {
+): Promise<HostNetwork> {
   const network = new HostNetwork({
-    settings: settingsOf(config),
+    settings: await settingsOf(config),
     file: join(config.FLYNN_STATE_DIR, networkFile),
     jobs: () => localJobsOf(containers.all()),
     run: runnerOf(new Shell()),
@@ -92,7 +103,7 @@ async function untilCurrent(containers: ContainerTable, signal: AbortSignal): Pr
 /** Resolves when the network follows the cluster, which it does until the signal aborts. */
 export async function followCluster(
   network: HostNetwork,
-  { config, store, registry, log }: { config: Config; store: Store; registry: Registry; log: Logger },
+  { store, registry, log }: { store: Store; registry: Registry; log: Logger },
   tasks: TaskGroup,
 ): Promise<void> {
   const { signal } = tasks;
@@ -104,9 +115,11 @@ export async function followCluster(
     if (places.follow(events)) network.changed();
   });
   signal.addEventListener('abort', off, { once: true });
-  const { FLYNN_HOST_ID: hostId, FLYNN_SITE: site, FLYNN_LOCAL_ADDRESS: localAddress } = config;
-  const tunnelKey = await ensureTunnelKey(config.FLYNN_STATE_DIR);
-  const told = () => ({ tunnelKey, ...(site === undefined ? {} : { site, localAddress }) });
+  const { hostId, site, localAddress, wireguard } = network.settings;
+  const told = () => ({
+    tunnelKey: wireguard.key,
+    ...(site === undefined ? {} : { site, localAddress, unheard: network.unheard }),
+  });
   tasks.run("the host's lease", (s) => keepOwnLease({ hostId, told, leases, store, log }, s));
   network.follow(() => ({
     leases: [...leases.snapshot.entries.values()].map(({ value }) => value),

@@ -16,6 +16,7 @@ const settings: NetworkSettings = {
   backend: 'auto',
   vxlanId: 7117,
   vxlanPort: 1115,
+  wireguard: { device: 'flwg7117-1', port: 1117, key: 'own', keyFile: '/var/lib/flynn/tunnel.key' },
 };
 const machine: Machine = {
   interfaces: [
@@ -62,6 +63,7 @@ function settled(state: NetworkState): ActualNetwork {
     tunnel: state.tunnel,
     neighbours: state.peers.map(({ gateway, mac }) => ({ gateway, mac })),
     forwarding: state.peers.map(({ mac, address }) => ({ mac, address })),
+    wireguard: undefined,
     rules: 'listed',
     tables,
     sysctls: state.sysctls,
@@ -88,8 +90,8 @@ test('the backend may be settled by the operator', () => {
   assert.equal(stateOf([near, far], { backend: 'direct' }).tunnel, undefined);
   assert.equal(stateOf([near], { backend: 'vxlan' }).routes[0]?.device, 'flynnvx7117');
   assert.equal(containerMtu({ ...settings, backend: 'direct' }, machine.interfaces), 1400);
-  assert.equal(containerMtu(settings, machine.interfaces), 1350);
-  assert.equal(containerMtu({ ...settings, address: '203.0.113.1' }, machine.interfaces), 1450);
+  assert.equal(containerMtu(settings, machine.interfaces), 1320);
+  assert.equal(containerMtu({ ...settings, address: '203.0.113.1' }, machine.interfaces), 1420);
 });
 
 test("of overlapping leases the oldest counts, and the host's own subnet always", () => {
@@ -192,3 +194,92 @@ for (const [what, change, expected] of drifts) {
     assert.deepEqual(commands(change(settled(state)), state), expected);
   });
 }
+
+const keyed = (one: Lease, more: Partial<Lease> = {}): Lease => ({ ...one, tunnelKey: `key-${one.hostId}`, ...more });
+const home = keyed(lease('home', '100.100.4.1', '100.100.4.0/24', 4), { site: 'home', localAddress: '192.0.2.130' });
+const office = keyed(lease('office', '100.100.5.1', '100.100.5.0/24', 5), { site: 'office' });
+const rulesOf = (state: NetworkState): string => state.ruleset.replaceAll(/\s+/g, ' ');
+
+test('a cluster that is all public and in clear has nothing of WireGuard, whether or not hosts have keys', () => {
+  const state = stateOf([keyed(near), keyed(far)]);
+  assert.deepEqual({ ...state, ruleset: '' }, { ...stateOf([near, far]), ruleset: '' });
+  assert.equal(state.wireguard, undefined);
+  assert.doesNotMatch(JSON.stringify(state), /flwg|encrypted|relayed/);
+});
+
+test('hosts behind NAT are routed to through WireGuard, which a public host passes on between them and nothing else', () => {
+  const state = stateOf([keyed(near), home, office]);
+  assert.deepEqual(state.routes.slice(1), [
+    { subnet: '100.100.4.0/24', source: '100.100.1.1', device: 'flwg7117-1' },
+    { subnet: '100.100.5.0/24', source: '100.100.1.1', device: 'flwg7117-1' },
+  ]);
+  assert.equal(state.wireguard?.mtu, 1320);
+  assert.match(
+    rulesOf(state),
+    /set relayed \{ type ipv4_addr flags interval elements = \{ 100\.100\.4\.0\/24, 100\.100\.5\.0\/24 \} \}/,
+  );
+  // What is of a subnet already is not in a set of intervals twice.
+  assert.match(
+    rulesOf(state),
+    /set peers \{[^}]* \{ 192\.0\.2\.3, 100\.100\.2\.0\/24, 100\.100\.4\.0\/24, 100\.100\.5\.0\/24 \}/,
+  );
+  const passed = '-s 100.100.0.0/16 -d 100.100.0.0/16 -i flwg7117-1 -o flwg7117-1 -j ACCEPT';
+  assert.ok(state.iptables.tables['filter']?.includes(passed));
+  assert.equal(state.sysctls['net.ipv4.conf.flwg7117-1.rp_filter'], '2');
+});
+
+test('a host behind NAT passes nothing on, and keeps the platform’s ports of its site closed by their addresses there', () => {
+  const own = { address: '100.100.1.1', site: 'home', localAddress: '192.0.2.129' };
+  const state = stateOf([keyed(near), home, office], own);
+  assert.deepEqual(state.routes, [
+    { subnet: '100.100.2.0/24', source: '100.100.1.1', device: 'flwg7117-1' },
+    { subnet: '100.100.4.0/24', via: '192.0.2.130', source: '100.100.1.1' },
+    { subnet: '100.100.5.0/24', source: '100.100.1.1', device: 'flwg7117-1' },
+  ]);
+  assert.match(rulesOf(state), /set relayed \{ type ipv4_addr flags interval \}/);
+  assert.match(rulesOf(state), /set hosts \{[^}]*192\.0\.2\.129, 192\.0\.2\.130 \}/);
+  assert.doesNotMatch(JSON.stringify(state.iptables), /flwg/);
+});
+
+test('where all is to be encrypted a host without a key is named, and what is for it goes nowhere', () => {
+  const state = stateOf([keyed(near), far], { backend: 'wireguard' });
+  assert.deepEqual(
+    state.unreachable.map(({ hostId }) => hostId),
+    ['three'],
+  );
+  assert.deepEqual(
+    state.routes.map(({ subnet }) => subnet),
+    ['100.100.2.0/24'],
+  );
+  assert.match(rulesOf(state), /set encrypted \{[^}]* \{ 100\.100\.2\.0\/24, 100\.100\.3\.0\/24 \}/);
+  assert.match(rulesOf(state), /oifname != "flwg7117-1" ip daddr @encrypted reject/);
+});
+
+test('of two hosts with one key the older has it; nobody else has this host’s own', () => {
+  const twin = keyed(far, { tunnelKey: 'key-two' });
+  const thief = keyed(lease('thief', '192.0.2.9', '100.100.6.0/24', 6), { tunnelKey: 'own' });
+  const state = stateOf([keyed(near), twin, thief], { backend: 'wireguard' });
+  assert.deepEqual(
+    state.unreachable.map(({ hostId }) => hostId),
+    ['three', 'thief'],
+  );
+  assert.equal(state.wireguard?.peers.length, 1);
+});
+
+test('WireGuard’s device goes with the last who needs it, its routes with it', () => {
+  const state = stateOf([keyed(near), home]);
+  assert.ok(state.wireguard !== undefined);
+  const { key, port, mtu, peers } = state.wireguard;
+  const shown = peers.map(({ endpoint, keepaliveSeconds, subnets, key: of }) => ({
+    key: of,
+    endpoint,
+    keepaliveSeconds,
+    subnets,
+  }));
+  const actual = { ...settled(state), wireguard: { isUp: true, key, port, mtu, peers: shown } };
+  assert.deepEqual(commands(actual, state), []);
+  assert.deepEqual(commands(actual, stateOf([keyed(near)]), true), [
+    'ip link del flwg7117-1',
+    'iptables-restore --wait 5 --noflush',
+  ]);
+});

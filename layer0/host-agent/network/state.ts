@@ -2,10 +2,13 @@
 import { doMeet, firstOf, macOf, overlaps, spanOf } from './addresses.ts';
 import { type RuleSet, iptablesRules } from './iptables.ts';
 import type { Lease } from './lease.ts';
+import { type Link, areTogether, linksOf } from './links.ts';
 import { type Endpoint, type LocalJob, placesOf, policiesOf } from './policy.ts';
 import { rulesetOf } from './ruleset.ts';
+import { type Wireguard, needsWireguard, wireguardOverhead, wireguardPeers } from './wireguard.ts';
 
-export type Backend = 'auto' | 'direct' | 'vxlan';
+/** `wireguard`: all that hosts' containers send each other is encrypted, or not sent. */
+export type Backend = 'auto' | 'direct' | 'vxlan' | 'wireguard';
 
 export type NetworkSettings = Readonly<{
   cluster: string;
@@ -20,6 +23,11 @@ export type NetworkSettings = Readonly<{
   backend: Backend;
   vxlanId: number;
   vxlanPort: number;
+  /** The private network that this host is in, behind NAT, and its address there. */
+  site?: string;
+  localAddress?: string;
+  /** `key` is the public half, `keyFile` has the private one. */
+  wireguard: Readonly<{ device: string; port: number; key: string; keyFile: string }>;
 }>;
 
 /** What of the machine the answer depends on. */
@@ -32,8 +40,8 @@ export type Machine = Readonly<{
 }>;
 export type Interface = Readonly<{ name: string; mtu: number; subnets: readonly string[] }>;
 
-/** `via` is a neighbour on the hosts' network, or behind the tunnel's `device`. */
-export type Route = Readonly<{ subnet: string; via: string; device?: string; source: string }>;
+/** `via` is a neighbour on the hosts' network, or behind the tunnel's `device`; WireGuard's knows by itself whose a packet is. */
+export type Route = Readonly<{ subnet: string; via?: string; device?: string; source: string }>;
 export type Tunnel = Readonly<{ device: string; id: number; port: number; local: string; mac: string; mtu: number }>;
 /** The other end of the tunnel: its gateway's MAC address, and the host that has it. */
 export type Peer = Readonly<{ gateway: string; mac: string; address: string }>;
@@ -43,6 +51,9 @@ export type NetworkState = Readonly<{
   routes: readonly Route[];
   tunnel?: Tunnel;
   peers: readonly Peer[];
+  wireguard?: Wireguard;
+  /** Hosts that there is no way to, and why, for people. */
+  unreachable: readonly Readonly<{ hostId: string; why: string }>[];
   /** A script for nft that replaces our tables. */
   ruleset: string;
   iptables: RuleSet;
@@ -74,23 +85,42 @@ export function wanted(input: {
   const others = othersOf(input.leases, settings);
   const policies = policiesOf(jobs, endpoints);
   const device = tunnelDevice(vxlanId);
-  const tunnelled = others.filter((lease) => isTunnelled(lease, settings, machine));
+  const links = linksOf({
+    self: settings,
+    others,
+    isNeighbour: (lease) => isNeighbour(lease, settings, machine),
+    unheard: input.leases.find(({ hostId }) => hostId === settings.hostId)?.unheard ?? [],
+  });
+  const tunnelled = links.filter(({ way }) => way === 'vxlan').map(({ lease }) => lease);
+  const wireguard = needsWireguard(settings, others) ? wireguardOf(settings, machine, links) : undefined;
+  // Between two of these this host passes on what they send each other.
+  const behindNat = settings.site === undefined ? others.filter(({ site }) => site !== undefined) : [];
   return {
     bridge: { device: bridge, subnet, gateway },
-    routes: others.map((lease) => ({
-      subnet: lease.subnet,
-      source: gateway,
-      ...(tunnelled.includes(lease) ? { via: firstOf(lease.subnet), device } : { via: lease.address }),
-    })),
+    routes: links.flatMap((link) => routesOf(link, settings)),
     ...(tunnelled.length === 0 ? {} : { tunnel: tunnelOf(settings, machine) }),
     peers: tunnelled.map((lease) => ({
       gateway: firstOf(lease.subnet),
       mac: macOf(lease.address),
       address: lease.address,
     })),
+    ...(wireguard === undefined ? {} : { wireguard }),
+    unreachable: links.flatMap((link) => (link.way === 'none' ? [{ hostId: link.lease.hostId, why: link.why }] : [])),
     ruleset: rulesetOf({
       settings,
       tunnel: device,
+      ...(wireguard === undefined
+        ? {}
+        : {
+            wireguard: {
+              device: wireguard.device,
+              encrypted: links
+                .filter(({ way }) => way === 'wireguard' || way === 'none')
+                .map(({ lease }) => lease.subnet),
+              relayed: behindNat.map(({ subnet: one }) => one),
+            },
+          }),
+      mates: others.filter((lease) => areTogether(settings, lease)),
       ...(machine.bridgeMac === undefined ? {} : { bridgeMac: machine.bridgeMac }),
       canMatchBridge: machine.canMatchBridge,
       others,
@@ -98,13 +128,14 @@ export function wanted(input: {
       // They are many, and few hosts have a job that may reach them all.
       services: policies.some(({ access }) => access.includes('services')) ? placesOf(endpoints) : [],
     }),
-    iptables: iptablesRules(settings),
+    iptables: iptablesRules({ ...settings, ...(behindNat.length === 0 ? {} : { relay: settings.wireguard.device }) }),
     sysctls: {
       'net.ipv4.ip_forward': '1',
       [migrateSysctl]: '1',
       [retriesSysctl]: retries,
       // Behind the tunnel a reply may come in where the strict check does not expect it; the rules check addresses.
       ...(tunnelled.length === 0 ? {} : { [`net.ipv4.conf.${device}.rp_filter`]: '2' }),
+      ...(wireguard === undefined ? {} : { [`net.ipv4.conf.${wireguard.device}.rp_filter`]: '2' }),
     },
   };
 }
@@ -123,28 +154,48 @@ export const migrateSysctl = 'net.ipv4.tcp_migrate_req';
 export const retriesSysctl = 'net.ipv4.tcp_retries2';
 const retries = '5';
 
-/** The host's own subnet is where its containers are, whatever is written about others; of two leases the older counts. */
-function othersOf(leases: readonly Lease[], { hostId, subnet }: NetworkSettings): Lease[] {
+/**
+ * The host's own subnet is where its containers are, whatever is written about others; of two leases the older counts. A key that
+ * two of them have is the older's, too: WireGuard tells peers apart by nothing else.
+ */
+function othersOf(leases: readonly Lease[], { hostId, subnet, wireguard }: NetworkSettings): Lease[] {
   const others: Lease[] = [];
   const taken = [spanOf(subnet)];
+  const keys = new Set([wireguard.key]);
   const byAge = [...leases].sort((a, b) => a.joinedAt - b.joinedAt || (a.hostId < b.hostId ? -1 : 1));
   for (const lease of byAge) {
     if (lease.hostId === hostId) continue;
     const span = spanOf(lease.subnet);
     if (taken.some((one) => doMeet(one, span))) continue;
     taken.push(span);
-    others.push(lease);
+    const { tunnelKey, ...rest } = lease;
+    others.push(tunnelKey === undefined || keys.has(tunnelKey) ? rest : lease);
+    if (tunnelKey !== undefined) keys.add(tunnelKey);
   }
   return others;
 }
 
-function isTunnelled(lease: Lease, { backend, bridge }: NetworkSettings, { interfaces }: Machine): boolean {
-  if (backend !== 'auto') return backend === 'vxlan';
-  const isNeighbour = interfaces
+function isNeighbour(lease: Lease, { bridge }: NetworkSettings, { interfaces }: Machine): boolean {
+  return interfaces
     .filter(({ name }) => name !== bridge)
     .flatMap(({ subnets }) => subnets)
     .some((near) => !near.endsWith('/32') && overlaps(near, lease.address));
-  return !isNeighbour;
+}
+
+function routesOf(link: Link, { gateway, vxlanId, wireguard }: NetworkSettings): Route[] {
+  const { subnet } = link.lease;
+  switch (link.way) {
+    case 'direct':
+      return [{ subnet, source: gateway, via: link.via }];
+    case 'vxlan':
+      return [{ subnet, source: gateway, via: firstOf(subnet), device: tunnelDevice(vxlanId) }];
+    case 'wireguard':
+      return [{ subnet, source: gateway, device: wireguard.device }];
+    case 'none':
+      return [];
+    default:
+      return link satisfies never;
+  }
 }
 
 function tunnelOf({ address, vxlanId, vxlanPort }: NetworkSettings, machine: Machine): Tunnel {
@@ -158,15 +209,21 @@ function tunnelOf({ address, vxlanId, vxlanPort }: NetworkSettings, machine: Mac
   };
 }
 
+function wireguardOf(settings: NetworkSettings, { interfaces }: Machine, links: readonly Link[]): Wireguard {
+  const { address, localAddress = address, wireguard } = settings;
+  const mtu = underlayMtu(localAddress, interfaces) - wireguardOverhead;
+  return { ...wireguard, mtu, peers: wireguardPeers(settings, links) };
+}
+
 function underlayMtu(address: string, interfaces: readonly Interface[]): number {
   const underlay = interfaces.find(({ subnets }) => subnets.some((near) => near.split('/')[0] === address));
   return underlay?.mtu ?? usualMtu;
 }
 
-/** What containers' links should carry: what fits through the tunnel, in a cluster that may come to need one. */
+/** What containers' links should carry: what fits through any tunnel, in a cluster that may come to need one. */
 export function containerMtu(
-  { address, backend }: Pick<NetworkSettings, 'address' | 'backend'>,
+  { address, localAddress = address, backend }: Pick<NetworkSettings, 'address' | 'localAddress' | 'backend'>,
   interfaces: readonly Interface[],
 ): number {
-  return underlayMtu(address, interfaces) - (backend === 'direct' ? 0 : tunnelOverhead);
+  return underlayMtu(localAddress, interfaces) - (backend === 'direct' ? 0 : wireguardOverhead);
 }
