@@ -2,7 +2,7 @@
 import type { z } from 'zod';
 import { type Service, serviceToken } from '@flynn/controller/access/service-token';
 import type { PlatformLimits } from '@flynn/controller/backup/platform-limits';
-import type { processSchema } from '@flynn/controller/model';
+import type { processSchema } from '@flynn/controller/process';
 import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
 import type { Credentials } from '@flynn/kit/tls';
 import { domainsOf, formerDomainsOf } from './domain.ts';

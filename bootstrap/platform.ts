@@ -7,15 +7,8 @@ import { isOvertaken, withSeen } from '@flynn/controller/overtaken';
 import { routing } from '@flynn/controller/routes/api';
 import { keys } from '@flynn/controller/api-keys';
 import { certificates } from '@flynn/controller/certificates/api';
-import {
-  type App,
-  type Artifact,
-  type Deployment,
-  type Process,
-  type Release,
-  type Route,
-  processSchema,
-} from '@flynn/controller/model';
+import type { App, Artifact, Deployment, Release, Route } from '@flynn/controller/model';
+import { type Process, processSchema } from '@flynn/controller/process';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { parseCertificate } from '@flynn/kit/certificate';
 import type { HttpClient } from '@flynn/kit/http-client';

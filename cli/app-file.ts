@@ -5,7 +5,8 @@
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { text } from 'node:stream/consumers';
-import { artifactSchema, envSchema, metaSchema, releaseSchema, routeSchema } from '@flynn/controller/model';
+import { artifactSchema, metaSchema, releaseSchema, routeSchema } from '@flynn/controller/model';
+import { envSchema } from '@flynn/controller/env';
 import { storedBlobs } from '@flynn/controller/images/image-blobs';
 import { FlynnError } from '@flynn/kit/errors';
 import { extract, pack } from 'tar-stream';

@@ -1,4 +1,5 @@
-import type { Process, Release } from '@flynn/controller/model';
+import type { Process } from '@flynn/controller/process';
+import type { Release } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import { serviceName } from '@flynn/kit/names';
 import { usageError } from '../arguments.ts';

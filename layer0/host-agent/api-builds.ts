@@ -1,7 +1,7 @@
 /** The part of the agent's API that builds images: for jobs of the platform on this host, whose limits the build keeps. */
 import { errorCodes } from '@flynn/kit/errors';
 import { defineRoute } from '@flynn/kit/routes';
-import { imageSchema } from '@flynn/scheduler/cell';
+import { imageSchema } from '@flynn/scheduler/job-template';
 import { z } from 'zod';
 
 /** A line as it is said; at the end the image's name, or why there is none. */

@@ -1,6 +1,7 @@
 /** The part of the agent's API by which a pool of hosts is used without Layer 1: workloads, straight in the cell. */
 import { defineRoute } from '@flynn/kit/routes';
-import { jobStatusSchema, jobTemplateSchema, workloadSchema } from '@flynn/scheduler/cell';
+import { jobStatusSchema, workloadSchema } from '@flynn/scheduler/cell';
+import { jobTemplateSchema } from '@flynn/scheduler/job-template';
 import { evaluationSchema } from '@flynn/scheduler/evaluation';
 import { z } from 'zod';
 

@@ -2,8 +2,10 @@
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
-import { cellKeys, jobTemplateSchema } from '@flynn/scheduler/cell';
-import type { Assignment, HostJob, JobTemplate } from '@flynn/scheduler/cell';
+import { cellKeys } from '@flynn/scheduler/cell';
+import { jobTemplateSchema } from '@flynn/scheduler/job-template';
+import type { Assignment, HostJob } from '@flynn/scheduler/cell';
+import type { JobTemplate } from '@flynn/scheduler/job-template';
 import type { Store } from '@flynn/store/store';
 
 /** A job that cannot run because its template is not there, or cannot be read: `problem` says which. */

@@ -2,7 +2,7 @@
 import { pause } from '@flynn/kit/clock';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
-import { defaultTempDiskBytes } from '@flynn/scheduler/cell';
+import { defaultTempDiskBytes } from '@flynn/scheduler/job-template';
 import type { ContainerTable } from './container-table.ts';
 import type { Container, DiskUse, Engine } from './engine.ts';
 import { label } from './labels.ts';

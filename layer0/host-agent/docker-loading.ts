@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
-import type { Image } from '@flynn/scheduler/cell';
+import type { Image } from '@flynn/scheduler/job-template';
 import { pack } from 'tar-stream';
 import { z } from 'zod';
 import type { CallOptions, FetchBlob } from './engine.ts';

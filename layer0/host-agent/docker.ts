@@ -3,7 +3,7 @@ import Docker from 'dockerode';
 import { hasCode } from '@flynn/kit/errors';
 import { KeyedMutex } from '@flynn/kit/queue';
 import { raceAbort } from '@flynn/kit/retry';
-import type { Image } from '@flynn/scheduler/cell';
+import type { Image } from '@flynn/scheduler/job-template';
 import type { FetchImages } from './cluster/peer-images.ts';
 import type { CallOptions, Container, Engine, FetchBlob } from './engine.ts';
 import { buildImage, removeBuildsLeft } from './docker-builds.ts';

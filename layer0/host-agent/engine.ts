@@ -17,7 +17,7 @@
  * Logs. Records of one stream come in the order written; their times decrease only where the clock was set back. A record that
  * does not end its line (`isPartial`) has the time of the line's first record.
  */
-import type { Image } from '@flynn/scheduler/cell';
+import type { Image } from '@flynn/scheduler/job-template';
 import type { Readable } from 'node:stream';
 
 export type CallOptions = { signal?: AbortSignal };

@@ -1,5 +1,6 @@
 /** Which environment does a job see? Base < host < job < what the agent alone knows. */
-import type { HostJob, Keyspace } from '@flynn/scheduler/cell';
+import type { HostJob } from '@flynn/scheduler/cell';
+import type { Keyspace } from '@flynn/scheduler/job-template';
 import { keyspacePort, keyspacePrefix } from './keyspaces/keyspace.ts';
 import { type JobIdentities, identityPath } from './trust/job-identities.ts';
 

@@ -4,7 +4,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
-import { healthCheckSchema } from '@flynn/scheduler/cell';
+import { healthCheckSchema } from '@flynn/scheduler/ports';
 import {
   checkedPortsOf,
   failingForMs,

@@ -1,9 +1,10 @@
 /** Is it up? A reducer over the answers of one check, and the checks themselves. */
 import { Agent, request } from 'node:http';
 import { Socket, connect } from 'node:net';
-import type { HostJob, HealthCheck, RoleCheck } from '@flynn/scheduler/cell';
+import type { HostJob } from '@flynn/scheduler/cell';
+import type { HealthCheck, RoleCheck } from '@flynn/scheduler/ports';
 import { hasErrno } from '@flynn/kit/errors';
-import { healthCheckSchema } from '@flynn/scheduler/cell';
+import { healthCheckSchema } from '@flynn/scheduler/ports';
 
 export type Verdict = Readonly<{
   isUp: boolean;

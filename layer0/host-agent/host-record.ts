@@ -4,7 +4,8 @@ import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
-import type { HostRecord, Resources } from '@flynn/scheduler/cell';
+import type { HostRecord } from '@flynn/scheduler/cell';
+import type { Resources } from '@flynn/scheduler/resources';
 import type { Lease, Revision, Store } from '@flynn/store/store';
 
 /**

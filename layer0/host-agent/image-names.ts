@@ -1,5 +1,5 @@
 /** The names of images as the engine lists them. */
-import type { JobTemplate } from '@flynn/scheduler/cell';
+import type { JobTemplate } from '@flynn/scheduler/job-template';
 
 /** `redis` is listed as `redis:latest`, `docker.io/library/redis:7` as `redis:7`. */
 export function listedName(name: string): string {

@@ -1,6 +1,7 @@
 /** The names and labels by which the engine's objects are known as ours. */
-import { keyspaceSchema } from '@flynn/scheduler/cell';
-import type { HostJob, Keyspace } from '@flynn/scheduler/cell';
+import { keyspaceSchema } from '@flynn/scheduler/job-template';
+import type { HostJob } from '@flynn/scheduler/cell';
+import type { Keyspace } from '@flynn/scheduler/job-template';
 import type { Labels } from './engine.ts';
 
 export const label = {

@@ -5,7 +5,7 @@ import type { Clock } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import { AsyncQueue } from '@flynn/kit/queue';
 import { newId } from '@flynn/kit/ids';
-import type { Image } from '@flynn/scheduler/cell';
+import type { Image } from '@flynn/scheduler/job-template';
 import type { CallOptions, Engine, EngineEvent, ImageInfo, Labels, VolumeInfo } from './engine.ts';
 import { MemoryContainer } from './memory-container.ts';
 import { label } from './labels.ts';

@@ -4,7 +4,8 @@
  */
 import { systemClock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
-import type { HealthCheck, HostJob } from '@flynn/scheduler/cell';
+import type { HealthCheck } from '@flynn/scheduler/ports';
+import type { HostJob } from '@flynn/scheduler/cell';
 import type { Announcer, Instance } from './announcer.ts';
 import { announce, withdraw } from './announcer.ts';
 import type { CheckedPort, CheckedRole } from './health.ts';

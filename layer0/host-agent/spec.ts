@@ -1,5 +1,7 @@
 /** What is the engine told to run for a job? */
-import type { HostJob, JobTemplate, Resources } from '@flynn/scheduler/cell';
+import type { HostJob } from '@flynn/scheduler/cell';
+import type { JobTemplate } from '@flynn/scheduler/job-template';
+import type { Resources } from '@flynn/scheduler/resources';
 import type { Container, ContainerSpec, Labels } from './engine.ts';
 import { environmentOf } from './env.ts';
 import type { HostEnvironment } from './env.ts';

@@ -1,8 +1,10 @@
 /** Workloads as operators see and change them, read from and written to the cell: it works when all of Layer 1 is down. */
 import { FlynnError } from '@flynn/kit/errors';
-import { assignmentSchema, cellKeys, jobStatusSchema, jobTemplateSchema, workloadSchema } from '@flynn/scheduler/cell';
+import { assignmentSchema, cellKeys, jobStatusSchema, workloadSchema } from '@flynn/scheduler/cell';
+import { jobTemplateSchema } from '@flynn/scheduler/job-template';
 import { evaluationSchema } from '@flynn/scheduler/evaluation';
-import type { JobTemplate, Workload } from '@flynn/scheduler/cell';
+import type { JobTemplate } from '@flynn/scheduler/job-template';
+import type { Workload } from '@flynn/scheduler/cell';
 import type { Evaluation } from '@flynn/scheduler/evaluation';
 import { demandOf, workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { EvaluationContext } from '@flynn/scheduler/evaluations';

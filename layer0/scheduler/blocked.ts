@@ -1,5 +1,6 @@
 /** Which evaluations wait for room, and which change may help them? */
-import type { Constraint, Resources, Workload } from './cell.ts';
+import type { Constraint, Workload } from './cell.ts';
+import type { Resources } from './resources.ts';
 import type { Evaluation } from './evaluation.ts';
 import type { Revision } from '@flynn/store/store';
 import { advance, supersede } from './evaluations.ts';

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it, mock, test } from 'node:test';
-import { cellKeys, demandSchema, jobTemplateSchema, workloadSchema } from './cell.ts';
+import { cellKeys, demandSchema, workloadSchema } from './cell.ts';
+import { jobTemplateSchema } from './job-template.ts';
 import { evaluationSchema, evaluationStates } from './evaluation.ts';
 import type { HostRecord, OperatorSettings } from './cell.ts';
 import type { Evaluation } from './evaluation.ts';

@@ -1,7 +1,8 @@
 /** What whoever wants something run writes: workloads, and with each change the evaluation that makes it happen. */
 import type { Operation } from '@flynn/store/store';
 import { cellKeys, workloadInputSchema } from './cell.ts';
-import type { Demand, JobTemplate, Workload, WorkloadInput } from './cell.ts';
+import type { Demand, Workload, WorkloadInput } from './cell.ts';
+import type { JobTemplate } from './job-template.ts';
 import type { Evaluation, evaluationStates } from './evaluation.ts';
 
 export type EvaluationContext = { now: number; newId: () => string };

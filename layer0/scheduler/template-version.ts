@@ -1,6 +1,6 @@
 /** Which version is a template? The same for the same content, in whatever order it was written down. */
 import { createHash } from 'node:crypto';
-import type { JobTemplate } from './cell.ts';
+import type { JobTemplate } from './job-template.ts';
 
 export function versionOf(template: JobTemplate): string {
   return createHash('sha256').update(canonical(template)).digest('hex').slice(0, 16);

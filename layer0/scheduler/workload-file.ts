@@ -2,7 +2,8 @@
 import { nearestOf } from '@flynn/kit/config';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { z } from 'zod';
-import { jobTemplateSchema, workloadInputSchema } from './cell.ts';
+import { jobTemplateSchema } from './job-template.ts';
+import { workloadInputSchema } from './cell.ts';
 import { versionOf } from './template-version.ts';
 
 const workloadId = z

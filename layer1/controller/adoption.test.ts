@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { adoptedRelease } from './adoption.ts';
-import { processSchema } from './model.ts';
+import { processSchema } from './process.ts';
 import type { Release } from './model.ts';
 
 const release = (change: Partial<Release>): Release => ({

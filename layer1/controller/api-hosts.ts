@@ -1,5 +1,6 @@
 /** The part of the API that operators use: hosts, and why work is where it is. `:host` is a host's id. */
-import { hostRecordSchema, resourcesSchema } from '@flynn/scheduler/cell';
+import { hostRecordSchema } from '@flynn/scheduler/cell';
+import { resourcesSchema } from '@flynn/scheduler/resources';
 import { evaluationSchema, evaluationStates } from '@flynn/scheduler/evaluation';
 import { booleanFlag } from '@flynn/kit/config';
 import { hostTagName } from '@flynn/kit/names';

@@ -2,7 +2,7 @@
 import { booleanFlag } from '@flynn/kit/config';
 import { appName, processType, serviceName } from '@flynn/kit/names';
 import { attachQuerySchema, execQuerySchema } from '@flynn/host-agent/api';
-import { imageSchema } from '@flynn/scheduler/cell';
+import { imageSchema } from '@flynn/scheduler/job-template';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 import { cronEntrySchema, scriptsSchema } from './app-json.ts';
@@ -10,13 +10,13 @@ import {
   appSchema,
   artifactSchema,
   deploymentSchema,
-  envSchema,
   formationSchema,
   jobSchema,
   metaSchema,
-  processSchema,
   releaseSchema,
 } from './model.ts';
+import { envSchema } from './env.ts';
+import { processSchema } from './process.ts';
 import { pageQuery } from './paging.ts';
 import { volumesSchema } from './volumes/api.ts';
 import { rolloutChangeSchema } from './deployments/rollout-settings.ts';

@@ -7,9 +7,9 @@ import {
   hostRecordSchema,
   hostSettingsSchema,
   jobStatusSchema,
-  jobTemplateSchema,
   workloadSchema,
 } from '@flynn/scheduler/cell';
+import { jobTemplateSchema } from '@flynn/scheduler/job-template';
 import { evaluationSchema } from '@flynn/scheduler/evaluation';
 import type {
   Assignment,
@@ -18,10 +18,10 @@ import type {
   HostJob,
   HostRecord,
   JobStatus,
-  JobTemplate,
   OperatorSettings,
   Workload,
 } from '@flynn/scheduler/cell';
+import type { JobTemplate } from '@flynn/scheduler/job-template';
 import type { Evaluation } from '@flynn/scheduler/evaluation';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';

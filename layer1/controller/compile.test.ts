@@ -7,8 +7,8 @@ import { compileOneOff, compileWorkload, appIdOf, slugProcess, workloadIdOf } fr
 import { checkDefaults } from './check-defaults.ts';
 import { plainVolumeName } from './volumes/names.ts';
 import type { Runnable } from './compile.ts';
-import { processSchema } from './model.ts';
-import type { Process } from './model.ts';
+import { processSchema } from './process.ts';
+import type { Process } from './process.ts';
 
 const digest = `sha256:${'a'.repeat(64)}`;
 const slug: Runnable['artifact'] = {

@@ -2,15 +2,18 @@
 import { createHash } from 'node:crypto';
 import { keyspacePassword } from '@flynn/appliances/appliance';
 import type { z } from 'zod';
-import { jobTemplateSchema, workloadInputSchema } from '@flynn/scheduler/cell';
-import type { JobTemplate, Resources } from '@flynn/scheduler/cell';
+import { jobTemplateSchema } from '@flynn/scheduler/job-template';
+import { workloadInputSchema } from '@flynn/scheduler/cell';
+import type { JobTemplate } from '@flynn/scheduler/job-template';
+import type { Resources } from '@flynn/scheduler/resources';
 import { versionOf } from '@flynn/scheduler/template-version';
 import { defaultCheck, withDefaults } from './check-defaults.ts';
 import type { CheckDefaults } from './check-defaults.ts';
 import { oneOffDefaults } from './one-off-limits.ts';
 import type { OneOffKind, OneOffLimits } from './one-off-limits.ts';
 import { ownVolumeName } from './volumes/names.ts';
-import type { App, Artifact, Process, Release, processSchema } from './model.ts';
+import type { App, Artifact, Release } from './model.ts';
+import type { Process, processSchema } from './process.ts';
 
 /** Starts a slug's command line with its profile scripts; part of the slug runner's image. */
 const slugStarter = '/usr/bin/flynn-run';

@@ -3,7 +3,7 @@ import { nearestOf } from '@flynn/kit/config';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { isStanding } from './compile.ts';
 import { isApart } from './constraints.ts';
-import type { Process } from './model.ts';
+import type { Process } from './process.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
 
 const maxCount = 10_000;

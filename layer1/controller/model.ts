@@ -1,27 +1,17 @@
 /** The controller's resources as people and other services see them: Flynn's shapes. Times are ISO 8601. */
-import { appName, envName, processType, serviceName } from '@flynn/kit/names';
-import {
-  checkRoleNames,
-  defaultFiles,
-  defaultPids,
-  defaultTempDiskBytes,
-  healthCheckSchema,
-  imageSchema,
-  jobStates,
-  roleSchema,
-} from '@flynn/scheduler/cell';
+import { appName, processType, serviceName } from '@flynn/kit/names';
+import { jobStates } from '@flynn/scheduler/cell';
+import { imageSchema } from '@flynn/scheduler/job-template';
 import { z } from 'zod';
 import { appJsonSchema, cronEntrySchema, scriptsSchema } from './app-json.ts';
-import { processConstraintSchema } from './constraints.ts';
 import { rolloutSchema } from './deployments/rollout-settings.ts';
+import { envSchema } from './env.ts';
+import { processSchema } from './process.ts';
 import { httpSettingsSchema, tcpSettingsSchema } from './routes/settings.ts';
 
 const id = z.string();
 const time = z.string();
 export const metaSchema = z.record(z.string(), z.string());
-/** A container whose variables hold a NUL never starts. */
-const envValue = z.string().refine((value) => !value.includes('\0'), 'a variable cannot hold a NUL character');
-export const envSchema = z.record(envName, envValue);
 
 /** The app is a datastore: what its members are, and the resource that leads other apps to it and goes with it. */
 export const datastoreSchema = z.object({ appliance: z.string(), resourceId: id });
@@ -52,69 +42,6 @@ export const artifactSchema = z.object({
   createdAt: time,
 });
 export type Artifact = z.output<typeof artifactSchema>;
-
-export const processPortSchema = z.object({
-  port: z.int().min(1).max(65_535),
-  protocol: z.enum(['tcp', 'udp']).default('tcp'),
-  service: z.object({ name: serviceName, check: healthCheckSchema.optional() }).optional(),
-  /** Names that a job has in discovery besides, each only while its own check passes: which of several is the primary. */
-  roles: z
-    .array(roleSchema.extend({ name: serviceName }))
-    .max(10)
-    .optional(),
-});
-
-export const processSchema = z.object({
-  entrypoint: z.array(z.string()).optional(),
-  command: z.array(z.string()).optional(),
-  env: envSchema.default({}),
-  ports: z.array(processPortSchema).superRefine(checkRoleNames).default([]),
-  volumes: z
-    .array(
-      z.object({
-        name: z.string(),
-        path: z.string().startsWith('/'),
-        /** One can do without what is in it: when its host is lost or drained the job goes on elsewhere, with an empty one. */
-        isReplaceable: z.boolean().optional(),
-        /** The platform's own: all jobs of it on a host have the same, old and new ones at once; each host has one of its own. */
-        isShared: z.boolean().optional(),
-      }),
-    )
-    .default([]),
-  /** Services of other apps it may reach, at the ports they announce. Those of its own app it reaches without. */
-  links: z.array(serviceName).default([]),
-  memoryBytes: z
-    .int()
-    .positive()
-    .default(1024 ** 3),
-  cpuMillis: z.int().nonnegative().default(1_000),
-  /** Processes and threads at once, open files of each process. Default: 2048, and 10000. */
-  pidsLimit: z.int().min(1).max(4_194_304).optional(),
-  filesLimit: z.int().min(64).max(1_048_576).optional(),
-  /** What a job may write outside its volumes. Default: 10 GiB, a quarter of its host's disk where that is less. */
-  tempDiskBytes: z
-    .int()
-    .min(1024 ** 2)
-    .optional(),
-  /** One on every host that meets its constraints, whatever the count, or on as many as `maxHosts` says. */
-  omni: z.boolean().default(false),
-  maxHosts: z.int().positive().optional(),
-  /** What hosts have to be for its jobs to be there, all of it. One-off jobs go anywhere. */
-  constraints: z.array(processConstraintSchema).max(20).optional(),
-  hostNetwork: z.boolean().default(false),
-  stopTimeoutMs: z.int().positive().default(30_000),
-  drainMs: z.int().nonnegative().optional(),
-  user: z.string().optional(),
-  workingDirectory: z.string().optional(),
-});
-export type Process = z.output<typeof processSchema>;
-
-/** What jobs may take of what their process says nothing about: on a host with a small disk, less of that. */
-export const unsaidLimits = {
-  tempDiskBytes: defaultTempDiskBytes,
-  pidsLimit: defaultPids,
-  filesLimit: defaultFiles,
-} as const;
 
 export const releaseSchema = z.object({
   id,

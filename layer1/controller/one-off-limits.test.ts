@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { cellKeys, jobTemplateSchema } from '@flynn/scheduler/cell';
+import { cellKeys } from '@flynn/scheduler/cell';
+import { jobTemplateSchema } from '@flynn/scheduler/job-template';
 import { apps, jobs } from './api.ts';
 import { compileOneOff } from './compile.ts';
 import { runnableApp } from './deps.ts';

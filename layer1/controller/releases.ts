@@ -28,7 +28,8 @@ import { pageOf } from './paging.ts';
 import { checkKeptLogins, envsOf } from './runner-env/kept-logins.ts';
 import { appType, artifactType, deploymentType, ownedBy, releaseName, releaseType } from './resources.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
-import type { Process, Release } from './model.ts';
+import type { Process } from './process.ts';
+import type { Release } from './model.ts';
 import { viewArtifact, viewRelease } from './views.ts';
 
 /** A rollout of all types fits into one transaction of the store. */

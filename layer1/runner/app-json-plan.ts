@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { AppJson, Healthcheck } from '@flynn/controller/app-json';
 import { isWebType, serviceNameOf } from '@flynn/controller/compile';
-import type { Process } from '@flynn/controller/model';
+import type { Process } from '@flynn/controller/process';
 import { FlynnError } from '@flynn/kit/errors';
 
 /**

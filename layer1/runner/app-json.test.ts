@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseAppJson } from '@flynn/controller/app-json';
-import { processSchema } from '@flynn/controller/model';
+import { processSchema } from '@flynn/controller/process';
 import { hasCode } from '@flynn/kit/errors';
 import { firstCounts, firstEnv, unmadeNotes, withHealthchecks, withoutHealthchecks } from './app-json-plan.ts';
 import { scriptsOf } from './release-plan.ts';

@@ -2,7 +2,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Scripts } from '@flynn/controller/app-json';
 import { imageProcess, slugProcess, startedBySlug } from '@flynn/controller/compile';
-import { type BuildResult, type Process, processSchema } from '@flynn/controller/model';
+import type { BuildResult } from '@flynn/controller/model';
+import { type Process, processSchema } from '@flynn/controller/process';
 
 /** The line of a Procfile that is no process but a step of each deployment. */
 const releaseType = 'release';

@@ -7,7 +7,7 @@ import { operations } from '@flynn/controller/operations/api';
 import { type AppJson, parseAppJson } from '@flynn/controller/app-json';
 import { runners } from '@flynn/controller/operations/api-runners';
 import { logAggregatorClient, openController } from '@flynn/controller/controller';
-import { processSchema } from '@flynn/controller/model';
+import { processSchema } from '@flynn/controller/process';
 import { openWeb } from '@flynn/controller/web';
 import { loadConfig } from '@flynn/kit/config';
 import { startServer } from '@flynn/kit/http-server';

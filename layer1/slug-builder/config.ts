@@ -1,7 +1,7 @@
 import { secret } from '@flynn/kit/config';
 import { identityConfig } from '@flynn/kit/identity';
 import { buildSettingsSchema } from '@flynn/controller/build-limits';
-import { envSchema } from '@flynn/controller/model';
+import { envSchema } from '@flynn/controller/env';
 import { z } from 'zod';
 
 /** What the controller tells a build job. */

@@ -25,7 +25,7 @@ import { FlynnError, ifFound } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { LineSplitter } from '@flynn/kit/lines';
 import { retry } from '@flynn/kit/retry';
-import type { Image } from '@flynn/scheduler/cell';
+import type { Image } from '@flynn/scheduler/job-template';
 import { type BuildJob, readLayers } from './build.ts';
 import { packContext, readTexts } from './build-context.ts';
 import { type SubmodulesDeps, archiveSubmodules } from './context-submodules.ts';

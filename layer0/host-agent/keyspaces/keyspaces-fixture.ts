@@ -1,6 +1,6 @@
 /** For tests: containers with keyspaces, and what a driver of etcd says to a door. */
 import { createHash } from 'node:crypto';
-import type { Keyspace } from '@flynn/scheduler/cell';
+import type { Keyspace } from '@flynn/scheduler/job-template';
 import type { Container } from '../engine.ts';
 import { jobOf } from '../host-fixture.ts';
 import { jobLabels } from '../labels.ts';

@@ -1,6 +1,6 @@
 /** The tokens of one job: what stands for its password until the job, or the agent, ends. */
 import { createHash } from 'node:crypto';
-import type { Keyspace } from '@flynn/scheduler/cell';
+import type { Keyspace } from '@flynn/scheduler/job-template';
 import { isSameSecret, newSecret } from '@flynn/kit/secrets';
 
 /** A job's programs authenticate one by one, and some for each command: who has not used a token for longest loses it. */

@@ -1,5 +1,5 @@
 /** Who comes to the door? Jobs of this host with a keyspace, known by the address they come from. */
-import type { Keyspace } from '@flynn/scheduler/cell';
+import type { Keyspace } from '@flynn/scheduler/job-template';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Container } from '../engine.ts';
 import { keyspaceOfLabels } from '../labels.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { jobTemplateSchema } from '@flynn/scheduler/cell';
+import { jobTemplateSchema } from '@flynn/scheduler/job-template';
 import type { Container } from '../engine.ts';
 import { jobLabels } from '../labels.ts';
 import { type Endpoint, type LocalJob, type Reach, localJobsOf, policiesOf } from './policy.ts';

@@ -1,5 +1,5 @@
 /** What may the jobs of this host reach? Jobs with equal answers share one policy. */
-import type { JobTemplate } from '@flynn/scheduler/cell';
+import type { JobTemplate } from '@flynn/scheduler/job-template';
 import { z } from 'zod';
 import type { Container, Labels } from '../engine.ts';
 import { keyspaceOfLabels, label } from '../labels.ts';

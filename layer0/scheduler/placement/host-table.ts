@@ -3,7 +3,8 @@
  * plans claim from as they go. One thread's own: schedulers never share a table, they share the store.
  */
 import { FlynnError } from '@flynn/kit/errors';
-import type { Claim, Constraint, Demand, Resources } from '../cell.ts';
+import type { Claim, Constraint, Demand } from '../cell.ts';
+import type { Resources } from '../resources.ts';
 import { Columns } from './columns.ts';
 import { gridLevels, levelOf, scaleFor, type Grid } from './grid.ts';
 import { HostClasses, hostAttribute, passes, type Attributes, type HostClass } from './host-classes.ts';

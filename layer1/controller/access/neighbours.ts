@@ -5,7 +5,7 @@ import { nameKey } from '@flynn/resource/keys';
 import { isNamedByType, namesOf, serviceNameOf } from '../compile.ts';
 import { findApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
-import type { Process } from '../model.ts';
+import type { Process } from '../process.ts';
 import { appType, releaseType, routeType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import type { Principal } from './principal.ts';

@@ -5,7 +5,7 @@ import { zone } from '@flynn/discovery/names';
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
 import { amountOf, bytesOf } from '../amounts.ts';
-import { type Process, processSchema } from '../model.ts';
+import { type Process, processSchema } from '../process.ts';
 
 const cpuMillis = 1_000;
 /** A copy of much data takes its time, and nobody is served worse for that. */

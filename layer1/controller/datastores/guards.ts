@@ -6,7 +6,8 @@ import { appliances } from '@flynn/appliances/appliances';
 import { FlynnError } from '@flynn/kit/errors';
 import { hiddenValue } from '../access/redaction.ts';
 import { isEqual } from '../generic/difference.ts';
-import type { Process, Release } from '../model.ts';
+import type { Process } from '../process.ts';
+import type { Release } from '../model.ts';
 import type { AppResource } from '../resources.ts';
 
 type Env = Readonly<Record<string, string>>;

@@ -4,7 +4,7 @@ import type { Found } from '@flynn/host-agent/doctor/finding';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { namesOf } from '../compile.ts';
 import { hasEnded } from '../job-views.ts';
-import type { Process } from '../model.ts';
+import type { Process } from '../process.ts';
 import type { AppResource, FormationResource, ReleaseResource } from '../resources.ts';
 import type { Component } from './api.ts';
 

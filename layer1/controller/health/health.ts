@@ -13,7 +13,7 @@ import { certificateType } from '../certificates/resources.ts';
 import { matchingHosts, seenStatuses, valuesOf } from '../cell-view.ts';
 import { appIdOf } from '../compile.ts';
 import type { Deps } from '../deps.ts';
-import type { Process } from '../model.ts';
+import type { Process } from '../process.ts';
 import { appType, formationType, releaseType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import type { ClusterHealth, Component, HealthEvent, Target } from './api.ts';

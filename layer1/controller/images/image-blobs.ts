@@ -1,6 +1,6 @@
 /** Which blobs does an image consist of? */
 import type { Blob } from '@flynn/blobstore/api';
-import type { Image } from '@flynn/scheduler/cell';
+import type { Image } from '@flynn/scheduler/job-template';
 
 /** In an artifact's meta: the blob that says what it was made of. By its digest the image is deployed again. */
 export const resultMeta = 'result';

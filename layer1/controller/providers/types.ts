@@ -7,7 +7,7 @@ import type { Role } from '@flynn/resource/access';
 import { defineType } from '@flynn/resource/type';
 import type { FieldIssue, ResourceOf } from '@flynn/resource/type';
 import { z } from 'zod';
-import { envSchema } from '../model.ts';
+import { envSchema } from '../env.ts';
 import { ownedBy } from '../resources.ts';
 import { configSchema, failureSchema } from './model.ts';
 
