@@ -3,13 +3,12 @@
  * what a runner has to, as themselves, on apps of which they hold an operation, and while they hold it.
  */
 import { FlynnError, hasCode } from '@flynn/kit/errors';
-import { unknownKey } from '@flynn/kit/http-gate';
+import { type GateRequest, unknownKey } from '@flynn/kit/http-gate';
 import { platform } from '../api-platform.ts';
 import type { Deps } from '../deps.ts';
 import { holdsOperation } from '../operations/holding.ts';
 import { checkRunner } from '../operations/runner-registry.ts';
 import { readRunnerCredential } from '../operations/runner-token.ts';
-import type { GateRequest } from '@flynn/kit/http-gate';
 import { type Principal, runnerPrincipal } from './principal.ts';
 
 export type RunnerDeps = Pick<Deps, 'resources' | 'runners' | 'runnerKey' | 'queue'>;
