@@ -1,9 +1,19 @@
 /** Networks of test hosts that are made and removed at the same time, as suites that run side by side do it. */
 import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { once } from 'node:events';
 import { readlink } from 'node:fs/promises';
 import { test } from 'node:test';
-import { ensureHostNetwork, hostNetworkOf, namespaceFile, removeHostNetwork, suiteHosts } from './network.ts';
+import { tryProgram } from '../program.ts';
+import {
+  type HostNetwork,
+  ensureHostNetwork,
+  hostNetworkOf,
+  namespaceFile,
+  removeHostNetwork,
+  suiteHosts,
+} from './network.ts';
 
 const rounds = 5;
 const networks = [80, 81, 82].map((index) => hostNetworkOf(suiteHosts, `network${index}`, index));
@@ -29,3 +39,35 @@ test('hosts that come and go at the same time share one bridge', async () => {
     await Promise.all(networks.map(removeHostNetwork));
   }
 });
+
+test('a host behind NAT reaches out, and nobody reaches in', async () => {
+  const outside = hostNetworkOf(suiteHosts, 'network83', 83);
+  const inside = hostNetworkOf(suiteHosts, 'network84', 84, { isBehindNat: true });
+  const listeners: ChildProcess[] = [];
+  const isReached = async (from: HostNetwork, to: HostNetwork): Promise<boolean> => {
+    const script = `timeout 2 bash -c ': </dev/tcp/${to.address}/9000'`;
+    return (await tryProgram('nsenter', [...within(from), 'sh', '-c', script], { timeoutMs: 10_000 })).code === 0;
+  };
+  try {
+    await Promise.all([outside, inside].map(ensureHostNetwork));
+    for (const network of [outside, inside]) listeners.push(await listenIn(network));
+    assert.ok(await isReached(inside, outside));
+    assert.ok(await isReached(inside, inside));
+    assert.ok(!(await isReached(outside, inside)));
+  } finally {
+    for (const listener of listeners) listener.kill('SIGKILL');
+    await Promise.all([outside, inside].map(removeHostNetwork));
+  }
+});
+
+const within = (network: HostNetwork): [string] => [`--net=${namespaceFile(network)}`];
+
+/** Resolves when it listens at port 9000 of every address there. */
+async function listenIn(network: HostNetwork): Promise<ChildProcess> {
+  const script = `require('node:net').createServer((socket) => socket.end()).listen(9000, () => console.log('listens'))`;
+  const child = spawn('nsenter', [...within(network), process.execPath, '-e', script], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  await once(child.stdout, 'data', { signal: AbortSignal.timeout(10_000) });
+  return child;
+}

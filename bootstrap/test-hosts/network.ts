@@ -46,17 +46,35 @@ export const clusterHosts: HostFamily = {
   firstAddress: '192.0.2.1',
 };
 
-export type HostNetwork = Readonly<{ family: HostFamily; namespace: string; address: string; link: string }>;
+export type HostNetwork = Readonly<{
+  family: HostFamily;
+  namespace: string;
+  address: string;
+  /** Its cable, or that of the router it is behind, at the bridge. */
+  link: string;
+  nat?: Nat;
+}>;
+
+/** A router at home: it lets out all, and in what was asked for. */
+type Nat = Readonly<{ namespace: string; outerAddress: string; innerAddress: string }>;
+
+/** Of each private network behind NAT: nobody else reaches it, so all are alike, as at home. */
+const innerAddresses = { router: '192.0.2.241', host: '192.0.2.242', prefixLength: 28 } as const;
 
 /** `index` from 0 to 99; two hosts of a family at once need two. */
-export function hostNetworkOf(family: HostFamily, name: string, index: number): HostNetwork {
+export function hostNetworkOf(
+  family: HostFamily,
+  name: string,
+  index: number,
+  { isBehindNat = false }: { isBehindNat?: boolean } = {},
+): HostNetwork {
   const [, base = '', last = '0'] = /^(.*\.)(\d+)$/.exec(family.firstAddress) ?? [];
-  return {
-    family,
-    namespace: `${family.prefix}-${name}`,
-    address: `${base}${Number(last) + index}`,
-    link: `${family.prefix}${index + 1}`,
-  };
+  const outerAddress = `${base}${Number(last) + index}`;
+  const namespace = `${family.prefix}-${name}`;
+  const own = { family, namespace, link: `${family.prefix}${index + 1}` };
+  if (!isBehindNat) return { ...own, address: outerAddress };
+  const { router, host } = innerAddresses;
+  return { ...own, address: host, nat: { namespace: `${namespace}-nat`, outerAddress, innerAddress: router } };
 }
 
 /** The namespace as a file that nsenter takes. */
@@ -105,23 +123,53 @@ async function inTurn(family: HostFamily, task: () => Promise<void>): Promise<vo
 
 async function makeHostNetwork(network: HostNetwork): Promise<void> {
   await cutHostNetwork(network);
-  await ensureBridge(network.family);
-  const { family, namespace, link } = network;
-  const inside = ['netns', 'exec', namespace, 'ip'];
-  await ip('netns', 'add', namespace);
-  await ip(...inside, 'link', 'set', 'lo', 'up');
-  await ip('link', 'add', link, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', namespace);
-  await ip('link', 'set', link, 'master', bridgeOf(family), 'up');
-  await ip(...inside, 'addr', 'add', `${network.address}/${prefixLength}`, 'dev', 'eth0');
-  await ip(...inside, 'link', 'set', 'eth0', 'up');
-  await ip(...inside, 'route', 'add', 'default', 'via', family.gateway);
-  const forward = 'echo 1 > /proc/sys/net/ipv4/ip_forward';
-  await runProgram('nsenter', [`--net=${namespaceFile(network)}`, 'sh', '-c', forward], { timeoutMs });
+  const { family, namespace, link, address, nat } = network;
+  await ensureBridge(family);
+  await makeNamespace(namespace);
+  if (nat === undefined) {
+    await plugInto(family, link, { namespace, device: 'eth0', address });
+    return;
+  }
+  await makeNamespace(nat.namespace);
+  await plugInto(family, link, { namespace: nat.namespace, device: 'wan', address: nat.outerAddress });
+  const length = innerAddresses.prefixLength;
+  await ip('-n', nat.namespace, 'link', 'add', 'lan', 'type', 'veth', 'peer', 'name', 'eth0', 'netns', namespace);
+  await ip('-n', nat.namespace, 'addr', 'add', `${nat.innerAddress}/${length}`, 'dev', 'lan');
+  await ip('-n', nat.namespace, 'link', 'set', 'lan', 'up');
+  await ip('-n', namespace, 'addr', 'add', `${address}/${length}`, 'dev', 'eth0');
+  await ip('-n', namespace, 'link', 'set', 'eth0', 'up');
+  await ip('-n', namespace, 'route', 'add', 'default', 'via', nat.innerAddress);
+  for (const rule of natRules) {
+    await runProgram('ip', ['netns', 'exec', nat.namespace, 'iptables', '-w', ...rule], { timeoutMs });
+  }
 }
 
-/** What a machine that loses power loses: routes, rules, interfaces. */
+const natRules = [
+  ['-t', 'nat', '-A', 'POSTROUTING', '-o', 'wan', '-j', 'MASQUERADE'],
+  ['-A', 'FORWARD', '-i', 'wan', '-m', 'conntrack', '!', '--ctstate', 'RELATED,ESTABLISHED', '-j', 'DROP'],
+] as const;
+
+async function makeNamespace(namespace: string): Promise<void> {
+  await ip('netns', 'add', namespace);
+  await ip('-n', namespace, 'link', 'set', 'lo', 'up');
+  const forward = 'echo 1 > /proc/sys/net/ipv4/ip_forward';
+  await runProgram('nsenter', [`--net=${namespaceDir}/${namespace}`, 'sh', '-c', forward], { timeoutMs });
+}
+
+type Plug = Readonly<{ namespace: string; device: string; address: string }>;
+
+async function plugInto(family: HostFamily, link: string, { namespace, device, address }: Plug): Promise<void> {
+  await ip('link', 'add', link, 'type', 'veth', 'peer', 'name', device, 'netns', namespace);
+  await ip('link', 'set', link, 'master', bridgeOf(family), 'up');
+  await ip('-n', namespace, 'addr', 'add', `${address}/${prefixLength}`, 'dev', device);
+  await ip('-n', namespace, 'link', 'set', device, 'up');
+  await ip('-n', namespace, 'route', 'add', 'default', 'via', family.gateway);
+}
+
+/** What a machine that loses power loses: routes, rules, interfaces. A router that it is behind goes with it. */
 export async function cutHostNetwork(network: HostNetwork): Promise<void> {
   await tryProgram('ip', ['netns', 'del', network.namespace], { timeoutMs });
+  if (network.nat !== undefined) await tryProgram('ip', ['netns', 'del', network.nat.namespace], { timeoutMs });
   await tryProgram('ip', ['link', 'del', network.link], { timeoutMs });
 }
 

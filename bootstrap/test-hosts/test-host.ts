@@ -35,8 +35,9 @@ export type ExecResult = ProgramResult;
  */
 export class TestHost implements AsyncDisposable {
   readonly name: string;
-  /** On the network that test hosts share with this machine. */
+  /** On the network that test hosts share with this machine; behind NAT on its own. */
   readonly address: string;
+  readonly isBehindNat: boolean;
   /** This machine as the host and its containers reach it. */
   readonly gateway: string;
   readonly directory: string;
@@ -47,14 +48,18 @@ export class TestHost implements AsyncDisposable {
   readonly #traits: HostTraits;
   readonly #index: number;
 
-  /** `index` from 0 to 99 tells hosts of a family that exist at once apart. */
-  constructor(family: HostFamily, name: string, index: number) {
+  /**
+   * `index` from 0 to 99 tells hosts of a family that exist at once apart. Nobody outside reaches one that is behind NAT, not even
+   * this machine.
+   */
+  constructor(family: HostFamily, name: string, index: number, options: { isBehindNat?: boolean } = {}) {
     this.name = name;
     this.gateway = family.gateway;
     this.directory = join(family.root, name);
     this.dockerSocket = join(this.directory, 'docker.sock');
     this.#index = index;
-    this.#network = hostNetworkOf(family, name, index);
+    this.#network = hostNetworkOf(family, name, index, options);
+    this.isBehindNat = this.#network.nat !== undefined;
     this.address = this.#network.address;
     this.link = this.#network.link;
     this.#traits = {
