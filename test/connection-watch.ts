@@ -1,0 +1,52 @@
+/** Who opens connections to whom, as the kernel of a host sees it: all that begins there, in containers too, or comes in. */
+import { FlynnError } from '@flynn/kit/errors';
+import type { ExecResult, TestHost } from '@flynn/bootstrap/test-hosts/test-host';
+
+const table = 'inet flynntest_watch';
+
+/** Before any rule leads it elsewhere: where whoever opened it wanted to go. */
+export type Opened = Readonly<{ from: string; to: string; protocol: string; port: number }>;
+
+const element = /([\d.]+) \. ([\d.]+) \. (\w+) \. (\d+)/g;
+
+export class ConnectionWatch implements AsyncDisposable {
+  readonly #host: TestHost;
+
+  private constructor(host: TestHost) {
+    this.#host = host;
+  }
+
+  /** From now on. */
+  static async on(host: TestHost): Promise<ConnectionWatch> {
+    const wanted = 'ct state new meta l4proto { tcp, udp }';
+    const note = `${wanted} update @opened { ip saddr . ip daddr . meta l4proto . th dport }`;
+    const commands = [
+      `add table ${table}`,
+      `add set ${table} opened { type ipv4_addr . ipv4_addr . inet_proto . inet_service; size 65535; flags dynamic; }`,
+      // Behind connection tracking, and in front of what changes addresses.
+      ...['prerouting', 'output'].flatMap((hook) => [
+        `add chain ${table} ${hook} { type filter hook ${hook} priority -150; }`,
+        `add rule ${table} ${hook} ${note}`,
+      ]),
+    ];
+    await nft(host, ['-f', '-'], `${commands.join('\n')}\n`);
+    return new ConnectionWatch(host);
+  }
+
+  async opened(): Promise<Opened[]> {
+    const { stdout } = await nft(this.#host, ['list', 'set', ...table.split(' '), 'opened']);
+    return [...stdout.matchAll(element)].map(([, from = '', to = '', protocol = '', port]) => {
+      return { from, to, protocol, port: Number(port) };
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#host.exec(['nft', 'delete', 'table', ...table.split(' ')]);
+  }
+}
+
+async function nft(host: TestHost, args: readonly string[], input?: string): Promise<ExecResult> {
+  const result = await host.exec(['nft', ...args], input === undefined ? {} : { input });
+  if (result.code === 0) return result;
+  throw new FlynnError('internal', `nft ${args.join(' ')} on ${host.name}: ${result.stderr}`);
+}
