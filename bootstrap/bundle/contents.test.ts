@@ -51,6 +51,7 @@ describe('its programs, where there is no repository', () => {
     for (const [name, entry] of [
       ['flynn-host.mjs', 'bootstrap/flynn-host.ts'],
       ['flynn.mjs', 'cli/main.ts'],
+      ['flynn-runner.mjs', 'layer1/runner/main.ts'],
     ] as const) {
       await writeFile(program(name), await bundleProgram(entry, { version: bundle.version }));
     }
@@ -81,6 +82,21 @@ describe('its programs, where there is no repository', () => {
   test('run, and say the version that they were made as', () => {
     assert.match(run('flynn-host.mjs', 'help', 'bootstrap').stdout, /--min-hosts/);
     for (const name of ['flynn.mjs', 'flynn-host.mjs']) assert.equal(run(name, '--version').stdout, '9.8.7\n');
+  });
+
+  test('are a runner outside of the cluster, too, which says what it needs', () => {
+    const runner = (env: Record<string, string>) =>
+      spawnSync(process.execPath, [program('flynn-runner.mjs')], { encoding: 'utf8', cwd: prefix, env });
+    const bare = runner({});
+    assert.deepEqual(
+      [bare.status, /FLYNN_CONTROLLER_URL: ..flynn runner add ID/.test(bare.stdout)],
+      [1, true],
+      bare.stdout,
+    );
+    const half = runner({ FLYNN_CONTROLLER_URL: 'https://controller.example.com', FLYNN_RUNNER_ID: 'office' });
+    assert.match(half.stdout, /with FLYNN_CONTROLLER_URL go FLYNN_RUNNER_ID and FLYNN_RUNNER_TOKEN/);
+    const key = { FLYNN_KEY: 'k', FLYNN_CONTROLLER_URL: 'https://controller.example.com' };
+    assert.match(runner(key).stdout, /FLYNN_KEY is for runners that are jobs of the platform/);
   });
 
   test('go back by the programs of the version before where a host does not become one of theirs, and note why', async () => {

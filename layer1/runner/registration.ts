@@ -17,7 +17,8 @@ export type Identity = {
   slots: number;
 };
 
-const patienceMs = 60_000;
+/** So soon it is in the log that there is nobody; it is tried again for ever. */
+const patienceMs = 15_000;
 
 /** `session` is of this process: what an earlier one held under the same id is given up. */
 export async function register(
