@@ -12,7 +12,6 @@ import { type Command, type Run, runProgram } from './program.ts';
 export type EngineRules = '20.10' | '28';
 export const outsideAddress = '198.51.100.1';
 
-const prefix = 'flynnnet';
 const deadline = () => AbortSignal.timeout(20_000);
 
 export type Answer = { from: string } | 'refused' | 'silent';
@@ -20,9 +19,15 @@ export type Answer = { from: string } | 'refused' | 'silent';
 export class Namespaces implements AsyncDisposable {
   readonly #names: string[] = [];
   readonly #servers: ChildProcess[] = [];
+  readonly #prefix: string;
 
-  static async create(): Promise<Namespaces> {
-    const namespaces = new Namespaces();
+  private constructor(prefix: string) {
+    this.#prefix = prefix;
+  }
+
+  /** What their names begin with tells those of files that run at the same time apart. */
+  static async create(prefix: string): Promise<Namespaces> {
+    const namespaces = new Namespaces(prefix);
     await namespaces.#add('outside');
     const { run } = namespaces.in('outside');
     await run(sh('ip link add lan type bridge; ip addr add 192.0.2.1/26 dev lan; ip link set lan up'), deadline());
@@ -33,7 +38,10 @@ export class Namespaces implements AsyncDisposable {
 
   async #add(name: string): Promise<void> {
     // What a run that was killed left behind.
-    await runProgram(sh(`ip netns del ${prefix}-${name} 2>/dev/null; ip netns add ${prefix}-${name}`), deadline());
+    await runProgram(
+      sh(`ip netns del ${this.#prefix}-${name} 2>/dev/null; ip netns add ${this.#prefix}-${name}`),
+      deadline(),
+    );
     this.#names.push(name);
     await this.in(name).run(sh('ip link set lo up'), deadline());
   }
@@ -41,7 +49,7 @@ export class Namespaces implements AsyncDisposable {
   /** Runs programs in the namespace. */
   in(name: string): { run: Run; sh: (script: string) => Promise<string> } {
     const run: Run = ({ program, args, input }, signal) => {
-      const inside = [`--net=/run/netns/${prefix}-${name}`, program, ...args];
+      const inside = [`--net=/run/netns/${this.#prefix}-${name}`, program, ...args];
       return runProgram({ program: 'nsenter', args: inside, ...(input === undefined ? {} : { input }) }, signal);
     };
     return { run, sh: (script) => run(sh(script), deadline()) };
@@ -68,7 +76,7 @@ export class Namespaces implements AsyncDisposable {
   async #plug(name: string, { into, bridge }: { into: string; bridge?: string }): Promise<void> {
     const link = `to-${name}`;
     const master = bridge === undefined ? '' : `ip link set ${link} master ${bridge} &&`;
-    const peer = `peer name eth0 netns ${prefix}-${name}`;
+    const peer = `peer name eth0 netns ${this.#prefix}-${name}`;
     await this.in(into).sh(`ip link add ${link} type veth ${peer} && ${master} ip link set ${link} up`);
   }
 
@@ -108,10 +116,10 @@ export class Namespaces implements AsyncDisposable {
   async addContainer(name: string, host: string, address: string): Promise<void> {
     await this.#add(name);
     const gateway = address.replace(/\d+$/, '1');
-    const inside = `peer name eth0 netns ${prefix}-${name}`;
+    const inside = `peer name eth0 netns ${this.#prefix}-${name}`;
     await runProgram(
-      sh(`ip link add v${name} netns ${prefix}-${host} type veth ${inside}
-        nsenter --net=/run/netns/${prefix}-${host} ip link set v${name} master flynn0 up`),
+      sh(`ip link add v${name} netns ${this.#prefix}-${host} type veth ${inside}
+        nsenter --net=/run/netns/${this.#prefix}-${host} ip link set v${name} master flynn0 up`),
       deadline(),
     );
     await this.in(name).sh(
@@ -127,7 +135,7 @@ export class Namespaces implements AsyncDisposable {
       const answer = (s) => s.localPort === 82 ? big : s.remoteAddress.replace('::ffff:', '');
       const server = (port) => net.createServer((s) => { s.on('error', () => {}); s.end(answer(s)); }).listen(port);
       for (const port of ${JSON.stringify(ports)}) server(port);`;
-    const inside = [`--net=/run/netns/${prefix}-${name}`, process.execPath, '-e', program];
+    const inside = [`--net=/run/netns/${this.#prefix}-${name}`, process.execPath, '-e', program];
     const server = spawn('nsenter', inside, { stdio: 'inherit' });
     this.#servers.push(server);
     const last = ports.at(-1) ?? 0;
@@ -161,7 +169,7 @@ export class Namespaces implements AsyncDisposable {
       if (server.kill('SIGKILL')) await isGone;
     }
     for (const name of this.#names) {
-      await runProgram({ program: 'ip', args: ['netns', 'del', `${prefix}-${name}`] }, deadline());
+      await runProgram({ program: 'ip', args: ['netns', 'del', `${this.#prefix}-${name}`] }, deadline());
     }
   }
 }

@@ -30,7 +30,7 @@ const tasks = new TaskGroup();
 
 before(async () => {
   directory = await mkdtemp(join(tmpdir(), 'flynn-network-'));
-  namespaces = await Namespaces.create();
+  namespaces = await Namespaces.create('flynnnet');
   for (const host of hosts) {
     const address = await namespaces.addHost(host.name, host);
     leases.push({ hostId: host.name, address, subnet: `100.100.${host.index}.0/24`, joinedAt: host.index });
