@@ -6,7 +6,7 @@ import { apps, releases } from '../api.ts';
 import { platform } from '../api-platform.ts';
 import { generic } from '../generic/api.ts';
 import { startTestController } from '../testing.ts';
-import { keptLoginsFindings } from './findings.ts';
+import { keptLoginsCheck, keptLoginsFindings } from './findings.ts';
 import { checkKeptLogins, keptLoginsIn } from './kept-logins.ts';
 
 const logins = (...names: string[]) => ({
@@ -60,4 +60,23 @@ test('what is kept all the same is told, by registry and without a password', ()
   );
   assert.ok(!JSON.stringify(found).includes('s3cret'));
   assert.deepEqual(keptLoginsFindings([{}], []), []);
+});
+
+test('a cluster that kept some before it was told not to is told of each until it is gone', async () => {
+  await using world = await startTestController({ hosts: 0, hasWorker: false });
+  const { client, deps } = world;
+  const check = keptLoginsCheck({ ...deps, settings: { ...deps.settings, keepsRegistryLogins: false } });
+  const registries = async () => {
+    const found = await check.find(AbortSignal.timeout(30_000));
+    return found.map(({ what }) => what.split(': ').at(-1));
+  };
+  const put = (env: Record<string, string>) => client.call(generic.put, { params, body: { spec: { env } } });
+  await put(logins('a.example.com'));
+  const { id } = await client.call(apps.create, { body: { name: 'runner', isSystem: true } });
+  await client.call(releases.create, { params: { app: id }, body: { env: logins('b.example.com') } });
+  assert.deepEqual(await registries(), ['a.example.com', 'b.example.com']);
+  assert.deepEqual(await keptLoginsCheck(deps).find(AbortSignal.timeout(30_000)), []);
+  await put({});
+  await client.call(releases.remove, { params: { app: id, release: 'v1' } });
+  assert.deepEqual(await registries(), []);
 });
