@@ -97,7 +97,7 @@ export function checkedPortsOf(job: Pick<HostJob, 'template'>): CheckedPort[] {
   });
 }
 
-export type CheckedRole = { port: number; name: string; check: RoleCheck };
+export type CheckedRole = { port: number; name: string; check: RoleCheck; goesLast?: true | undefined };
 
 export function rolesOf(job: Pick<HostJob, 'template'>): CheckedRole[] {
   return job.template.ports.flatMap(({ port, roles = [] }) => roles.map((role) => ({ port, ...role })));

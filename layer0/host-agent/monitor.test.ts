@@ -33,6 +33,7 @@ async function watched(options: { startTimeoutMs: number }) {
       onDown: (message) => told.push(message),
       onNeverUp: (message) => told.push(message),
       onHung: (message) => told.push(message),
+      onGoesLast: () => told.push('goes last'),
     },
     log: silentLogger(),
   });
@@ -96,6 +97,7 @@ async function hanging(options: { restartAfterMs: number; wasUp?: boolean; isRea
       onDown: () => told.push('down'),
       onNeverUp: (message) => told.push(`never up: ${message}`),
       onHung: (message, wellMs) => told.push(`${wellMs > 0 ? 'hung' : 'never well'}: ${message}`),
+      onGoesLast: () => told.push('goes last'),
     },
     log: silentLogger(),
   });

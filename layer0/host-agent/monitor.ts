@@ -34,6 +34,8 @@ export type MonitorEvents = {
   onNeverUp(message: string): void;
   /** It was up for `wellMs`, and has been failing ever since, longer than it may. */
   onHung(message: string, wellMs: number): void;
+  /** Whether it has a role whose holder goes last: told after each look at such a role. */
+  onGoesLast(isSo: boolean): void;
 };
 
 /** What one port's check has told so far, on a clock that nobody sets. */
@@ -120,7 +122,8 @@ export class JobMonitor {
 
   async #followRole(role: CheckedRole): Promise<void> {
     const instance = this.#instanceOf(role.name, role.port);
-    const more = { address: this.#address, mayBeAnnounced: this.#mayBeAnnounced, log: this.#log };
+    const onLook = role.goesLast === true ? (isHeld: boolean) => this.#events.onGoesLast(isHeld) : undefined;
+    const more = { address: this.#address, mayBeAnnounced: this.#mayBeAnnounced, onLook, log: this.#log };
     await watchRole({ role, instance, announcer: this.#announcer, ...more }, this.#ending.signal);
   }
 

@@ -17,8 +17,16 @@ type End = Pick<Container, 'createdAtMs' | 'startedAtMs' | 'endedAtMs' | 'exitCo
 export function outcomeOfEnd(job: DesiredJob | undefined, container: End, record: JobRecord, now: number): Outcome {
   const startedAt = container.startedAtMs ?? container.createdAtMs;
   const endedAt = container.endedAtMs ?? now;
-  const { address, nextStartAt: start, unhealthySince, error: told, exitCode: code, ...before } = record.status;
-  void [address, start, unhealthySince, told, code];
+  const {
+    address,
+    nextStartAt: start,
+    unhealthySince,
+    goesLast,
+    error: told,
+    exitCode: code,
+    ...before
+  } = record.status;
+  void [address, start, unhealthySince, goesLast, told, code];
   const { exitCode } = container;
   const ended = { ...before, startedAt, endedAt, ...(exitCode === undefined ? {} : { exitCode }) };
   const done = (): Outcome => ({ status: { ...ended, state: 'done', isFinal: true }, failures: 0 });
@@ -102,7 +110,7 @@ const patienceMs = 120_000;
 
 /** A job that is not wanted and has nothing running. */
 export function outcomeOfNothing(record: JobRecord, now: number): Outcome {
-  const { nextStartAt: _, unhealthySince: __, ...status } = record.status;
+  const { nextStartAt: _, unhealthySince: __, goesLast: ___, ...status } = record.status;
   const state = status.state === 'crashed' || status.state === 'failed' ? status.state : 'done';
   return { status: { ...status, state, isFinal: true, endedAt: status.endedAt ?? now }, failures: 0 };
 }

@@ -80,7 +80,7 @@ export function recordOfContainer(container: Container, hostId: string): JobReco
 
 /** The status without what an earlier run left in it. */
 export function withoutRun(status: JobStatus): JobStatus {
-  const { exitCode, error, nextStartAt, endedAt, startedAt, unhealthySince, address, ...rest } = status;
-  void [exitCode, error, nextStartAt, endedAt, startedAt, unhealthySince, address];
+  const { exitCode, error, nextStartAt, endedAt, startedAt, unhealthySince, goesLast, address, ...rest } = status;
+  void [exitCode, error, nextStartAt, endedAt, startedAt, unhealthySince, goesLast, address];
   return rest;
 }

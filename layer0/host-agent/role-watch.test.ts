@@ -40,6 +40,7 @@ function watched(
   options: { mayBeAnnounced?: boolean; announcer?: AnnouncerProbe; lines?: string[] } = {},
 ) {
   const told: string[] = [];
+  const goesLast: boolean[] = [];
   const { announcer = new AnnouncerProbe(), mayBeAnnounced = false, lines = [] } = options;
   const log = silentLogger();
   const telling = Object.assign(Object.create(log) as typeof log, {
@@ -57,11 +58,13 @@ function watched(
       onDown: () => told.push('down'),
       onNeverUp: (message) => told.push(message),
       onHung: (message) => told.push(message),
+      onGoesLast: (isSo) => goesLast.push(isSo),
     },
     log: telling,
   });
   return {
     told,
+    goesLast,
     lines,
     announcer,
     has: (service: string) => announcer.instances.has(`${service}/h1-a`),
@@ -170,3 +173,16 @@ test('roles leave discovery with the services, before the job is stopped', () =>
     assert.deepEqual(asked, [{ services }]);
     await agent.stop();
   }));
+
+test('whether a job has a role whose holder goes last is told with each look, and of other roles nothing is', async () => {
+  await using it = await database('replica');
+  const [primary, replica] = it.roles;
+  assert.ok(primary && replica);
+  await using job = watched([{ port: 5432, roles: [{ ...primary, goesLast: true }, replica] }]);
+  await until('the other role', () => job.has('db-replica') && job.goesLast.length > 0);
+  assert.ok(!job.goesLast.includes(true));
+  it.role = 'primary';
+  await until('it to be so', () => job.goesLast.at(-1) === true);
+  it.role = 'replica';
+  await until('it to be so no more', () => job.goesLast.at(-1) === false);
+});

@@ -30,6 +30,8 @@ export type RoleWatch = Readonly<{
   /** An agent before this one may have announced it. */
   mayBeAnnounced: boolean;
   announcer: Announcer;
+  /** Whether the job has it by what was seen last: after each look. */
+  onLook?: ((isHeld: boolean) => void) | undefined;
   log: Logger;
 }>;
 
@@ -50,6 +52,7 @@ export async function watchRole(watch: RoleWatch, signal: AbortSignal): Promise<
     holding = judgeRole(before, problem === undefined, check.threshold);
     if (holding.isHeld && !before.isHeld) log.info({ jobId, role: name }, 'has the role: in discovery under its name');
     if (!holding.isHeld && before.isHeld) log.info({ jobId, role: name }, `has the role no more: ${problem}`);
+    watch.onLook?.(holding.isHeld);
     await (holding.isHeld ? entry.put() : entry.take());
     await pause(steadyWaitMs(check, performance.now()), signal);
   }

@@ -221,11 +221,14 @@ function watch(
   const startedAt = container.startedAtMs ?? systemClock.now();
   // An adopted job that was running is taken at its word until its check says otherwise.
   const state = record.status.state === 'running' ? 'running' : 'starting';
-  const { unhealthySince, ...status } = record.status;
+  const { unhealthySince, goesLast, ...status } = record.status;
   // One that somebody restarted behind the agent's back is another run, and may take its time to come up.
   const isSameRun = isAdopted && status.startedAt === startedAt;
-  const since = isSameRun && unhealthySince !== undefined ? { unhealthySince } : {};
-  jobs.set({ ...record, status: { ...status, ...since, state, address, startedAt }, isWatched: true });
+  const seen = {
+    ...(isSameRun && unhealthySince !== undefined ? { unhealthySince } : {}),
+    ...(isSameRun && goesLast !== undefined ? { goesLast } : {}),
+  };
+  jobs.set({ ...record, status: { ...status, ...seen, state, address, startedAt }, isWatched: true });
   const isCurrent = () => jobs.get(job.id)?.isWatched === true && jobs.get(job.id)?.stopCause === undefined;
   const monitor = new JobMonitor({
     job,
@@ -262,9 +265,18 @@ function watch(
         context.note(container, message);
         jobs.update(job.id, (was) => ({ ...was, stopCause: { type: 'unhealthy', message, wellMs } }));
       },
+      onGoesLast(isSo) {
+        if (!isCurrent() || (jobs.get(job.id)?.status.goesLast ?? false) === isSo) return;
+        jobs.update(job.id, (was) => ({ ...was, status: goingLast(was.status, isSo) }));
+      },
     },
   });
   monitors.set(job.id, monitor);
+}
+
+function goingLast(status: JobStatus, isSo: boolean): JobStatus {
+  const { goesLast: _, ...rest } = status;
+  return isSo ? { ...rest, goesLast: true } : rest;
 }
 
 function healthy(status: JobStatus): JobStatus {

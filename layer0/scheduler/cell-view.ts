@@ -14,6 +14,8 @@ export type JobFacts = Readonly<{
   startedAt?: number;
   endedAt?: number;
   version: string;
+  /** It is the last of its workload that an update or a drain has stop. */
+  goesLast?: true | undefined;
 }>;
 
 /** One job of a workload as it is assigned, and what its host last said of it. */

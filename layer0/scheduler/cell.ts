@@ -233,6 +233,8 @@ export const jobStatusSchema = z.object({
   startedAt: z.number().optional(),
   /** Of a job that was healthy and is not: since when. */
   unhealthySince: z.number().optional(),
+  /** It has a role whose holder goes last. */
+  goesLast: z.literal(true).optional(),
   endedAt: z.number().optional(),
 });
 export type JobStatus = z.output<typeof jobStatusSchema>;

@@ -10,7 +10,7 @@ import { isFailing, judgeReschedule, withVerdict } from './reschedule.ts';
  * Slots are exactly 0 to count - 1. A slot with volumes goes back to the host where it was: its last job stays assigned there, and
  * says so, until the next one is. One that the workload had before it had fewer goes back there too if that host takes it, and
  * else begins elsewhere, as a new one does. What runs is not stopped for what cannot begin: with its data on a host that does not
- * meet the constraints any more, or drains, and where nothing that does has room.
+ * meet the constraints any more, or drains, and where nothing that does has room. What goes last is emptied after all others.
  */
 export function reconcileExclusive(workload: Workload, input: ReconcileInput): Decision {
   const { departures, lostHosts } = input;
@@ -67,15 +67,19 @@ export function reconcileExclusive(workload: Workload, input: ReconcileInput): D
     }
     if (leaving > 0 || (keep !== undefined && !isRunning(keep))) unsettled += 1;
   }
-  const updated = outdated.slice(0, Math.max(0, (workload.maxParallel ?? 1) - unsettled));
+  const updated = lastLast(outdated).slice(0, Math.max(0, (workload.maxParallel ?? 1) - unsettled));
   const moveParallel = moving.reduce((most, { hostId }) => Math.max(most, departures.get(hostId)?.maxParallel ?? 0), 0);
-  stop.push(...updated, ...moving.slice(0, Math.max(0, moveParallel - unsettled - updated.length)));
+  stop.push(...updated, ...lastLast(moving).slice(0, Math.max(0, moveParallel - unsettled - updated.length)));
   const decision: Decision = { place, stop, release: [...release], ...(held.size === 0 ? {} : { held }) };
   return withVerdict(
     decision,
     isWaiting ? verdict : undefined,
     active.length > stop.length ? nextDeadline(departures) : undefined,
   );
+}
+
+function lastLast(jobs: readonly PlacedJob[]): PlacedJob[] {
+  return jobs.toSorted((a, b) => Number(a.status?.goesLast ?? false) - Number(b.status?.goesLast ?? false));
 }
 
 function slotAfter(

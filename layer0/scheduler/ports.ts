@@ -40,7 +40,12 @@ export type RoleCheck = z.output<typeof roleCheckSchema>;
  * A further name under which a job is announced at a port, only while the role's check passes: which of several is the primary.
  * It says nothing of whether the job is well.
  */
-export const roleSchema = z.object({ name: z.string(), check: roleCheckSchema });
+export const roleSchema = z.object({
+  name: z.string(),
+  check: roleCheckSchema,
+  /** Whoever has it is the last that an update or a drain has stop: others are ready by then to take it over. */
+  goesLast: z.literal(true).optional(),
+});
 
 export const portSchema = z.object({
   /** The port the process listens on; the first port's number is also PORT. */

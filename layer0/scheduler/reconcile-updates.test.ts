@@ -51,6 +51,18 @@ describe('an update that stops first', () => {
     const wide = { ...v2, count: 5, maxParallel: 2 };
     assert.equal(service(wide, ...running(wide, 5, { version: 'v1' })).stop.length, 2);
   });
+  it('has those go last that others are to take over from', () => {
+    const leading = old('a', 0, { goesLast: true });
+    assert.deepEqual(service(v2, leading, old('b', 1)), { ...none, stop: ['b'] });
+    const starting = placedOf(v2, 'c', { index: 1, state: 'starting' });
+    assert.deepEqual(service(v2, leading, starting), none);
+    assert.deepEqual(service(v2, leading, placedOf(v2, 'c', { index: 1, state: 'running' })), { ...none, stop: ['a'] });
+    assert.deepEqual(service(v2, leading, placedOf(v2, 'c', { index: 1, state: 'running', goesLast: true })).stop, [
+      'a',
+    ]);
+    const broken = old('b', 1, { state: 'crashed', goesLast: true });
+    assert.deepEqual(service(v2, broken).stop, ['b'], 'one that serves nobody is not kept for it');
+  });
   it('does not wait for a broken version before it is replaced by the next', () => {
     assert.deepEqual(service(v2, old('a', 0, { state: 'crashed' }), old('b', 1)), { ...none, stop: ['a'] });
   });

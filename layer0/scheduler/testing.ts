@@ -48,9 +48,10 @@ export function workloadOf(more: InputMore = {}): Workload {
 export function placedOf(
   workload: Workload,
   id: string,
-  more: { state?: JobState; isFinal?: boolean; endedAt?: number } & Partial<Omit<PlacedJob, 'status'>> = {},
+  more: { state?: JobState } & Partial<Pick<JobFacts, 'isFinal' | 'endedAt' | 'goesLast'>> &
+    Partial<Omit<PlacedJob, 'status'>> = {},
 ): PlacedJob {
-  const { state, isFinal = false, endedAt, ...rest } = more;
+  const { state, isFinal = false, endedAt, goesLast, ...rest } = more;
   const hostId = rest.hostId ?? 'h1';
   const job = {
     id: `${hostId}-${id}`,
@@ -66,8 +67,8 @@ export function placedOf(
   };
   if (state === undefined) return { ...job, status: undefined };
   const { createdAt, version } = job;
-  const status: JobFacts = { state, isFinal, createdAt, version, ...(endedAt === undefined ? {} : { endedAt }) };
-  return { ...job, status };
+  const seen = { ...(endedAt === undefined ? {} : { endedAt }), ...(goesLast === undefined ? {} : { goesLast }) };
+  return { ...job, status: { state, isFinal, createdAt, version, ...seen } };
 }
 
 export function statusOf(job: PlacedJob, state: JobState, more: Partial<JobStatus> = {}): JobStatus {

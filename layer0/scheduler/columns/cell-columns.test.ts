@@ -5,7 +5,7 @@ import { shortId } from '@flynn/kit/ids';
 import * as fc from 'fast-check';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { cellKeys, cellPrefix } from '../cell.ts';
+import { cellKeys, cellPrefix, jobStates } from '../cell.ts';
 import type { Assignment, JobStatus } from '../cell.ts';
 import { evaluationWrite, makeEvaluation } from '../evaluations.ts';
 import { cellOf, hostOf, hostPut, placedOf, statusOf, workloadOf } from '../testing.ts';
@@ -72,7 +72,7 @@ const workloads = ['web', 'db'].map((id) => workloadOf({ id, version: 'v1' }));
 
 type Step =
   | { do: 'assign'; host: string; plan: string; jobs: { id: string; stop: boolean }[] }
-  | { do: 'status'; host: string; job: string; state: JobStatus['state']; isFinal: boolean }
+  | { do: 'status'; host: string; job: string; state: JobStatus['state']; isFinal: boolean; goesLast: boolean }
   | { do: 'delete'; key: string }
   | { do: 'workload'; workload: number; count: number }
   | { do: 'evaluate'; id: string; workload: number; state: 'pending' | 'blocked' | 'complete' };
@@ -102,8 +102,9 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     do: fc.constant('status' as const),
     host: fc.constantFrom(...hostIds),
     job: fc.constantFrom(...jobIds),
-    state: fc.constantFrom('pending' as const, 'running' as const, 'done' as const),
+    state: fc.constantFrom('pending' as const, 'running' as const, 'done' as const, 'lost' as const),
     isFinal: fc.boolean(),
+    goesLast: fc.boolean(),
   }),
   fc.record({ do: fc.constant('delete' as const), key: fc.constantFrom(...keys) }),
   fc.record({ do: fc.constant('workload' as const), workload: fc.nat(1), count: fc.nat(3) }),
@@ -166,6 +167,7 @@ test('folding changes one by one gives what the entries say, and nothing is left
             isFinal: one.isFinal,
             startedAt: 3,
             ...(one.isFinal ? { endedAt: 9 } : {}),
+            ...(one.goesLast ? { goesLast: true as const } : {}),
           });
           await store.transact({
             then: [{ put: cellKeys.jobStatus(one.host, job.id), value: JSON.stringify(status) }],
@@ -235,4 +237,19 @@ test('an entry that does not decode is left out and told, until it is mended', (
   cell.fold({ type: 'put', entry: { key: put.put, value: put.value, ...at, modRevision: 3 } });
   assert.equal(cell.hosts.size, 1);
   assert.ok(!cell.isFaulty(put.put));
+});
+
+test('what a host says of a job is read as it was said', () => {
+  const workload = workloadOf();
+  for (const state of jobStates) {
+    for (const more of [{}, { goesLast: true as const }, { startedAt: 3, endedAt: 9, isFinal: true }]) {
+      const said = statusOf(placedOf(workload, 'a', { createdAt: 7 }), state, more);
+      const { isFinal, createdAt, version } = said;
+      const key = cellKeys.jobStatus(said.hostId, said.id);
+      const columns = cellOf([{ key, value: JSON.stringify(said), createRevision: 1, modRevision: 1 }]);
+      const change = columns.fold({ type: 'delete', key, modRevision: 2 });
+      assert.ok(change?.kind === 'status');
+      assert.deepEqual(change.before, { state, createdAt, version, isFinal, ...more });
+    }
+  }
 });

@@ -51,6 +51,7 @@ const factsSchema = jobStatusSchema.pick({
   createdAt: true,
   startedAt: true,
   endedAt: true,
+  goesLast: true,
 });
 export type StatusFacts = z.output<typeof factsSchema>;
 

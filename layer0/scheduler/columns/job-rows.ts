@@ -9,6 +9,8 @@ const isStopped = 1;
 const hasStatus = 2;
 const isFinal = 4;
 const stateShift = 3;
+const stateMask = 7;
+const goesLast = 64;
 
 /** No row: lists end with it. */
 export const noRow = 0xffff_ffff;
@@ -111,7 +113,8 @@ export class JobRows {
   setStatus(row: number, facts: JobFacts, assigned: { version: string } | undefined, modRevision: number): void {
     const state = jobStates.indexOf(facts.state) << stateShift;
     const kept = (this.flags[row] ?? 0) & isStopped;
-    this.flags[row] = kept | hasStatus | (facts.isFinal ? isFinal : 0) | state;
+    this.flags[row] =
+      kept | hasStatus | (facts.isFinal ? isFinal : 0) | (facts.goesLast === true ? goesLast : 0) | state;
     this.startedAt[row] = facts.startedAt ?? Number.NaN;
     this.statusRevision[row] = modRevision >>> 0;
     if (facts.endedAt === undefined) this.#endedAt.delete(row);
@@ -133,14 +136,16 @@ export class JobRows {
     if (!this.hasStatus(row)) return undefined;
     const startedAt = this.startedAt[row] ?? Number.NaN;
     const endedAt = this.#endedAt.get(row);
+    const flags = this.flags[row] ?? 0;
     return {
-      state: jobStates[(this.flags[row] ?? 0) >> stateShift] ?? 'pending',
+      state: jobStates[(flags >> stateShift) & stateMask] ?? 'pending',
       isFinal: this.isFinal(row),
       createdAt: this.createdAt[row] ?? 0,
       version,
       ...this.#odd.get(row),
       ...(Number.isNaN(startedAt) ? {} : { startedAt }),
       ...(endedAt === undefined ? {} : { endedAt }),
+      ...((flags & goesLast) === 0 ? {} : { goesLast: true as const }),
     };
   }
 
