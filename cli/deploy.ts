@@ -46,7 +46,10 @@ export async function awaitDeployment(
   const ended = await context.progress(`deploying ${what}`, async () =>
     watchDeployment(await context.client(), await start(), { until: isSettled, limitMs: followMs }),
   );
-  if (ended.state !== 'failed') return { ...ended, tookMs: performance.now() - startedAt };
+  if (ended.state !== 'failed') {
+    if (ended.warning !== undefined) context.tell(`note: ${ended.warning}`);
+    return { ...ended, tookMs: performance.now() - startedAt };
+  }
   const lines = ended.failedJob?.lines.map((line) => `\n  | ${line}`).join('') ?? '';
   const after =
     ended.oldReleaseId === undefined ? '"flynn log" has all it said' : 'the release before it is live as it was';

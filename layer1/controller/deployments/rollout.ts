@@ -14,8 +14,10 @@ export type TypeState = {
   oldWanted: number;
   /** Jobs of the new release that are healthy, for as long as the plan asks. */
   newUp: number;
-  /** How many of them `newWanted` means: of an omni type, one on each host. */
+  /** How many of them `newWanted` means: of an omni type, one on each host. Those that `awaits` are none of them. */
   newExpected: number;
+  /** In place: hosts that are away and have what jobs of the type keep on volumes. These jobs follow once they are back. */
+  awaits?: readonly string[];
   /** Healthy jobs of the old release, and those that have not ended yet. */
   oldUp: number;
   oldPresent: number;
@@ -105,7 +107,7 @@ export function nextStep(view: RolloutView): RolloutStep {
     if (task?.is === 'waiting' && nowMs < progressMs + timeoutMs)
       return { do: 'wait', untilMs: progressMs + timeoutMs };
     const problem = task?.is === 'waiting' ? `it did not start within ${timeoutMs / 1000} s` : errorOf(task);
-    const warning = problem === undefined ? {} : { warning: `its postdeploy failed: ${problem}` };
+    const warning = warningOf(types, problem === undefined ? [] : [`its postdeploy failed: ${problem}`]);
     const isOver = types.every(({ oldPresent }) => oldPresent === 0);
     if (isOver || nowMs >= progressMs + finishLimitMs) return { do: 'complete', ...warning };
     return { do: 'wait', untilMs: progressMs + finishLimitMs };
@@ -122,6 +124,16 @@ export function nextStep(view: RolloutView): RolloutStep {
   const failed = types.find((type) => type.failed !== undefined)?.failed;
   if (failed !== undefined) return failing(types, failureText(failed), failed);
   return advance(view);
+}
+
+function warningOf(types: readonly TypeState[], others: readonly string[] = []): { warning?: string } {
+  const followers = types.flatMap(({ type, target, awaits = [] }) => {
+    if (awaits.length === 0) return [];
+    const hosts = awaits.join(', ');
+    return [`${awaits.length} of ${target} ${type} jobs are to follow: their data is on ${hosts}, which is away`];
+  });
+  const warnings = [...others, ...followers];
+  return warnings.length === 0 ? {} : { warning: warnings.join('; ') };
 }
 
 function errorOf(task: TaskState | undefined): string | undefined {
@@ -169,7 +181,7 @@ function advance(view: RolloutView): RolloutStep {
   }
   if (isUp && counts === 'done') {
     const isAnythingLeft = types.some(({ oldWanted, oldPresent }) => oldWanted + oldPresent > 0);
-    return isAnythingLeft || view.hasPostdeploy === true ? { do: 'switch' } : { do: 'complete' };
+    return isAnythingLeft || view.hasPostdeploy === true ? { do: 'switch' } : { do: 'complete', ...warningOf(types) };
   }
   if (nowMs >= deadlineMs) return failing(types, `it was not through by its deadline: ${missingText(types)}`);
   if (isUp && counts !== 'done' && counts !== 'promotion' && counts !== 'wait') return { do: 'scale', ...counts };

@@ -155,6 +155,7 @@ export function typeStates(deps: Deps, world: World, upTimes: Pick<UpTimes, 'see
     const isInPlace = nextId !== undefined && nextId === oldId;
     const isSwitched = !isInPlace || releaseIds.get(nextId) === next.releaseId;
     const newWanted = isSwitched ? (workload?.count ?? 0) : 0;
+    const awaits = isInPlace && isSwitched && workload !== undefined ? awaitedHosts(cell, workload) : [];
     const since = upSince.filter((_, index) => up[index]?.meta['flynn.type'] === type);
     const settled = since.map((ms) => ms + rollout.minHealthyMs);
     const unsettled = settled.filter((atMs) => atMs > deps.now());
@@ -165,9 +166,10 @@ export function typeStates(deps: Deps, world: World, upTimes: Pick<UpTimes, 'see
       newWanted,
       oldWanted: oldId === undefined || isInPlace ? 0 : (workloads.get(oldId)?.count ?? 0),
       newUp: settled.length - unsettled.length,
-      newExpected: workload?.kind === 'omni' && newWanted > 0 ? hostsOf(cell, workload) : newWanted,
+      newExpected: expectedOf(cell, workload, { newWanted, awaits }),
+      awaits,
       oldUp: old === undefined ? 0 : upJobs(staying, old.releaseId, type).length,
-      oldPresent: oldId === undefined ? 0 : presentOld(deps, world, oldId, placed),
+      oldPresent: oldId === undefined ? 0 : presentOld(deps, world, oldId, { placed, awaits }),
       isInPlace,
       isSwitched,
       failed: failed !== undefined && failed.meta['flynn.type'] === type ? { ...failed, type } : undefined,
@@ -178,7 +180,28 @@ export function typeStates(deps: Deps, world: World, upTimes: Pick<UpTimes, 'see
   });
 }
 
-/** On how many an omni workload has jobs: one at least, since a deployment of nothing has shown nothing. */
+/** One at least: a deployment of nothing has shown nothing. */
+function expectedOf(
+  cell: CellView,
+  workload: Workload | undefined,
+  { newWanted, awaits }: { newWanted: number; awaits: readonly string[] },
+): number {
+  if (newWanted === 0) return 0;
+  return workload?.kind === 'omni' ? hostsOf(cell, workload) : Math.max(1, newWanted - awaits.length);
+}
+
+/** For each slot of the workload whose data is on a host that is away, that host: it begins nowhere else. */
+function awaitedHosts(cell: CellView, { id, count, demand }: Workload): string[] {
+  if (demand.volumes.length === 0 || demand.canLeaveVolumes === true) return [];
+  const jobs = placedJobs(cell).filter(({ workloadId, index }) => workloadId === id && index < count);
+  return [...Map.groupBy(jobs, ({ index }) => index).values()].flatMap((ofSlot) => {
+    const [hostId] = ofSlot.map((job) => job.hostId);
+    const isAway = ofSlot.every((job) => !cell.hosts.snapshot.entries.has(job.hostId));
+    return isAway && hostId !== undefined ? [hostId] : [];
+  });
+}
+
+/** On how many an omni workload has jobs. */
 function hostsOf(cell: CellView, { maxHosts = Infinity, constraints }: Workload): number {
   const open = matchingHosts(cell, constraints).filter((host) => takesJobs(cell, host));
   return Math.min(maxHosts, Math.max(1, open.length));
@@ -196,8 +219,13 @@ function blockedOf(cell: CellView, workload: Workload | undefined, reasons: Read
   return reasons.get(id);
 }
 
-/** Old jobs of a workload that have not ended, those that were placed and said nothing yet included. */
-function presentOld({ cell }: Deps, { old }: World, workloadId: string, placed: readonly PlacedJob[]): number {
+/** Old jobs of a workload that have not ended, those that were placed and said nothing yet included. Those awaited are none. */
+function presentOld(
+  { cell }: Deps,
+  { old }: World,
+  workloadId: string,
+  { placed, awaits }: { placed: readonly PlacedJob[]; awaits: readonly string[] },
+): number {
   const templates = cell.templates.snapshot.entries;
   const isOld = (meta: JobStatus['meta'] | undefined) => meta?.['flynn.release'] === old?.releaseId;
   const own = seenStatuses(cell, (status) => status.workloadId === workloadId && isOld(status.meta));
@@ -208,7 +236,7 @@ function presentOld({ cell }: Deps, { old }: World, workloadId: string, placed: 
       !told.has(job.id) &&
       isOld(templates.get(`${workloadId}/${job.version}`)?.value.meta),
   );
-  return own.filter((status) => !hasEnded(status)).length + untold.length;
+  return own.filter((status) => !hasEnded(status) && !awaits.includes(status.hostId)).length + untold.length;
 }
 
 /** When something last happened that brings a deployment on: a job came up, an old one ended, a step was taken. */
