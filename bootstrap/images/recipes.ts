@@ -232,16 +232,30 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
         path: '/etc/postgresql-common/createcluster.d/flynn.conf',
         mode: 0o644,
       },
-      ...['flynn-postgres', 'flynn-postgres-begin', 'flynn-postgres-client', 'flynn-postgres-members'].map((name) => ({
+      // For clients: a primary whose host is gone does not say so.
+      {
+        type: 'text',
+        text: '[flynn]\nkeepalives_idle=5\nkeepalives_interval=2\nkeepalives_count=3\ntcp_user_timeout=11000\n',
+        path: '/etc/postgresql-common/pg_service.conf',
+        mode: 0o644,
+      },
+      ...['', '-begin', '-client', '-members', '-settle'].map((name) => ({
         type: 'repository' as const,
-        source: `layer1/appliances/postgres/${name}`,
-        path: `${programs}/${name}`,
+        source: `layer1/appliances/postgres/flynn-postgres${name}`,
+        path: `${programs}/flynn-postgres${name}`,
         mode: 0o755,
       })),
     ],
     // What is on volumes is a user's whose number no later package may change. The compiler of queries is a third of the image,
-    // and seldom of use to what is small.
-    setup: `groupmod --gid 5432 postgres && usermod --uid 5432 postgres
+    // and seldom of use to what is small. That Patroni lets nobody lead unheard for less than 20 s is a guess of its own: whatever
+    // else it does goes by what it is told. Nor does it wait for a host that is gone for more than a second.
+    setup: `cd /usr/lib/python3/dist-packages/patroni
+sed -i "s/(config, 'ttl', 20)/(config, 'ttl', 8)/" config.py
+grep -q "(config, 'ttl', 8)" config.py
+sed -i 's/request(member, timeout=2, retries=0)/request(member, timeout=1, retries=0)/' ha.py
+grep -q 'request(member, timeout=1, retries=0)' ha.py
+python3 -P -m py_compile config.py ha.py
+groupmod --gid 5432 postgres && usermod --uid 5432 postgres
 rm -rf /usr/lib/*/libLLVM* /usr/lib/*/libz3* /usr/lib/postgresql/17/lib/llvmjit* /usr/lib/postgresql/17/lib/bitcode`,
     entrypoint: [`${programs}/flynn-postgres`],
     command: [],

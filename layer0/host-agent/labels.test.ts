@@ -12,6 +12,9 @@ test('a job that writes a volume alone is never there twice; one that shares it 
   // A host that is cut off keeps its router: its clients still reach it.
   assert.equal(isSingleton(jobOf('a', { volumes: [shared] })), false);
   assert.equal(isSingleton(jobOf('a', { volumes: [shared, own] })), true);
+  const keyspace = { name: 'shop-db', keyDigest: `sha256:${'0'.repeat(64)}` };
+  assert.equal(isSingleton(jobOf('a', { volumes: [own], keyspace })), false);
+  assert.equal(isSingleton(jobOf('a', { volumes: [own], keyspace }, { singleton: true })), true);
 });
 
 test('a container tells of its keyspace what its template says, and of none where that has none', () => {

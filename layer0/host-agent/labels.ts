@@ -99,9 +99,13 @@ export function keyspaceOfLabels(labels: Labels): Keyspace | undefined {
   return keyspaceSchema.safeParse({ name, keyDigest }).data;
 }
 
-/** Whether two of it at once would do harm: two may not write the same volume, unless it is made for that. */
+/**
+ * Whether two of it at once would do harm: two may not write the same volume, unless it is made for that. Jobs with a keyspace
+ * agree there on who leads, each with a volume of its own: they are not stopped for a store that is away.
+ */
 export function isSingleton(job: Pick<HostJob, 'template' | 'singleton'>): boolean {
-  return job.singleton || job.template.volumes.some(({ isShared = false }) => !isShared);
+  const { volumes, keyspace } = job.template;
+  return job.singleton || (keyspace === undefined && volumes.some(({ isShared = false }) => !isShared));
 }
 
 /** Jobs of one group reach each other. */

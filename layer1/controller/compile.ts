@@ -143,7 +143,8 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     // Without its platform an app can be neither reached nor repaired: in need, it makes room.
     mayPreempt: app.isSystem,
     update: isStanding(process) ? 'stop_first' : 'start_first',
-    singleton: isStanding(process),
+    // Members of a datastore agree in their keyspace: a store that is away stops none of them.
+    singleton: isStanding(process) && template.keyspace === undefined,
   });
 }
 

@@ -8,12 +8,16 @@ import type { TestCluster } from '../test-cluster.ts';
 
 const database = 'guestbook-postgres';
 const longMs = 240_000;
+/** Longer than any lease that a host or a primary may have lasts without being renewed. */
+const aWhileMs = 15_000;
 /** Of the three hosts' suite: it stays until the end. */
 let lastConfirmed: string | undefined;
 
 /** Notes that the app has confirmed, one after the other, until it is told to stop. */
 class Writer {
   readonly confirmed: string[] = [];
+  /** Those that were not. */
+  refused = 0;
   /** The longest time without one. */
   longestMs = 0;
   readonly #ending = new AbortController();
@@ -31,7 +35,7 @@ class Writer {
         this.longestMs = Math.max(this.longestMs, performance.now() - lastMs);
         lastMs = performance.now();
         this.confirmed.push(note);
-      }
+      } else this.refused += 1;
       await pause(50, this.#ending.signal);
     }
   }
@@ -199,6 +203,13 @@ export function describeDatabaseRemoval(theCluster: () => TestCluster): void {
   });
 }
 
+/** It changes with each member that becomes the primary. */
+async function timelineOf(cluster: TestCluster, host: ClusterHost): Promise<string> {
+  const sql = 'SELECT pg_walfile_name(pg_current_wal_lsn())';
+  const { stdout } = await cluster.flynn(['-a', 'guestbook', 'pg', 'psql', '--sql', sql, '--', '-At'], { host });
+  return stdout.slice(0, 8);
+}
+
 export function describeReplicatedDatabase(theCluster: () => TestCluster): void {
   test('a database has a member on each of two hosts; the primary is moved by hand, and nothing that was confirmed is lost', async () => {
     const cluster = theCluster();
@@ -214,6 +225,42 @@ export function describeReplicatedDatabase(theCluster: () => TestCluster): void 
     assert.notEqual((await primaryHost(cluster, host)).name, from.name);
     const notes = new Set(await notesOf(cluster, host));
     assert.ok(writer.confirmed.every((note) => notes.has(note)));
+  });
+
+  test('the store stands still for longer than any lease: all is written, and who is primary stays it', async (t) => {
+    const cluster = theCluster();
+    const { host } = cluster;
+    await untilWhole(cluster, host);
+    const before = await timelineOf(cluster, host);
+    const writer = startWriter(cluster, host);
+    await writer.more(10);
+    for (const one of cluster.hosts) one.freezeStore();
+    try {
+      await pause(aWhileMs, t.signal);
+    } finally {
+      for (const one of cluster.hosts) one.thawStore();
+    }
+    await writer.more(100);
+    await writer.stop();
+    t.diagnostic(`${(writer.longestMs / 1_000).toFixed(1)} s without a note at most`);
+    assert.equal(writer.refused, 0);
+    assert.equal(await timelineOf(cluster, host), before);
+  });
+
+  test('its members begin anew with other limits, one after the other: the primary goes last and hands over once', async (t) => {
+    const cluster = theCluster();
+    const { host } = cluster;
+    await untilWhole(cluster, host);
+    const before = await timelineOf(cluster, host);
+    const writer = startWriter(cluster, host);
+    await writer.more(10);
+    await cluster.flynn(['-a', database, 'limit', 'set', 'postgres', 'memory=600MB'], { timeoutMs: longMs });
+    await writer.more(10);
+    await writer.stop();
+    t.diagnostic(`${(writer.longestMs / 1_000).toFixed(1)} s without a note at most`);
+    const notes = new Set(await notesOf(cluster, host));
+    assert.ok(writer.confirmed.every((note) => notes.has(note)));
+    assert.equal(parseInt(await timelineOf(cluster, host), 16), parseInt(before, 16) + 1);
   });
 
   test('the host of its primary loses power: the copy takes over with all that was confirmed, and the host follows it', async (t) => {

@@ -1,7 +1,8 @@
-/** What people do with a PostgreSQL of two members, by the programs of its image. */
+/** A PostgreSQL of two members, and what people do with it by the programs of its image. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { startMembers } from './members-fixture.ts';
+import { waitFor } from '@flynn/kit/retry';
+import { keyspace, startMembers } from './members-fixture.ts';
 import type { Ended, Members } from './members-fixture.ts';
 import { postgres } from './postgres.ts';
 
@@ -181,4 +182,72 @@ test('the members say how they are, and another is the primary once it was asked
   const back = await place.exec(switchover);
   assertDone(back);
   assert.deepEqual(JSON.parse(back.stdout.toString()), { from: next, to: former });
+});
+
+test('a primary that is stopped when its copy has only just begun hands over to it all the same', async () => {
+  const { members } = await place.copied();
+  const primary = members.find(({ isPrimary }) => isPrimary)?.address;
+  const [leading, other] = (await place.addressOf(1)) === primary ? [1, 2] : [2, 1];
+  await place.stop(other);
+  await place.start(other);
+  const address = await place.addressOf(other);
+  const until = { deadlineMs: 60_000, intervalMs: 100 };
+  const isUp = async () =>
+    (await place.status()).members.some((one) => one.address === address && one.state === 'streaming');
+  await waitFor(isUp, { what: 'the copy to run', ...until });
+  await place.stop(leading);
+  const hasTakenOver = async () =>
+    (await place.status()).members.some((one) => one.address === address && one.isPrimary);
+  await waitFor(hasTakenOver, { what: 'the copy to be the primary', ...until });
+  await place.query("SET ROLE app; INSERT INTO item (name) VALUES ('after')");
+  await place.start(leading);
+  await place.copied();
+});
+
+test('a dump ends when the host of the primary is gone, and says so', async () => {
+  const { members } = await place.copied();
+  const primary = members.find(({ isPrimary }) => isPrimary)?.address;
+  const [leading, other] = (await place.addressOf(1)) === primary ? [1, 2] : [2, 1];
+  // It waits for this, and hears nothing from then on.
+  const lock = "BEGIN; LOCK TABLE item; SELECT 'locked', pg_sleep(60)";
+  const locking = place.exec(['psql', '--host', '/tmp', '--username', 'postgres', '--command', lock, 'app'], {
+    member: leading,
+  });
+  const dumping = place.exec(dump, { member: other });
+  const isWaiting = async () =>
+    (await place.query("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'relation'")) === '1';
+  await waitFor(isWaiting, { what: 'the dump to wait for the lock', deadlineMs: 30_000, intervalMs: 100 });
+  await place.cutOff(leading);
+  const { code, stderr } = await dumping;
+  assert.notEqual(code, 0);
+  assert.match(stderr, /timed out/i);
+  await place.join(leading);
+  await locking;
+  await place.copied();
+});
+
+test('whoever becomes the primary has all go by its settings, and ends what a restore left that was cut with the one before', async () => {
+  await place.copied();
+  const patronictl = ['patronictl', '--config-file', '/tmp/patroni.yml'];
+  const settings = async () => {
+    const shown = await place.exec([...patronictl, 'show-config', keyspace.name]);
+    assertDone(shown);
+    return shown.stdout.toString();
+  };
+  assert.match(await settings(), /^ttl: 8$/m);
+  const other = ['--set', 'ttl=20', '--set', 'retry_timeout=5', '--set', 'maximum_lag_on_failover=7'];
+  assertDone(await place.exec([...patronictl, 'edit-config', '--quiet', '--force', ...other, keyspace.name]));
+  assert.match(await settings(), /^ttl: 20$/m);
+  await place.query('CREATE DATABASE app_before', 'postgres');
+  await place.query('CREATE DATABASE app_restoring', 'postgres');
+  await place.query('ALTER DATABASE app WITH ALLOW_CONNECTIONS false', 'postgres');
+  assertDone(await place.exec(switchover));
+  await place.copied();
+  const until = { deadlineMs: 60_000, intervalMs: 200 };
+  await waitFor(async () => /^ttl: 8$/m.test(await settings()), { what: 'the settings of the image', ...until });
+  await waitFor(async () => (await databases()) === 'app,postgres', { what: 'the databases there are', ...until });
+  assert.equal(await place.query('SELECT 1'), '1');
+  // Patroni says so where its image lets it take no less.
+  for (const member of [1, 2]) assert.doesNotMatch(await place.logOf(member), /ttl=\d+ can't be smaller/);
+  assert.match(await settings(), /^maximum_lag_on_failover: 1048576\n[^]*^retry_timeout: 3$/m);
 });

@@ -11,8 +11,17 @@ const label = ['--label', 'flynn.test=1'];
 export type Ended = { code: number; stdout: Buffer; stderr: string };
 
 export type Members = AsyncDisposable & {
-  /** A program of the image beside a member, led to who was the primary when it was last asked for. */
+  /** A program of the image beside a member, by default one that runs, led to who was the primary when it was last asked for. */
   exec(command: readonly string[], options?: { input?: Uint8Array; member?: number }): Promise<Ended>;
+  addressOf(member: number): Promise<string>;
+  /** As its host does it, until it has ended. */
+  stop(member: number): Promise<void>;
+  start(member: number): Promise<void>;
+  /** Nothing comes from it or gets there, and nobody is told, until `join`. */
+  cutOff(member: number): Promise<void>;
+  join(member: number): Promise<void>;
+  /** All that it has logged. */
+  logOf(member: number): Promise<string>;
   /** What a query says, as the superuser on the primary: a value, or lines of them. */
   query(sql: string, database?: string): Promise<string>;
   status(): Promise<Status>;
@@ -26,7 +35,7 @@ export type Status = {
   problem: string | null;
 };
 
-const keyspace = { name: 'abc', password: 'k' };
+export const keyspace = { name: 'abc', password: 'k' };
 const client = '/usr/lib/flynn/flynn-postgres-members';
 
 /** As the door of a host has it: who shows the password has the keys below the keyspace, and nothing else. */
@@ -61,13 +70,16 @@ export async function startMembers(options: { image: string; etcdImage: string; 
   const containers: string[] = [];
   let primary = '127.0.0.1';
 
+  const addressOf = (container: string): Promise<string> =>
+    docker('inspect', '--format', '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}', container);
+
   async function dispose(): Promise<void> {
     if (containers.length > 0) await docker('rm', '--force', '--volumes', ...containers);
     if (volumes.length > 0) await docker('volume', 'rm', ...volumes);
     await docker('network', 'rm', name);
   }
 
-  async function start(member: number): Promise<void> {
+  async function create(member: number): Promise<void> {
     const volume = await docker('volume', 'create', ...label);
     volumes.push(volume);
     const data = ['--volume', `${volume}:/data`];
@@ -83,11 +95,14 @@ export async function startMembers(options: { image: string; etcdImage: string; 
     };
     const given = Object.entries(env).flatMap(([key, value]) => ['--env', `${key}=${value}`]);
     containers.push(nameOf(member));
-    const more = ['--network', name, '--user', '5432', '--memory', '512m'];
+    const more = ['--init', '--network', name, '--user', '5432', '--memory', '512m'];
     await docker('run', '--detach', '--name', nameOf(member), ...label, ...more, ...data, ...given, image);
   }
 
-  const exec: Members['exec'] = async (command, { input = new Uint8Array(), member = 1 } = {}) => {
+  const stopped = new Set<number>();
+  const beside = (): number => (stopped.has(1) ? 2 : 1);
+
+  const exec: Members['exec'] = async (command, { input = new Uint8Array(), member = beside() } = {}) => {
     const child = spawn('docker', [
       'exec',
       '--interactive',
@@ -130,9 +145,8 @@ export async function startMembers(options: { image: string; etcdImage: string; 
     containers.push(`${name}-etcd`);
     const etcd = ['--name', `${name}-etcd`, '--network', name, ...label, '--entrypoint', 'etcd'];
     await docker('run', '--detach', ...etcd, etcdImage, '--data-dir', '/tmp/etcd', ...urls);
-    const addresses = '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}';
-    await openKeyspace(await docker('inspect', '--format', addresses, `${name}-etcd`));
-    for (let member = 1; member <= count; member += 1) await start(member);
+    await openKeyspace(await addressOf(`${name}-etcd`));
+    for (let member = 1; member <= count; member += 1) await create(member);
     const isUp = async (): Promise<boolean> => {
       const { members } = await status();
       return members.filter(({ state }) => state === 'running' || state === 'streaming').length === count;
@@ -153,6 +167,27 @@ export async function startMembers(options: { image: string; etcdImage: string; 
     exec,
     status,
     copied,
+    addressOf: (member) => addressOf(nameOf(member)),
+    async stop(member) {
+      await docker('stop', '-t', '60', nameOf(member));
+      stopped.add(member);
+    },
+    async start(member) {
+      await docker('start', nameOf(member));
+      stopped.delete(member);
+    },
+    async cutOff(member) {
+      await docker('network', 'disconnect', name, nameOf(member));
+      stopped.add(member);
+    },
+    async join(member) {
+      await docker('network', 'connect', name, nameOf(member));
+      stopped.delete(member);
+    },
+    async logOf(member) {
+      const { stdout, stderr } = await run('docker', ['logs', nameOf(member)], { maxBuffer: 64 * 1024 ** 2 });
+      return stdout + stderr;
+    },
     async query(sql, database = 'app') {
       const connection = `postgres://postgres:super@${primary}/${database}`;
       const asked = await exec(['psql', '--no-psqlrc', '-qtA', '-v', 'ON_ERROR_STOP=1', '-c', sql, connection]);

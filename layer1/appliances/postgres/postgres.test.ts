@@ -15,6 +15,11 @@ test('its programs use every secret that it is given, and no other', () => {
   assert.deepEqual(used, new Set(postgres.secrets));
 });
 
+test('a lead that cannot be renewed is given up before it is another’s', () => {
+  const setting = (name: string) => Number(new RegExp(`^${name}: (\\d+)$`, 'm').exec(programs)?.[1]);
+  assert.ok(setting('loop_wait') + 2 * setting('retry_timeout') <= setting('ttl'));
+});
+
 test('an app is led to the primary, as the owner of the database', () => {
   const secrets = Object.fromEntries(postgres.secrets.map((name) => [name, name.toLowerCase()]));
   const variables = postgres.variables({ secrets, host: (role) => `shop-${role}.flynn` });
