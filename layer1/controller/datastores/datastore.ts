@@ -77,16 +77,18 @@ export function memberProcess(
   appName: string,
   { memoryBytes }: Pick<Wanted, 'memoryBytes'>,
 ): Process {
-  const { health, port, roles, user, dataPath } = appliance;
+  const { health, port, roles, leadingRole, user, dataPath } = appliance;
+  const often = { intervalMs: roleIntervalMs, timeoutMs: roleIntervalMs };
   const own = { restartAfterMs: 0, startTimeoutMs: longestStartMs, threshold: 3 };
   return processSchema.parse({
     ports: [
       {
         port,
-        roles: Object.entries(roles).map(([role, check]) => ({
-          name: roleService(appName, role),
-          check: { ...httpCheck(check), intervalMs: roleIntervalMs, timeoutMs: roleIntervalMs },
-        })),
+        roles: Object.entries(roles).map(([role, check]) => {
+          const named = { name: roleService(appName, role), check: { ...httpCheck(check), ...often } };
+          // A copy that has all is ready to take over by then: once, and not with each member.
+          return role === leadingRole ? Object.assign(named, { goesLast: true }) : named;
+        }),
       },
       {
         port: health.port,
@@ -104,6 +106,27 @@ export function memberProcess(
     // Its clients' connections are for as long as they like.
     drainMs: 0,
   });
+}
+
+const ownFields: ReadonlySet<string> = new Set<keyof Process>([
+  'memoryBytes',
+  'cpuMillis',
+  'pidsLimit',
+  'filesLimit',
+  'tempDiskBytes',
+  'constraints',
+  'env',
+]);
+
+/** Of a member's process: what people set. All else is the platform's. */
+export function isOwnField(field: string): boolean {
+  return ownFields.has(field);
+}
+
+/** What this version of the platform makes of a member, with what people have set. */
+export function renewedProcess(appliance: Appliance, appName: string, before: Process): Process {
+  const own = Object.entries(before).filter(([field]) => isOwnField(field));
+  return processSchema.parse({ ...memberProcess(appliance, appName, before), ...Object.fromEntries(own) });
 }
 
 function httpCheck({ port, path }: MemberCheck) {

@@ -9,6 +9,7 @@ import { isEqual } from '../generic/difference.ts';
 import type { Process } from '../process.ts';
 import type { Release } from '../model.ts';
 import type { AppResource } from '../resources.ts';
+import { isOwnField } from './datastore.ts';
 
 type Env = Readonly<Record<string, string>>;
 
@@ -114,19 +115,9 @@ function guardedProcesses(
   return Object.fromEntries(kept);
 }
 
-const ownFields: ReadonlySet<string> = new Set<keyof Process>([
-  'memoryBytes',
-  'cpuMillis',
-  'pidsLimit',
-  'filesLimit',
-  'tempDiskBytes',
-  'constraints',
-  'env',
-]);
-
 /** All that is not for people to set. */
 function fixedOf(process: Process): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(process).filter(([field]) => !ownFields.has(field)));
+  return Object.fromEntries(Object.entries(process).filter(([field]) => !isOwnField(field)));
 }
 
 function checkMemory(

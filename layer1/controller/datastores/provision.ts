@@ -14,7 +14,15 @@ import { scaleFormation } from '../formations.ts';
 import { createRelease, findBasis } from '../releases.ts';
 import { appFinalizer, appType, artifactType, deploymentType, formationType, ownedBy } from '../resources.ts';
 import type { AppResource, DeploymentResource, ReleaseResource } from '../resources.ts';
-import { memberProcess, newSecrets, roleService, servedOf, variablesOf, wantedOf } from './datastore.ts';
+import {
+  memberProcess,
+  newSecrets,
+  renewedProcess,
+  roleService,
+  servedOf,
+  variablesOf,
+  wantedOf,
+} from './datastore.ts';
 
 /** Its members may copy for long before they are up; what cannot start at all is known by its crashes. */
 const deployTimeoutMs = 15 * 60_000;
@@ -146,10 +154,14 @@ export async function keepCurrent(
   if ('name' in spec.image && spec.image.name === image) return false;
   if (app.status.deploymentId !== undefined || !(await mayMove(deps, app, releaseId, signal))) return true;
   const artifactId = await artifactOf(deps, image, signal);
+  const { name } = appliance;
+  const before = release.spec.processes[name];
+  const own = before === undefined ? {} : { [name]: renewedProcess(appliance, app.spec.name, before) };
+  const processes = { ...release.spec.processes, ...own };
   const next = await createRelease(
     deps,
     app,
-    { artifactId, meta: { ...release.spec.meta }, basis: release.id },
+    { artifactId, processes, meta: { ...release.spec.meta }, basis: release.id },
     signal,
     { isOfPlatform: true },
   );
