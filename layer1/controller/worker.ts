@@ -8,6 +8,7 @@ import { removePiece } from '@flynn/resource/piece';
 import { keysOf, runReconciler } from '@flynn/resource/reconciler';
 import type { Source } from '@flynn/resource/reconciler';
 import { workloadRemoval } from '@flynn/scheduler/evaluations';
+import type { Mirror } from '@flynn/store/mirror';
 import type { Compare, Operation } from '@flynn/store/store';
 import { stepDeletion } from './app-deletion.ts';
 import { isCronJob, stepCron } from './cron/steps.ts';
@@ -26,6 +27,7 @@ import type { DumpBlobs } from './datastore-backups/making.ts';
 import { UpTimes } from './deployments/progress.ts';
 import { RoutersWord } from './deployments/routers-word.ts';
 import { addBuiltInProviders } from './datastores/built-in.ts';
+import { leaveDraining } from './datastores/switchover.ts';
 import { stepDeployment } from './deployments/steps.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
@@ -38,7 +40,7 @@ import { stepReview } from './review-apps.ts';
 import { keepSealed } from './sealing/steps.ts';
 import { sourceType } from './source/resource.ts';
 import { stepSource } from './source/steps.ts';
-import type { DeploymentResource } from './resources.ts';
+import type { AppResource, DeploymentResource } from './resources.ts';
 import { keepRunners } from './operations/runner-registry.ts';
 
 const leaseTtlSeconds = 5;
@@ -133,6 +135,12 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
           sources: [endedBuilds, buildsUnderWay],
           reconcile: (id, { signal: run }) => stopEndedBuild(deps, id, { signal: run, epoch: epochCompare }),
         }),
+        runReconciler({
+          ...common,
+          name: 'datastores on hosts that drain',
+          sources: [mapSource(keysOf(cell.settings), () => datastoresOf(apps))],
+          reconcile: (id, { signal: run }) => leaveDraining(deps, id, run),
+        }),
         forever('forgetting the trail', (s) => forget(deps, { signal: s, epoch: epochCompare }), { log, signal: term }),
         runReconciler({
           ...common,
@@ -205,6 +213,10 @@ async function backUpRegularly(deps: Deps, blobs: BackupBlobs | undefined, optio
 
 function definedOf(id: string | undefined): string[] {
   return id === undefined ? [] : [id];
+}
+
+function datastoresOf(apps: Mirror<AppResource>): string[] {
+  return valuesOf(apps).flatMap(({ id, spec }) => (spec.datastore === undefined ? [] : [id]));
 }
 
 function mapSource(source: Source, toIds: (id: string) => Iterable<string>): Source {

@@ -8,7 +8,6 @@ import { shortId } from '@flynn/kit/ids';
 import { withDeadline } from '@flynn/kit/retry';
 import { compareOf } from '@flynn/resource/record';
 import { workloadChange } from '@flynn/scheduler/evaluations';
-import { z } from 'zod';
 import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
 import { joinSockets } from '../attach.ts';
@@ -31,12 +30,11 @@ import { describeDatastore, membersOf, parseStatus } from './description.ts';
 import type { Status } from './description.ts';
 import { joinPieces, outputOf } from './program.ts';
 import { consoleType, superuserConsoleType } from './shells.ts';
+import { switchOver } from './switchover.ts';
 
 /** A member that stands still is not waited for longer: another may answer. */
 const askMs = 8_000;
 const askAllMs = 20_000;
-/** Less than after what a router takes a backend for dead; a second more than its program tries. */
-const switchoverMs = 27_000;
 /** Results are held in memory by the client. */
 const consoleMemoryBytes = 512 * 1024 ** 2;
 
@@ -126,38 +124,6 @@ async function askMembers(
     status: undefined,
     problem: `${why}; flynn ps -a ${app.spec.name} and flynn log -a ${app.spec.name} tell more`,
   };
-}
-
-const switchedSchema = z.object({ from: z.string().nullable(), to: z.string() });
-
-/** Hosts, of the addresses that members know each other by. */
-async function switchOver(
-  deps: Deps,
-  { app, appliance }: Datastore,
-  to: string | undefined,
-  signal: AbortSignal,
-): Promise<{ from?: string; to: string }> {
-  const members = membersOf(appliance, statusesOfApp(deps.cell, app.id));
-  const wanted = to === undefined ? undefined : members.find(({ hostId }) => hostId === to);
-  if (to !== undefined && wanted?.address === undefined) {
-    const hosts = members.map(({ hostId }) => hostId).join(', ');
-    throw new FlynnError(
-      'not_found',
-      `${app.spec.name} has no member that is up on ${to}: there are ${hosts || 'none'}`,
-    );
-  }
-  // That which is to be the primary is not about to be restarted.
-  const [first] = members;
-  const asked = wanted ?? first;
-  if (asked === undefined) {
-    throw new FlynnError('unavailable', `${app.spec.name} has no member that is up: flynn ps -a ${app.spec.name}`);
-  }
-  const address = wanted?.address === undefined ? [] : [wanted.address];
-  const command = [...appliance.commands.switchover, ...address];
-  const text = await outputOf(deps.hosts, asked, command, withDeadline(switchoverMs, signal));
-  const { from, to: now } = switchedSchema.parse(JSON.parse(text));
-  const hostAt = (known: string) => members.find((member) => member.address === known)?.hostId ?? known;
-  return { ...(from === null ? {} : { from: hostAt(from) }), to: hostAt(now) };
 }
 
 type Console = Readonly<{
