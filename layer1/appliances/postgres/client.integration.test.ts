@@ -118,6 +118,20 @@ test('what was left by one that was killed between its last steps is mended by t
   assert.equal(await contentOf(), was);
 });
 
+test('what was left by one whose host died goes with a dump, hours later: it may be under way until then', async () => {
+  const { members } = await place.copied();
+  const primary = members.find(({ isPrimary }) => isPrimary)?.address;
+  const member = (await place.addressOf(1)) === primary ? 1 : 2;
+  await place.query('CREATE DATABASE app_restoring', 'postgres');
+  assertDone(await place.exec(dump));
+  assert.equal(await databases(), 'app,app_restoring,postgres');
+  const oid = await place.query("SELECT oid FROM pg_database WHERE datname = 'app_restoring'");
+  const file = `/data/pgdata/base/${oid}/PG_VERSION`;
+  assertDone(await place.exec(['touch', '--date', '7 hours ago', file], { member }));
+  assertDone(await place.exec(dump));
+  assert.equal(await databases(), 'app,postgres');
+});
+
 test('an archive of somebody else’s database becomes the app’s, whoever owned it there', async () => {
   await place.query('CREATE ROLE bob', 'postgres');
   await place.query('CREATE DATABASE foreigner OWNER bob', 'postgres');
