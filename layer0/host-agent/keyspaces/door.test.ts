@@ -26,9 +26,15 @@ class Etcd {
   readonly asked: GatewayCall[] = [];
   readonly leases = new Map<string, Lease>();
   keys = 0;
+  /** What it answers in the place of all else. */
+  failure: { status: number; body: object } | undefined;
 
   async ask(call: GatewayCall): Promise<GatewayAnswer> {
     this.asked.push(call);
+    if (this.failure !== undefined) {
+      const { status, body } = this.failure;
+      return { status, body: Readable.from([JSON.stringify(body)]) };
+    }
     return { status: 200, body: Readable.from([JSON.stringify(this.#answer(call))]) };
   }
 
@@ -145,6 +151,16 @@ test('an unknown token costs no leader its lease: that is to be asked for again,
   const { ask } = world();
   await assert.rejects(ask('/v3/lease/keepalive', { ID: '1' }, { authorization: 'x' }), isRefused('again'));
   await assert.rejects(ask('/v3/lease/keepalive', { ID: '1' }), isRefused('nobody'));
+});
+
+test('while etcd elects a leader a lease is asked for again, and not given up', async () => {
+  const { etcd, ask, json, authenticate } = world();
+  const authorization = await authenticate();
+  const { ID } = await json('/v3/lease/grant', { TTL: 8 }, { authorization });
+  etcd.failure = { status: 500, body: { error: { code: 2, message: 'not a primary lessor' } } };
+  await assert.rejects(ask('/v3/lease/keepalive', { ID }, { authorization }), isRefused('away'));
+  etcd.failure = undefined;
+  assert.deepEqual((await json('/v3/lease/keepalive', { ID }, { authorization })).result, { ID, TTL: '8' });
 });
 
 test('where else to ask is told without a token: nowhere', async () => {

@@ -154,6 +154,8 @@ export class Door {
     }
     const askedMs = this.#deps.now();
     const said = await this.#whole('/v3/lease/keepalive', asked, signal);
+    // While members of etcd elect a leader one may say that it is none: to Patroni that would be the end of its leadership.
+    if (said.status >= 500) throw new Refusal('away', `etcd keeps no lease alive just now: ${said.body.slice(0, 300)}`);
     if (said.status !== 200) return said;
     const { TTL } = parseAnswer(wire.keptAliveSchema, said.body).result;
     if (TTL > 0) leases.note(asked.ID, TTL, askedMs);
