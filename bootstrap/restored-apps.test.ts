@@ -50,6 +50,29 @@ test('it waits for the apps, tells how many are healthy, and names those that ar
   assert.equal(unwellText([]), '');
 });
 
+test('a datastore is waited for until one of its members is up: there may be fewer hosts than it has members', async () => {
+  await using world = await startTestController({ hosts: 1 });
+  const members = { db: { constraints: [{ attribute: 'host', operator: 'distinct' as const }] } };
+  const { app } = await world.deployApp('shop-postgres', members);
+  await world.deployApp('shop', { web: {} });
+  const params = { app: app.id, release: 'v1' };
+  await world.client.call(formations.put, { params, body: { processes: { db: 2 } } });
+  await world.jobsOf('shop-postgres', 1);
+  await world.jobsOf('shop', 1);
+  const datastore = { appliance: 'postgres', resourceId: 'r1' };
+  const client: Parameters<typeof untilHealthy>[0] = {
+    stream: world.client.stream.bind(world.client),
+    async call(route, input, options) {
+      const answer = await world.client.call(route, input, options);
+      const own = Array.isArray(answer) ? answer.find((one: { id?: string }) => one.id === app.id) : undefined;
+      if (own !== undefined) Object.assign(own, { datastore });
+      return answer;
+    },
+  };
+  const { count, unwell } = await untilHealthy(client, { report: () => undefined, signal });
+  assert.deepEqual([count, unwell], [2, []]);
+});
+
 test('an app that somebody deletes meanwhile is waited for no longer', async () => {
   await using world = await startTestController({ hosts: 1 });
   for (const app of ['blog', 'shop']) await world.deployApp(app, { web: {} });

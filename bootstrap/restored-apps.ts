@@ -68,7 +68,10 @@ async function lookAt(client: Client, app: App, releaseId: string, signal: Abort
   const formation = await client.call(formations.get, { params: { app: app.id, release: releaseId } }, { signal });
   const all = await client.call(jobs.list, { params: { app: app.id }, query: {} }, { signal });
   const own = all.filter((job) => job.releaseId === releaseId);
-  const counts = Object.entries(formation.processes).map(([type, wanted]) => {
+  // A datastore serves with one member: its copies take as long as they take, or wait for hosts that are not there yet.
+  const most = app.datastore === undefined ? Infinity : 1;
+  const counts = Object.entries(formation.processes).map(([type, asked]) => {
+    const wanted = Math.min(asked, most);
     const healthy = own.filter((job) => job.type === type && job.state === 'running').length;
     return { type, wanted, healthy: Math.min(wanted, healthy) };
   });
