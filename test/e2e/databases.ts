@@ -263,6 +263,27 @@ export function describeReplicatedDatabase(theCluster: () => TestCluster): void 
     assert.equal(parseInt(await timelineOf(cluster, host), 16), parseInt(before, 16) + 1);
   });
 
+  test('its primary leaves a host that drains, for another that has all that was confirmed', async (t) => {
+    const cluster = theCluster();
+    const from = await primaryHost(cluster, cluster.host);
+    const host = other(cluster, from);
+    const writer = startWriter(cluster, host);
+    await writer.more(10);
+    await cluster.flynn(['host', 'drain', from.name], { host });
+    try {
+      const hasLeft = async () =>
+        (await membersOf(cluster, host)).some((member) => member.role === 'primary' && member.host !== from.name);
+      await waitFor(hasLeft, { what: 'another primary', deadlineMs: longMs, intervalMs: 500 });
+      await writer.more(10);
+    } finally {
+      await cluster.flynn(['host', 'undrain', from.name], { host });
+    }
+    await writer.stop();
+    t.diagnostic(`${(writer.longestMs / 1_000).toFixed(1)} s without a note at most`);
+    const notes = new Set(await notesOf(cluster, host));
+    assert.ok(writer.confirmed.every((note) => notes.has(note)));
+  });
+
   test('the host of its primary loses power: the copy takes over with all that was confirmed, and the host follows it', async (t) => {
     const cluster = theCluster();
     const lost = await primaryHost(cluster, cluster.host);
