@@ -13,12 +13,14 @@ import type { Admission } from '@flynn/host-agent/cluster/join-server';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { leasePrefix, leaseSchema, type Lease } from '@flynn/host-agent/network/lease';
 import { admissionFile, shownBehind } from '@flynn/host-agent/trust/authorities';
+import { primaryAddress } from '@flynn/host-agent/own-addresses';
 import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { fingerprintOf } from '@flynn/kit/certificate';
 import type { Credentials } from '@flynn/kit/tls';
 import type { Store } from '@flynn/store/store';
 import { commands, versionOfThis } from './origin.ts';
+import { openDoor } from './open-door.ts';
 import { commonRootKey } from './rotation.ts';
 import { type Cluster, sharedSchema } from './settings.ts';
 
@@ -49,15 +51,19 @@ export async function leasesOf(store: Store): Promise<Lease[]> {
 
 /** This host's own lease, which says to the others where its containers are. */
 export async function ensureLease(store: Store, cluster: Cluster): Promise<void> {
-  const { hostId, address, range, subnet } = cluster;
-  await leaseSubnet(store, { hostId, address, range, subnet, now: Date.now() }, { mayMove: true });
+  const { hostId, site, range, subnet } = cluster;
+  const address = site === undefined ? cluster.address : (cluster.localAddress ?? (await primaryAddress()));
+  const request = { hostId, address, range, subnet, now: Date.now(), ...(site === undefined ? {} : { site }) };
+  await leaseSubnet(store, request, { mayMove: true });
 }
 
-/** Names this host first: it is certainly there. */
+/** Names this host first: it is certainly there. Those behind NAT let nobody in: who joins does not reach them yet. */
 export async function makeToken(store: Store, cluster: Cluster): Promise<string> {
-  const others = (await leasesOf(store)).map(({ address }) => address).filter((address) => address !== cluster.address);
+  const others = (await leasesOf(store))
+    .filter(({ site, address }) => site === undefined && address !== cluster.address)
+    .map(({ address }) => address);
   return formatToken({
-    addresses: [cluster.address, ...others.slice(0, 4)],
+    addresses: [...(cluster.site === undefined ? [cluster.address] : []), ...others.slice(0, 4)],
     fingerprint: fingerprintOf(cluster.authority.certificate),
     secret: passUntil(passSecretOf(cluster), Date.now() + tokenMs),
   });
@@ -86,8 +92,15 @@ export async function standingOf(
 
 /** Of a host that was left behind: what the cluster is by now, and what this host keeps for itself. */
 export async function rejoinCluster(token: string, stored: Cluster, options: { port?: number } = {}): Promise<Cluster> {
-  const { hostId, address, subnet, hasPlatform } = stored;
-  const cluster = await joinCluster(token, { hostId, address, release: versionOfThis() }, options);
+  const { hostId, site, subnet, hasPlatform } = stored;
+  const address = site === undefined ? stored.address : stored.localAddress;
+  const joining = {
+    hostId,
+    release: versionOfThis(),
+    ...(address === undefined ? {} : { address }),
+    ...(site === undefined ? {} : { site }),
+  };
+  const cluster = await joinCluster(token, joining, options);
   if (cluster.subnet !== subnet) {
     throw new FlynnError(
       'conflict',
@@ -99,13 +112,28 @@ export async function rejoinCluster(token: string, stored: Cluster, options: { p
   return { ...own, ...cluster, hasPlatform };
 }
 
-/** The cluster as this host is to know it. Asked again the answer is the same. */
+/**
+ * The cluster as this host is to know it. Asked again the answer is the same. `conflict` too where the host that answers does not
+ * reach this one, and it did not say that it is behind NAT.
+ */
 export async function joinCluster(token: string, host: JoiningHost, options: { port?: number } = {}): Promise<Cluster> {
-  const { settings, lease, endpoints, peers } = await askToJoin(parseToken(token), host, {
+  await using door = host.site === undefined ? await openDoor() : undefined;
+  const joining = { ...host, ...(door === undefined ? {} : { answersAt: door.port }) };
+  const { settings, lease, endpoints, peers } = await askToJoin(parseToken(token), joining, {
     signal: AbortSignal.timeout(joinMs),
     ...options,
   });
-  const { hostId, address, subnet } = lease;
+  const { hostId, address, subnet, site } = lease;
   const shared = sharedSchema.parse(settings);
-  return { ...shared, hostId, address, subnet, etcdEndpoints: endpoints, peers, hasPlatform: false };
+  return {
+    ...shared,
+    hostId,
+    address,
+    ...(site === undefined ? {} : { site }),
+    ...(site === undefined || host.address === undefined ? {} : { localAddress: host.address }),
+    subnet,
+    etcdEndpoints: endpoints,
+    peers,
+    hasPlatform: false,
+  };
 }

@@ -33,6 +33,8 @@ export function agentEnvironment(options: Options, cluster: Cluster): string {
     FLYNN_STATE_DIR: options.FLYNN_STATE_DIR,
     FLYNN_KEY: cluster.key,
     FLYNN_ADDRESS: cluster.address,
+    ...(cluster.site === undefined ? {} : { FLYNN_SITE: cluster.site }),
+    ...(cluster.localAddress === undefined ? {} : { FLYNN_LOCAL_ADDRESS: cluster.localAddress }),
     FLYNN_SUBNET: cluster.subnet,
     FLYNN_BRIDGE: cluster.bridge,
     FLYNN_RANGE: cluster.range,

@@ -2,6 +2,8 @@
 import { hostname } from 'node:os';
 import { styleText } from 'node:util';
 import { type Cluster as KnownCluster, loadClusters } from '@flynn/cli/clusters';
+import { siteSchema } from '@flynn/host-agent/network/lease';
+import { primaryAddress } from '@flynn/host-agent/own-addresses';
 import { forgetUpdate } from '@flynn/host-agent/update-record';
 import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
@@ -14,7 +16,7 @@ import { doorAddresses } from './doors.ts';
 import { type DomainChange, checkDrop, formerDomainsOf, withDomain } from './domain.ts';
 import { domainText } from './domain-text.ts';
 import { withStore } from './controller.ts';
-import { primaryAddress, readFacts } from './facts.ts';
+import { readFacts } from './facts.ts';
 import { type Formation, joinText, judgeFormation, membersStep, missingOf } from './formation.ts';
 import { restoredAppsStep, unrestoredText } from './restore-steps.ts';
 import { type Unwell, unwellText } from './restored-apps.ts';
@@ -53,6 +55,8 @@ export type BringUp = Readonly<{
   env: Env;
   /** What lets this machine into the cluster of another. */
   token?: string | undefined;
+  /** The private network behind NAT that this machine is in, where the cluster's hosts do not reach into. */
+  site?: string | undefined;
   fromBackup?: string | undefined;
   passphraseFile?: string | undefined;
   /** What is made anew. */
@@ -80,7 +84,7 @@ async function lockedIfRoot<T>(options: Options, doing: string, task: () => Prom
   return process.getuid?.() === 0 ? await withHostLock(options.FLYNN_STATE_DIR, doing, task) : await task();
 }
 
-async function bringUpLocked(given: Options, { env, token, formation, ...request }: BringUp): Promise<boolean> {
+async function bringUpLocked(given: Options, { env, token, site, formation, ...request }: BringUp): Promise<boolean> {
   const path = request.fromBackup;
   const backup =
     path === undefined ? undefined : await openBackup(path, { env, passphraseFile: request.passphraseFile });
@@ -89,6 +93,7 @@ async function bringUpLocked(given: Options, { env, token, formation, ...request
   await untilBooted(options, (line) => process.stderr.write(`${line}\n`));
   const stored = await readCluster(options.FLYNN_STATE_DIR);
   const standing = token === undefined ? 'known' : await standingOf(token, stored);
+  if (site !== undefined) checkSite(site, stored);
   if (request.rotation !== undefined) checkRotation(request.rotation, stored);
   if (request.domain !== undefined) checkDomain(request.domain, stored);
   if (request.takesOver === true && stored === undefined) {
@@ -98,12 +103,13 @@ async function bringUpLocked(given: Options, { env, token, formation, ...request
   await checkUpdated(options, stored);
   let cluster = settle(options, stored, await thisMachine(stored));
   const isJoining = standing === 'new';
+  if (isJoining && site !== undefined) cluster = { ...cluster, site };
   const problems = formation === undefined ? [] : judgeFormation(formation, cluster);
   if (!(await isReady(options, cluster, { scope: isJoining ? 'joining' : 'host', problems }))) return false;
   if (isJoining) {
     const { hostId } = cluster;
     const address = options.FLYNN_ADDRESS === undefined ? {} : { address: options.FLYNN_ADDRESS };
-    const joining = { hostId, release: versionOfThis(), ...address };
+    const joining = { hostId, release: versionOfThis(), ...address, ...(site === undefined ? {} : { site }) };
     cluster = withKept(await joinCluster(token ?? '', joining), options);
     refuseContradictions(options, cluster);
     // Where its containers are to be, and which ports are the router's, it knows only now.
@@ -173,6 +179,25 @@ async function sayFarewell({ options, cluster: begun, person }: Context): Promis
     process.stdout.write(domainText(cluster, addresses, clusters));
   }
   if (news !== 'known') await writeHostFiles(stateDir, told(cluster));
+}
+
+/** What a host is to the others stays: where they reach it, and where its containers are, hangs on it. */
+function checkSite(site: string, stored: Cluster | undefined): void {
+  if (!siteSchema.safeParse(site).success) {
+    throw new FlynnError(
+      'invalid',
+      `--behind-nat takes a name for the private network that this machine is in, of lower-case letters, digits and dashes, such as home; not ${JSON.stringify(site)}`,
+    );
+  }
+  if (stored === undefined || stored.site === site) return;
+  const is =
+    stored.site === undefined
+      ? `is a host of the cluster ${stored.name}, which the others reach at ${stored.address}`
+      : `joined the cluster ${stored.name} behind the NAT of ${stored.site}`;
+  throw new FlynnError(
+    'conflict',
+    `this machine ${is}: take it out with ${commands.down}, and join with --behind-nat ${site}. Nothing was changed`,
+  );
 }
 
 const rotated: Readonly<Record<Rotation, readonly [what: string, command: string]>> = {

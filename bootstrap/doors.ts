@@ -26,7 +26,8 @@ async function workerHosts(store: Pick<Store, 'list'>): Promise<ReadonlySet<stri
 /** Of the hosts that have one: where names of the cluster's domain lead. */
 export async function doorAddresses(store: Store): Promise<string[]> {
   const [leases, workers] = await Promise.all([leasesOf(store), workerHosts(store)]);
-  return leases.flatMap(({ hostId, address }) => (workers.has(hostId) ? [] : [address]));
+  // The router of a host behind NAT is for those who are there, too.
+  return leases.flatMap(({ hostId, address, site }) => (workers.has(hostId) || site !== undefined ? [] : [address]));
 }
 
 /** `conflict` on a host without: who brings the platform up asks it as everybody does, at the door of this host. */

@@ -1,6 +1,6 @@
 /** What preflight judges by, looked up on this machine. */
 import { readFile, stat, statfs } from 'node:fs/promises';
-import { networkInterfaces, totalmem } from 'node:os';
+import { totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import { readAddress } from '@flynn/host-agent/doctor/address';
 import { readTextFile } from '@flynn/kit/files';
@@ -93,19 +93,4 @@ async function diskOf(path: string): Promise<{ path: string; freeBytes: number }
 /** The kernel's table, which is there on every Linux; elsewhere preflight says so. */
 async function readRoutes(): Promise<string> {
   return (await readTextFile('/proc/net/route')) ?? '';
-}
-
-/** The address that leads out, or failing that any but the loopback's. */
-export async function primaryAddress(): Promise<string> {
-  const routes = await readRoutes();
-  const device = routes
-    .split('\n')
-    .map((line) => line.split('\t'))
-    .find(([, destination, , , , , , mask]) => destination === '00000000' && mask === '00000000')?.[0];
-  const interfaces = Object.entries(networkInterfaces()).flatMap(([name, addresses]) =>
-    (addresses ?? [])
-      .filter((one) => one.family === 'IPv4' && !one.internal)
-      .map((one) => ({ name, address: one.address })),
-  );
-  return (interfaces.find((one) => one.name === device) ?? interfaces[0])?.address ?? '127.0.0.1';
 }

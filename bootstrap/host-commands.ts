@@ -80,7 +80,13 @@ export function addClusterCommands({ program }: CliContext): void {
     .command('join')
     .description('make this machine a host of the cluster that the token is of')
     .argument('<token>', `as ${eitherCommand('token')} on its hosts prints it`)
-    .action(async (token: string) => goOn({ env: env(), token }));
+    .option(
+      '--behind-nat <network>',
+      'a name for the private network it is in, where the hosts do not reach into; those of one network reach each other',
+    )
+    .action(async (token: string, { behindNat }: { behindNat?: string }) =>
+      goOn({ env: env(), token, site: behindNat }),
+    );
   program
     .command('token')
     .description('what other machines join this cluster with; good for a day')

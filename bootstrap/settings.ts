@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import { clientUrlOf } from '@flynn/host-agent/cluster/etcd-resident';
 import { hostIdSchema } from '@flynn/host-agent/cluster/join';
+import { siteSchema } from '@flynn/host-agent/network/lease';
 import { authoritiesSchema } from '@flynn/host-agent/trust/authorities';
 import { integer, loadConfig } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
@@ -109,7 +110,11 @@ export const clusterSchema = z.object({
   subnet: z.string(),
   range: z.string(),
   bridge: z.string(),
+  /** Where the others reach it; of a host behind NAT its gateway, through the tunnel. */
   address: z.string(),
+  /** Of a host behind NAT: the name of the private network that it is in, and its address there if that was given. */
+  site: siteSchema.optional(),
+  localAddress: z.ipv4().optional(),
   hostId: z.string(),
   /** Where etcd was when this host came into the cluster. */
   etcdEndpoints: z.array(z.string()),
@@ -166,6 +171,8 @@ export type Machine = {
 export const sharedSchema = clusterSchema.omit({
   subnet: true,
   address: true,
+  site: true,
+  localAddress: true,
   hostId: true,
   etcdEndpoints: true,
   peers: true,
@@ -229,7 +236,7 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
       httpPort: options.FLYNN_HTTP_PORT ?? stored.httpPort,
       gitPort: options.FLYNN_GIT_PORT ?? stored.gitPort,
       ...(options.FLYNN_HTTPS_PORT === undefined ? {} : { httpsPort: options.FLYNN_HTTPS_PORT }),
-      ...movedTo(options.FLYNN_ADDRESS ?? stored.address, stored),
+      ...movedTo(options.FLYNN_ADDRESS, stored),
     };
     return withKept(changed, options);
   }
@@ -300,7 +307,15 @@ export function keptText(cluster: Cluster, options: Options): string[] {
  * The host that made the cluster, and so found none there, has a member of etcd at its own address. Another may have one as well by
  * now, the only one even: where that goes it is asked for, too.
  */
-function movedTo(address: string, stored: Cluster): Pick<Cluster, 'address' | 'etcdEndpoints'> {
+function movedTo(
+  given: string | undefined,
+  stored: Cluster,
+): Pick<Cluster, 'address' | 'localAddress' | 'etcdEndpoints'> {
+  if (stored.site !== undefined) {
+    const { address, etcdEndpoints } = stored;
+    return { address, etcdEndpoints, ...(given === undefined ? {} : { localAddress: given }) };
+  }
+  const address = given ?? stored.address;
   if (stored.peers.length === 0) return { address, etcdEndpoints: [clientUrlOf(address)] };
   if (address === stored.address) return { address, etcdEndpoints: stored.etcdEndpoints };
   const others = stored.etcdEndpoints.filter((endpoint) => endpoint !== clientUrlOf(stored.address));

@@ -9,6 +9,7 @@ async function main(): Promise<boolean> {
   const { values } = parseArgs({
     options: {
       join: { type: 'string' },
+      'behind-nat': { type: 'string' },
       token: { type: 'boolean', default: false },
       hosts: { type: 'string' },
       'from-backup': { type: 'string' },
@@ -37,10 +38,10 @@ async function main(): Promise<boolean> {
     await printToken(env);
     return true;
   }
-  const { join: token, 'from-backup': fromBackup, 'passphrase-file': passphraseFile } = values;
+  const { join: token, 'behind-nat': site, 'from-backup': fromBackup, 'passphrase-file': passphraseFile } = values;
   const domain = changeOf({ domain: values.domain, dropDomain: values['drop-domain'] });
   const takesOver = values['take-over'];
-  return await bringUp({ env, token, fromBackup, passphraseFile, rotation, domain, takesOver });
+  return await bringUp({ env, token, site, fromBackup, passphraseFile, rotation, domain, takesOver });
 }
 
 try {

@@ -32,6 +32,8 @@ export type ClusterOptions = {
   hasImages?: boolean;
   /** Sizes of disks of their own, by a host's place; others share this machine's. */
   diskBytes?: Readonly<Record<number, number>>;
+  /** Places of hosts behind NAT routers of their own. */
+  behindNat?: readonly number[];
 };
 
 export type Job = { id: string; type: string; state: string; restarts: number };
@@ -53,7 +55,10 @@ export class TestCluster implements AsyncDisposable {
 
   /** Hosts with their engines, and no cluster yet. `index` tells clusters that exist at once apart: see `hosts`. */
   static async create(index: number, options: ClusterOptions = {}): Promise<TestCluster> {
-    const hostAt = (place: number): ClusterHost => new ClusterHost(suiteHosts, `host${index + place}`, index + place);
+    const hostAt = (place: number): ClusterHost =>
+      new ClusterHost(suiteHosts, `host${index + place}`, index + place, {
+        isBehindNat: options.behindNat?.includes(place) ?? false,
+      });
     const others = Array.from({ length: (options.hosts ?? 1) - 1 }, (_, place) => hostAt(place + 1));
     const hosts = [hostAt(0), ...others] as const;
     try {

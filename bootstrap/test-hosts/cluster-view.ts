@@ -129,7 +129,7 @@ async function missingParts(hosts: readonly ClusterHost[]): Promise<string[]> {
   const missing = hosts.filter(({ name }) => !present.has(cellKeys.host(name))).map(({ name }) => name);
   const voters = members.entries.filter(({ value }) => isVoter(JSON.parse(value))).length;
   // Fewer than three hosts have one member: a second alone would only be one more that can fail.
-  const wanted = hosts.length < maxMembers ? 1 : maxMembers;
+  const wanted = hosts.filter(({ isBehindNat }) => !isBehindNat).length < maxMembers ? 1 : maxMembers;
   return voters >= wanted ? missing : [...missing, `${wanted - voters} of ${wanted} members of etcd`];
 }
 

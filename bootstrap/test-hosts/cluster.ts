@@ -133,9 +133,17 @@ export async function joinHosts(
   const token = isAnyNew ? (await first.up(['--token'])).trim() : '';
   await inParallel(others, async (host) => {
     const isNew = known[others.indexOf(host)] === undefined;
-    await host.up(isNew ? ['--join', token] : [], { onLine: linesTo((line) => report(`${host.name}: ${line}`)), env });
+    await host.up(isNew ? joinFlags(host, token) : [], {
+      onLine: linesTo((line) => report(`${host.name}: ${line}`)),
+      env,
+    });
   });
   return known.filter((cluster) => cluster === undefined).length;
+}
+
+/** Each behind a router of its own, in a network that has its name. */
+function joinFlags(host: ClusterHost, token: string): string[] {
+  return ['--join', token, ...(host.isBehindNat ? ['--behind-nat', host.name] : [])];
 }
 
 /** What the first host settled, for whoever says what to type next. */

@@ -25,7 +25,7 @@ import { followEndpointsFile } from './cluster/membership.ts';
 import { startPlatformImages } from './cluster/platform-images.ts';
 import { startCluster } from './cluster/start.ts';
 import type { Peers } from './cluster/start.ts';
-import { gatewayOf, parseAttributes } from './config.ts';
+import { gatewayOf, parseAttributes, siteAttributes } from './config.ts';
 import type { Config } from './config.ts';
 import { findingMetrics } from './doctor/metrics.ts';
 import { startDoctor } from './doctor/start.ts';
@@ -147,7 +147,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     address: host.externalAddress,
     apiPort,
     capacity: capacityOf(machine),
-    attributes: { ...parseAttributes(config.FLYNN_ATTRIBUTES), host: host.hostId },
+    attributes: { ...siteAttributes(config), ...parseAttributes(config.FLYNN_ATTRIBUTES), host: host.hostId },
     cordoned: false,
     startedAt: systemClock.now(),
   };

@@ -3,6 +3,7 @@ import { isIPv4 } from 'node:net';
 import { booleanFlag, integer, secret } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
+import { siteAttribute, siteSchema } from './network/lease.ts';
 import { defaultRange, defaultVxlanId } from './network/state.ts';
 
 const list = z.string().transform((text) =>
@@ -24,8 +25,12 @@ export const configSchema = z.object({
   FLYNN_INSTALLATION: z.string().startsWith('/').optional(),
   /** The cluster key: whoever has it may do everything. */
   FLYNN_KEY: secret(),
-  /** Where other hosts reach this one. */
+  /** Where other hosts reach this one; behind NAT its gateway, through the tunnel. */
   FLYNN_ADDRESS: z.ipv4(),
+  /** The private network behind NAT that this host is in. */
+  FLYNN_SITE: siteSchema.optional(),
+  /** Its address in there; found out unless given. */
+  FLYNN_LOCAL_ADDRESS: z.ipv4().optional(),
   FLYNN_SUBNET: z.cidrv4().default('100.100.0.0/24'),
   FLYNN_BRIDGE: z
     .string()
@@ -76,6 +81,11 @@ export function gatewayOf(subnet: string): string {
   if (!isIPv4(address))
     throw new FlynnError('invalid', `FLYNN_SUBNET ${subnet} is not an IPv4 subnet such as 100.100.0.0/24`);
   return [...parts.slice(0, 3), (parts[3] ?? 0) + 1].join('.');
+}
+
+/** What a host behind NAT says of itself: nobody comes in there from outside, so it has no router unless people tag it `router=yes`. */
+export function siteAttributes({ FLYNN_SITE: site }: Pick<Config, 'FLYNN_SITE'>): Record<string, string> {
+  return site === undefined ? {} : { [siteAttribute]: site, router: 'no' };
 }
 
 export function parseAttributes(text: string): Record<string, string> {

@@ -1,6 +1,7 @@
 /** Which IPv4 addresses are this machine's? */
 import { readFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
+import { readTextFile } from '@flynn/kit/files';
 
 /** Of the kernel's own table, which has those too that no cable is plugged in for, or whose bridge has nobody on it yet. */
 export async function ownAddresses(): Promise<ReadonlySet<string>> {
@@ -14,6 +15,21 @@ export function parseAddresses(fibTrie: string): ReadonlySet<string> {
       line.startsWith('|-- ') && lines[at + 1] === '/32 host LOCAL' ? [line.slice('|-- '.length)] : [],
     ),
   );
+}
+
+/** The address that leads out, or failing that any but the loopback's. */
+export async function primaryAddress(): Promise<string> {
+  const routes = (await readTextFile('/proc/net/route')) ?? '';
+  const device = routes
+    .split('\n')
+    .map((line) => line.split('\t'))
+    .find(([, destination, , , , , , mask]) => destination === '00000000' && mask === '00000000')?.[0];
+  const interfaces = Object.entries(networkInterfaces()).flatMap(([name, addresses]) =>
+    (addresses ?? [])
+      .filter((one) => one.family === 'IPv4' && !one.internal)
+      .map((one) => ({ name, address: one.address })),
+  );
+  return (interfaces.find((one) => one.name === device) ?? interfaces[0])?.address ?? '127.0.0.1';
 }
 
 /** Bridges, tunnels and the ends of wires that lead into containers: other machines reach none of them. */

@@ -6,6 +6,7 @@ import type { Logger } from '@flynn/kit/log';
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { Store } from '@flynn/store/store';
 import { z } from 'zod';
+import { connectFailure } from './connect-failure.ts';
 import { joinPort, joinRoute, joinVersion, judgePass } from './join.ts';
 import { leaseSubnet } from './subnets.ts';
 
@@ -59,10 +60,21 @@ export function startJoinServer(options: {
         `this machine has flynn ${body.release}, the cluster ${admission.release}: install that on it, and join again`,
       );
     }
-    const { hostId, address: its } = body;
-    const request = { hostId, address: its, range: admission.range, now: options.now() };
+    const { hostId, address: its, site, answersAt } = body;
+    if (site === undefined && answersAt !== undefined) {
+      const failure = await connectFailure({ address: its, port: answersAt }, asked);
+      if (failure !== undefined) throw unreachable({ from: address, to: `${its}:${answersAt}`, failure });
+    }
+    const request = {
+      hostId,
+      address: its,
+      range: admission.range,
+      now: options.now(),
+      ...(site === undefined ? {} : { site }),
+    };
     const lease = await leaseSubnet(store, request, { signal: asked });
-    log.info({ hostId, address: its, subnet: lease.subnet }, `host ${hostId} at ${its} joins the cluster`);
+    const where = site === undefined ? `at ${its}` : `behind the NAT of ${site}`;
+    log.info({ hostId, address: its, site, subnet: lease.subnet }, `host ${hostId} ${where} joins the cluster`);
     const [endpoints, peers] = [[...options.endpoints()], [...options.peers()]];
     const [sealingKey] = (await options.sealingKeys?.()) ?? [];
     const settings = sealingKey === undefined ? admission.settings : withSealingKey(admission.settings, sealingKey);
@@ -71,6 +83,13 @@ export function startJoinServer(options: {
   const tls = options.shown ?? { certificate: options.admission.certificate, privateKey: options.admission.privateKey };
   const port = options.port ?? joinPort;
   return startServer({ name: 'join server', handlers: [handler], host: address, port, tls, log, signal });
+}
+
+function unreachable({ from, to, failure }: { from: string; to: string; failure: string }): FlynnError {
+  return new FlynnError(
+    'conflict',
+    `the host at ${from} does not reach this machine at ${to} (${failure}): open it to the other hosts (docs/installing.md, "Ports and firewalls"), or say by FLYNN_ADDRESS where they reach it. One behind NAT joins with --behind-nat NAME`,
+  );
 }
 
 function withSealingKey(settings: unknown, sealingKey: string): unknown {

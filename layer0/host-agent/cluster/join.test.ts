@@ -43,6 +43,7 @@ async function startHost(sealingKeys: readonly string[] = [], current?: (admissi
   const token = { addresses: ['127.0.0.1'], fingerprint, secret: passUntil(secret, now + 1) };
   return {
     token,
+    port: server.port,
     askAs: (release: string) =>
       askToJoin(
         token,
@@ -151,4 +152,23 @@ test('who joins is told what the host was told last, without a start in between'
   assert.deepEqual((await host.ask('h2')).settings, { name: 'before' });
   name = 'after';
   assert.deepEqual((await host.ask('h2')).settings, { name: 'after' });
+});
+
+test('a host that says it is behind NAT is let in at its gateway, whether or not anybody reaches its address', async () => {
+  await using host = await startHost();
+  const asking = { signal: AbortSignal.timeout(60_000), port: host.port };
+  const { lease } = await askToJoin(host.token, { hostId: 'h4', address: '10.0.0.4', site: 'home' }, asking);
+  assert.deepEqual([lease.address, lease.site, lease.localAddress], ['100.100.0.1', 'home', '10.0.0.4']);
+});
+
+test('a host whose address nobody reaches is told so before it has anything of the cluster, and of --behind-nat', async () => {
+  await using host = await startHost();
+  const asking = { signal: AbortSignal.timeout(60_000), port: host.port };
+  const joining = { hostId: 'h4', address: '127.0.0.1' };
+  await assert.rejects(
+    askToJoin(host.token, { ...joining, answersAt: 1 }, asking),
+    isCode('conflict', /does not reach this machine at 127\.0\.0\.1:1 \(.*ECONNREFUSED.*--behind-nat/),
+  );
+  // Whom it reaches it lets in, under the same name.
+  assert.equal((await askToJoin(host.token, { ...joining, answersAt: host.port }, asking)).lease.address, '127.0.0.1');
 });

@@ -8,7 +8,7 @@ import { fingerprintOf, isEndorsement } from '@flynn/kit/certificate';
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import { shownChain } from '@flynn/kit/shown-chain';
 import { z } from 'zod';
-import { leaseSchema } from '../network/lease.ts';
+import { leaseSchema, siteSchema } from '../network/lease.ts';
 import type { AuthoritySettings } from '../trust/authorities.ts';
 
 /** Over TLS, on the host's address. */
@@ -39,7 +39,12 @@ export const joinRoute = defineRoute({
     version: z.int(),
     secret: z.string(),
     hostId: hostIdSchema,
+    /** Of the machine in its own network. */
     address: z.ipv4(),
+    /** The private network that it is in, where the others do not reach that address. */
+    site: siteSchema.optional(),
+    /** A TCP port at which it can be reached already, if the others are to reach that address. */
+    answersAt: z.int().min(1).max(65_535).optional(),
     /** What the joining machine has of flynn; one that says nothing is taken as it is. */
     release: z.string().optional(),
   }),
@@ -107,12 +112,18 @@ const askMs = 30_000;
 /** Certificates count from an hour before they are made: a host further ahead would make what the others refuse. */
 export const maxClockDifferenceMs = 30 * 60_000;
 
-/** Without an address, the one from which the cluster's hosts are reached. */
-export type JoiningHost = Readonly<{ hostId: string; address?: string; release?: string }>;
+/** Without an address, the one from which the cluster's hosts are reached. `site`, `answersAt`: as in `joinRoute`. */
+export type JoiningHost = Readonly<{
+  hostId: string;
+  address?: string;
+  site?: string;
+  answersAt?: number;
+  release?: string;
+}>;
 
 /**
  * Asks the hosts the token names, one after the other, until one answers. What refuses (a wrong secret, a taken id, a
- * clock that is far off) is thrown at once; `unavailable` names every host that could not be asked, or is not of the
+ * clock that is far off, an address that the host there does not reach) is thrown at once; `unavailable` names every host that could not be asked, or is not of the
  * cluster.
  */
 export async function askToJoin(

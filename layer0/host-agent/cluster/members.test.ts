@@ -27,12 +27,13 @@ const step = (
     lost = [],
     failed = [],
     overdue = [],
-  }: Partial<Record<'present' | 'lost' | 'failed' | 'overdue', number[]>> = {},
+    behindNat = [],
+  }: Partial<Record<'present' | 'lost' | 'failed' | 'overdue' | 'behindNat', number[]>> = {},
 ) => {
   const ids = (indices: number[]) => new Set(indices.map((index) => `h${index}`));
   const next = nextMembershipStep({
     peers,
-    leases: hosts.map(lease),
+    leases: hosts.map((index) => ({ ...lease(index), ...(behindNat.includes(index) ? { site: 'home' } : {}) })),
     present: ids(present),
     lost: ids(lost),
     failures: new Map(failed.map((index) => [`h${index}`, 1])),
@@ -49,6 +50,12 @@ test('one host and two have one member; from three on there are three, the oldes
   assert.equal(step([peer(1), peer(2, { isLearner: true })], [1, 2, 3]), 'promote h2');
   assert.equal(step([peer(1), peer(2)], [1, 2, 3, 4]), 'add h3');
   assert.equal(step([peer(1), peer(2), peer(3)], [1, 2, 3, 4]), 'nothing');
+});
+
+test('a host behind NAT becomes no member, and makes no three of two', () => {
+  assert.equal(step([peer(1)], [1, 2, 3], { behindNat: [2] }), 'nothing');
+  assert.equal(step([peer(1)], [1, 2, 3, 4], { behindNat: [2] }), 'add h3');
+  assert.equal(step([peer(1), peer(3)], [1, 2, 3, 4], { behindNat: [2] }), 'add h4');
 });
 
 test('a learner that was not started yet has no name: its address tells whose it is', () => {

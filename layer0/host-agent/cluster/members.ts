@@ -9,7 +9,7 @@ export type MembershipStep =
   | { type: 'move'; peer: EtcdPeer; host: Lease }
   | { type: 'remove'; peer: EtcdPeer };
 
-/** A majority of two is both: less than one alone. So there is one member, and from three hosts on three. */
+/** A majority of two is both: less than one alone. So there is one member, and from three hosts on three; `hosts`: not behind NAT. */
 export function wantedMembers(hosts: number): number {
   return hosts >= 3 ? 3 : 1;
 }
@@ -55,14 +55,16 @@ export function nextMembershipStep(input: {
     const isHopeful = present.has(its.hostId) && !overdue.has(learner.id);
     return isHopeful ? { type: 'promote', peer: learner, host: its } : { type: 'remove', peer: learner };
   }
-  const wanted = wantedMembers(leases.length);
+  // Members have to reach each other without the tunnel, which ends where one of them does.
+  const reachable = leases.filter(({ site }) => site === undefined);
+  const wanted = wantedMembers(reachable.length);
   if (voters.length > wanted) {
     const joinedAt = (peer: EtcdPeer): number => hostOfPeer(peer, leases)?.joinedAt ?? 0;
     const [youngest] = voters.toSorted((a, b) => joinedAt(b) - joinedAt(a));
     return youngest === undefined ? undefined : { type: 'remove', peer: youngest };
   }
   const members = new Set(peers.map((peer) => hostOfPeer(peer, leases)?.hostId));
-  const candidates = leases
+  const candidates = reachable
     .filter(({ hostId }) => present.has(hostId) && !members.has(hostId))
     .toSorted(
       (a, b) =>

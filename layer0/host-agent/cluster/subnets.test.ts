@@ -105,3 +105,42 @@ test('of hosts that find one so at once, none frees it after another has taken i
     ],
   );
 });
+
+test('a host behind NAT is reached at its gateway; its own address is of its network alone', async () => {
+  await using store = openTestStore();
+  await leaseSubnet(store, ask('h1', '10.0.0.2'));
+  const asked = { ...ask('h2', '10.0.0.2'), site: 'home' };
+  const lease = await leaseSubnet(store, asked);
+  assert.deepEqual(
+    [lease.address, lease.subnet, lease.site, lease.localAddress],
+    ['100.100.1.1', '100.100.1.0/24', 'home', '10.0.0.2'],
+  );
+  assert.deepEqual(await leaseSubnet(store, asked), lease);
+  // The same address in another network is another machine; in the same it is one that is there.
+  assert.equal((await leaseSubnet(store, { ...ask('h3', '10.0.0.2'), site: 'office' })).address, '100.100.2.1');
+  await assert.rejects(
+    leaseSubnet(store, { ...ask('h4', '10.0.0.2'), site: 'home' }),
+    (error) => hasCode(error, 'conflict') && /10\.0\.0\.2 is the address of host h2/.test(error.message),
+  );
+});
+
+test('a host behind NAT may get another address there, and never becomes one that all reach, nor the other way round', async () => {
+  await using store = openTestStore();
+  await leaseSubnet(store, ask('h1', '192.0.2.1'));
+  await leaseSubnet(store, { ...ask('h2', '10.0.0.2'), site: 'home' });
+  const moved = await leaseSubnet(store, { ...ask('h2', '10.0.0.7'), site: 'home' }, { mayMove: true });
+  assert.deepEqual([moved.address, moved.localAddress], ['100.100.1.1', '10.0.0.7']);
+  const isTaken = (pattern: RegExp) => (error: unknown) => hasCode(error, 'conflict') && pattern.test(error.message);
+  await assert.rejects(
+    leaseSubnet(store, ask('h2', '10.0.0.7'), { mayMove: true }),
+    isTaken(/host h2 at 10\.0\.0\.7 behind the NAT of home/),
+  );
+  await assert.rejects(
+    leaseSubnet(store, { ...ask('h1', '192.0.2.1'), site: 'home' }, { mayMove: true }),
+    isTaken(/host h1 at 192\.0\.2\.1 already/),
+  );
+  await assert.rejects(
+    leaseSubnet(store, { ...ask('h2', '10.0.0.8'), site: 'home' }),
+    isTaken(/host h2 at 10\.0\.0\.7/),
+  );
+});

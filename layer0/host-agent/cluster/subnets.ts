@@ -2,6 +2,7 @@
 import { FlynnError } from '@flynn/kit/errors';
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { Entry, Store } from '@flynn/store/store';
+import { firstOf } from '../network/addresses.ts';
 import { leaseKey, leasePrefix, leaseSchema } from '../network/lease.ts';
 import type { Lease } from '../network/lease.ts';
 
@@ -38,7 +39,10 @@ function addressOf(number: number): string {
 
 export type LeaseRequest = {
   hostId: string;
+  /** Where the others reach it; of a host with a `site` where those of that site do. */
   address: string;
+  /** The private network behind NAT that it is in. */
+  site?: string;
   range: string;
   /** The one it has to be, for the host that makes the cluster. */
   subnet?: string;
@@ -54,7 +58,7 @@ export async function leaseSubnet(
   request: LeaseRequest,
   options: { mayMove?: boolean; signal?: AbortSignal } = {},
 ): Promise<Lease> {
-  const { hostId, address, range } = request;
+  const { hostId, range } = request;
   const limits = options.signal === undefined ? {} : { signal: options.signal };
   const key = leaseKey(hostId);
   for (let attempt = 1; attempt <= maxAttempts; attempt += 1) {
@@ -62,15 +66,16 @@ export async function leaseSubnet(
     const known = entries.find((entry) => entry.key === key);
     if (known !== undefined) {
       const lease = leaseSchema.parse(JSON.parse(known.value));
-      if (lease.address === address) return lease;
-      if (options.mayMove !== true) {
+      if (isAt(lease, request)) return lease;
+      // What a host is to the others, one that all reach or one behind NAT, stays.
+      if (options.mayMove !== true || lease.site !== request.site) {
         throw new FlynnError(
           'conflict',
-          `there is a host ${hostId} at ${lease.address} already: choose another FLYNN_HOST_ID, or if it is gone for good remove it first with: flynn host remove ${hostId}`,
+          `there is a host ${hostId} at ${placeOf(lease)} already: choose another FLYNN_HOST_ID, or if it is gone for good remove it first with: flynn host remove ${hostId}`,
         );
       }
-      refuseTaken(entries, hostId, address);
-      const moved: Lease = { ...lease, address };
+      refuseTaken(entries, request);
+      const moved: Lease = { ...lease, ...addressesOf(request, lease.subnet) };
       const { succeeded } = await store.transact(
         { compare: [{ key, modRevision: known.modRevision }], then: [{ put: key, value: JSON.stringify(moved) }] },
         limits,
@@ -78,7 +83,7 @@ export async function leaseSubnet(
       if (succeeded) return moved;
       continue;
     }
-    const leases = refuseTaken(entries, hostId, address);
+    const leases = refuseTaken(entries, request);
     const taken = leases.map(({ subnet }) => subnet);
     if (request.subnet !== undefined && taken.includes(request.subnet)) {
       const whose = leases.find((lease) => lease.subnet === request.subnet)?.hostId;
@@ -94,7 +99,7 @@ export async function leaseSubnet(
         `the range ${range} has no subnet left for another host: remove hosts that are gone`,
       );
     }
-    const lease: Lease = { hostId, address, subnet, joinedAt: request.now };
+    const lease: Lease = { hostId, ...addressesOf(request, subnet), subnet, joinedAt: request.now };
     const { succeeded } = await store.transact(
       {
         compare: [
@@ -119,10 +124,26 @@ export async function leaseSubnet(
   throw new FlynnError('conflict', 'too many hosts ask for a subnet at the same time: try again');
 }
 
+type Place = Pick<LeaseRequest, 'address' | 'site'>;
+
+/** Where nobody reaches its own address, the others come through the tunnel, to its gateway. */
+function addressesOf({ address, site }: Place, subnet: string): Pick<Lease, 'address' | 'site' | 'localAddress'> {
+  return site === undefined ? { address } : { address: firstOf(subnet), site, localAddress: address };
+}
+
+function isAt(lease: Lease, { address, site }: Place): boolean {
+  return lease.site === site && (lease.localAddress ?? lease.address) === address;
+}
+
+function placeOf({ address, site, localAddress }: Lease): string {
+  return site === undefined ? address : `${localAddress} behind the NAT of ${site}`;
+}
+
 /** Answers all leases. */
-function refuseTaken(entries: readonly Entry[], hostId: string, address: string): Lease[] {
+function refuseTaken(entries: readonly Entry[], request: LeaseRequest): Lease[] {
+  const { hostId, address } = request;
   const leases = entries.map((entry) => leaseSchema.parse(JSON.parse(entry.value)));
-  const same = leases.find((lease) => lease.address === address && lease.hostId !== hostId);
+  const same = leases.find((lease) => lease.hostId !== hostId && isAt(lease, request));
   if (same === undefined) return leases;
   throw new FlynnError(
     'conflict',

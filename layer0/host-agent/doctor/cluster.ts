@@ -9,6 +9,7 @@ import { decodeJson } from '@flynn/store/codec';
 import type { Store } from '@flynn/store/store';
 import type { KnownHost } from '../api.ts';
 import { readKeeper } from '../cluster/keeper.ts';
+import { siteAttribute } from '../network/lease.ts';
 import type { ClusterExamination, ExaminedHost, ExaminedMember, HostExamination } from './api.ts';
 import { clockFindings } from './clocks.ts';
 import type { ClockSample } from './clocks.ts';
@@ -75,7 +76,7 @@ export class ClusterDoctor {
             const answers = await this.#askAll(known.hosts, leftMs, limited);
             keeper = known.keeper;
             hasMajority = known.isOfStore;
-            settledHosts = known.hosts.filter(({ record }) => isSettled(record, now())).length;
+            settledHosts = known.hosts.filter(({ record }) => mayBeMember(record) && isSettled(record, now())).length;
             hosts = known.hosts.map((host) => examinedHost(host, known.jobsOn(host.id), answers, hostId));
             fromHosts = answers.map(verdictOf);
             const samples = answers.flatMap(({ sample }) => (sample === undefined ? [] : [sample]));
@@ -195,6 +196,11 @@ export class ClusterDoctor {
       now(),
     );
   }
+}
+
+/** One behind NAT never becomes one. */
+function mayBeMember(record: HostRecord | undefined): boolean {
+  return record?.attributes[siteAttribute] === undefined;
 }
 
 function isSettled(record: HostRecord | undefined, now: number): boolean {

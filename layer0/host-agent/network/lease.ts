@@ -5,6 +5,14 @@ export const leasePrefix = '/flynn/network/hosts/';
 
 export const leaseKey = (hostId: string): string => `${leasePrefix}${hostId}`;
 
+/** The name of a private network behind NAT, as people give it. */
+export const siteSchema = z
+  .string()
+  .regex(/^[a-z0-9][a-z0-9-]{0,31}$/, 'expected up to 32 lower-case letters, digits and dashes');
+
+/** Of the record of a host that is in one. */
+export const siteAttribute = 'site';
+
 export const leaseSchema = z.object({
   hostId: z.string(),
   /** Where the other hosts reach it: of a host behind NAT its gateway, the first address of its subnet, through the tunnel. */
@@ -19,7 +27,7 @@ export const leaseSchema = z.object({
     .regex(/^[A-Za-z0-9+/]{43}=$/)
     .optional(),
   /** The private network that it is in, behind NAT. Absent: all hosts reach its address. */
-  site: z.string().min(1).optional(),
+  site: siteSchema.optional(),
   /** Its address in that network, where hosts of the same site reach it without a detour. */
   localAddress: z.ipv4().optional(),
   /** Hosts that it has not heard through WireGuard lately, which pass nothing on for it meanwhile. Only behind NAT. */
