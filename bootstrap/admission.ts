@@ -52,7 +52,7 @@ export async function leasesOf(store: Store): Promise<Lease[]> {
 /** This host's own lease, which says to the others where its containers are. */
 export async function ensureLease(store: Store, cluster: Cluster): Promise<void> {
   const { hostId, site, range, subnet } = cluster;
-  const address = site === undefined ? cluster.address : (cluster.localAddress ?? (await primaryAddress()));
+  const address = site === undefined ? cluster.address : (cluster.localAddress ?? primaryAddress());
   const request = { hostId, address, range, subnet, now: Date.now(), ...(site === undefined ? {} : { site }) };
   await leaseSubnet(store, request, { mayMove: true });
 }

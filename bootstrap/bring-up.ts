@@ -250,7 +250,7 @@ async function formCluster(context: Context, formation: Formation | undefined): 
 export async function thisMachine(stored: Cluster | undefined): Promise<Machine> {
   return {
     hostname: hostname(),
-    address: await primaryAddress(),
+    address: primaryAddress(),
     now: new Date(),
     newSecret: () => newSecret(),
     authority: stored?.authority ?? (await createAuthority('flynn')),

@@ -52,13 +52,19 @@ test('while the authority is made anew, controllers take members of etcd with ce
   assert.equal(caOf({ ...cluster, alsoTrusted }), 'CERTIFICATEANOTHER');
 });
 
-test('a router is on every host that is not tagged router=no, and nothing else of the platform asks for hosts', () => {
+test('a router is on every host that is not tagged router=no; what people wait for is on none behind NAT, copies of blobs are', () => {
   const asked = manifest.flatMap(({ name, processes }) =>
     Object.entries(processes).flatMap(([type, { constraints = [] }]) =>
-      constraints.map((one) => `${name} ${type}: ${one.attribute} ${one.operator} ${one.values?.join()}`),
+      constraints.map((one) => `${name} ${type}: ${one.attribute} ${one.operator} ${one.values?.join() ?? ''}`),
     ),
   );
-  assert.deepEqual(asked, ['router web: router not_in no']);
+  assert.deepEqual(asked, [
+    'controller web: behind-nat missing ',
+    'controller worker: behind-nat missing ',
+    'log-aggregator web: behind-nat missing ',
+    'git-receiver web: behind-nat missing ',
+    'router web: router not_in no',
+  ]);
 });
 
 test('all processes show their certificates, and say so where a version before does not keep it', () => {

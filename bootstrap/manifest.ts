@@ -3,6 +3,7 @@ import type { z } from 'zod';
 import { type Service, serviceToken } from '@flynn/controller/access/service-token';
 import type { PlatformLimits } from '@flynn/controller/backup/platform-limits';
 import type { processSchema } from '@flynn/controller/process';
+import { siteAttribute } from '@flynn/host-agent/network/lease';
 import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
 import type { Credentials } from '@flynn/kit/tls';
 import { domainsOf, formerDomainsOf } from './domain.ts';
@@ -57,6 +58,9 @@ const mebibyte = 1024 ** 2;
 const roomyHostBytes = 3.5 * 1000 ** 3;
 /** The router's own status; it shares the host's ports. */
 export const routerStatusPort = 1114;
+
+/** Where people and other parts reach it without a detour through somebody's home. */
+const reachable: NonNullable<ProcessInput['constraints']> = [{ attribute: siteAttribute, operator: 'missing' }];
 
 /** Requests under way when a router is replaced may go on this long. */
 const routerDrainMs = 5_000;
@@ -129,6 +133,7 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
         web: {
           ...size(192),
           ...served('log-aggregator', 8080),
+          constraints: reachable,
           // Hosts tell again what their containers still have: better some of the logs than none until a host is back.
           volumes: [{ name: 'logs', path: '/data', isReplaceable: true }],
         },
@@ -159,6 +164,7 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
           ports: [
             { port: 2022, service: { name: gitService, check: { type: 'tcp', intervalMs: 1_000, threshold: 1 } } },
           ],
+          constraints: reachable,
           // Without them a push sends its whole history: better than none until a lost host is back.
           volumes: [{ name: 'repositories', path: '/data', isReplaceable: true }],
         },
@@ -212,8 +218,8 @@ function controllerOf(input: ManifestInput): SystemApp {
       FLYNN_POSTGRES_IMAGE: imageOf(input, 'postgres'),
     },
     processes: {
-      web: { command: ['web'], ...size(256), ...served(controllerService, 3000) },
-      worker: { command: ['worker'], ...size(256) },
+      web: { command: ['web'], ...size(256), ...served(controllerService, 3000), constraints: reachable },
+      worker: { command: ['worker'], ...size(256), constraints: reachable },
     },
     counts: { web: 1, worker: 1 },
     routes: domainsOf(cluster).map((domain) => ({

@@ -48,13 +48,6 @@ export const configSchema = z.object({
   FLYNN_VXLAN_PORT: integer.pipe(z.int().min(1).max(65_535)).default(1115),
   /** WireGuard's UDP port, the same on all hosts. */
   FLYNN_WIREGUARD_PORT: integer.pipe(z.int().min(1).max(65_535)).default(1117),
-  /** The private network that this host is in, behind NAT: its address then is the first of its subnet. */
-  FLYNN_SITE: z
-    .string()
-    .regex(/^[a-z0-9][a-z0-9-]{0,31}$/, 'lower-case letters, digits and hyphens, at most 32')
-    .optional(),
-  /** Its address in that network, for hosts of the same site. */
-  FLYNN_LOCAL_ADDRESS: z.ipv4().optional(),
   FLYNN_ETCD_ENDPOINTS: list.default(['http://127.0.0.1:2379']),
   /** For https endpoints: the cluster's authority, and this host's certificate and key. */
   FLYNN_ETCD_CA_FILE: z.string().optional(),

@@ -1,7 +1,7 @@
 /** Which IPv4 addresses are this machine's? */
+import { existsSync, readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
-import { readTextFile } from '@flynn/kit/files';
 
 /** Of the kernel's own table, which has those too that no cable is plugged in for, or whose bridge has nobody on it yet. */
 export async function ownAddresses(): Promise<ReadonlySet<string>> {
@@ -17,9 +17,12 @@ export function parseAddresses(fibTrie: string): ReadonlySet<string> {
   );
 }
 
+/** The kernel's table, which is there on every Linux. */
+const routesFile = '/proc/net/route';
+
 /** The address that leads out, or failing that any but the loopback's. */
-export async function primaryAddress(): Promise<string> {
-  const routes = (await readTextFile('/proc/net/route')) ?? '';
+export function primaryAddress(): string {
+  const routes = existsSync(routesFile) ? readFileSync(routesFile, 'utf8') : '';
   const device = routes
     .split('\n')
     .map((line) => line.split('\t'))

@@ -39,11 +39,11 @@ suite('a host behind NAT', () => {
 
   test('it joins through one TCP connection that it opens itself, and takes jobs', async () => {
     await cluster.joinOthers();
-    const { stdout } = await cluster.flynn(['host', 'list']);
-    assert.match(stdout, new RegExp(`^${inside.name}\\b.*site=${inside.name}`, 'm'));
+    const { stdout } = await cluster.flynn(['host', 'show', inside.name]);
+    assert.match(stdout, new RegExp(`^attribute behind-nat +${inside.name}$`, 'm'));
     // It has no router, for nobody would come in by it.
     assert.equal((await cluster.containers('router', 'web', inside)).length, 0);
-    await cluster.flynn(['-a', 'hello', 'constraint', 'set', 'web', `site=${inside.name}`]);
+    await cluster.flynn(['-a', 'hello', 'constraint', 'set', 'web', `behind-nat=${inside.name}`]);
     await untilAnswersFrom('hello', inside);
   });
 
@@ -77,7 +77,7 @@ suite('a host behind NAT', () => {
   });
 
   test('it leaves, and its jobs go elsewhere', async () => {
-    await cluster.flynn(['-a', 'hello', 'constraint', 'set', 'web', 'site=']);
+    await cluster.flynn(['-a', 'hello', 'constraint', 'set', 'web', 'behind-nat=']);
     await cluster.flynn(['host', 'drain', inside.name, '--deadline', '30s']);
     await untilAnswersFrom('hello', outside);
     await cluster.down({ host: inside });

@@ -23,14 +23,12 @@ import type { Config } from '../config.ts';
 import type { Engine } from '../engine.ts';
 import { untilThere } from '../host-record.ts';
 import { admissionFile } from '../trust/authorities.ts';
-import { primaryAddress } from '../own-addresses.ts';
 import type { HostTrust } from '../trust/host-trust.ts';
 import { certificateFault } from './certificate-age.ts';
 import { clientUrlOf, etcdQuotaBytes } from './etcd-resident.ts';
 import { keepRoom } from './etcd-room.ts';
 import type { EtcdRoom } from './etcd-room.ts';
 import { type Admission, admissionSchema, startJoinServer } from './join-server.ts';
-import { followLocalAddress } from './local-address.ts';
 import { tellOwnAddress } from './own-address.ts';
 import { removeMemberData } from './member-data.ts';
 import { knownEndpoints, startMembership } from './membership.ts';
@@ -154,16 +152,6 @@ export async function startCluster(
   if (fault !== undefined) log.warn(`this host: ${fault}`);
   const { FLYNN_CLUSTER: cluster, FLYNN_HOST_ID: hostId, FLYNN_STATE_DIR: stateDir, FLYNN_ADDRESS: address } = config;
   await untilThere('the store', () => tellOwnAddress(store, { hostId, address }, { log, signal }), { signal, log });
-  if (config.FLYNN_SITE !== undefined) {
-    const { FLYNN_LOCAL_ADDRESS: given } = config;
-    const local = { hostId, address: async () => given ?? (await primaryAddress()) };
-    tasks.run('local address', (s) =>
-      forever('the address in its own network', (limit) => followLocalAddress(store, local, { log, signal: limit }), {
-        signal: s,
-        log,
-      }),
-    );
-  }
   await startMembership(
     {
       cluster,

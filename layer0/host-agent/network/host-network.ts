@@ -27,7 +27,8 @@ const rememberedRepairs = 100;
 const rememberEveryMs = 10_000;
 
 export type HostNetworkOptions = {
-  settings: NetworkSettings;
+  /** As they are at the moment. */
+  settings: () => NetworkSettings;
   /** Where to remember what the store said. */
   file: string;
   jobs: () => readonly LocalJob[];
@@ -70,7 +71,7 @@ export class HostNetwork {
   }
 
   get settings(): NetworkSettings {
-    return this.#options.settings;
+    return this.#options.settings();
   }
 
   /** Hosts that this one does not hear through WireGuard: none that it should choose to pass on what it sends. */
@@ -169,7 +170,8 @@ export class HostNetwork {
   }
 
   #wanted(machine: Machine): NetworkState {
-    const { settings, jobs } = this.#options;
+    const { settings } = this;
+    const { jobs } = this.#options;
     return wanted({ settings, machine, ...this.#known, jobs: jobs() });
   }
 
@@ -187,13 +189,14 @@ export class HostNetwork {
   }
 
   async #noteRules(ruleset: string, signal: AbortSignal): Promise<void> {
-    const rules = await readRules(this.#options.settings.cluster, this.#options.run, signal);
+    const rules = await readRules(this.settings.cluster, this.#options.run, signal);
     // Somebody was quicker: then they are not current.
     this.#applied = rules === '' ? undefined : { ruleset, rules };
   }
 
   async #check(signal: AbortSignal): Promise<void> {
-    const { settings, run } = this.#options;
+    const { settings } = this;
+    const { run } = this.#options;
     this.#known = this.#read?.() ?? this.#known;
     this.#canMatchBridge ??= await canMatchBridge(run, signal);
     const devices = [tunnelDevice(settings.vxlanId), settings.wireguard.device];

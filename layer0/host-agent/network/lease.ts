@@ -10,8 +10,8 @@ export const siteSchema = z
   .string()
   .regex(/^[a-z0-9][a-z0-9-]{0,31}$/, 'expected up to 32 lower-case letters, digits and dashes');
 
-/** Of the record of a host that is in one. */
-export const siteAttribute = 'site';
+/** Which says in its host's record, for constraints, that a host is in one, and in which. */
+export const siteAttribute = 'behind-nat';
 
 export const leaseSchema = z.object({
   hostId: z.string(),

@@ -38,7 +38,7 @@ before(async () => {
   }
   for (const { name, index } of hosts) {
     const network = new HostNetwork({
-      settings: {
+      settings: () => ({
         cluster: 'test',
         hostId: name,
         address: leases[index - 1]?.address ?? '',
@@ -50,7 +50,7 @@ before(async () => {
         vxlanId: 7117,
         vxlanPort: 1115,
         wireguard: { device: `flwg7117-${index}`, port: 1117, key: '', keyFile: join(directory, 'none') },
-      },
+      }),
       file: join(directory, `${name}.json`),
       jobs: () => jobs.get(name) ?? [],
       run: namespaces.in(name).run,

@@ -10,6 +10,7 @@ import type { Store } from '@flynn/store/store';
 import { type Config, gatewayOf } from '../config.ts';
 import type { ContainerTable } from '../container-table.ts';
 import { label } from '../labels.ts';
+import { primaryAddress } from '../own-addresses.ts';
 import { Shell, quoted } from '../shell.ts';
 import { readInterfaces } from './actual.ts';
 import { HostNetwork } from './host-network.ts';
@@ -23,9 +24,10 @@ import { type NetworkSettings, containerMtu } from './state.ts';
 import { ensureTunnelKey, tunnelKeyFile } from './tunnel-key.ts';
 import { wireguardDevice } from './wireguard.ts';
 
-async function settingsOf(config: Config): Promise<NetworkSettings> {
-  const { FLYNN_SITE: site, FLYNN_LOCAL_ADDRESS: localAddress } = config;
-  return {
+/** Answers what they are at the moment: routers at home give another address now and then. */
+async function settingsOf(config: Config): Promise<() => NetworkSettings> {
+  const { FLYNN_SITE: site, FLYNN_LOCAL_ADDRESS: given } = config;
+  const fixed: NetworkSettings = {
     cluster: config.FLYNN_CLUSTER,
     hostId: config.FLYNN_HOST_ID,
     address: config.FLYNN_ADDRESS,
@@ -36,8 +38,6 @@ async function settingsOf(config: Config): Promise<NetworkSettings> {
     backend: config.FLYNN_NETWORK_BACKEND,
     vxlanId: config.FLYNN_VXLAN_ID,
     vxlanPort: config.FLYNN_VXLAN_PORT,
-    ...(site === undefined ? {} : { site }),
-    ...(localAddress === undefined ? {} : { localAddress }),
     wireguard: {
       device: wireguardDevice(config.FLYNN_VXLAN_ID, config.FLYNN_SUBNET),
       port: config.FLYNN_WIREGUARD_PORT,
@@ -45,12 +45,17 @@ async function settingsOf(config: Config): Promise<NetworkSettings> {
       keyFile: tunnelKeyFile(config.FLYNN_STATE_DIR),
     },
   };
+  return () => (site === undefined ? fixed : { ...fixed, site, localAddress: given ?? primaryAddress() });
 }
 
 /** Undefined when the machine does not tell: then the engine's default is as good as any. */
 export async function readContainerMtu(config: Config, log: Logger, signal: AbortSignal): Promise<number | undefined> {
-  const { FLYNN_ADDRESS: address, FLYNN_LOCAL_ADDRESS: localAddress, FLYNN_NETWORK_BACKEND: backend } = config;
-  const settings = { address, backend, ...(localAddress === undefined ? {} : { localAddress }) };
+  const { FLYNN_ADDRESS: address, FLYNN_SITE: site, FLYNN_NETWORK_BACKEND: backend } = config;
+  const settings = {
+    address,
+    backend,
+    ...(site === undefined ? {} : { localAddress: config.FLYNN_LOCAL_ADDRESS ?? primaryAddress() }),
+  };
   try {
     return containerMtu(settings, await readInterfaces(runProgram, signal));
   } catch (error) {
@@ -115,11 +120,14 @@ export async function followCluster(
     if (places.follow(events)) network.changed();
   });
   signal.addEventListener('abort', off, { once: true });
-  const { hostId, site, localAddress, wireguard } = network.settings;
-  const told = () => ({
-    tunnelKey: wireguard.key,
-    ...(site === undefined ? {} : { site, localAddress, unheard: network.unheard }),
-  });
+  const { hostId, wireguard } = network.settings;
+  const told = () => {
+    const { site, localAddress } = network.settings;
+    return {
+      tunnelKey: wireguard.key,
+      ...(site === undefined ? {} : { site, localAddress, unheard: network.unheard }),
+    };
+  };
   tasks.run("the host's lease", (s) => keepOwnLease({ hostId, told, leases, store, log }, s));
   network.follow(() => ({
     leases: [...leases.snapshot.entries.values()].map(({ value }) => value),
