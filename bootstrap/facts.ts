@@ -48,7 +48,7 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     missingPrograms: neededPrograms.filter((name) => !hasProgram(name)),
     listeners: await Promise.all(listeners.map(withOwner)),
     networks: parseRoutes(await readRoutes()),
-    address: await readAddress(cluster.address, cluster.bridge),
+    address: await readAddress(cluster.address, cluster.bridge, cluster.site),
     isHost: (await readCluster(options.FLYNN_STATE_DIR)) !== undefined,
     isClusterUp,
     ...(nft === undefined ? {} : { nft }),

@@ -115,8 +115,7 @@ function judgeMachine(facts: Facts): Problem[] {
 }
 
 function judgeAddress({ address: { address, isOwn, others }, isHost }: Facts, cluster: Cluster): Problem[] {
-  // Behind NAT it is the gateway, which comes with the containers' bridge.
-  if (isOwn || cluster.site !== undefined) return [];
+  if (isOwn) return [];
   const [first = 'ADDRESS'] = others;
   const has = others.length === 0 ? 'it has none that leads out' : `it has ${others.join(', ')}`;
   const again = isHost

@@ -85,6 +85,7 @@ async function look(context: CliContext, options: { patienceMs: number; work: bo
     const own = await examineWithoutAgent({
       hostId: environment['FLYNN_HOST_ID'] ?? 'of this machine',
       address: environment['FLYNN_ADDRESS'],
+      site: environment['FLYNN_SITE'],
       cluster: environment['FLYNN_CLUSTER'],
       bridge: environment['FLYNN_BRIDGE'],
       stateDir,

@@ -14,8 +14,10 @@ export type AddressFacts = Readonly<{
   others: readonly string[];
 }>;
 
-export async function readAddress(address: string, bridge: string): Promise<AddressFacts> {
-  return { address, isOwn: (await ownAddresses()).has(address), others: outerAddresses(bridge) };
+/** `site`: of a host behind NAT, whose address is its gateway and so comes with the bridge, wherever it is. */
+export async function readAddress(address: string, bridge: string, site: string | undefined): Promise<AddressFacts> {
+  const isOwn = site !== undefined || (await ownAddresses()).has(address);
+  return { address, isOwn, others: outerAddresses(bridge) };
 }
 
 export function addressFindings(subject: string, { address, isOwn, others }: AddressFacts): Found[] {

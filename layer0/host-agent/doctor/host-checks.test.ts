@@ -46,9 +46,11 @@ it('an address that the machine has no more is told, with those it has instead',
   assert.match(found?.what ?? '', /^192\.0\.2\.7, .* is not an address of this machine: it has 192\.0\.2\.9, 198\./);
   assert.match(found?.remedy ?? '', /FLYNN_ADDRESS=192\.0\.2\.9 flynn-host bootstrap/);
   assert.deepEqual(addressFindings('host h1', { ...facts, isOwn: true }), []);
-  assert.equal((await readAddress('127.0.0.1', 'flynn0')).isOwn, true);
-  const elsewhere = await readAddress('203.0.113.9', 'flynn0');
+  assert.equal((await readAddress('127.0.0.1', 'flynn0', undefined)).isOwn, true);
+  const elsewhere = await readAddress('203.0.113.9', 'flynn0', undefined);
   assert.equal(elsewhere.isOwn, false);
+  // That of a host behind NAT comes with its bridge.
+  assert.equal((await readAddress('203.0.113.9', 'flynn0', 'home')).isOwn, true);
   assert.ok(!elsewhere.others.includes('127.0.0.1'));
 });
 

@@ -124,7 +124,7 @@ function hostDoctor(deps: DoctorDeps): HostDoctor {
     },
     certificates: () => ownCertificates(config),
     update: () => readUpdate(config.FLYNN_STATE_DIR),
-    address: () => readAddress(config.FLYNN_ADDRESS, config.FLYNN_BRIDGE),
+    address: () => readAddress(config.FLYNN_ADDRESS, config.FLYNN_BRIDGE, config.FLYNN_SITE),
     now: () => systemClock.now(),
   });
 }

@@ -27,6 +27,8 @@ export type AlonePlace = Readonly<{
   hostId: string;
   /** Where other hosts reach it, as far as it is known. */
   address?: string | undefined;
+  /** The private network behind NAT that it is in. */
+  site?: string | undefined;
   cluster?: string | undefined;
   /** Of its containers. */
   bridge?: string | undefined;
@@ -98,9 +100,9 @@ export function agentFinding(subject: string, seen: { isThere: boolean; error: s
       };
 }
 
-function addressChecks(subject: string, { address, bridge = 'flynn0' }: AlonePlace): Check[] {
+function addressChecks(subject: string, { address, site, bridge = 'flynn0' }: AlonePlace): Check[] {
   if (address === undefined) return [];
-  return [{ name: 'address', find: async () => addressFindings(subject, await readAddress(address, bridge)) }];
+  return [{ name: 'address', find: async () => addressFindings(subject, await readAddress(address, bridge, site)) }];
 }
 
 async function membersFindings(
