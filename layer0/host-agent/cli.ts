@@ -9,6 +9,7 @@ import { addDoctorCommands } from './cli-doctor.ts';
 import { addEtcdCommands } from './cli-etcd.ts';
 import { addHostCommands } from './cli-hosts.ts';
 import { addJobCommands } from './cli-jobs.ts';
+import { addNetworkCommands } from './cli-network.ts';
 import { readInstallation } from './cli-installation.ts';
 import type { CliContext } from './cli-context.ts';
 import { addSnapshotCommands } from './cli-snapshot.ts';
@@ -49,6 +50,7 @@ export async function runHostCommand(
   addDoctorCommands(context);
   addEtcdCommands(context);
   addCertificateCommands(context);
+  addNetworkCommands(context);
   addAgentCommands(context);
   addMore(context);
   try {

@@ -1,0 +1,87 @@
+/** `flynn-host network`: how hosts reach each other, and whether what their containers send each other is encrypted. */
+import { FlynnError } from '@flynn/kit/errors';
+import type { HttpClient } from '@flynn/kit/http-client';
+import { type AgentPlace, agentClient } from './agent-client.ts';
+import { type KnownHost, routes } from './api.ts';
+import type { CliContext } from './cli-context.ts';
+import { formatTable } from './cli-format.ts';
+import { type ReachedHost, type ShownNetwork, networkRoutes } from './network/api.ts';
+import { changeEncryption } from './network/change-encryption.ts';
+import { readHostIdentity } from './trust/host-trust.ts';
+
+const showMs = 5_000;
+
+export function addNetworkCommands(context: CliContext): void {
+  const { program, print } = context;
+  const network = program
+    .command('network')
+    .description('by which way each host reaches the others, and whether that is encrypted')
+    .option('--json', 'as JSON')
+    .action(async ({ json }: { json?: true }) => {
+      const shown = await onHosts(context, async ({ hosts, show }) =>
+        Promise.all((await hosts()).map(async ({ id, isAway }) => ({ host: id, ...(isAway ? {} : await show(id)) }))),
+      );
+      print(json ? `${JSON.stringify(shown, undefined, 2)}\n` : textOf(shown));
+    });
+  for (const [name, to, description] of [
+    ['encrypt', 'on', 'all that containers of different hosts send each other, with WireGuard; nothing stops meanwhile'],
+    ['decrypt', 'off', 'no more; what is sent to and from hosts behind NAT stays encrypted'],
+  ] as const) {
+    network
+      .command(name)
+      .description(description)
+      .action(async () => {
+        await onHosts(context, async (ports) => {
+          const signal = new AbortController().signal;
+          await changeEncryption(to, { ...ports, report: (line) => print(`${line}\n`) }, { signal });
+        });
+        print(to === 'on' ? 'the cluster is encrypted\n' : 'the cluster is not encrypted\n');
+      });
+  }
+}
+
+type Shown = Readonly<{ host: string } & Partial<ShownNetwork>>;
+
+/** Each host is asked by its own agent: what it is to be and what it has carried out are two things. */
+async function onHosts<T>(
+  { withAgent, installation }: CliContext,
+  task: (ports: Omit<Parameters<typeof changeEncryption>[1], 'report'>) => Promise<T>,
+): Promise<T> {
+  const { key, stateDir } = await installation();
+  const identity = await readHostIdentity(stateDir);
+  return await withAgent(async (own) =>
+    task({
+      hosts: async () => (await known(own)).map(({ id, record }) => ({ id, isAway: record === undefined })),
+      show: async (id) => {
+        await using agent = agentClient(placeOf(await known(own), id), { key, identity });
+        return await agent.call(networkRoutes.show, {}, { timeoutMs: showMs });
+      },
+      read: async () => (await own.call(networkRoutes.encryption, {})).encryption,
+      set: async (encryption) => void (await own.call(networkRoutes.setEncryption, { body: { encryption } })),
+    }),
+  );
+}
+
+const known = (own: HttpClient): Promise<readonly KnownHost[]> => own.call(routes.hosts, {});
+
+function placeOf(hosts: readonly KnownHost[], id: string): AgentPlace {
+  const record = hosts.find((host) => host.id === id)?.record;
+  if (record === undefined) throw new FlynnError('unavailable', `host ${id} is away`);
+  return record;
+}
+
+function textOf(shown: readonly Shown[]): string {
+  const rows = shown.flatMap(({ host, hosts }) =>
+    hosts === undefined ? [[host, '', 'away', '']] : hosts.map((one) => [host, one.hostId, wayOf(one), heardOf(one)]),
+  );
+  return formatTable([['HOST', 'TO', 'WAY', 'HEARD'], ...rows]);
+}
+
+function wayOf({ hostId, way, through, why }: ReachedHost): string {
+  if (way === 'none') return `none: ${why ?? ''}`;
+  return through === undefined || through === hostId ? way : `${way} through ${through}`;
+}
+
+function heardOf({ isHeard }: ReachedHost): string {
+  return isHeard === undefined ? '' : isHeard ? 'yes' : 'no';
+}
