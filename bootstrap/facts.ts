@@ -8,14 +8,14 @@ import { isAgentRunning, setupOf } from './agent.ts';
 import { canStartEngine, engineAt, isEngineUp } from './engine.ts';
 import { type Listener, ownerOf, readListeners } from './listeners.ts';
 import { newestFile } from './origin.ts';
-import { type Facts, gatewayPorts, parseRoutes, tunnelPort } from './preflight.ts';
+import { type Facts, gatewayPorts, parseRoutes, tunnelPorts } from './preflight.ts';
 import { hasProgram } from './program.ts';
 import { type Cluster, type Options, httpsPortOf } from './settings.ts';
 import { readCluster, strangersIn } from './state.ts';
-import { lookAtIp, lookAtNft } from './tools.ts';
+import { lookAtIp, lookAtNft, lookAtWireguard } from './tools.ts';
 
-/** As the host agent names its device. */
-const tunnelPrefix = 'flynnvx';
+/** As the host agent names its devices. */
+const tunnelPrefixes = ['flynnvx', 'flwg'];
 const neededPrograms = ['git', 'ssh-keygen', 'ssh', 'ip', 'bridge', 'nft'] as const;
 
 export async function readFacts(options: Options, cluster: Cluster): Promise<Facts> {
@@ -26,6 +26,7 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     : [false, '/var/lib/docker'];
   // An agent that waits for its engine has the ports already.
   const isClusterUp = hasJobs || (await isAgentRunning(setupOf(options, cluster)));
+  const wireguard = cluster.site === undefined ? undefined : await lookAtWireguard();
   const [nft, ip] = await Promise.all([lookAtNft(), lookAtIp()]);
   const ports = new Set([
     ...gatewayPorts.map(({ port }) => port),
@@ -33,11 +34,12 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     httpsPortOf(cluster),
     cluster.gitPort,
   ]);
-  const hasTunnel = (await readFile('/proc/net/dev', 'utf8')).includes(tunnelPrefix);
+  const devices = await readFile('/proc/net/dev', 'utf8');
+  const hasTunnel = tunnelPrefixes.some((prefix) => devices.includes(prefix));
   const listeners = (await readListeners())
     .filter((listener) => ports.has(listener.port))
     // A tunnel that an agent which was killed left behind is ours.
-    .filter((listener) => !(hasTunnel && listener.port === tunnelPort));
+    .filter((listener) => !(hasTunnel && tunnelPorts.includes(listener.port)));
   return {
     platform: process.platform,
     isRoot: process.getuid?.() === 0,
@@ -53,6 +55,7 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     isClusterUp,
     ...(nft === undefined ? {} : { nft }),
     ...(ip === undefined ? {} : { ip }),
+    ...(wireguard === undefined ? {} : { wireguard }),
     clock: { now: Date.now(), notBefore: await notBefore(cluster.createdAt) },
   };
 }

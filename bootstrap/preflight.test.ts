@@ -43,6 +43,12 @@ test('a suitable machine has no problems', () => {
   assert.deepEqual(judge(good, cluster), []);
 });
 
+test('a machine that is to be behind NAT and can have no tunnel is told what it lacks', () => {
+  const [problem] = judge({ ...good, wireguard: 'wg is not installed' }, { ...cluster, site: 'home' });
+  assert.match(problem?.what ?? '', /WireGuard, and wg is not installed/);
+  assert.match(problem?.remedy ?? '', /apt-get install wireguard-tools/);
+});
+
 test('every problem is told at once, each with its remedy', () => {
   const problems = judge(
     {

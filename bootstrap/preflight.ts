@@ -32,6 +32,8 @@ export type Facts = Readonly<{
   nft?: Tool;
   /** The same of `ip`, whose answers have to be JSON. */
   ip?: Tool;
+  /** Of a host that is to be behind NAT: why there can be no tunnel. */
+  wireguard?: string;
   /** In milliseconds since 1970: now, and when something of this cluster or this repository was written for certain. */
   clock: Readonly<{ now: number; notBefore: number }>;
 }>;
@@ -47,8 +49,8 @@ const minMemoryBytes = 1.7 * 1000 ** 3;
 /** Clocks of files and machines that are right differ by less. */
 const clockSlackMs = 10 * 60_000;
 
-/** VXLAN's, which the kernel takes on every address. */
-export const tunnelPort = 1115;
+/** VXLAN's and WireGuard's, which the kernel takes on every address. */
+export const tunnelPorts: readonly number[] = [1115, 1117];
 
 /** On the bridge's address, and but for names on others too: names, discovery, the host agent, the store. */
 export const gatewayPorts = [
@@ -58,7 +60,8 @@ export const gatewayPorts = [
   { port: 1113, protocol: 'tcp', use: 'the host agent' },
   { port: joinPort, protocol: 'tcp', use: 'hosts that join' },
   { port: routerStatusPort, protocol: 'tcp', use: "the router's status" },
-  { port: tunnelPort, protocol: 'udp', use: 'the tunnel to other hosts' },
+  { port: 1115, protocol: 'udp', use: 'the tunnel to other hosts' },
+  { port: 1117, protocol: 'udp', use: 'the encrypted tunnel to other hosts' },
   { port: etcdPorts.client, protocol: 'tcp', use: 'etcd' },
   { port: etcdPorts.peer, protocol: 'tcp', use: 'etcd' },
   { port: keyspacePort, protocol: 'tcp', use: "jobs' keyspaces" },
@@ -129,8 +132,14 @@ function judgeAddress({ address: { address, isOwn, others }, isHost }: Facts, cl
   ];
 }
 
-function judgeTools({ nft, ip }: Facts): Problem[] {
+function judgeTools({ nft, ip, wireguard }: Facts): Problem[] {
   const problems: Problem[] = [];
+  if (wireguard !== undefined) {
+    problems.push({
+      what: `a host behind NAT is reached through WireGuard, and ${wireguard}`,
+      remedy: 'apt-get install wireguard-tools, and wireguard-go where the kernel has none (or: modprobe wireguard)',
+    });
+  }
   if (nft?.refusal !== undefined) {
     problems.push({
       what: `nft (${nft.version}) refuses rules that the network is made of: ${nft.refusal}`,
@@ -240,7 +249,7 @@ function judgeHostPorts(facts: Facts, cluster: Cluster): Problem[] {
 
 /** Those that listen on every address. */
 function isEverywhere(port: number): boolean {
-  return [etcdPorts.client, etcdPorts.peer, routerStatusPort, tunnelPort].includes(port);
+  return [etcdPorts.client, etcdPorts.peer, routerStatusPort, ...tunnelPorts].includes(port);
 }
 
 function wantedAddresses(port: number, gateway: string, cluster: Cluster): string[] {

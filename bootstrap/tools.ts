@@ -44,6 +44,17 @@ export async function lookAtIp(): Promise<Tool | undefined> {
   return isJsonList(stdout) ? { version } : { version, refusal: 'its answer is not JSON' };
 }
 
+/** Why there can be no WireGuard device, which a host behind NAT does not do without; undefined where there can. */
+export async function lookAtWireguard(): Promise<string | undefined> {
+  if (!hasProgram('wg')) return 'wg is not installed';
+  if (hasProgram('wireguard-go') || process.getuid?.() !== 0) return undefined;
+  const device = 'flynnprobe';
+  const { code, stderr } = await tryProgram('ip', ['link', 'add', device, 'type', 'wireguard'], { timeoutMs });
+  if (code !== 0) return `the kernel has no WireGuard (${firstLine(stderr)}), and wireguard-go is not installed`;
+  await tryProgram('ip', ['link', 'del', device], { timeoutMs });
+  return undefined;
+}
+
 async function versionOf(program: string, flag: string): Promise<string> {
   const { stdout, stderr } = await tryProgram(program, [flag], { timeoutMs });
   return versionIn(`${stdout}${stderr}`);

@@ -24,7 +24,11 @@ export function addNetworkCommands(context: CliContext): void {
       print(json ? `${JSON.stringify(shown, undefined, 2)}\n` : textOf(shown));
     });
   for (const [name, to, description] of [
-    ['encrypt', 'on', 'all that containers of different hosts send each other, with WireGuard; nothing stops meanwhile'],
+    [
+      'encrypt',
+      'on',
+      'all that containers of different hosts send each other, with WireGuard; nothing stops meanwhile',
+    ],
     ['decrypt', 'off', 'no more; what is sent to and from hosts behind NAT stays encrypted'],
   ] as const) {
     network
