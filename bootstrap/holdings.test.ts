@@ -42,7 +42,7 @@ async function hostOf({ others = ['h1'], ...more }: Partial<Cluster> & { others?
     const subnet = `100.100.${place}.0/24`;
     return { hostId, address: `192.0.2.${place + 1}`, subnet, joinedAt: 0 };
   });
-  await remember(join(stateDir, networkFile), { leases, endpoints: [] });
+  await remember(join(stateDir, networkFile), { leases, endpoints: [], encryption: 'off' });
   const lines: string[] = [];
   const report = (line: string) => void lines.push(line);
   return {

@@ -47,6 +47,7 @@ import { LogPump } from './log-pump.ts';
 import { linesOf } from './log-read.ts';
 import { AggregatorSink } from './log-sink.ts';
 import { operatorHandlers } from './operator-server.ts';
+import { networkHandlers } from './network/server.ts';
 import { followCluster, readContainerMtu, startNetwork } from './network/start.ts';
 import { startOwnScheduler } from './own-scheduler.ts';
 import { Residents } from './resident.ts';
@@ -306,6 +307,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
         ...operators,
         ...doctor.handlers,
         ...workloadHandlers(store),
+        ...networkHandlers(hostNetwork, store),
         ...volumeHandlers({ engine, containers, cluster: host.cluster, host: running, pump, sizes }),
         ...buildHandlers(engine, fetchBlob),
         ...backupFileHandlers(),

@@ -4,6 +4,9 @@ import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { parseNetwork, readNetwork, readRules } from './actual.ts';
 import { type Change, difference, nft } from './difference.ts';
+import type { ReachedHost, ShownNetwork } from './api.ts';
+import type { Encryption } from './encryption.ts';
+import type { Link } from './links.ts';
 import { type Known, recall, remember } from './memory.ts';
 import type { LocalJob } from './policy.ts';
 import type { Run } from './program.ts';
@@ -44,7 +47,7 @@ export type HostNetworkOptions = {
  */
 export class HostNetwork {
   readonly #options: HostNetworkOptions;
-  #known: Known = { leases: [], endpoints: [] };
+  #known: Known = { leases: [], endpoints: [], encryption: 'off' };
   #read: (() => Known) | undefined;
   #changed = Promise.withResolvers<void>();
   #canMatchBridge: boolean | undefined;
@@ -63,6 +66,7 @@ export class HostNetwork {
   /** Of WireGuard's peers, by their public keys. */
   #given = new Map<string, string>();
   #lost = new Set<string>();
+  #carriedOut: Readonly<{ encryption: Encryption; links: readonly Link[] }> = { encryption: 'off', links: [] };
   #repairs = 0;
   #repairedAt: number[] = [];
 
@@ -77,6 +81,24 @@ export class HostNetwork {
   /** Hosts that this one does not hear through WireGuard: none that it should choose to pass on what it sends. */
   get unheard(): string[] {
     return this.#reach.lost.map(({ hostId }) => hostId).sort();
+  }
+
+  /** As it was carried out last. */
+  get shown(): ShownNetwork {
+    const { encryption, links } = this.#carriedOut;
+    return { encryption, hosts: links.map((link) => this.#reachedHost(link)) };
+  }
+
+  #reachedHost(link: Link): ReachedHost {
+    const { hostId, tunnelKey } = link.lease;
+    const isHeard = tunnelKey === undefined ? undefined : this.#reach.isHeard(tunnelKey);
+    return {
+      hostId,
+      way: link.way,
+      ...(link.way === 'wireguard' ? { through: link.through } : {}),
+      ...(link.way === 'none' ? { why: link.why } : {}),
+      ...(isHeard === undefined ? {} : { isHeard }),
+    };
   }
 
   /** How many times something that had been right was found changed. */
@@ -162,11 +184,11 @@ export class HostNetwork {
     }
   }
 
-  /** Other leases mean other routes, of which only a check knows what is there. */
+  /** Other leases, and encryption, mean other routes, of which only a check knows what is there. */
   #needsCheck(): boolean {
-    const leases = JSON.stringify(this.#known.leases);
+    const before = JSON.stringify([this.#known.leases, this.#known.encryption]);
     this.#known = this.#read?.() ?? this.#known;
-    return this.#machine === undefined || JSON.stringify(this.#known.leases) !== leases;
+    return this.#machine === undefined || JSON.stringify([this.#known.leases, this.#known.encryption]) !== before;
   }
 
   #wanted(machine: Machine): NetworkState {
@@ -217,6 +239,7 @@ export class HostNetwork {
       canMatchBridge: this.#canMatchBridge,
     };
     this.#machine = machine;
+    const { encryption } = this.#known;
     const state = this.#wanted(machine);
     this.#reach.follow(state, performance.now());
     const areRulesCurrent = this.#applied?.ruleset === state.ruleset && this.#applied.rules === actual.rules;
@@ -232,6 +255,7 @@ export class HostNetwork {
       }
     }
     if (failures.length > 0) throw failures[0];
+    this.#carriedOut = { encryption, links: state.links };
     this.#lost.clear();
     this.#given = new Map(
       state.wireguard?.peers.flatMap(({ key, endpoint }) => (endpoint === undefined ? [] : [[key, endpoint]])),

@@ -1,10 +1,15 @@
 /** What a host has to remember of the cluster to have its network while the store is away. */
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import { z } from 'zod';
+import { encryptionSchema } from './encryption.ts';
 import { leaseSchema } from './lease.ts';
 import { endpointSchema } from './policy.ts';
 
-const knownSchema = z.object({ leases: z.array(leaseSchema), endpoints: z.array(endpointSchema) });
+const knownSchema = z.object({
+  leases: z.array(leaseSchema),
+  endpoints: z.array(endpointSchema),
+  encryption: encryptionSchema.default('off'),
+});
 export type Known = Readonly<z.output<typeof knownSchema>>;
 
 /** In the state directory. */

@@ -33,6 +33,13 @@ export class Reach {
     return this.#peers.filter(({ key }) => this.#hearing.get(key)?.isLost === true);
   }
 
+  /** Whether a peer is heard that should be; undefined of others. One that was not heard yet is not. */
+  isHeard(key: string): boolean | undefined {
+    if (!this.#peers.some((peer) => peer.key === key)) return undefined;
+    const heard = this.#hearing.get(key);
+    return heard !== undefined && heard.received > 0 && !heard.isLost;
+  }
+
   /** For people. */
   problems(nowMs: number): string[] {
     const unreachable = [...this.#unreachable]

@@ -13,6 +13,7 @@ import { label } from '../labels.ts';
 import { primaryAddress } from '../own-addresses.ts';
 import { Shell, quoted } from '../shell.ts';
 import { readInterfaces } from './actual.ts';
+import { type Encryption, encryptionKey, encryptionSchema } from './encryption.ts';
 import { HostNetwork } from './host-network.ts';
 import { type Lease, leasePrefix, leaseSchema } from './lease.ts';
 import { networkFile } from './memory.ts';
@@ -129,7 +130,16 @@ export async function followCluster(
     };
   };
   tasks.run("the host's lease", (s) => keepOwnLease({ hostId, told, leases, store, log }, s));
+  const encryption = await openMirror<Encryption>({
+    store,
+    prefix: encryptionKey,
+    decode: (json) => encryptionSchema.parse(json),
+    log,
+    signal,
+  });
+  encryption.onChange(() => network.changed());
   network.follow(() => ({
+    encryption: encryption.snapshot.entries.get('')?.value ?? 'off',
     leases: [...leases.snapshot.entries.values()].map(({ value }) => value),
     endpoints: endpointsOf(registry),
   }));

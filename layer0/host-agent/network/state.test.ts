@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ActualNetwork } from './actual.ts';
 import { difference } from './difference.ts';
+import type { Encryption } from './encryption.ts';
 import type { Lease } from './lease.ts';
 import { type Machine, type NetworkSettings, type NetworkState, containerMtu, wanted } from './state.ts';
 
@@ -38,8 +39,12 @@ const self = lease('one', '192.0.2.2', '100.100.1.0/24');
 const near = lease('two', '192.0.2.3', '100.100.2.0/24');
 const far = lease('three', '198.51.100.7', '100.100.3.0/24', 2);
 
-function stateOf(leases: readonly Lease[], more: Partial<NetworkSettings> = {}): NetworkState {
-  return wanted({ settings: { ...settings, ...more }, machine, leases, jobs: [], endpoints: [] });
+function stateOf(
+  leases: readonly Lease[],
+  more: Partial<NetworkSettings> = {},
+  encryption: Encryption = 'off',
+): NetworkState {
+  return wanted({ settings: { ...settings, ...more }, machine, leases, jobs: [], endpoints: [], encryption });
 }
 
 /** A machine on which everything is as it should be. */
@@ -202,7 +207,8 @@ const rulesOf = (state: NetworkState): string => state.ruleset.replaceAll(/\s+/g
 
 test('a cluster that is all public and in clear has nothing of WireGuard, whether or not hosts have keys', () => {
   const state = stateOf([keyed(near), keyed(far)]);
-  assert.deepEqual({ ...state, ruleset: '' }, { ...stateOf([near, far]), ruleset: '' });
+  const withoutKeys = stateOf([near, far]);
+  assert.deepEqual({ ...state, ruleset: '', links: [] }, { ...withoutKeys, ruleset: '', links: [] });
   assert.equal(state.wireguard, undefined);
   assert.doesNotMatch(JSON.stringify(state), /flwg|encrypted|relayed/);
 });
@@ -282,4 +288,32 @@ test('WireGuard’s device goes with the last who needs it, its routes with it',
     'ip link del flwg7117-1',
     'iptables-restore --wait 5 --noflush',
   ]);
+});
+
+test('encryption begins step by step: all are heard, then all is sent so, then nothing else is taken', () => {
+  const two = { ...near, tunnelKey: 'k-two' };
+  const seen = (encryption: Encryption) => {
+    const { wireguard, routes, ruleset } = stateOf([self, two], {}, encryption);
+    const device = settings.wireguard.device;
+    return {
+      isHeard: wireguard?.peers.some(({ keepaliveSeconds }) => keepaliveSeconds > 0) ?? false,
+      isSentSo: routes.every((route) => route.device === device),
+      isTakenInClear: !ruleset.includes(
+        `set encrypted {\n    type ipv4_addr\n    flags interval\n    elements = { ${two.subnet} }`,
+      ),
+    };
+  };
+  assert.deepEqual(seen('off'), { isHeard: false, isSentSo: false, isTakenInClear: true });
+  assert.deepEqual(seen('ready'), { isHeard: true, isSentSo: false, isTakenInClear: true });
+  assert.deepEqual(seen('sent'), { isHeard: true, isSentSo: true, isTakenInClear: true });
+  assert.deepEqual(seen('on'), { isHeard: true, isSentSo: true, isTakenInClear: false });
+});
+
+test('before it begins, a host that it would not reach has no way in what people are told, and one in fact', () => {
+  const { links, routes, unreachable } = stateOf([self, near], {}, 'ready');
+  assert.deepEqual(
+    links.map(({ way }) => way),
+    ['none'],
+  );
+  assert.deepEqual([routes.length, unreachable.length], [1, 0]);
 });

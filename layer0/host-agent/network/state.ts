@@ -1,6 +1,7 @@
 /** What should this host's network be? */
 import { doMeet, firstOf, macOf, overlaps, spanOf } from './addresses.ts';
 import { type RuleSet, iptablesRules } from './iptables.ts';
+import type { Encryption } from './encryption.ts';
 import type { Lease } from './lease.ts';
 import { type Link, areTogether, linksOf } from './links.ts';
 import { type Endpoint, type LocalJob, placesOf, policiesOf } from './policy.ts';
@@ -52,6 +53,8 @@ export type NetworkState = Readonly<{
   tunnel?: Tunnel;
   peers: readonly Peer[];
   wireguard?: Wireguard;
+  /** For people. Before all that is sent is encrypted, those that it would not reach have no way already. */
+  links: readonly Link[];
   /** Hosts that there is no way to, and why, for people. */
   unreachable: readonly Readonly<{ hostId: string; why: string }>[];
   /** A script for nft that replaces our tables. */
@@ -79,20 +82,28 @@ export function wanted(input: {
   leases: readonly Lease[];
   jobs: readonly LocalJob[];
   endpoints: readonly Endpoint[];
+  /** Between all hosts, as the cluster is told. */
+  encryption: Encryption;
 }): NetworkState {
-  const { settings, machine, jobs, endpoints } = input;
+  const { settings, machine, jobs, endpoints, encryption } = input;
   const { bridge, subnet, gateway, vxlanId } = settings;
   const others = othersOf(input.leases, settings);
   const policies = policiesOf(jobs, endpoints);
   const device = tunnelDevice(vxlanId);
-  const links = linksOf({
-    self: settings,
-    others,
-    isNeighbour: (lease) => isNeighbour(lease, settings, machine),
-    unheard: input.leases.find(({ hostId }) => hostId === settings.hostId)?.unheard ?? [],
-  });
+  const linksBy = (backend: Backend): Link[] =>
+    linksOf({
+      self: { ...settings, backend },
+      others,
+      isNeighbour: (lease) => isNeighbour(lease, settings, machine),
+      unheard: input.leases.find(({ hostId }) => hostId === settings.hostId)?.unheard ?? [],
+    });
+  const inClear = linksBy(settings.backend);
+  const encrypted = linksBy('wireguard');
+  const links = encryption === 'sent' || encryption === 'on' ? encrypted : inClear;
   const tunnelled = links.filter(({ way }) => way === 'vxlan').map(({ lease }) => lease);
-  const wireguard = needsWireguard(settings, others) ? wireguardOf(settings, machine, links) : undefined;
+  const wireguard = needsWireguard(settings, others, encryption)
+    ? { ...wireguardOf(settings, machine), peers: wireguardPeers(settings, links, encryption) }
+    : undefined;
   // Between two of these this host passes on what they send each other.
   const behindNat = settings.site === undefined ? others.filter(({ site }) => site !== undefined) : [];
   return {
@@ -105,6 +116,9 @@ export function wanted(input: {
       address: lease.address,
     })),
     ...(wireguard === undefined ? {} : { wireguard }),
+    links: links.map((link, index) =>
+      encryption === 'ready' && encrypted[index]?.way === 'none' ? encrypted[index] : link,
+    ),
     unreachable: links.flatMap((link) => (link.way === 'none' ? [{ hostId: link.lease.hostId, why: link.why }] : [])),
     ruleset: rulesetOf({
       settings,
@@ -114,7 +128,8 @@ export function wanted(input: {
         : {
             wireguard: {
               device: wireguard.device,
-              encrypted: links
+              // Until all send it so, what comes in clear is taken.
+              encrypted: (encryption === 'on' ? encrypted : inClear)
                 .filter(({ way }) => way === 'wireguard' || way === 'none')
                 .map(({ lease }) => lease.subnet),
               relayed: behindNat.map(({ subnet: one }) => one),
@@ -209,10 +224,10 @@ function tunnelOf({ address, vxlanId, vxlanPort }: NetworkSettings, machine: Mac
   };
 }
 
-function wireguardOf(settings: NetworkSettings, { interfaces }: Machine, links: readonly Link[]): Wireguard {
+function wireguardOf(settings: NetworkSettings, { interfaces }: Machine): Omit<Wireguard, 'peers'> {
   const { address, localAddress = address, wireguard } = settings;
   const mtu = underlayMtu(localAddress, interfaces) - wireguardOverhead;
-  return { ...wireguard, mtu, peers: wireguardPeers(settings, links) };
+  return { ...wireguard, mtu };
 }
 
 function underlayMtu(address: string, interfaces: readonly Interface[]): number {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { Encryption } from './encryption.ts';
 import type { Lease } from './lease.ts';
 import { linksOf } from './links.ts';
 import type { NetworkSettings } from './state.ts';
@@ -32,18 +33,25 @@ const host = (hostId: string, index: number, more: Partial<Lease> = {}): Lease =
 const mate = host('mate', 4, { site: 'home', localAddress: '192.0.2.130' });
 const elsewhere = host('elsewhere', 5, { site: 'office' });
 
-function peersOf(own: NetworkSettings, others: readonly Lease[]) {
-  return wireguardPeers(own, linksOf({ self: own, others, isNeighbour: () => true, unheard: [] }));
+function peersOf(own: NetworkSettings, others: readonly Lease[], encryption: Encryption = 'off') {
+  return wireguardPeers(own, linksOf({ self: own, others, isNeighbour: () => true, unheard: [] }), encryption);
 }
 
 test('the device is there for who needs it alone, and its name tells several hosts of one machine apart', () => {
-  assert.equal(needsWireguard(settings, [host('two', 2)]), false);
-  assert.equal(needsWireguard({ ...settings, backend: 'wireguard' }, [host('two', 2)]), true);
-  assert.equal(needsWireguard(settings, [host('two', 2), mate]), true);
-  assert.equal(needsWireguard(behind, [mate]), true);
-  assert.equal(needsWireguard({ ...behind, backend: 'wireguard' }, []), false);
+  assert.equal(needsWireguard(settings, [host('two', 2)], 'off'), false);
+  assert.equal(needsWireguard({ ...settings, backend: 'wireguard' }, [host('two', 2)], 'off'), true);
+  assert.equal(needsWireguard(settings, [host('two', 2), mate], 'off'), true);
+  assert.equal(needsWireguard(behind, [mate], 'off'), true);
+  assert.equal(needsWireguard({ ...behind, backend: 'wireguard' }, [], 'off'), false);
   assert.equal(wireguardDevice(7117, '100.100.12.0/24'), 'flwg7117-12');
   assert.ok(wireguardDevice(9_999_999, '100.100.255.0/24').length <= 15);
+});
+
+test('before all is encrypted everybody has the device, and hears whom it will send to', () => {
+  assert.equal(needsWireguard(settings, [host('two', 2)], 'ready'), true);
+  assert.equal(needsWireguard(settings, [], 'on'), false);
+  const [two] = peersOf(settings, [host('two', 2)], 'ready');
+  assert.equal(two?.keepaliveSeconds, 20);
 });
 
 test('a public host waits for those behind NAT to speak, and knows the others by their addresses', () => {

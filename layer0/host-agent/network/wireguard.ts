@@ -1,4 +1,5 @@
 /** What should this host's WireGuard device be? */
+import type { Encryption } from './encryption.ts';
 import type { Lease } from './lease.ts';
 import { type Link, areApart, areTogether } from './links.ts';
 import type { NetworkSettings } from './state.ts';
@@ -43,13 +44,26 @@ export function wireguardPrefix(vxlanId: number): string {
 }
 
 /** A cluster without it needs no program for it. */
-export function needsWireguard({ backend, site }: NetworkSettings, others: readonly Lease[]): boolean {
+export function needsWireguard(
+  { backend, site }: NetworkSettings,
+  others: readonly Lease[],
+  encryption: Encryption,
+): boolean {
   if (others.length === 0) return false;
-  return backend === 'wireguard' || site !== undefined || others.some((lease) => lease.site !== undefined);
+  return (
+    encryption !== 'off' ||
+    backend === 'wireguard' ||
+    site !== undefined ||
+    others.some((lease) => lease.site !== undefined)
+  );
 }
 
 /** Whoever has a key and is reachable is a peer, whether or not there is another way to it: the other may use this one already. */
-export function wireguardPeers(settings: NetworkSettings, links: readonly Link[]): WireguardPeer[] {
+export function wireguardPeers(
+  settings: NetworkSettings,
+  links: readonly Link[],
+  encryption: Encryption,
+): WireguardPeer[] {
   return links.flatMap((link) => {
     const { hostId, tunnelKey, subnet } = link.lease;
     if (tunnelKey === undefined || areApart(settings, link.lease)) return [];
@@ -60,7 +74,8 @@ export function wireguardPeers(settings: NetworkSettings, links: readonly Link[]
         hostId,
         key: tunnelKey,
         ...(endpoint === undefined ? {} : { endpoint }),
-        keepaliveSeconds: link.way === 'wireguard' ? keepaliveSeconds : 0,
+        // Before anything is sent this way it has to be certain that it is one.
+        keepaliveSeconds: link.way === 'wireguard' || encryption !== 'off' ? keepaliveSeconds : 0,
         subnets: [subnet, ...passedOn.map(({ lease }) => lease.subnet)].sort(),
       },
     ];
