@@ -1,5 +1,5 @@
 /** `flynn-host network`: how hosts reach each other, and whether what their containers send each other is encrypted. */
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { type AgentPlace, agentClient } from './agent-client.ts';
 import { type KnownHost, routes } from './api.ts';
@@ -19,7 +19,7 @@ export function addNetworkCommands(context: CliContext): void {
     .option('--json', 'as JSON')
     .action(async ({ json }: { json?: true }) => {
       const shown = await onHosts(context, async ({ hosts, show }) =>
-        Promise.all((await hosts()).map(async ({ id, isAway }) => ({ host: id, ...(isAway ? {} : await show(id)) }))),
+        Promise.all((await hosts()).map(({ id, isAway }) => shownOf(id, isAway ? undefined : show))),
       );
       print(json ? `${JSON.stringify(shown, undefined, 2)}\n` : textOf(shown));
     });
@@ -44,7 +44,18 @@ export function addNetworkCommands(context: CliContext): void {
   }
 }
 
-type Shown = Readonly<{ host: string } & Partial<ShownNetwork>>;
+/** `why`: that of a host which does not tell. */
+type Shown = Readonly<{ host: string } & ({ network: ShownNetwork } | { why: string })>;
+
+/** One that does not answer takes nothing from what the others tell. */
+async function shownOf(host: string, show: ((id: string) => Promise<ShownNetwork>) | undefined): Promise<Shown> {
+  if (show === undefined) return { host, why: 'away' };
+  try {
+    return { host, network: await show(host) };
+  } catch (error) {
+    return { host, why: messageOf(error) };
+  }
+}
 
 /** Each host is asked by its own agent: what it is to be and what it has carried out are two things. */
 async function onHosts<T>(
@@ -75,10 +86,13 @@ function placeOf(hosts: readonly KnownHost[], id: string): AgentPlace {
 }
 
 function textOf(shown: readonly Shown[]): string {
-  const rows = shown.flatMap(({ host, hosts }) =>
-    hosts === undefined ? [[host, '', 'away', '']] : hosts.map((one) => [host, one.hostId, wayOf(one), heardOf(one)]),
+  const rows = shown.flatMap((one) =>
+    'network' in one
+      ? one.network.hosts.map((to) => [one.host, to.hostId, wayOf(to), heardOf(to)])
+      : [[one.host, '', one.why, '']],
   );
-  return formatTable([['HOST', 'TO', 'WAY', 'HEARD'], ...rows]);
+  const states = new Set(shown.flatMap((one) => ('network' in one ? [one.network.encryption] : [])));
+  return `encryption: ${[...states].join(', ')}\n\n${formatTable([['HOST', 'TO', 'WAY', 'HEARD'], ...rows])}`;
 }
 
 function wayOf({ hostId, way, through, why }: ReachedHost): string {

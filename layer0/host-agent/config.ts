@@ -76,7 +76,10 @@ export function gatewayOf(subnet: string): string {
   return [...parts.slice(0, 3), (parts[3] ?? 0) + 1].join('.');
 }
 
-/** What a host behind NAT says of itself: nobody comes in there from outside, so it has no router unless people tag it `router=yes`. */
+/**
+ * What a host behind NAT says of itself: nobody comes in there from outside, so it has no router unless people tag it
+ * `router=yes`.
+ */
 export function siteAttributes({ FLYNN_SITE: site }: Pick<Config, 'FLYNN_SITE'>): Record<string, string> {
   return site === undefined ? {} : { [siteAttribute]: site, router: 'no' };
 }

@@ -123,8 +123,8 @@ export type JoiningHost = Readonly<{
 
 /**
  * Asks the hosts the token names, one after the other, until one answers. What refuses (a wrong secret, a taken id, a
- * clock that is far off, an address that the host there does not reach) is thrown at once; `unavailable` names every host that could not be asked, or is not of the
- * cluster.
+ * clock that is far off, an address that the host there does not reach) is thrown at once; `unavailable` names every host
+ * that could not be asked, or is not of the cluster.
  */
 export async function askToJoin(
   token: JoinToken,

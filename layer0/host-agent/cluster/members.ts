@@ -9,7 +9,10 @@ export type MembershipStep =
   | { type: 'move'; peer: EtcdPeer; host: Lease }
   | { type: 'remove'; peer: EtcdPeer };
 
-/** A majority of two is both: less than one alone. So there is one member, and from three hosts on three; `hosts`: not behind NAT. */
+/**
+ * A majority of two is both: less than one alone. So there is one member, and from three hosts on three. `hosts`: those that are
+ * not behind NAT.
+ */
 export function wantedMembers(hosts: number): number {
   return hosts >= 3 ? 3 : 1;
 }

@@ -1,4 +1,7 @@
-/** Encryption between hosts from one end to the other, step by step: each is taken once all hosts have carried out the one before. */
+/**
+ * Encryption between hosts from one end to the other, step by step: each is taken once all hosts have carried out the one
+ * before.
+ */
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import type { ReachedHost, ShownNetwork } from './api.ts';
@@ -34,8 +37,8 @@ const toldBack: Readonly<Record<Encryption, string>> = {
 };
 
 /**
- * Does nothing where it is so already. `conflict` while a host is away, before anything is changed. `unavailable` where hosts do not
- * hear each other: it is as before then, and the error names them.
+ * Does nothing where it is so already. `conflict` while a host is away, before anything is changed. `unavailable` where hosts do
+ * not hear each other: it is as before then, and the error names them.
  */
 export async function changeEncryption(
   to: 'on' | 'off',
