@@ -40,9 +40,9 @@ export const configSchema = z.object({
   FLYNN_RANGE: z.cidrv4().default(defaultRange),
   /**
    * How other hosts' containers are reached, the same on all hosts: `auto` routes to hosts on the same network and tunnels to
-   * others; `wireguard` encrypts everything.
+   * others. Encryption, which comes before it, is the cluster's to say (`network/encryption.ts`).
    */
-  FLYNN_NETWORK_BACKEND: z.enum(['auto', 'direct', 'vxlan', 'wireguard']).default('auto'),
+  FLYNN_NETWORK_BACKEND: z.enum(['auto', 'direct', 'vxlan']).default('auto'),
   /** The tunnel's number and UDP port, the same on all hosts. */
   FLYNN_VXLAN_ID: integer.pipe(z.int().min(1).max(9_999_999)).default(defaultVxlanId),
   FLYNN_VXLAN_PORT: integer.pipe(z.int().min(1).max(65_535)).default(1115),
