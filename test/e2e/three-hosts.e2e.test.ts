@@ -2,6 +2,7 @@
 import { after, before, suite } from 'node:test';
 import { TestCluster } from '../test-cluster.ts';
 import { describeLastingDatabase, describeReplicatedDatabase } from './databases.ts';
+import { describeEncryption } from './encryption.ts';
 import { describeJoining } from './joining.ts';
 import { describeLeaving } from './leaving.ts';
 import { describeLostHost } from './lost-host.ts';
@@ -21,6 +22,7 @@ suite('three hosts', () => {
   describeJoining(theCluster);
   describePlacement(theCluster);
   describeSharing(theCluster);
+  describeEncryption(theCluster);
   describePorts(theCluster);
   describeRotationElsewhere(theCluster);
   describeReplicatedDatabase(theCluster);
