@@ -49,8 +49,9 @@ suite('a host behind NAT', () => {
 
   test('its jobs are logged, entered and run like any', async () => {
     await cluster.get('hello', '/said-at-home');
-    await waitFor(async () => (await cluster.flynn(['-a', 'hello', 'log', '-n', '50'])).stdout.includes('web.'), {
-      what: 'its lines in the log',
+    const search = ['-a', 'hello', 'log', '--raw', '--search', 'said-at-home'];
+    await waitFor(async () => (await cluster.flynn(search, { code: 'any' })).stdout.includes('GET /said-at-home'), {
+      what: 'what it wrote to be in the log',
       deadlineMs: 60_000,
       intervalMs: 500,
     });
@@ -58,11 +59,6 @@ suite('a host behind NAT', () => {
     assert.equal(stdout.trim(), inside.name);
     const run = ['-a', 'hello', 'run', 'sh', '-c', 'cat; exit 7'];
     assert.equal((await cluster.flynn(run, { input: 'one\ntwo\n', code: 7 })).stdout, 'one\ntwo\n');
-  });
-
-  test('who sits behind NAT uses the cluster from there', async () => {
-    const { stdout } = await inside.exec([cluster.flynnCommand, '-a', 'hello', 'ps'], { env: inside.settings });
-    assert.match(stdout, /running/);
   });
 
   test('a host that lost power there is back by itself, and so is what runs on it', async () => {
