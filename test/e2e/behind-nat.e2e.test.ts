@@ -37,7 +37,7 @@ suite('a host behind NAT', () => {
     assert.ok(!(await cluster.storeKeys()).includes(`/flynn/network/hosts/${inside.name}`));
   });
 
-  test('it joins through one TCP connection that it opens itself, and takes jobs', async () => {
+  test('it joins by connections that it opens itself, and takes jobs', async () => {
     await cluster.joinOthers();
     const { stdout } = await cluster.flynn(['host', 'show', inside.name]);
     assert.match(stdout, new RegExp(`^attribute behind-nat +${inside.name}$`, 'm'));
