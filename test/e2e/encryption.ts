@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ReachedHost } from '@flynn/host-agent/network/api';
 import { askSteadily } from '../steady-asking.ts';
 import type { TestCluster } from '../test-cluster.ts';
 
-type Shown = { host: string; network: { encryption: string; hosts: ReachedHost[] } };
+/** As `flynn-host network` tells. */
+type Shown = { host: string; network: { encryption: string; hosts: { way: string; isHeard?: boolean }[] } };
 
 async function waysOf(cluster: TestCluster): Promise<Shown[]> {
   return JSON.parse((await cluster.exec([cluster.hostCommand, 'network', '--json'])).stdout) as Shown[];
