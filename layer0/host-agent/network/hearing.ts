@@ -25,10 +25,15 @@ export function hear(before: Hearing, received: ReadonlyMap<string, number>, now
 
 function heardOf(before: Heard | undefined, received: number, nowMs: number): Heard {
   if (before === undefined) return { received, atMs: nowMs, isLost: false, steadySinceMs: nowMs };
-  const wasSilent = nowMs - before.atMs > lostMs;
+  const wasSilent = isSilent(before, nowMs);
   // A device that was made anew counts from nothing.
   if (received === before.received || received === 0)
     return { ...before, received, isLost: before.isLost || wasSilent };
   const steadySinceMs = wasSilent ? nowMs : before.steadySinceMs;
   return { received, atMs: nowMs, isLost: before.isLost && nowMs - steadySinceMs < steadyMs, steadySinceMs };
+}
+
+/** Whether it has been silent for longer than one who has nothing to say is. */
+export function isSilent({ atMs }: Heard, nowMs: number): boolean {
+  return nowMs - atMs > lostMs;
 }

@@ -91,7 +91,7 @@ export class HostNetwork {
 
   #reachedHost(link: Link): ReachedHost {
     const { hostId, tunnelKey } = link.lease;
-    const isHeard = tunnelKey === undefined ? undefined : this.#reach.isHeard(tunnelKey);
+    const isHeard = tunnelKey === undefined ? undefined : this.#reach.isHeard(tunnelKey, performance.now());
     return {
       hostId,
       way: link.way,

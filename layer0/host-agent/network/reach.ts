@@ -1,5 +1,5 @@
 /** Which hosts does this one not reach though it should, and for how long? */
-import { type Hearing, hear } from './hearing.ts';
+import { type Hearing, hear, isSilent } from './hearing.ts';
 import type { NetworkState } from './state.ts';
 import type { WireguardPeer } from './wireguard.ts';
 
@@ -34,10 +34,10 @@ export class Reach {
   }
 
   /** Whether a peer is heard that should be; undefined of others. One that was not heard yet is not. */
-  isHeard(key: string): boolean | undefined {
+  isHeard(key: string, nowMs: number): boolean | undefined {
     if (!this.#peers.some((peer) => peer.key === key)) return undefined;
     const heard = this.#hearing.get(key);
-    return heard !== undefined && heard.received > 0 && !heard.isLost;
+    return heard !== undefined && heard.received > 0 && !isSilent(heard, nowMs);
   }
 
   /** For people. */

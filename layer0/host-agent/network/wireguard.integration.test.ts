@@ -13,6 +13,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { createMemoryStore } from '@flynn/store/memory';
 import { type Mirror, openMirror } from '@flynn/store/mirror';
+import type { Encryption } from './encryption.ts';
 import { HostNetwork } from './host-network.ts';
 import { type Lease, leaseKey, leasePrefix, leaseSchema } from './lease.ts';
 import { relayFor } from './links.ts';
@@ -20,7 +21,7 @@ import { type Answer, Namespaces, outsideAddress } from './namespaces.ts';
 import { keepOwnLease } from './own-lease.ts';
 import type { Endpoint } from './policy.ts';
 import { removeNetwork } from './removal.ts';
-import type { Backend, NetworkSettings } from './state.ts';
+import type { NetworkSettings } from './state.ts';
 import { ensureTunnelKey, tunnelKeyFile } from './tunnel-key.ts';
 import { wireguardDevice } from './wireguard.ts';
 
@@ -46,6 +47,7 @@ const endpoints: Endpoint[] = hosts.flatMap(({ index }) =>
 let namespaces: Namespaces;
 let directory: string;
 let leases: Mirror<Lease>;
+let encryption: Encryption = 'off';
 
 before(async () => {
   directory = await mkdtemp(join(tmpdir(), 'flynn-wireguard-'));
@@ -105,17 +107,26 @@ after(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
+/** Resolves when all hosts have carried it out, and hear whom they should. */
+async function encrypt(step: Encryption): Promise<void> {
+  encryption = step;
+  for (const { network } of agents.values()) network.changed();
+  const isThere = ({ network }: { network: HostNetwork }): boolean =>
+    network.shown.encryption === step && network.shown.hosts.every(({ isHeard }) => isHeard !== false);
+  await waitFor(() => [...agents.values()].every(isThere), { what: `encryption to be ${step}`, deadlineMs: 60_000 });
+}
+
 function settingsOf(name: string): NetworkSettings {
   const found = settings.get(name);
   assert.ok(found !== undefined, name);
   return found;
 }
 
-function startAgent(name: Name, more: { backend?: Backend } = {}): HostNetwork {
-  const own = { ...settingsOf(name), ...more };
+function startAgent(name: Name): HostNetwork {
+  const own = settingsOf(name);
   const { index } = hosts[hosts.findIndex((host) => host.name === name)] ?? hosts[0];
   const network = new HostNetwork({
-    settings: own,
+    settings: () => own,
     file: join(directory, `${name}.json`),
     jobs: () => [{ address: `100.100.${index}.2`, reach: { group: 'shop', links: [], access: [] } }],
     run: namespaces.in(name).run,
@@ -128,7 +139,11 @@ function startAgent(name: Name, more: { backend?: Backend } = {}): HostNetwork {
     tunnelKey: wireguard.key,
     ...(site === undefined ? {} : { site, localAddress, unheard: network.unheard }),
   });
-  network.follow(() => ({ leases: [...leases.snapshot.entries.values()].map(({ value }) => value), endpoints }));
+  network.follow(() => ({
+    leases: [...leases.snapshot.entries.values()].map(({ value }) => value),
+    endpoints,
+    encryption,
+  }));
   tasks.run('network', (signal) => network.run(signal));
   tasks.run('lease', (signal) => keepOwnLease({ hostId: name, told, leases, store, log, checkEveryMs: 200 }, signal));
   agents.set(name, { network, tasks });
@@ -308,7 +323,7 @@ test('a relay that dies is followed by another, and takes up its work again when
   await everyoneReachesEveryone();
 });
 
-test('with the backend wireguard nothing that containers say can be read between hosts, and nothing goes in clear', async () => {
+test('in an encrypted cluster nothing that containers say can be read between hosts, and nothing goes in clear', async () => {
   const watch = `nft 'table bridge watch {
     chain seen { type filter hook forward priority 0;
       ip saddr 192.0.2.3 udp dport 1117 counter comment "encrypted"
@@ -328,13 +343,10 @@ test('with the backend wireguard nothing that containers say can be read between
   await fetchBig();
   // Of packets that the kernel has not cut yet.
   assert.ok((await counted('read')) > 10 && (await counted('clear')) > 10, 'in clear it is read');
-  for (const { name } of hosts) await stopAgent(name);
-  for (const { name } of hosts) startAgent(name, { backend: 'wireguard' });
-  for (const [from, to] of [['one', 2] as const, ['two', 1] as const]) {
-    const route = () => namespaces.in(from).sh(`ip route get 100.100.${to}.2`);
-    await waitFor(async () => (await route()).includes('dev flwg'), { what: `${from} to encrypt`, deadlineMs: 30_000 });
+  for (const step of ['ready', 'sent', 'on'] as const) {
+    await encrypt(step);
+    await everyoneReachesEveryone();
   }
-  await everyoneReachesEveryone();
   await namespaces.in('outside').sh(`nft delete table bridge watch; ${watch}`);
   await fetchBig();
   await everyoneReachesEveryone();
@@ -345,7 +357,7 @@ test('with the backend wireguard nothing that containers say can be read between
   assert.equal(await namespaces.ask('one', '100.100.2.2:80', { seconds: 20 }), 'refused');
   assert.ok((await counted('encrypted')) > 10);
   assert.deepEqual([await counted('read'), await counted('clear')], [0, 0]);
-  startAgent('one', { backend: 'wireguard' });
+  startAgent('one');
   await until('web1', '100.100.2.2:80', { from: '100.100.1.2' });
 });
 
