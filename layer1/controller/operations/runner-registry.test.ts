@@ -73,6 +73,15 @@ test('a runner of one’s own waits to be adopted; its token is its id’s alone
   await join(world, 'own', { token: 'another token, as long' });
 });
 
+test('one that was added is adopted, in whatever order its labels are told', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  const params = { runner: 'office' };
+  const body = { labels: { zone: 'a', registry: 'team' } };
+  const { token } = await world.client.call(runners.add, { params, body });
+  const office = await join(world, 'office', { token, labels: { registry: 'team', zone: 'a' } });
+  assert.equal((await office.register()).state, 'adopted');
+});
+
 test('a runner is given no more than it has slots for, and gets the next when one has ended', async () => {
   await using world = await startTestController({ hasWorker: false });
   const { client } = world;

@@ -1,4 +1,5 @@
 /** Who may have work? Runners as they register and as operators decide about them. */
+import { isDeepStrictEqual } from 'node:util';
 import { pause } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
@@ -110,7 +111,7 @@ async function register(deps: Deps, id: string, given: Registration, signal: Abo
       );
     }
     // It was adopted for what it was: with other labels it would get other work.
-    const isSame = isPlatform || JSON.stringify(known.spec.labels) === JSON.stringify(spec.labels);
+    const isSame = isPlatform || isDeepStrictEqual(known.spec.labels, spec.labels);
     const state = known.status.state === 'adopted' && !isSame ? 'pending' : known.status.state;
     const written = await deps.resources.change(runnerType, id, () => ({ spec, status: { state, session, seenAt } }), {
       signal,
