@@ -4,6 +4,7 @@ import { parseEnv } from 'node:util';
 import { createControllerClient } from '@flynn/controller/client';
 import type { Operation } from '@flynn/controller/model';
 import { newApp } from '@flynn/controller/operations/lifecycle-fixture';
+import { runners } from '@flynn/controller/operations/api-runners';
 import { runnerCredential } from '@flynn/controller/operations/runner-token';
 import { TestRunner } from '@flynn/controller/operations/test-runner';
 import { waitFor } from '@flynn/kit/retry';
@@ -31,6 +32,11 @@ test('`runner add` writes what a runner outside of the cluster is started with, 
   assert.equal((await runner.register()).state, 'adopted');
   assert.match((await desk.run(['runner', 'add', 'office'])).stderr, /there is a runner office already/);
   assert.match((await desk.run(['runner', 'add', 'other', '--labels', 'x'])).stderr, /--labels x: write NAME=VALUE/);
+
+  const named = await desk.run(['runner', 'add', 'named', '--by-id-only']);
+  assert.equal(variables(named.stdout)['FLYNN_RUNNER_BY_ID_ONLY'], 'yes');
+  const { isByIdOnly } = await controller.client.call(runners.get, { params: { runner: 'named' } });
+  assert.equal(isByIdOnly, true);
 
   for (const one of known.clusters) one.ca = ca;
   await saveClusters(desk.configDirectory, known);

@@ -80,17 +80,20 @@ export function addRunnerCommands(parent: Parent): void {
 }
 
 function addRunnerAdd(parent: Parent, runner: Command): void {
-  addCommand<{ labels?: string }>(parent, {
+  addCommand<{ labels?: string; byIdOnly?: boolean }>(parent, {
     under: runner,
     name: 'add',
     summary: 'let in a runner outside of the cluster; writes the variables that flynn-runner is started with there',
     arguments: [['<id>', 'a name for it, like office']],
-    options: { labels: ['-l, --labels <labels>', 'what operations may ask for, as registry=team,zone=a'] },
+    options: {
+      labels: ['-l, --labels <labels>', 'what operations may ask for, as registry=team,zone=a'],
+      byIdOnly: ['--by-id-only', 'it takes only operations that name it'],
+    },
     examples: ['flynn runner add office > office.env     # then, on its machine: flynn-runner office.env'],
-    async run(context, { labels }, [id = '']) {
+    async run(context, { labels, byIdOnly: isByIdOnly = false }, [id = '']) {
       const client = await context.client();
       const { controllerUrl, ca } = await context.cluster();
-      const body = { labels: parseLabels(labels) };
+      const body = { labels: parseLabels(labels), isByIdOnly };
       const { token, ...added } = await client.call(runners.add, { params: { runner: id }, body });
       const env = {
         FLYNN_CONTROLLER_URL: controllerUrl,
@@ -98,6 +101,7 @@ function addRunnerAdd(parent: Parent, runner: Command): void {
         FLYNN_RUNNER_ID: id,
         FLYNN_RUNNER_TOKEN: token,
         ...(labels === undefined ? {} : { FLYNN_RUNNER_LABELS: labelsText(body.labels) }),
+        ...(isByIdOnly ? { FLYNN_RUNNER_BY_ID_ONLY: 'yes' } : {}),
       };
       context.show({ ...added, env }, () =>
         Object.entries(env)

@@ -23,7 +23,7 @@ export const runners = {
   add: defineRoute({
     method: 'POST',
     path: '/runners/:runner',
-    body: z.object({ labels: labelsSchema.default({}) }),
+    body: z.object({ labels: labelsSchema.default({}), isByIdOnly: z.boolean().default(false) }),
     response: runnerSchema.extend({ token: z.string() }),
     summary: 'Let a runner outside of the cluster in, with the token that it is to have: it is told once',
   }),

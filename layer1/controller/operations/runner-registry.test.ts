@@ -82,6 +82,21 @@ test('one that was added is adopted, in whatever order its labels are told', asy
   assert.equal((await office.register()).state, 'adopted');
 });
 
+test('one that took only what names it waits to be adopted again when it is to take more', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  const { client } = world;
+  const params = { runner: 'office' };
+  const { token, isByIdOnly } = await client.call(runners.add, { params, body: { isByIdOnly: true } });
+  assert.equal(isByIdOnly, true);
+  const asByIdOnly = await join(world, 'office', { token, isByIdOnly: true });
+  assert.equal((await asByIdOnly.register()).state, 'adopted');
+  const asAny = new TestRunner({ client, id: 'office', token });
+  assert.equal((await asAny.register()).state, 'pending');
+  await client.call(runners.adopt, { params });
+  assert.equal((await asAny.register()).state, 'adopted', 'adopted as it is now');
+  assert.equal((await asByIdOnly.register()).state, 'adopted', 'it may always take less');
+});
+
 test('a runner is given no more than it has slots for, and gets the next when one has ended', async () => {
   await using world = await startTestController({ hasWorker: false });
   const { client } = world;

@@ -110,8 +110,7 @@ async function register(deps: Deps, id: string, given: Registration, signal: Abo
         `runner ${id} registered with another token before: choose another id, or "flynn runner forget ${id}"`,
       );
     }
-    // It was adopted for what it was: with other labels it would get other work.
-    const isSame = isPlatform || isDeepStrictEqual(known.spec.labels, spec.labels);
+    const isSame = isPlatform || hasSameClaim(known.spec, spec);
     const state = known.status.state === 'adopted' && !isSame ? 'pending' : known.status.state;
     const written = await deps.resources.change(runnerType, id, () => ({ spec, status: { state, session, seenAt } }), {
       signal,
@@ -119,6 +118,13 @@ async function register(deps: Deps, id: string, given: Registration, signal: Abo
     if (known.status.session !== session) await endEarlierSession(deps, id, signal);
     return written;
   }
+}
+
+type Claim = Pick<RunnerResource['spec'], 'labels' | 'isByIdOnly'>;
+
+/** It was adopted for what it was: with other labels, or once it takes what does not name it, it would get other work. */
+function hasSameClaim(adopted: Claim, now: Claim): boolean {
+  return isDeepStrictEqual(adopted.labels, now.labels) && (now.isByIdOnly || !adopted.isByIdOnly);
 }
 
 /** The process that held them is gone: nobody else knows how far it came. */
@@ -164,11 +170,11 @@ export function runnerRegistryHandlers(deps: Deps): Handler[] {
     }
   };
   return [
-    handle(runners.add, async ({ params: { runner: id }, body: { labels }, signal }) => {
+    handle(runners.add, async ({ params: { runner: id }, body: { labels, isByIdOnly }, signal }) => {
       const token = newRunnerToken();
       // The rest it says itself when it comes.
-      const unsaid = { version: '-', slots: 1, isByIdOnly: false, isPlatform: false };
-      const spec = { labels, ...unsaid, tokenHash: tokenHash(token) };
+      const unsaid = { version: '-', slots: 1, isPlatform: false };
+      const spec = { labels, isByIdOnly, ...unsaid, tokenHash: tokenHash(token) };
       const status = { state: 'adopted', seenAt: deps.now() } as const;
       try {
         const made = await resources.create(runnerType, { id: checkedId(id), spec, status }, { signal });
