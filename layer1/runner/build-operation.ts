@@ -11,7 +11,8 @@ import { systemClock } from '@flynn/kit/clock';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
 import { executeImport } from './import-operation.ts';
-import { allLogins } from './own-logins.ts';
+import { accessTo } from './registry/access.ts';
+import { parseReference } from './registry/reference.ts';
 import { sourceKindOf } from './source-kind.ts';
 
 const maxLineBytes = 8 * 1024;
@@ -24,8 +25,10 @@ export async function executeBuild(execution: Execution): Promise<Record<string,
   const { operation, controller, blobs } = execution;
   const { sourceDigest, commit = '', imageRef } = operation.input;
   if (imageRef !== undefined) {
-    const { FLYNN_REGISTRY_LOGINS: kept, FLYNN_PLAIN_REGISTRIES: plain } = registrySettingsOf(await execution.env());
-    return executeImport(execution, imageRef, { logins: allLogins(kept, await execution.ownLogins()), plain });
+    const { registry } = parseReference(imageRef);
+    const { FLYNN_REGISTRY_LOGINS: logins, FLYNN_PLAIN_REGISTRIES: plain } = registrySettingsOf(await execution.env());
+    const own = { ...execution.ownRegistries, logins: await execution.ownLogins() };
+    return executeImport(execution, imageRef, accessTo(registry, { logins, plain }, own));
   }
   if (sourceDigest === undefined) throw new FlynnError('invalid', 'the push has no source: push again');
   const app = await patiently('reading the app', execution, (signal) =>

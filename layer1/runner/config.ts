@@ -1,5 +1,5 @@
 import { platformRunnerToken } from '@flynn/controller/operations/runner-token';
-import { registrySettings } from '@flynn/controller/runner-env/settings';
+import { list, registrySettings } from '@flynn/controller/runner-env/settings';
 import { certificatesIn } from '@flynn/kit/certificate';
 import { booleanFlag, integer, secret } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
@@ -8,6 +8,7 @@ import { metricsPort } from '@flynn/kit/metrics-server';
 import { identityConfig } from '@flynn/kit/identity';
 import { z } from 'zod';
 import type { Identity } from './registration.ts';
+import type { OwnRegistries } from './registry/access.ts';
 
 const version = '0.1.0';
 
@@ -51,7 +52,12 @@ export const configSchema = z.object({
   FLYNN_RUNNER_BY_ID_ONLY: booleanFlag.optional(),
   /** A file with logins for registries, as "docker login" writes it. They stay here, and count more than what the cluster keeps. */
   FLYNN_REGISTRY_CONFIG: z.string().min(1).optional(),
-  /** What "flynn runner env" sets counts more. */
+  /**
+   * `registry.example.com,10.0.0.5:5000`: with those of that file, all registries that it fetches from. One outside of the cluster
+   * fetches from no others anyway: whoever deploys is not to look around in the network that it is in.
+   */
+  FLYNN_RUNNER_REGISTRIES: list.optional(),
+  /** What "flynn runner env" sets counts more, but for registries that it has a login of its own for. */
   ...registrySettings,
   FLYNN_JOB_ID: z.string().min(1).optional(),
   HOSTNAME: z.string().min(1).optional(),
@@ -82,6 +88,11 @@ export function placeOf(config: Config): Inside | Outside {
     );
   }
   return { is: 'outside', url, ca: config.FLYNN_CONTROLLER_CA, id, token };
+}
+
+export function ownRegistriesOf(config: Config): OwnRegistries {
+  const { FLYNN_RUNNER_REGISTRIES: listed, FLYNN_PLAIN_REGISTRIES: plain } = config;
+  return { plain, only: listed ?? (placeOf(config).is === 'outside' ? [] : undefined) };
 }
 
 function keyOf({ FLYNN_KEY: key }: Config): string {

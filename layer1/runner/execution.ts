@@ -6,6 +6,7 @@ import type { RetryOptions } from '@flynn/kit/retry';
 import { retry } from '@flynn/kit/retry';
 import type { Env } from './env-watch.ts';
 import type { Logins } from './own-logins.ts';
+import type { OwnRegistries } from './registry/access.ts';
 
 export type Execution = {
   operation: Operation;
@@ -15,6 +16,7 @@ export type Execution = {
   env: () => Promise<Env>;
   /** Logins for registries that the runner holds itself, as they are now. */
   ownLogins: () => Promise<Logins>;
+  ownRegistries: OwnRegistries;
   slugRunnerImage: string;
   /** Adds lines to the operation's log. */
   write: (...lines: string[]) => Promise<void>;

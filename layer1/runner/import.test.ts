@@ -59,13 +59,15 @@ async function openPlace(answer: (path: string, request: IncomingMessage) => Ans
     blobs: store.blobs,
     env: async () => ({}),
     ownLogins: async () => ({}),
+    ownRegistries: { plain: [], only: undefined },
     slugRunnerImage: '',
     write: async (...texts) => void lines.push(...texts),
     lookMs: 1_000,
     signal: new AbortController().signal,
   };
-  const fetchImage = async (logins: RegistryAccess['logins'] = {}) => {
-    const { resultDigest = '' } = await executeImport(execution, `${host}/team/app:1.4`, { logins, plain: [host] });
+  const fetchImage = async (logins: RegistryAccess['logins'] = {}, { isConfined = false } = {}) => {
+    const access = { logins, isPlain: true, isConfined };
+    const { resultDigest = '' } = await executeImport(execution, `${host}/team/app:1.4`, access);
     return buildResultSchema.parse(JSON.parse(await text(await store.blobs.get(resultDigest))));
   };
   return {
@@ -157,6 +159,40 @@ test('a registry that wants a token gives one for the login, which goes nowhere 
     seen.every((line) => !line.includes('Basic') || line.startsWith('/token')),
     seen.join('\n'),
   );
+});
+
+test('a runner in a network of its own is led nowhere in it, by a redirect or a realm, but to the registry’s own host', async (t) => {
+  const files = registryFiles();
+  const elsewhere = createServer((_request, response) => void response.end('secret')).listen(0, '127.0.0.2');
+  t.after(() => elsewhere.close());
+  await once(elsewhere, 'listening');
+  const address = elsewhere.address();
+  assert.ok(address !== null && typeof address === 'object');
+  const reached: unknown[] = [];
+  elsewhere.on('connection', (socket) => reached.push(socket.remoteAddress));
+  let answer: (path: string, request: IncomingMessage) => Answer | undefined = () => undefined;
+  await using place = await openPlace((path, request) => answer(path, request));
+  const confined = (logins = {}) => place.fetchImage(logins, { isConfined: true });
+  const isRefused = (host: string) => (error: unknown) =>
+    isError('denied', /leads to .*, which is in a private network/)(error) && String(error).includes(host);
+  for (const host of [`127.0.0.2:${address.port}`, `localhost:${address.port}`, '10.1.2.3', '[::1]', '[fd00::1]']) {
+    answer = () => ({ status: 307, headers: { location: `http://${host}/x` } });
+    await assert.rejects(confined(), isRefused(host), host);
+    answer = () => ({ status: 401, headers: { 'www-authenticate': `Bearer realm="http://${host}/token"` } });
+    await assert.rejects(confined({ [place.host]: { username: 'me', password: 'secret' } }), isRefused(host), host);
+  }
+  answer = () => ({ status: 302, headers: { location: '/v2/again' } });
+  await assert.rejects(confined(), isError('invalid', /without an end/));
+  answer = () => ({ status: 302, headers: { location: 'file:///etc/passwd' } });
+  await assert.rejects(confined(), isError('invalid', /which is no address/));
+  assert.deepEqual(reached, []);
+  const moved = '/moved/';
+  answer = (path, { headers: { host = '' } }) => {
+    if (!path.startsWith(moved)) return { status: 307, headers: { location: `http://${host}${moved}${path}` } };
+    const body = files[path.slice(moved.length)];
+    return body === undefined ? undefined : { body };
+  };
+  assert.equal((await confined()).layers.length, 1);
 });
 
 test('who waits for a registry that is away for a moment is told once what is waited for', async () => {

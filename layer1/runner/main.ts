@@ -1,7 +1,7 @@
 import { runDaemon } from '@flynn/kit/daemon';
 import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { openMetrics, serveMetrics } from '@flynn/kit/metrics-server';
-import { configSchema, identityOf, placeOf } from './config.ts';
+import { configSchema, identityOf, ownRegistriesOf, placeOf } from './config.ts';
 import { connectInside, connectOutside } from './connections.ts';
 import { controllerEnv } from './controller-env.ts';
 import { EnvWatch } from './env-watch.ts';
@@ -36,6 +36,7 @@ await runDaemon({
         blobs,
         env: new EnvWatch({ original: process.env, source: controllerEnv(controller, identity), log }),
         registryConfig,
+        ownRegistries: ownRegistriesOf(config),
         slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
         log,
         metrics,

@@ -78,7 +78,10 @@ function startRunner(
     env: new EnvWatch({ original: {}, source: controllerEnv(client, identity), log: silentLogger() }),
     log: silentLogger(),
   };
-  const ended = runOperations({ ...deps, slugRunnerImage: 'flynn/slug-runner', lookMs: 200 }, stopping.signal);
+  const ended = runOperations(
+    { ...deps, ownRegistries: { plain: [], only: undefined }, slugRunnerImage: 'flynn/slug-runner', lookMs: 200 },
+    stopping.signal,
+  );
   t.after(async () => {
     stopping.abort();
     await ended;

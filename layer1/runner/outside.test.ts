@@ -64,11 +64,13 @@ test('an image is fetched with the login that the runner holds, of which nobody 
   await using config = await configFile({ [registry.host]: { auth: encoded } });
   const written = new PassThrough();
   const log = createLogger('runner', { destination: written });
+  // For the platform's runners.
   await setForRunners(world, { FLYNN_PLAIN_REGISTRIES: registry.host });
+  const plain = [registry.host];
   const image = `${registry.host}/team/app:1.4`;
   await using _platform = startRunner(world);
   const labels = { registry: 'team' };
-  await using _own = await startOwnRunner(world, { id: 'office', log, labels, registryConfig: config.file });
+  await using _own = await startOwnRunner(world, { id: 'office', log, labels, plain, registryConfig: config.file });
 
   const without = await outcome(world, (await fetchImage(world, image, { runnerId: 'runner' }))?.id);
   assert.match(without.operation.error ?? '', /without a login: .*--runner names a runner that has its own/);
@@ -95,8 +97,8 @@ test('what the runner holds counts more than what the cluster keeps, and its ref
   await using registry = await startRegistry(login);
   await using config = await configFile({ [registry.host]: { username: 'deployer', password: 'old' } });
   const kept = JSON.stringify({ [registry.host]: login });
-  await setForRunners(world, { FLYNN_PLAIN_REGISTRIES: registry.host, FLYNN_REGISTRY_LOGINS: kept });
-  await using _own = await startOwnRunner(world, { id: 'office', registryConfig: config.file });
+  await setForRunners(world, { FLYNN_REGISTRY_LOGINS: kept });
+  await using _own = await startOwnRunner(world, { id: 'office', plain: [registry.host], registryConfig: config.file });
   const image = `${registry.host}/team/app:1.4`;
   const refused = await outcome(world, (await fetchImage(world, image))?.id);
   const pattern = /with the login that its runner has: "docker login 127\.0\.0\.1:\d+" on the machine of that runner/;
@@ -107,4 +109,18 @@ test('what the runner holds counts more than what the cluster keeps, and its ref
   await writeFile(config.file, '{"auths":{},"credsStore":"desktop"}');
   const helped = await outcome(world, (await fetchImage(world, image))?.id);
   assert.match(helped.operation.error ?? '', /config\.json leaves logins to the credential helper "desktop"/);
+});
+
+test('it fetches from no registry that it was not started with', async () => {
+  await using world = await startWorld();
+  await using registry = await startRegistry(login);
+  const kept = JSON.stringify({ [registry.host]: login });
+  await setForRunners(world, { FLYNN_PLAIN_REGISTRIES: registry.host, FLYNN_REGISTRY_LOGINS: kept });
+  await using _office = await startOwnRunner(world, { id: 'office', only: ['registry.example.com'] });
+  await using _lab = await startOwnRunner(world, { id: 'lab', only: [registry.host] });
+  const image = `${registry.host}/team/app:1.4`;
+  const refused = await outcome(world, (await fetchImage(world, image, { runnerId: 'office' }))?.id);
+  assert.match(refused.operation.error ?? '', /fetches no images from 127\.0\.0\.1:\d+, .*FLYNN_RUNNER_REGISTRIES/);
+  const fetched = await outcome(world, (await fetchImage(world, image, { runnerId: 'lab' }))?.id);
+  assert.equal(fetched.operation.state, 'complete', fetched.lines.join('\n'));
 });

@@ -106,7 +106,17 @@ async function startWorld(t: TestContext) {
   const { blobs } = store;
   const log = silentLogger();
   const env = new EnvWatch({ original: {}, source: controllerEnv(client, who), log });
-  const deps = { identity: who, controller: client, reports, blobs, env, slugRunnerImage: 'x', log, heartbeatMs: 50 };
+  const deps = {
+    identity: who,
+    controller: client,
+    reports,
+    blobs,
+    env,
+    ownRegistries: { plain: [], only: undefined },
+    slugRunnerImage: 'x',
+    log,
+    heartbeatMs: 50,
+  };
   const ended = runOperations(deps, stopping.signal);
   t.after(async () => {
     stopping.abort();

@@ -182,6 +182,7 @@ async function run(
       stat: async () => Promise.reject(new FlynnError('not_found', 'there is nothing')),
     },
     env: new EnvWatch({ original: {}, source: async () => ({ version: 'one', env: {} }), log: silentLogger() }),
+    ownRegistries: { plain: [], only: undefined },
     slugRunnerImage: 'slug-runner',
     log: silentLogger(),
     heartbeatMs: 20,

@@ -84,16 +84,29 @@ export async function push({ controller, blobs }: World, result?: Partial<BuildR
 /** One outside of the cluster: all it knows is the controller's address and its own token. */
 export async function startOwnRunner(
   { controller }: World,
-  { id, log = silentLogger(), ...options }: { id: string; log?: Logger; registryConfig?: string; labels?: Labels },
+  {
+    id,
+    log = silentLogger(),
+    ...options
+  }: { id: string; log?: Logger; registryConfig?: string; plain?: string[]; only?: string[]; labels?: Labels },
 ): Promise<AsyncDisposable> {
-  const { labels = {}, ...rest } = options;
+  const { labels = {}, plain = [], only = [], ...rest } = options;
   const { token } = await controller.client.call(runners.add, { params: { runner: id }, body: { labels } });
   const connections = connectOutside({ is: 'outside', url: controller.url, ca: undefined, id, token });
   const identity = { id, token, labels, isByIdOnly: false, version: '0.0.0-test', slots: 2 };
   const stopping = new AbortController();
   const env = new EnvWatch({ original: {}, source: controllerEnv(connections.controller, identity), log });
   const reports = new Reports(connections.controller, identity);
-  const own = { identity, reports, env, log, slugRunnerImage: 'slug-runner', heartbeatMs: 50, lookMs: 50 };
+  const own = {
+    identity,
+    reports,
+    env,
+    log,
+    ownRegistries: { plain, only },
+    slugRunnerImage: 'slug-runner',
+    heartbeatMs: 50,
+    lookMs: 50,
+  };
   const ended = runOperations({ ...own, ...connections, ...rest }, stopping.signal);
   return {
     async [Symbol.asyncDispose]() {
@@ -123,6 +136,7 @@ export function startRunner(
       controller: client,
       reports: new Reports(client, identity),
       blobs,
+      ownRegistries: { plain: [], only: undefined },
       env: new EnvWatch({ original: env, source: controllerEnv(client, identity), log: silentLogger() }),
       slugRunnerImage: 'flynn/slug-runner',
       log: silentLogger(),

@@ -19,6 +19,7 @@ import { readOwnLogins } from './own-logins.ts';
 import { executePoll } from './poll-operation.ts';
 import { register } from './registration.ts';
 import type { Identity } from './registration.ts';
+import type { OwnRegistries } from './registry/access.ts';
 import type { Reports } from './reports.ts';
 import { executeRelease } from './release-operation.ts';
 
@@ -38,6 +39,8 @@ export type RunnerDeps = {
   env: EnvWatch;
   /** A file with logins of its own, as Docker keeps them. */
   registryConfig?: string | undefined;
+  /** What else it was started with about them. */
+  ownRegistries: OwnRegistries;
   slugRunnerImage: string;
   log: Logger;
   /** Counts what is carried out. */
@@ -130,7 +133,7 @@ export async function runOperation(
   deps: RunnerDeps,
   stopping: AbortSignal,
 ): Promise<Outcome['state']> {
-  const { controller, blobs, registryConfig, slugRunnerImage, lookMs = 5_000 } = deps;
+  const { controller, blobs, registryConfig, ownRegistries, slugRunnerImage, lookMs = 5_000 } = deps;
   const log = deps.log.child({ operation: operation.id, kind: operation.kind, app: operation.appId });
   const { id, token } = deps.identity;
   const params = { runner: id, operation: operation.id };
@@ -152,6 +155,7 @@ export async function runOperation(
       blobs,
       env: () => deps.env.fresh(signal),
       ownLogins: () => readOwnLogins(registryConfig),
+      ownRegistries,
       slugRunnerImage,
       lookMs,
       write,

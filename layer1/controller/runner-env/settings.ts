@@ -16,7 +16,8 @@ const logins = secret().transform((text, context) => {
   }
 });
 
-const list = z.string().transform((text) => text.split(',').filter((word) => word !== ''));
+/** Words with commas between them. */
+export const list = z.string().transform((text) => text.split(',').filter((word) => word !== ''));
 
 /** Of runners alone: no build gets to see them. */
 export const registrySettings = {

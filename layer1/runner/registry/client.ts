@@ -2,8 +2,9 @@
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import type { ReadableStream } from 'node:stream/web';
-import { FlynnError, asFlynnError } from '@flynn/kit/errors';
+import { FlynnError, asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
+import { confinedTo, type Fetch } from './confined-fetch.ts';
 import type { Reference } from './reference.ts';
 
 export type Login = {
@@ -16,8 +17,10 @@ export type Login = {
 export type RegistryAccess = {
   /** By registry, as references name it. */
   logins: Readonly<Record<string, Login>>;
-  /** Registries that are asked without TLS. */
-  plain: readonly string[];
+  /** It is asked without TLS. */
+  isPlain: boolean;
+  /** It leads to nothing else in the network that the runner is in. */
+  isConfined: boolean;
 };
 
 const headDeadlineMs = 30_000;
@@ -33,12 +36,14 @@ const manifestTypes = [
 export class Registry {
   readonly #reference: Reference;
   readonly #access: RegistryAccess;
+  readonly #fetchFrom: Fetch;
   readonly #signal: AbortSignal;
   #authorization: string | undefined;
 
   constructor(reference: Reference, access: RegistryAccess, signal: AbortSignal) {
     this.#reference = reference;
     this.#access = access;
+    this.#fetchFrom = access.isConfined ? confinedTo(reference.registry) : fetch;
     this.#signal = signal;
   }
 
@@ -75,7 +80,7 @@ export class Registry {
 
   async #get(path: string, headers: Record<string, string>, deadlineMs: number): Promise<Response> {
     const { registry, repository } = this.#reference;
-    const scheme = this.#access.plain.includes(registry) ? 'http' : 'https';
+    const scheme = this.#access.isPlain ? 'http' : 'https';
     const url = `${scheme}://${registry}/v2/${repository}/${path}`;
     const first = await this.#fetch(url, headers, deadlineMs);
     if (first.status !== 401) return this.#checked(first, path);
@@ -85,17 +90,18 @@ export class Registry {
   }
 
   async #fetch(url: string, headers: Record<string, string>, deadlineMs: number): Promise<Response> {
-    const authorization = this.#authorization === undefined ? {} : { authorization: this.#authorization };
+    const authorization = this.#authorization === undefined ? [] : [['authorization', this.#authorization] as const];
     try {
-      // Where it leads elsewhere, as registries do for layers, what we are known by stays behind: fetch sees to that.
-      return await fetch(url, {
-        headers: { ...headers, ...authorization },
+      // Where it leads elsewhere, as registries do for layers, what we are known by stays behind: either fetch sees to that.
+      return await this.#fetchFrom(new URL(url), {
+        headers: { ...headers, ...Object.fromEntries(authorization) },
         signal: withDeadline(deadlineMs, this.#signal),
       });
     } catch (error) {
       this.#signal.throwIfAborted();
+      if (hasCode(error, 'denied', 'invalid')) throw error;
       const { code } = asFlynnError(error);
-      const why = error instanceof Error && error.cause instanceof Error ? error.cause.message : String(error);
+      const why = error instanceof Error && error.cause instanceof Error ? error.cause.message : messageOf(error);
       const message = `the registry ${this.#reference.registry} cannot be reached: ${why}`;
       throw new FlynnError(code === 'timeout' ? 'timeout' : 'unavailable', message, { cause: error });
     }
