@@ -72,6 +72,19 @@ export function leavingOf(
   return { from: primary.hostId, ...(isAny ? {} : { to: staying.hostId }) };
 }
 
+/**
+ * Where the member that is wanted may lack what was committed its program refuses it: then to whichever does not, once, from where
+ * the next look moves on.
+ */
+export async function preferring<T>(to: string | undefined, handOver: (to?: string) => Promise<T>): Promise<T> {
+  try {
+    return await handOver(to);
+  } catch (error) {
+    if (to === undefined || !hasCode(error, 'conflict')) throw error;
+    return handOver();
+  }
+}
+
 /** One look at the datastore of that app: a drain moves no member from its data, and its primary is to be another all the same. */
 export async function leaveDraining(deps: Deps, appId: string, signal: AbortSignal): Promise<void | Again> {
   const app = await deps.resources.find(appType, appId, { signal });
@@ -86,7 +99,7 @@ export async function leaveDraining(deps: Deps, appId: string, signal: AbortSign
   if (leaving === undefined) return isAnyLeaving ? { againInMs: againMs } : undefined;
   const datastore = app.spec.name;
   try {
-    const { to } = await switchOver(deps, { app, appliance }, leaving.to, signal);
+    const { to } = await preferring(leaving.to, (wanted) => switchOver(deps, { app, appliance }, wanted, signal));
     deps.log.info(
       { datastore, from: leaving.from, to },
       'another member is the primary: the host of the one before drains',
