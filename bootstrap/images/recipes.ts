@@ -248,12 +248,13 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
     ],
     // What is on volumes is a user's whose number no later package may change. The compiler of queries is a third of the image,
     // and seldom of use to what is small. That Patroni lets nobody lead unheard for less than 20 s is a guess of its own: whatever
-    // else it does goes by what it is told. Nor does it wait for a host that is gone for more than a second.
+    // else it does goes by what it is told. A primary without the store asks the other members for a second, once, and not for 4 s,
+    // which nothing that it is told leaves room for (flynn-postgres, ttl).
     setup: `cd /usr/lib/python3/dist-packages/patroni
 sed -i "s/(config, 'ttl', 20)/(config, 'ttl', 8)/" config.py
 grep -q "(config, 'ttl', 8)" config.py
-sed -i 's/request(member, timeout=2, retries=0)/request(member, timeout=1, retries=0)/' ha.py
-grep -q 'request(member, timeout=1, retries=0)' ha.py
+sed -i "s/request(member, 'post', endpoint, data, timeout=2, retries=1)/request(member, 'post', endpoint, data, timeout=1, retries=0)/" ha.py
+grep -q "request(member, 'post', endpoint, data, timeout=1, retries=0)" ha.py
 python3 -P -m py_compile config.py ha.py
 groupmod --gid 5432 postgres && usermod --uid 5432 postgres
 rm -rf /usr/lib/*/libLLVM* /usr/lib/*/libz3* /usr/lib/postgresql/17/lib/llvmjit* /usr/lib/postgresql/17/lib/bitcode`,
