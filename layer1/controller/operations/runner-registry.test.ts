@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
 import { createMemoryStore } from '@flynn/store/memory';
 import { operations } from './api.ts';
 import { runners } from './api-runners.ts';
@@ -147,6 +148,44 @@ test('a runner that waits at one controller hears that it was rejected at anothe
   );
   await two.client.call(runners.reject, { params: { runner: 'r1' } });
   await refused;
+});
+
+test('a runner that is turned away, or forgotten, while it is given something does not get it: it goes to another', async (t) => {
+  await using world = await startTestController({ hasWorker: false });
+  const { client, deps } = world;
+  const { writer, runners: mirror } = deps;
+  await newApp(client, 'shop');
+  const params = { runner: 'first' };
+  const apply = writer.apply.bind(writer);
+  for (const [turnAway, isRight] of [
+    [
+      () => client.call(runners.reject, { params }),
+      (error: unknown) => hasCode(error, 'denied') && /first was rejected/.test(error.message),
+    ],
+    [
+      () => client.call(runners.forget, { params }),
+      (error: unknown) => hasCode(error, 'unauthenticated') && /not registered/.test(error.message),
+    ],
+  ] as const) {
+    const [made] = await create(client, 'shop', {});
+    const id = made?.id ?? '';
+    const first = await join(world, 'first');
+    await client.call(runners.adopt, { params });
+    const given = t.mock.method(writer, 'apply', async (...asked: Parameters<typeof apply>) => {
+      const written = await apply(...asked);
+      if (asked[1].type !== 'assign') return written;
+      await turnAway();
+      const isKnown = async () => mirror.snapshot.entries.get('first')?.value.status.state !== 'adopted';
+      await waitFor(isKnown, { what: 'the word of it', deadlineMs: 30_000, intervalMs: 1 });
+      return written;
+    });
+    await assert.rejects(first.assignments(), isRight);
+    given.mock.restore();
+    assert.equal((await get(client, id)).state, 'queued');
+    const second = await join(world, 'second');
+    assert.equal((await second.claim()).id, id);
+    await second.finish(id, 'complete');
+  }
 });
 
 test('what runs is told at once to stop; force ends it and frees the app', async () => {

@@ -40,13 +40,20 @@ export function runnerHandlers(deps: Deps): Handler[] {
 
   return [
     handle(operations.claim, async ({ params, body, signal }) => {
-      const known = await checkRunner(deps, params.runner, body.token, signal);
-      const runner = await checkAdopted(deps, known, signal);
+      const adopted = async () =>
+        checkAdopted(deps, await checkRunner(deps, params.runner, body.token, signal), signal);
+      const runner = await adopted();
       await noteSeen(deps, runner, signal);
       const slots = Math.min(body.slots, await freeSlots(deps, runner, signal));
       const given = await dispatch.ask(takerOf(runner), slots, withDeadline(claimWaitMs, signal));
-      // It left while it was being given them.
-      if (signal.aborted) await Promise.all(given.map((operation) => dispatch.putBack(operation)));
+      try {
+        // It may have been turned away, or have left, while it was being given them.
+        await adopted();
+        signal.throwIfAborted();
+      } catch (error) {
+        await Promise.all(given.map((operation) => dispatch.putBack(operation)));
+        throw error;
+      }
       return { operations: given.map((operation) => viewOperation(operation)) };
     }),
     handle(operations.report, async ({ params, body, signal }) => {
