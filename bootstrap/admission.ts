@@ -13,7 +13,7 @@ import type { Admission } from '@flynn/host-agent/cluster/join-server';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { leasePrefix, leaseSchema, type Lease } from '@flynn/host-agent/network/lease';
 import { admissionFile, shownBehind } from '@flynn/host-agent/trust/authorities';
-import { primaryAddress } from '@flynn/host-agent/own-addresses';
+import { lanAddress } from '@flynn/host-agent/own-addresses';
 import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { fingerprintOf } from '@flynn/kit/certificate';
@@ -52,7 +52,7 @@ export async function leasesOf(store: Store): Promise<Lease[]> {
 /** This host's own lease, which says to the others where its containers are. */
 export async function ensureLease(store: Store, cluster: Cluster): Promise<void> {
   const { hostId, site, range, subnet } = cluster;
-  const address = site === undefined ? cluster.address : (cluster.localAddress ?? primaryAddress());
+  const address = site === undefined ? cluster.address : (cluster.localAddress ?? lanAddress(cluster.bridge));
   const request = { hostId, address, range, subnet, now: Date.now(), ...(site === undefined ? {} : { site }) };
   await leaseSubnet(store, request, { mayMove: true });
 }

@@ -66,7 +66,13 @@ async function onHosts<T>(
   const identity = await readHostIdentity(stateDir);
   return await withAgent(async (own) =>
     task({
-      hosts: async () => (await known(own)).map(({ id, record }) => ({ id, isAway: record === undefined })),
+      hosts: async () => {
+        const present = new Set((await known(own)).flatMap(({ record }) => (record === undefined ? [] : [record.id])));
+        const { hosts } = await own.call(networkRoutes.show, {});
+        // One that is away for long, and nothing was ever said of, is known by its lease alone.
+        const ids = new Set([...present, ...hosts.map(({ hostId }) => hostId)]);
+        return [...ids].sort().map((id) => ({ id, isAway: !present.has(id) }));
+      },
       show: async (id) => {
         await using agent = agentClient(placeOf(await known(own), id), { key, identity });
         return await agent.call(networkRoutes.show, {}, { timeoutMs: showMs });

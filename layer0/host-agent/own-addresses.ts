@@ -35,8 +35,18 @@ export function primaryAddress(): string {
   return (interfaces.find((one) => one.name === device) ?? interfaces[0])?.address ?? '127.0.0.1';
 }
 
+/**
+ * Of a host behind NAT, in its own network: the address that leads out, or where that is a tunnel's, as of a VPN that is on, the
+ * first of its other devices.
+ */
+export function lanAddress(bridge: string): string {
+  const primary = primaryAddress();
+  const outer = outerAddresses(bridge);
+  return outer.includes(primary) ? primary : (outer[0] ?? primary);
+}
+
 /** Bridges, tunnels and the ends of wires that lead into containers: other machines reach none of them. */
-const inner = /^(?:lo$|docker|br-|veth|flynn|virbr|cni|tun|tap)/;
+const inner = /^(?:lo$|docker|br-|veth|flynn|virbr|cni|tun|tap|wg|flwg|tailscale)/;
 
 /** Those at which other machines may reach this one, by the names of their devices. `bridge`: the containers'. */
 export function outerAddresses(bridge: string): string[] {

@@ -85,5 +85,5 @@ suite('a host behind NAT', () => {
 /** Of the cluster's network. */
 async function leftOn(host: ClusterHost): Promise<string[]> {
   const { stdout } = await host.exec(['ip', '-o', 'link', 'show']);
-  return stdout.split('\n').flatMap((line) => /^\d+: (flynn[^:@]*)/.exec(line)?.[1] ?? []);
+  return stdout.split('\n').flatMap((line) => /^\d+: ((?:flynn|flwg)[^:@]*)/.exec(line)?.[1] ?? []);
 }

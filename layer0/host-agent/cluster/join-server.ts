@@ -4,6 +4,7 @@ import { handle, startServer } from '@flynn/kit/http-server';
 import type { RunningServer, ServerOptions } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
 import { eitherCommand } from '@flynn/kit/operator-commands';
+import { cellKeys } from '@flynn/scheduler/cell';
 import type { Store } from '@flynn/store/store';
 import { z } from 'zod';
 import { connectFailure } from './connect-failure.ts';
@@ -72,7 +73,9 @@ export function startJoinServer(options: {
       now: options.now(),
       ...(site === undefined ? {} : { site }),
     };
-    const lease = await leaseSubnet(store, request, { signal: asked });
+    // One that broke off may have another address there by now; one of its name that is up is somebody else.
+    const mayMove = site !== undefined && (await store.get(cellKeys.host(hostId), { signal: asked })) === undefined;
+    const lease = await leaseSubnet(store, request, { signal: asked, mayMove });
     const where = site === undefined ? `at ${its}` : `behind the NAT of ${site}`;
     log.info({ hostId, address: its, site, subnet: lease.subnet }, `host ${hostId} ${where} joins the cluster`);
     const [endpoints, peers] = [[...options.endpoints()], [...options.peers()]];

@@ -5,6 +5,7 @@ import type { ErrorCode } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { fingerprintOf } from '@flynn/kit/certificate';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
+import { cellKeys } from '@flynn/scheduler/cell';
 import { openTestStore } from '@flynn/store/testing';
 import { type Admission, startJoinServer } from './join-server.ts';
 import { askToJoin, formatToken, parseToken, passUntil } from './join.ts';
@@ -44,6 +45,7 @@ async function startHost(sealingKeys: readonly string[] = [], current?: (admissi
   return {
     token,
     port: server.port,
+    store,
     askAs: (release: string) =>
       askToJoin(
         token,
@@ -159,6 +161,16 @@ test('a host that says it is behind NAT is let in at its gateway, whether or not
   const asking = { signal: AbortSignal.timeout(60_000), port: host.port };
   const { lease } = await askToJoin(host.token, { hostId: 'h4', address: '10.0.0.4', site: 'home' }, asking);
   assert.deepEqual([lease.address, lease.site, lease.localAddress], ['100.100.0.1', 'home', '10.0.0.4']);
+});
+
+test('a host behind NAT that broke off may come with another address; while it is up its name is taken', async () => {
+  await using host = await startHost();
+  const asking = { signal: AbortSignal.timeout(60_000), port: host.port };
+  const ask = (address: string) => askToJoin(host.token, { hostId: 'h4', address, site: 'home' }, asking);
+  const { lease } = await ask('10.0.0.4');
+  assert.deepEqual((await ask('10.0.0.9')).lease, { ...lease, localAddress: '10.0.0.9' });
+  await host.store.transact({ then: [{ put: cellKeys.host('h4'), value: '{}' }] });
+  await assert.rejects(ask('10.0.0.5'), isCode('conflict', /there is a host h4 at 10\.0\.0\.9 behind the NAT of home/));
 });
 
 test('a host whose address nobody reaches is told so before it has anything of the cluster, and of --behind-nat', async () => {

@@ -124,6 +124,11 @@ export async function leaseSubnet(
   throw new FlynnError('conflict', 'too many hosts ask for a subnet at the same time: try again');
 }
 
+/** In a private network its router says who has which, and gives that of a host that is off to another. */
+function isTaken(lease: Lease, request: LeaseRequest): boolean {
+  return lease.site === undefined && lease.hostId !== request.hostId && isAt(lease, request);
+}
+
 type Place = Pick<LeaseRequest, 'address' | 'site'>;
 
 /** Where nobody reaches its own address, the others come through the tunnel, to its gateway. */
@@ -141,9 +146,9 @@ function placeOf({ address, site, localAddress }: Lease): string {
 
 /** Answers all leases. */
 function refuseTaken(entries: readonly Entry[], request: LeaseRequest): Lease[] {
-  const { hostId, address } = request;
+  const { address } = request;
   const leases = entries.map((entry) => leaseSchema.parse(JSON.parse(entry.value)));
-  const same = leases.find((lease) => lease.hostId !== hostId && isAt(lease, request));
+  const same = leases.find((lease) => isTaken(lease, request));
   if (same === undefined) return leases;
   throw new FlynnError(
     'conflict',

@@ -60,7 +60,13 @@ export async function changeEncryption(
       const mustHear = step === 'ready' && to === 'on';
       await untilCarriedOut({ step, mustHear }, ports, { signal, deadlineMs, intervalMs });
     } catch (error) {
-      if (step !== 'ready' || to === 'off' || !hasCode(error, 'timeout')) throw error;
+      if (!hasCode(error, 'timeout')) throw error;
+      if (step !== 'ready' || to === 'off') {
+        const goOn = 'the same command goes on from there, and its opposite goes back';
+        throw new FlynnError('timeout', `${messageOf(error)}. Encryption is at "${step}" now: ${goOn}`, {
+          cause: error,
+        });
+      }
       await ports.set('off');
       throw new FlynnError('unavailable', `${messageOf(error)}. It is as it was before`, { cause: error });
     }

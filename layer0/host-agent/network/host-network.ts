@@ -245,21 +245,26 @@ export class HostNetwork {
     const areRulesCurrent = this.#applied?.ruleset === state.ruleset && this.#applied.rules === actual.rules;
     const changes = difference(actual, state, settings, areRulesCurrent, { given: this.#given, lost: this.#lost });
     const failures: unknown[] = [];
+    let areTunnelsRight = true;
     for (const change of changes) {
       try {
         await this.#carryOut(change, signal);
         if (change.command.program === 'nft') await this.#noteRules(state.ruleset, signal);
       } catch (error) {
         if (signal.aborted) throw error;
+        if (change.command.program === 'wg') areTunnelsRight = false;
         failures.push(error);
       }
     }
+    // Whatever else failed: a peer that was made anew is not made anew again, which would never let it be heard.
+    if (areTunnelsRight) {
+      this.#lost.clear();
+      this.#given = new Map(
+        state.wireguard?.peers.flatMap(({ key, endpoint }) => (endpoint === undefined ? [] : [[key, endpoint]])),
+      );
+    }
     if (failures.length > 0) throw failures[0];
     this.#carriedOut = { encryption, links: state.links };
-    this.#lost.clear();
-    this.#given = new Map(
-      state.wireguard?.peers.flatMap(({ key, endpoint }) => (endpoint === undefined ? [] : [[key, endpoint]])),
-    );
     if (actual.bridge === undefined) {
       throw new FlynnError('unavailable', `the bridge ${settings.bridge} is gone: restart the container engine`);
     }

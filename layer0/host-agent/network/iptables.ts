@@ -43,10 +43,11 @@ export function iptablesRules(settings: {
   range: string;
   subnet: string;
   bridge: string;
-  /** The WireGuard device through which this host passes on what hosts behind NAT send each other. */
-  relay?: string;
+  /** WireGuard's, if there is one; `isRelay`: this host passes on through it what hosts behind NAT send each other. */
+  tunnel?: Readonly<{ device: string; isRelay: boolean }>;
 }): RuleSet {
-  const { cluster, range, subnet, bridge, relay } = settings;
+  const { cluster, range, subnet, bridge, tunnel } = settings;
+  const relay = tunnel?.isRelay === true ? tunnel.device : undefined;
   const chain = chainName(cluster);
   const jump = `-j ${chain}`;
   return {
@@ -70,6 +71,16 @@ export function iptablesRules(settings: {
         at: 'head' as const,
         isOptional: false,
       })),
+      // Hosts come to the agents of those behind NAT that way, from which our own table lets nobody in but members.
+      ...(tunnel === undefined ? [] : [`-i ${tunnel.device} -p tcp -m multiport --dports ${hostPorts}`]).map(
+        (ports) => ({
+          table: 'filter',
+          chain: 'INPUT',
+          rule: `${ports} -m comment ${commentOf(cluster)} -j ACCEPT`,
+          at: 'head' as const,
+          isOptional: false,
+        }),
+      ),
       // After a flush FORWARD does not lead to DOCKER-USER any more; while it does, it leads there first.
       { table: 'filter', chain: 'FORWARD', rule: jump, at: 'head', before: /-j DOCKER(?!-USER)/, isOptional: false },
       { table: 'filter', chain: 'DOCKER-USER', rule: jump, at: 'head', before: /^-j RETURN/, isOptional: true },

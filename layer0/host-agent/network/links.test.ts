@@ -26,7 +26,7 @@ function ways(self: { site?: string; localAddress?: string; backend: Backend }, 
   const links = linksOf({
     self: { hostId: 'self', ...self },
     others,
-    isNeighbour: ({ hostId }) => hostId === 'near',
+    isNeighbour: (address) => address === near.address || address === mate.localAddress,
     unheard: [],
   });
   return Object.fromEntries(links.map((link) => [link.lease.hostId, wayOf(link)]));
@@ -114,4 +114,9 @@ test('pairs spread over relays, and one that goes moves its own pairs only', () 
   for (const relay of relays) assert.ok(before.filter((one) => one === relay).length > 60, relay);
   const after = pairs.map((pair) => relayFor(pair, relays, new Set(['r2'])));
   for (const [index, relay] of before.entries()) if (relay !== 'r2') assert.equal(after[index], relay);
+});
+
+test('hosts of one site that are in different networks there reach each other by WireGuard, through its router', () => {
+  const upstairs = host('upstairs', 9, { site: 'home', localAddress: '192.0.2.66' });
+  assert.deepEqual(ways({ backend: 'auto', ...behind }, [upstairs]), { upstairs: 'wireguard' });
 });

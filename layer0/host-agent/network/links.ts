@@ -18,7 +18,8 @@ export type LinkInput = Readonly<{
   self: Pick<NetworkSettings, 'hostId' | 'site' | 'localAddress' | 'backend'>;
   /** Of all other hosts. */
   others: readonly Lease[];
-  isNeighbour: (lease: Lease) => boolean;
+  /** Whether an address is of a network that this host is in. */
+  isNeighbour: (address: string) => boolean;
   /** Whom this host does not hear, by its lease: the others see the same there. */
   unheard: readonly string[];
 }>;
@@ -36,10 +37,15 @@ function linkOf(lease: Lease, input: LinkInput): Link {
   const { self, isNeighbour } = input;
   const isBehindNat = self.site !== undefined || lease.site !== undefined;
   if (self.backend === 'wireguard') return areApart(self, lease) ? relayed(lease, input) : encrypted(lease);
-  if (areTogether(self, lease)) return { lease, way: 'direct', via: lease.localAddress ?? lease.address };
+  if (areTogether(self, lease)) {
+    // A private network may be several, with a router between them: through that WireGuard gets, and a route does not.
+    const { localAddress: via } = lease;
+    return via !== undefined && isNeighbour(via) ? { lease, way: 'direct', via } : encrypted(lease);
+  }
   if (areApart(self, lease)) return relayed(lease, input);
   if (isBehindNat) return encrypted(lease);
-  if (self.backend === 'vxlan' || (self.backend === 'auto' && !isNeighbour(lease))) return { lease, way: 'vxlan' };
+  if (self.backend === 'vxlan' || (self.backend === 'auto' && !isNeighbour(lease.address)))
+    return { lease, way: 'vxlan' };
   return { lease, way: 'direct', via: lease.address };
 }
 

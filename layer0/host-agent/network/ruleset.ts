@@ -28,6 +28,8 @@ export type RulesetInput = Readonly<{
     bridge: string;
     range: string;
     vxlanPort: number;
+    /** Behind NAT. */
+    site?: string;
     localAddress?: string;
   };
   tunnel: string;
@@ -125,6 +127,7 @@ export function rulesetOf(input: RulesetInput): string {
             `iifname "${wireguard.device}" ip saddr != @peers drop`,
           ]),
       'ct state established,related accept',
+      ...(wireguard === undefined || settings.site === undefined ? [] : [notFromJobs(wireguard.device)]),
       `ip saddr ${subnet} drop`,
       `udp dport ${vxlanPort} ip saddr != @peers drop`,
       `ip daddr ${gateway} ip saddr != @peers drop`,
@@ -155,6 +158,11 @@ function passages(device: string, bridge: string): string[] {
     `iifname != "${device}" ip saddr @encrypted drop`,
     notInClear(device),
   ];
+}
+
+/** What listens on a machine behind NAT its router hid from everybody: hosts come through the tunnel, and their jobs to the platform. */
+function notFromJobs(device: string): string {
+  return `iifname "${device}" ip saddr != @hosts ${withPorts} th dport != ${platformPorts} drop`;
 }
 
 /** While the device or a route is missing, packets would take the way to the outside. */

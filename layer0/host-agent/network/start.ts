@@ -10,7 +10,7 @@ import type { Store } from '@flynn/store/store';
 import { type Config, gatewayOf } from '../config.ts';
 import type { ContainerTable } from '../container-table.ts';
 import { label } from '../labels.ts';
-import { primaryAddress } from '../own-addresses.ts';
+import { lanAddress } from '../own-addresses.ts';
 import { Shell, quoted } from '../shell.ts';
 import { readInterfaces } from './actual.ts';
 import { type Encryption, encryptionKey, encryptionSchema } from './encryption.ts';
@@ -46,7 +46,8 @@ async function settingsOf(config: Config): Promise<() => NetworkSettings> {
       keyFile: tunnelKeyFile(config.FLYNN_STATE_DIR),
     },
   };
-  return () => (site === undefined ? fixed : { ...fixed, site, localAddress: given ?? primaryAddress() });
+  return () =>
+    site === undefined ? fixed : { ...fixed, site, localAddress: given ?? lanAddress(config.FLYNN_BRIDGE) };
 }
 
 /** Undefined when the machine does not tell: then the engine's default is as good as any. */
@@ -55,7 +56,7 @@ export async function readContainerMtu(config: Config, log: Logger, signal: Abor
   const settings = {
     address,
     backend,
-    ...(site === undefined ? {} : { localAddress: config.FLYNN_LOCAL_ADDRESS ?? primaryAddress() }),
+    ...(site === undefined ? {} : { localAddress: config.FLYNN_LOCAL_ADDRESS ?? lanAddress(config.FLYNN_BRIDGE) }),
   };
   try {
     return containerMtu(settings, await readInterfaces(runProgram, signal));

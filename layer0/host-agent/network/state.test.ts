@@ -236,7 +236,15 @@ test('hosts behind NAT are routed to through WireGuard, which a public host pass
 
 test('a host behind NAT passes nothing on, and keeps the platform’s ports of its site closed by their addresses there', () => {
   const own = { address: '100.100.1.1', site: 'home', localAddress: '192.0.2.129' };
-  const state = stateOf([keyed(near), home, office], own);
+  const lan = { name: 'eth1', mtu: 1500, subnets: ['192.0.2.129/28'] };
+  const state = wanted({
+    settings: { ...settings, ...own },
+    machine: { ...machine, interfaces: [...machine.interfaces, lan] },
+    leases: [keyed(near), home, office],
+    jobs: [],
+    endpoints: [],
+    encryption: 'off',
+  });
   assert.deepEqual(state.routes, [
     { subnet: '100.100.2.0/24', source: '100.100.1.1', device: 'flwg7117-1' },
     { subnet: '100.100.4.0/24', via: '192.0.2.130', source: '100.100.1.1' },
@@ -244,7 +252,13 @@ test('a host behind NAT passes nothing on, and keeps the platform’s ports of i
   ]);
   assert.match(rulesOf(state), /set relayed \{ type ipv4_addr flags interval \}/);
   assert.match(rulesOf(state), /set hosts \{[^}]*192\.0\.2\.129, 192\.0\.2\.130 \}/);
-  assert.doesNotMatch(JSON.stringify(state.iptables), /flwg/);
+  assert.doesNotMatch(JSON.stringify(state.iptables.tables), /flwg/);
+  // A firewall of the machine keeps nobody from its agent who came through the tunnel, and jobs are kept from all else that listens.
+  assert.ok(
+    state.iptables.hooks.some(({ chain, rule }) => chain === 'INPUT' && rule.startsWith('-i flwg7117-1 -p tcp')),
+  );
+  assert.match(rulesOf(state), /iifname "flwg7117-1" ip saddr != @hosts [^;]*th dport != \{[^}]*\} drop/);
+  assert.doesNotMatch(rulesOf(stateOf([keyed(near), home])), /ip saddr != @hosts/);
 });
 
 test('where all is to be encrypted a host without a key is named, and what is for it goes nowhere', () => {
@@ -307,6 +321,19 @@ test('encryption begins step by step: all are heard, then all is sent so, then n
   assert.deepEqual(seen('ready'), { isHeard: true, isSentSo: false, isTakenInClear: true });
   assert.deepEqual(seen('sent'), { isHeard: true, isSentSo: true, isTakenInClear: true });
   assert.deepEqual(seen('on'), { isHeard: true, isSentSo: true, isTakenInClear: false });
+});
+
+test('the tunnel in clear stays until all send encrypted, so that a route is replaced by another and none is missing', () => {
+  const there = { ...far, tunnelKey: 'k-three' };
+  const tunnelled = (encryption: Encryption) => stateOf([self, there], {}, encryption).tunnel !== undefined;
+  assert.deepEqual((['off', 'ready', 'sent', 'on'] as const).map(tunnelled), [true, true, true, false]);
+  const [before, after] = [stateOf([self, there], {}, 'ready'), stateOf([self, there], {}, 'sent')];
+  const ways = commands(settled(before), after).filter((line) => line.startsWith('ip '));
+  assert.ok(
+    ways.some((line) => line.startsWith('ip route replace 100.100.3.0/24 dev flwg7117-1')),
+    ways.join('\n'),
+  );
+  assert.ok(!ways.some((line) => line.includes('del')), ways.join('\n'));
 });
 
 test('before it begins, a host that it would not reach has no way in what people are told, and one in fact', () => {

@@ -94,13 +94,16 @@ export function wanted(input: {
     linksOf({
       self: { ...settings, backend },
       others,
-      isNeighbour: (lease) => isNeighbour(lease, settings, machine),
+      isNeighbour: (address) => isNeighbour(address, settings, machine),
       unheard: input.leases.find(({ hostId }) => hostId === settings.hostId)?.unheard ?? [],
     });
   const inClear = linksBy(settings.backend);
   const encrypted = linksBy('wireguard');
   const links = encryption === 'sent' || encryption === 'on' ? encrypted : inClear;
-  const tunnelled = links.filter(({ way }) => way === 'vxlan').map(({ lease }) => lease);
+  // As long as some host may still send by it, it is there.
+  const tunnelled = (encryption === 'on' ? links : inClear)
+    .filter(({ way }) => way === 'vxlan')
+    .map(({ lease }) => lease);
   const wireguard = needsWireguard(settings, others, encryption)
     ? { ...wireguardOf(settings, machine), peers: wireguardPeers(settings, links, encryption) }
     : undefined;
@@ -143,7 +146,10 @@ export function wanted(input: {
       // They are many, and few hosts have a job that may reach them all.
       services: policies.some(({ access }) => access.includes('services')) ? placesOf(endpoints) : [],
     }),
-    iptables: iptablesRules({ ...settings, ...(behindNat.length === 0 ? {} : { relay: settings.wireguard.device }) }),
+    iptables: iptablesRules({
+      ...settings,
+      ...(wireguard === undefined ? {} : { tunnel: { device: wireguard.device, isRelay: behindNat.length > 0 } }),
+    }),
     sysctls: {
       'net.ipv4.ip_forward': '1',
       [migrateSysctl]: '1',
@@ -190,11 +196,11 @@ function othersOf(leases: readonly Lease[], { hostId, subnet, wireguard }: Netwo
   return others;
 }
 
-function isNeighbour(lease: Lease, { bridge }: NetworkSettings, { interfaces }: Machine): boolean {
+function isNeighbour(address: string, { bridge }: NetworkSettings, { interfaces }: Machine): boolean {
   return interfaces
     .filter(({ name }) => name !== bridge)
     .flatMap(({ subnets }) => subnets)
-    .some((near) => !near.endsWith('/32') && overlaps(near, lease.address));
+    .some((near) => !near.endsWith('/32') && overlaps(near, address));
 }
 
 function routesOf(link: Link, { gateway, vxlanId, wireguard }: NetworkSettings): Route[] {
