@@ -160,7 +160,10 @@ function passages(device: string, bridge: string): string[] {
   ];
 }
 
-/** What listens on a machine behind NAT its router hid from everybody: hosts come through the tunnel, and their jobs to the platform. */
+/**
+ * What listens on a machine behind NAT its router hid from everybody: hosts come through the tunnel, and their jobs to the
+ * platform.
+ */
 function notFromJobs(device: string): string {
   return `iifname "${device}" ip saddr != @hosts ${withPorts} th dport != ${platformPorts} drop`;
 }

@@ -253,7 +253,7 @@ test('a host behind NAT passes nothing on, and keeps the platform’s ports of i
   assert.match(rulesOf(state), /set relayed \{ type ipv4_addr flags interval \}/);
   assert.match(rulesOf(state), /set hosts \{[^}]*192\.0\.2\.129, 192\.0\.2\.130 \}/);
   assert.doesNotMatch(JSON.stringify(state.iptables.tables), /flwg/);
-  // A firewall of the machine keeps nobody from its agent who came through the tunnel, and jobs are kept from all else that listens.
+  // A firewall of the machine keeps nobody from its agent who came through the tunnel; jobs are kept from all else there.
   assert.ok(
     state.iptables.hooks.some(({ chain, rule }) => chain === 'INPUT' && rule.startsWith('-i flwg7117-1 -p tcp')),
   );
