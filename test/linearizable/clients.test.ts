@@ -50,7 +50,10 @@ function seeded(seed: number): () => number {
 }
 
 /** Five clients of two controllers, the second of them on this store. */
-async function violationsOn(unsound: (store: Store) => Store): Promise<{ violations: string[]; unknown: number }> {
+async function violationsOn(
+  unsound: (store: Store) => Store,
+  seed = 2,
+): Promise<{ violations: string[]; unknown: number }> {
   await using store = createMemoryStore();
   const options = { hosts: 0, hasWorker: false };
   await using first = await startTestController({ ...options, store: losingAnswers(store, () => 1) });
@@ -62,7 +65,7 @@ async function violationsOn(unsound: (store: Store) => Store): Promise<{ violati
     app: 'shop',
     count: 5,
     pauseMs: 2,
-    random: seeded(2),
+    random: seeded(seed),
   });
   await waitFor(() => clients.counts.answered > 400, { what: 'some calls', deadlineMs: 60_000 });
   await clients.stop();
@@ -76,8 +79,12 @@ test('two controllers, one of which loses answers of the store: what clients see
 });
 
 test('a store that repeats what it did is found out', async () => {
-  const { violations } = await violationsOn((store) => repeating(store));
-  assert.match(violations.join('\n'), /none of these can be next/);
+  // Whether what is done again meets what somebody else has done since is a matter of moments: not of many rounds in all of them.
+  const found: string[] = [];
+  for (let seed = 2; seed < 12 && found.length === 0; seed += 1) {
+    found.push(...(await violationsOn((store) => repeating(store), seed)).violations);
+  }
+  assert.match(found.join('\n'), /none of these can be next/);
 });
 
 test('a name that was taken away before anybody listed it is missed by nobody, though its removal had no answer', () => {

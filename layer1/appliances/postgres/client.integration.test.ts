@@ -227,6 +227,11 @@ test('a dump ends when the host of the primary is gone, and says so', async () =
   const locking = place.exec(['psql', '--host', '/tmp', '--username', 'postgres', '--command', lock, 'app'], {
     member: leading,
   });
+  const isLocked = async () =>
+    (await place.query(
+      "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted AND relation = 'item'::regclass",
+    )) !== '0';
+  await waitFor(isLocked, { what: 'the table to be locked', deadlineMs: 30_000, intervalMs: 50 });
   const dumping = place.exec(dump, { member: other });
   const isWaiting = async () =>
     (await place.query("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'relation'")) === '1';
