@@ -13,6 +13,8 @@ const aWhileMs = 15_000;
 /** Of the three hosts' suite: it stays until the end. */
 let lastConfirmed: string | undefined;
 
+let writers = 0;
+
 /** Notes that the app has confirmed, one after the other, until it is told to stop. */
 class Writer {
   readonly confirmed: string[] = [];
@@ -22,6 +24,8 @@ class Writer {
   longestMs = 0;
   readonly #ending = new AbortController();
   readonly #running: Promise<void>;
+  /** What one wrote is taken for nothing that another did. */
+  readonly #name = `writer-${(writers += 1)}`;
 
   constructor(write: (note: string) => Promise<boolean>) {
     this.#running = this.#run(write);
@@ -30,7 +34,7 @@ class Writer {
   async #run(write: (note: string) => Promise<boolean>): Promise<void> {
     let lastMs = performance.now();
     for (let number = 1; !this.#ending.signal.aborted; number += 1) {
-      const note = `note-${number}`;
+      const note = `${this.#name}-${number}`;
       if (await write(note)) {
         this.longestMs = Math.max(this.longestMs, performance.now() - lastMs);
         lastMs = performance.now();
