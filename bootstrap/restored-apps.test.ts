@@ -4,6 +4,7 @@ import { apps, formations, jobs } from '@flynn/controller/api';
 import { startTestController } from '@flynn/controller/testing';
 import { fakeClock } from '@flynn/kit/clock';
 import { quickClock } from '@flynn/cli/testing';
+import { ifFound } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { unwellText, untilHealthy } from './restored-apps.ts';
 
@@ -82,7 +83,8 @@ test('an app that somebody deletes meanwhile is waited for no longer', async () 
     async call(route, input, options) {
       const answer = await world.client.call(route, input, options);
       if (route.path === apps.list.path) {
-        await world.client.call(apps.remove, { params: { app: 'blog' } }).catch(() => undefined);
+        // At the second look it is gone already.
+        await ifFound(world.client.call(apps.remove, { params: { app: 'blog' } }));
         await waitFor(async () => (await world.client.call(apps.list, {})).length === 1, gone);
       }
       return answer;

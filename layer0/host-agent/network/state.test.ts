@@ -4,21 +4,10 @@ import type { ActualNetwork } from './actual.ts';
 import { difference } from './difference.ts';
 import type { Encryption } from './encryption.ts';
 import type { Lease } from './lease.ts';
+import { testSettings } from './settings-fixture.ts';
 import { type Machine, type NetworkSettings, type NetworkState, containerMtu, wanted } from './state.ts';
 
-const settings: NetworkSettings = {
-  cluster: 'test',
-  hostId: 'one',
-  address: '192.0.2.2',
-  subnet: '100.100.1.0/24',
-  gateway: '100.100.1.1',
-  bridge: 'flynn0',
-  range: '100.100.0.0/16',
-  backend: 'auto',
-  vxlanId: 7117,
-  vxlanPort: 1115,
-  wireguard: { device: 'flwg7117-1', port: 1117, key: 'own', keyFile: '/var/lib/flynn/tunnel.key' },
-};
+const settings = testSettings;
 const machine: Machine = {
   interfaces: [
     { name: 'eth0', mtu: 1400, subnets: ['192.0.2.2/26'] },

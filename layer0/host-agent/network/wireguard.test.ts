@@ -3,24 +3,13 @@ import { test } from 'node:test';
 import type { Encryption } from './encryption.ts';
 import type { Lease } from './lease.ts';
 import { linksOf } from './links.ts';
+import { testSettings } from './settings-fixture.ts';
 import type { NetworkSettings } from './state.ts';
 import { wireguardChanges } from './wireguard-changes.ts';
 import { type ActualWireguard, parseTransfer, parseWireguard } from './wireguard-show.ts';
 import { type Wireguard, needsWireguard, wireguardDevice, wireguardPeers } from './wireguard.ts';
 
-const settings: NetworkSettings = {
-  cluster: 'test',
-  hostId: 'self',
-  address: '192.0.2.2',
-  subnet: '100.100.1.0/24',
-  gateway: '100.100.1.1',
-  bridge: 'flynn0',
-  range: '100.100.0.0/16',
-  backend: 'auto',
-  vxlanId: 7117,
-  vxlanPort: 1115,
-  wireguard: { device: 'flwg7117-1', port: 1117, key: 'own', keyFile: '/key' },
-};
+const settings: NetworkSettings = { ...testSettings, hostId: 'self' };
 const behind: NetworkSettings = { ...settings, address: '100.100.1.1', site: 'home', localAddress: '192.0.2.129' };
 const host = (hostId: string, index: number, more: Partial<Lease> = {}): Lease => ({
   hostId,
