@@ -272,7 +272,14 @@ test('what a version brings along and leaves running keeps nobody from installin
 });
 
 test('with a token the machine joins a cluster right after', () => {
-  assert.match(installed('--bundle', makeBundle('1.0.0'), '--join', 'TOKEN'), /flynn-host 1\.0\.0 join TOKEN/);
+  assert.match(installed('--bundle', makeBundle('1.0.0'), '--join', 'TOKEN'), /flynn-host 1\.0\.0 join TOKEN$/m);
+});
+
+test('one behind NAT joins as that, and says so with a token or not at all', () => {
+  const bundle = makeBundle('1.0.0');
+  refused(/said with --join/, '--bundle', bundle, '--behind-nat', 'home');
+  const said = installed('--bundle', bundle, '--join', 'TOKEN', '--behind-nat', 'home');
+  assert.match(said, /flynn-host 1\.0\.0 join TOKEN --behind-nat home$/m);
 });
 
 test('a file that is not what the digests say, a damaged bundle and none at all are refused, and nothing is there', () => {
