@@ -6,7 +6,8 @@ import { type KnownHost, routes } from './api.ts';
 import type { CliContext } from './cli-context.ts';
 import { formatTable } from './cli-format.ts';
 import { type ReachedHost, type ShownNetwork, networkRoutes } from './network/api.ts';
-import { changeEncryption } from './network/change-encryption.ts';
+import { isHalfway } from './network/encryption.ts';
+import { changeEncryption, endings } from './network/change-encryption.ts';
 import { readHostIdentity } from './trust/host-trust.ts';
 
 const showMs = 5_000;
@@ -21,7 +22,7 @@ export function addNetworkCommands(context: CliContext): void {
       const shown = await onHosts(context, async ({ hosts, show }) =>
         Promise.all((await hosts()).map(({ id, isAway }) => shownOf(id, isAway ? undefined : show))),
       );
-      print(json ? `${JSON.stringify(shown, undefined, 2)}\n` : textOf(shown));
+      print(json ? `${JSON.stringify(shown, undefined, 2)}\n` : networkText(shown));
     });
   for (const [name, to, description] of [
     [
@@ -91,14 +92,26 @@ function placeOf(hosts: readonly KnownHost[], id: string): AgentPlace {
   return record;
 }
 
-function textOf(shown: readonly Shown[]): string {
+/** One that is in the middle, or cannot be read, with what to type. */
+export function networkText(shown: readonly Shown[]): string {
   const rows = shown.flatMap((one) =>
     'network' in one
       ? one.network.hosts.map((to) => [one.host, to.hostId, wayOf(to), heardOf(to)])
       : [[one.host, '', one.why, '']],
   );
-  const states = new Set(shown.flatMap((one) => ('network' in one ? [one.network.encryption] : [])));
-  return `encryption: ${[...states].join(', ')}\n\n${formatTable([['HOST', 'TO', 'WAY', 'HEARD'], ...rows])}`;
+  return `${encryptionText(shown)}\n${formatTable([['HOST', 'TO', 'WAY', 'HEARD'], ...rows])}`;
+}
+
+function encryptionText(shown: readonly Shown[]): string {
+  const networks = shown.flatMap((one) => ('network' in one ? [one.network] : []));
+  const states = new Set(networks.map(({ encryption }) => encryption));
+  const lines = [`encryption: ${[...states].join(', ')}`];
+  if (networks.some(({ isUnreadable }) => isUnreadable === true)) {
+    lines.push(`  its word in the store cannot be read: hosts keep to what they knew last. ${endings.unreadable}`);
+  } else if ([...states].some(isHalfway)) {
+    lines.push(`  if nobody is changing it now, a change was left half-way. ${endings.halfway}`);
+  }
+  return `${lines.join('\n')}\n`;
 }
 
 function wayOf({ hostId, way, through, why }: ReachedHost): string {

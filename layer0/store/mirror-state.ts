@@ -19,7 +19,13 @@ export type MirrorState<T> = Readonly<{
   unreadable: ReadonlyMap<string, Revision>;
 }>;
 
-export type Decoding<T> = { prefix: string; decode: (json: unknown, key: string, entry: Entry) => T; log: Logger };
+export type Decoding<T> = {
+  prefix: string;
+  decode: (json: unknown, key: string, entry: Entry) => T;
+  /** What stands for an entry that could not be decoded; without it such an entry is left out. */
+  instead?: (key: string) => T;
+  log: Logger;
+};
 
 type Folded<T> = { state: MirrorState<T>; changes: readonly MirrorChange<T>[] };
 type Update = Readonly<{ key: string; entry: Entry | undefined }>;
@@ -116,15 +122,15 @@ function foldUpdates<T>(
   return { state: { snapshot, entries, unreadable: unreadable ?? state.unreadable }, changes };
 }
 
-function decodeEntry<T>(key: string, entry: Entry, { decode, log }: Decoding<T>): Versioned<T> | undefined {
+function decodeEntry<T>(key: string, entry: Entry, { decode, instead, log }: Decoding<T>): Versioned<T> | undefined {
+  const { modRevision, createRevision } = entry;
   try {
     const value = deepFreeze(decode(parseJson(entry.value, entry.key), key, entry));
-    return Object.freeze({ value, modRevision: entry.modRevision, createRevision: entry.createRevision });
+    return Object.freeze({ value, modRevision, createRevision });
   } catch (error) {
-    log.error(
-      { err: error, entry: entry.key, revision: entry.modRevision },
-      'an entry could not be read and is left out',
-    );
-    return undefined;
+    const what = `an entry could not be read${instead === undefined ? ' and is left out' : ''}`;
+    log.error({ err: error, entry: entry.key, revision: modRevision }, what);
+    if (instead === undefined) return undefined;
+    return Object.freeze({ value: deepFreeze(instead(key)), modRevision, createRevision });
   }
 }

@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { decodeJson } from './codec.ts';
 import { emptyState, findDrift, foldBatch, foldListing } from './mirror-state.ts';
 import { openMirror } from './mirror.ts';
-import type { Mirror, MirrorChange } from './mirror.ts';
+import type { Mirror, MirrorChange, MirrorOptions } from './mirror.ts';
 import type { Store } from './store.ts';
 import { lossyStore, openTestStore } from './testing.ts';
 
@@ -16,7 +16,7 @@ const log = silentLogger();
 const shape = z.object({ n: z.number() });
 type Value = z.output<typeof shape>;
 
-function open(store: Store, options: { resyncMs?: number } = {}): Promise<Mirror<Value>> {
+function open(store: Store, options: Partial<MirrorOptions<Value>> = {}): Promise<Mirror<Value>> {
   return openMirror({ store, prefix: '/m/', decode: (json) => shape.parse(json), log, ...options });
 }
 
@@ -166,6 +166,23 @@ test('an entry that cannot be decoded is left out until it can', async () => {
   assert.deepEqual(contentOf(mirror), {});
   await mirror.reached(await put(store, '/m/bad', 2));
   assert.deepEqual(contentOf(mirror), { bad: 2 });
+});
+
+test('what stands for an entry that cannot be decoded comes and goes like any value', async () => {
+  await using store = openTestStore();
+  await store.transact({ then: [{ put: '/m/bad', value: 'not json' }] });
+  await using mirror = await open(store, { instead: () => ({ n: -1 }) });
+  assert.deepEqual(contentOf(mirror), { bad: -1 });
+  const changes: unknown[] = [];
+  mirror.onChange(({ before, after }) => changes.push([before?.n, after?.n]));
+  await put(store, '/m/bad', 2);
+  await store.transact({ then: [{ put: '/m/bad', value: '{}' }] });
+  await mirror.reached((await store.transact({ then: [{ delete: '/m/bad' }] })).revision);
+  assert.deepEqual(changes, [
+    [-1, 2],
+    [2, -1],
+    [-1, undefined],
+  ]);
 });
 
 test('after a compaction during a disconnect a mirror lists again and tells the differences', async () => {

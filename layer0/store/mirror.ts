@@ -30,8 +30,10 @@ export interface Mirror<T> extends AsyncDisposable {
 export type MirrorOptions<T> = {
   store: Store;
   prefix: string;
-  /** Called with the parsed JSON and the key without the prefix; what it throws is logged and the entry left out. */
+  /** Called with the parsed JSON and the key without the prefix; where it throws, that is logged, and the entry left out. */
   decode: (json: unknown, key: string, entry: Entry) => T;
+  /** What stands for an entry that could not be read, instead of leaving it out. */
+  instead?: (key: string) => T;
   log: Logger;
   signal?: AbortSignal;
   /** How often the mirror is compared with the store, default 60 s. */

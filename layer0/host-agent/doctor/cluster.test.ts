@@ -4,6 +4,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { cellKeys, hostSettingsSchema } from '@flynn/scheduler/cell';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
+import { writeEncryption } from '../network/encryption.ts';
 import { leaseKey } from '../network/lease.ts';
 import { type HostExamination, doctorRoutes } from './api.ts';
 import { ClusterDoctor } from './cluster.ts';
@@ -104,12 +105,15 @@ test('hosts of different versions are told: an update was left where it was, or 
 test('which host keeps the platform is told, and that none does once it is out of the cluster', async () => {
   const keptBy = (hostId: string) => ({
     list: async () => ({ entries: [], revision: 1 }),
-    get: async (key: string) => ({
-      key,
-      value: JSON.stringify({ hostId, since: new Date(0).toISOString() }),
-      createRevision: 1,
-      modRevision: 1,
-    }),
+    get: async (key: string) =>
+      key === '/flynn/cluster/keeper'
+        ? {
+            key,
+            value: JSON.stringify({ hostId, since: new Date(0).toISOString() }),
+            createRevision: 1,
+            modRevision: 1,
+          }
+        : undefined,
   });
   const kept = await doctor({ store: keptBy('h2') }).examine({ patienceMs: 5_000, work: false, signal });
   assert.deepEqual([kept.keeper, kept.findings], ['h2', []]);
@@ -118,6 +122,24 @@ test('which host keeps the platform is told, and that none does once it is out o
   assert.deepEqual(
     lost.findings.map(({ what }) => what),
     ['no host keeps it: h9, which did, is out of the cluster'],
+  );
+});
+
+test('a change of encryption that was left half-way is found in the store', async () => {
+  const store = createMemoryStore();
+  const seen = async (now: number) =>
+    (await doctor({ store, now: () => now }).examine({ patienceMs: 5_000, work: false, signal })).findings;
+  await writeEncryption(store, 'ready', { now: 0, signal });
+  assert.deepEqual(await seen(60_000), []);
+  assert.deepEqual(
+    (await seen(300_000)).map(({ check, since, what }) => ({ check, since, what })),
+    [
+      {
+        check: 'encryption',
+        since: new Date(0).toISOString(),
+        what: 'a change of its encryption was left half-way, at "ready"',
+      },
+    ],
   );
 });
 
@@ -180,7 +202,10 @@ test('while the store is away the hosts that were there are asked all the same',
   assert.deepEqual(seen.etcd, [
     { endpoint: 'https://192.0.2.2:2379', hostId: 'h2', isHealthy: false, isLeader: false },
   ]);
-  assert.deepEqual(seen.unknown, [{ check: 'work', subject: 'the cluster', why: 'etcd does not answer' }]);
+  assert.deepEqual(
+    seen.unknown,
+    ['encryption', 'work'].map((check) => ({ check, subject: 'the cluster', why: 'etcd does not answer' })),
+  );
 });
 
 test('hosts are known by their records, by what is wanted of them, and by having joined', async () => {

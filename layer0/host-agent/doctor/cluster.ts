@@ -9,10 +9,12 @@ import { decodeJson } from '@flynn/store/codec';
 import type { Store } from '@flynn/store/store';
 import type { KnownHost } from '../api.ts';
 import { readKeeper } from '../cluster/keeper.ts';
+import { readEncryptionState } from '../network/encryption.ts';
 import { siteAttribute } from '../network/lease.ts';
 import type { ClusterExamination, ExaminedHost, ExaminedMember, HostExamination } from './api.ts';
 import { clockFindings } from './clocks.ts';
 import type { ClockSample } from './clocks.ts';
+import { encryptionFindings } from './encryption.ts';
 import { etcdFindings } from './etcd.ts';
 import { Sightings, examine, lessThan, together } from './finding.ts';
 import type { Check, Verdict } from './finding.ts';
@@ -100,6 +102,10 @@ export class ClusterDoctor {
           const quotaBytes = await this.#deps.quotaBytes();
           return etcdFindings(etcd, { quotaBytes, nameOf, hasMajority, settledHosts });
         },
+      },
+      {
+        name: 'encryption',
+        find: async (limited) => encryptionFindings(await readEncryptionState(this.#deps.store, limited), now()),
       },
       ...(options.work ? [{ name: 'work', find: (limited: AbortSignal) => this.#work(limited) }] : []),
     ];

@@ -1,7 +1,7 @@
 /** The agent's API for the network between hosts: by which way this host reaches each of the others, and encryption. */
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
-import { encryptionSchema } from './encryption.ts';
+import { encryptionSchema, encryptionWordSchema } from './encryption.ts';
 
 const reachedHostSchema = z.object({
   hostId: z.string(),
@@ -18,6 +18,8 @@ export type ReachedHost = z.output<typeof reachedHostSchema>;
 export const networkSchema = z.object({
   /** As this host has carried it out. */
   encryption: encryptionSchema,
+  /** The word in the store cannot be read: the host keeps to what it knew last. */
+  isUnreadable: z.boolean().optional(),
   hosts: z.array(reachedHostSchema),
 });
 export type ShownNetwork = z.output<typeof networkSchema>;
@@ -32,7 +34,7 @@ export const networkRoutes = {
   encryption: defineRoute({
     method: 'GET',
     path: '/network/encryption',
-    response: z.object({ encryption: encryptionSchema }),
+    response: z.object({ encryption: encryptionWordSchema }),
     summary: 'What encryption between hosts is to be, for the whole cluster',
   }),
   setEncryption: defineRoute({

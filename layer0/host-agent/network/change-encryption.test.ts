@@ -3,13 +3,23 @@ import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import type { ReachedHost, ShownNetwork } from './api.ts';
 import { changeEncryption } from './change-encryption.ts';
-import type { Encryption } from './encryption.ts';
+import type { Encryption, EncryptionWord } from './encryption.ts';
+
+type Kind = {
+  deaf?: string;
+  away?: string[];
+  /** What the store says, where it is not what hosts carry out. */
+  word?: EncryptionWord;
+  /** What a single host carries out. */
+  differing?: Readonly<Record<string, Encryption>>;
+};
 
 /** Hosts that follow at the second look; `deaf` is whom h1 does not hear. */
-function clusterAt(begun: Encryption, { deaf, away = [] }: { deaf?: string; away?: string[] } = {}) {
+function clusterAt(begun: Encryption, { deaf, away = [], word = begun, differing = {} }: Kind = {}) {
   const ids = ['h1', 'h2', 'h3'];
   const said: string[] = [];
-  let wanted = begun;
+  let wanted: EncryptionWord = word;
+  let carriedOut = begun;
   const looks = new Map<string, number>();
   const reached = (id: string): ReachedHost[] =>
     ids
@@ -20,15 +30,16 @@ function clusterAt(begun: Encryption, { deaf, away = [] }: { deaf?: string; away
     read: async () => wanted,
     set: async (next: Encryption) => {
       wanted = next;
+      carriedOut = next;
       said.push(`set ${next}`);
       looks.clear();
     },
     show: async (id: string): Promise<ShownNetwork> => {
       const look = (looks.get(id) ?? 0) + 1;
       looks.set(id, look);
-      if (look === 1) return { encryption: begun, hosts: reached(id) };
+      if (look === 1) return { encryption: differing[id] ?? begun, hosts: reached(id) };
       said.push(`${id} follows`);
-      return { encryption: wanted, hosts: reached(id) };
+      return { encryption: carriedOut, hosts: reached(id) };
     },
     report: () => {},
   };
@@ -52,18 +63,58 @@ test('it is taken on step by step, each after all hosts have followed the one be
   assert.deepEqual(back.sets(), steps('sent', 'ready', 'off'));
 });
 
-test('what is so already stays; what was broken off goes on with the step that it was at', async () => {
+test('what is so already stays; a host that has not followed the last step is waited for', async () => {
   for (const to of ['on', 'off'] as const) {
     const cluster = clusterAt(to);
     await cluster.change(to);
     assert.deepEqual(cluster.said, []);
+    const other = to === 'on' ? 'sent' : 'ready';
+    const late = clusterAt(to, { differing: { h2: other } });
+    await late.change(to);
+    assert.deepEqual(late.sets(), []);
+    assert.ok(late.said.includes('h2 follows'));
   }
-  const begun = clusterAt('ready');
-  await begun.change('on');
-  assert.deepEqual(begun.sets(), steps('ready', 'sent', 'on'));
-  const halfway = clusterAt('sent');
-  await halfway.change('off');
-  assert.deepEqual(halfway.sets(), steps('sent', 'ready', 'off'));
+});
+
+const halfway = [
+  { at: 'ready', to: 'on', then: ['ready', 'sent', 'on'] },
+  { at: 'ready', to: 'off', then: ['ready', 'off'] },
+  { at: 'sent', to: 'on', then: ['sent', 'on'] },
+  { at: 'sent', to: 'off', then: ['sent', 'ready', 'off'] },
+] as const;
+for (const { at, to, then } of halfway) {
+  test(`a change that was left at "${at}" becomes ${to} by ${then.join(', ')}`, async () => {
+    const cluster = clusterAt(at);
+    await cluster.change(to);
+    assert.deepEqual(cluster.sets(), steps(...then));
+  });
+}
+
+test('a change that is gone on with, and where hosts do not hear each other, ends: it says that it is off', async () => {
+  const cluster = clusterAt('ready', { deaf: 'h3' });
+  await assert.rejects(
+    cluster.change('on'),
+    (error) => hasCode(error, 'unavailable') && error.message.endsWith('Encryption is off now'),
+  );
+  assert.deepEqual(cluster.sets(), steps('ready', 'off'));
+});
+
+test('in the place of a word that cannot be read is written what hosts keep to, and gone on from there', async () => {
+  for (const { at, to, then } of [
+    { at: 'on', to: 'on', then: ['on'] },
+    { at: 'on', to: 'off', then: ['on', 'sent', 'ready', 'off'] },
+    { at: 'off', to: 'on', then: ['off', 'ready', 'sent', 'on'] },
+    { at: 'off', to: 'off', then: ['off'] },
+    { at: 'sent', to: 'on', then: ['sent', 'sent', 'on'] },
+  ] as const) {
+    const cluster = clusterAt(at, { word: 'unreadable' });
+    await cluster.change(to);
+    assert.deepEqual(cluster.sets(), steps(...then), `${at} to ${to}`);
+  }
+  // One that has just come knew nothing, and took it for on.
+  const joined = clusterAt('off', { word: 'unreadable', differing: { h3: 'on' } });
+  await joined.change('off');
+  assert.deepEqual(joined.sets(), steps('off'));
 });
 
 test('hosts that do not hear each other are named, and all is as before; to end it nobody has to hear anybody', async () => {

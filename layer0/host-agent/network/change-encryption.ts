@@ -5,7 +5,7 @@
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import type { ReachedHost, ShownNetwork } from './api.ts';
-import { type Encryption, encryptionSchema } from './encryption.ts';
+import { type Encryption, type EncryptionWord, encryptionSchema } from './encryption.ts';
 
 export type EncryptionPorts = Readonly<{
   /** All hosts of the cluster. */
@@ -15,14 +15,21 @@ export type EncryptionPorts = Readonly<{
   /** What it is to be for the whole cluster. */
   set: (encryption: Encryption) => Promise<void>;
   /** What it is to be. */
-  read: () => Promise<Encryption>;
+  read: () => Promise<EncryptionWord>;
   report: (line: string) => void;
 }>;
 
 type Limits = Readonly<{ signal: AbortSignal; deadlineMs?: number; intervalMs?: number }>;
 
-const stepMs = 90_000;
+/** A step that not all hosts have carried out by then is given up. */
+export const stepMs = 90_000;
 const lookMs = 500;
+
+/** What a person types, by what there is to end. */
+export const endings = {
+  unreadable: 'flynn-host network encrypt writes it anew and has all encrypted, flynn-host network decrypt ends that',
+  halfway: 'flynn-host network encrypt goes on to the end, flynn-host network decrypt goes back',
+} as const;
 
 const told: Readonly<Record<Encryption, string>> = {
   off: 'nothing is encrypted between hosts any more',
@@ -37,14 +44,16 @@ const toldBack: Readonly<Record<Encryption, string>> = {
 };
 
 /**
- * Does nothing where it is so already. `conflict` while a host is away, before anything is changed. `unavailable` where hosts do
- * not hear each other: it is as before then, and the error names them.
+ * Changes nothing where it is so already. A change that was broken off goes on from the step it is at, in either direction; a word
+ * that cannot be read is written anew first. `conflict` while a host is away, before anything is changed. `unavailable` where hosts
+ * do not hear each other: then it is off, and the error names them. `timeout` where hosts do not follow.
  */
 export async function changeEncryption(
   to: 'on' | 'off',
   ports: EncryptionPorts,
   { signal, deadlineMs = stepMs, intervalMs = lookMs }: Limits,
 ): Promise<void> {
+  const limits = { signal, deadlineMs, intervalMs };
   const away = (await ports.hosts()).filter(({ isAway }) => isAway).map(({ id }) => id);
   if (away.length > 0) {
     throw new FlynnError(
@@ -52,31 +61,56 @@ export async function changeEncryption(
       `${away.join(', ')} ${away.length === 1 ? 'is' : 'are'} away, and would be cut off or not know of it: bring back, or take out (flynn host remove), and then do this again. Nothing was changed`,
     );
   }
-  const before = await ports.read();
+  const word = await ports.read();
+  const before = word === 'unreadable' ? await writeAnew(ports, limits) : word;
+  // Nobody may have waited for the last step.
+  if (before === to) return await untilFollowed(to, ports, limits);
   for (const step of stepsOf(before, to)) {
     await ports.set(step);
-    try {
-      // On the way out nothing depends on who hears whom.
-      const mustHear = step === 'ready' && to === 'on';
-      await untilCarriedOut({ step, mustHear }, ports, { signal, deadlineMs, intervalMs });
-    } catch (error) {
-      if (!hasCode(error, 'timeout')) throw error;
-      if (step !== 'ready' || to === 'off') {
-        const goOn = 'the same command goes on from there, and its opposite goes back';
-        throw new FlynnError('timeout', `${messageOf(error)}. Encryption is at "${step}" now: ${goOn}`, {
-          cause: error,
-        });
-      }
-      await ports.set('off');
-      throw new FlynnError('unavailable', `${messageOf(error)}. It is as it was before`, { cause: error });
-    }
+    // On the way out nothing depends on who hears whom.
+    if (step === 'ready' && to === 'on') await untilAllHear(before, ports, limits);
+    else await untilFollowed(step, ports, limits);
     ports.report((to === 'on' ? told : toldBack)[step]);
+  }
+}
+
+/**
+ * What the hosts keep to, which is what they knew last. Should they differ, the one that is furthest from encrypted: whoever just
+ * came and knew nothing has taken it for on, and is alone with that.
+ */
+async function writeAnew(ports: EncryptionPorts, limits: Required<Limits>): Promise<Encryption> {
+  const shown = await Promise.all((await ports.hosts()).map(({ id }) => ports.show(id)));
+  const kept = encryptionSchema.options.find((one) => shown.some(({ encryption }) => encryption === one)) ?? 'on';
+  await ports.set(kept);
+  await untilFollowed(kept, ports, limits);
+  ports.report(`its word in the store could not be read, and is "${kept}" again, which the hosts kept to`);
+  return kept;
+}
+
+async function untilFollowed(step: Encryption, ports: EncryptionPorts, limits: Required<Limits>): Promise<void> {
+  try {
+    await untilCarriedOut({ step, mustHear: false }, ports, limits);
+  } catch (error) {
+    if (!hasCode(error, 'timeout')) throw error;
+    const goOn = 'the same command goes on from there, and its opposite goes back';
+    throw new FlynnError('timeout', `${messageOf(error)}. Encryption is at "${step}" now: ${goOn}`, { cause: error });
+  }
+}
+
+/** What does not come to it is ended: nothing is encrypted yet. */
+async function untilAllHear(before: Encryption, ports: EncryptionPorts, limits: Required<Limits>): Promise<void> {
+  try {
+    await untilCarriedOut({ step: 'ready', mustHear: true }, ports, limits);
+  } catch (error) {
+    if (!hasCode(error, 'timeout')) throw error;
+    await ports.set('off');
+    const is = before === 'off' ? 'It is as it was before' : 'Encryption is off now';
+    throw new FlynnError('unavailable', `${messageOf(error)}. ${is}`, { cause: error });
   }
 }
 
 /** What was begun, or broken off at a step, goes on with that step: nobody may have waited for it. */
 function stepsOf(before: Encryption, to: 'on' | 'off'): readonly Encryption[] {
-  if (before === to) return [];
   const order = encryptionSchema.options;
   const at = order.indexOf(before);
   return to === 'on' ? order.slice(Math.max(at, 1)) : order.slice(0, Math.min(at, order.length - 2) + 1).toReversed();

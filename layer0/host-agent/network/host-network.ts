@@ -5,7 +5,7 @@ import type { Logger } from '@flynn/kit/log';
 import { parseNetwork, readNetwork, readRules } from './actual.ts';
 import { type Change, difference, nft } from './difference.ts';
 import type { ReachedHost, ShownNetwork } from './api.ts';
-import type { Encryption } from './encryption.ts';
+import { type Encryption, type EncryptionWord, encryptionOf } from './encryption.ts';
 import type { Link } from './links.ts';
 import { type Known, recall, remember } from './memory.ts';
 import type { LocalJob } from './policy.ts';
@@ -41,6 +41,9 @@ export type HostNetworkOptions = {
   log: Logger;
 };
 
+/** What the store says of the cluster: of encryption its word, which may be none that is understood. */
+export type Heard = Omit<Known, 'encryption'> & Readonly<{ word: EncryptionWord }>;
+
 /**
  * INVARIANTS. One command at a time. Until the cluster is known (`follow`), what it was when last heard of holds. What is
  * not ours is never touched: rules outside our tables and chains, routes without our protocol, devices without our name.
@@ -48,7 +51,10 @@ export type HostNetworkOptions = {
 export class HostNetwork {
   readonly #options: HostNetworkOptions;
   #known: Known = { leases: [], endpoints: [], encryption: 'off' };
-  #read: (() => Known) | undefined;
+  /** Undefined before any was heard of. */
+  #knownEncryption: Encryption | undefined;
+  #isUnreadable = false;
+  #read: (() => Heard) | undefined;
   #changed = Promise.withResolvers<void>();
   #canMatchBridge: boolean | undefined;
   #machine: Machine | undefined;
@@ -86,7 +92,11 @@ export class HostNetwork {
   /** As it was carried out last. */
   get shown(): ShownNetwork {
     const { encryption, links } = this.#carriedOut;
-    return { encryption, hosts: links.map((link) => this.#reachedHost(link)) };
+    return {
+      encryption,
+      ...(this.#isUnreadable ? { isUnreadable: true } : {}),
+      hosts: links.map((link) => this.#reachedHost(link)),
+    };
   }
 
   #reachedHost(link: Link): ReachedHost {
@@ -118,7 +128,7 @@ export class HostNetwork {
   }
 
   /** From now on the cluster is what `read` answers. */
-  follow(read: () => Known): void {
+  follow(read: () => Heard): void {
     this.#read = read;
     this.changed();
   }
@@ -133,7 +143,9 @@ export class HostNetwork {
   async run(signal: AbortSignal): Promise<void> {
     const { file, log } = this.#options;
     try {
-      this.#known = (await recall(file)) ?? this.#known;
+      const recalled = await recall(file);
+      this.#known = recalled ?? this.#known;
+      this.#knownEncryption = recalled?.encryption;
     } catch (error) {
       log.warn(`the network starts without what was known of the cluster: ${messageOf(error)}`);
     }
@@ -184,10 +196,19 @@ export class HostNetwork {
     }
   }
 
+  /** What is read of the cluster now. */
+  #hear(): void {
+    if (this.#read === undefined) return;
+    const { word, ...heard } = this.#read();
+    this.#isUnreadable = word === 'unreadable';
+    this.#knownEncryption = encryptionOf(word, this.#knownEncryption);
+    this.#known = { ...heard, encryption: this.#knownEncryption };
+  }
+
   /** Other leases, and encryption, mean other routes, of which only a check knows what is there. */
   #needsCheck(): boolean {
     const before = JSON.stringify([this.#known.leases, this.#known.encryption]);
-    this.#known = this.#read?.() ?? this.#known;
+    this.#hear();
     return this.#machine === undefined || JSON.stringify([this.#known.leases, this.#known.encryption]) !== before;
   }
 
@@ -219,7 +240,7 @@ export class HostNetwork {
   async #check(signal: AbortSignal): Promise<void> {
     const { settings } = this;
     const { run } = this.#options;
-    this.#known = this.#read?.() ?? this.#known;
+    this.#hear();
     this.#canMatchBridge ??= await canMatchBridge(run, signal);
     const devices = [tunnelDevice(settings.vxlanId), settings.wireguard.device];
     const ofDevices = devices.map((device) => `net.ipv4.conf.${device}.rp_filter`);

@@ -8,7 +8,8 @@ import { endpointSchema } from './policy.ts';
 const knownSchema = z.object({
   leases: z.array(leaseSchema),
   endpoints: z.array(endpointSchema),
-  encryption: encryptionSchema.default('off'),
+  /** Of before there was any it is off; what a later version wrote is not. */
+  encryption: encryptionSchema.default('off').catch('on'),
 });
 export type Known = Readonly<z.output<typeof knownSchema>>;
 

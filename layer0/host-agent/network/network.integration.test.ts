@@ -58,7 +58,7 @@ before(async () => {
       log: silentLogger(),
     });
     networks.set(name, network);
-    network.follow(() => ({ leases, endpoints, encryption: 'off' }));
+    network.follow(() => ({ leases, endpoints, word: 'off' }));
     tasks.run(name, (signal) => network.run(signal));
   }
   for (const [index, name] of ['one', 'two', 'three'].entries()) {

@@ -1,4 +1,5 @@
 /** The agent's API for the network between hosts. */
+import { systemClock } from '@flynn/kit/clock';
 import { type Handler, handle } from '@flynn/kit/http-server';
 import { withDeadline } from '@flynn/kit/retry';
 import type { Store } from '@flynn/store/store';
@@ -19,7 +20,7 @@ export function networkHandlers(
       encryption: await readEncryption(store, withDeadline(storeMs, signal)),
     })),
     handle(networkRoutes.setEncryption, async ({ body: { encryption }, signal }) => {
-      await writeEncryption(store, encryption, withDeadline(storeMs, signal));
+      await writeEncryption(store, encryption, { now: systemClock.now(), signal: withDeadline(storeMs, signal) });
       return { encryption };
     }),
   ];

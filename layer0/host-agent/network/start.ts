@@ -13,7 +13,7 @@ import { label } from '../labels.ts';
 import { lanAddress } from '../own-addresses.ts';
 import { Shell, quoted } from '../shell.ts';
 import { readInterfaces } from './actual.ts';
-import { type Encryption, encryptionKey, encryptionSchema } from './encryption.ts';
+import { type EncryptionWord, encryptionKey, encryptionSchema } from './encryption.ts';
 import { HostNetwork } from './host-network.ts';
 import { type Lease, leasePrefix, leaseSchema } from './lease.ts';
 import { networkFile } from './memory.ts';
@@ -109,7 +109,7 @@ async function untilCurrent(containers: ContainerTable, signal: AbortSignal): Pr
 
 /** Resolves when the network follows the cluster, which it does until the signal aborts. */
 export async function followCluster(
-  network: HostNetwork,
+  network: Pick<HostNetwork, 'settings' | 'unheard' | 'changed' | 'follow'>,
   { store, registry, log }: { store: Store; registry: Registry; log: Logger },
   tasks: TaskGroup,
 ): Promise<void> {
@@ -131,16 +131,17 @@ export async function followCluster(
     };
   };
   tasks.run("the host's lease", (s) => keepOwnLease({ hostId, told, leases, store, log }, s));
-  const encryption = await openMirror<Encryption>({
+  const encryption = await openMirror<EncryptionWord>({
     store,
     prefix: encryptionKey,
     decode: (json) => encryptionSchema.parse(json),
+    instead: () => 'unreadable',
     log,
     signal,
   });
   encryption.onChange(() => network.changed());
   network.follow(() => ({
-    encryption: encryption.snapshot.entries.get('')?.value ?? 'off',
+    word: encryption.snapshot.entries.get('')?.value ?? 'off',
     leases: [...leases.snapshot.entries.values()].map(({ value }) => value),
     endpoints: endpointsOf(registry),
   }));

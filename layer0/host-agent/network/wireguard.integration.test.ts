@@ -13,7 +13,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { createMemoryStore } from '@flynn/store/memory';
 import { type Mirror, openMirror } from '@flynn/store/mirror';
-import type { Encryption } from './encryption.ts';
+import type { Encryption, EncryptionWord } from './encryption.ts';
 import { HostNetwork } from './host-network.ts';
 import { type Lease, leaseKey, leasePrefix, leaseSchema } from './lease.ts';
 import { relayFor } from './links.ts';
@@ -47,7 +47,7 @@ const endpoints: Endpoint[] = hosts.flatMap(({ index }) =>
 let namespaces: Namespaces;
 let directory: string;
 let leases: Mirror<Lease>;
-let encryption: Encryption = 'off';
+let word: EncryptionWord = 'off';
 
 before(async () => {
   directory = await mkdtemp(join(tmpdir(), 'flynn-wireguard-'));
@@ -109,7 +109,7 @@ after(async () => {
 
 /** Resolves when all hosts have carried it out, and hear whom they should. */
 async function encrypt(step: Encryption): Promise<void> {
-  encryption = step;
+  word = step;
   for (const { network } of agents.values()) network.changed();
   const isThere = ({ network }: { network: HostNetwork }): boolean =>
     network.shown.encryption === step && network.shown.hosts.every(({ isHeard }) => isHeard !== false);
@@ -142,7 +142,7 @@ function startAgent(name: Name): HostNetwork {
   network.follow(() => ({
     leases: [...leases.snapshot.entries.values()].map(({ value }) => value),
     endpoints,
-    encryption,
+    word,
   }));
   tasks.run('network', (signal) => network.run(signal));
   tasks.run('lease', (signal) => keepOwnLease({ hostId: name, told, leases, store, log, checkEveryMs: 200 }, signal));
@@ -354,15 +354,18 @@ test('in an encrypted cluster nothing that containers say can be read between ho
   await namespaces.in('outside').sh(`nft delete table bridge watch; ${watch}`);
   await fetchBig();
   await everyoneReachesEveryone();
-  // Not even while the device is gone.
+  // Not even while the device is gone, and an agent that starts cannot read the word.
+  word = 'unreadable';
   await stopAgent('one');
   await namespaces.in('one').sh(`ip link del ${deviceOf(1)}`);
   assert.equal(await namespaces.ask('web1', '100.100.2.2:80', { seconds: 20 }), 'refused');
   assert.equal(await namespaces.ask('one', '100.100.2.2:80', { seconds: 20 }), 'refused');
   assert.ok((await counted('encrypted')) > 10);
   assert.deepEqual([await counted('read'), await counted('clear')], [0, 0]);
-  startAgent('one');
+  const network = startAgent('one');
   await until('web1', '100.100.2.2:80', { from: '100.100.1.2' });
+  assert.deepEqual([network.shown.encryption, network.shown.isUnreadable], ['on', true]);
+  assert.equal(await counted('clear'), 0);
 });
 
 test('removal takes the device away, and what is behind it', async () => {

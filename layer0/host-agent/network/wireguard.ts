@@ -43,6 +43,10 @@ export function wireguardPrefix(vxlanId: number): string {
   return `flwg${vxlanId}-`;
 }
 
+/** For people whose machine can have no such device. */
+export const wireguardRemedy =
+  'apt-get install wireguard-tools, and wireguard-go where the kernel has none (or: modprobe wireguard)';
+
 /** A cluster without it needs no program for it. */
 export function needsWireguard(
   { backend, site }: NetworkSettings,
