@@ -91,12 +91,17 @@ export async function standingOf(
 }
 
 /** Of a host that was left behind: what the cluster is by now, and what this host keeps for itself. */
-export async function rejoinCluster(token: string, stored: Cluster, options: { port?: number } = {}): Promise<Cluster> {
+export async function rejoinCluster(
+  token: string,
+  stored: Cluster,
+  { withoutWireguard, ...options }: { port?: number; withoutWireguard?: string | undefined } = {},
+): Promise<Cluster> {
   const { hostId, site, subnet, hasPlatform } = stored;
   const address = site === undefined ? stored.address : stored.localAddress;
   const joining = {
     hostId,
     release: versionOfThis(),
+    withoutWireguard,
     ...(address === undefined ? {} : { address }),
     ...(site === undefined ? {} : { site }),
   };
@@ -114,7 +119,7 @@ export async function rejoinCluster(token: string, stored: Cluster, options: { p
 
 /**
  * The cluster as this host is to know it. Asked again the answer is the same. `conflict` too where the host that answers does not
- * reach this one, and it did not say that it is behind NAT.
+ * reach this one, and it did not say that it is behind NAT; and where the cluster is encrypted, and this machine has no WireGuard.
  */
 export async function joinCluster(token: string, host: JoiningHost, options: { port?: number } = {}): Promise<Cluster> {
   await using door = host.site === undefined ? await openDoor() : undefined;

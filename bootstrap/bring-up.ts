@@ -47,6 +47,7 @@ import { stepsOf } from './steps.ts';
 import { othersOfAnotherVersion, takeOver, takenOverText } from './take-over.ts';
 import { checkUpdated } from './unended-update.ts';
 import { askingAs, whereaboutsText, withWhereabouts } from './whereabouts.ts';
+import { lookAtWireguard } from './tools.ts';
 import { isInsideHost, readHostsCluster, stepsOfHosts } from './test-hosts/cluster.ts';
 
 type Env = Record<string, string | undefined>;
@@ -109,7 +110,13 @@ async function bringUpLocked(given: Options, { env, token, site, formation, ...r
   if (isJoining) {
     const { hostId } = cluster;
     const address = options.FLYNN_ADDRESS === undefined ? {} : { address: options.FLYNN_ADDRESS };
-    const joining = { hostId, release: versionOfThis(), ...address, ...(site === undefined ? {} : { site }) };
+    const joining = {
+      hostId,
+      release: versionOfThis(),
+      withoutWireguard: await lookAtWireguard(),
+      ...address,
+      ...(site === undefined ? {} : { site }),
+    };
     cluster = withKept(await joinCluster(token ?? '', joining), options);
     refuseContradictions(options, cluster);
     // Where its containers are to be, and which ports are the router's, it knows only now.
@@ -120,7 +127,9 @@ async function bringUpLocked(given: Options, { env, token, site, formation, ...r
     cluster = found.cluster;
     process.stdout.write(whereaboutsText(found.failures));
   }
-  if (standing === 'left') cluster = await rejoinCluster(token ?? '', cluster);
+  if (standing === 'left') {
+    cluster = await rejoinCluster(token ?? '', cluster, { withoutWireguard: await lookAtWireguard() });
+  }
   if (request.takesOver === true) {
     const place = { stateDir: options.FLYNN_STATE_DIR, cluster, log: silentLogger() };
     const differing = await othersOfAnotherVersion(place);

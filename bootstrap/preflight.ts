@@ -3,6 +3,7 @@ import { etcdPorts } from '@flynn/host-agent/cluster/etcd-resident';
 import { joinPort } from '@flynn/host-agent/cluster/join';
 import type { AddressFacts } from '@flynn/host-agent/doctor/address';
 import { keyspacePort } from '@flynn/host-agent/keyspaces/keyspace';
+import { wireguardRemedy } from '@flynn/host-agent/network/wireguard';
 import type { Listener } from './listeners.ts';
 import { routerStatusPort } from './manifest.ts';
 import { commands, isInstalled } from './origin.ts';
@@ -137,7 +138,7 @@ function judgeTools({ nft, ip, wireguard }: Facts): Problem[] {
   if (wireguard !== undefined) {
     problems.push({
       what: `a host behind NAT is reached through WireGuard, and ${wireguard}`,
-      remedy: 'apt-get install wireguard-tools, and wireguard-go where the kernel has none (or: modprobe wireguard)',
+      remedy: wireguardRemedy,
     });
   }
   if (nft?.refusal !== undefined) {

@@ -44,7 +44,10 @@ export async function lookAtIp(): Promise<Tool | undefined> {
   return isJsonList(stdout) ? { version } : { version, refusal: 'its answer is not JSON' };
 }
 
-/** Why there can be no WireGuard device, which a host behind NAT does not do without; undefined where there can. */
+/**
+ * Why there can be no WireGuard device, which neither a host behind NAT nor one of an encrypted cluster does without; undefined
+ * where there can.
+ */
 export async function lookAtWireguard(): Promise<string | undefined> {
   if (!hasProgram('wg')) return 'wg is not installed';
   if (hasProgram('wireguard-go') || process.getuid?.() !== 0) return undefined;

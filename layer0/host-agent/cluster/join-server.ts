@@ -7,6 +7,8 @@ import { eitherCommand } from '@flynn/kit/operator-commands';
 import { cellKeys } from '@flynn/scheduler/cell';
 import type { Store } from '@flynn/store/store';
 import { z } from 'zod';
+import { type EncryptionWord, readEncryption } from '../network/encryption.ts';
+import { wireguardRemedy } from '../network/wireguard.ts';
 import { connectFailure } from './connect-failure.ts';
 import { joinPort, joinRoute, joinVersion, judgePass } from './join.ts';
 import { leaseSubnet } from './subnets.ts';
@@ -61,7 +63,11 @@ export function startJoinServer(options: {
         `this machine has flynn ${body.release}, the cluster ${admission.release}: install that on it, and join again`,
       );
     }
-    const { hostId, address: its, site, answersAt } = body;
+    const { hostId, address: its, site, answersAt, withoutWireguard } = body;
+    if (withoutWireguard !== undefined) {
+      const word = await readEncryption(store, asked);
+      if (word !== 'off') throw withoutTunnel(word, withoutWireguard);
+    }
     if (site === undefined && answersAt !== undefined) {
       const failure = await connectFailure({ address: its, port: answersAt }, asked);
       if (failure !== undefined) throw unreachable({ from: address, to: `${its}:${answersAt}`, failure });
@@ -92,6 +98,18 @@ function unreachable({ from, to, failure }: { from: string; to: string; failure:
   return new FlynnError(
     'conflict',
     `the host at ${from} does not reach this machine at ${to} (${failure}): open it to the other hosts (docs/installing.md, "Ports and firewalls"), or say by FLYNN_ADDRESS where they reach it. One behind NAT joins with --behind-nat NAME`,
+  );
+}
+
+/** Before anything is leased to it: a host of the cluster that never comes up would be in the way of every change. */
+function withoutTunnel(word: EncryptionWord, why: string): FlynnError {
+  const what =
+    word === 'unreadable'
+      ? 'whether the cluster encrypts what containers of its hosts send each other cannot be read from its store (flynn-host doctor there tells more), so that it may'
+      : 'the cluster encrypts what containers of its hosts send each other, through WireGuard';
+  return new FlynnError(
+    'conflict',
+    `${what}, and on this machine ${why}: ${wireguardRemedy}, and join again. Nothing was changed`,
   );
 }
 

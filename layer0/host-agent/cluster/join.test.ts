@@ -7,6 +7,8 @@ import { fingerprintOf } from '@flynn/kit/certificate';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { openTestStore } from '@flynn/store/testing';
+import { encryptionKey } from '../network/encryption.ts';
+import { leaseKey } from '../network/lease.ts';
 import { type Admission, startJoinServer } from './join-server.ts';
 import { askToJoin, formatToken, parseToken, passUntil } from './join.ts';
 
@@ -103,6 +105,31 @@ test('a wrong secret, another cluster, a taken id and a host that is not there a
     { signal: AbortSignal.timeout(60_000), port: 1 },
   );
   await assert.rejects(away, isCode('unavailable', /could be asked[^]*is port 1 open/));
+});
+
+test('a machine without WireGuard is let in where nothing is encrypted, and where it is, refused before anything is leased to it', async () => {
+  await using host = await startHost();
+  const ask = (hostId: string, withoutWireguard?: string) =>
+    askToJoin(
+      host.token,
+      { hostId, address: '192.0.2.9', withoutWireguard },
+      { signal: AbortSignal.timeout(60_000), port: host.port },
+    );
+  const says = (value: string) => host.store.transact({ then: [{ put: encryptionKey, value }] });
+  await ask('h8', 'wg is not installed');
+  await host.store.transact({ then: [{ delete: leaseKey('h8') }] });
+  // While it is being encrypted, too.
+  for (const value of ['"ready"', '"sent"', '"on"']) {
+    await says(value);
+    await assert.rejects(
+      ask('h9', 'wg is not installed'),
+      isCode('conflict', /encrypts.*on this machine wg is not installed: apt-get install wireguard-tools.*join again/),
+    );
+  }
+  await says('"of a later version"');
+  await assert.rejects(ask('h9', 'wg is not installed'), isCode('conflict', /cannot be read.*flynn-host doctor/));
+  assert.equal(await host.store.get(leaseKey('h9')), undefined);
+  assert.equal((await ask('h9')).lease.hostId, 'h9');
 });
 
 test('a token survives copying, and what is none is told', () => {

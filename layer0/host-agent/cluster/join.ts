@@ -45,6 +45,8 @@ export const joinRoute = defineRoute({
     site: siteSchema.optional(),
     /** A TCP port at which it can be reached already, if the others are to reach that address. */
     answersAt: z.int().min(1).max(65_535).optional(),
+    /** Why the joining machine can have no WireGuard device, for people; absent where it can. */
+    withoutWireguard: z.string().optional(),
     /** What the joining machine has of flynn; one that says nothing is taken as it is. */
     release: z.string().optional(),
   }),
@@ -112,19 +114,20 @@ const askMs = 30_000;
 /** Certificates count from an hour before they are made: a host further ahead would make what the others refuse. */
 export const maxClockDifferenceMs = 30 * 60_000;
 
-/** Without an address, the one from which the cluster's hosts are reached. `site`, `answersAt`: as in `joinRoute`. */
+/** Without an address, the one from which the cluster's hosts are reached. The rest is as in `joinRoute`. */
 export type JoiningHost = Readonly<{
   hostId: string;
   address?: string;
   site?: string;
   answersAt?: number;
+  withoutWireguard?: string | undefined;
   release?: string;
 }>;
 
 /**
  * Asks the hosts the token names, one after the other, until one answers. What refuses (a wrong secret, a taken id, a
- * clock that is far off, an address that the host there does not reach) is thrown at once; `unavailable` names every host
- * that could not be asked, or is not of the cluster.
+ * clock that is far off, an address that the host there does not reach, no WireGuard where all is encrypted) is thrown at once;
+ * `unavailable` names every host that could not be asked, or is not of the cluster.
  */
 export async function askToJoin(
   token: JoinToken,
