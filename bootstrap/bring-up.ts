@@ -20,7 +20,7 @@ import { readFacts } from './facts.ts';
 import { type Formation, joinText, judgeFormation, membersStep, missingOf } from './formation.ts';
 import { restoredAppsStep, unrestoredText } from './restore-steps.ts';
 import { type Unwell, unwellText } from './restored-apps.ts';
-import { checkRestore, openBackup, restoredText, takeKeys, withBackup } from './from-backup.ts';
+import { checkRestore, encryptionText, openBackup, restoredText, takeKeys, withBackup } from './from-backup.ts';
 import { withHostLock } from './host-lock.ts';
 import { commands, isInstalled, versionOfThis } from './origin.ts';
 import { type Problem, type Scope, judge } from './preflight.ts';
@@ -165,6 +165,7 @@ async function bringUpLocked(given: Options, { env, token, site, formation, ...r
     const host = { stateDir: options.FLYNN_STATE_DIR, cluster, log: silentLogger() };
     await runSteps([restoredAppsStep(host, (found) => (unwell = found))]);
     process.stdout.write(restoredText(cluster, backup));
+    process.stdout.write(encryptionText(backup, await lookAtWireguard()));
     process.stdout.write(unwellText(unwell));
     process.stdout.write(await unrestoredText(host));
     return true;

@@ -8,6 +8,7 @@ import { createAuthority } from '@flynn/kit/tls';
 import {
   type Backup,
   checkRestore,
+  encryptionText,
   openBackup,
   restoredText,
   takeKeys,
@@ -37,11 +38,12 @@ async function withFolder(task: (folder: string) => Promise<void>): Promise<void
   }
 }
 
-type Made = { digest?: string; sshHostKey?: string; rootKey?: string; rounds?: string };
+type Made = { isEncrypted?: boolean; digest?: string; sshHostKey?: string; rootKey?: string; rounds?: string };
 
-function backupOf({ digest = 'd1', sshHostKey = 'none', rootKey = 'root', ...more }: Made = {}): Backup {
+function backupOf({ isEncrypted, digest = 'd1', sshHostKey = 'none', rootKey = 'root', ...more }: Made = {}): Backup {
   const rounds: Record<string, string> = more.rounds === undefined ? {} : { FLYNN_TOKEN_ROUNDS: more.rounds };
   const platform = {
+    ...(isEncrypted === undefined ? {} : { isEncrypted }),
     name: 'old',
     domain: 'apps.example.com',
     httpPort: 8080,
@@ -188,3 +190,14 @@ test('a file that is no backup is refused, and named', () =>
     await assert.rejects(openBackup('cut.backup', { env: { INIT_CWD: folder } }), /cut\.backup cannot be restored/);
     await assert.rejects(openBackup('none.backup', { env: { INIT_CWD: folder } }), /cannot read .*none\.backup/);
   }));
+
+test('what is so between the hosts to come is told at the end, with what to type', () => {
+  assert.equal(encryptionText(backupOf({ isEncrypted: false }), 'wg is not installed'), '');
+  assert.match(encryptionText(backupOf(), undefined), /did not tell[^]*It is in clear[^]*flynn-host network encrypt/);
+  const encrypted = encryptionText(backupOf({ isEncrypted: true }), undefined);
+  assert.match(encrypted, /it is encrypted, as it was[^]*UDP 1117[^]*flynn-host network decrypt/);
+  assert.doesNotMatch(encrypted, /✖/);
+  // Alone this host needs none: a restore is not refused for it.
+  const lacking = encryptionText(backupOf({ isEncrypted: true }), 'wg is not installed');
+  assert.match(lacking, /On this machine wg is not installed[^]*apt-get install wireguard-tools/);
+});

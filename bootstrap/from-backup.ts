@@ -7,6 +7,7 @@ import { checkPassphrase, decrypted } from '@flynn/controller/backup/encryption'
 import { type Inspection, inspectArchive } from '@flynn/controller/backup/inspection';
 import type { PlatformPart } from '@flynn/controller/backup/manifest';
 import type { RestoreSource } from '@flynn/controller/backup/restore';
+import { wireguardRemedy } from '@flynn/host-agent/network/wireguard';
 import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import { z } from 'zod';
@@ -188,4 +189,25 @@ export function restoredText(cluster: Cluster, { file, inspection }: Backup): st
     '\nOther machines become hosts of it with the token that this prints:\n\n',
     command(commands.token),
   ].join('');
+}
+
+/**
+ * What is so between the hosts that are to come. `withoutWireguard`: why this machine can have no tunnel to them; alone it needs
+ * none.
+ */
+export function encryptionText(
+  { inspection: { platform } }: Pick<Backup, 'inspection'>,
+  withoutWireguard: string | undefined,
+): string {
+  const { isEncrypted } = platform;
+  if (isEncrypted === false) return '';
+  const command = (text: string): string => `  ${styleText('bold', text)}\n`;
+  if (isEncrypted === undefined) {
+    return `\nThe backup is of a version that did not tell whether the cluster was encrypted between its hosts. It is in clear; to have it encrypted, once the other hosts are there:\n\n${command('flynn-host network encrypt')}`;
+  }
+  const lacking =
+    withoutWireguard === undefined
+      ? ''
+      : `${styleText('red', '✖')} On this machine ${withoutWireguard}: no other host reaches its containers before that is put right.\n    → ${wireguardRemedy}\n`;
+  return `\nBetween its hosts it is encrypted, as it was: they let each other in at UDP 1117. To end that, once they are there:\n\n${command('flynn-host network decrypt')}${lacking}`;
 }

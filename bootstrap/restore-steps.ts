@@ -5,6 +5,7 @@
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { partOf } from '@flynn/discovery/parts';
 import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
+import { restoreEncryption } from '@flynn/host-agent/network/encryption';
 import { restoreApps, restoreBlobs, restoreRecords } from '@flynn/controller/backup/restore';
 import type { Images } from '@flynn/controller/backup/restore';
 import { restoreDatastores, unrestoredIn } from '@flynn/controller/backup/restore-datastores';
@@ -41,7 +42,13 @@ export function restoreRecordsStep(backup: Backup, context: () => RestoreContext
     run: async () => {
       const { host, images } = context();
       const options = { ...stepOptions(recordsMs), ...imagesOf(images) };
-      const count = await withStore(host, (store) => restoreRecords(store, backup.source, options));
+      const { isEncrypted = false } = backup.inspection.platform;
+      const isFirst = isEncrypted && !(await isRestored(host.stateDir, backup));
+      const count = await withStore(host, async (store) => {
+        // Hosts that join from here on take part by themselves.
+        if (isFirst) await restoreEncryption(store, options.signal);
+        return await restoreRecords(store, backup.source, options);
+      });
       return count === undefined ? thereAlready : `${count} restored`;
     },
   };

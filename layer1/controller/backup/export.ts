@@ -7,6 +7,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { BlobClient } from '@flynn/blobstore/client';
+import { encryptionKey, isEncrypted, parseEncryption } from '@flynn/host-agent/network/encryption';
 import { FlynnError, ifFound } from '@flynn/kit/errors';
 import { resourceKey } from '@flynn/resource/keys';
 import { decodeResource } from '@flynn/resource/record';
@@ -166,7 +167,13 @@ async function platformPartOf(
       counts: { ...formation?.spec.processes },
     };
   }
-  return { name, domain, httpPort, httpsPort, gitUrl, apps: found };
+  const isEncryptedThen = await isEncryptedAt(store, at);
+  return { name, domain, httpPort, httpsPort, gitUrl, isEncrypted: isEncryptedThen, apps: found };
+}
+
+async function isEncryptedAt(store: Store, at: At): Promise<boolean> {
+  const { entries } = await store.list(encryptionKey, at);
+  return isEncrypted(parseEncryption(entries.find(({ key }) => key === encryptionKey)?.value));
 }
 
 async function neededBlobs(store: Store, { artifactIds }: Platform, at: At): Promise<Set<string>> {

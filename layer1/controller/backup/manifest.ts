@@ -56,6 +56,8 @@ export const platformSchema = z.object({
   httpsPort: z.int(),
   /** What `git push` reaches, as a URL. */
   gitUrl: z.string(),
+  /** Whether nothing was sent in clear between its hosts; a backup of before does not tell. */
+  isEncrypted: z.boolean().optional(),
   /** Of the platform's own apps: what they ran with, but for what every cluster makes anew. */
   apps: z.record(
     z.string(),

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { buffer } from 'node:stream/consumers';
 import { test } from 'node:test';
+import { encryptionKey } from '@flynn/host-agent/network/encryption';
 import { hasCode } from '@flynn/kit/errors';
 import { createMemoryStore } from '@flynn/store/memory';
 import { apps, formations, releases } from '../api.ts';
@@ -92,6 +93,22 @@ test('what people made comes back on a cluster of another size, object by object
     assert.equal(next.version, 3, 'numbers go on');
     assert.equal((await other.deploy('shop', next.id)).state, 'complete');
   });
+});
+
+test('a backup tells whether nothing was sent in clear between hosts at its moment', async () => {
+  await using blobs = await startTestBlobs();
+  await using world = await startTestController({ blobStoreUrl: blobs.url });
+  const told = async (): Promise<unknown> => (await sourceOf(await download(world))).inspection.platform.isEncrypted;
+  assert.equal(await told(), false);
+  for (const [value, isEncrypted] of [
+    ['"ready"', false],
+    ['"sent"', true],
+    ['"on"', true],
+    ['what nobody can read', true],
+  ] as const) {
+    await world.store.transact({ then: [{ put: encryptionKey, value }] });
+    assert.equal(await told(), isEncrypted, value);
+  }
 });
 
 /** What a restore changes on purpose. */
