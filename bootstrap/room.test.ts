@@ -6,6 +6,7 @@ import { shortOf } from './room.ts';
 const mb = 1024 ** 2;
 const bundle = {
   version: '2.0.0',
+  features: [],
   images: ['flynn/a:1', 'flynn/b:1'],
   fileBytes: 300 * mb,
   unpackedBytes: 400 * mb,

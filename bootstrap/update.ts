@@ -9,17 +9,20 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { styleText } from 'node:util';
 import { readKeeper } from '@flynn/host-agent/cluster/keeper';
 import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
+import { readEncryption } from '@flynn/host-agent/network/encryption';
 import { forgetRefresh } from '@flynn/host-agent/refresh-record';
 import { goOnCommands } from '@flynn/host-agent/update-record';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { leasesOf } from './admission.ts';
 import { thisMachine } from './bring-up.ts';
 import { digestOfFile } from './bundle/digest.ts';
-import { sizeOfBundle } from './bundle/size.ts';
+import { type BundleSize, sizeOfBundle } from './bundle/size.ts';
 import { findPerson } from './cli-config.ts';
 import { withStore } from './controller.ts';
 import { checkDoor } from './doors.ts';
+import { checkKnown, features } from './features.ts';
 import { tellEtcdImage } from './etcd.ts';
 import {
   type BundleCopy,
@@ -96,7 +99,9 @@ async function updateLocked(place: Place, request: Locked): Promise<boolean> {
     if (!hasCode(error, 'unavailable', 'timeout')) throw error;
   }
   const file = request.bundle === undefined ? undefined : resolve(request.bundle);
-  if (file !== undefined) await checkRoom(place, file);
+  const bundle = file === undefined ? undefined : await sizeOfBundle(file);
+  await checkFeatures(place, bundle ?? readBundle(join(dirname(root), request.to ?? versionOfThis())));
+  if (bundle !== undefined) await checkRoom(place, bundle);
   const version = file === undefined ? (request.to ?? versionOfThis()) : await install(file, request.signal);
   if (request.to !== undefined && request.to !== version) {
     throw new FlynnError('invalid', `the bundle is of version ${version}, and --to asks for ${request.to}`);
@@ -112,6 +117,19 @@ function checkKeeping(place: Place): Promise<void> {
     if (keeper !== undefined) await checkKept(store, place, keeper);
     await checkDoor(store, place.cluster.hostId);
   });
+}
+
+/** That what is to run knows what the cluster stands on. Of a version that is not here whoever moves the cluster tells. */
+async function checkFeatures(
+  place: Place,
+  next: Readonly<{ version: string; features: readonly string[] }> | undefined,
+): Promise<void> {
+  if (next === undefined || features.every((one) => next.features.includes(one))) return;
+  const standing = await withStore(place, async (store) => ({
+    encryption: await readEncryption(store, AbortSignal.timeout(storeMs)),
+    behindNat: (await leasesOf(store)).flatMap(({ hostId, site }) => (site === undefined ? [] : [hostId])),
+  }));
+  checkKnown(next, standing);
 }
 
 /** Beside what is in use. Its version. */
@@ -197,8 +215,7 @@ async function moveCluster(
 }
 
 /** On all hosts, before anything is installed on any. */
-async function checkRoom(place: Place, file: string): Promise<void> {
-  const bundle = await sizeOfBundle(file);
+async function checkRoom(place: Place, bundle: BundleSize): Promise<void> {
   const short: string[] = [];
   for (const host of await withStore(place, hostsOf)) {
     const hasFile = host.id === place.cluster.hostId;

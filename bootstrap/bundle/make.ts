@@ -8,6 +8,7 @@ import { constants, createGzip, createZstdCompress } from 'node:zlib';
 import { FlynnError } from '@flynn/kit/errors';
 import { commandOf } from '@flynn/kit/processes';
 import { defaultSocket, ensureEngine } from '../engine.ts';
+import { features } from '../features.ts';
 import { archiveOf } from '../images/archive.ts';
 import type { Stamp } from '../images/bundle.ts';
 import { ensureImages } from '../images/build.ts';
@@ -47,6 +48,7 @@ export async function makeBundle({ folder, version: given, prologue, now, report
       version,
       platform: platformOf(process.arch),
       madeAt: now.toISOString(),
+      features,
       images: Object.fromEntries(imageNames.map((name) => [name, images.get(name)])),
     });
     report('saving images');

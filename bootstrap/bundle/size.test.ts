@@ -8,7 +8,7 @@ import { gunzipSync } from 'node:zlib';
 import { hasCode } from '@flynn/kit/errors';
 import { sizeOfBundle } from './size.ts';
 
-async function pack(folder: string, more: { imagesBytes?: number }): Promise<string> {
+async function pack(folder: string, more: { imagesBytes?: number; features?: string[] }): Promise<string> {
   const source = join(folder, 'flynn');
   await mkdir(source, { recursive: true });
   const bundle = { version: '1.2.3', platform: 'linux-x64', madeAt: 'now', images: { a: 'a:1', b: 'b:1' }, ...more };
@@ -21,17 +21,23 @@ async function pack(folder: string, more: { imagesBytes?: number }): Promise<str
 
 test('a bundle says what it needs: itself, unpacked, and its images', async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-size-'));
-  const file = await pack(folder.path, { imagesBytes: 5_000 });
+  const file = await pack(folder.path, { imagesBytes: 5_000, features: ['wireguard'] });
   const { fileBytes, unpackedBytes, ...size } = await sizeOfBundle(file);
-  assert.deepEqual(size, { version: '1.2.3', images: ['a:1', 'b:1'], imagesBytes: 5_000 });
+  assert.deepEqual(size, {
+    version: '1.2.3',
+    features: ['wireguard'],
+    images: ['a:1', 'b:1'],
+    imagesBytes: 5_000,
+  });
   assert.equal(fileBytes, (await stat(file)).size);
   assert.equal(unpackedBytes, gunzipSync(await readFile(file)).length);
 });
 
-test('of one of old, which does not say how large its images are, that is estimated; what is none is refused', async () => {
+test('of one of old, which does not say how large its images are, that is estimated, and it knows nothing that came later; what is none is refused', async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-size-'));
   const file = await pack(folder.path, {});
-  assert.equal((await sizeOfBundle(file)).imagesBytes, 3 * (await stat(file)).size);
+  const { imagesBytes, features } = await sizeOfBundle(file);
+  assert.deepEqual([imagesBytes, features], [3 * (await stat(file)).size, []]);
   await writeFile(file, 'something else');
   await assert.rejects(
     sizeOfBundle(file),

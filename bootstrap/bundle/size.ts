@@ -6,6 +6,7 @@ import { runProgram } from '../program.ts';
 
 export type BundleSize = Readonly<{
   version: string;
+  features: readonly string[];
   /** Tags, as engines name them. */
   images: readonly string[];
   fileBytes: number;
@@ -25,10 +26,11 @@ export async function sizeOfBundle(file: string): Promise<BundleSize> {
     // Among its first files: the rest is not read.
     const args = ['-xzOf', file, '--force-local', '--occurrence=1', `flynn/${bundleFile}`];
     const text = await runProgram('tar', args, { timeoutMs: readMs });
-    const { version, images, imagesBytes } = bundleSchema.parse(JSON.parse(text));
+    const { version, features, images, imagesBytes } = bundleSchema.parse(JSON.parse(text));
     const { fileBytes, unpackedBytes } = await sizesOf(file);
     return {
       version,
+      features,
       images: Object.values(images),
       fileBytes,
       unpackedBytes,
