@@ -127,7 +127,7 @@ export function stayingStatuses(cell: CellView, appId: string): SeenStatus[] {
 }
 
 /** Every job some host has been told of, with that host: assignment keys are `<host>/<plan>`. Once told to stop, it is to stop. */
-export function placedJobs(cell: CellView): PlacedJob[] {
+export function placedJobs(cell: Pick<CellView, 'assignments'>): PlacedJob[] {
   const jobs = new Map<string, PlacedJob>();
   for (const [key, { value }] of cell.assignments.snapshot.entries) {
     const [hostId = ''] = key.split('/');
@@ -175,7 +175,7 @@ export function matchingHosts(
 }
 
 /** Whether new jobs may be placed there. */
-export function takesJobs(cell: CellView, host: HostRecord): boolean {
+export function takesJobs(cell: Pick<CellView, 'settings'>, host: HostRecord): boolean {
   const settings = cell.settings.snapshot.entries.get(host.id)?.value;
   return !host.cordoned && settings?.cordoned !== true && settings?.drain === undefined;
 }

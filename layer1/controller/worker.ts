@@ -76,6 +76,12 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
       const watch = new OperationWatch(deps);
       const upTimes = new UpTimes();
       const word = new RoutersWord();
+      using listeners = new DisposableStack();
+      listeners.defer(
+        cell.hosts.onChange(({ key, after }) =>
+          upTimes.hostChanged(key, { isThere: after !== undefined, nowMs: deps.now() }),
+        ),
+      );
       const statusApps = keysOf(cell.statuses, ({ workloadId }) => [appIdOf(workloadId)]);
       const placedApps = keysOf(cell.assignments, ({ groups }) => groups.map(({ workloadId }) => appIdOf(workloadId)));
       // Mirrors keep no order among each other. A job may be up here before its app is known to be deployed: then the

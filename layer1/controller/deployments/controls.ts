@@ -64,8 +64,10 @@ async function checkCanary(deps: Deps, id: string, signal: AbortSignal): Promise
   // Whoever saw them up may be another controller.
   await deps.cell.statuses.reached(deployment.revision, { signal });
   const world = await readWorld(deps, app, deployment, signal);
-  // Each has been up for as long as it has to be: else it would not wait to be promoted.
-  const trouble = troubleOf(typeStates(deps, world, { seen: (_id, up) => up.map(() => 0) }));
+  // Each has been up for as long as it has to be, and hosts away for as long as they are waited for: else it would not wait to be
+  // promoted.
+  const seen = { seen: (_id: string, up: readonly unknown[]) => up.map(() => 0), awaySinceMs: () => 0 };
+  const trouble = troubleOf(typeStates(deps, world, seen));
   if (trouble === undefined) return;
   throw new FlynnError(
     'conflict',

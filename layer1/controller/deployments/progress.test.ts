@@ -51,3 +51,15 @@ test('a clock that is put back makes nobody wait for when it was', () => {
   assert.equal(times.steppedMs('d', 1_000, 7), 7);
   assert.equal(times.steppedMs('d', 2_000, 30), 30, 'another step was taken');
 });
+
+test('a host is away since it was seen to go, or was first asked for, and anew once it has been back', () => {
+  const times = new UpTimes();
+  times.hostChanged('h1', { isThere: false, nowMs: 5 });
+  assert.equal(times.awaySinceMs('h1', 9), 5);
+  assert.equal(times.awaySinceMs('h2', 9), 9);
+  assert.equal(times.awaySinceMs('h2', 20), 9);
+  assert.equal(times.awaySinceMs('h2', 7), 7, 'a clock that stepped back makes nothing longer');
+  times.hostChanged('h1', { isThere: true, nowMs: 20 });
+  times.hostChanged('h1', { isThere: false, nowMs: 30 });
+  assert.equal(times.awaySinceMs('h1', 31), 30);
+});

@@ -37,6 +37,7 @@ export class UpTimes {
   readonly #since = new Map<string, ReadonlyMap<string, number>>();
   readonly #ahead = new Map<string, { saidMs: number; seenMs: number }>();
   readonly #wentMs = new Map<string, number>();
+  readonly #awaySince = new Map<string, number>();
 
   /** When the deployment's last step was taken, of which it says when. */
   steppedMs(deploymentId: string, saidMs: number, nowMs: number): number {
@@ -61,6 +62,19 @@ export class UpTimes {
   /** When one of those that had been up last went: what takes its place has its time from then on. */
   wentMs(deploymentId: string, nowMs: number): number {
     return Math.min(this.#wentMs.get(deploymentId) ?? nowMs, nowMs);
+  }
+
+  /** A host came or went. */
+  hostChanged(hostId: string, { isThere, nowMs }: { isThere: boolean; nowMs: number }): void {
+    if (isThere) this.#awaySince.delete(hostId);
+    else this.#awaySince.set(hostId, nowMs);
+  }
+
+  /** Since when a host that is away has been so: of one that nobody saw go, since it was first asked. */
+  awaySinceMs(hostId: string, nowMs: number): number {
+    const sinceMs = Math.min(this.#awaySince.get(hostId) ?? nowMs, nowMs);
+    this.#awaySince.set(hostId, sinceMs);
+    return sinceMs;
   }
 
   forget(deploymentId: string): void {
@@ -92,7 +106,11 @@ export function isJobOf(job: Pick<JobStatus, 'meta' | 'workloadId'>, releaseId: 
   return isOf(job, releaseId, job.meta['flynn.type'] ?? '');
 }
 
-/** One-off jobs are called `run` and `build` too, but their workloads end in an id. */
-function isOf({ meta, workloadId }: Pick<JobStatus, 'meta' | 'workloadId'>, releaseId: string, type: string): boolean {
-  return meta['flynn.release'] === releaseId && meta['flynn.type'] === type && workloadId.endsWith(`-${type}`);
+/** One of the type, of whichever release. One-off jobs are called `run` and `build` too, but their workloads end in an id. */
+export function isOfType({ meta, workloadId }: Pick<JobStatus, 'meta' | 'workloadId'>, type: string): boolean {
+  return meta['flynn.type'] === type && workloadId.endsWith(`-${type}`);
+}
+
+function isOf(job: Pick<JobStatus, 'meta' | 'workloadId'>, releaseId: string, type: string): boolean {
+  return job.meta['flynn.release'] === releaseId && isOfType(job, type);
 }

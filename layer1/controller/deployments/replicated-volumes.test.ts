@@ -1,11 +1,11 @@
 /** A type with a volume on each of several hosts: replaced where it is, one job after the other. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { waitFor } from '@flynn/kit/retry';
-import { deployments, formations } from '../api.ts';
+import { formations } from '../api.ts';
 import type { Job } from '../model.ts';
 import { limitDeployment, startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
+import { beginDeployment, deploymentReaches, hasEnded, hostAgain, loseHosts } from './deployment-fixture.ts';
 
 const db = (version: string) => ({
   db: {
@@ -79,13 +79,31 @@ test('one that does not stay up has those before it put back where they were; th
   assert.equal(after[2]?.id, before[2]?.id);
 });
 
-test('those whose host is away are not waited for, which is said, and follow once it is back', async () => {
+test('of hosts that have just gone away none is left out: back again, each begins with the release', async () => {
+  await using world = await startTestController({ hosts: 4 });
+  await replicated(world);
+  const [, ...lost] = hostsOf(world);
+  await loseHosts(world, lost);
+  const next = await world.makeRelease('shop', db('two'));
+  const id = await beginDeployment(world, 'shop', next.id);
+  await deploymentReaches(world, id, ({ progress }) => progress['db']?.up === 1);
+  await using returned = new AsyncDisposableStack();
+  for (const hostId of lost) await returned.use(hostAgain(world, hostId)).start();
+  const ended = await deploymentReaches(world, id, hasEnded);
+  assert.deepEqual([ended.state, ended.progress['db']], ['complete', { wanted: 3, up: 3, old: 0 }]);
+  assert.equal(ended.warning, undefined);
+});
+
+test('those whose host stays away are not waited for, which is said, and follow once it is back', async () => {
   await using world = await startTestController({ hosts: 4 });
   const old = await replicated(world);
   const [, lost = ''] = hostsOf(world);
-  await world.hosts.find(({ id }) => id === lost)?.[Symbol.asyncDispose]();
+  await loseHosts(world, [lost]);
   const next = await world.makeRelease('shop', db('two'));
-  const ended = await world.deploy('shop', next.id);
+  const id = await beginDeployment(world, 'shop', next.id);
+  await deploymentReaches(world, id, ({ progress }) => progress['db']?.up === 2);
+  await limitDeployment(world, id, 1);
+  const ended = await deploymentReaches(world, id, hasEnded);
   assert.deepEqual([ended.state, ended.progress['db']], ['complete', { wanted: 3, up: 2, old: 0 }]);
   assert.equal(ended.warning, `1 of 3 db jobs are to follow: their data is on ${lost}, which is away`);
   const isRunning = ({ state, hostId }: Job) => state === 'running' && hostId !== lost;
@@ -97,18 +115,11 @@ test('those whose host is away are not waited for, which is said, and follow onc
 test('where all are away it fails: nothing has shown that it runs', async () => {
   await using world = await startTestController({ hosts: 4 });
   await replicated(world);
-  for (const lost of hostsOf(world)) await world.hosts.find(({ id }) => id === lost)?.[Symbol.asyncDispose]();
+  await loseHosts(world, hostsOf(world));
   const next = await world.makeRelease('shop', db('two'));
-  const body = { releaseId: next.id };
-  const { id } = await world.client.call(deployments.create, { params: { app: 'shop' }, body });
+  const id = await beginDeployment(world, 'shop', next.id);
   await limitDeployment(world, id, 1);
-  const ended = await waitFor(
-    async () => {
-      const deployment = await world.client.call(deployments.get, { params: { deployment: id } });
-      return deployment.endedAt !== undefined && deployment;
-    },
-    { what: 'the end of the deployment', deadlineMs: 30_000, intervalMs: 5 },
-  );
+  const ended = await deploymentReaches(world, id, hasEnded);
   assert.equal(ended.state, 'failed');
-  assert.match(ended.error ?? '', /0 of 1 db jobs are up \(.* is away/);
+  assert.match(ended.error ?? '', /0 of . db jobs are up \(.* is away/);
 });

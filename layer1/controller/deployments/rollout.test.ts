@@ -47,7 +47,28 @@ test('it is complete once the old jobs have ended, or cannot be ended', () => {
   assert.deepEqual(finishing(0), { do: 'complete' });
   assert.deepEqual(finishing(1, 600_000), { do: 'complete' });
   const crashed = web({ newUp: 1, oldPresent: 0, failed: { id: 'a', type: 'web' } });
-  assert.deepEqual(at([crashed], { phase: 'finishing' }), { do: 'complete' }, 'a live release is not rolled back');
+  const finished = at([crashed], { phase: 'finishing' });
+  const warning = '1 of 2 web jobs are up';
+  assert.deepEqual(finished, { do: 'complete', warning }, 'a live release is not rolled back');
+  const scaled = web({ newWanted: 9, newExpected: 9, newUp: 2, oldPresent: 0 });
+  assert.deepEqual(at([scaled], { phase: 'finishing' }), { do: 'complete' }, 'what was added since is not its own');
+});
+
+test('it says which jobs are to follow, and looks again when a host that is away is not waited for any more', () => {
+  const followers = { hosts: ['h2', 'h3'], of: 3, why: 'their data is there' } as const;
+  const db = web({ type: 'db', newExpected: 1, newUp: 1, oldWanted: 0, oldPresent: 0, followers });
+  assert.deepEqual(at([db]), {
+    do: 'complete',
+    warning: '2 of 3 db jobs are to follow: their data is on h2, h3, which are away',
+  });
+  assert.deepEqual(at([{ ...db, followers: { hosts: ['h2'], of: 3, why: 'one on each host' } }]), {
+    do: 'complete',
+    warning: '1 of 3 db jobs are to follow: h2 is away',
+  });
+  assert.deepEqual(at([{ ...db, newExpected: 3, followers: undefined, leftOutAtMs: 200 }]), {
+    do: 'wait',
+    untilMs: 200,
+  });
 });
 
 test('canaries that are well are promoted by themselves when the time of all of them is over, where people asked for it', () => {

@@ -14,10 +14,12 @@ export type TypeState = {
   oldWanted: number;
   /** Jobs of the new release that are healthy, for as long as the plan asks. */
   newUp: number;
-  /** How many of them `newWanted` means: of an omni type, one on each host. Those that `awaits` are none of them. */
+  /** How many of them `newWanted` means: of an omni type, one on each host. Those that follow later are none of them. */
   newExpected: number;
-  /** In place: hosts that are away and have what jobs of the type keep on volumes. These jobs follow once they are back. */
-  awaits?: readonly string[];
+  /** Jobs of hosts that have been away for long enough not to be waited for. */
+  followers?: Followers | undefined;
+  /** When the next host that is away is not waited for any more. */
+  leftOutAtMs?: number | undefined;
   /** Healthy jobs of the old release, and those that have not ended yet. */
   oldUp: number;
   oldPresent: number;
@@ -34,6 +36,9 @@ export type TypeState = {
   /** When the next of its healthy jobs has been so for long enough. */
   settledAtMs?: number | undefined;
 };
+
+/** One job of each of these hosts begins with the new release once its host is back. `of`: how many there are with them. */
+export type Followers = { hosts: readonly string[]; of: number; why: 'their data is there' | 'one on each host' };
 
 export type FailedJob = {
   id: string;
@@ -126,14 +131,25 @@ export function nextStep(view: RolloutView): RolloutStep {
   return advance(view);
 }
 
+/** A release is live with what of it is up; that it is less than was wanted is told. */
 function warningOf(types: readonly TypeState[], others: readonly string[] = []): { warning?: string } {
-  const followers = types.flatMap(({ type, target, awaits = [] }) => {
-    if (awaits.length === 0) return [];
-    const hosts = awaits.join(', ');
-    return [`${awaits.length} of ${target} ${type} jobs are to follow: their data is on ${hosts}, which is away`];
+  const followers = types.flatMap(({ type, followers: later }) =>
+    later === undefined ? [] : [`${later.hosts.length} of ${later.of} ${type} jobs are to follow: ${whyOf(later)}`],
+  );
+  const missing = types.flatMap(({ type, newUp, newExpected, newWanted, target, blocked }) => {
+    // What it was scaled up to since is not the deployment's.
+    const isScaled = newWanted > target;
+    return newUp >= newExpected || isScaled ? [] : [shortageText({ type, newUp, newExpected, blocked })];
   });
-  const warnings = [...others, ...followers];
+  const warnings = [...others, ...followers, ...missing];
   return warnings.length === 0 ? {} : { warning: warnings.join('; ') };
+}
+
+function whyOf({ hosts, why }: Followers): string {
+  const names = hosts.join(', ');
+  const isOne = hosts.length === 1;
+  if (why === 'one on each host') return `${names} ${isOne ? 'is' : 'are'} away`;
+  return `their data is on ${names}, which ${isOne ? 'is' : 'are'} away`;
 }
 
 function errorOf(task: TaskState | undefined): string | undefined {
@@ -188,8 +204,8 @@ function advance(view: RolloutView): RolloutStep {
   if (nowMs >= progressMs + timeoutMs) {
     return failing(types, `nothing more came up within ${timeoutMs / 1000} s: ${missingText(types)}`);
   }
-  const settling = types.flatMap(({ settledAtMs }) => (settledAtMs === undefined ? [] : [settledAtMs]));
-  return { do: 'wait', untilMs: Math.min(progressMs + timeoutMs, deadlineMs, ...settling) };
+  const changing = types.flatMap(({ settledAtMs = Infinity, leftOutAtMs = Infinity }) => [settledAtMs, leftOutAtMs]);
+  return { do: 'wait', untilMs: Math.min(progressMs + timeoutMs, deadlineMs, ...changing) };
 }
 
 /** When canaries that are well are promoted by themselves. The time begins anew with each that comes up again. */
@@ -220,12 +236,16 @@ function failureText({ type, exitCode, error, lastError }: FailedJob): string {
 
 function missingText(types: readonly TypeState[]): string {
   const missing = types.flatMap(({ type, newUp, newExpected, oldPresent, oldWanted, blocked, isInPlace }) => {
-    const why = blocked === undefined ? '' : ` (${blocked})`;
-    if (newUp < newExpected) return [`${newUp} of ${newExpected} ${type} jobs are up${why}`];
+    if (newUp < newExpected) return [shortageText({ type, newUp, newExpected, blocked })];
     const late = oldPresent - oldWanted;
     return isInPlace || late <= 0 ? [] : [`${late} old ${type} jobs have not ended`];
   });
   return missing.length === 0 ? 'its jobs came up too slowly' : missing.join('; ');
+}
+
+function shortageText(of: Pick<TypeState, 'type' | 'newUp' | 'newExpected' | 'blocked'>): string {
+  const why = of.blocked === undefined ? '' : ` (${of.blocked})`;
+  return `${of.newUp} of ${of.newExpected} ${of.type} jobs are up${why}`;
 }
 
 /** What a release starts with: what was scaled for it, else what the old one has, and one `web` where there was none. */

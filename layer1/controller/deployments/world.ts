@@ -16,7 +16,8 @@ import type { CellView, PlacedJob } from '../cell-view.ts';
 import type { Scripts } from '../app-json.ts';
 import { workloadIdOf } from '../compile.ts';
 import type { Runnable } from '../compile.ts';
-import { findFailed, findTrouble, upJobs } from './progress.ts';
+import { expectedJobs, patienceMs } from './expected-jobs.ts';
+import { findFailed, findTrouble, isOfType, upJobs } from './progress.ts';
 import type { UpTimes } from './progress.ts';
 import { readTask, taskLine } from './tasks.ts';
 import type { TaskState } from './tasks.ts';
@@ -133,10 +134,12 @@ export function workloadIds(appId: string, side: Side | undefined): Map<string, 
   return new Map(side.types.map((type) => [type, workloadIdOf(appId, runnable.release, type)]));
 }
 
-export function typeStates(deps: Deps, world: World, upTimes: Pick<UpTimes, 'seen'>): TypeState[] {
+export function typeStates(deps: Deps, world: World, upTimes: Pick<UpTimes, 'seen' | 'awaySinceMs'>): TypeState[] {
   const { app, deployment, next, old, workloads, releaseIds } = world;
   const { cell } = deps;
   const { counts, oldCounts, rollout } = deployment.spec;
+  const nowMs = deps.now();
+  const untilMs = (hostId: string) => upTimes.awaySinceMs(hostId, nowMs) + patienceMs(deployment.spec);
   const reasons = reasonsOf(cell);
   const statuses = statusesOfApp(cell, app.id);
   const staying = stayingStatuses(cell, app.id);
@@ -145,7 +148,7 @@ export function typeStates(deps: Deps, world: World, upTimes: Pick<UpTimes, 'see
   const oldIds = workloadIds(app.id, old);
   const types = [...new Set([...nextIds.keys(), ...oldIds.keys()])];
   const up = types.flatMap((type) => upJobs(staying, next.releaseId, type));
-  const upSince = upTimes.seen(deployment.id, up, deps.now());
+  const upSince = upTimes.seen(deployment.id, up, nowMs);
   const placed = placedJobs(cell).filter((job) => cell.hosts.snapshot.entries.has(job.hostId));
   return types.map((type): TypeState => {
     const nextId = nextIds.get(type);
@@ -155,10 +158,13 @@ export function typeStates(deps: Deps, world: World, upTimes: Pick<UpTimes, 'see
     const isInPlace = nextId !== undefined && nextId === oldId;
     const isSwitched = !isInPlace || releaseIds.get(nextId) === next.releaseId;
     const newWanted = isSwitched ? (workload?.count ?? 0) : 0;
-    const awaits = isInPlace && isSwitched && workload !== undefined ? awaitedHosts(cell, workload) : [];
+    const own = statuses.filter((status) => isOfType(status, type));
+    const wanted = { newWanted, isInPlace, own };
+    const { newExpected, followers, leftOutAtMs } = expectedJobs(cell, workload, wanted, { untilMs, nowMs });
+    const leftOut = followers?.hosts ?? [];
     const since = upSince.filter((_, index) => up[index]?.meta['flynn.type'] === type);
     const settled = since.map((ms) => ms + rollout.minHealthyMs);
-    const unsettled = settled.filter((atMs) => atMs > deps.now());
+    const unsettled = settled.filter((atMs) => atMs > nowMs);
     return {
       type,
       target: counts[type] ?? 0,
@@ -166,10 +172,11 @@ export function typeStates(deps: Deps, world: World, upTimes: Pick<UpTimes, 'see
       newWanted,
       oldWanted: oldId === undefined || isInPlace ? 0 : (workloads.get(oldId)?.count ?? 0),
       newUp: settled.length - unsettled.length,
-      newExpected: expectedOf(cell, workload, { newWanted, awaits }),
-      awaits,
+      newExpected,
+      followers,
+      leftOutAtMs,
       oldUp: old === undefined ? 0 : upJobs(staying, old.releaseId, type).length,
-      oldPresent: oldId === undefined ? 0 : presentOld(deps, world, oldId, { placed, awaits }),
+      oldPresent: oldId === undefined ? 0 : presentOld(deps, world, oldId, { placed, leftOut }),
       isInPlace,
       isSwitched,
       failed: failed !== undefined && failed.meta['flynn.type'] === type ? { ...failed, type } : undefined,
@@ -178,33 +185,6 @@ export function typeStates(deps: Deps, world: World, upTimes: Pick<UpTimes, 'see
       settledAtMs: unsettled.length === 0 ? undefined : Math.min(...unsettled),
     };
   });
-}
-
-/** One at least: a deployment of nothing has shown nothing. */
-function expectedOf(
-  cell: CellView,
-  workload: Workload | undefined,
-  { newWanted, awaits }: { newWanted: number; awaits: readonly string[] },
-): number {
-  if (newWanted === 0) return 0;
-  return workload?.kind === 'omni' ? hostsOf(cell, workload) : Math.max(1, newWanted - awaits.length);
-}
-
-/** For each slot of the workload whose data is on a host that is away, that host: it begins nowhere else. */
-function awaitedHosts(cell: CellView, { id, count, demand }: Workload): string[] {
-  if (demand.volumes.length === 0 || demand.canLeaveVolumes === true) return [];
-  const jobs = placedJobs(cell).filter(({ workloadId, index }) => workloadId === id && index < count);
-  return [...Map.groupBy(jobs, ({ index }) => index).values()].flatMap((ofSlot) => {
-    const [hostId] = ofSlot.map((job) => job.hostId);
-    const isAway = ofSlot.every((job) => !cell.hosts.snapshot.entries.has(job.hostId));
-    return isAway && hostId !== undefined ? [hostId] : [];
-  });
-}
-
-/** On how many an omni workload has jobs. */
-function hostsOf(cell: CellView, { maxHosts = Infinity, constraints }: Workload): number {
-  const open = matchingHosts(cell, constraints).filter((host) => takesJobs(cell, host));
-  return Math.min(maxHosts, Math.max(1, open.length));
 }
 
 /** Of an omni workload without a host that takes jobs nothing waits: schedulers have nothing to say. */
@@ -219,12 +199,12 @@ function blockedOf(cell: CellView, workload: Workload | undefined, reasons: Read
   return reasons.get(id);
 }
 
-/** Old jobs of a workload that have not ended, those that were placed and said nothing yet included. Those awaited are none. */
+/** Old jobs of a workload that have not ended, also those that said nothing yet, but for those on hosts that are left out. */
 function presentOld(
   { cell }: Deps,
   { old }: World,
   workloadId: string,
-  { placed, awaits }: { placed: readonly PlacedJob[]; awaits: readonly string[] },
+  { placed, leftOut }: { placed: readonly PlacedJob[]; leftOut: readonly string[] },
 ): number {
   const templates = cell.templates.snapshot.entries;
   const isOld = (meta: JobStatus['meta'] | undefined) => meta?.['flynn.release'] === old?.releaseId;
@@ -236,7 +216,7 @@ function presentOld(
       !told.has(job.id) &&
       isOld(templates.get(`${workloadId}/${job.version}`)?.value.meta),
   );
-  return own.filter((status) => !hasEnded(status) && !awaits.includes(status.hostId)).length + untold.length;
+  return own.filter((status) => !hasEnded(status) && !leftOut.includes(status.hostId)).length + untold.length;
 }
 
 /** When something last happened that brings a deployment on: a job came up, an old one ended, a step was taken. */
