@@ -53,13 +53,18 @@ export async function awaitEmpty(context: Context, client: HttpClient, first: Ho
   const interrupted = new AbortController();
   const stop = context.io.onSignal('SIGINT', () => interrupted.abort());
   let left = -1;
+  let told = '';
   let view = first;
   try {
     while (view.jobs > 0 && view.drain !== undefined) {
       if (view.jobs !== left && !context.options.json) context.print(`${formatCount(view.jobs, 'job')} left\n`);
       left = view.jobs;
       await systemClock.sleep(pollMs, { signal: interrupted.signal });
-      view = await client.call(hosts.get, { params: { host: first.id } });
+      const detail = await client.call(hosts.get, { params: { host: first.id } });
+      const waits = detail.waits.map((text) => `waits: ${text}\n`).join('');
+      if (waits !== told && !context.options.json) context.print(waits);
+      told = waits;
+      view = detail;
     }
   } catch (error) {
     if (!interrupted.signal.aborted) throw error;

@@ -62,6 +62,22 @@ test('`host drain --wait` ends when the host is empty; `undrain` opens it again'
   assert.match(wrong.stderr, /"soon" is no length of time/);
 });
 
+test('`host drain --wait` says what it waits for, once', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('shop', { db: { volumes: [{ name: 'data', path: '/data' }] } });
+  await env.desk.run(['-a', 'shop', 'scale', 'db=1']);
+  const [{ hostId = '' } = {}] = await env.controller.jobsOf('shop', 1);
+  const io = env.desk.io();
+  const ran = runCli(['host', 'drain', hostId, '--wait'], io);
+  const told = `waits: db of shop stays with its data, and no deadline ends it: flynn host drain ${hostId} --deadline`;
+  const isTold = () => io.stdout.text.includes(told);
+  await waitFor(isTold, { what: 'what it waits for', deadlineMs: 60_000, intervalMs: 20 });
+  assert.match((await env.desk.run(['host', 'show', hostId])).stdout, /^waits +db of shop stays with its data/m);
+  await env.desk.run(['host', 'undrain', hostId]);
+  assert.equal(await ran, 1);
+  assert.equal(io.stdout.text.split('waits:').length, 2, 'it is told once');
+});
+
 test('`host drain` of the only host says that nothing moves', async () => {
   await using env = await openDeskWithController({ hosts: 1 });
   await env.controller.deployApp('shop', web);

@@ -181,6 +181,7 @@ async function showHost(context: Context, _options: object, [id = '']: string[])
     const facts: [string, string | undefined][] = [
       ['id', detail.id],
       ['state', drain === undefined ? detail.state : `${detail.state} since ${drain.startedAt}${until}`],
+      ...detail.waits.map((text): [string, string] => ['waits', text]),
       ['address', detail.address],
       ['up since', detail.startedAt],
       ['memory', use(detail.claimed.memoryBytes, detail.capacity?.memoryBytes, gibibyte, 'GiB')],

@@ -52,6 +52,8 @@ export const hostDetailSchema = hostViewSchema.extend({
   list: z.array(hostJobSchema),
   /** Data that is on this host and nowhere else. */
   volumes: z.array(heldVolumesSchema),
+  /** Draining: what keeps jobs there, in words for people; none where all of them are on their way. */
+  waits: z.array(z.string()).default([]),
 });
 export type HostDetail = z.output<typeof hostDetailSchema>;
 

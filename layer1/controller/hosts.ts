@@ -10,8 +10,9 @@ import { isOpen } from '@flynn/scheduler/feasible';
 import { cordoned, drained, opened, undrained } from '@flynn/scheduler/operator-settings';
 import type { Operation } from '@flynn/store/store';
 import { hosts } from './api-hosts.ts';
-import type { HostDetail, HostView } from './api-hosts.ts';
+import type { HeldVolumes, HostDetail, HostView } from './api-hosts.ts';
 import { seenStatuses, valuesOf } from './cell-view.ts';
+import { staysOn } from './datastores/switchover.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { checkDoors } from './doors.ts';
@@ -19,7 +20,9 @@ import { withTags } from './host-tags.ts';
 import { checkLostBlobs, checkSoleCopies } from './host-blobs.ts';
 import { removeHost, volumesHeld } from './host-removal.ts';
 import { hasEnded, iso, jobOfStatus } from './job-views.ts';
+import type { Job } from './model.ts';
 import { appType } from './resources.ts';
+import type { AppResource } from './resources.ts';
 
 const maxAttempts = 8;
 /** A transaction holds a hundred operations on any store. */
@@ -133,17 +136,39 @@ function stateOf(record: HostRecord | undefined, settings: OperatorSettings): Ho
 }
 
 async function detailOf(deps: Deps, hostId: string, signal: AbortSignal): Promise<HostDetail> {
-  const names = await appNames(deps, signal);
+  const all = await deps.resources.list(appType, { signal });
+  const names = namesOf(all);
   const list = seenStatuses(deps.cell, (status) => status.hostId === hostId)
     .filter((status) => !hasEnded(status))
     .map(jobOfStatus)
     .map((job) => Object.assign(job, { appName: names.get(job.appId) ?? '' }))
     .sort((a, b) => (a.appName === b.appName ? (a.id < b.id ? -1 : 1) : a.appName < b.appName ? -1 : 1));
-  return { ...viewHost(deps, hostId), list, volumes: volumesHeld(deps.cell, hostId, names) };
+  const view = viewHost(deps, hostId);
+  const volumes = volumesHeld(deps.cell, hostId, names);
+  const waits = view.drain === undefined ? [] : [...staysOn(deps.cell, hostId, all), ...heldThere(view, volumes, list)];
+  return { ...view, list, volumes, waits };
+}
+
+/** A drain moves no job from its data. */
+function heldThere({ id, drain }: HostView, volumes: readonly HeldVolumes[], list: readonly Job[]): string[] {
+  const until =
+    drain?.deadlineAt === undefined
+      ? `, and no deadline ends it: flynn host drain ${id} --deadline 10m does`
+      : ` until ${drain.deadlineAt}`;
+  return volumes
+    .filter(({ workloadId }) => list.some((job) => job.workloadId === workloadId))
+    .map(({ workloadId, appName, type }) => {
+      const whose = appName === undefined ? `workload ${workloadId}` : `${type} of ${appName}`;
+      return `${whose} stays with its data${until}`;
+    });
 }
 
 async function appNames({ resources }: Deps, signal: AbortSignal): Promise<Map<string, string>> {
-  return new Map((await resources.list(appType, { signal })).map((app) => [app.id, app.spec.name]));
+  return namesOf(await resources.list(appType, { signal }));
+}
+
+function namesOf(all: readonly AppResource[]): Map<string, string> {
+  return new Map(all.map((app) => [app.id, app.spec.name]));
 }
 
 async function changeSettings(

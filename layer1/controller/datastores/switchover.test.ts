@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { cellKeys } from '@flynn/scheduler/cell';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { placedOf, statusOf, workloadOf } from '@flynn/scheduler/testing';
-import { leavingOf, preferring } from './switchover.ts';
+import { hosts as hostRoutes } from '../api-hosts.ts';
+import { startTestController } from '../testing.ts';
+import { makeTestDatastore, withAppliances } from './datastore-fixture.ts';
+import { anyMember, leaveDraining, leavingOf, stayOf } from './switchover.ts';
 
 const member = (hostId: string, more: Partial<SeenStatus> = {}): SeenStatus => ({
   ...statusOf(placedOf(workloadOf(), hostId, { hostId }), 'running'),
@@ -17,36 +20,62 @@ const drain =
     hosts.includes(hostId);
 
 test('a primary leaves a host that drains, for whichever other its members take', () => {
-  assert.deepEqual(leavingOf([primary('h1'), member('h2'), member('h3')], drain('h1')), { from: 'h1' });
+  const all = [primary('h1'), member('h2'), member('h3')];
+  assert.deepEqual(leavingOf(all, drain('h1')), { from: 'h1', to: anyMember });
   assert.equal(leavingOf([primary('h1'), member('h2')], drain('h2')), undefined);
   assert.equal(leavingOf([primary('h1'), member('h2')], drain()), undefined);
 });
 
 test('it goes to none whose host drains as well, nor to one that is not up, and stays where there is no other', () => {
   assert.deepEqual(leavingOf([primary('h1'), member('h2'), member('h3')], drain('h1', 'h2')), { from: 'h1', to: 'h3' });
-  assert.equal(leavingOf([primary('h1'), member('h2')], drain('h1', 'h2')), undefined);
-  assert.equal(leavingOf([primary('h1'), member('h2', { state: 'starting' })], drain('h1')), undefined);
-  assert.equal(leavingOf([primary('h1'), member('h2', { isUncertain: true })], drain('h1')), undefined);
+  const stays = { from: 'h1' };
+  assert.deepEqual(leavingOf([primary('h1'), member('h2')], drain('h1', 'h2')), stays);
+  assert.deepEqual(leavingOf([primary('h1'), member('h2', { state: 'starting' })], drain('h1')), stays);
+  assert.deepEqual(leavingOf([primary('h1'), member('h2', { isUncertain: true })], drain('h1')), stays);
+  assert.deepEqual(leavingOf([primary('h1')], drain('h1')), stays);
   assert.equal(leavingOf([primary('h1', { isUncertain: true }), member('h2')], drain('h1')), undefined);
-  assert.equal(leavingOf([primary('h1')], drain('h1')), undefined);
 });
 
-test('where the one that is wanted is refused it goes to whichever its members take, once', async () => {
-  const asked: (string | undefined)[] = [];
-  const refusing =
-    (code: 'conflict' | 'unavailable', ...refused: (string | undefined)[]) =>
-    async (to?: string) => {
-      asked.push(to);
-      if (refused.includes(to)) throw new FlynnError(code, 'Patroni refuses: candidate is not synchronous');
-      return to ?? 'h2';
+test('what keeps a primary where it is is told', () => {
+  const told = (members: SeenStatus[], ...hosts: string[]) => stayOf('db', members, drain(...hosts));
+  assert.equal(told([primary('h1'), member('h2')]), undefined);
+  assert.deepEqual(told([primary('h1'), member('h2')], 'h1', 'h2'), {
+    hostId: 'h1',
+    text: 'the primary of db stays: no other member is up on a host that does not drain',
+  });
+  assert.match(told([primary('h1'), member('h2')], 'h1')?.text ?? '', /leaves for another member once that has all/);
+  const beside = [primary('h1'), member('h2'), member('h3')];
+  assert.match(told(beside, 'h1', 'h2')?.text ?? '', /leaves for the member on h3 once that has all/);
+});
+
+test('where the member on the host that stays is not fit to take over yet it waits for that one, and is moved to no other', async () => {
+  await using world = await startTestController({ ...withAppliances, hosts: 3 });
+  await world.deployApp('shop', { web: {} });
+  const own = await makeTestDatastore(world, { app: 'shop', members: 3 });
+  const members = await world.jobsOf(own.name, 3);
+  const at = (host: string) => members.find(({ hostId }) => hostId === host);
+  const key = cellKeys.jobStatus('host1', at('host1')?.id ?? '');
+  const status = JSON.parse((await world.store.get(key))?.value ?? '') as object;
+  await world.store.transact({ then: [{ put: key, value: JSON.stringify({ ...status, goesLast: true }) }] });
+  const asked: string[] = [];
+  for (const host of world.hosts) {
+    host.programs = (command) => {
+      if (command.includes('switchover')) asked.push(command.at(-1) ?? '');
+      return { stderr: 'the member has yet to catch up with what was committed', code: 1 };
     };
-  assert.equal(await preferring('h3', refusing('conflict')), 'h3');
-  assert.equal(await preferring('h3', refusing('conflict', 'h3')), 'h2');
-  assert.deepEqual(asked.splice(0), ['h3', 'h3', undefined]);
-  const isConflict = (error: unknown) => hasCode(error, 'conflict');
-  await assert.rejects(preferring('h3', refusing('conflict', 'h3', undefined)), isConflict);
-  await assert.rejects(preferring(undefined, refusing('conflict', undefined)), isConflict);
-  assert.deepEqual(asked.splice(0), ['h3', undefined, undefined]);
-  await assert.rejects(preferring('h3', refusing('unavailable', 'h3')), (error) => hasCode(error, 'unavailable'));
-  assert.deepEqual(asked, ['h3'], 'one that may go on by itself is not asked for another');
+  }
+  // In one write: between the two of them any other would do.
+  const drained = JSON.stringify({ cordoned: false, tags: {}, drain: { startedAt: 1, maxParallel: 1 } });
+  const then = ['host1', 'host2'].map((host) => ({ put: cellKeys.hostSettings(host), value: drained }));
+  const { revision } = await world.store.transact({ then });
+  await Promise.all([world.deps.cell.settings, world.deps.cell.statuses].map((mirror) => mirror.reached(revision)));
+  const signal = AbortSignal.timeout(30_000);
+  for (let look = 0; look < 2; look += 1) assert.ok((await leaveDraining(world.deps, own.id, signal))?.againInMs);
+  assert.deepEqual(new Set(asked), new Set([at('host3')?.address]));
+  const waits = (await world.client.call(hostRoutes.get, { params: { host: 'host1' } })).waits.join('\n');
+  assert.match(
+    waits,
+    /the primary of shop-postgres leaves for the member on host3 once that has all that was committed/,
+  );
+  assert.match(waits, /postgres of shop-postgres stays with its data, and no deadline ends it: flynn host drain host1/);
 });

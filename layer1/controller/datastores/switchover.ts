@@ -4,10 +4,10 @@ import { appliances } from '@flynn/appliances/appliances';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import type { Again } from '@flynn/resource/reconciler';
-import type { OperatorSettings } from '@flynn/scheduler/cell';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { z } from 'zod';
 import { statusesOfApp } from '../cell-view.ts';
+import type { CellView } from '../cell-view.ts';
 import type { Deps } from '../deps.ts';
 import { appType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
@@ -18,6 +18,9 @@ import { outputOf } from './program.ts';
 const switchoverMs = 27_000;
 /** A copy that has yet to catch up is waited for. */
 const againMs = 5_000;
+
+/** Whichever of its members is fit. */
+export const anyMember = Symbol('any member');
 
 const switchedSchema = z.object({ from: z.string().nullable(), to: z.string() });
 
@@ -56,33 +59,56 @@ export async function switchOver(
 }
 
 /**
- * The primary is on a host that drains, and another member is up on one that does not: from where to where. `to` is left to its
- * members where all others will do. Pure.
+ * The primary is on a host that drains: from where, and to which host. Without `to` it stays: no other member is up on a host that
+ * does not drain. `anyMember` where its members may choose among all others. Pure.
  */
 export function leavingOf(
   members: readonly SeenStatus[],
   drains: (hostId: string) => boolean,
-): { from: string; to?: string } | undefined {
+): { from: string; to?: string | typeof anyMember } | undefined {
   const up = members.filter(({ state, isUncertain }) => state === 'running' && !isUncertain);
   const primary = up.find(({ goesLast, hostId }) => goesLast === true && drains(hostId));
+  if (primary === undefined) return undefined;
   const others = up.filter((one) => one !== primary);
   const staying = others.find(({ hostId }) => !drains(hostId));
-  if (primary === undefined || staying === undefined) return undefined;
+  if (staying === undefined) return { from: primary.hostId };
   const isAny = !others.some(({ hostId }) => drains(hostId));
-  return { from: primary.hostId, ...(isAny ? {} : { to: staying.hostId }) };
+  return { from: primary.hostId, to: isAny ? anyMember : staying.hostId };
 }
 
-/**
- * Where the member that is wanted may lack what was committed its program refuses it: then to whichever does not, once, from where
- * the next look moves on.
- */
-export async function preferring<T>(to: string | undefined, handOver: (to?: string) => Promise<T>): Promise<T> {
-  try {
-    return await handOver(to);
-  } catch (error) {
-    if (to === undefined || !hasCode(error, 'conflict')) throw error;
-    return handOver();
-  }
+/** Why a primary is on a host that drains, and what it waits for; undefined where it is on none. Pure. */
+export function stayOf(
+  datastore: string,
+  members: readonly SeenStatus[],
+  drains: (hostId: string) => boolean,
+): { hostId: string; text: string } | undefined {
+  const leaving = leavingOf(members, drains);
+  if (leaving === undefined) return undefined;
+  const { from: hostId, to } = leaving;
+  const primary = `the primary of ${datastore}`;
+  if (to === undefined)
+    return { hostId, text: `${primary} stays: no other member is up on a host that does not drain` };
+  const where = to === anyMember ? 'another member' : `the member on ${to}`;
+  return { hostId, text: `${primary} leaves for ${where} once that has all that was committed` };
+}
+
+/** Of every datastore whose primary is on that host although it drains: why. */
+export function staysOn(cell: CellView, hostId: string, all: readonly AppResource[]): string[] {
+  return all.flatMap(({ id, spec }) => {
+    const appliance = appliances.get(spec.datastore?.appliance ?? '');
+    if (appliance === undefined) return [];
+    const { statuses, drains } = membersSeen(cell, id, appliance);
+    const stay = stayOf(spec.name, statuses, drains);
+    return stay?.hostId === hostId ? [stay.text] : [];
+  });
+}
+
+function membersSeen(cell: CellView, appId: string, appliance: Appliance) {
+  const settings = cell.settings.snapshot.entries;
+  return {
+    statuses: statusesOfApp(cell, appId).filter(({ meta }) => meta['flynn.type'] === appliance.name),
+    drains: (hostId: string) => settings.get(hostId)?.value.drain !== undefined,
+  };
 }
 
 /** One look at the datastore of that app: a drain moves no member from its data, and its primary is to be another all the same. */
@@ -90,16 +116,16 @@ export async function leaveDraining(deps: Deps, appId: string, signal: AbortSign
   const app = await deps.resources.find(appType, appId, { signal });
   const appliance = appliances.get(app?.spec.datastore?.appliance ?? '');
   if (app === undefined || app.deletingSince !== undefined || appliance === undefined) return undefined;
-  const settings: ReadonlyMap<string, { value: OperatorSettings }> = deps.cell.settings.snapshot.entries;
-  const drains = (hostId: string) => settings.get(hostId)?.value.drain !== undefined;
-  const statuses = statusesOfApp(deps.cell, app.id).filter(({ meta }) => meta['flynn.type'] === appliance.name);
+  const { statuses, drains } = membersSeen(deps.cell, app.id, appliance);
   // Until its drain is over it may become so again, or be one that is not up yet.
   const isAnyLeaving = statuses.some(({ hostId, isFinal }) => !isFinal && drains(hostId));
   const leaving = leavingOf(statuses, drains);
-  if (leaving === undefined) return isAnyLeaving ? { againInMs: againMs } : undefined;
+  // To another host that drains it is not moved: it would be from there again, and back.
+  if (leaving?.to === undefined) return isAnyLeaving ? { againInMs: againMs } : undefined;
   const datastore = app.spec.name;
+  const wanted = leaving.to === anyMember ? undefined : leaving.to;
   try {
-    const { to } = await preferring(leaving.to, (wanted) => switchOver(deps, { app, appliance }, wanted, signal));
+    const { to } = await switchOver(deps, { app, appliance }, wanted, signal);
     deps.log.info(
       { datastore, from: leaving.from, to },
       'another member is the primary: the host of the one before drains',
