@@ -10,6 +10,8 @@ export type EtcdMemberStatus = Readonly<{
   /** Of what it said; absent when it did not answer, and then `error` says why. */
   answer?: Readonly<{
     id: string;
+    /** The same of all members of one store, and of no other. */
+    storeId: string;
     version: string;
     /** Of the file, which only defragmenting makes smaller, and of what is in it. */
     sizeBytes: number;
@@ -53,6 +55,7 @@ async function askMember(
     const tookMs = performance.now() - startedMs;
     const answer = {
       id: said.header.member_id,
+      storeId: said.header.cluster_id,
       version: said.version,
       sizeBytes: Number(said.dbSize),
       usedBytes: Number(said.dbSizeInUse),

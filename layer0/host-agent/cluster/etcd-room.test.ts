@@ -13,6 +13,7 @@ function statusOf(options: StatusOptions = {}): EtcdStatus {
   const { isFull = true, leaderId = 'own', isAway = false, sizeBytes = 1_000, usedBytes = 900 } = options;
   const answer = {
     id: 'own',
+    storeId: 's',
     version: '3.5.16',
     sizeBytes,
     usedBytes,

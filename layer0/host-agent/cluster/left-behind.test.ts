@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '@flynn/kit/log';
 import { configSchema } from '../config.ts';
-import { isLeftBehind, wasLeftBehind } from './left-behind.ts';
+import { isLeftBehind, verdictOf, wasLeftBehind } from './left-behind.ts';
 import type { Member } from './member-keys.ts';
 
 const voter = (index: number, memberId?: string): [string, Member] => [
@@ -36,4 +36,13 @@ test('where nobody answers, as after a power cut of all, it comes back', { timeo
   const log = { warn: (text: unknown) => void warnings.push(String(text)) };
   assert.equal(await wasLeftBehind({ ...config, FLYNN_ETCD_CA_FILE: '/nonexistent/ca' }, { log, signal }), false);
   assert.match(warnings.join(), /could not be asked/);
+});
+
+test('who was left behind is told by any that has a store; one that says nothing is asked again, for a while', () => {
+  assert.equal(verdictOf(['silence', 'left behind'], true), 'left behind');
+  assert.equal(verdictOf(['silence', 'a member'], true), 'start');
+  assert.equal(verdictOf(['no store', 'no store'], true), 'start');
+  assert.equal(verdictOf(['silence', 'no store'], true), 'ask again');
+  assert.equal(verdictOf(['silence', 'no store'], false), 'start', 'it is off');
+  assert.equal(verdictOf([], true), 'start');
 });

@@ -2,9 +2,11 @@
  * Has the cluster another store by now, of which this host's member is none? Then it was made anew while this host was away
  * (`recovery.ts`), and two such members together would go on as the store they were, beside it.
  *
- * Asked before the member is started, and no longer than a moment: after a power cut of all nobody answers, and all are to come
- * back.
+ * Asked before the member is started: until each of the others' machines has said something, if only that no store answers there,
+ * as after a power cut of all, and all are to come back. One that says nothing is off, or the way there is not up yet: that is
+ * waited for, but not for long.
  */
+import { pause } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
 import { readJsonFile } from '@flynn/kit/files';
 import type { Logger } from '@flynn/kit/log';
@@ -14,6 +16,7 @@ import { connectEtcd } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { z } from 'zod';
 import type { Config } from '../config.ts';
+import { connectFailure } from './connect-failure.ts';
 import { clientUrlOf, etcdVolume, residentFile } from './etcd-resident.ts';
 import { memberPrefix, memberSchema } from './member-keys.ts';
 import type { Member } from './member-keys.ts';
@@ -21,6 +24,9 @@ import { knownEndpoints } from './membership.ts';
 import { readTls } from './start.ts';
 
 const askMs = 1_500;
+const askAgainMs = 500;
+/** Within it a switch has a machine's port up, and its neighbours know where it is. */
+const usualPatienceMs = 15_000;
 
 const volumesSchema = z.object({
   template: z.object({ volumes: z.array(z.object({ name: z.string() })).default([]) }),
@@ -40,10 +46,27 @@ export function isLeftBehind(
   return own.state === 'joining' && !volumes.includes(etcdVolume(own.memberId));
 }
 
+/** What another member's machine says: what `isLeftBehind` makes of its store, that none answers there, or nothing at all. */
+export type Word = 'left behind' | 'a member' | 'no store' | 'silence';
+
+/**
+ * Pure. While one says nothing it may be the way there that is not up yet, as at a boot: then it is asked again, for as long as
+ * somebody `isPatient`. Where none says anything there is no majority to be missed meanwhile.
+ */
+export function verdictOf(words: readonly Word[], isPatient: boolean): 'start' | 'left behind' | 'ask again' {
+  if (words.includes('left behind')) return 'left behind';
+  if (words.includes('a member')) return 'start';
+  return isPatient && words.includes('silence') ? 'ask again' : 'start';
+}
+
 /** False where nobody answers, and whatever else is wrong: a member that is not started may be missing for the majority. */
 export async function wasLeftBehind(
   config: Config,
-  { log, signal }: { log: Pick<Logger, 'warn'>; signal: AbortSignal },
+  {
+    log,
+    signal,
+    patienceMs = usualPatienceMs,
+  }: { log: Pick<Logger, 'warn'>; signal: AbortSignal; patienceMs?: number },
 ): Promise<boolean> {
   const { FLYNN_STATE_DIR: stateDir, FLYNN_ADDRESS: address, FLYNN_HOST_ID: hostId } = config;
   try {
@@ -51,15 +74,44 @@ export async function wasLeftBehind(
     const endpoints = await knownEndpoints(stateDir, config.FLYNN_ETCD_ENDPOINTS);
     const others = endpoints.filter((endpoint) => endpoint !== clientUrlOf(address));
     const volumes = (await readJsonFile(residentFile(stateDir), volumesSchema))?.template.volumes ?? [];
-    const limited = withDeadline(askMs, signal);
-    const asked = await Promise.allSettled(others.map((endpoint) => readMembers(endpoint, tls, limited)));
     const names = volumes.map(({ name }) => name);
-    return asked.some((answer) => answer.status === 'fulfilled' && isLeftBehind(answer.value, hostId, names));
+    const untilMs = performance.now() + patienceMs;
+    for (;;) {
+      const limited = withDeadline(askMs, signal);
+      const isLeft = (members: ReadonlyMap<string, Member>) => isLeftBehind(members, hostId, names);
+      const words = await Promise.all(others.map((endpoint) => wordOf(endpoint, { tls, isLeft, signal: limited })));
+      signal.throwIfAborted();
+      const verdict = verdictOf(words, performance.now() < untilMs);
+      if (verdict !== 'ask again') return verdict === 'left behind';
+      await pause(askAgainMs, signal);
+    }
   } catch (error) {
     signal.throwIfAborted();
     log.warn(`the other hosts could not be asked of the store they have: ${messageOf(error)}`);
     return false;
   }
+}
+
+type Asking = Readonly<{
+  tls: EtcdTls | undefined;
+  isLeft: (members: ReadonlyMap<string, Member>) => boolean;
+  signal: AbortSignal;
+}>;
+
+async function wordOf(endpoint: string, { tls, isLeft, signal }: Asking): Promise<Word> {
+  const { hostname, port } = new URL(endpoint);
+  const [members, isThere] = await Promise.all([
+    readMembers(endpoint, tls, signal).catch(() => undefined),
+    isMachineThere({ address: hostname, port: Number(port) }, signal),
+  ]);
+  if (members === undefined) return isThere ? 'no store' : 'silence';
+  return isLeft(members) ? 'left behind' : 'a member';
+}
+
+/** That nothing listens there it says itself; of a machine that is off, or a way that is not up, nobody says anything. */
+async function isMachineThere(place: { address: string; port: number }, signal: AbortSignal): Promise<boolean> {
+  const failure = await connectFailure(place, signal).catch(() => 'no answer');
+  return failure === undefined || failure.includes('ECONNREFUSED');
 }
 
 /** As a majority has them, or not at all. */

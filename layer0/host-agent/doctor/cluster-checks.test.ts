@@ -55,6 +55,7 @@ describe('etcd', () => {
     endpoint: `https://${name}:2379`,
     answer: {
       id: name,
+      storeId: 's1',
       version: '3.5.16',
       sizeBytes: 30 * mebibyte,
       usedBytes: 20 * mebibyte,
@@ -91,6 +92,16 @@ describe('etcd', () => {
     assert.doesNotMatch(seen[0]?.remedy ?? '', /recover|replace|remove/);
     const [one] = of([member('h1'), member('h2'), away('h3')], { hasMajority: true });
     assert.match(one?.why ?? '', /if one more is lost/);
+  });
+
+  it('that is two stores says which members are of which, whichever of them is asked', () => {
+    const other = (name: string) => member(name, { storeId: 's2', raftIndex: 7 });
+    const fromOld = brief(of([other('h1'), member('h2'), member('h3')], { hasMajority: true }));
+    assert.deepEqual(fromOld, ['critical etcd: there are two stores: h1 is of another than h2, h3']);
+    const made = of([other('h1')], { strangers: [member('h2'), member('h3'), away('h4')] });
+    assert.deepEqual(brief(made), ['critical etcd: there are two stores: h2, h3 are of another than h1']);
+    assert.match(made[0]?.remedy ?? '', /snapshot save FILE.*"There are two stores"/);
+    assert.deepEqual(of([member('h1')], { strangers: [away('h2')] }), []);
   });
 
   it('has fewer members than it should have, while the hosts for them are there', () => {

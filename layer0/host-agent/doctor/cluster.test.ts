@@ -48,6 +48,7 @@ function doctor(change: Partial<ClusterDoctorDeps>): ClusterDoctor {
     rememberedHosts: () => hosts,
     ask: async ({ id }) => examination(id),
     etcd: async () => ({ members: [], alarms: [] }),
+    strangers: async () => [],
     quotaBytes: async () => 1,
     now: () => 0,
     ...change,
@@ -69,7 +70,7 @@ test('a cluster that is well is told with all its hosts', async () => {
 
 test('a store on one of three hosts is not well once they have been there for minutes', async () => {
   const endpoint = 'https://192.0.2.1:2379';
-  const answer = { id: '1', version: '3.5.16', leaderId: '1', raftIndex: 1, isLearner: false, tookMs: 1 };
+  const answer = { id: '1', storeId: '1', version: '3.5.16', leaderId: '1', raftIndex: 1, isLearner: false, tookMs: 1 };
   const three = [...hosts, record('h3', 3)];
   const told = async (minutes: number) => {
     const { findings } = await doctor({

@@ -32,6 +32,8 @@ export type ClusterDoctorDeps = Readonly<{
   /** Asks a host's agent, this one's too. */
   ask: (host: HostRecord, patienceMs: number, signal: AbortSignal) => Promise<HostExamination>;
   etcd: (signal: AbortSignal) => Promise<EtcdStatus>;
+  /** Members on hosts that the store takes for away: theirs is another. None while the store is away. */
+  strangers: (signal: AbortSignal) => Promise<EtcdStatus['members']>;
   quotaBytes: () => Promise<number>;
   now: () => number;
 }>;
@@ -97,10 +99,12 @@ export class ClusterDoctor {
         name: 'etcd',
         find: async () => {
           // With a deadline of its own: what members say by then is worth more than that one did not.
-          etcd = await this.#deps.etcd(withDeadline(askMs, options.signal));
+          const until = withDeadline(askMs, options.signal);
+          const [status, strangers] = await Promise.all([this.#deps.etcd(until), this.#deps.strangers(until)]);
+          etcd = status;
           await asking.promise;
           const quotaBytes = await this.#deps.quotaBytes();
-          return etcdFindings(etcd, { quotaBytes, nameOf, hasMajority, settledHosts });
+          return etcdFindings(etcd, { quotaBytes, nameOf, hasMajority, settledHosts, strangers });
         },
       },
       {

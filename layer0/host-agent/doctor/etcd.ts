@@ -1,5 +1,5 @@
 /** Is etcd well: do its members answer, do they follow each other, is there room in their databases? */
-import type { EtcdStatus } from '@flynn/store/etcd-status';
+import type { EtcdMemberStatus, EtcdStatus } from '@flynn/store/etcd-status';
 import { wantedMembers } from '../cluster/members.ts';
 import type { Found } from './finding.ts';
 
@@ -21,9 +21,49 @@ export type EtcdFacts = Readonly<{
   hasMajority: boolean;
   /** Those that are there, and have been for long enough to have a member. */
   settledHosts: number;
+  /** On hosts that the store knows, and takes for away. */
+  strangers?: readonly EtcdMemberStatus[];
 }>;
 
-export function etcdFindings({ members, alarms }: EtcdStatus, facts: EtcdFacts): Found[] {
+export function etcdFindings(status: EtcdStatus, facts: EtcdFacts): Found[] {
+  const { members, others } = storesOf(status.members, facts.strangers ?? []);
+  const own = findingsOf({ ...status, members }, facts);
+  return others.length === 0 ? own : [twoStoresFinding(members, others, facts.nameOf), ...own];
+}
+
+/** The members of the store that most of them are of, with those that do not answer, and those of another. */
+function storesOf(members: readonly EtcdMemberStatus[], strangers: readonly EtcdMemberStatus[]) {
+  const storeOf = ({ answer }: EtcdMemberStatus) => answer?.storeId;
+  const told = members.filter((one) => storeOf(one) !== undefined);
+  const [main] = [...Map.groupBy(told, storeOf)].toSorted(([, a], [, b]) => b.length - a.length);
+  const isOther = (one: EtcdMemberStatus) => storeOf(one) !== undefined && storeOf(one) !== main?.[0];
+  return {
+    members: members.filter((one) => !isOther(one)),
+    others: main === undefined ? [] : [...members, ...strangers].filter(isOther),
+  };
+}
+
+function twoStoresFinding(
+  members: readonly EtcdMemberStatus[],
+  others: readonly EtcdMemberStatus[],
+  nameOf: EtcdFacts['nameOf'],
+): Found {
+  const names = (of: readonly EtcdMemberStatus[]) =>
+    of
+      .filter(({ answer }) => answer !== undefined)
+      .map(({ endpoint }) => nameOf(endpoint))
+      .join(', ');
+  return {
+    severity: 'critical',
+    subject,
+    what: `there are two stores: ${names(others)} ${others.length === 1 ? 'is' : 'are'} of another than ${names(members)}`,
+    why: 'each goes on without the other, which was made anew while hosts were away: what one is told the other never learns, and both run the same jobs',
+    remedy:
+      'say which is to be gone on with, and save the other: flynn-host snapshot save FILE on a host of it; then what docs/operating.md says under "There are two stores"',
+  };
+}
+
+function findingsOf({ members, alarms }: EtcdStatus, facts: EtcdFacts): Found[] {
   const { quotaBytes, nameOf } = facts;
   const newest = Math.max(0, ...members.map(({ answer }) => answer?.raftIndex ?? 0));
   const away = members.filter(({ answer }) => answer === undefined);

@@ -4,9 +4,22 @@ import type { HostRecord, OperatorSettings } from '@flynn/scheduler/cell';
 import { decodeJson } from '@flynn/store/codec';
 import type { Store } from '@flynn/store/store';
 import type { KnownHost } from '../api.ts';
-import { leasePrefix } from '../network/lease.ts';
+import { leasePrefix, leaseSchema } from '../network/lease.ts';
 
 const noSettings = hostSettingsSchema.parse({});
+
+/** Where a member of another store would be, if a host that is away had one: addresses of those that joined and are not there. */
+export async function awayAddresses(store: Pick<Store, 'list'>, call: { signal: AbortSignal }): Promise<string[]> {
+  const [hosts, leases] = await Promise.all([store.list(cellKeys.hosts, call), store.list(leasePrefix, call)]);
+  const present = new Set(hosts.entries.map(({ key }) => key.slice(cellKeys.hosts.length)));
+  return (
+    leases.entries
+      .map(({ key, value }) => decodeJson(leaseSchema, value, key))
+      // Behind NAT there are no members.
+      .filter(({ hostId, site }) => site === undefined && !present.has(hostId))
+      .map(({ address }) => address)
+  );
+}
 
 /** Those that are there, those that joined, and those something is wanted of; by id. */
 export async function knownHosts(store: Pick<Store, 'list'>, call: { signal: AbortSignal }): Promise<KnownHost[]> {

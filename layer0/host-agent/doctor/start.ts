@@ -12,7 +12,7 @@ import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { etcdStatus } from '@flynn/store/etcd-status';
 import { agentClient } from '../agent-client.ts';
-import { etcdQuotaBytes } from '../cluster/etcd-resident.ts';
+import { clientUrlOf, etcdQuotaBytes } from '../cluster/etcd-resident.ts';
 import type { Config } from '../config.ts';
 import type { ContainerTable } from '../container-table.ts';
 import type { Fence } from '../fence.ts';
@@ -24,7 +24,7 @@ import type { HostExamination } from './api.ts';
 import { ClusterDoctor } from './cluster.ts';
 import type { Finding } from './finding.ts';
 import { HostDoctor } from './host.ts';
-import { knownHosts } from './known-hosts.ts';
+import { awayAddresses, knownHosts } from './known-hosts.ts';
 import { ownCertificates } from './own-certificates.ts';
 
 export type DoctorDeps = Readonly<{
@@ -68,6 +68,7 @@ export function doctorHandlers(deps: DoctorDeps): readonly Handler[] {
 
 function handlersOf(host: HostDoctor, deps: DoctorDeps): readonly Handler[] {
   const { config, store, tls } = deps;
+  const trusting = tls === undefined ? {} : { tls };
   const cluster = new ClusterDoctor({
     hostId: config.FLYNN_HOST_ID,
     store,
@@ -79,7 +80,13 @@ function handlersOf(host: HostDoctor, deps: DoctorDeps): readonly Handler[] {
       await using client = agentClient(record, access);
       return await client.call(doctorRoutes.host, { query: { patienceMs } }, { signal, timeoutMs: patienceMs });
     },
-    etcd: (signal) => etcdStatus({ endpoints: store.endpoints, signal, ...(tls === undefined ? {} : { tls }) }),
+    etcd: (signal) => etcdStatus({ endpoints: store.endpoints, signal, ...trusting }),
+    async strangers(signal) {
+      // Without the store nobody is known to be away.
+      const addresses = await awayAddresses(store, { signal }).catch((): string[] => []);
+      const endpoints = addresses.map(clientUrlOf).filter((endpoint) => !store.endpoints.includes(endpoint));
+      return (await etcdStatus({ endpoints, signal, ...trusting })).members;
+    },
     quotaBytes: () => etcdQuotaBytes(config.FLYNN_STATE_DIR),
     now: () => systemClock.now(),
   });
