@@ -4,6 +4,7 @@ import { hasCode } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import type { ServerEvent } from '@flynn/kit/routes';
+import { z } from 'zod';
 import { tokens, users } from './access/api.ts';
 import { apps, formations, jobs, releases } from './api.ts';
 import { createControllerClient } from './client.ts';
@@ -187,10 +188,19 @@ test('a stream of one app that is resumed tells what of it is gone, and the app 
   }
 });
 
-test('a stream that would go on where the store has never been is told to begin again', async () => {
-  const options = { signal: AbortSignal.timeout(60_000), lastEventId: '999999999' };
-  const events = world.client.events(platform.events, { query: {} }, options);
-  await assert.rejects(events.next(), isCode('conflict', /restored/));
+test('a stream that would go on where changes are not known any more does not begin: it is told so, and what to do', async () => {
+  const open = (lastEventId: string) =>
+    world.client.events(platform.events, { query: {} }, { signal: AbortSignal.timeout(60_000), lastEventId });
+  await assert.rejects(open('999999999').next(), isCode('conflict', /restored/));
+  const { revision } = await world.store.list('/flynn/');
+  await world.client.call(apps.create, { body: { name: `late-${newId().slice(-6)}` } });
+  await world.store.compact((await world.store.list('/flynn/')).revision);
+  await assert.rejects(open(String(revision)).next(), isCode('conflict', /half an hour.*begin again without/));
+  // No stream that breaks: who opens such a one as browsers do would come back with the same id for ever.
+  const headers = { authorization: `Bearer ${world.userKey}`, 'last-event-id': String(revision) };
+  const answer = await fetch(`${world.url}/events`, { headers, signal: AbortSignal.timeout(60_000) });
+  assert.equal(answer.status, 409);
+  assert.deepEqual(z.object({ detail: z.unknown() }).parse(await answer.json()).detail, { expired: true });
 });
 
 test('reading logs without a log aggregator says so', async () => {

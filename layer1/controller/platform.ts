@@ -8,7 +8,7 @@ import { principalOf } from './access/principal.ts';
 import { platform } from './api-platform.ts';
 import { findApp, noApp } from './deps.ts';
 import type { Deps } from './deps.ts';
-import { resumePoint } from './event-stream.ts';
+import { resumeAfter } from './event-stream.ts';
 import { controllerEvents, parseTypes } from './events.ts';
 
 /** `logAggregator` is the client of whichever instance discovery names. */
@@ -25,7 +25,8 @@ export function platformHandlers(deps: Deps, logAggregator: HttpClient): Handler
       const view = await eventView(deps, principalOf(call), signal);
       const app = query.app === undefined ? undefined : await findApp(deps, query.app, signal);
       if (app !== undefined && !view.canSee(app.id)) throw noApp(query.app ?? '');
-      return controllerEvents(deps, { appId: app?.id, types, view }, { after: resumePoint(headers), signal });
+      const after = await resumeAfter(deps.store, headers, signal);
+      return controllerEvents(deps, { appId: app?.id, types, view }, { after, signal });
     }),
     handle(platform.cluster, async () => {
       const { name, domain, formerDomains, gitUrl, gitHostKey, httpPort, version, slugRunnerImage } = deps.settings;

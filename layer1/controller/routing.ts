@@ -1,7 +1,6 @@
 /** Routes: which host name or port leads to which service. Two routes for the same place cannot exist: that is their name. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { FlynnError } from '@flynn/kit/errors';
-import { pause } from '@flynn/kit/clock';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import type { ServerEvent } from '@flynn/kit/routes';
@@ -16,7 +15,7 @@ import { routing } from './routes/api.ts';
 import type { RouteView } from './routes/api.ts';
 import { findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
-import { resumePoint, withRevisions } from './event-stream.ts';
+import { resumeAfter, withRevisions } from './event-stream.ts';
 import { unlike } from './generic/difference.ts';
 import { pageOf } from './paging.ts';
 import { findBasis } from './releases.ts';
@@ -116,7 +115,9 @@ export function routingHandlers(deps: Deps, certificates: () => Iterable<Shown>)
       await reached(deps, changed, { query, signal });
       return changed.map(viewRoute);
     }),
-    handle(routing.events, async ({ headers, signal }) => routeEvents(deps, resumePoint(headers), signal)),
+    handle(routing.events, async ({ headers, signal }) =>
+      routeEvents(deps, await resumeAfter(deps.store, headers, signal), signal),
+    ),
   ];
 }
 
@@ -129,10 +130,7 @@ function expectedRevision(headers: IncomingHttpHeaders): number | undefined {
   throw new FlynnError('invalid', `If-Match "${tag}" is no revision of a route: write the number that reading it gave`);
 }
 
-/** A watch whose history is gone says so sooner than that. */
-const quietMs = 50;
-
-/** All routes, `current`, then changes; resumed, `current` once it is certain that nothing is missing, and what changed since. */
+/** All routes, `current`, then changes; resumed, `current` at once, since nothing is missing, and what changed since. */
 async function* routeEvents(deps: Deps, after: number | undefined, signal: AbortSignal): AsyncGenerator<ServerEvent> {
   const prefix = resourcePrefix(routeType.name);
   let from = after;
@@ -143,31 +141,14 @@ async function* routeEvents(deps: Deps, after: number | undefined, signal: Abort
       if (event !== undefined) yield event;
     }
     from = listing.revision;
-    yield { id: String(from), event: 'current', data: {} };
-  } else {
-    // After a restore from a backup: waiting for that revision, a router would miss all that comes before it.
-    const { revision } = await deps.store.transact({ then: [{ get: prefix }] }, { signal });
-    if (from > revision) {
-      throw new FlynnError('conflict', `there is no revision ${from} yet: start without Last-Event-ID`);
-    }
   }
-  const batches = deps.store.watch(prefix, { after: from, signal })[Symbol.asyncIterator]();
-  try {
-    let next = batches.next();
-    if (after !== undefined) {
-      await Promise.race([next, pause(quietMs, signal)]);
-      yield { id: String(from), event: 'current', data: {} };
-    }
-    for (let { done, value } = await next; done !== true; { done, value } = await next) {
-      yield* withRevisions(value, (change) =>
-        change.type === 'put'
-          ? setEvent(deps, change.entry)
-          : { event: 'remove', data: { id: change.key.slice(prefix.length) } },
-      );
-      next = batches.next();
-    }
-  } finally {
-    await batches.return?.();
+  yield { id: String(from), event: 'current', data: {} };
+  for await (const batch of deps.store.watch(prefix, { after: from, signal })) {
+    yield* withRevisions(batch, (change) =>
+      change.type === 'put'
+        ? setEvent(deps, change.entry)
+        : { event: 'remove', data: { id: change.key.slice(prefix.length) } },
+    );
   }
 }
 

@@ -7,7 +7,7 @@ import { refusal } from '@flynn/resource/record';
 import type { ResourceFilter } from '@flynn/resource/watch';
 import type { z } from 'zod';
 import type { Deps } from '../deps.ts';
-import { resumePoint } from '../event-stream.ts';
+import { resumeAfter } from '../event-stream.ts';
 import { CallerAsking } from './access.ts';
 import { generic } from './api.ts';
 import { getObject, ownerNamed, showObject } from './objects.ts';
@@ -109,7 +109,8 @@ export function genericHandlers(deps: Deps): Handler[] {
       const asking = new CallerAsking(deps, call);
       checkList(kind.type, asking);
       const filter = await filterOf(deps, call.query, asking, call.signal);
-      return watchObjects(deps, kind, { filter, asking, after: resumePoint(call.headers), signal: call.signal });
+      const after = await resumeAfter(deps.store, call.headers, call.signal);
+      return watchObjects(deps, kind, { filter, asking, after, signal: call.signal });
     }),
   ];
 }

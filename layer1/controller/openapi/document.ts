@@ -139,7 +139,8 @@ function queryParameters({ query }: Route): JsonObject[] {
 
 function headerParameters({ method, kind }: Route): JsonObject[] {
   if (kind === 'events') {
-    const description = 'Goes on after the event of this id, at any controller.';
+    const description =
+      'Goes on after the event of this id, at any controller. 409 with detail.expired where that is not known any more: begin without.';
     return [{ name: 'Last-Event-ID', in: 'header', required: false, description, schema: { type: 'string' } }];
   }
   if (method !== 'POST') return [];
