@@ -111,7 +111,11 @@ async function linesOf(client: Client, { id, releaseId }: App, signal: AbortSign
   try {
     const open = (query: object) => client.stream(platform.log, { params: { app: id }, query }, { signal: limited });
     const query = { lines: lastLines, ...(releaseId === undefined ? {} : { releaseId }) };
-    for await (const { line } of logRecords(open, query, { signal: limited, onLost: () => undefined })) {
+    for await (const { line } of logRecords(open, query, {
+      signal: limited,
+      onLost: () => undefined,
+      onGap: () => undefined,
+    })) {
       lines.push(line.message);
     }
   } catch (error) {

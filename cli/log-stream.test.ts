@@ -24,6 +24,7 @@ const broken = new FlynnError('unavailable', 'it broke');
 async function told(query: ReadOptions, connections: readonly (() => Readable)[]) {
   const queries: ReadOptions[] = [];
   const messages: string[] = [];
+  const gaps: [string, string][] = [];
   let losses = 0;
   const open = async (wanted: ReadOptions) => {
     const connection = connections[queries.length];
@@ -32,27 +33,40 @@ async function told(query: ReadOptions, connections: readonly (() => Readable)[]
     return connection();
   };
   const { signal } = new AbortController();
-  for await (const { line } of logRecords(open, query, { signal, onLost: () => (losses += 1) }))
-    messages.push(line.message);
-  return { queries, messages, losses };
+  const onLost = () => (losses += 1);
+  const onGap = (from: string, to: string) => gaps.push([from, to]);
+  for await (const { line } of logRecords(open, query, { signal, onLost, onGap })) messages.push(line.message);
+  return { queries, messages, losses, gaps };
 }
 
 test('following goes on over a connection that breaks or ends, and tells each line once, until the app is gone', async () => {
   const refuse = () => {
     throw broken;
   };
-  const { queries, messages, losses } = await told({ follow: true, lines: 5 }, [
+  const { queries, messages, losses, gaps } = await told({ follow: true, lines: 5 }, [
     () => bodyOf([1, 100], broken),
     refuse,
     () => bodyOf([90, 100, 101]),
   ]);
   assert.deepEqual(messages, ['m1', 'm100', 'm90', 'm101']);
   assert.equal(losses, 2);
+  assert.deepEqual(gaps, []);
   assert.deepEqual(queries.slice(0, 3), [
     { follow: true, lines: 5 },
     { follow: true, lines: 10_000, since: timeOf(40) },
     { follow: true, lines: 10_000, since: timeOf(40) },
   ]);
+});
+
+test('what was logged meanwhile and is not told, for it is more than is kept or given at once, is a gap', async () => {
+  const { messages, gaps } = await told({ follow: true }, [
+    () => bodyOf([1, 100], broken),
+    () => bodyOf([95, 300, 301], broken),
+    () => bodyOf([301, 302]),
+  ]);
+  assert.deepEqual(messages, ['m1', 'm100', 'm95', 'm300', 'm301', 'm302']);
+  assert.deepEqual(gaps, [[timeOf(100), timeOf(300)]]);
+  assert.deepEqual((await told({ follow: true }, [() => bodyOf([], broken), () => bodyOf([7])])).gaps, []);
 });
 
 test('without following one connection is all, and how it breaks is told', async () => {

@@ -16,24 +16,34 @@ export type LogRecord = Readonly<{ json: string; line: Line }>;
 
 /**
  * Ends after what is kept; following, when the signal aborts or the app is gone: what is in between is made good by
- * connecting again, and each line is told once. What fails before the first answer is thrown.
+ * connecting again, and each line is told once; `onGap` where what is kept, or given in one answer, does not reach back to the last
+ * line that was told. What fails before the first answer is thrown.
  */
 export async function* logRecords(
   open: (query: ReadOptions) => Promise<Readable>,
   query: ReadOptions,
-  options: { signal: AbortSignal; onLost: () => void },
+  options: { signal: AbortSignal; onLost: () => void; onGap: (from: string, to: string) => void },
 ): AsyncGenerator<LogRecord> {
   const { signal } = options;
   /** In the order they were told; those that may come again. */
   const told = new Set<string>();
   let newest = query.since ?? '';
+  /** Until one that was told before comes again, the last of them: one that is newer than it comes after a gap. */
+  let sought: string | undefined;
   let failures = 0;
   let body = await open(query);
   while (!signal.aborted) {
     try {
       for await (const record of recordsOf(body)) {
         failures = 0;
-        if (told.has(record.json)) continue;
+        if (told.has(record.json)) {
+          sought = undefined;
+          continue;
+        }
+        if (sought !== undefined && record.line.timestamp > sought) {
+          options.onGap(sought, record.line.timestamp);
+          sought = undefined;
+        }
         if (query.follow) {
           told.add(record.json);
           forgetOldest(told);
@@ -54,6 +64,7 @@ export async function* logRecords(
         // Nothing came yet: then all that is new is what is there.
         const again = newest === '' ? query : { ...query, since: before(newest), lines: maxLines };
         body = await open(again);
+        sought = told.size === 0 ? undefined : newest;
         isOpen = true;
       } catch (error) {
         if (hasCode(error, 'not_found') || signal.aborted) return;

@@ -55,7 +55,11 @@ export function addLogCommand(parent: Parent): void {
           client.stream(platform.log, { params: { app }, query: wanted }, { signal });
         const onLost = () => context.io.stderr.write('flynn: lost the log, following it again\n');
         let told = 0;
-        for await (const record of logRecords(open, query, { signal, onLost })) {
+        const onGap = (from: string, to: string) =>
+          context.io.stderr.write(
+            `flynn: lines between ${from} and ${to} may be missing: flynn log --since ${from} --until ${to} reads what is kept of them\n`,
+          );
+        for await (const record of logRecords(open, query, { signal, onLost, onGap })) {
           await tell(context, options, record);
           told += 1;
         }
