@@ -32,7 +32,7 @@ import { startDoctor } from './doctor/start.ts';
 import { serveEarly } from './early-server.ts';
 import { etcdJob } from './cluster/etcd-resident.ts';
 import { ContainerTable } from './container-table.ts';
-import type { Engine, FetchBlob } from './engine.ts';
+import type { Container, Engine, FetchBlob } from './engine.ts';
 import { startHost } from './host.ts';
 import type { Host } from './host.ts';
 import { capacityOf, keepAnnounced, untilThere } from './host-record.ts';
@@ -62,6 +62,7 @@ import { agentRules, isEverybodyKnown, keyAlone, withoutIdentity } from './trust
 import { tellJobs } from './trust/closing.ts';
 import { type HostTrust, runTrust } from './trust/host-trust.ts';
 import { certificateHandlers } from './trust/server.ts';
+import { keepAttended } from './unattended.ts';
 import { startUpkeep } from './upkeep.ts';
 import { serveDiscovery, serveNames } from './discovery-servers.ts';
 import { VolumeSizes } from './volume-sizes.ts';
@@ -235,6 +236,11 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     tasks,
   );
   const { jobs, requestStop, assigned } = running;
+  const note = (container: Container, message: string) => pump.note(container, message, signal);
+  const attended = { engine, containers, sessions, assigned, requestStop, note, log };
+  tasks.run('jobs nobody is with', (s) =>
+    forever('the jobs nobody is with', (limit) => keepAttended(attended, limit), { signal: s, log }),
+  );
   tasks.run('instances left', (s) => withdrawLeft({ registry: known, containers, hostId: host.hostId, log }, s));
   tasks.run('logs', async (s) => {
     await Promise.all([sink.run(s), pump.run(s)]);
