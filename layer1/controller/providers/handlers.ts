@@ -189,7 +189,8 @@ async function addApp(
       const { [appId]: _, ...refused } = status.refused;
       // Asked for again, it is looked at again: somebody may have unset what it should not replace.
       const { [appId]: link, ...links } = status.links;
-      const kept = link?.state === 'added' ? status.links : links;
+      // What it has instead, like a password of before that came back with an older release, is to be replaced.
+      const kept = link?.state === 'added' && !isReplacing ? status.links : links;
       const others = spec.apps.filter((one) => one.appId !== appId);
       return {
         spec: { ...spec, apps: [...others, { appId, isReplacing }] },
@@ -250,9 +251,10 @@ function failureOf({ status, spec }: ProvidedResource): Failure | undefined {
   return spec.apps.map(({ appId }) => status.refused[appId]).find((failure) => failure !== undefined);
 }
 
-/** Until then it is its apps' deployments, which end by themselves. */
+/** Until then it is its apps' deployments, which end by themselves; of one that is forgotten nobody is asked. */
 function waitsForProvider({ status, waitingFor }: ProvidedResource): boolean {
   return (
+    status.isForgotten !== true &&
     Object.keys(status.links).length === 0 &&
     status.failure?.isOfRemoval === true &&
     waitingFor[providerFinalizer] !== undefined
