@@ -17,6 +17,7 @@ import { joinJob } from '../terminal.ts';
 import { answerTo, outputOf, saveWhole } from '../transfer.ts';
 import { addCommand, type Parent } from './command.ts';
 import { addPgBackupCommands } from './pg-backup.ts';
+import { addPgCredentialsCommands } from './pg-credentials.ts';
 import { attach } from './run.ts';
 
 type Target = { resource?: string };
@@ -39,6 +40,7 @@ export function addPostgresCommands(parent: Parent): void {
   addDump(parent, pg);
   addRestore(parent, pg);
   addSwitchover(parent, pg);
+  addPgCredentialsCommands(parent, pg);
   addPgBackupCommands(parent, pg);
 }
 

@@ -5,6 +5,9 @@
  * A datastore is an app with one process type of one or more members, each on another host with a volume of its own. Its members
  * have a keyspace in the store, named by the app's id, and tell by roles who of them serves what.
  */
+/** Whom apps connect as; the password is letters and digits. */
+export type Login = Readonly<{ name: string; password: string }>;
+
 /** An HTTP check of the program that watches over a member. */
 export type MemberCheck = Readonly<{ port: number; path: string }>;
 
@@ -29,16 +32,14 @@ export type Appliance = Readonly<{
   leastMemoryBytes: number;
   /** Variables of the datastore's own release, made once: letters and digits, each on its own. */
   secrets: readonly string[];
+  logins: Logins;
   /** What apps get of it. `host`: by a role's name, where it is served. */
-  variables: (input: {
-    secrets: Readonly<Record<string, string>>;
-    host: (role: string) => string;
-  }) => Record<string, string>;
-  /** Its client, as people use it, in a container that has nothing else. As the owner of what apps keep in it, or as one above. */
+  variables: (input: { login: Login; host: (role: string) => string }) => Record<string, string>;
+  /** Its client, as people use it, in a container that has nothing else. As apps, or with `secrets` as one above them. */
   console: (input: {
-    secrets: Readonly<Record<string, string>>;
+    login: Login;
     host: (role: string) => string;
-    isSuperuser: boolean;
+    secrets?: Readonly<Record<string, string>>;
   }) => Readonly<{ command: readonly string[]; env: Record<string, string> }>;
   /**
    * Programs of its image, run beside a member. `dump` writes to standard output what `restore` reads. `import` reads what people
@@ -46,6 +47,24 @@ export type Appliance = Readonly<{
    * layer1/controller/datastores/description.ts and handlers.ts read.
    */
   commands: Readonly<Record<'dump' | 'restore' | 'import' | 'status' | 'switchover', readonly string[]>>;
+}>;
+
+/**
+ * Apps log in by one of several names in turn, so that a new password is good beside the former one. Whoever of them makes
+ * something, it belongs to the same owner, and each may do with it what the others may.
+ */
+export type Logins = Readonly<{
+  /** The one that new data has, of the datastore's secrets. */
+  first: (secrets: Readonly<Record<string, string>>) => Login;
+  /** The one that is in `variables`. */
+  of: (variables: Readonly<Record<string, string>>) => Login;
+  /** The name whose turn it is after that one. */
+  after: (name: string) => string;
+  /**
+   * A program of its image and its standard input, after which these open what apps keep, and none of the others do: their sessions
+   * have ended. No password is in the input. Done again it changes nothing.
+   */
+  admit: (logins: readonly Login[]) => Readonly<{ command: readonly string[]; input: string }>;
 }>;
 
 /** What members show at the door to their keyspace; every appliance has it among its secrets. */

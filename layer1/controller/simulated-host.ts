@@ -140,6 +140,11 @@ export class SimulatedHost implements AsyncDisposable {
     await this.#write(jobId, ended(code));
   }
 
+  /** From now on it says that of a job, too. */
+  async say(jobId: string, what: Pick<JobStatus, 'goesLast'>): Promise<void> {
+    await this.#write(jobId, what);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#mirror?.[Symbol.asyncDispose]();
     await this.#tasks.stop();

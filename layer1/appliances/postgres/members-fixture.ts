@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { buffer } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { waitFor } from '@flynn/kit/retry';
+import type { Login } from '../appliance.ts';
 
 const run = promisify(execFile);
 const label = ['--label', 'flynn.test=1'];
@@ -24,6 +25,8 @@ export type Members = AsyncDisposable & {
   logOf(member: number): Promise<string>;
   /** What a query says, as the superuser on the primary: a value, or lines of them. */
   query(sql: string, database?: string): Promise<string>;
+  /** What a query of an app comes to that logs in so. */
+  queryAs(login: Login, sql: string): Promise<Ended>;
   status(): Promise<Status>;
   /** Once a copy has all that is committed; at once where there is one member. */
   copied(): Promise<Status>;
@@ -163,6 +166,9 @@ export async function startMembers(options: { image: string; etcdImage: string; 
     throw error;
   }
 
+  const queryAt = (connection: string, sql: string): Promise<Ended> =>
+    exec(['psql', '--no-psqlrc', '-qtA', '-v', 'ON_ERROR_STOP=1', '-c', sql, connection]);
+
   return {
     exec,
     status,
@@ -189,11 +195,11 @@ export async function startMembers(options: { image: string; etcdImage: string; 
       return stdout + stderr;
     },
     async query(sql, database = 'app') {
-      const connection = `postgres://postgres:super@${primary}/${database}`;
-      const asked = await exec(['psql', '--no-psqlrc', '-qtA', '-v', 'ON_ERROR_STOP=1', '-c', sql, connection]);
+      const asked = await queryAt(`postgres://postgres:super@${primary}/${database}`, sql);
       if (asked.code !== 0) throw new Error(asked.stderr);
       return asked.stdout.toString().trim();
     },
+    queryAs: ({ name: user, password }, sql) => queryAt(`postgres://${user}:${password}@${primary}/app`, sql),
     [Symbol.asyncDispose]: dispose,
   };
 }

@@ -22,12 +22,25 @@ test('Patroni takes the times that members go by as they are', () => {
 
 test('an app is led to the primary, as the owner of the database', () => {
   const secrets = Object.fromEntries(postgres.secrets.map((name) => [name, name.toLowerCase()]));
-  const variables = postgres.variables({ secrets, host: (role) => `shop-${role}.flynn` });
+  const login = postgres.logins.first(secrets);
+  const variables = postgres.variables({ login, host: (role) => `shop-${role}.flynn` });
   const url = new URL(variables['DATABASE_URL'] ?? '');
   assert.deepEqual(
     [url.username, url.password, url.hostname, url.port, url.pathname],
     ['app', 'postgres_password', 'shop-primary.flynn', '5432', '/app'],
   );
   assert.deepEqual([variables['PGHOST'], variables['PGPASSWORD']], [url.hostname, url.password]);
+  assert.deepEqual(postgres.logins.of(variables), login);
   assert.match(programs, /CREATE DATABASE app OWNER app/);
+});
+
+test('whoever is next is told with nothing that opens anything, and is never who was there just before', () => {
+  const { after, admit } = postgres.logins;
+  assert.deepEqual(['app', 'app_1', 'app_2'].map(after), ['app_1', 'app_2', 'app_1']);
+  const { command, input } = admit([
+    { name: 'app', password: 'former' },
+    { name: 'app_1', password: 'other' },
+  ]);
+  assert.match(input, /^app SCRAM-SHA-256\$\S+\napp_1 SCRAM-SHA-256\$\S+\n$/);
+  assert.doesNotMatch([...command, input].join(' '), /former|other/);
 });

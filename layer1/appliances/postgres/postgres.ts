@@ -3,6 +3,7 @@
  * `flynn-postgres-members` for who of them leads.
  */
 import { type Appliance, keyspacePassword } from '../appliance.ts';
+import { scramVerifier } from './scram.ts';
 
 const client = '/usr/lib/flynn/flynn-postgres-client';
 const members = '/usr/lib/flynn/flynn-postgres-members';
@@ -29,13 +30,25 @@ export const postgres: Appliance = {
     'PATRONI_RESTAPI_PASSWORD',
     keyspacePassword,
   ],
+  logins: {
+    // It owns the database whoever logs in: the others are that role from their first statement on (flynn-postgres-client).
+    first: ({ POSTGRES_PASSWORD: password = '' }) => ({ name: 'app', password }),
+    of: ({ PGUSER: name = '', PGPASSWORD: password = '' }) => ({ name, password }),
+    after: (name) => (name === 'app_1' ? 'app_2' : 'app_1'),
+    admit: (logins) => ({
+      command: [client, 'admit'],
+      input: logins.map(({ name, password }) => `${name} ${scramVerifier(password)}\n`).join(''),
+    }),
+  },
   variables,
-  console: ({ isSuperuser, ...input }) => ({
+  console: ({ secrets, ...input }) => ({
     command: ['psql'],
     env: {
       ...variables(input),
       PGCONNECT_TIMEOUT: '10',
-      ...(isSuperuser ? { PGUSER: 'postgres', PGPASSWORD: input.secrets['POSTGRES_SUPERUSER_PASSWORD'] ?? '' } : {}),
+      ...(secrets === undefined
+        ? {}
+        : { PGUSER: 'postgres', PGPASSWORD: secrets['POSTGRES_SUPERUSER_PASSWORD'] ?? '' }),
     },
   }),
   commands: {
@@ -47,13 +60,13 @@ export const postgres: Appliance = {
   },
 };
 
-function variables({ secrets, host }: Parameters<Appliance['variables']>[0]): Record<string, string> {
-  const password = secrets['POSTGRES_PASSWORD'] ?? '';
+function variables({ login, host }: Parameters<Appliance['variables']>[0]): Record<string, string> {
+  const { name, password } = login;
   return {
-    DATABASE_URL: `postgres://app:${password}@${host('primary')}:5432/app`,
+    DATABASE_URL: `postgres://${name}:${password}@${host('primary')}:5432/app`,
     PGHOST: host('primary'),
     PGPORT: '5432',
-    PGUSER: 'app',
+    PGUSER: name,
     PGPASSWORD: password,
     PGDATABASE: 'app',
   };

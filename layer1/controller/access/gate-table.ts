@@ -123,6 +123,8 @@ export const expected: Readonly<Record<string, string>> = {
   'GET /apps/:app/datastore': 'app viewer',
   'POST /apps/:app/datastore/switchover': 'app developer',
   'POST /apps/:app/datastore/console': 'app developer',
+  'GET /apps/:app/datastore/credentials': 'app viewer',
+  'POST /apps/:app/datastore/credentials/rotate': 'app developer',
   'GET /apps/:app/datastore/dump': 'app developer',
   'GET /apps/:app/datastore/import': 'app developer',
   'PUT /resources/:resource/apps/:app': 'app developer',

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { HttpClient } from '@flynn/kit/http-client';
+import { waitFor } from '@flynn/kit/retry';
 import { grants, tokens, users } from '../access/api.ts';
 import { apps, formations, jobs, releases } from '../api.ts';
 import { createControllerClient } from '../client.ts';
@@ -9,6 +10,7 @@ import { resources } from '../providers/api.ts';
 import { isCode } from '../providers/provided-fixture.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
+import { datastores } from './api.ts';
 import { makeTestDatastore, withAppliances } from './datastore-fixture.ts';
 import type { TestDatastore } from './datastore-fixture.ts';
 
@@ -137,4 +139,20 @@ test('a shell in a member is for admins of the cluster', async () => {
     refused,
   );
   (await world.client.upgrade(jobs.exec, { params, query: { command: '["sh"]' } })).destroy();
+});
+
+test('its password is made anew by developers of all apps that have it; who only looks sees whom they log in as', async () => {
+  await using developer = await somebody('rita', { shop: 'developer' });
+  await using viewer = await somebody('vito', { shop: 'viewer', blog: 'viewer' });
+  const both = { params: { resource: own.resourceId, app: 'blog' } };
+  await world.client.call(resources.addApp, { ...both, body: {} });
+  const rotate = (client: HttpClient) => client.call(datastores.rotate, { params });
+  await assert.rejects(rotate(developer), isCode('denied', /for developers of all apps that have it/));
+  await assert.rejects(rotate(viewer), { code: 'denied' });
+  assert.equal((await viewer.call(datastores.credentials, { params })).login, 'app');
+  await world.client.call(resources.removeApp, both);
+  const untilLeft = async () =>
+    (await world.client.call(resources.get, { params: { resource: own.resourceId } })).apps.length === 1;
+  await waitFor(untilLeft, { what: 'blog to be without it', deadlineMs: 30_000, intervalMs: 10 });
+  assert.equal((await rotate(developer)).rotation?.by, 'rita');
 });

@@ -36,6 +36,36 @@ export const datastoreViewSchema = z.object({
 });
 export type DatastoreView = z.output<typeof datastoreViewSchema>;
 
+export const credentialsSchema = z.object({
+  datastore: z.string(),
+  /** Whom its apps log in as, and since when with this password. */
+  login: z.string(),
+  since: z.string(),
+  /** The last time that the password was made anew, or this time. */
+  rotation: z
+    .object({
+      /** `giving`: the former password is good until all apps have the other. */
+      state: z.enum(['wanted', 'making', 'giving', 'done']),
+      by: z.string(),
+      startedAt: z.string(),
+      endedAt: z.string().optional(),
+      apps: z.array(
+        z.object({
+          /** None of one that the caller does not see. */
+          app: z.string().optional(),
+          state: z.enum(['waiting', 'deploying', 'complete', 'failed']),
+          /** Of the release that it was given. */
+          version: z.int().optional(),
+          failure: z.string().optional(),
+        }),
+      ),
+    })
+    .optional(),
+  /** In words, while it is not through. */
+  waitingFor: z.string().optional(),
+});
+export type Credentials = z.output<typeof credentialsSchema>;
+
 export const datastores = {
   get: defineRoute({
     method: 'GET',
@@ -67,6 +97,22 @@ export const datastores = {
     }),
     response: jobSchema,
     summary: 'Start its client in a container of its own; it waits to be attached to, and ends with its input',
+  }),
+  credentials: defineRoute({
+    method: 'GET',
+    path: '/apps/:app/datastore/credentials',
+    access: 'app viewer',
+    response: credentialsSchema,
+    summary: 'Whom its apps log in as, since when, and how far a change of the password is; no password',
+  }),
+  /** One that is under way is gone on with: apps that failed get another release. */
+  rotate: defineRoute({
+    method: 'POST',
+    path: '/apps/:app/datastore/credentials/rotate',
+    access: 'app developer',
+    response: credentialsSchema,
+    summary:
+      'Make its password anew: its apps get a release with it, and once all run with that the former one opens nothing',
   }),
   /** Frames of @flynn/kit/frames: an archive on stdout, of which `exit` with 0 says that it is whole. */
   dump: defineRoute({

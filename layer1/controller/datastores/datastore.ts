@@ -1,6 +1,6 @@
 /** What a datastore's app consists of: pure, of its appliance and what was asked for. */
 import { randomBytes } from 'node:crypto';
-import type { Appliance, MemberCheck } from '@flynn/appliances/appliance';
+import type { Appliance, Login, MemberCheck } from '@flynn/appliances/appliance';
 import { zone } from '@flynn/discovery/names';
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
@@ -62,14 +62,23 @@ export function servedOf(appliance: Appliance, appName: string): string[] {
   return Object.keys(appliance.roles).map((role) => roleService(appName, role));
 }
 
-/** Random; each is a word of its own in any file, URL or shell. */
 export function newSecrets({ secrets }: Appliance): Record<string, string> {
-  return Object.fromEntries(secrets.map((name) => [name, randomBytes(24).toString('hex')]));
+  return Object.fromEntries(secrets.map((name) => [name, newPassword()]));
 }
 
-/** What apps get, of the environment that its own release has. */
-export function variablesOf(appliance: Appliance, appName: string, env: Readonly<Record<string, string>>) {
-  return appliance.variables({ secrets: env, host: (role) => hostOf(appName, role) });
+/** Random; a word of its own in any file, URL or shell. */
+function newPassword(): string {
+  return randomBytes(24).toString('hex');
+}
+
+/** What apps get that log in so. */
+export function variablesOf(appliance: Appliance, appName: string, login: Login): Record<string, string> {
+  return appliance.variables({ login, host: (role) => hostOf(appName, role) });
+}
+
+/** The one whose turn it is after that one. */
+export function nextLogin({ logins }: Appliance, { name }: Login): Login {
+  return { name: logins.after(name), password: newPassword() };
 }
 
 export function memberProcess(

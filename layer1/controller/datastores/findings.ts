@@ -4,10 +4,15 @@ import type { Check, Found } from '@flynn/host-agent/doctor/finding';
 import { statusesOfApp } from '../cell-view.ts';
 import { upJobs } from '../deployments/progress.ts';
 import type { Deps } from '../deps.ts';
+import { resourceType } from '../providers/types.ts';
+import type { ProvidedResource } from '../providers/types.ts';
 import { appType, formationType } from '../resources.ts';
 import { roleService } from './datastore.ts';
 
-export function datastoreCheck(deps: Pick<Deps, 'resources' | 'cell' | 'isServed'>): Check {
+/** Deployments take their time. */
+const rotationMs = 15 * 60_000;
+
+export function datastoreCheck(deps: Pick<Deps, 'resources' | 'cell' | 'isServed' | 'now'>): Check {
   const { resources, cell } = deps;
   return {
     name: 'datastores',
@@ -17,13 +22,15 @@ export function datastoreCheck(deps: Pick<Deps, 'resources' | 'cell' | 'isServed
         const appliance = appliances.get(spec.datastore?.appliance ?? '');
         const { releaseId } = status;
         if (appliance === undefined || releaseId === undefined || deletingSince !== undefined) return [];
+        const resource = await resources.find(resourceType, spec.datastore?.resourceId ?? '', { signal });
+        const rotating = resource === undefined ? [] : rotationFindings(spec.name, resource, deps.now());
         const formation = await resources.find(formationType, releaseId, { signal });
         const wanted = formation?.spec.processes[appliance.name] ?? 0;
         // Nobody wants it to be there.
-        if (wanted === 0) return [];
+        if (wanted === 0) return rotating;
         const up = upJobs(statusesOfApp(cell, id), releaseId, appliance.name).length;
         const isServed = await deps.isServed(roleService(spec.name, appliance.leadingRole), signal);
-        return memberFindings({ name: spec.name, wanted, up, isServed });
+        return memberFindings({ name: spec.name, wanted, up, isServed }).concat(rotating);
       });
       return (await Promise.all(found)).flat();
     },
@@ -59,6 +66,28 @@ export function memberFindings({ name, wanted, up, isServed }: Facts): Found[] {
       what: `${up} of ${wanted} members are up`,
       why: left,
       remedy: `${look}; a host that is gone for good: flynn host remove HOST --give-up-volumes, and the member is copied anew elsewhere`,
+    },
+  ];
+}
+
+/** Pure. What an app that failed keeps good, and one that is not through after a while. */
+export function rotationFindings(
+  name: string,
+  { status: { rotation } }: Pick<ProvidedResource, 'status'>,
+  nowMs: number,
+): Found[] {
+  if (rotation === undefined || rotation.state === 'done') return [];
+  const failures = rotation.state === 'giving' ? Object.values(rotation.apps).map(({ failure }) => failure) : [];
+  const failure = failures.find((one) => one !== undefined);
+  if (failure === undefined && nowMs - Date.parse(rotation.startedAt) < rotationMs) return [];
+  return [
+    {
+      severity: 'warning',
+      subject: `database ${name}`,
+      what: `its password is being made anew, and the former one is still good${failure === undefined ? '' : `: ${failure}`}`,
+      since: rotation.startedAt,
+      why: 'whoever has the former one reads and writes all that is in it until it is through',
+      remedy: `flynn pg credentials -a ${name} tells what it waits for; flynn pg credentials rotate -a ${name} goes on with it`,
     },
   ];
 }

@@ -1,6 +1,4 @@
 /** What people do with a datastore: programs of its image, run beside a member or in a container of their own. */
-import { appliances } from '@flynn/appliances/appliances';
-import type { Appliance } from '@flynn/appliances/appliance';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
@@ -13,21 +11,25 @@ import type { Principal } from '../access/principal.ts';
 import { joinSockets } from '../attach.ts';
 import { statusesOfApp } from '../cell-view.ts';
 import { compileOneOff } from '../compile.ts';
-import { evaluationContext, findApp, forLiveApp } from '../deps.ts';
+import { evaluationContext, forLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { execTarget } from '../exec.ts';
 import { jobsOfApp } from '../job-views.ts';
 import { cellOf, pendingJob } from '../jobs.ts';
 import type { Job } from '../model.ts';
+import { resourceType } from '../providers/types.ts';
 import { runnableOf } from '../releases.ts';
 import { releaseType } from '../resources.ts';
 import type { AppResource, ReleaseResource } from '../resources.ts';
 import { findVolumes } from '../volumes/volumes.ts';
 import { datastores as routes } from './api.ts';
+import { credentialHandlers } from './credentials.ts';
 import { hostOf } from './datastore.ts';
 import type { DatastoreView } from './api.ts';
 import { describeDatastore, membersOf, parseStatus } from './description.ts';
 import type { Status } from './description.ts';
+import { asDatastore, findDatastore } from './lookup.ts';
+import type { Datastore } from './lookup.ts';
 import { joinPieces, outputOf } from './program.ts';
 import { consoleType, superuserConsoleType } from './shells.ts';
 import { switchOver } from './switchover.ts';
@@ -38,14 +40,14 @@ const askAllMs = 20_000;
 /** Results are held in memory by the client. */
 const consoleMemoryBytes = 512 * 1024 ** 2;
 
-/** A datastore's app with what it is. */
-type Datastore = Readonly<{ app: AppResource; appliance: Appliance; resourceId: string }>;
-
 export function datastoreHandlers(deps: Deps): Handler[] {
   return [
-    handle(routes.get, async ({ params, signal }) => describe(deps, await find(deps, params.app, signal), signal)),
+    ...credentialHandlers(deps),
+    handle(routes.get, async ({ params, signal }) =>
+      describe(deps, await findDatastore(deps, params.app, signal), signal),
+    ),
     handle(routes.switchover, async ({ params, body, signal }) =>
-      switchOver(deps, await find(deps, params.app, signal), body.to, signal),
+      switchOver(deps, await findDatastore(deps, params.app, signal), body.to, signal),
     ),
     handle(routes.console, async (call) => {
       const { params, body, signal } = call;
@@ -54,32 +56,18 @@ export function datastoreHandlers(deps: Deps): Handler[] {
       );
     }),
     handle(routes.dump, async ({ params, signal }) => {
-      const { app, appliance } = await find(deps, params.app, signal);
+      const { app, appliance } = await findDatastore(deps, params.app, signal);
       const { hostId, id } = execTarget(deps, app, { type: appliance.name });
       const host = await deps.hosts.exec(hostId, id, { command: appliance.commands.dump }, signal);
       return (client) => joinSockets(client, host);
     }),
     handle(routes.import, async ({ params, signal }) => {
-      const { app, appliance } = await find(deps, params.app, signal);
+      const { app, appliance } = await findDatastore(deps, params.app, signal);
       const { hostId, id } = execTarget(deps, app, { type: appliance.name });
       const host = await deps.hosts.exec(hostId, id, { command: appliance.commands.import }, signal);
       return (client) => joinPieces(client, host, deps.log);
     }),
   ];
-}
-
-async function find(deps: Deps, nameOrId: string, signal: AbortSignal): Promise<Datastore> {
-  return asDatastore(await findApp(deps, nameOrId, signal));
-}
-
-function asDatastore(app: AppResource): Datastore {
-  const { name, datastore } = app.spec;
-  const appliance = datastore === undefined ? undefined : appliances.get(datastore.appliance);
-  if (datastore !== undefined && appliance !== undefined) return { app, appliance, resourceId: datastore.resourceId };
-  throw new FlynnError(
-    'invalid',
-    `${name} is no datastore of the platform's own: flynn resource -a ${name} tells what it has`,
-  );
 }
 
 async function describe(deps: Deps, datastore: Datastore, signal: AbortSignal): Promise<DatastoreView> {
@@ -111,7 +99,12 @@ async function askMembers(
   const said: string[] = [];
   for (const member of membersOf(appliance, statusesOfApp(deps.cell, app.id))) {
     try {
-      const text = await outputOf(deps.hosts, member, appliance.commands.status, withDeadline(askMs, limited));
+      const text = await outputOf(
+        deps.hosts,
+        member,
+        { command: appliance.commands.status },
+        withDeadline(askMs, limited),
+      );
       return { status: parseStatus(text), problem: undefined };
     } catch (error) {
       signal.throwIfAborted();
@@ -140,7 +133,7 @@ type Console = Readonly<{
  */
 async function startConsole(
   deps: Deps,
-  { app, appliance }: Datastore,
+  { app, appliance, resourceId }: Datastore,
   { args, tty, term, isSuperuser, principal }: Console,
   signal: AbortSignal,
 ): Promise<Job> {
@@ -155,10 +148,13 @@ async function startConsole(
   if (release === undefined || runnable === undefined) {
     throw new FlynnError('conflict', `${app.spec.name} is not up yet: flynn ps -a ${app.spec.name}`);
   }
+  const { status } = await deps.resources.get(resourceType, resourceId, { signal });
+  // While it is being made nobody was given anything yet.
+  const isGiven = status.externalId !== undefined;
   const { command, env } = appliance.console({
-    secrets: release.spec.env,
+    login: isGiven ? appliance.logins.of(status.env) : appliance.logins.first(release.spec.env),
     host: (role) => hostOf(app.spec.name, role),
-    isSuperuser,
+    ...(isSuperuser ? { secrets: release.spec.env } : {}),
   });
   const own = { ...runnable, release: { ...runnable.release, env: {} } };
   const type = isSuperuser ? superuserConsoleType : consoleType;

@@ -12,17 +12,18 @@ const mostBytes = 4 * 1024 ** 2;
 
 type Place = Readonly<{ hostId: string; id: string }>;
 
-/** Its standard output. Throws what it says on the other one where it fails, and what keeps it from being run. */
+/** Its standard output; `input` is short. Throws what it says on the other one where it fails, and what keeps it from being run. */
 export async function outputOf(
   hosts: Pick<HostClients, 'exec'>,
   { hostId, id }: Place,
-  command: readonly string[],
+  { command, input = '' }: Readonly<{ command: readonly string[]; input?: string }>,
   signal: AbortSignal,
 ): Promise<string> {
   const socket = await hosts.exec(hostId, id, { command }, signal);
   const onAbort = (): void => void socket.destroy();
   signal.addEventListener('abort', onAbort, { once: true });
   try {
+    if (input !== '') socket.write(encodeFrame({ kind: 'stdin', data: Buffer.from(input) }));
     socket.write(encodeFrame({ kind: 'stdin-end' }));
     return await readOutput(socket);
   } catch (error) {

@@ -72,13 +72,13 @@ export async function makeDatastore(deps: Deps, appliance: Appliance, asked: Ask
   if (releaseId === undefined) return begin(deps, appliance, { app, release, members: wanted.members }, asked, signal);
   const leading = roleService(app.spec.name, appliance.leadingRole);
   if (!(await isServed(deps, leading, signal))) return { is: 'pending', what: `${leading} to be announced` };
-  const env = variablesOf(appliance, app.spec.name, release.spec.env);
+  const env = variablesOf(appliance, app.spec.name, appliance.logins.first(release.spec.env));
   return { is: 'made', id: app.id, env, services: servedOf(appliance, app.spec.name) };
 }
 
 /** Before anything is made: an app that has such variables already does not get it unless they are to be replaced. */
 async function checkVariables(deps: Deps, appliance: Appliance, { apps }: Asked, signal: AbortSignal): Promise<void> {
-  const names = Object.keys(variablesOf(appliance, '', {}));
+  const names = Object.keys(variablesOf(appliance, '', { name: '', password: '' }));
   for (const { appId, isReplacing } of apps) {
     const app = isReplacing ? undefined : await deps.resources.find(appType, appId, { signal });
     const env = app === undefined ? {} : ((await findBasis(deps, app, signal))?.spec.env ?? {});

@@ -52,7 +52,7 @@ export async function switchOver(
   }
   const address = wanted?.address === undefined ? [] : [wanted.address];
   const command = [...appliance.commands.switchover, ...address];
-  const text = await outputOf(deps.hosts, asked, command, withDeadline(switchoverMs, signal));
+  const text = await outputOf(deps.hosts, asked, { command }, withDeadline(switchoverMs, signal));
   const { from, to: now } = switchedSchema.parse(JSON.parse(text));
   const hostAt = (known: string) => members.find((member) => member.address === known)?.hostId ?? known;
   return { ...(from === null ? {} : { from: hostAt(from) }), to: hostAt(now) };

@@ -1,10 +1,12 @@
 /** The kinds Provider and Resource. A provider's token, and what the variables of a resource hold, are in no object. */
 import { KeyedMutex } from '@flynn/kit/queue';
+import type { Mirror } from '@flynn/store/mirror';
 import type { Controller } from '@flynn/resource/controller';
 import { refusal } from '@flynn/resource/record';
 import { keysOf, runReconciler } from '@flynn/resource/reconciler';
 import { z } from 'zod';
 import { hiddenValue } from '../access/redaction.ts';
+import { appIdOf } from '../compile.ts';
 import type { Deps } from '../deps.ts';
 import { differences } from '../generic/difference.ts';
 import { defineKind } from '../generic/kind.ts';
@@ -13,6 +15,7 @@ import { appType } from '../resources.ts';
 import { findProvider, putProvider, removeProvider } from './providers.ts';
 import { stepResource } from './steps.ts';
 import { providerType, resourceType } from './types.ts';
+import type { ProvidedResource } from './types.ts';
 import { stateOf } from './views.ts';
 
 const wantedSchema = z.strictObject({
@@ -66,10 +69,14 @@ function providing({ deps, log }: ControllerContext): Controller {
     placement: 'singleton',
     async run({ signal, epoch }) {
       await using all = await deps.resources.mirror(resourceType, { signal });
+      // A datastore's primary that is another may have to be told who logs in.
+      const primaries = keysOf(deps.cell.statuses, ({ goesLast, workloadId }) =>
+        goesLast === true ? madeFor(appIdOf(workloadId), all) : [],
+      );
       const shared = { turns: new KeyedMutex(), ...(epoch === undefined ? {} : { epoch }) };
       await runReconciler({
         name: 'resources',
-        sources: [keysOf(all)],
+        sources: [keysOf(all), primaries],
         concurrency: 8,
         reconcile: (id, { signal: run }) => stepResource(deps, id, { signal: run, ...shared }),
         log,
@@ -77,6 +84,10 @@ function providing({ deps, log }: ControllerContext): Controller {
       });
     },
   };
+}
+
+function* madeFor(appId: string, all: Mirror<ProvidedResource>): Generator<string> {
+  for (const [, { value }] of all.snapshot.entries) if (value.status.externalId === appId) yield value.id;
 }
 
 async function applyProvider(

@@ -21,19 +21,22 @@ export type Linked =
   | Readonly<{ is: 'gone' }>
   | Readonly<{ is: 'wait'; what: string; again: Again }>;
 
+/** What apps are taken for that have what a resource gave before its password was made anew. */
+export type Renewal = (variables: Variables) => { after: Variables; isChanged: boolean };
+
 /** Done again after it was broken off, it makes another release at most, with the same in it. */
 export async function addTo(
   deps: Deps,
   { status }: ProvidedResource,
   { appId, isReplacing }: { appId: string; isReplacing: boolean },
-  signal: AbortSignal,
+  { renew, signal }: { renew: Renewal; signal: AbortSignal },
 ): Promise<Linked> {
   const app = await liveApp(deps, appId, signal);
   if (app === undefined) return { is: 'gone' };
   const { name } = app.spec;
   if (app.status.deploymentId !== undefined) return waitFor(name);
   const basis = await findBasis(deps, app, signal);
-  const next = merged(variablesOf(basis), givenBy(status));
+  const next = merged(renew(variablesOf(basis)).after, givenBy(status));
   if (next.taken.length > 0 && !isReplacing) {
     const message = `${name} has ${next.taken.join(', ')} already, with other values: unset them, or ask for them to be replaced`;
     return { is: 'refused', failure: { code: 'conflict', message } };
@@ -49,7 +52,7 @@ export async function takeFrom(
   deps: Deps,
   { status }: ProvidedResource,
   { appId, link }: { appId: string; link: Link },
-  signal: AbortSignal,
+  { renew, signal }: { renew: Renewal; signal: AbortSignal },
 ): Promise<Linked> {
   const app = await liveApp(deps, appId, signal);
   if (app === undefined) return { is: 'unlinked' };
@@ -62,7 +65,7 @@ export async function takeFrom(
   }
   if (underWay !== undefined) return waitFor(name);
   const basis = await findBasis(deps, app, signal);
-  const next = taken(variablesOf(basis), givenBy(status));
+  const next = taken(renew(variablesOf(basis)).after, givenBy(status));
   if (!next.isChanged) return { is: 'unlinked' };
   return orWait(name, async () => ({
     is: 'linked',
@@ -70,12 +73,16 @@ export async function takeFrom(
   }));
 }
 
-async function liveApp({ resources }: Deps, appId: string, signal: AbortSignal): Promise<AppResource | undefined> {
+export async function liveApp(
+  { resources }: Deps,
+  appId: string,
+  signal: AbortSignal,
+): Promise<AppResource | undefined> {
   const app = await resources.find(appType, appId, { signal });
   return app === undefined || app.deletingSince !== undefined ? undefined : app;
 }
 
-function variablesOf(basis: ReleaseResource | undefined): Variables {
+export function variablesOf(basis: ReleaseResource | undefined): Variables {
   return { env: basis?.spec.env ?? {}, references: basis?.spec.references ?? {}, links: basis?.spec.links ?? [] };
 }
 
@@ -83,7 +90,7 @@ function givenBy({ env, services = [] }: ProvidedResource['status']): Given {
   return { env, links: services };
 }
 
-async function rollOut(
+export async function rollOut(
   deps: Deps,
   app: AppResource,
   basis: ReleaseResource | undefined,
@@ -109,7 +116,7 @@ async function rollOut(
 }
 
 /** Somebody else changed it meanwhile: after that the release starts from what they made. */
-async function orWait(name: string, work: () => Promise<Linked>): Promise<Linked> {
+export async function orWait(name: string, work: () => Promise<Linked>): Promise<Linked> {
   try {
     return await work();
   } catch (error) {

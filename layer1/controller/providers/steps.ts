@@ -6,6 +6,7 @@
  * by one who asks with the same key. A record goes only when its provider has said that nothing is there, or an admin
  * has said that this provider is gone for good.
  */
+import type { Appliance } from '@flynn/appliances/appliance';
 import { FlynnError, asFlynnError, hasCode } from '@flynn/kit/errors';
 import type { KeyedMutex } from '@flynn/kit/queue';
 import type { Again } from '@flynn/resource/reconciler';
@@ -14,9 +15,10 @@ import type { Compare } from '@flynn/store/store';
 import { keepCurrent, makeDatastore, removeDatastore } from '../datastores/provision.ts';
 import type { Deps } from '../deps.ts';
 import { addTo, takeFrom } from './links.ts';
-import type { Linked } from './links.ts';
+import type { Linked, Renewal } from './links.ts';
 import type { Failure, Provisioned } from './model.ts';
 import { deprovision, isUnsent, provision } from './protocol.ts';
+import { renewalOf, stepRotation } from './rotation.ts';
 import { applianceOf, providerFinalizer, providerType, resourceType } from './types.ts';
 import type { ProvidedResource, ProviderResource } from './types.ts';
 
@@ -105,16 +107,33 @@ function mayBeThere({ status }: ProvidedResource, error: unknown): boolean {
 /** Its apps get its variables, and those that are to have it no longer give them back. */
 async function link(deps: Deps, resource: ProvidedResource, options: Options): Promise<void | Again> {
   const { spec, status } = resource;
-  const isOld = await isOfOldImage(deps, resource, options);
+  const appliance = await applianceFor(deps, resource, options);
+  const isOld = appliance !== undefined && (await isOfOldImage(deps, appliance, resource, options));
+  const renew = renewalOf(appliance, status);
   const waiting: Extract<Linked, { is: 'wait' }>[] = [];
   for (const app of spec.apps) {
     if (status.links[app.appId]?.state === 'added' || status.refused[app.appId] !== undefined) continue;
-    const linked = await options.turns.run(app.appId, () => addTo(deps, resource, app, options.signal));
+    const linked = await options.turns.run(app.appId, () =>
+      addTo(deps, resource, app, { renew, signal: options.signal }),
+    );
     if (linked.is === 'wait') waiting.push(linked);
     else await keep(deps, resource.id, app.appId, linked, options);
   }
   const wanted = new Set(spec.apps.map(({ appId }) => appId));
-  waiting.push(...(await unlink(deps, resource, (appId) => !wanted.has(appId), options)));
+  waiting.push(...(await unlink(deps, resource, { isLeft: (appId) => !wanted.has(appId), renew }, options)));
+  if (appliance !== undefined) {
+    const rotating = await stepRotation(
+      deps,
+      { resource, appliance },
+      {
+        signal: options.signal,
+        isOfOldImage: isOld,
+        write: (change) => write(deps, resource.id, options, (now) => ({ status: change(now.status) })),
+        inTurn: (appId, work) => options.turns.run(appId, work),
+      },
+    );
+    if (rotating !== undefined) waiting.push(rotating);
+  }
   const [first] = waiting;
   const isReady = first === undefined && Object.keys(status.refused).length === 0;
   const message = first?.what ?? Object.values(status.refused)[0]?.message ?? '';
@@ -124,11 +143,24 @@ async function link(deps: Deps, resource: ProvidedResource, options: Options): P
   return first?.again ?? (isOld ? { againInMs: upkeepMs } : undefined);
 }
 
-/** Of a datastore whether what runs is still to be replaced by what this version has; it goes on by itself, and may take long. */
-async function isOfOldImage(deps: Deps, { spec, status }: ProvidedResource, { signal }: Options): Promise<boolean> {
-  const provider = await deps.resources.find(providerType, spec.providerId, { signal });
-  const appliance = provider === undefined ? undefined : applianceOf(provider);
-  if (appliance === undefined || status.externalId === undefined) return false;
+/** Whose datastore it is; undefined of what others provide. */
+async function applianceFor(
+  { resources }: Deps,
+  { spec }: ProvidedResource,
+  { signal }: Options,
+): Promise<Appliance | undefined> {
+  const provider = await resources.find(providerType, spec.providerId, { signal });
+  return provider === undefined ? undefined : applianceOf(provider);
+}
+
+/** Whether what runs is still to be replaced by what this version has; it goes on by itself, and may take long. */
+async function isOfOldImage(
+  deps: Deps,
+  appliance: Appliance,
+  { status }: ProvidedResource,
+  { signal }: Options,
+): Promise<boolean> {
+  if (status.externalId === undefined) return false;
   try {
     return await keepCurrent(deps, appliance, status.externalId, signal);
   } catch (error) {
@@ -141,14 +173,14 @@ async function isOfOldImage(deps: Deps, { spec, status }: ProvidedResource, { si
 async function unlink(
   deps: Deps,
   resource: ProvidedResource,
-  isLeft: (appId: string) => boolean,
+  { isLeft, renew }: { isLeft: (appId: string) => boolean; renew: Renewal },
   options: Options,
 ): Promise<Extract<Linked, { is: 'wait' }>[]> {
   const waiting: Extract<Linked, { is: 'wait' }>[] = [];
   for (const [appId, known] of Object.entries(resource.status.links)) {
     if (!isLeft(appId)) continue;
     const linked = await options.turns.run(appId, () =>
-      takeFrom(deps, resource, { appId, link: known }, options.signal),
+      takeFrom(deps, resource, { appId, link: known }, { renew, signal: options.signal }),
     );
     if (linked.is === 'wait') waiting.push(linked);
     else await keep(deps, resource.id, appId, linked, options);
@@ -176,7 +208,8 @@ async function keep(
 }
 
 async function remove(deps: Deps, resource: ProvidedResource, options: Options): Promise<void | Again> {
-  const [first] = await unlink(deps, resource, () => true, options);
+  const renew = renewalOf(await applianceFor(deps, resource, options), resource.status);
+  const [first] = await unlink(deps, resource, { isLeft: () => true, renew }, options);
   if (first !== undefined) {
     await tellWaiting(deps, resource.id, first.what, options);
     return first.again;

@@ -37,6 +37,33 @@ const linkSchema = z.object({
 });
 export type Link = z.output<typeof linkSchema>;
 
+const rotatedAppSchema = z.object({
+  /** Of the release with the new password; none before it is made, and where somebody else made one. */
+  releaseId: z.string().optional(),
+  version: z.int().optional(),
+  /** None where the app has nothing to run yet. */
+  deploymentId: z.string().optional(),
+  /** Why it still runs with the former one. */
+  failure: z.string().optional(),
+  /** It ran without the former one when it was looked at last. */
+  isThrough: z.boolean().optional(),
+});
+export type RotatedApp = z.output<typeof rotatedAppSchema>;
+
+const rotationBegun = { by: z.string(), startedAt: z.string() };
+const rotatedApps = z.record(z.string(), rotatedAppSchema);
+
+/** Of a datastore's password: see rotation.ts. */
+const rotationSchema = z.discriminatedUnion('state', [
+  z.object({ state: z.literal('wanted'), ...rotationBegun }),
+  /** `next`: what apps are to be given, once the datastore takes it. */
+  z.object({ state: z.literal('making'), ...rotationBegun, next: envSchema }),
+  /** `former`: what they were given before, which the datastore takes until none of them has it. */
+  z.object({ state: z.literal('giving'), ...rotationBegun, former: envSchema, apps: rotatedApps }),
+  z.object({ state: z.literal('done'), ...rotationBegun, endedAt: z.string(), apps: rotatedApps }),
+]);
+export type Rotation = z.output<typeof rotationSchema>;
+
 type Apps = readonly { appId: string }[];
 
 function onAll(role: Role, { apps }: { apps: Apps }, asking: Parameters<typeof holds>[0]): boolean {
@@ -64,6 +91,9 @@ export const resourceType = defineType({
     services: z.array(z.string()).optional(),
     /** Of the last time it was asked, for the resource or to take it back; `count`: in a row. */
     failure: failureSchema.extend({ isOfRemoval: z.boolean(), count: z.int(), nextMs: z.number() }).optional(),
+    rotation: rotationSchema.optional(),
+    /** Of a datastore whose password was made anew: since when `env` has it, and which primary's job was told of it. */
+    login: z.object({ since: z.string(), toldJob: z.string().optional() }).optional(),
     /** What the apps have of it, by their ids. */
     links: z.record(z.string(), linkSchema),
     /** Why an app did not get it. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { merged, taken } from './variables.ts';
+import { merged, namesHolding, renewed, taken } from './variables.ts';
 
 const name = fc.constantFrom('A', 'B', 'C', 'D');
 const values = fc.dictionary(name, fc.constantFrom('1', '2'));
@@ -55,4 +55,34 @@ test('what it leads to is reached with it, and with what else leads there no lon
   assert.equal(merged({ ...after, links: ['cache'] }, given).isChanged, true);
   assert.deepEqual(taken(after, given).after, before);
   assert.equal(taken({ ...after, env: {} }, given).isChanged, true);
+});
+
+const givenAs = (user: string, password: string) => ({
+  login: { name: user, password },
+  env: { URL: `db://${user}:${password}@host/app`, USER: user, PASSWORD: password, HOST: 'host' },
+});
+const change = { former: givenAs('app', 'old1'), next: givenAs('app_1', 'new2') };
+const renew = (env: Record<string, string>, references: Record<string, string> = {}) =>
+  renewed({ env, references, links: ['host'] }, change);
+
+test('another password takes the place of the one that was given, also in addresses that somebody made of it', () => {
+  const { after, isChanged } = renew({ ...change.former.env, OWN: 'db://app:old1@host/app?pool=5', A: 'app' });
+  assert.deepEqual(after.env, { ...change.next.env, OWN: 'db://app_1:new2@host/app?pool=5', A: 'app' });
+  assert.deepEqual([after.links, isChanged], [['host'], true]);
+  assert.equal(renew(after.env).isChanged, false);
+});
+
+test('what refers to others is left as it was written, and another database of the app’s own as it is', () => {
+  assert.equal(renew({ B: 'db://app:old1@host' }, { B: 'db://${USER}:${PASSWORD}@host' }).isChanged, false);
+  const own = { USER: 'app', PASSWORD: 'other', HOST: 'host' };
+  assert.deepEqual(renew({ ...own, SHOP: change.former.env.URL }).after.env, { ...own, SHOP: change.next.env.URL });
+});
+
+test('where a password still is, is told by names', () => {
+  const processes = { web: { env: { DB: 'x-old1-y' } }, clock: { env: {} } };
+  assert.deepEqual(namesHolding('old1', { env: { C: 'old1', A: 'old', B: '"old1"' }, processes }), [
+    'B',
+    'C',
+    'DB of web',
+  ]);
 });

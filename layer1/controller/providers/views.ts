@@ -46,7 +46,7 @@ function viewApp(appId: string, isWanted: boolean, { links, refused }: ProvidedR
   return { appId, state, ...(isOld ? {} : made), ...(failure === undefined ? {} : { failure }) };
 }
 
-function waitingOf({ waitingFor, conditions, deletingSince }: ProvidedResource): string | undefined {
+export function waitingOf({ waitingFor, conditions, deletingSince }: ProvidedResource): string | undefined {
   if (deletingSince !== undefined) return waitingFor[providerFinalizer];
   const condition = conditions.find(({ type }) => type === 'Ready');
   return condition?.status === 'False' ? condition.message : undefined;

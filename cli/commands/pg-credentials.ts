@@ -1,0 +1,116 @@
+/** `flynn pg credentials`: whom apps log in to a database as, and making its password anew. */
+import type { Command } from 'commander';
+import { datastores } from '@flynn/controller/datastores/api';
+import type { Credentials } from '@flynn/controller/datastores/api';
+import { waitFor } from '@flynn/kit/retry';
+import type { Context } from '../context.ts';
+import { datastoreOf } from '../datastore-target.ts';
+import { untilInterrupted } from '../interruption.ts';
+import { formatTable } from '../output.ts';
+import { addCommand, type Parent } from './command.ts';
+
+type Target = { resource?: string };
+const resource = ['--resource <name>', 'of several that the app has: the name or the id'] as const;
+
+/** Apps may take long to be deployed; it goes on by itself. */
+const followMs = 60 * 60_000;
+
+/** Under `flynn pg`. */
+export function addPgCredentialsCommands(parent: Parent, pg: Command): void {
+  const credentials = addCommand<Target>(parent, {
+    under: pg,
+    name: 'credentials',
+    summary:
+      'whom apps log in as, since when with this password, and how far a change of it is; exit code 1 where that needs somebody',
+    options: { resource },
+    examples: ['flynn pg credentials -a shop', 'flynn pg credentials rotate -a shop'],
+    async run(context, { resource: named }) {
+      const client = await context.client();
+      const { id } = await datastoreOf(context, named);
+      return show(context, await client.call(datastores.credentials, { params: { app: id } }));
+    },
+  });
+
+  addCommand<Target>(parent, {
+    under: credentials,
+    name: 'rotate',
+    summary:
+      'make the password anew: all apps that have it get a release with the new one, and then the former one opens nothing; goes on with one that was broken off',
+    options: { resource },
+    async run(context, { resource: named }) {
+      const client = await context.client();
+      const { id, name } = await datastoreOf(context, named);
+      const params = { app: id };
+      let now = await client.call(datastores.rotate, { params });
+      const left = `stopped: it goes on by itself, "flynn pg credentials -a ${name}" tells how far it is`;
+      const settled = await context.progress(
+        () => progressText(now),
+        () =>
+          untilInterrupted(context.io, left, async (signal) =>
+            waitFor(
+              async () => {
+                now = await client.call(datastores.credentials, { params }, { signal });
+                return isSettled(now) ? now : undefined;
+              },
+              {
+                what: `the new password of ${name}, which goes on by itself`,
+                deadlineMs: followMs,
+                intervalMs: 500,
+                signal,
+              },
+            ),
+          ),
+      );
+      return show(context, settled);
+    },
+  });
+}
+
+/** Through, or nothing is under way any more but what failed. */
+function isSettled({ rotation }: Credentials): boolean {
+  if (rotation === undefined || rotation.state === 'done') return true;
+  return hasFailed({ rotation }) && rotation.apps.every(({ state }) => state === 'complete' || state === 'failed');
+}
+
+function hasFailed({ rotation }: Pick<Credentials, 'rotation'>): boolean {
+  return rotation?.state === 'giving' && rotation.apps.some(({ state }) => state === 'failed');
+}
+
+function progressText({ datastore, rotation, waitingFor }: Credentials): string {
+  const apps = rotation?.apps ?? [];
+  const through = apps.filter(({ state }) => state === 'complete').length;
+  const far = apps.length === 0 ? '' : `, ${through} of ${apps.length} apps have it`;
+  return `making the password of ${datastore} anew${far}${waitingFor === undefined ? '' : `; waits for ${waitingFor}`}`;
+}
+
+function show(context: Context, credentials: Credentials): number {
+  context.show(credentials, () => textOf(credentials));
+  if (!hasFailed(credentials)) return 0;
+  const { datastore, rotation } = credentials;
+  const failed = (rotation?.apps ?? []).filter(({ state }) => state === 'failed');
+  const whys = failed.map(({ failure }) => failure ?? 'an app that you do not see does not run with it');
+  const [first] = failed.flatMap(({ app }) => (app === undefined ? [] : [app]));
+  const look = first === undefined ? '' : `"flynn log -a ${first}" and "flynn deployment -a ${first}" tell more; `;
+  context.tell(
+    [
+      `flynn: the former password of ${datastore} is still good: ${whys.join('; ')}`,
+      `  ${look}once that is mended "flynn pg credentials rotate -a ${datastore}" goes on`,
+    ].join('\n'),
+  );
+  return 1;
+}
+
+function textOf({ datastore, login, since, rotation, waitingFor }: Credentials): string {
+  const head = [`Name:      ${datastore}`, `Login:     ${login}, with this password since ${since}`];
+  if (rotation === undefined) return head.join('\n');
+  const { state, by, startedAt, endedAt, apps } = rotation;
+  const far =
+    state === 'done'
+      ? `done ${endedAt ?? ''}, by ${by}: the former password opens nothing`
+      : `under way since ${startedAt}, by ${by}: the former password is good${waitingFor === undefined ? '' : `; waits for ${waitingFor}`}`;
+  const table = formatTable(
+    ['APP', 'STATE', 'RELEASE'],
+    apps.map((one) => [one.app ?? 'another', one.state, one.version === undefined ? undefined : `v${one.version}`]),
+  );
+  return [...head, `Rotation:  ${far}`, ...(apps.length === 0 ? [] : [`\n${table}`])].join('\n');
+}

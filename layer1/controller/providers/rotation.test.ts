@@ -1,0 +1,243 @@
+/** A datastore's password, made anew while its apps run. */
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import type { HostJob } from '@flynn/scheduler/cell';
+import { apps, deployments, jobs, releases } from '../api.ts';
+import { audit } from '../audit/api.ts';
+import { datastores } from '../datastores/api.ts';
+import type { Credentials } from '../datastores/api.ts';
+import { makeTestDatastore, withAppliances } from '../datastores/datastore-fixture.ts';
+import type { TestDatastore } from '../datastores/datastore-fixture.ts';
+import { rotationFindings } from '../datastores/findings.ts';
+import { appType } from '../resources.ts';
+import { startTestController } from '../testing.ts';
+import type { Behaviour, TestController } from '../testing.ts';
+import { resources } from './api.ts';
+import { resourceType } from './types.ts';
+
+let world: TestController;
+let own: TestDatastore;
+/** Who was let in, one line for each time that the datastore was told. */
+let admitted: string[] = [];
+/** What its program does instead. */
+let refusal: string | undefined;
+
+const web = { web: {} };
+const params = { app: 'shop-postgres' };
+const until = { deadlineMs: 60_000, intervalMs: 10 };
+
+before(async () => {
+  world = await startTestController(withAppliances);
+  await world.deployApp('shop', web);
+  await world.deployApp('blog', web);
+  own = await makeTestDatastore(world, { app: 'shop' });
+  await world.client.call(resources.addApp, { params: { resource: own.resourceId, app: 'blog' }, body: {} });
+  for (const host of world.hosts) {
+    host.programs = (command, input) => {
+      if (command.at(-1) !== 'admit') return undefined;
+      if (refusal !== undefined) return { stderr: refusal, code: 1 };
+      admitted.push([...input.toString().matchAll(/^(\w+) SCRAM-SHA-256/gm)].map(([, name]) => name).join(' '));
+      return { code: 0 };
+    };
+  }
+});
+after(async () => {
+  await world?.[Symbol.asyncDispose]();
+});
+beforeEach(() => {
+  admitted = [];
+  refusal = undefined;
+  world.setBehaviour(() => ({ is: 'run' }));
+});
+
+const credentials = (): Promise<Credentials> => world.client.call(datastores.credentials, { params });
+const rotate = (): Promise<Credentials> => world.client.call(datastores.rotate, { params });
+
+async function untilIt(what: string, isSo: (now: Credentials) => boolean): Promise<Credentials> {
+  return waitFor(
+    async () => {
+      const now = await credentials();
+      return isSo(now) ? now : undefined;
+    },
+    { what, ...until },
+  );
+}
+
+const isDone = ({ rotation }: Credentials): boolean => rotation?.state === 'done';
+const isStuck = ({ rotation }: Credentials): boolean =>
+  rotation !== undefined && rotation.apps.some(({ state }) => state === 'failed');
+
+async function liveEnv(app: string): Promise<Record<string, string>> {
+  const isIdle = async () => {
+    const { status } = await world.deps.resources.lookup(appType, app);
+    return status.deploymentId === undefined ? status : undefined;
+  };
+  const { releaseId: release = '' } = await waitFor(isIdle, { what: `the deployments of ${app}`, ...until });
+  return (await world.client.call(releases.get, { params: { app, release } })).env;
+}
+
+async function deployEnv(app: string, env: Record<string, string>): Promise<void> {
+  const { releaseId } = await world.client.call(apps.get, { params: { app } });
+  const basis = releaseId === undefined ? {} : { basis: releaseId };
+  const { id } = await world.client.call(releases.create, { params: { app }, body: { env, ...basis } });
+  assert.equal((await world.deploy(app, id)).state, 'complete');
+}
+
+/** Of the app's new jobs. */
+const onlyOf = (app: string, behaviour: Behaviour) => (job: HostJob) =>
+  job.template.meta['flynn.app_name'] === app ? behaviour : { is: 'run' as const };
+
+test('every app that has the password gets the other, and only then the former one opens nothing', async () => {
+  const first = await liveEnv('shop');
+  await deployEnv('blog', { ...(await liveEnv('blog')), POOL_URL: `${first['DATABASE_URL']}?pool=5` });
+  // A copy, which has variables and no resource; and one with a database of its own beside.
+  await world.deployApp('copy', web);
+  await deployEnv('copy', { DATABASE_URL: first['DATABASE_URL'] ?? '', PGUSER: 'app', PGPASSWORD: 'of-another' });
+  assert.equal((await credentials()).login, 'app');
+
+  await rotate();
+  const done = await untilIt('the end', isDone);
+  assert.deepEqual(admitted, ['app app_1', 'app_1']);
+  assert.deepEqual(done.rotation?.apps.map(({ app, state }) => [app, state]).toSorted(), [
+    ['blog', 'complete'],
+    ['copy', 'complete'],
+    ['shop', 'complete'],
+  ]);
+  assert.deepEqual([done.login, done.rotation?.by, done.waitingFor], ['app_1', 'root', undefined]);
+  const { PGPASSWORD: password = '', ...now } = await liveEnv('shop');
+  assert.notEqual(password, first['PGPASSWORD']);
+  const url = `postgres://app_1:${password}@shop-postgres-primary.flynn:5432/app`;
+  assert.deepEqual([now['PGUSER'], now['DATABASE_URL']], ['app_1', url]);
+  assert.equal((await liveEnv('blog'))['POOL_URL'], `${url}?pool=5`);
+  assert.deepEqual(await liveEnv('copy'), { DATABASE_URL: url, PGUSER: 'app', PGPASSWORD: 'of-another' });
+  // What it gives from now on.
+  await world.deployApp('late', web);
+  await world.client.call(resources.addApp, { params: { resource: own.resourceId, app: 'late' }, body: {} });
+  assert.equal((await liveEnv('late'))['PGPASSWORD'], password);
+  await world.client.call(resources.removeApp, { params: { resource: own.resourceId, app: 'late' } });
+});
+
+test('an app that does not start with it keeps the former one good, and asked again it goes on', async () => {
+  const former = (await liveEnv('shop'))['PGPASSWORD'];
+  world.setBehaviour(onlyOf('blog', { is: 'fail', error: 'no such module' }));
+  await rotate();
+  const stuck = await untilIt(
+    'a failure',
+    (now) => isStuck(now) && !now.rotation?.apps.some((one) => one.state === 'deploying'),
+  );
+  assert.equal(stuck.rotation?.state, 'giving');
+  const failed = stuck.rotation.apps.find(({ state }) => state === 'failed');
+  assert.equal(failed?.app, 'blog');
+  assert.match(failed.failure ?? '', /^v\d+ of blog failed: .*no such module/);
+  assert.match(stuck.waitingFor ?? '', /^v\d+ of blog failed/);
+  assert.deepEqual(admitted, ['app_1 app_2']);
+  assert.equal((await liveEnv('blog'))['PGPASSWORD'], former);
+  assert.notEqual((await liveEnv('shop'))['PGPASSWORD'], former);
+  const [finding] = rotationFindings(
+    'shop-postgres',
+    await world.deps.resources.get(resourceType, own.resourceId),
+    Date.now(),
+  );
+  assert.match(finding?.what ?? '', /blog failed/);
+  assert.match(finding?.remedy ?? '', /flynn pg credentials rotate -a shop-postgres/);
+
+  await world.restartWorker();
+  assert.equal((await rotate()).rotation?.state, 'giving');
+  await untilIt('another failure', isStuck);
+  world.setBehaviour(() => ({ is: 'run' }));
+  await rotate();
+  await untilIt('the end', isDone);
+  assert.equal(admitted.at(-1), 'app_2');
+  assert.equal((await liveEnv('blog'))['PGPASSWORD'], (await liveEnv('shop'))['PGPASSWORD']);
+});
+
+test('a datastore that does not take it is asked again, by another worker too; nothing was given to anybody', async () => {
+  const before = await liveEnv('shop');
+  refusal = 'the primary is away';
+  await rotate();
+  await untilIt('a word of it', ({ waitingFor = '' }) =>
+    /shop-postgres to take its password: .*is away/.test(waitingFor),
+  );
+  await world.restartWorker();
+  // The same wish, and the same password.
+  const next = await nextOf();
+  await rotate();
+  assert.equal(await nextOf(), next);
+  assert.deepEqual(await liveEnv('shop'), before);
+  refusal = undefined;
+  await untilIt('the end', isDone);
+  assert.equal((await liveEnv('shop'))['PGPASSWORD'], next);
+  assert.deepEqual([...new Set(admitted)], ['app_2 app_1', 'app_1']);
+});
+
+async function nextOf(): Promise<string | undefined> {
+  const { rotation } = (await world.deps.resources.get(resourceType, own.resourceId)).status;
+  return rotation?.state === 'making' ? rotation.next['PGPASSWORD'] : undefined;
+}
+
+test('what somebody wrote around it by hand is named, and waited for', async () => {
+  const env = await liveEnv('copy');
+  const password = (await liveEnv('shop'))['PGPASSWORD'] ?? '';
+  await deployEnv('copy', { ...env, SECRET: `"${password}"` });
+  await rotate();
+  const stuck = await untilIt(
+    'a failure',
+    (now) => isStuck(now) && now.rotation?.apps.filter((one) => one.state !== 'complete').length === 1,
+  );
+  const failed = stuck.rotation?.apps.find(({ state }) => state === 'failed');
+  assert.match(failed?.failure ?? '', /^SECRET of copy has the former password in it, as somebody set it/);
+  const { SECRET: _, ...others } = await liveEnv('copy');
+  await deployEnv('copy', others);
+  // Nobody has to ask again.
+  await untilIt('the end', isDone);
+});
+
+test('an app that gives it back meanwhile keeps neither password', async () => {
+  world.setBehaviour(onlyOf('blog', { is: 'fail', error: 'no such module' }));
+  await rotate();
+  await untilIt('a failure', isStuck);
+  assert.notEqual((await liveEnv('blog'))['PGPASSWORD'], undefined);
+  world.setBehaviour(() => ({ is: 'run' }));
+  await world.client.call(resources.removeApp, { params: { resource: own.resourceId, app: 'blog' } });
+  await untilIt('the end', isDone);
+  const { POOL_URL: _own, ...env } = await liveEnv('blog');
+  assert.deepEqual(env, {});
+});
+
+test('an app that went back to a release of before has the present password again when it is asked to be', async () => {
+  const now = await liveEnv('shop');
+  const [, oldest] = (await world.client.call(releases.list, { params: { app: 'shop' } })).toReversed();
+  assert.equal((await world.deploy('shop', oldest?.id ?? '')).state, 'complete');
+  assert.equal((await liveEnv('shop'))['PGUSER'], 'app');
+  const body = { isReplacing: true };
+  await world.client.call(resources.addApp, { params: { resource: own.resourceId, app: 'shop' }, body });
+  assert.deepEqual(await liveEnv('shop'), now);
+});
+
+test('another primary is told who logs in: what it has may be new', async () => {
+  const [member] = await world.client.call(jobs.list, { params });
+  const host = world.hosts.find(({ id }) => id === member?.hostId);
+  await host?.say(member?.id ?? '', { goesLast: true });
+  await waitFor(async () => admitted.length > 0, { what: 'the primary to be told', ...until });
+  const { login } = await credentials();
+  assert.deepEqual(admitted, [login]);
+});
+
+test('no password is in what is shown, or in the trail', async () => {
+  const known = new Set<string>();
+  for (const { id } of await world.client.call(releases.list, { params: { app: 'shop' } })) {
+    const { env } = await world.client.call(releases.get, { params: { app: 'shop', release: id } });
+    if (env['PGPASSWORD'] !== undefined) known.add(env['PGPASSWORD']);
+  }
+  assert.ok(known.size >= 5);
+  const trail = await world.client.call(audit.list, { query: { app: own.name } });
+  assert.ok(trail.some(({ action }) => action === 'POST /apps/:app/datastore/credentials/rotate'));
+  const shown = [
+    await credentials(),
+    await world.client.call(resources.get, { params: { resource: own.resourceId } }),
+    await world.client.call(deployments.list, { params: { app: 'shop' } }),
+    trail,
+  ];
+  assert.doesNotMatch(JSON.stringify(shown), new RegExp([...known].join('|')));
+});

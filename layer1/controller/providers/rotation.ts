@@ -1,0 +1,252 @@
+/**
+ * What is next for the password of a datastore, made anew while everything runs on: wanted → making → giving → done. The datastore
+ * takes the next login beside the former one; every app that has the former one gets a release with the next; once none has it
+ * the datastore takes it no more.
+ *
+ * INVARIANTS. A password is in the record before the datastore hears of it, and no app has it before the datastore takes it: who
+ * dies in between is followed by one who does the same again. The former one is good while any app's live release has it.
+ */
+import type { Appliance, Login } from '@flynn/appliances/appliance';
+import { messageOf } from '@flynn/kit/errors';
+import { admit, primaryOf } from '../datastores/logins.ts';
+import { nextLogin, variablesOf as variablesFor } from '../datastores/datastore.ts';
+import { statusesOfApp } from '../cell-view.ts';
+import type { Deps } from '../deps.ts';
+import { findBasis } from '../releases.ts';
+import { appType, deploymentType } from '../resources.ts';
+import type { AppResource } from '../resources.ts';
+import { liveApp, orWait, rollOut, variablesOf } from './links.ts';
+import type { Linked, Renewal } from './links.ts';
+import type { ProvidedResource, RotatedApp, Rotation } from './types.ts';
+import { namesHolding, renewed } from './variables.ts';
+import type { GivenLogin } from './variables.ts';
+
+const lookAgainMs = 500;
+/** Members that do not take it yet, and apps that somebody has to look at. */
+const tryAgainMs = 5_000;
+
+type Status = ProvidedResource['status'];
+type Giving = Extract<Rotation, { state: 'giving' }>;
+type Waiting = Extract<Linked, { is: 'wait' }>;
+
+/** A datastore with the resource that it is. */
+export type Kept = Readonly<{ resource: ProvidedResource; appliance: Appliance }>;
+
+export type RotationOptions = Readonly<{
+  signal: AbortSignal;
+  /** What runs is of another image than this version's: it may not know how. */
+  isOfOldImage: boolean;
+  /** Makes what was decided of the status as it is now. */
+  write: (change: (status: Status) => Status) => Promise<void>;
+  /** One at a time for each app. */
+  inTurn: <T>(appId: string, work: () => Promise<T>) => Promise<T>;
+}>;
+
+/** While apps have either: those that have the former one are taken for having the other. */
+export function renewalOf(appliance: Appliance | undefined, { rotation, env }: Status): Renewal {
+  if (appliance === undefined || rotation?.state !== 'giving')
+    return (variables) => ({ after: variables, isChanged: false });
+  const change = { former: givenWith(appliance, rotation.former), next: givenWith(appliance, env) };
+  return (variables) => renewed(variables, change);
+}
+
+/** One step; the record's change is what leads to the next. What it waits for, if it does. */
+export async function stepRotation(deps: Deps, kept: Kept, options: RotationOptions): Promise<Waiting | undefined> {
+  const { status } = kept.resource;
+  const app = await deps.resources.find(appType, status.externalId ?? '', { signal: options.signal });
+  if (app === undefined || app.deletingSince !== undefined) return undefined;
+  try {
+    return await takeStep(deps, kept, app, options);
+  } catch (error) {
+    options.signal.throwIfAborted();
+    deps.log.warn({ err: error, datastore: app.spec.name }, 'a datastore does not take who is to log in yet');
+    return wait(`${app.spec.name} to take its password: ${messageOf(error)}`, tryAgainMs);
+  }
+}
+
+async function takeStep(
+  deps: Deps,
+  kept: Kept,
+  app: AppResource,
+  options: RotationOptions,
+): Promise<Waiting | undefined> {
+  const { rotation } = kept.resource.status;
+  if (rotation?.state === 'making') return make(deps, kept, app, rotation, options);
+  await tellAgain(deps, kept, app, options);
+  if (rotation?.state === 'wanted') return begin(kept, app, rotation, options);
+  return rotation?.state === 'giving' ? give(deps, kept, app, rotation, options) : undefined;
+}
+
+async function begin(
+  { resource: { status }, appliance }: Kept,
+  app: AppResource,
+  { by, startedAt }: Rotation,
+  { isOfOldImage, write }: RotationOptions,
+): Promise<Waiting> {
+  const { name } = app.spec;
+  if (isOfOldImage) return wait(`${name} to run this version's image`, tryAgainMs);
+  const next = variablesFor(appliance, name, nextLogin(appliance, appliance.logins.of(status.env)));
+  await write((now) =>
+    now.rotation?.state === 'wanted' ? { ...now, rotation: { state: 'making', by, startedAt, next } } : now,
+  );
+  return wait(`${name} to take another password`);
+}
+
+async function make(
+  deps: Deps,
+  { resource: { status }, appliance }: Kept,
+  app: AppResource,
+  { by, startedAt, next }: Extract<Rotation, { state: 'making' }>,
+  { signal, write }: RotationOptions,
+): Promise<Waiting> {
+  const { of } = appliance.logins;
+  const told = await tell(deps, { app, appliance, logins: [of(status.env), of(next)] }, signal);
+  const since = new Date(deps.now()).toISOString();
+  await write((now) => {
+    if (now.rotation?.state !== 'making') return now;
+    const rotation = { state: 'giving' as const, by, startedAt, former: now.env, apps: {} };
+    return { ...now, env: next, login: { since, ...told }, rotation };
+  });
+  return wait('its apps to have another password');
+}
+
+/** A primary whose data may be new, or older than what was told last, is told again: its apps can do nothing before. */
+async function tellAgain(
+  deps: Deps,
+  { resource: { status, createdAt }, appliance }: Kept,
+  app: AppResource,
+  { signal, write }: RotationOptions,
+): Promise<void> {
+  const { of, first } = appliance.logins;
+  const current = of(status.env);
+  const primary = primaryOf(statusesOfApp(deps.cell, app.id));
+  const { rotation, login } = status;
+  // New data has the first one by itself.
+  if (current.name === first({}).name || primary === undefined || primary.id === login?.toldJob) return;
+  const logins = rotation?.state === 'giving' ? [of(rotation.former), current] : [current];
+  const told = await tell(deps, { app, appliance, logins }, signal);
+  await write((now) => ({ ...now, login: { since: now.login?.since ?? createdAt, ...told } }));
+}
+
+async function give(
+  deps: Deps,
+  { resource: { status }, appliance }: Kept,
+  app: AppResource,
+  { by, startedAt, former, apps }: Giving,
+  { signal, write, inTurn }: RotationOptions,
+): Promise<Waiting | undefined> {
+  const change = { former: givenWith(appliance, former), next: givenWith(appliance, status.env) };
+  const keep = (appId: string, of: RotatedApp) =>
+    write((now) => {
+      const { rotation } = now;
+      return rotation?.state === 'giving'
+        ? { ...now, rotation: { ...rotation, apps: { ...rotation.apps, [appId]: of } } }
+        : now;
+    });
+  const waiting: Waiting[] = [];
+  const failed: Waiting[] = [];
+  for (const [appId, known] of Object.entries(apps)) {
+    if (known.isThrough === true) continue;
+    const outcome = await inTurn(appId, () => renewIn(deps, appId, known, change, signal));
+    if ('is' in outcome) {
+      waiting.push(outcome);
+      continue;
+    }
+    await keep(appId, outcome);
+    if (outcome.failure !== undefined) failed.push(wait(outcome.failure, tryAgainMs));
+    else if (outcome.isThrough !== true) waiting.push(wait('a deployment with another password to end'));
+  }
+  // What gets on by itself is looked at sooner.
+  const [first] = [...waiting, ...failed];
+  if (first !== undefined) return first;
+  // Those that somebody has led to it meanwhile too: copies of its apps, and one that was rolled back.
+  const holders = await holdersOf(deps, change.former.login, signal);
+  for (const appId of holders) await keep(appId, {});
+  if (holders.length > 0) return wait('the apps that have its password');
+  const told = await tell(deps, { app, appliance, logins: [change.next.login] }, signal);
+  const endedAt = new Date(deps.now()).toISOString();
+  await write((now) => {
+    const { rotation, login } = now;
+    if (rotation?.state !== 'giving') return now;
+    const done = { state: 'done' as const, by, startedAt, endedAt, apps: rotation.apps };
+    return { ...now, rotation: done, login: { since: login?.since ?? startedAt, ...told } };
+  });
+  deps.log.info(
+    { datastore: app.spec.name },
+    'the password of a datastore is another, and the former one opens nothing',
+  );
+  return undefined;
+}
+
+/** What becomes of an app that has the former password, or had it; it gets one release, and another when somebody asks again. */
+async function renewIn(
+  deps: Deps,
+  appId: string,
+  known: RotatedApp,
+  change: { former: GivenLogin; next: GivenLogin },
+  signal: AbortSignal,
+): Promise<RotatedApp | Waiting> {
+  const { failure: _, ...tried } = known;
+  const app = await liveApp(deps, appId, signal);
+  if (app === undefined) return { ...tried, isThrough: true };
+  const { name } = app.spec;
+  if (app.status.deploymentId !== undefined) return wait(`a deployment of ${name} to end`);
+  const basis = await findBasis(deps, app, signal);
+  const held = basis === undefined ? [] : namesHolding(change.former.login.password, basis.spec);
+  if (held.length === 0) return { ...tried, isThrough: true };
+  const { deploymentId, version } = tried;
+  const deployment =
+    deploymentId === undefined ? undefined : await deps.resources.find(deploymentType, deploymentId, { signal });
+  if (deployment?.status.state === 'failed') {
+    return { ...tried, failure: `v${version} of ${name} failed: ${deployment.status.error ?? 'it was not told why'}` };
+  }
+  const next = renewed(variablesOf(basis), change);
+  if (!next.isChanged) {
+    const failure = `${held.join(', ')} of ${name} has the former password in it, as somebody set it`;
+    return { ...tried, failure };
+  }
+  // It ran, and somebody went back to a release of before.
+  if (deployment !== undefined) return { ...tried, failure: `${name} runs a release with the former password again` };
+  const linked = await orWait(name, async () => ({
+    is: 'linked',
+    link: { state: 'added', ...(await rollOut(deps, app, basis, next.after, signal)) },
+  }));
+  if (linked.is === 'wait') return linked;
+  if (linked.is === 'refused') return { ...tried, failure: linked.failure.message };
+  if (linked.is !== 'linked') return { ...tried, isThrough: true };
+  const { state: _s, ...made } = linked.link;
+  return made;
+}
+
+/** Apps whose live release has it, or before the first deployment their newest. */
+async function holdersOf(deps: Deps, { password }: Login, signal: AbortSignal): Promise<string[]> {
+  const all = await deps.resources.list(appType, {
+    signal,
+    where: ({ spec, deletingSince }) => spec.datastore === undefined && deletingSince === undefined,
+  });
+  const holders: string[] = [];
+  for (const app of all) {
+    const basis = await findBasis(deps, app, signal);
+    if (basis !== undefined && namesHolding(password, basis.spec).length > 0) holders.push(app.id);
+  }
+  return holders;
+}
+
+/** The primary's job, if it is known: one that took over meanwhile is told once more. */
+async function tell(
+  deps: Deps,
+  { app, appliance, logins }: { app: AppResource; appliance: Appliance; logins: readonly Login[] },
+  signal: AbortSignal,
+): Promise<{ toldJob?: string }> {
+  const primary = primaryOf(statusesOfApp(deps.cell, app.id));
+  await admit(deps, { app, appliance }, logins, signal);
+  return primary === undefined ? {} : { toldJob: primary.id };
+}
+
+function givenWith({ logins }: Appliance, env: Record<string, string>): GivenLogin {
+  return { login: logins.of(env), env };
+}
+
+function wait(what: string, againInMs = lookAgainMs): Waiting {
+  return { is: 'wait', what, again: { againInMs } };
+}
