@@ -84,6 +84,22 @@ function startWriter(cluster: TestCluster, host: ClusterHost): Writer {
   });
 }
 
+/** Ends the writing: all that was confirmed is among the notes, which are the answer. */
+async function assertKept(
+  t: TestContext,
+  { writer, cluster, host }: { writer: Writer; cluster: TestCluster; host: ClusterHost },
+): Promise<string[]> {
+  await writer.stop();
+  t.diagnostic(`${(writer.longestMs / 1_000).toFixed(1)} s without a note at most`);
+  const notes = await notesOf(cluster, host);
+  const kept = new Set(notes);
+  assert.deepEqual(
+    writer.confirmed.filter((note) => !kept.has(note)),
+    [],
+  );
+  return notes;
+}
+
 type Member = { host: string; role: string; isSynchronous: boolean };
 
 async function membersOf(cluster: TestCluster, host: ClusterHost): Promise<Member[]> {
@@ -151,6 +167,24 @@ export function describeDatabase(theCluster: () => TestCluster): void {
     assert.notEqual((await theCluster().flynn(['-a', 'express', ...run])).stdout.trim(), 'open');
   });
 
+  test('its password is another while it is written: nothing is refused, and the former one opens nothing', async (t: TestContext) => {
+    const cluster = theCluster();
+    const former = (await app.flynn(['env', 'get', 'DATABASE_URL'])).stdout.trim();
+    const writer = startWriter(cluster, cluster.host);
+    await writer.more(5);
+    assert.match((await app.flynn(['pg', 'credentials', 'rotate'])).stdout, /the former password opens nothing/);
+    await writer.more(5);
+    await assertKept(t, { writer, cluster, host: cluster.host });
+    assert.equal(writer.refused, 0);
+    const login = (url: string) =>
+      `new (require('pg').Client)('${url}').connect().then(() => console.log('in'), (e) => console.log(e.code)).then(() => process.exit())`;
+    const tryIt = async (url: string) => (await app.flynn(['run', 'node', '-e', login(url)])).stdout.trim();
+    assert.equal(await tryIt(former), '28P01');
+    assert.equal(await tryIt((await app.flynn(['env', 'get', 'DATABASE_URL'])).stdout.trim()), 'in');
+    const psql = await app.flynn(['pg', 'psql', '--sql', 'SELECT current_user, session_user', '--', '-At']);
+    assert.equal(psql.stdout, 'app|app_1\n');
+  });
+
   test('a database that dies is there again with all that was confirmed', async (t: TestContext) => {
     const cluster = theCluster();
     const writer = startWriter(cluster, cluster.host);
@@ -158,13 +192,7 @@ export function describeDatabase(theCluster: () => TestCluster): void {
     const [container = ''] = await cluster.containers(database, 'postgres');
     await cluster.dockerOf(cluster.host, 'kill', container);
     await writer.more(20);
-    await writer.stop();
-    t.diagnostic(`${(writer.longestMs / 1_000).toFixed(1)} s without a note`);
-    const notes = new Set(await notesOf(cluster, cluster.host));
-    assert.deepEqual(
-      writer.confirmed.filter((note) => !notes.has(note)),
-      [],
-    );
+    await assertKept(t, { writer, cluster, host: cluster.host });
   });
 
   test('what was dumped, and what was backed up, comes back as it was; a file that is none changes nothing', async () => {
@@ -215,7 +243,7 @@ async function timelineOf(cluster: TestCluster, host: ClusterHost): Promise<stri
 }
 
 export function describeReplicatedDatabase(theCluster: () => TestCluster): void {
-  test('a database has a member on each of two hosts; the primary is moved by hand, and nothing that was confirmed is lost', async () => {
+  test('a database has a member on each of two hosts; the primary is moved by hand, and nothing that was confirmed is lost', async (t) => {
     const cluster = theCluster();
     const { host } = cluster;
     await pushGuestbook(cluster);
@@ -225,10 +253,8 @@ export function describeReplicatedDatabase(theCluster: () => TestCluster): void 
     await writer.more(10);
     await cluster.flynn(['-a', 'guestbook', 'pg', 'switchover']);
     await writer.more(10);
-    await writer.stop();
+    await assertKept(t, { writer, cluster, host });
     assert.notEqual((await primaryHost(cluster, host)).name, from.name);
-    const notes = new Set(await notesOf(cluster, host));
-    assert.ok(writer.confirmed.every((note) => notes.has(note)));
   });
 
   test('the store stands still for longer than any lease: all is written, and who is primary stays it', async (t) => {
@@ -245,8 +271,7 @@ export function describeReplicatedDatabase(theCluster: () => TestCluster): void 
       for (const one of cluster.hosts) one.thawStore();
     }
     await writer.more(100);
-    await writer.stop();
-    t.diagnostic(`${(writer.longestMs / 1_000).toFixed(1)} s without a note at most`);
+    await assertKept(t, { writer, cluster, host });
     assert.equal(writer.refused, 0);
     assert.equal(await timelineOf(cluster, host), before);
   });
@@ -260,10 +285,7 @@ export function describeReplicatedDatabase(theCluster: () => TestCluster): void 
     await writer.more(10);
     await cluster.flynn(['-a', database, 'limit', 'set', 'postgres', 'memory=600MB'], { timeoutMs: longMs });
     await writer.more(10);
-    await writer.stop();
-    t.diagnostic(`${(writer.longestMs / 1_000).toFixed(1)} s without a note at most`);
-    const notes = new Set(await notesOf(cluster, host));
-    assert.ok(writer.confirmed.every((note) => notes.has(note)));
+    await assertKept(t, { writer, cluster, host });
     assert.equal(parseInt(await timelineOf(cluster, host), 16), parseInt(before, 16) + 1);
   });
 
@@ -282,10 +304,7 @@ export function describeReplicatedDatabase(theCluster: () => TestCluster): void 
     } finally {
       await cluster.flynn(['host', 'undrain', from.name], { host });
     }
-    await writer.stop();
-    t.diagnostic(`${(writer.longestMs / 1_000).toFixed(1)} s without a note at most`);
-    const notes = new Set(await notesOf(cluster, host));
-    assert.ok(writer.confirmed.every((note) => notes.has(note)));
+    await assertKept(t, { writer, cluster, host });
   });
 
   test('the host of its primary loses power: the copy takes over with all that was confirmed, and the host follows it', async (t) => {
@@ -296,14 +315,7 @@ export function describeReplicatedDatabase(theCluster: () => TestCluster): void 
     await writer.more(10);
     await lost.cutPower();
     await writer.more(20);
-    await writer.stop();
-    t.diagnostic(`${(writer.longestMs / 1_000).toFixed(1)} s without a note`);
-    const notes = new Set(await notesOf(cluster, host));
-    assert.deepEqual(
-      writer.confirmed.filter((note) => !notes.has(note)),
-      [],
-    );
-    lastConfirmed = [...notes].at(-1);
+    lastConfirmed = (await assertKept(t, { writer, cluster, host })).at(-1);
     await lost.boot();
     assert.notEqual((await primaryHost(cluster, host)).name, lost.name);
   });
