@@ -4,7 +4,8 @@ import { copyFile, mkdir, mkdtemp, readdir, rename, rm, stat, writeFile } from '
 import { basename, join } from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { constants, createGzip, createZstdCompress } from 'node:zlib';
+import { createGzip } from 'node:zlib';
+import { toZstd } from '@flynn/kit/compression';
 import { FlynnError } from '@flynn/kit/errors';
 import { commandOf } from '@flynn/kit/processes';
 import { defaultSocket, ensureEngine } from '../engine.ts';
@@ -60,11 +61,10 @@ export async function makeBundle({ folder, version: given, prologue, now, report
         done(undefined, chunk);
       },
     });
-    const level = { params: { [constants.ZSTD_c_compressionLevel]: 3 } };
     await pipeline(
       await savedImages(defaultSocket, Object.values(made.images)),
       counting,
-      createZstdCompress(level),
+      toZstd(3),
       createWriteStream(saved),
     );
     const bundle = { ...made, imagesBytes };

@@ -1,22 +1,12 @@
 /** Layers as the blob store has them (tar, gzip or zstd), verified and unpacked to plain tar files. */
 import { createHash } from 'node:crypto';
 import { createReadStream, createWriteStream } from 'node:fs';
-import { open, stat } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import { PassThrough, Transform } from 'node:stream';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { createGunzip, createZstdDecompress } from 'node:zlib';
+import { decompressorOf, headOfFile } from '@flynn/kit/compression';
 import { FlynnError } from '@flynn/kit/errors';
-
-const gzipMagic = Buffer.from([0x1f, 0x8b]);
-const zstdMagic = Buffer.from([0x28, 0xb5, 0x2f, 0xfd]);
-
-/** What undoes the compression of a file that begins like this. */
-function decompressorFor(head: Buffer): Transform {
-  if (head.subarray(0, 2).equals(gzipMagic)) return createGunzip();
-  if (head.subarray(0, 4).equals(zstdMagic)) return createZstdDecompress();
-  return new PassThrough();
-}
 
 /** Stores the blob at `path`; other bytes than the digest promises are `invalid`. */
 export async function saveBlob(blob: Readable, digest: string, path: string, signal?: AbortSignal): Promise<void> {
@@ -39,13 +29,9 @@ export async function saveBlob(blob: Readable, digest: string, path: string, sig
 
 /** Answers the size of the plain tar at `to`. */
 export async function decompress(from: string, to: string, signal?: AbortSignal): Promise<number> {
-  const file = await open(from);
-  const head = Buffer.alloc(4);
-  await file.read(head, 0, 4, 0);
-  await file.close();
   await pipeline(
     createReadStream(from),
-    decompressorFor(head),
+    decompressorOf(await headOfFile(from)) ?? new PassThrough(),
     createWriteStream(to),
     signal === undefined ? {} : { signal },
   );

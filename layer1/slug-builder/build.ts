@@ -6,9 +6,9 @@
  */
 import { chown, mkdir, rm } from 'node:fs/promises';
 import { Readable, pipeline } from 'node:stream';
-import { createZstdCompress, createZstdDecompress, constants as zlib } from 'node:zlib';
 import type { BlobClient } from '@flynn/blobstore/client';
 import { type BuildResult, buildResultSchema } from '@flynn/controller/model';
+import { fromZstd, toZstd } from '@flynn/kit/compression';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { retry } from '@flynn/kit/retry';
 import { z } from 'zod';
@@ -160,10 +160,9 @@ async function store(pack: Step, level: number, blobs: BlobClient, signal: Abort
   let exceeded: FlynnError | undefined;
   const storing = retry(
     async (limited) => {
-      const params = { [zlib.ZSTD_c_compressionLevel]: level };
       const compressed = pipeline(
         Readable.from(inBlocks(streamStep({ ...pack, signal: limited }))),
-        createZstdCompress({ params }),
+        toZstd(level),
         limitBytes(limit.bytes, () => (exceeded = limit.error())),
         () => {
           // The upload reads the failure from the stream.
@@ -213,7 +212,7 @@ async function restoreCache(job: BuildJob, deps: BuildDeps, unpack: Step, signal
     const cache = await blobs.getName(`cache/${job.appId}`, { signal });
     if (cache === undefined) return;
     const packed = await blobs.get(cache.digest, { signal });
-    const bytes = pipeline(packed, createZstdDecompress(), () => {
+    const bytes = pipeline(packed, fromZstd(), () => {
       // The step reads the failure from the stream.
     });
     await runStep(unpack, bytes);

@@ -10,9 +10,9 @@ import { join, posix } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { text } from 'node:stream/consumers';
+import { decompressorOf } from '@flynn/kit/compression';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { extract } from 'tar-stream';
-import { decompressorOf } from './compression.ts';
 
 export type ArchivedFile = { path: string; sizeBytes: number };
 

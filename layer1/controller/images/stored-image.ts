@@ -4,12 +4,11 @@ import { createReadStream, createWriteStream } from 'node:fs';
 import { rm, stat } from 'node:fs/promises';
 import { Readable, Transform, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { constants as zlib, createZstdCompress } from 'node:zlib';
 import type { Blob } from '@flynn/blobstore/api';
+import { decompressorOf, headOfFile, toZstd } from '@flynn/kit/compression';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { retry } from '@flynn/kit/retry';
 import type { ArchivedImage } from './archived-image.ts';
-import { decompressorOf, headOfFile } from './compression.ts';
 
 /** The blob store, or what leads to it. */
 export type BlobTarget = {
@@ -77,7 +76,7 @@ async function compressedLayer(
   const to = `${path}.zst`;
   try {
     if (decompressor === undefined) {
-      const compressor = createZstdCompress({ params: { [zlib.ZSTD_c_compressionLevel]: compressionLevel } });
+      const compressor = toZstd(compressionLevel);
       await pipeline(createReadStream(path), inner.tap, compressor, outer.tap, createWriteStream(to), { signal });
     } else {
       const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
