@@ -3,10 +3,25 @@ import { ensureEngine } from '@flynn/bootstrap/engine';
 import { ensureImages } from '@flynn/bootstrap/images/build';
 import { imageNames, testImageNames } from '@flynn/bootstrap/images/recipes';
 
+/** Tags of the platform's own, with spaces between them. */
+const platformVariable = 'FLYNN_TEST_PLATFORM_IMAGES';
+
 export async function ensureTestImages(): Promise<Record<string, string>> {
   await ensureEngine();
   const images = await ensureImages({ names: [...imageNames, ...testImageNames] });
-  return Object.fromEntries(
-    [...images].map(([name, tag]) => [`FLYNN_TEST_${name.toUpperCase().replaceAll('-', '_')}_IMAGE`, tag]),
-  );
+  const platform = imageNames.flatMap((name) => images.get(name) ?? []);
+  return {
+    ...Object.fromEntries(
+      [...images].map(([name, tag]) => [`FLYNN_TEST_${name.toUpperCase().replaceAll('-', '_')}_IMAGE`, tag]),
+    ),
+    [platformVariable]: platform.join(' '),
+  };
+}
+
+/** Of this machine's engine, as tags: those that the run has made ready, or that are made ready now. */
+export async function platformImages(): Promise<string[]> {
+  const ready = process.env[platformVariable];
+  if (ready !== undefined) return ready.split(' ');
+  await ensureEngine();
+  return [...(await ensureImages()).values()];
 }

@@ -97,7 +97,12 @@ report.pipe(process.stdout);
 
 using leftovers = new Leftovers();
 
+// Processes of tests are told, and take away what they made; a second Ctrl-C ends this one without waiting for that.
+const ending = new AbortController();
+for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(name, () => ending.abort());
+
 for (const batch of batches) {
+  if (ending.signal.aborted) break;
   if (wanted === undefined ? batch.isForAsking : !batch.suites.includes(wanted)) continue;
   const files = batch.suites
     .filter((suite) => wanted === undefined || wanted === suite)
@@ -113,6 +118,7 @@ for (const batch of batches) {
     files: batch.isGrouped ? writeGroups(groupsOf(files), leftovers.folder) : files,
     concurrency: batch.concurrency,
     timeout: batch.timeoutMs,
+    signal: ending.signal,
     ...(flags.only === undefined ? {} : { testNamePatterns: [flags.only] }),
     execArgv: ['--disable-warning=ExperimentalWarning', '--import', join(import.meta.dirname, 'ends.ts')],
   });
@@ -145,4 +151,4 @@ if (left.length > 0) {
   process.stderr.write(`npm test: the suites left behind: ${left.join(', ')}\n`);
   hasFailed = true;
 }
-process.exitCode = hasFailed || (totals.get('tests') ?? 0) === 0 ? 1 : 0;
+process.exitCode = ending.signal.aborted || hasFailed || (totals.get('tests') ?? 0) === 0 ? 1 : 0;

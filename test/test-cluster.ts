@@ -3,17 +3,18 @@ import assert from 'node:assert/strict';
 import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { request } from 'node:http';
 import { join, resolve } from 'node:path';
-import { ensureEngine } from '@flynn/bootstrap/engine';
-import { ensureImages } from '@flynn/bootstrap/images/build';
 import { joinHosts } from '@flynn/bootstrap/test-hosts/cluster';
 import { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
 import { connectStore, untilTogether } from '@flynn/bootstrap/test-hosts/cluster-view';
+import { ensureImageStore, linkImages } from '@flynn/bootstrap/test-hosts/image-store';
 import { suiteHosts } from '@flynn/bootstrap/test-hosts/network';
 import type { ExecOptions, ExecResult } from '@flynn/bootstrap/test-hosts/test-host';
 import { waitFor } from '@flynn/kit/retry';
 import type { Store } from '@flynn/store/store';
+import { end, endsWithProcess } from './alive.ts';
 import { type Answer, answerTo } from './answer.ts';
 import { Checkout } from './checkout.ts';
+import { platformImages } from './images.ts';
 import { type Cut, NetworkFaults } from './network-faults.ts';
 
 const root = resolve(import.meta.dirname, '..');
@@ -61,19 +62,22 @@ export class TestCluster implements AsyncDisposable {
       });
     const others = Array.from({ length: (options.hosts ?? 1) - 1 }, (_, place) => hostAt(place + 1));
     const hosts = [hostAt(0), ...others] as const;
+    for (const host of hosts) endsWithProcess(host);
     try {
       for (const [place, host] of hosts.entries()) {
         const diskBytes = options.diskBytes?.[place];
         await host.create(diskBytes === undefined ? {} : { diskBytes });
       }
-      await Promise.all(hosts.map((host) => host.startEngine()));
-      if (options.hasImages ?? true) {
-        await ensureEngine();
-        await hosts[0].copyImages([...(await ensureImages()).values()]);
+      const tags = (options.hasImages ?? true) ? await platformImages() : [];
+      if (tags.length > 0 && options.diskBytes?.[0] === undefined) {
+        const store = await ensureImageStore(suiteHosts, tags);
+        if (store !== undefined) await linkImages(store, hosts[0]);
       }
+      await Promise.all(hosts.map((host) => host.startEngine()));
+      await hosts[0].copyImages(tags);
       return new TestCluster([...hosts], await mkdtemp(join(hosts[0].directory, 'work-')));
     } catch (error) {
-      await Promise.all(hosts.map((host) => host[Symbol.asyncDispose]()));
+      await Promise.all(hosts.map(end));
       throw error;
     }
   }
@@ -272,7 +276,7 @@ export class TestCluster implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#faults[Symbol.asyncDispose]();
-    await Promise.all(this.hosts.map((host) => host[Symbol.asyncDispose]()));
+    await Promise.all(this.hosts.map(end));
   }
 }
 

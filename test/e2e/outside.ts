@@ -5,11 +5,11 @@
 import assert from 'node:assert/strict';
 import { cp } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { after, before, suite, test } from 'node:test';
+import { after, before, test } from 'node:test';
 import { runProgram } from '@flynn/bootstrap/program';
 import { waitFor } from '@flynn/kit/retry';
 import { ConnectionWatch } from '../connection-watch.ts';
-import { TestCluster } from '../test-cluster.ts';
+import type { TestCluster } from '../test-cluster.ts';
 import { Office } from './office.ts';
 import { imageWith } from './registry-image.ts';
 
@@ -18,20 +18,19 @@ const encoded = Buffer.from(`${login.username}:${login.password}`).toString('bas
 const samples = resolve(import.meta.dirname, '../apps');
 const memorySearch = join(import.meta.dirname, 'memory-search.ts');
 
-suite('a person and a runner behind NAT', () => {
+/** Of a cluster of one host, which is up. `index` is of the office's machine: see `TestHost`. */
+export function describeOutside(theCluster: () => TestCluster, index: number): void {
   let cluster: TestCluster;
   let office: Office;
   let watch: ConnectionWatch;
   before(async () => {
-    cluster = await TestCluster.create(40);
-    await cluster.up();
-    office = await Office.open(cluster, 41);
+    cluster = theCluster();
+    office = await Office.open(cluster, index);
     watch = await ConnectionWatch.on(cluster.host);
   });
   after(async () => {
     await watch?.[Symbol.asyncDispose]();
     await office?.[Symbol.asyncDispose]();
-    await cluster?.[Symbol.asyncDispose]();
   });
 
   test('the person comes in with one line and starts a runner there, which is all that carries operations out', async () => {
@@ -160,7 +159,7 @@ suite('a person and a runner behind NAT', () => {
     const jobs = JSON.parse(stdout) as { state: string; address?: string }[];
     return jobs.flatMap(({ address }) => address ?? []);
   }
-});
+}
 
 async function inMemory(pid: string, texts: readonly string[]): Promise<string[]> {
   const input = JSON.stringify(texts);

@@ -1,0 +1,67 @@
+/**
+ * The platform's images as an engine of a test host keeps them, for further hosts to begin with: its files are linked there, in a
+ * tenth of the time that loading takes. Engines never write to layers of images, so several may have the same files.
+ */
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { mkdir, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { hasCode } from '@flynn/kit/errors';
+import { retry } from '@flynn/kit/retry';
+import { withHostLock } from '../host-lock.ts';
+import { runProgram } from '../program.ts';
+import { dataOf } from './disk.ts';
+import type { HostFamily } from './network.ts';
+import { TestHost } from './test-host.ts';
+
+const timeoutMs = 60_000;
+/** For those who wait while another makes it. */
+const turnMs = 300_000;
+/** Of the family's hosts, while it is made. */
+const ownIndex = 99;
+
+/** What an engine writes anew or appends to is copied; what it only reads is linked. */
+const parts = { copied: 'image', linked: 'overlay2' } as const;
+
+/** Its folder, made once for these images; undefined where engines keep them in another way. */
+export async function ensureImageStore(family: HostFamily, tags: readonly string[]): Promise<string | undefined> {
+  const key = createHash('sha256')
+    .update([...tags].sort().join('\n'))
+    .digest('hex')
+    .slice(0, 16);
+  const stores = join(family.root, '.images');
+  const folder = join(stores, key);
+  await retry(() => withHostLock(stores, 'making images for test hosts', () => make(family, tags, folder)), {
+    what: 'the images for test hosts',
+    deadlineMs: turnMs,
+    maxMs: 500,
+    isRetryable: (error) => hasCode(error, 'conflict'),
+  });
+  return existsSync(folder) ? folder : undefined;
+}
+
+async function make(family: HostFamily, tags: readonly string[], folder: string): Promise<void> {
+  if (existsSync(folder)) return;
+  // Of images before these; hosts that began with them have the files still.
+  await rm(join(folder, '..'), { recursive: true, force: true });
+  await using host = new TestHost(family, 'images', ownIndex);
+  await host.create();
+  await host.startEngine();
+  await host.copyImages(tags);
+  await host.killEngine();
+  const data = dataOf(host.directory);
+  const kept = Object.values(parts);
+  if (!kept.every((part) => existsSync(join(data, part)))) return;
+  const unfinished = `${folder}.new`;
+  await mkdir(unfinished, { recursive: true });
+  for (const part of kept) await rename(join(data, part), join(unfinished, part));
+  await rename(unfinished, folder);
+}
+
+/** For a host whose engine has never run, on the same disk. */
+export async function linkImages(store: string, host: TestHost): Promise<void> {
+  const data = dataOf(host.directory);
+  await mkdir(data, { recursive: true, mode: 0o710 });
+  await runProgram('cp', ['-a', join(store, parts.copied), data], { timeoutMs });
+  await runProgram('cp', ['-al', join(store, parts.linked), data], { timeoutMs });
+}
