@@ -2,6 +2,7 @@
 import { hostname } from 'node:os';
 import { styleText } from 'node:util';
 import { type Cluster as KnownCluster, loadClusters } from '@flynn/cli/clusters';
+import { readEncryption } from '@flynn/host-agent/network/encryption';
 import { siteSchema } from '@flynn/host-agent/network/lease';
 import { primaryAddress } from '@flynn/host-agent/own-addresses';
 import { forgetUpdate } from '@flynn/host-agent/update-record';
@@ -49,6 +50,9 @@ import { checkUpdated } from './unended-update.ts';
 import { askingAs, whereaboutsText, withWhereabouts } from './whereabouts.ts';
 import { lookAtWireguard } from './tools.ts';
 import { isInsideHost, readHostsCluster, stepsOfHosts } from './test-hosts/cluster.ts';
+
+/** A store that answers at all does so within less. */
+const askMs = 30_000;
 
 type Env = Record<string, string | undefined>;
 
@@ -165,7 +169,8 @@ async function bringUpLocked(given: Options, { env, token, site, formation, ...r
     const host = { stateDir: options.FLYNN_STATE_DIR, cluster, log: silentLogger() };
     await runSteps([restoredAppsStep(host, (found) => (unwell = found))]);
     process.stdout.write(restoredText(cluster, backup));
-    process.stdout.write(encryptionText(backup, await lookAtWireguard()));
+    const word = await withStore(host, (store) => readEncryption(store, AbortSignal.timeout(askMs)));
+    process.stdout.write(encryptionText(backup, { word, withoutWireguard: await lookAtWireguard() }));
     process.stdout.write(unwellText(unwell));
     process.stdout.write(await unrestoredText(host));
     return true;

@@ -192,12 +192,18 @@ test('a file that is no backup is refused, and named', () =>
   }));
 
 test('what is so between the hosts to come is told at the end, with what to type', () => {
-  assert.equal(encryptionText(backupOf({ isEncrypted: false }), 'wg is not installed'), '');
-  assert.match(encryptionText(backupOf(), undefined), /did not tell[^]*It is in clear[^]*flynn-host network encrypt/);
-  const encrypted = encryptionText(backupOf({ isEncrypted: true }), undefined);
-  assert.match(encrypted, /it is encrypted, as it was[^]*UDP 1117[^]*flynn-host network decrypt/);
+  const told = (isEncrypted: boolean | undefined, word: 'on' | 'off', withoutWireguard?: string): string =>
+    encryptionText(backupOf(isEncrypted === undefined ? {} : { isEncrypted }), { word, withoutWireguard });
+  assert.equal(told(false, 'off', 'wg is not installed'), '');
+  assert.match(told(undefined, 'off'), /did not tell[^]*It is in clear[^]*flynn-host network encrypt/);
+  const encrypted = told(true, 'on');
+  assert.match(encrypted, /is encrypted, as it was[^]*UDP 1117[^]*flynn-host network decrypt/);
   assert.doesNotMatch(encrypted, /✖/);
   // Alone this host needs none: a restore is not refused for it.
-  const lacking = encryptionText(backupOf({ isEncrypted: true }), 'wg is not installed');
-  assert.match(lacking, /On this machine wg is not installed[^]*apt-get install wireguard-tools/);
+  assert.match(
+    told(true, 'on', 'wg is not installed'),
+    /On this machine wg is not installed[^]*apt-get install wireguard-tools/,
+  );
+  // Done again, after somebody ended it.
+  assert.equal(told(true, 'off'), '');
 });

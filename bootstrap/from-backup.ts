@@ -7,6 +7,7 @@ import { checkPassphrase, decrypted } from '@flynn/controller/backup/encryption'
 import { type Inspection, inspectArchive } from '@flynn/controller/backup/inspection';
 import type { PlatformPart } from '@flynn/controller/backup/manifest';
 import type { RestoreSource } from '@flynn/controller/backup/restore';
+import type { EncryptionWord } from '@flynn/host-agent/network/encryption';
 import { wireguardRemedy } from '@flynn/host-agent/network/wireguard';
 import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
@@ -192,22 +193,21 @@ export function restoredText(cluster: Cluster, { file, inspection }: Backup): st
 }
 
 /**
- * What is so between the hosts that are to come. `withoutWireguard`: why this machine can have no tunnel to them; alone it needs
- * none.
+ * What is so between the hosts that are to come, by the store's word. `withoutWireguard`: why this machine can have no tunnel to
+ * them; alone it needs none.
  */
 export function encryptionText(
   { inspection: { platform } }: Pick<Backup, 'inspection'>,
-  withoutWireguard: string | undefined,
+  { word, withoutWireguard }: Readonly<{ word: EncryptionWord; withoutWireguard: string | undefined }>,
 ): string {
-  const { isEncrypted } = platform;
-  if (isEncrypted === false) return '';
   const command = (text: string): string => `  ${styleText('bold', text)}\n`;
-  if (isEncrypted === undefined) {
+  if (word === 'off') {
+    if (platform.isEncrypted !== undefined) return '';
     return `\nThe backup is of a version that did not tell whether the cluster was encrypted between its hosts. It is in clear; to have it encrypted, once the other hosts are there:\n\n${command('flynn-host network encrypt')}`;
   }
   const lacking =
     withoutWireguard === undefined
       ? ''
-      : `${styleText('red', '✖')} On this machine ${withoutWireguard}: no other host reaches its containers before that is put right.\n    → ${wireguardRemedy}\n`;
-  return `\nBetween its hosts it is encrypted, as it was: they let each other in at UDP 1117. To end that, once they are there:\n\n${command('flynn-host network decrypt')}${lacking}`;
+      : `\n${styleText('red', '✖')} On this machine ${withoutWireguard}: other hosts do not reach its containers before that is put right.\n    → ${wireguardRemedy}\n`;
+  return `\nBetween its hosts the cluster is encrypted, as it was: they let each other in at UDP 1117. To end that, once they are there:\n\n${command('flynn-host network decrypt')}${lacking}`;
 }

@@ -31,6 +31,11 @@ async function exportedFrom(cluster: TestCluster, app: string): Promise<string> 
   return stdout;
 }
 
+async function encryptionOf(cluster: TestCluster): Promise<string | undefined> {
+  const { stdout } = await cluster.exec([cluster.hostCommand, 'network']);
+  return /^encryption: (.*)$/m.exec(stdout)?.[1];
+}
+
 export function describeRestore(theCluster: () => TestCluster): void {
   let app: Checkout;
   let file: string;
@@ -43,7 +48,9 @@ export function describeRestore(theCluster: () => TestCluster): void {
     await app.flynn(['scale', 'web=2']);
     await app.flynn(['route', 'add', 'http', 'kept.example.com']);
     file = join(cluster.directory, 'cluster.backup');
+    await cluster.exec([cluster.hostCommand, 'network', 'encrypt']);
     await cluster.flynn(['cluster', 'backup', '-o', file]);
+    await cluster.exec([cluster.hostCommand, 'network', 'decrypt']);
     await cluster.flynn(['cluster', 'backup', 'verify', file]);
   });
 
@@ -52,7 +59,8 @@ export function describeRestore(theCluster: () => TestCluster): void {
     await using other = await TestCluster.create(otherIndex);
     const { code, stdout, stderr } = await other.host.tryScript('up', ['--from-backup', file], { env: other.env });
     assert.equal(code, 0, stdout + stderr);
-    assert.match(stdout, /is restored as it was at/);
+    assert.match(stdout, /is restored as it was at[^]*Between its hosts the cluster is encrypted, as it was/);
+    assert.equal(await encryptionOf(other), 'on');
     const [made, restored] = [await objectsOf(cluster), await objectsOf(other)];
     assert.ok(made.has('App kept') && made.has('App hello'), [...made.keys()].join());
     for (const [name, object] of made) assert.deepEqual(restored.get(name), object);
@@ -72,9 +80,11 @@ export function describeRestore(theCluster: () => TestCluster): void {
       'what its database has',
     );
     assert.equal(await other.adminKey(), await cluster.adminKey(), 'the root key that people have');
-    // Done again it changes nothing.
+    // Done again it changes nothing, nor what people have said since.
+    await other.exec([other.hostCommand, 'network', 'decrypt']);
     const again = await other.host.tryScript('up', ['--from-backup', file], { env: other.env });
     assert.equal(again.code, 0, again.stdout + again.stderr);
+    assert.equal(await encryptionOf(other), 'off');
     await cluster.flynn(['-a', 'kept', 'delete', '-y']);
   });
 }
