@@ -10,7 +10,8 @@ import { root } from './origin.ts';
 import { runProgram, tryProgram } from './program.ts';
 
 export const sampleName = 'hello';
-const pushMs = 240_000;
+/** Some seconds, and many minutes on a slow machine: what it does is shown, and whoever waits may interrupt it. */
+const pushMs = 20 * 60_000;
 
 export type PushOptions = { gitUrl: string; key: SshKey; knownHostsFile: string; report: (line: string) => void };
 
