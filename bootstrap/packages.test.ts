@@ -15,11 +15,14 @@ const tools = ['cat', 'date', 'grep', 'ls', 'mktemp', 'rm', 'sed', 'tail', 'tr']
 async function machine({
   locked = 0,
   half,
+  isBroken = false,
   has,
   installed,
 }: {
   locked?: number;
   half?: string;
+  /** Packages are looked up, and not installed. */
+  isBroken?: boolean;
   has?: string[];
   /** A package that dpkg knows. */
   installed?: string;
@@ -56,6 +59,7 @@ if ${half !== undefined} && ! grep -q 'dpkg --configure' ${at('did')} 2>/dev/nul
   exit 100
 fi
 echo "$*" >>${at('did')}
+if ${isBroken}; then case "$*" in *update*) ;; *) exit 100 ;; esac; fi
 `,
   );
   await writeFile(at('apt-cache'), '#!/bin/sh\nexit 0\n');
@@ -74,6 +78,12 @@ test('what a machine lacks is installed and noted, once its own updates are thro
   assert.match(stdout, /Installing Debian packages: git .*docker\.io[^]*waiting[^]*Installed: git/);
   assert.match(await fresh.read('did'), /^slept\nslept\nslept\n-q update\n.*install.* git .*docker\.io/);
   assert.match(await fresh.read('note'), /^git\n/);
+});
+
+test('what an installation had begun with is noted, so that uninstalling names it, however that one ended', async () => {
+  await using fresh = await machine({ isBroken: true });
+  await assert.rejects(fresh.install(), /packages could not be installed/);
+  assert.match(await fresh.read('note'), /^git\n[^]*docker\.io\n/);
 });
 
 test('a machine that has only the client of Docker gets an engine, and nothing that it has is removed for that', async () => {
