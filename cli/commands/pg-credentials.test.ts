@@ -26,7 +26,7 @@ test('a password is made anew; an app that fails with it is told of, and after i
     /the former password of shop-postgres is still good: v\d+ of shop failed: .*no such module.*\n.*"flynn log -a shop".*"flynn pg credentials rotate -a shop-postgres" goes on\n$/,
   );
   assert.equal((await run()).code, 1);
-  assert.match((await desk.run(['resource', '-a', 'shop'])).stdout, /of shop failed/);
+  assert.match((await desk.run(['resource', '-a', 'shop'])).stdout, /an app that has the former password still/);
 
   controller.setBehaviour(() => ({ is: 'run' }));
   const done = await run('rotate');

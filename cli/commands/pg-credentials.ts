@@ -31,17 +31,23 @@ export function addPgCredentialsCommands(parent: Parent, pg: Command): void {
     },
   });
 
-  addCommand<Target>(parent, {
+  addCommand<Target & { force?: boolean }>(parent, {
     under: credentials,
     name: 'rotate',
     summary:
-      'make the password anew: all apps that have it get a release with the new one, and then the former one opens nothing; goes on with one that was broken off',
-    options: { resource },
-    async run(context, { resource: named }) {
+      'make the password anew: its apps get a release with the new one, and then the former one opens nothing; goes on with one that was broken off',
+    options: {
+      resource,
+      force: [
+        '--force',
+        'shut out other apps that have the former password in their variables: else they are waited for',
+      ],
+    },
+    async run(context, { resource: named, force = false }) {
       const client = await context.client();
       const { id, name } = await datastoreOf(context, named);
       const params = { app: id };
-      let now = await client.call(datastores.rotate, { params });
+      let now = await client.call(datastores.rotate, { params, query: force ? { force } : {} });
       const left = `stopped: it goes on by itself, "flynn pg credentials -a ${name}" tells how far it is`;
       const settled = await context.progress(
         () => progressText(now),
@@ -88,7 +94,7 @@ function show(context: Context, credentials: Credentials): number {
   if (!hasFailed(credentials)) return 0;
   const { datastore, rotation } = credentials;
   const failed = (rotation?.apps ?? []).filter(({ state }) => state === 'failed');
-  const whys = failed.map(({ failure }) => failure ?? 'an app that you do not see does not run with it');
+  const whys = failed.map(({ failure }) => failure ?? notSeen(datastore));
   const [first] = failed.flatMap(({ app }) => (app === undefined ? [] : [app]));
   const look = first === undefined ? '' : `"flynn log -a ${first}" and "flynn deployment -a ${first}" tell more; `;
   context.tell(
@@ -98,6 +104,11 @@ function show(context: Context, credentials: Credentials): number {
     ].join('\n'),
   );
   return 1;
+}
+
+/** All that have the database are the caller's. */
+function notSeen(datastore: string): string {
+  return `an app that you do not see has it, and not the database: "flynn pg credentials rotate --force -a ${datastore}" shuts it out`;
 }
 
 function textOf({ datastore, login, since, rotation, waitingFor }: Credentials): string {

@@ -1,4 +1,5 @@
 /** What people do with a datastore. `:app` is its own app; what apps have it is told by its resource. */
+import { booleanFlag } from '@flynn/kit/config';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 import { jobSchema } from '../model.ts';
@@ -110,9 +111,10 @@ export const datastores = {
     method: 'POST',
     path: '/apps/:app/datastore/credentials/rotate',
     access: 'app developer',
+    query: z.object({ force: booleanFlag.optional() }),
     response: credentialsSchema,
     summary:
-      'Make its password anew: its apps get a release with it, and once all run with that the former one opens nothing',
+      'Make its password anew: its apps get a release with it, and once nobody has the former one that opens nothing; force: also where apps that do not have it know the former one',
   }),
   /** Frames of @flynn/kit/frames: an archive on stdout, of which `exit` with 0 says that it is whole. */
   dump: defineRoute({

@@ -38,12 +38,13 @@ export function credentialHandlers(deps: Deps): Handler[] {
       return show(datastore, resource, { principal: principalOf(call), signal });
     }),
     handle(routes.rotate, async (call) => {
-      const { params, signal } = call;
+      const { params, query, signal } = call;
       const principal = principalOf(call);
       const datastore = await findDatastore(deps, params.app, signal);
       const found = await resources.get(resourceType, datastore.resourceId, { signal });
       await checkChange(deps, principal, found, signal);
-      const begun = { by: principal.name, startedAt: new Date(now()).toISOString() };
+      const startedAt = new Date(now()).toISOString();
+      const begun = { by: principal.name, startedAt, ...(query.force === true ? { isForced: true } : {}) };
       const wanted = await resources.updateStatus(
         resourceType,
         found.id,
@@ -58,16 +59,17 @@ export function credentialHandlers(deps: Deps): Handler[] {
 /** One that is under way is this wish, too; apps that failed get another release. Throws `conflict` for what is not up. */
 function wantedOf(
   { id, status: { rotation, externalId }, deletingSince }: ProvidedResource,
-  begun: Pick<Rotation, 'by' | 'startedAt'>,
+  begun: Pick<Rotation, 'by' | 'startedAt' | 'isForced'>,
 ): Rotation {
   if (deletingSince !== undefined) throw new FlynnError('conflict', `the resource ${id} is being removed`);
   if (externalId === undefined) {
     throw new FlynnError('conflict', `the resource ${id} is still being made: flynn resource tells how far it is`);
   }
   if (rotation === undefined || rotation.state === 'done') return { state: 'wanted', ...begun };
-  if (rotation.state !== 'giving') return rotation;
+  const forced = begun.isForced === true ? { isForced: true } : {};
+  if (rotation.state !== 'giving') return { ...rotation, ...forced };
   const apps = Object.entries(rotation.apps).map(([appId, app]) => [appId, app.failure === undefined ? app : {}]);
-  return { ...rotation, apps: Object.fromEntries(apps) };
+  return { ...rotation, ...forced, apps: Object.fromEntries(apps) };
 }
 
 function viewCredentials({ app, appliance }: Datastore, resource: ProvidedResource, nameOf: NameOf): Credentials {

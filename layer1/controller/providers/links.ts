@@ -44,7 +44,7 @@ export async function addTo(
   if (!next.isChanged) return { is: 'linked', link: { state: 'added' } };
   return orWait(name, async () => ({
     is: 'linked',
-    link: { state: 'added', ...(await rollOut(deps, app, basis, next.after, signal)) },
+    link: { state: 'added', ...(await rollOut(deps, app, basis, next.after, { signal })) },
   }));
 }
 
@@ -69,7 +69,7 @@ export async function takeFrom(
   if (!next.isChanged) return { is: 'unlinked' };
   return orWait(name, async () => ({
     is: 'linked',
-    link: { state: 'removing', ...(await rollOut(deps, app, basis, next.after, signal)) },
+    link: { state: 'removing', ...(await rollOut(deps, app, basis, next.after, { signal })) },
   }));
 }
 
@@ -90,12 +90,13 @@ function givenBy({ env, services = [] }: ProvidedResource['status']): Given {
   return { env, links: services };
 }
 
+/** `isDeployed`: false for one that is to take effect with the app's next deployment. */
 export async function rollOut(
   deps: Deps,
   app: AppResource,
   basis: ReleaseResource | undefined,
   { env, references, links }: Variables,
-  signal: AbortSignal,
+  { isDeployed = true, signal }: { isDeployed?: boolean; signal: AbortSignal },
 ): Promise<Omit<Link, 'state'>> {
   const { artifactId } = basis?.spec ?? {};
   const input = {
@@ -110,7 +111,7 @@ export async function rollOut(
   const release = await createRelease(deps, app, input, signal);
   const ofApp = { app: app.id, replaces: app.status.releaseId ?? null };
   const made = { releaseId: release.id, version: release.spec.version };
-  if (release.spec.artifactId === undefined) return made;
+  if (release.spec.artifactId === undefined || !isDeployed) return made;
   const { id } = await startDeployment(deps, { ...ofApp, release: release.id, rollout: {} }, signal);
   return { ...made, deploymentId: id };
 }

@@ -4,6 +4,7 @@ import { after, before, beforeEach, test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import type { HostJob } from '@flynn/scheduler/cell';
 import { apps, deployments, jobs, releases } from '../api.ts';
+import { deploymentControls } from '../deployments/api-controls.ts';
 import { audit } from '../audit/api.ts';
 import { datastores } from '../datastores/api.ts';
 import type { Credentials } from '../datastores/api.ts';
@@ -25,7 +26,7 @@ let refusal: string | undefined;
 
 const web = { web: {} };
 const params = { app: 'shop-postgres' };
-const until = { deadlineMs: 60_000, intervalMs: 10 };
+const until = { deadlineMs: 20_000, intervalMs: 10 };
 
 before(async () => {
   world = await startTestController(withAppliances);
@@ -52,7 +53,8 @@ beforeEach(() => {
 });
 
 const credentials = (): Promise<Credentials> => world.client.call(datastores.credentials, { params });
-const rotate = (): Promise<Credentials> => world.client.call(datastores.rotate, { params });
+const rotate = (query: { force?: boolean } = {}): Promise<Credentials> =>
+  world.client.call(datastores.rotate, { params, query });
 
 async function untilIt(what: string, isSo: (now: Credentials) => boolean): Promise<Credentials> {
   return waitFor(
@@ -88,12 +90,9 @@ async function deployEnv(app: string, env: Record<string, string>): Promise<void
 const onlyOf = (app: string, behaviour: Behaviour) => (job: HostJob) =>
   job.template.meta['flynn.app_name'] === app ? behaviour : { is: 'run' as const };
 
-test('every app that has the password gets the other, and only then the former one opens nothing', async () => {
+test('every app that has the database gets another password, one by one, and only then the former one opens nothing', async () => {
   const first = await liveEnv('shop');
   await deployEnv('blog', { ...(await liveEnv('blog')), POOL_URL: `${first['DATABASE_URL']}?pool=5` });
-  // A copy, which has variables and no resource; and one with a database of its own beside.
-  await world.deployApp('copy', web);
-  await deployEnv('copy', { DATABASE_URL: first['DATABASE_URL'] ?? '', PGUSER: 'app', PGPASSWORD: 'of-another' });
   assert.equal((await credentials()).login, 'app');
 
   await rotate();
@@ -101,7 +100,6 @@ test('every app that has the password gets the other, and only then the former o
   assert.deepEqual(admitted, ['app app_1', 'app_1']);
   assert.deepEqual(done.rotation?.apps.map(({ app, state }) => [app, state]).toSorted(), [
     ['blog', 'complete'],
-    ['copy', 'complete'],
     ['shop', 'complete'],
   ]);
   assert.deepEqual([done.login, done.rotation?.by, done.waitingFor], ['app_1', 'root', undefined]);
@@ -110,7 +108,6 @@ test('every app that has the password gets the other, and only then the former o
   const url = `postgres://app_1:${password}@shop-postgres-primary.flynn:5432/app`;
   assert.deepEqual([now['PGUSER'], now['DATABASE_URL']], ['app_1', url]);
   assert.equal((await liveEnv('blog'))['POOL_URL'], `${url}?pool=5`);
-  assert.deepEqual(await liveEnv('copy'), { DATABASE_URL: url, PGUSER: 'app', PGPASSWORD: 'of-another' });
   // What it gives from now on.
   await world.deployApp('late', web);
   await world.client.call(resources.addApp, { params: { resource: own.resourceId, app: 'late' }, body: {} });
@@ -130,7 +127,8 @@ test('an app that does not start with it keeps the former one good, and asked ag
   const failed = stuck.rotation.apps.find(({ state }) => state === 'failed');
   assert.equal(failed?.app, 'blog');
   assert.match(failed.failure ?? '', /^v\d+ of blog failed: .*no such module/);
-  assert.match(stuck.waitingFor ?? '', /^v\d+ of blog failed/);
+  // Viewers of any app that has it read this.
+  assert.equal(stuck.waitingFor, 'an app that has the former password still: flynn pg credentials -a shop-postgres');
   assert.deepEqual(admitted, ['app_1 app_2']);
   assert.equal((await liveEnv('blog'))['PGPASSWORD'], former);
   assert.notEqual((await liveEnv('shop'))['PGPASSWORD'], former);
@@ -176,21 +174,79 @@ async function nextOf(): Promise<string | undefined> {
   return rotation?.state === 'making' ? rotation.next['PGPASSWORD'] : undefined;
 }
 
-test('what somebody wrote around it by hand is named, and waited for', async () => {
-  const env = await liveEnv('copy');
-  const password = (await liveEnv('shop'))['PGPASSWORD'] ?? '';
-  await deployEnv('copy', { ...env, SECRET: `"${password}"` });
+test('what somebody wrote around it by hand is named, with who logs in, and waited for', async () => {
+  const env = await liveEnv('shop');
+  const { PGPASSWORD: password = '', PGUSER: login = '' } = env;
+  await deployEnv('shop', { ...env, SECRET: `"${password}"`, DB_USER: login });
   await rotate();
   const stuck = await untilIt(
     'a failure',
     (now) => isStuck(now) && now.rotation?.apps.filter((one) => one.state !== 'complete').length === 1,
   );
   const failed = stuck.rotation?.apps.find(({ state }) => state === 'failed');
-  assert.match(failed?.failure ?? '', /^SECRET of copy has the former password in it, as somebody set it/);
-  const { SECRET: _, ...others } = await liveEnv('copy');
-  await deployEnv('copy', others);
+  assert.match(
+    failed?.failure ?? '',
+    /^SECRET of shop has the former password in it, as somebody set it: .*app_2.*app_1$/,
+  );
+  const { SECRET: _, DB_USER: _user, ...others } = await liveEnv('shop');
+  await deployEnv('shop', others);
   // Nobody has to ask again.
   await untilIt('the end', isDone);
+});
+
+test('an app that does not have the database is not given its password: it is named and waited for, or shut out', async () => {
+  const { PGPASSWORD: former = '', DATABASE_URL: url = '' } = await liveEnv('shop');
+  const stolen = { DATABASE_URL: url, X: `postgres://app_2:${former}@x/y` };
+  await world.deployApp('leaver', web);
+  await deployEnv('leaver', stolen);
+  await rotate();
+  const isNamed = ({ rotation }: Credentials) =>
+    rotation?.apps.some(({ app, failure }) => app === 'leaver' && failure !== undefined) === true;
+  const stuck = await untilIt('its name', isNamed);
+  assert.match(
+    stuck.rotation?.apps.find(({ app }) => app === 'leaver')?.failure ?? '',
+    /^DATABASE_URL, X of leaver has the former password in it, and leaver is not among the apps that have shop-postgres: .*--force -a shop-postgres/,
+  );
+  assert.equal(admitted.length, 1);
+  assert.deepEqual(await liveEnv('leaver'), stolen);
+  await rotate({ force: true });
+  const done = await untilIt('the end', isDone);
+  assert.deepEqual(admitted.length, 2);
+  assert.equal(done.rotation?.apps.find(({ app }) => app === 'leaver')?.state, 'failed');
+  assert.deepEqual(await liveEnv('leaver'), stolen);
+  await world.client.call(apps.remove, { params: { app: 'leaver' } });
+});
+
+test('an app that is being led to it is waited for: what is deployed has the former password', async () => {
+  await world.deployApp('next', web);
+  const ofNext = { params: { app: 'next' } };
+  await world.client.call(apps.update, { ...ofNext, body: { rollout: { strategy: 'canary' } } });
+  await world.client.call(resources.addApp, { params: { resource: own.resourceId, app: 'next' }, body: {} });
+  await rotate();
+  const isThere = ({ rotation, waitingFor }: Credentials) =>
+    waitingFor === 'a deployment of an app to end' && rotation?.apps.some(({ app }) => app === 'next') === true;
+  await untilIt('its deployment', (now) => isThere(now) || isDone(now));
+  assert.equal(admitted.length, 1);
+  const { status } = await world.deps.resources.lookup(appType, 'next');
+  await world.client.call(deploymentControls.abort, { params: { deployment: status.deploymentId ?? '' }, body: {} });
+  await untilIt('the end', isDone);
+  await world.client.call(apps.remove, ofNext);
+});
+
+test('an app that never ran gets a release with another password, and is not started by that', async () => {
+  const ofYoung = { params: { app: 'young' } };
+  await world.client.call(apps.create, { body: { name: 'young' } });
+  await world.client.call(resources.addApp, { params: { resource: own.resourceId, app: 'young' }, body: {} });
+  const { env } = await world.client.call(releases.get, { params: { app: 'young', release: 'v1' } });
+  const { artifactId = '' } = await world.makeRelease('young', web);
+  await world.client.call(releases.create, { ...ofYoung, body: { env, artifactId } });
+  await rotate();
+  await untilIt('the end', isDone);
+  const [newest] = await world.client.call(releases.list, ofYoung);
+  assert.equal(newest?.env['PGPASSWORD'], (await liveEnv('shop'))['PGPASSWORD']);
+  const { status } = await world.deps.resources.lookup(appType, 'young');
+  assert.deepEqual([status.releaseId, status.deploymentId], [undefined, undefined]);
+  await world.client.call(apps.remove, ofYoung);
 });
 
 test('an app that gives it back meanwhile keeps neither password', async () => {

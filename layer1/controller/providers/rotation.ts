@@ -1,11 +1,13 @@
 /**
  * What is next for the password of a datastore, made anew while everything runs on: wanted → making → giving → done. The datastore
- * takes the next login beside the former one; every app that has the former one gets a release with the next; once none has it
- * the datastore takes it no more.
+ * takes the next login beside the former one; each of its apps gets a release with the next; once nobody has the former one the
+ * datastore takes it no more.
  *
  * INVARIANTS. A password is in the record before the datastore hears of it, and no app has it before the datastore takes it: who
- * dies in between is followed by one who does the same again. The former one is good while any app's live release has it.
+ * dies in between is followed by one who does the same again. The former one is good while any app's live release has it, or one
+ * that is being deployed. The next one goes to apps that have the resource: others that know the former one may be why it goes.
  */
+import { isDeepStrictEqual } from 'node:util';
 import type { Appliance, Login } from '@flynn/appliances/appliance';
 import { messageOf } from '@flynn/kit/errors';
 import { admit, primaryOf } from '../datastores/logins.ts';
@@ -13,8 +15,8 @@ import { nextLogin, variablesOf as variablesFor } from '../datastores/datastore.
 import { statusesOfApp } from '../cell-view.ts';
 import type { Deps } from '../deps.ts';
 import { findBasis } from '../releases.ts';
-import { appType, deploymentType } from '../resources.ts';
-import type { AppResource } from '../resources.ts';
+import { appType, deploymentType, releaseType } from '../resources.ts';
+import type { AppResource, ReleaseResource } from '../resources.ts';
 import { liveApp, orWait, rollOut, variablesOf } from './links.ts';
 import type { Linked, Renewal } from './links.ts';
 import type { ProvidedResource, RotatedApp, Rotation } from './types.ts';
@@ -73,21 +75,20 @@ async function takeStep(
   const { rotation } = kept.resource.status;
   if (rotation?.state === 'making') return make(deps, kept, app, rotation, options);
   await tellAgain(deps, kept, app, options);
-  if (rotation?.state === 'wanted') return begin(kept, app, rotation, options);
+  if (rotation?.state === 'wanted') return begin(kept, app, options);
   return rotation?.state === 'giving' ? give(deps, kept, app, rotation, options) : undefined;
 }
 
 async function begin(
   { resource: { status }, appliance }: Kept,
   app: AppResource,
-  { by, startedAt }: Rotation,
   { isOfOldImage, write }: RotationOptions,
 ): Promise<Waiting> {
   const { name } = app.spec;
   if (isOfOldImage) return wait(`${name} to run this version's image`, tryAgainMs);
   const next = variablesFor(appliance, name, nextLogin(appliance, appliance.logins.of(status.env)));
   await write((now) =>
-    now.rotation?.state === 'wanted' ? { ...now, rotation: { state: 'making', by, startedAt, next } } : now,
+    now.rotation?.state === 'wanted' ? { ...now, rotation: { ...now.rotation, state: 'making', next } } : now,
   );
   return wait(`${name} to take another password`);
 }
@@ -96,7 +97,7 @@ async function make(
   deps: Deps,
   { resource: { status }, appliance }: Kept,
   app: AppResource,
-  { by, startedAt, next }: Extract<Rotation, { state: 'making' }>,
+  { next }: Extract<Rotation, { state: 'making' }>,
   { signal, write }: RotationOptions,
 ): Promise<Waiting> {
   const { of } = appliance.logins;
@@ -104,7 +105,8 @@ async function make(
   const since = new Date(deps.now()).toISOString();
   await write((now) => {
     if (now.rotation?.state !== 'making') return now;
-    const rotation = { state: 'giving' as const, by, startedAt, former: now.env, apps: {} };
+    const { next: _, ...begun } = now.rotation;
+    const rotation = { ...begun, state: 'giving' as const, former: now.env, apps: {} };
     return { ...now, env: next, login: { since, ...told }, rotation };
   });
   return wait('its apps to have another password');
@@ -130,46 +132,63 @@ async function tellAgain(
 
 async function give(
   deps: Deps,
-  { resource: { status }, appliance }: Kept,
+  kept: Kept,
   app: AppResource,
-  { by, startedAt, former, apps }: Giving,
+  { startedAt, former, apps, isForced = false }: Giving,
   { signal, write, inTurn }: RotationOptions,
 ): Promise<Waiting | undefined> {
-  const change = { former: givenWith(appliance, former), next: givenWith(appliance, status.env) };
+  const { resource, appliance } = kept;
+  const change = { former: givenWith(appliance, former), next: givenWith(appliance, resource.status.env) };
+  const own = ownApps(resource);
+  const isWaitedFor = (appId: string): boolean => own.has(appId) || !isForced;
+  // Somebody who asked again meanwhile is not overwritten by what was known before.
   const keep = (appId: string, of: RotatedApp) =>
-    write((now) => {
-      const { rotation } = now;
-      return rotation?.state === 'giving'
-        ? { ...now, rotation: { ...rotation, apps: { ...rotation.apps, [appId]: of } } }
-        : now;
-    });
+    write((now) =>
+      now.rotation?.state === 'giving' && isDeepStrictEqual(now.rotation.apps[appId], apps[appId])
+        ? { ...now, rotation: { ...now.rotation, apps: { ...now.rotation.apps, [appId]: of } } }
+        : now,
+    );
   const waiting: Waiting[] = [];
-  const failed: Waiting[] = [];
-  for (const [appId, known] of Object.entries(apps)) {
+  for (const [appId, known] of Object.entries(apps).toSorted(begunFirst)) {
     if (known.isThrough === true) continue;
-    const outcome = await inTurn(appId, () => renewIn(deps, appId, known, change, signal));
-    if ('is' in outcome) {
-      waiting.push(outcome);
-      continue;
-    }
-    await keep(appId, outcome);
-    if (outcome.failure !== undefined) failed.push(wait(outcome.failure, tryAgainMs));
-    else if (outcome.isThrough !== true) waiting.push(wait('a deployment with another password to end'));
+    const outcome = await inTurn(appId, () =>
+      own.has(appId)
+        ? renewIn(deps, { appId, known }, change, signal)
+        : lookAt(deps, { appId, known, datastore: app.spec.name }, change.former.login, signal),
+    ).catch((error: unknown): Waiting => {
+      signal.throwIfAborted();
+      deps.log.warn({ err: error, datastore: app.spec.name, appId }, 'an app does not get another password yet');
+      return wait('an app to take another password, which is tried again', tryAgainMs);
+    });
+    if (!('is' in outcome)) await keep(appId, outcome);
+    if (!isWaitedFor(appId)) continue;
+    const next = 'is' in outcome ? outcome : waitOf(outcome, app.spec.name);
+    if (next !== undefined) waiting.push(next);
+    // One by one: what is wrong with the next one is wrong with one app.
+    if (next === underWay) break;
   }
   // What gets on by itself is looked at sooner.
-  const [first] = [...waiting, ...failed];
+  const [first] = waiting.toSorted((a, b) => a.again.againInMs - b.again.againInMs);
   if (first !== undefined) return first;
-  // Those that somebody has led to it meanwhile too: copies of its apps, and one that was rolled back.
+  // Those that somebody has led to it meanwhile too: one that was rolled back, and others' that have its variables.
   const holders = await holdersOf(deps, change.former.login, signal);
-  for (const appId of holders) await keep(appId, {});
-  if (holders.length > 0) return wait('the apps that have its password');
+  for (const { id } of holders) {
+    if (apps[id]?.failure !== undefined) continue;
+    await keep(
+      id,
+      own.has(id)
+        ? {}
+        : await lookAt(deps, { appId: id, known: {}, datastore: app.spec.name }, change.former.login, signal),
+    );
+  }
+  if (holders.some(({ id }) => isWaitedFor(id))) return wait('the apps that have its password');
   const told = await tell(deps, { app, appliance, logins: [change.next.login] }, signal);
   const endedAt = new Date(deps.now()).toISOString();
   await write((now) => {
-    const { rotation, login } = now;
-    if (rotation?.state !== 'giving') return now;
-    const done = { state: 'done' as const, by, startedAt, endedAt, apps: rotation.apps };
-    return { ...now, rotation: done, login: { since: login?.since ?? startedAt, ...told } };
+    if (now.rotation?.state !== 'giving') return now;
+    const { former: _, ...begun } = now.rotation;
+    const login = { since: now.login?.since ?? startedAt, ...told };
+    return { ...now, rotation: { ...begun, state: 'done' as const, endedAt }, login };
   });
   deps.log.info(
     { datastore: app.spec.name },
@@ -178,11 +197,31 @@ async function give(
   return undefined;
 }
 
+/** Those that are given what it has, and those that give it back. */
+function ownApps({ spec, status }: ProvidedResource): ReadonlySet<string> {
+  return new Set([...spec.apps.map(({ appId }) => appId), ...Object.keys(status.links)]);
+}
+
+function begunFirst([, a]: readonly [string, RotatedApp], [, b]: readonly [string, RotatedApp]): number {
+  return Number(b.releaseId !== undefined) - Number(a.releaseId !== undefined);
+}
+
+const underWay = wait('an app to be deployed with another password');
+
+/** Whoever may see the datastore reads it: not of which app, nor what that said. */
+function waitOf({ failure, isThrough }: RotatedApp, datastore: string): Waiting | undefined {
+  if (failure !== undefined) {
+    return wait(`an app that has the former password still: flynn pg credentials -a ${datastore}`, tryAgainMs);
+  }
+  return isThrough === true ? undefined : underWay;
+}
+
+type Looked = Readonly<{ appId: string; known: RotatedApp }>;
+
 /** What becomes of an app that has the former password, or had it; it gets one release, and another when somebody asks again. */
 async function renewIn(
   deps: Deps,
-  appId: string,
-  known: RotatedApp,
+  { appId, known }: Looked,
   change: { former: GivenLogin; next: GivenLogin },
   signal: AbortSignal,
 ): Promise<RotatedApp | Waiting> {
@@ -190,7 +229,7 @@ async function renewIn(
   const app = await liveApp(deps, appId, signal);
   if (app === undefined) return { ...tried, isThrough: true };
   const { name } = app.spec;
-  if (app.status.deploymentId !== undefined) return wait(`a deployment of ${name} to end`);
+  if (app.status.deploymentId !== undefined) return itsDeployment;
   const basis = await findBasis(deps, app, signal);
   const held = basis === undefined ? [] : namesHolding(change.former.login.password, basis.spec);
   if (held.length === 0) return { ...tried, isThrough: true };
@@ -202,34 +241,72 @@ async function renewIn(
   }
   const next = renewed(variablesOf(basis), change);
   if (!next.isChanged) {
-    const failure = `${held.join(', ')} of ${name} has the former password in it, as somebody set it`;
+    const what = `${held.join(', ')} of ${name} has the former password in it, as somebody set it`;
+    const failure = `${what}: set the present one, and ${change.next.login.name} as whoever logs in, in the place of ${change.former.login.name}`;
     return { ...tried, failure };
   }
   // It ran, and somebody went back to a release of before.
   if (deployment !== undefined) return { ...tried, failure: `${name} runs a release with the former password again` };
+  // What never ran is not begun by this.
+  const isDeployed = app.status.releaseId !== undefined;
   const linked = await orWait(name, async () => ({
     is: 'linked',
-    link: { state: 'added', ...(await rollOut(deps, app, basis, next.after, signal)) },
+    link: { state: 'added', ...(await rollOut(deps, app, basis, next.after, { isDeployed, signal })) },
   }));
-  if (linked.is === 'wait') return linked;
+  if (linked.is === 'wait') return itsDeployment;
   if (linked.is === 'refused') return { ...tried, failure: linked.failure.message };
   if (linked.is !== 'linked') return { ...tried, isThrough: true };
   const { state: _s, ...made } = linked.link;
   return made;
 }
 
-/** Apps whose live release has it, or before the first deployment their newest. */
-async function holdersOf(deps: Deps, { password }: Login, signal: AbortSignal): Promise<string[]> {
+const itsDeployment = wait('a deployment of an app to end');
+
+/** An app that does not have the resource is not given the next password: it is told of, and left as it is. */
+async function lookAt(
+  deps: Deps,
+  { appId, known, datastore }: Looked & Readonly<{ datastore: string }>,
+  { password }: Login,
+  signal: AbortSignal,
+): Promise<RotatedApp> {
+  const { failure: _, ...tried } = known;
+  const app = await liveApp(deps, appId, signal);
+  if (app === undefined) return { ...tried, isThrough: true };
+  const held = (await releasesInUse(deps, app, signal)).flatMap(({ spec }) => namesHolding(password, spec));
+  if (held.length === 0) return { ...tried, isThrough: true };
+  const { name } = app.spec;
+  const what = `${[...new Set(held)].join(', ')} of ${name} has the former password in it`;
+  const why = `${name} is not among the apps that have ${datastore}`;
+  return {
+    ...tried,
+    failure: `${what}, and ${why}: flynn resource attach gives it the other, flynn pg credentials rotate --force -a ${datastore} shuts it out`,
+  };
+}
+
+/** Apps whose live release has it, or that which is being deployed, or before the first deployment their newest. */
+async function holdersOf(deps: Deps, { password }: Login, signal: AbortSignal): Promise<AppResource[]> {
   const all = await deps.resources.list(appType, {
     signal,
     where: ({ spec, deletingSince }) => spec.datastore === undefined && deletingSince === undefined,
   });
-  const holders: string[] = [];
+  const holders: AppResource[] = [];
   for (const app of all) {
-    const basis = await findBasis(deps, app, signal);
-    if (basis !== undefined && namesHolding(password, basis.spec).length > 0) holders.push(app.id);
+    const inUse = await releasesInUse(deps, app, signal);
+    if (inUse.some(({ spec }) => namesHolding(password, spec).length > 0)) holders.push(app);
   }
   return holders;
+}
+
+async function releasesInUse(deps: Deps, app: AppResource, signal: AbortSignal): Promise<ReleaseResource[]> {
+  const { resources } = deps;
+  const { deploymentId } = app.status;
+  const deployment =
+    deploymentId === undefined ? undefined : await resources.find(deploymentType, deploymentId, { signal });
+  const [basis, next] = await Promise.all([
+    findBasis(deps, app, signal),
+    deployment === undefined ? undefined : resources.find(releaseType, deployment.spec.newReleaseId, { signal }),
+  ]);
+  return [basis, next].filter((one) => one !== undefined);
 }
 
 /** The primary's job, if it is known: one that took over meanwhile is told once more. */

@@ -50,7 +50,12 @@ const rotatedAppSchema = z.object({
 });
 export type RotatedApp = z.output<typeof rotatedAppSchema>;
 
-const rotationBegun = { by: z.string(), startedAt: z.string() };
+const rotationBegun = {
+  by: z.string(),
+  startedAt: z.string(),
+  /** Apps that have the former password and not the resource are shut out, not waited for. */
+  isForced: z.boolean().optional(),
+};
 const rotatedApps = z.record(z.string(), rotatedAppSchema);
 
 /** Of a datastore's password: see rotation.ts. */
