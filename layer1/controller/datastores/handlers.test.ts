@@ -9,7 +9,9 @@ import { grants, tokens, users } from '../access/api.ts';
 import { jobs } from '../api.ts';
 import { audit } from '../audit/api.ts';
 import { createControllerClient } from '../client.ts';
+import { resources } from '../providers/api.ts';
 import { isCode } from '../providers/provided-fixture.ts';
+import { resourceType } from '../providers/types.ts';
 import type { Program } from '../simulated-host.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
@@ -120,6 +122,11 @@ test('another member is made the primary by its host, and the answer has hosts',
   await assert.rejects(call({}), isCode('conflict', /there is no other that could take over/));
 });
 
+async function templateOf(id: string) {
+  const { entries } = await world.store.list(cellKeys.templatesOf(id));
+  return jobTemplateSchema.parse(JSON.parse(entries[0]?.value ?? ''));
+}
+
 test('a console runs in a container of its own, with what apps are given and no more; joined by developers', async () => {
   await world.client.call(users.create, { body: { name: 'dora' } });
   const grant = { params: { app: 'shop', kind: 'user', name: 'dora' }, body: { role: 'developer' as const } };
@@ -128,10 +135,6 @@ test('a console runs in a container of its own, with what apps are given and no 
   await using developer = createControllerClient({ baseUrl: world.url, key: token });
   const body = { args: ['--command', 'SELECT 1'] };
   const started = await developer.call(datastores.console, { params, body });
-  const templateOf = async (id: string) => {
-    const { entries } = await world.store.list(cellKeys.templatesOf(id));
-    return jobTemplateSchema.parse(JSON.parse(entries[0]?.value ?? ''));
-  };
   const template = await templateOf(started.id);
   assert.deepEqual([template.entrypoint, template.command], [['psql'], body.args]);
   assert.equal(template.env['PGHOST'], 'shop-postgres-primary.flynn');
@@ -187,4 +190,14 @@ test('what is imported comes in pieces with their sizes, and is whole only if it
     2,
     'the trail tells of both',
   );
+});
+
+test('one that was forgotten has a console still', async () => {
+  await world.client.call(resources.remove, { params: { resource: own.resourceId }, query: { forget: true } });
+  const gone = async () => (await world.deps.resources.find(resourceType, own.resourceId)) === undefined;
+  await waitFor(gone, { what: 'its being forgotten', deadlineMs: 30_000, intervalMs: 10 });
+  for (const isSuperuser of [false, true]) {
+    const { id } = await world.client.call(datastores.console, { params, body: { isSuperuser } });
+    assert.equal((await templateOf(id)).env['PGUSER'], isSuperuser ? 'postgres' : 'app');
+  }
 });

@@ -148,11 +148,11 @@ async function startConsole(
   if (release === undefined || runnable === undefined) {
     throw new FlynnError('conflict', `${app.spec.name} is not up yet: flynn ps -a ${app.spec.name}`);
   }
-  const { status } = await deps.resources.get(resourceType, resourceId, { signal });
-  // While it is being made nobody was given anything yet.
-  const isGiven = status.externalId !== undefined;
+  // While it is being made nobody was given anything yet, and of one that was forgotten there is no record any more.
+  const resource = await deps.resources.find(resourceType, resourceId, { signal });
+  const isGiven = resource?.status.externalId !== undefined;
   const { command, env } = appliance.console({
-    login: isGiven ? appliance.logins.of(status.env) : appliance.logins.first(release.spec.env),
+    login: isGiven ? appliance.logins.of(resource.status.env) : appliance.logins.first(release.spec.env),
     host: (role) => hostOf(app.spec.name, role),
     ...(isSuperuser ? { secrets: release.spec.env } : {}),
   });

@@ -16,7 +16,7 @@ import { settled } from './following.ts';
 import type { Failure, ResourceApp, ResourceView } from './model.ts';
 import { getProvider } from './providers.ts';
 import { checkChange, developedApp, isSeen, sightOf } from './sight.ts';
-import { providerFinalizer, providerType, resourceType } from './types.ts';
+import { isLinked, providerFinalizer, providerType, resourceType } from './types.ts';
 import type { ProvidedResource } from './types.ts';
 import { viewApps, viewResource } from './views.ts';
 
@@ -110,14 +110,14 @@ export function resourceHandlers(deps: Deps): Handler[] {
       const outcome = await settled(deps, changed, hasItsApps, signal);
       const failure = outcome?.status.refused[app.id];
       if (failure === undefined) return show(outcome ?? changed, signal);
-      await withoutApp(deps, found, app.id, signal);
+      await withoutRefused(deps, found, app.id, signal);
       throw finalError(failure);
     }),
     handle(routes.removeApp, async (call) => {
       const { params, signal } = call;
       const found = await find(deps, principalOf(call), params.resource, signal);
       const app = await findApp(deps, params.app, signal);
-      if (!found.spec.apps.some(({ appId }) => appId === app.id)) {
+      if (!hasApp(found, app.id)) {
         throw new FlynnError(
           'not_found',
           `${app.spec.name} does not have ${found.id}; flynn resource tells what it has`,
@@ -189,8 +189,10 @@ async function addApp(
       const { [appId]: _, ...refused } = status.refused;
       // Asked for again, it is looked at again: somebody may have unset what it should not replace.
       const { [appId]: link, ...links } = status.links;
-      // What it has instead, like a password of before that came back with an older release, is to be replaced.
-      const kept = link?.state === 'added' && !isReplacing ? status.links : links;
+      // What it has instead, like a password of before that came back with an older release, is to be replaced. Until then it has
+      // something of it all the same, which is taken back when it goes.
+      const isAsWanted = link === undefined || (isLinked(link) && !isReplacing);
+      const kept = isAsWanted ? status.links : { ...links, [appId]: { state: 'added' as const, isStale: true } };
       const others = spec.apps.filter((one) => one.appId !== appId);
       return {
         spec: { ...spec, apps: [...others, { appId, isReplacing }] },
@@ -199,6 +201,23 @@ async function addApp(
     },
     { signal, expectUid: uid, also: () => ({ compare: [compareOf(app)] }) },
   );
+}
+
+/** One that had it keeps what it has: only another one of it was refused. */
+async function withoutRefused(deps: Deps, found: ProvidedResource, appId: string, signal: AbortSignal): Promise<void> {
+  if (!hasApp(found, appId) || found.status.links[appId]?.state !== 'added') {
+    await withoutApp(deps, found, appId, signal);
+    return;
+  }
+  const asBefore = ({ status }: ProvidedResource) => {
+    const { [appId]: _, ...refused } = status.refused;
+    return { ...status, refused };
+  };
+  await deps.resources.updateStatus(resourceType, found.id, asBefore, { signal, expectUid: found.uid });
+}
+
+function hasApp({ spec }: ProvidedResource, appId: string): boolean {
+  return spec.apps.some((one) => one.appId === appId);
 }
 
 async function withoutApp(
@@ -241,9 +260,10 @@ async function forget(
 function hasItsApps(resource: ProvidedResource): boolean {
   const { spec, status } = resource;
   if (failureOf(resource) !== undefined) return true;
-  const isLinked = ({ appId }: { appId: string }) =>
-    status.links[appId]?.state === 'added' || status.refused[appId] !== undefined;
-  return status.externalId !== undefined && spec.apps.every(isLinked);
+  return (
+    status.externalId !== undefined &&
+    spec.apps.every(({ appId }) => isLinked(status.links[appId]) || status.refused[appId] !== undefined)
+  );
 }
 
 function failureOf({ status, spec }: ProvidedResource): Failure | undefined {

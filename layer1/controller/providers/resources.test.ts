@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { apps, releases } from '../api.ts';
+import { apps, deployments, releases } from '../api.ts';
+import { deploymentControls } from '../deployments/api-controls.ts';
 import { providers, resources } from './api.ts';
 import type { ResourceView } from './model.ts';
 import { isCode, startProvidedWorld } from './provided-fixture.ts';
@@ -212,6 +213,45 @@ test('one resource may be of several apps; with the last of them it goes, and th
   assert.equal((await world.client.call(apps.remove, { params: { app: 'two' } })).resources, 1);
   await gone(made.id);
   assert.equal(provider.made.size, 0);
+});
+
+test('what an app has is replaced or stays, and is taken back also while it is being replaced', async () => {
+  const { world, provider, add, get, remove, envOf } = place;
+  await world.deployApp('again', { web: {} });
+  provider.env = { AGAIN_URL: 'x'.repeat(50_000) };
+  const made = await add({ apps: ['again'] });
+  const given = await envOf('again');
+  const ofApp = { params: { app: 'again' } };
+  const references = { THRICE: '${AGAIN_URL}'.repeat(3) };
+  const own = await world.client.call(releases.create, { ...ofApp, body: { env: { AGAIN_URL: 'mine' }, references } });
+  assert.equal((await world.deploy('again', own.id)).state, 'complete');
+  const params = { resource: made.id, app: 'again' };
+  const replace = () => world.client.call(resources.addApp, { params, body: { isReplacing: true } });
+  await assert.rejects(replace(), isCode('invalid', /THRICE/));
+  const { apps: kept, waitingFor } = await get(made.id);
+  assert.deepEqual(
+    [kept.map(({ state, failure }) => [state, failure]), waitingFor],
+    [[['added', undefined]], undefined],
+  );
+
+  await setEnv('again', given);
+  const other = await world.client.call(releases.create, { ...ofApp, body: { env: { ...given, OTHER: '1' } } });
+  const held = { releaseId: other.id, rollout: { strategy: 'canary' as const } };
+  const begun = await world.client.call(deployments.create, { ...ofApp, body: held });
+  const replacing = replace();
+  await waitFor(async () => (await get(made.id)).apps.some(({ state }) => state === 'adding'), {
+    what: 'its being replaced',
+    deadlineMs: 20_000,
+    intervalMs: 5,
+  });
+  const removed = remove(made.id);
+  await world.client.call(deploymentControls.abort, { params: { deployment: begun.id }, body: {} });
+  await Promise.all([removed, replacing]);
+  await waitFor(async () => (await envOf('again'))['AGAIN_URL'] === undefined, {
+    what: 'its being taken back',
+    deadlineMs: 20_000,
+    intervalMs: 50,
+  });
 });
 
 test('an app goes though the provider of what it had is away, which is asked to take that back when it answers', async () => {

@@ -19,7 +19,7 @@ import type { Linked, Renewal } from './links.ts';
 import type { Failure, Provisioned } from './model.ts';
 import { deprovision, isUnsent, provision } from './protocol.ts';
 import { renewalOf, stepRotation } from './rotation.ts';
-import { applianceOf, providerFinalizer, providerType, resourceType } from './types.ts';
+import { applianceOf, isLinked, providerFinalizer, providerType, resourceType } from './types.ts';
 import type { ProvidedResource, ProviderResource } from './types.ts';
 
 const longestPauseMs = 60_000;
@@ -112,7 +112,7 @@ async function link(deps: Deps, resource: ProvidedResource, options: Options): P
   const renew = renewalOf(appliance, status);
   const waiting: Extract<Linked, { is: 'wait' }>[] = [];
   for (const app of spec.apps) {
-    if (status.links[app.appId]?.state === 'added' || status.refused[app.appId] !== undefined) continue;
+    if (isLinked(status.links[app.appId]) || status.refused[app.appId] !== undefined) continue;
     const linked = await options.turns.run(app.appId, () =>
       addTo(deps, resource, app, { renew, signal: options.signal }),
     );
@@ -201,7 +201,12 @@ async function keep(
     const refused = without(status.refused, appId);
     const bare = { ...status, links, refused };
     if (linked.is === 'linked') return { status: { ...bare, links: { ...links, [appId]: linked.link } } };
-    if (linked.is === 'refused') return { status: { ...bare, refused: { ...refused, [appId]: linked.failure } } };
+    if (linked.is === 'refused') {
+      // What it had before it has still.
+      const before = status.links[appId];
+      const had = before === undefined ? links : { ...links, [appId]: { ...before, isStale: false } };
+      return { status: { ...bare, links: had, refused: { ...refused, [appId]: linked.failure } } };
+    }
     if (linked.is === 'unlinked') return { status: bare };
     return { spec: { ...spec, apps: spec.apps.filter((one) => one.appId !== appId) }, status: bare };
   });

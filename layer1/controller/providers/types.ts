@@ -34,8 +34,15 @@ const linkSchema = z.object({
   releaseId: z.string().optional(),
   version: z.int().optional(),
   deploymentId: z.string().optional(),
+  /** Asked for again: what the app has may be something else by now, and is looked at once more. */
+  isStale: z.boolean().optional(),
 });
 export type Link = z.output<typeof linkSchema>;
+
+/** Whether the app has what it is to have, as far as it was looked at. */
+export function isLinked(link: Link | undefined): boolean {
+  return link?.state === 'added' && link.isStale !== true;
+}
 
 const rotatedAppSchema = z.object({
   /** Of the release with the new password; none before it is made, and where somebody else made one. */

@@ -1,6 +1,6 @@
 /** Providers and resources as the API shows them. Pure. */
 import type { Provider, ResourceApp, ResourceView } from './model.ts';
-import { providerFinalizer } from './types.ts';
+import { isLinked, providerFinalizer } from './types.ts';
 import type { ProvidedResource, ProviderResource } from './types.ts';
 
 export function viewProvider({ id, spec, createdAt }: ProviderResource): Provider {
@@ -37,10 +37,10 @@ export function viewApps({ spec, status, deletingSince }: ProvidedResource): Res
 }
 
 function viewApp(appId: string, isWanted: boolean, { links, refused }: ProvidedResource['status']): ResourceApp {
-  const { state: linked = 'none', ...made } = links[appId] ?? {};
+  const { state: _, isStale: _stale, ...made } = links[appId] ?? {};
   const failure = refused[appId];
-  const isThere = linked === 'added';
-  const state = !isWanted ? 'removing' : isThere ? 'added' : 'adding';
+  const isThere = links[appId]?.state === 'added';
+  const state = !isWanted ? 'removing' : isLinked(links[appId]) ? 'added' : 'adding';
   // What it was added by is of no more interest while it goes.
   const isOld = state === 'removing' && isThere;
   return { appId, state, ...(isOld ? {} : made), ...(failure === undefined ? {} : { failure }) };
