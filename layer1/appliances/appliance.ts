@@ -64,8 +64,12 @@ export type Logins = Readonly<{
    * A program of its image and its standard input, after which these open what apps keep, and none of the others do: their sessions
    * have ended. No password is in the input. Done again it changes nothing.
    */
-  admit: (logins: readonly Login[]) => Readonly<{ command: readonly string[]; input: string }>;
+  admit: (logins: readonly Login[]) => Admission;
+  /** The same, and whoever else logs in still does. */
+  letIn: (logins: readonly Login[]) => Admission;
 }>;
+
+type Admission = Readonly<{ command: readonly string[]; input: string }>;
 
 /** What members show at the door to their keyspace; every appliance has it among its secrets. */
 export const keyspacePassword = 'FLYNN_KEYSPACE_PASSWORD';

@@ -29,7 +29,10 @@ function assertDone({ code, stderr }: Ended): void {
 }
 
 async function admit(...logins: Login[]): Promise<void> {
-  const { command, input } = postgres.logins.admit(logins);
+  await tell(postgres.logins.admit(logins));
+}
+
+async function tell({ command, input }: ReturnType<typeof postgres.logins.admit>): Promise<void> {
   assertDone(await place.exec(command, { input: Buffer.from(input) }));
 }
 
@@ -96,7 +99,7 @@ async function rotate(former: Login, next: Login): Promise<void> {
   const writer = startWriter(former);
   await writer.more(5);
   const session = await openSession(former);
-  await admit(former, next);
+  await tell(postgres.logins.letIn([next]));
   await writer.more(5);
   const other = startWriter(next);
   await other.more(5);
@@ -138,6 +141,16 @@ test('what either makes is the owner’s, and the other reads and changes it; al
   // What it may not do it may not do as nobody either.
   const { stderr } = await place.queryAs(two, 'SET ROLE NONE; ALTER ROLE app LOGIN');
   assert.match(stderr, /permission denied to alter role/);
+});
+
+test('whoever logs in ends sessions of the other, and their own, as the owner', async () => {
+  await admit(one, two);
+  for (const login of [one, two]) {
+    const { ended } = await openSession(login);
+    const end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(120)'";
+    assert.equal(await said(one, `${end} AND pid <> pg_backend_pid()`), '1');
+    assert.notEqual((await ended).code, 0);
+  }
 });
 
 test('what people set for the owner is for whoever logs in next; an input that names nobody shuts nobody out', async () => {
@@ -187,4 +200,11 @@ test('another primary lets in the same; of passwords nothing is in a log, or amo
   const statements = await said(secret, "SELECT string_agg(query, ' ') FROM pg_stat_statements");
   const logs = [await place.logOf(1), await place.logOf(2)].join('\n');
   assert.doesNotMatch(`${statements}\n${logs}`, /SCRAM-SHA-256\$|very-secret|PASSWORD '/);
+});
+
+test('an import that was killed leaves nobody who logs in, once what it left is cleared up', async () => {
+  await place.query("ALTER ROLE app_import LOGIN PASSWORD 'left'", 'postgres');
+  assertDone(await place.exec(['/usr/lib/flynn/flynn-postgres-client', 'mend']));
+  await assertShutOut({ name: 'app_import', password: 'left' });
+  assert.equal(await place.query("SELECT rolcanlogin FROM pg_roles WHERE rolname = 'app_import'"), 'f');
 });

@@ -2,7 +2,7 @@
  * PostgreSQL 17 under Patroni: `flynn-postgres` starts a member, `flynn-postgres-client` is for what is done with what is in it,
  * `flynn-postgres-members` for who of them leads.
  */
-import { type Appliance, keyspacePassword } from '../appliance.ts';
+import { type Appliance, type Login, keyspacePassword } from '../appliance.ts';
 import { scramVerifier } from './scram.ts';
 
 const client = '/usr/lib/flynn/flynn-postgres-client';
@@ -35,10 +35,8 @@ export const postgres: Appliance = {
     first: ({ POSTGRES_PASSWORD: password = '' }) => ({ name: 'app', password }),
     of: ({ PGUSER: name = '', PGPASSWORD: password = '' }) => ({ name, password }),
     after: (name) => (name === 'app_1' ? 'app_2' : 'app_1'),
-    admit: (logins) => ({
-      command: [client, 'admit'],
-      input: logins.map(({ name, password }) => `${name} ${scramVerifier(password)}\n`).join(''),
-    }),
+    admit: (logins) => ({ command: [client, 'admit'], input: verifiersOf(logins) }),
+    letIn: (logins) => ({ command: [client, 'let-in'], input: verifiersOf(logins) }),
   },
   variables,
   console: ({ secrets, ...input }) => ({
@@ -59,6 +57,10 @@ export const postgres: Appliance = {
     switchover: [members, 'switchover'],
   },
 };
+
+function verifiersOf(logins: readonly Login[]): string {
+  return logins.map(({ name, password }) => `${name} ${scramVerifier(password)}\n`).join('');
+}
 
 function variables({ login, host }: Parameters<Appliance['variables']>[0]): Record<string, string> {
   const { name, password } = login;

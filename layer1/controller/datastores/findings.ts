@@ -73,9 +73,10 @@ export function memberFindings({ name, wanted, up, isServed }: Facts): Found[] {
 /** Pure. What an app that failed keeps good, and one that is not through after a while. */
 export function rotationFindings(
   name: string,
-  { status: { rotation } }: Pick<ProvidedResource, 'status'>,
+  { status: { rotation, login } }: Pick<ProvidedResource, 'status'>,
   nowMs: number,
 ): Found[] {
+  if (login?.hasOthers === true && rotation?.state !== 'giving') return [othersFinding(name)];
   if (rotation === undefined || rotation.state === 'done') return [];
   const failures = rotation.state === 'giving' ? Object.values(rotation.apps).map(({ failure }) => failure) : [];
   const failure = failures.find((one) => one !== undefined);
@@ -90,4 +91,14 @@ export function rotationFindings(
       remedy: `flynn pg credentials -a ${name} tells what it waits for; flynn pg credentials rotate -a ${name} goes on with it`,
     },
   ];
+}
+
+function othersFinding(name: string): Found {
+  return {
+    severity: 'warning',
+    subject: `database ${name}`,
+    what: 'a version of the platform from before passwords were made anew has written its record: a former password of it may be good',
+    why: 'whether an app has another one than the present is not known, and whoever knows it reads and writes all that is in it',
+    remedy: `flynn resource attach ID --replace for each of its apps, whose ID flynn resource tells, and then flynn pg credentials rotate -a ${name}`,
+  };
 }

@@ -18,13 +18,13 @@ export function primaryOf(statuses: readonly SeenStatus[]): SeenStatus | undefin
 }
 
 /**
- * From now on these log in, and nobody else whom apps log in as; done again it changes nothing. Throws `unavailable` where no
- * member is up, `conflict` with what the program says.
+ * From now on these log in, `alone` and nobody else whom apps log in as, or `beside` those who do; done again it changes nothing.
+ * Throws `unavailable` where no member is up, `conflict` with what the program says.
  */
 export async function admit(
   { cell, hosts }: Pick<Deps, 'cell' | 'hosts'>,
   { app, appliance }: Readonly<{ app: AppResource; appliance: Appliance }>,
-  logins: readonly Login[],
+  { logins, how }: Readonly<{ logins: readonly Login[]; how: 'alone' | 'beside' }>,
   signal: AbortSignal,
 ): Promise<void> {
   const statuses = statusesOfApp(cell, app.id);
@@ -32,5 +32,10 @@ export async function admit(
   if (member === undefined) {
     throw new FlynnError('unavailable', `${app.spec.name} has no member that is up: flynn ps -a ${app.spec.name}`);
   }
-  await outputOf(hosts, member, appliance.logins.admit(logins), withDeadline(admitMs, signal));
+  await outputOf(
+    hosts,
+    member,
+    appliance.logins[how === 'alone' ? 'admit' : 'letIn'](logins),
+    withDeadline(admitMs, signal),
+  );
 }

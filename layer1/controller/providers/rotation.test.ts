@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
+import { resourceKey } from '@flynn/resource/keys';
 import type { HostJob } from '@flynn/scheduler/cell';
 import { apps, deployments, jobs, releases } from '../api.ts';
 import { deploymentControls } from '../deployments/api-controls.ts';
@@ -15,11 +16,12 @@ import { appType } from '../resources.ts';
 import { startTestController } from '../testing.ts';
 import type { Behaviour, TestController } from '../testing.ts';
 import { resources } from './api.ts';
+import { withOutcome } from './rotation.ts';
 import { resourceType } from './types.ts';
 
 let world: TestController;
 let own: TestDatastore;
-/** Who was let in, one line for each time that the datastore was told. */
+/** Who was let in, one line for each time that the datastore was told; `also`: beside whoever was. */
 let admitted: string[] = [];
 /** What its program does instead. */
 let refusal: string | undefined;
@@ -36,9 +38,11 @@ before(async () => {
   await world.client.call(resources.addApp, { params: { resource: own.resourceId, app: 'blog' }, body: {} });
   for (const host of world.hosts) {
     host.programs = (command, input) => {
-      if (command.at(-1) !== 'admit') return undefined;
+      const program = command.at(-1) ?? '';
+      if (!['admit', 'let-in'].includes(program)) return undefined;
       if (refusal !== undefined) return { stderr: refusal, code: 1 };
-      admitted.push([...input.toString().matchAll(/^(\w+) SCRAM-SHA-256/gm)].map(([, name]) => name).join(' '));
+      const names = [...input.toString().matchAll(/^(\w+) SCRAM-SHA-256/gm)].map(([, name]) => name);
+      admitted.push([...(program === 'admit' ? [] : ['also']), ...names].join(' '));
       return { code: 0 };
     };
   }
@@ -90,14 +94,14 @@ async function deployEnv(app: string, env: Record<string, string>): Promise<void
 const onlyOf = (app: string, behaviour: Behaviour) => (job: HostJob) =>
   job.template.meta['flynn.app_name'] === app ? behaviour : { is: 'run' as const };
 
-test('every app that has the database gets another password, one by one, and only then the former one opens nothing', async () => {
+test('every app that has the database gets another password, and only then the former one opens nothing', async () => {
   const first = await liveEnv('shop');
   await deployEnv('blog', { ...(await liveEnv('blog')), POOL_URL: `${first['DATABASE_URL']}?pool=5` });
   assert.equal((await credentials()).login, 'app');
 
   await rotate();
   const done = await untilIt('the end', isDone);
-  assert.deepEqual(admitted, ['app app_1', 'app_1']);
+  assert.deepEqual(admitted, ['also app app_1', 'app_1']);
   assert.deepEqual(done.rotation?.apps.map(({ app, state }) => [app, state]).toSorted(), [
     ['blog', 'complete'],
     ['shop', 'complete'],
@@ -129,7 +133,7 @@ test('an app that does not start with it keeps the former one good, and asked ag
   assert.match(failed.failure ?? '', /^v\d+ of blog failed: .*no such module/);
   // Viewers of any app that has it read this.
   assert.equal(stuck.waitingFor, 'an app that has the former password still: flynn pg credentials -a shop-postgres');
-  assert.deepEqual(admitted, ['app_1 app_2']);
+  assert.deepEqual(admitted, ['also app_1 app_2']);
   assert.equal((await liveEnv('blog'))['PGPASSWORD'], former);
   assert.notEqual((await liveEnv('shop'))['PGPASSWORD'], former);
   const [finding] = rotationFindings(
@@ -150,6 +154,26 @@ test('an app that does not start with it keeps the former one good, and asked ag
   assert.equal((await liveEnv('blog'))['PGPASSWORD'], (await liveEnv('shop'))['PGPASSWORD']);
 });
 
+test('apps are deployed with it one by one', async () => {
+  world.setBehaviour(() => ({ is: 'hang' }));
+  await rotate();
+  const { rotation } = await untilIt(
+    'a deployment',
+    ({ waitingFor }) => waitingFor === 'an app to be deployed with another password',
+  );
+  assert.deepEqual(rotation?.apps.map(({ state }) => state).toSorted(), ['deploying', 'waiting']);
+  world.setBehaviour(() => ({ is: 'run' }));
+  const begun = rotation?.apps.find(({ state }) => state === 'deploying')?.app ?? '';
+  const { status } = await world.deps.resources.lookup(appType, begun);
+  await world.client.call(deploymentControls.abort, { params: { deployment: status.deploymentId ?? '' }, body: {} });
+  await untilIt('its end', isStuck);
+  await rotate();
+  await untilIt('the end', isDone);
+  // And back, to the login it was.
+  await rotate();
+  await untilIt('the end', isDone);
+});
+
 test('a datastore that does not take it is asked again, by another worker too; nothing was given to anybody', async () => {
   const before = await liveEnv('shop');
   refusal = 'the primary is away';
@@ -166,7 +190,7 @@ test('a datastore that does not take it is asked again, by another worker too; n
   refusal = undefined;
   await untilIt('the end', isDone);
   assert.equal((await liveEnv('shop'))['PGPASSWORD'], next);
-  assert.deepEqual([...new Set(admitted)], ['app_2 app_1', 'app_1']);
+  assert.deepEqual([...new Set(admitted)], ['also app_2 app_1', 'app_1']);
 });
 
 async function nextOf(): Promise<string | undefined> {
@@ -249,6 +273,36 @@ test('an app that never ran gets a release with another password, and is not sta
   await world.client.call(apps.remove, ofYoung);
 });
 
+test('an app that cannot be looked at is waited for, and keeps no other from another password', async () => {
+  const { release } = await world.deployApp('odd', web);
+  await world.store.transact({ then: [{ delete: resourceKey('release', release.id) }] });
+  const before = (await liveEnv('shop'))['PGPASSWORD'];
+  await rotate();
+  await untilIt(
+    'the others to have it',
+    ({ waitingFor, rotation }) =>
+      waitingFor === 'an app to take another password, which is tried again' &&
+      rotation?.apps.every(({ app, state }) => app === 'odd' || state === 'complete') === true,
+  );
+  assert.notEqual((await liveEnv('shop'))['PGPASSWORD'], before);
+  assert.equal(admitted.length, 1);
+  await rotate({ force: true });
+  await untilIt('the end', isDone);
+  await world.client.call(apps.remove, { params: { app: 'odd' } });
+});
+
+test('what came of a try is not put down for an app that somebody asked for again', () => {
+  const begun = { state: 'giving' as const, by: 'root', startedAt: '', former: {} };
+  const failed = { failure: 'v3 failed', version: 3 };
+  const retried = { ...begun, apps: { a: {} } };
+  assert.deepEqual(withOutcome(retried, 'a', { known: { version: 3 }, of: failed }), retried);
+  assert.deepEqual(withOutcome(retried, 'a', { known: {}, of: failed }), { ...begun, apps: { a: failed } });
+  assert.deepEqual(withOutcome({ ...begun, apps: {} }, 'b', { known: undefined, of: {} }), {
+    ...begun,
+    apps: { b: {} },
+  });
+});
+
 test('an app that gives it back meanwhile keeps neither password', async () => {
   world.setBehaviour(onlyOf('blog', { is: 'fail', error: 'no such module' }));
   await rotate();
@@ -259,6 +313,8 @@ test('an app that gives it back meanwhile keeps neither password', async () => {
   await untilIt('the end', isDone);
   const { POOL_URL: _own, ...env } = await liveEnv('blog');
   assert.deepEqual(env, {});
+  // Its own, which has the present one in it.
+  await deployEnv('blog', {});
 });
 
 test('an app that went back to a release of before has the present password again when it is asked to be', async () => {
@@ -278,6 +334,22 @@ test('another primary is told who logs in: what it has may be new', async () => 
   await waitFor(async () => admitted.length > 0, { what: 'the primary to be told', ...until });
   const { login } = await credentials();
   assert.deepEqual(admitted, [login]);
+});
+
+test('a record that a version of before wrote shuts nobody out; that is told, and ends with another password', async () => {
+  const find = () => world.deps.resources.get(resourceType, own.resourceId);
+  await world.deps.resources.updateStatus(resourceType, own.resourceId, ({ status }) => {
+    const { rotation: _r, login: _l, ...known } = status;
+    return known;
+  });
+  const { login } = await credentials();
+  await waitFor(async () => (await find()).status.login !== undefined, { what: 'it to be told', ...until });
+  assert.deepEqual(admitted, [`also ${login}`]);
+  const [finding] = rotationFindings('shop-postgres', await find(), Date.now());
+  assert.match(finding?.what ?? '', /a former password of it may be good/);
+  await rotate();
+  await untilIt('the end', isDone);
+  assert.deepEqual(rotationFindings('shop-postgres', await find(), Date.now()), []);
 });
 
 test('no password is in what is shown, or in the trail', async () => {

@@ -101,13 +101,13 @@ async function make(
   { signal, write }: RotationOptions,
 ): Promise<Waiting> {
   const { of } = appliance.logins;
-  const told = await tell(deps, { app, appliance, logins: [of(status.env), of(next)] }, signal);
+  const told = await tell(deps, { app, appliance, logins: [of(status.env), of(next)], how: 'beside' }, signal);
   const since = new Date(deps.now()).toISOString();
   await write((now) => {
     if (now.rotation?.state !== 'making') return now;
     const { next: _, ...begun } = now.rotation;
     const rotation = { ...begun, state: 'giving' as const, former: now.env, apps: {} };
-    return { ...now, env: next, login: { since, ...told }, rotation };
+    return { ...now, env: next, login: { ...now.login, since, ...told }, rotation };
   });
   return wait('its apps to have another password');
 }
@@ -126,8 +126,13 @@ async function tellAgain(
   // New data has the first one by itself.
   if (current.name === first({}).name || primary === undefined || primary.id === login?.toldJob) return;
   const logins = rotation?.state === 'giving' ? [of(rotation.former), current] : [current];
-  const told = await tell(deps, { app, appliance, logins }, signal);
-  await write((now) => ({ ...now, login: { since: now.login?.since ?? createdAt, ...told } }));
+  // Whoever apps log in as may be one that was forgotten: nobody is shut out before the holders of a password were looked for.
+  const hasOthers = login === undefined || login.hasOthers === true;
+  const told = await tell(deps, { app, appliance, logins, how: hasOthers ? 'beside' : 'alone' }, signal);
+  await write((now) => ({
+    ...now,
+    login: { since: now.login?.since ?? createdAt, ...told, ...(hasOthers ? { hasOthers } : {}) },
+  }));
 }
 
 async function give(
@@ -141,13 +146,8 @@ async function give(
   const change = { former: givenWith(appliance, former), next: givenWith(appliance, resource.status.env) };
   const own = ownApps(resource);
   const isWaitedFor = (appId: string): boolean => own.has(appId) || !isForced;
-  // Somebody who asked again meanwhile is not overwritten by what was known before.
   const keep = (appId: string, of: RotatedApp) =>
-    write((now) =>
-      now.rotation?.state === 'giving' && isDeepStrictEqual(now.rotation.apps[appId], apps[appId])
-        ? { ...now, rotation: { ...now.rotation, apps: { ...now.rotation.apps, [appId]: of } } }
-        : now,
-    );
+    write((now) => ({ ...now, rotation: withOutcome(now.rotation, appId, { known: apps[appId], of }) }));
   const waiting: Waiting[] = [];
   for (const [appId, known] of Object.entries(apps).toSorted(begunFirst)) {
     if (known.isThrough === true) continue;
@@ -174,15 +174,13 @@ async function give(
   const holders = await holdersOf(deps, change.former.login, signal);
   for (const { id } of holders) {
     if (apps[id]?.failure !== undefined) continue;
-    await keep(
-      id,
-      own.has(id)
-        ? {}
-        : await lookAt(deps, { appId: id, known: {}, datastore: app.spec.name }, change.former.login, signal),
-    );
+    const known = { appId: id, known: {}, datastore: app.spec.name };
+    // What cannot be looked at now is told of when it is tried again.
+    const unseen = (): RotatedApp => ({});
+    await keep(id, own.has(id) ? {} : await lookAt(deps, known, change.former.login, signal).catch(unseen));
   }
   if (holders.some(({ id }) => isWaitedFor(id))) return wait('the apps that have its password');
-  const told = await tell(deps, { app, appliance, logins: [change.next.login] }, signal);
+  const told = await tell(deps, { app, appliance, logins: [change.next.login], how: 'alone' }, signal);
   const endedAt = new Date(deps.now()).toISOString();
   await write((now) => {
     if (now.rotation?.state !== 'giving') return now;
@@ -195,6 +193,16 @@ async function give(
     'the password of a datastore is another, and the former one opens nothing',
   );
   return undefined;
+}
+
+/** Pure. Somebody who asked again meanwhile is not overwritten by what came of what was known before. */
+export function withOutcome(
+  now: Rotation | undefined,
+  appId: string,
+  { known, of }: Readonly<{ known: RotatedApp | undefined; of: RotatedApp }>,
+): Rotation | undefined {
+  if (now?.state !== 'giving' || !isDeepStrictEqual(now.apps[appId], known)) return now;
+  return { ...now, apps: { ...now.apps, [appId]: of } };
 }
 
 /** Those that are given what it has, and those that give it back. */
@@ -229,7 +237,8 @@ async function renewIn(
   const app = await liveApp(deps, appId, signal);
   if (app === undefined) return { ...tried, isThrough: true };
   const { name } = app.spec;
-  if (app.status.deploymentId !== undefined) return itsDeployment;
+  const current = app.status.deploymentId;
+  if (current !== undefined) return current === known.deploymentId ? underWay : itsDeployment;
   const basis = await findBasis(deps, app, signal);
   const held = basis === undefined ? [] : namesHolding(change.former.login.password, basis.spec);
   if (held.length === 0) return { ...tried, isThrough: true };
@@ -283,7 +292,7 @@ async function lookAt(
   };
 }
 
-/** Apps whose live release has it, or that which is being deployed, or before the first deployment their newest. */
+/** Apps whose live release has it, or that which is being deployed, or before the first deployment their newest; and those not seen. */
 async function holdersOf(deps: Deps, { password }: Login, signal: AbortSignal): Promise<AppResource[]> {
   const all = await deps.resources.list(appType, {
     signal,
@@ -291,8 +300,14 @@ async function holdersOf(deps: Deps, { password }: Login, signal: AbortSignal): 
   });
   const holders: AppResource[] = [];
   for (const app of all) {
-    const inUse = await releasesInUse(deps, app, signal);
-    if (inUse.some(({ spec }) => namesHolding(password, spec).length > 0)) holders.push(app);
+    try {
+      const inUse = await releasesInUse(deps, app, signal);
+      if (inUse.some(({ spec }) => namesHolding(password, spec).length > 0)) holders.push(app);
+    } catch (error) {
+      signal.throwIfAborted();
+      deps.log.warn({ err: error, appId: app.id }, 'whether an app has the password of a datastore cannot be seen');
+      holders.push(app);
+    }
   }
   return holders;
 }
@@ -312,11 +327,11 @@ async function releasesInUse(deps: Deps, app: AppResource, signal: AbortSignal):
 /** The primary's job, if it is known: one that took over meanwhile is told once more. */
 async function tell(
   deps: Deps,
-  { app, appliance, logins }: { app: AppResource; appliance: Appliance; logins: readonly Login[] },
+  { app, appliance, ...told }: Omit<Kept, 'resource'> & { app: AppResource } & Parameters<typeof admit>[2],
   signal: AbortSignal,
 ): Promise<{ toldJob?: string }> {
   const primary = primaryOf(statusesOfApp(deps.cell, app.id));
-  await admit(deps, { app, appliance }, logins, signal);
+  await admit(deps, { app, appliance }, told, signal);
   return primary === undefined ? {} : { toldJob: primary.id };
 }
 

@@ -105,7 +105,14 @@ export const resourceType = defineType({
     failure: failureSchema.extend({ isOfRemoval: z.boolean(), count: z.int(), nextMs: z.number() }).optional(),
     rotation: rotationSchema.optional(),
     /** Of a datastore whose password was made anew: since when `env` has it, and which primary's job was told of it. */
-    login: z.object({ since: z.string(), toldJob: z.string().optional() }).optional(),
+    login: z
+      .object({
+        since: z.string(),
+        toldJob: z.string().optional(),
+        /** It is not known who else: a version of before wrote the record. They are let in until the password is another. */
+        hasOthers: z.boolean().optional(),
+      })
+      .optional(),
     /** What the apps have of it, by their ids. */
     links: z.record(z.string(), linkSchema),
     /** Why an app did not get it. */
