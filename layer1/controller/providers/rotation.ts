@@ -292,7 +292,7 @@ async function lookAt(
   };
 }
 
-/** Apps whose live release has it, or that which is being deployed, or before the first deployment their newest; and those not seen. */
+/** Apps whose live release has it, or that which is being deployed, or before the first their newest; and those not seen. */
 async function holdersOf(deps: Deps, { password }: Login, signal: AbortSignal): Promise<AppResource[]> {
   const all = await deps.resources.list(appType, {
     signal,
