@@ -31,5 +31,6 @@ test('a change that is half-way, and a word that cannot be read, are told with w
     seenBy('h1', { encryption: 'on' }),
     seenBy('h2', { encryption: 'on', isUnreadable: true }),
   ]);
+  assert.match(networkText([{ host: 'h1', network: { hosts: [] } }]), /^encryption: no host has carried it out yet\n/);
   assert.match(text, /^encryption: on\n.*cannot be read.*flynn-host network encrypt .*flynn-host network decrypt/);
 });

@@ -104,8 +104,8 @@ export function networkText(shown: readonly Shown[]): string {
 
 function encryptionText(shown: readonly Shown[]): string {
   const networks = shown.flatMap((one) => ('network' in one ? [one.network] : []));
-  const states = new Set(networks.map(({ encryption }) => encryption));
-  const lines = [`encryption: ${[...states].join(', ')}`];
+  const states = new Set(networks.flatMap(({ encryption }) => encryption ?? []));
+  const lines = [`encryption: ${[...states].join(', ') || 'no host has carried it out yet'}`];
   if (networks.some(({ isUnreadable }) => isUnreadable === true)) {
     lines.push(`  its word in the store cannot be read: hosts keep to what they knew last. ${endings.unreadable}`);
   } else if ([...states].some(isHalfway)) {

@@ -16,8 +16,8 @@ const reachedHostSchema = z.object({
 export type ReachedHost = z.output<typeof reachedHostSchema>;
 
 export const networkSchema = z.object({
-  /** As this host has carried it out. */
-  encryption: encryptionSchema,
+  /** As this host has carried it out; absent until its agent has once since it began. */
+  encryption: encryptionSchema.optional(),
   /** The word in the store cannot be read: the host keeps to what it knew last. */
   isUnreadable: z.boolean().optional(),
   hosts: z.array(reachedHostSchema),

@@ -12,10 +12,17 @@ type Kind = {
   word?: EncryptionWord;
   /** What a single host carries out. */
   differing?: Readonly<Record<string, Encryption>>;
+  /** Whose agent just began, and has carried out nothing. */
+  begun?: string;
+  /** Whose agent is of before the word could be unreadable: it takes that for off. */
+  former?: string;
 };
 
 /** Hosts that follow at the second look; `deaf` is whom h1 does not hear. */
-function clusterAt(begun: Encryption, { deaf, away = [], word = begun, differing = {} }: Kind = {}) {
+function clusterAt(
+  begun: Encryption,
+  { deaf, away = [], word = begun, differing = {}, begun: fresh, former }: Kind = {},
+) {
   const ids = ['h1', 'h2', 'h3'];
   const said: string[] = [];
   let wanted: EncryptionWord = word;
@@ -37,7 +44,13 @@ function clusterAt(begun: Encryption, { deaf, away = [], word = begun, differing
     show: async (id: string): Promise<ShownNetwork> => {
       const look = (looks.get(id) ?? 0) + 1;
       looks.set(id, look);
-      if (look === 1) return { encryption: differing[id] ?? begun, hosts: reached(id) };
+      const isUnreadable = wanted === 'unreadable';
+      if (isUnreadable && id === fresh) return { isUnreadable, hosts: [] };
+      if (isUnreadable && id === former) return { encryption: 'off', hosts: reached(id) };
+      if (look === 1) {
+        const told = isUnreadable ? { isUnreadable } : {};
+        return { encryption: differing[id] ?? begun, ...told, hosts: reached(id) };
+      }
       said.push(`${id} follows`);
       return { encryption: carriedOut, hosts: reached(id) };
     },
@@ -115,6 +128,22 @@ test('in the place of a word that cannot be read is written what hosts keep to, 
   const joined = clusterAt('off', { word: 'unreadable', differing: { h3: 'on' } });
   await joined.change('off');
   assert.deepEqual(joined.sets(), steps('off'));
+});
+
+test('to encrypt a cluster whose word cannot be read never has it send in clear, whatever a single host shows', async () => {
+  for (const kind of [{ begun: 'h2' }, { former: 'h2' }] as const) {
+    const cluster = clusterAt('on', { word: 'unreadable', ...kind });
+    await cluster.change('on');
+    assert.deepEqual(cluster.sets(), steps('on'), JSON.stringify(kind));
+  }
+  for (const kept of ['off', 'ready'] as const) {
+    const cluster = clusterAt('on', { word: 'unreadable', differing: { h2: kept } });
+    await cluster.change('on');
+    assert.deepEqual(cluster.sets(), steps('sent', 'sent', 'on'), kept);
+  }
+  const back = clusterAt('on', { word: 'unreadable', begun: 'h2' });
+  await back.change('off');
+  assert.deepEqual(back.sets(), steps('on', 'sent', 'ready', 'off'));
 });
 
 test('hosts that do not hear each other are named, and all is as before; to end it nobody has to hear anybody', async () => {

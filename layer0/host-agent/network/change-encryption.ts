@@ -5,7 +5,7 @@
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import type { ReachedHost, ShownNetwork } from './api.ts';
-import { type Encryption, type EncryptionWord, encryptionSchema } from './encryption.ts';
+import { type Encryption, type EncryptionWord, encryptionSchema, isEncrypted } from './encryption.ts';
 
 export type EncryptionPorts = Readonly<{
   /** All hosts of the cluster. */
@@ -62,7 +62,7 @@ export async function changeEncryption(
     );
   }
   const word = await ports.read();
-  const before = word === 'unreadable' ? await writeAnew(ports, limits) : word;
+  const before = word === 'unreadable' ? await writeAnew(to, ports, limits) : word;
   // Nobody may have waited for the last step.
   if (before === to) return await untilFollowed(to, ports, limits);
   for (const step of stepsOf(before, to)) {
@@ -74,17 +74,23 @@ export async function changeEncryption(
   }
 }
 
-/**
- * What the hosts keep to, which is what they knew last. Should they differ, the one that is furthest from encrypted: whoever just
- * came and knew nothing has taken it for on, and is alone with that.
- */
-async function writeAnew(ports: EncryptionPorts, limits: Required<Limits>): Promise<Encryption> {
-  const shown = await Promise.all((await ports.hosts()).map(({ id }) => ports.show(id)));
-  const kept = encryptionSchema.options.find((one) => shown.some(({ encryption }) => encryption === one)) ?? 'on';
+async function writeAnew(to: 'on' | 'off', ports: EncryptionPorts, limits: Required<Limits>): Promise<Encryption> {
+  const kept = keptBy(await Promise.all((await ports.hosts()).map(({ id }) => ports.show(id))), to);
   await ports.set(kept);
   await untilFollowed(kept, ports, limits);
   ports.report(`its word in the store could not be read, and is "${kept}" again, which the hosts kept to`);
   return kept;
+}
+
+/**
+ * What the hosts keep to, which is what they knew last: of those that have carried it out, and cannot read the word. Should not
+ * all say the same, the one that is furthest from encrypted: whoever just came and knew nothing has taken it for on, and is alone
+ * with that. But on the way to `on` nothing is sent in clear for the sake of a few: rather these lose packets for a moment.
+ */
+function keptBy(shown: readonly ShownNetwork[], to: 'on' | 'off'): Encryption {
+  const kept = new Set(shown.map((one) => (one.isUnreadable === true ? one.encryption : undefined)));
+  const least = encryptionSchema.options.find((one) => kept.has(one)) ?? 'on';
+  return to === 'on' && kept.size > 1 && !isEncrypted(least) ? 'sent' : least;
 }
 
 async function untilFollowed(step: Encryption, ports: EncryptionPorts, limits: Required<Limits>): Promise<void> {

@@ -72,7 +72,7 @@ export class HostNetwork {
   /** Of WireGuard's peers, by their public keys. */
   #given = new Map<string, string>();
   #lost = new Set<string>();
-  #carriedOut: Readonly<{ encryption: Encryption; links: readonly Link[] }> = { encryption: 'off', links: [] };
+  #carriedOut: Readonly<{ encryption: Encryption; links: readonly Link[] }> | undefined;
   #repairs = 0;
   #repairedAt: number[] = [];
 
@@ -89,11 +89,11 @@ export class HostNetwork {
     return this.#reach.lost.map(({ hostId }) => hostId).sort();
   }
 
-  /** As it was carried out last. */
+  /** As it was carried out last; nothing of it before the first time. */
   get shown(): ShownNetwork {
-    const { encryption, links } = this.#carriedOut;
+    const { encryption, links = [] } = this.#carriedOut ?? {};
     return {
-      encryption,
+      ...(encryption === undefined ? {} : { encryption }),
       ...(this.#isUnreadable ? { isUnreadable: true } : {}),
       hosts: links.map((link) => this.#reachedHost(link)),
     };

@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { FlynnError } from '@flynn/kit/errors';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { HostNetwork } from './host-network.ts';
+import { testSettings } from './settings-fixture.ts';
+
+test('an agent that has carried out nothing yet says nothing of encryption, not that it is off', async () => {
+  const network = new HostNetwork({
+    settings: () => testSettings,
+    file: '/nonexistent/network.json',
+    jobs: () => [],
+    run: async () => {
+      throw new FlynnError('unavailable', 'ip says no');
+    },
+    log: silentLogger(),
+  });
+  assert.deepEqual(network.shown, { hosts: [] });
+  network.follow(() => ({ leases: [], endpoints: [], word: 'unreadable' }));
+  const ending = new AbortController();
+  const running = network.run(ending.signal);
+  try {
+    await waitFor(() => network.problems.length > 0, { what: 'a check to fail', deadlineMs: 10_000, intervalMs: 5 });
+    assert.deepEqual(network.shown, { isUnreadable: true, hosts: [] });
+  } finally {
+    ending.abort();
+    await running;
+  }
+});
