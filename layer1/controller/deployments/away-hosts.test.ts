@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { formations } from '../api.ts';
+import { hosts } from '../api-hosts.ts';
 import { limitDeployment, startTestController } from '../testing.ts';
 import { beginDeployment, deploymentReaches, hasEnded, hostAgain, loseHosts } from './deployment-fixture.ts';
 
@@ -49,4 +50,18 @@ test('those that stay away are left out, which is said with how many they are', 
   const ended = await deploymentReaches(world, id, hasEnded);
   assert.deepEqual([ended.state, ended.progress['web']?.up], ['complete', 3], ended.error);
   assert.equal(ended.warning, '2 of 5 web jobs are to follow: host2, host3 are away');
+});
+
+test('a host whose tags say that the next release is not meant for it is not waited for', async () => {
+  await using world = await startTestController({ hosts: 3 });
+  await world.deployApp('shop', omni('one'));
+  await world.jobsOf('shop', 3);
+  for (const [host, disk] of Object.entries({ host1: 'ssd', host2: 'ssd', host3: 'slow' })) {
+    await world.client.call(hosts.tag, { params: { host }, body: { tags: { disk } } });
+  }
+  await loseHosts(world, ['host3']);
+  const constraints = [{ attribute: 'disk', operator: 'in' as const, values: ['ssd'] }];
+  const next = await world.makeRelease('shop', { web: { ...omni('two').web, constraints } });
+  const ended = await world.deploy('shop', next.id);
+  assert.deepEqual([ended.state, ended.warning, ended.progress['web']?.up], ['complete', undefined, 2], ended.error);
 });

@@ -2,8 +2,10 @@
  * How many jobs of a type does a deployment wait for, and which follow later? Pure. A job that may be anywhere is placed elsewhere
  * when its host goes, so it is waited for; one that is bound to a host that is away is so only for as long as that may be back.
  */
-import type { Workload } from '@flynn/scheduler/cell';
+import type { Constraint, Workload } from '@flynn/scheduler/cell';
+import { failedConstraint } from '@flynn/scheduler/feasible';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
+import { hostAttribute } from '@flynn/scheduler/placement/host-classes';
 import { matchingHosts, placedJobs, takesJobs } from '../cell-view.ts';
 import type { CellView } from '../cell-view.ts';
 import type { TypeState } from './rollout.ts';
@@ -34,11 +36,11 @@ export function expectedJobs(
   const { newWanted, isInPlace, own } = type;
   if (workload === undefined || newWanted === 0) return { newExpected: 0 };
   const isOmni = workload.kind === 'omni';
-  const away = isOmni ? lostHosts(cell, own) : isInPlace ? ownersAway(cell, workload) : [];
+  const { maxHosts = Infinity, constraints } = workload;
+  const away = isOmni ? lostHosts(cell, own, constraints) : isInPlace ? ownersAway(cell, workload) : [];
   const late = away.filter((hostId) => untilMs(hostId) <= nowMs);
   const awaited = away.filter((hostId) => untilMs(hostId) > nowMs);
   const leftOutAtMs = awaited.length === 0 ? undefined : Math.min(...awaited.map(untilMs));
-  const { maxHosts = Infinity, constraints } = workload;
   const open = isOmni ? matchingHosts(cell, constraints).filter((host) => takesJobs(cell, host)).length : 0;
   const onHosts = (count: number) => Math.min(maxHosts, count);
   const of = isOmni ? onHosts(open + away.length) : newWanted;
@@ -63,14 +65,19 @@ function ownersAway(cell: Cell, { id, count, demand }: Workload): string[] {
   });
 }
 
-/** Where one ran when its host went: schedulers give it up, and begin another when the host is back. */
-function lostHosts(cell: Cell, own: readonly SeenStatus[]): string[] {
+/**
+ * Where one ran when its host went: schedulers give it up, and begin another when the host is back. Of its attributes only the tags
+ * that people gave it are known then: one that may do by what it says of itself is waited for.
+ */
+function lostHosts(cell: Cell, own: readonly SeenStatus[], constraints: readonly Constraint[]): string[] {
   const { entries: hosts } = cell.hosts.snapshot;
   const { entries: settings } = cell.settings.snapshot;
   const wasRunning = ({ state, isUncertain }: SeenStatus) => state === 'lost' || isUncertain;
   const isMeant = (hostId: string) => {
-    const { cordoned = false, drain } = settings.get(hostId)?.value ?? {};
-    return !hosts.has(hostId) && !cordoned && drain === undefined;
+    const { cordoned = false, drain, tags = {} } = settings.get(hostId)?.value ?? {};
+    const known = constraints.filter(({ attribute }) => attribute === hostAttribute || attribute in tags);
+    const canDo = failedConstraint(hostId, tags, known) === undefined;
+    return !hosts.has(hostId) && !cordoned && drain === undefined && canDo;
   };
   return [...new Set(own.filter(wasRunning).map(({ hostId }) => hostId))].filter(isMeant).sort();
 }

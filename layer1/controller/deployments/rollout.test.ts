@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
+import { patienceMs } from './expected-jobs.ts';
 import { nextStep, targetCounts } from './rollout.ts';
 import type { RolloutView, TypeState } from './rollout.ts';
 import { batchOf } from './strategies.ts';
@@ -65,10 +66,27 @@ test('it says which jobs are to follow, and looks again when a host that is away
     do: 'complete',
     warning: '1 of 3 db jobs are to follow: h2 is away',
   });
+  assert.deepEqual(at([{ ...db, followers: { ...followers, hosts: ['h2', 'h2'] } }]), {
+    do: 'complete',
+    warning: '2 of 3 db jobs are to follow: their data is on h2, which is away',
+  });
   assert.deepEqual(at([{ ...db, newExpected: 3, followers: undefined, leftOutAtMs: 200 }]), {
     do: 'wait',
     untilMs: 200,
   });
+});
+
+test('a host that goes away late is left out before the deployment would fail for it, but for the deadline of the whole', () => {
+  const timeoutMs = 1_000;
+  const leftOutAtMs = 0.6 * timeoutMs + patienceMs({ timeoutMs });
+  const late = [web({ newUp: 1, leftOutAtMs })];
+  assert.deepEqual(at(late, { nowMs: timeoutMs }), { do: 'wait', untilMs: leftOutAtMs });
+  assert.deepEqual(at(late, { nowMs: timeoutMs, deadlineMs: 1_050 }), { do: 'wait', untilMs: 1_050 });
+  assert.match(errorOf(at(late, { nowMs: 1_050, deadlineMs: 1_050 })), /not through by its deadline/);
+  const leftOut = web({ newUp: 1, newExpected: 1, followers: { hosts: ['h3'], of: 2, why: 'one on each host' } });
+  assert.deepEqual(at([leftOut], { nowMs: leftOutAtMs }), { do: 'switch' });
+  const short = web({ newUp: 0, newExpected: 1 });
+  assert.match(errorOf(at([short], { nowMs: leftOutAtMs })), /nothing more came up within 1 s/);
 });
 
 test('canaries that are well are promoted by themselves when the time of all of them is over, where people asked for it', () => {

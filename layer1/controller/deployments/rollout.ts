@@ -89,7 +89,7 @@ export type RolloutView = {
   nowMs: number;
   /** When something last came up or ended, or a step was taken. */
   progressMs: number;
-  /** It fails if there is no progress for so long. */
+  /** It fails if there is no progress for so long, and no host that is away is still waited for. */
   timeoutMs: number;
   /** It fails if it is not through by then. */
   deadlineMs?: number | undefined;
@@ -146,8 +146,10 @@ function warningOf(types: readonly TypeState[], others: readonly string[] = []):
 }
 
 function whyOf({ hosts, why }: Followers): string {
-  const names = hosts.join(', ');
-  const isOne = hosts.length === 1;
+  // One has several of them, where its jobs have volumes.
+  const distinct = new Set(hosts);
+  const names = [...distinct].join(', ');
+  const isOne = distinct.size === 1;
   if (why === 'one on each host') return `${names} ${isOne ? 'is' : 'are'} away`;
   return `their data is on ${names}, which ${isOne ? 'is' : 'are'} away`;
 }
@@ -201,11 +203,13 @@ function advance(view: RolloutView): RolloutStep {
   }
   if (nowMs >= deadlineMs) return failing(types, `it was not through by its deadline: ${missingText(types)}`);
   if (isUp && counts !== 'done' && counts !== 'promotion' && counts !== 'wait') return { do: 'scale', ...counts };
-  if (nowMs >= progressMs + timeoutMs) {
+  // A host that went late is left out first: what is up without it may be enough.
+  const limitMs = Math.max(progressMs + timeoutMs, ...types.map(({ leftOutAtMs = -Infinity }) => leftOutAtMs));
+  if (nowMs >= limitMs) {
     return failing(types, `nothing more came up within ${timeoutMs / 1000} s: ${missingText(types)}`);
   }
   const changing = types.flatMap(({ settledAtMs = Infinity, leftOutAtMs = Infinity }) => [settledAtMs, leftOutAtMs]);
-  return { do: 'wait', untilMs: Math.min(progressMs + timeoutMs, deadlineMs, ...changing) };
+  return { do: 'wait', untilMs: Math.min(limitMs, deadlineMs, ...changing) };
 }
 
 /** When canaries that are well are promoted by themselves. The time begins anew with each that comes up again. */
