@@ -16,8 +16,9 @@ import { outputOf } from './program.ts';
 
 /** Less than after what a router takes a backend for dead; a second more than its program tries. */
 const switchoverMs = 27_000;
-/** A copy that has yet to catch up is waited for. */
 const againMs = 5_000;
+/** Where every copy has yet to catch up: while one is waited for, commits wait for all of them. */
+const refusedAgainMs = 30_000;
 
 /** Whichever of its members is fit. */
 export const anyMember = Symbol('any member');
@@ -59,21 +60,20 @@ export async function switchOver(
 }
 
 /**
- * The primary is on a host that drains: from where, and to which host. Without `to` it stays: no other member is up on a host that
- * does not drain. `anyMember` where its members may choose among all others. Pure.
+ * The primary is on a host that drains: from where, and to which hosts it may go. Without `to` it stays: no other member is up on a
+ * host that does not drain. `anyMember` where its members may choose among all others. Pure.
  */
 export function leavingOf(
   members: readonly SeenStatus[],
   drains: (hostId: string) => boolean,
-): { from: string; to?: string | typeof anyMember } | undefined {
+): { from: string; to?: readonly string[] | typeof anyMember } | undefined {
   const up = members.filter(({ state, isUncertain }) => state === 'running' && !isUncertain);
   const primary = up.find(({ goesLast, hostId }) => goesLast === true && drains(hostId));
   if (primary === undefined) return undefined;
   const others = up.filter((one) => one !== primary);
-  const staying = others.find(({ hostId }) => !drains(hostId));
-  if (staying === undefined) return { from: primary.hostId };
-  const isAny = !others.some(({ hostId }) => drains(hostId));
-  return { from: primary.hostId, to: isAny ? anyMember : staying.hostId };
+  const staying = others.flatMap(({ hostId }) => (drains(hostId) ? [] : [hostId]));
+  if (staying.length === 0) return { from: primary.hostId };
+  return { from: primary.hostId, to: staying.length === others.length ? anyMember : staying };
 }
 
 /** Why a primary is on a host that drains, and what it waits for; undefined where it is on none. Pure. */
@@ -88,7 +88,7 @@ export function stayOf(
   const primary = `the primary of ${datastore}`;
   if (to === undefined)
     return { hostId, text: `${primary} stays: no other member is up on a host that does not drain` };
-  const where = to === anyMember ? 'another member' : `the member on ${to}`;
+  const where = to === anyMember ? 'another member' : `the member on ${to.join(' or ')}`;
   return { hostId, text: `${primary} leaves for ${where} once that has all that was committed` };
 }
 
@@ -122,18 +122,21 @@ export async function leaveDraining(deps: Deps, appId: string, signal: AbortSign
   const leaving = leavingOf(statuses, drains);
   // To another host that drains it is not moved: it would be from there again, and back.
   if (leaving?.to === undefined) return isAnyLeaving ? { againInMs: againMs } : undefined;
+  const { from } = leaving;
   const datastore = app.spec.name;
-  const wanted = leaving.to === anyMember ? undefined : leaving.to;
-  try {
-    const { to } = await switchOver(deps, { app, appliance }, wanted, signal);
-    deps.log.info(
-      { datastore, from: leaving.from, to },
-      'another member is the primary: the host of the one before drains',
-    );
-  } catch (error) {
-    signal.throwIfAborted();
-    if (!hasCode(error, 'conflict', 'unavailable', 'not_found', 'timeout')) throw error;
-    deps.log.warn({ err: error, datastore, host: leaving.from }, 'a primary cannot leave its host that drains yet');
+  for (const wanted of leaving.to === anyMember ? [undefined] : leaving.to) {
+    try {
+      const { to } = await switchOver(deps, { app, appliance }, wanted, signal);
+      deps.log.info({ datastore, from, to }, 'another member is the primary: the host of the one before drains');
+      return { againInMs: againMs };
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!hasCode(error, 'conflict', 'unavailable', 'not_found', 'timeout')) throw error;
+      const to = wanted === undefined ? {} : { to: wanted };
+      deps.log.warn({ err: error, datastore, host: from, ...to }, 'a primary cannot leave its host that drains yet');
+      // What was only refused another may be fit for; of what broke off it has to be seen first who is the primary now.
+      if (!hasCode(error, 'conflict')) return { againInMs: againMs };
+    }
   }
-  return { againInMs: againMs };
+  return { againInMs: refusedAgainMs };
 }
