@@ -43,11 +43,10 @@ export function restoreRecordsStep(backup: Backup, context: () => RestoreContext
       const { host, images } = context();
       const options = { ...stepOptions(recordsMs), ...imagesOf(images) };
       const { isEncrypted = false } = backup.inspection.platform;
-      const isFirst = isEncrypted && !(await isRestored(host.stateDir, backup));
-      const count = await withStore(host, async (store) => {
+      const count = await withStore(host, (store) => {
         // Hosts that join from here on take part by themselves.
-        if (isFirst) await restoreEncryption(store, options.signal);
-        return await restoreRecords(store, backup.source, options);
+        const beforeAny = async () => void (isEncrypted && (await restoreEncryption(store, options.signal)));
+        return restoreRecords(store, backup.source, { ...options, beforeAny });
       });
       return count === undefined ? thereAlready : `${count} restored`;
     },

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { buffer } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { encryptionKey } from '@flynn/host-agent/network/encryption';
-import { hasCode } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { createMemoryStore } from '@flynn/store/memory';
 import { apps, formations, releases } from '../api.ts';
 import { users } from '../access/api.ts';
@@ -197,4 +197,21 @@ test('a blob that is missing fails the backup, naming the release, unless it may
   const { manifest, blobs } = await inspectArchive(bytesOf(archive));
   assert.deepEqual(manifest.missing, [second]);
   assert.equal(blobs, digests.length - 1);
+});
+
+test('what goes before the records is done once more while these are broken off, and not once they are there', async () => {
+  await using world = await startTestController();
+  await world.deployApp('shop', { web: {} });
+  const source = await sourceOf(await download(world));
+  const store = createMemoryStore();
+  let count = 0;
+  const beforeAny = async (): Promise<void> => {
+    count += 1;
+    if (count === 1) throw new FlynnError('unavailable', 'broken off');
+  };
+  await assert.rejects(restoreRecords(store, source, { ...step, beforeAny }), /broken off/);
+  assert.ok(((await restoreRecords(store, source, { ...step, beforeAny })) ?? 0) > 0);
+  // Somebody may have changed since what was done.
+  assert.equal(await restoreRecords(store, source, { ...step, beforeAny }), undefined);
+  assert.equal(count, 2);
 });

@@ -47,14 +47,18 @@ const batchBytes = 512 * 1024;
 const goLiveAttempts = 10;
 const blobsMs = 6 * 60 * 60_000;
 
-/** Onto an empty store. Answers how many records were written, or undefined if that was done before. */
+/**
+ * Onto an empty store. Answers how many records were written, or undefined if that was done before. `beforeAny` is done with
+ * them: once they are there people may change it.
+ */
 export async function restoreRecords(
   store: Store,
   source: RestoreSource,
-  options: Options & Images,
+  options: Options & Images & { beforeAny?: () => Promise<void> },
 ): Promise<number | undefined> {
   const claim = await claimStore(store, source.digest, options);
   if (claim.state.stage !== 'records') return undefined;
+  await options.beforeAny?.();
   const writer = new BatchWriter(store, claim, options.signal);
   await eachRecord(source, options, async ({ writes, isLate }) => {
     if (!isLate) await writer.add(writes);
