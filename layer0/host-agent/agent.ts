@@ -62,7 +62,7 @@ import { agentRules, isEverybodyKnown, keyAlone, withoutIdentity } from './trust
 import { tellJobs } from './trust/closing.ts';
 import { type HostTrust, runTrust } from './trust/host-trust.ts';
 import { certificateHandlers } from './trust/server.ts';
-import { keepAttended } from './unattended.ts';
+import { Unattended, keepAttended } from './unattended.ts';
 import { startUpkeep } from './upkeep.ts';
 import { serveDiscovery, serveNames } from './discovery-servers.ts';
 import { VolumeSizes } from './volume-sizes.ts';
@@ -238,8 +238,9 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const { jobs, requestStop, assigned } = running;
   const note = (container: Container, message: string) => pump.note(container, message, signal);
   const attended = { engine, containers, sessions, assigned, requestStop, note, log };
+  const unattended = new Unattended();
   tasks.run('jobs nobody is with', (s) =>
-    forever('the jobs nobody is with', (limit) => keepAttended(attended, limit), { signal: s, log }),
+    forever('the jobs nobody is with', (limit) => keepAttended(attended, unattended, limit), { signal: s, log }),
   );
   tasks.run('instances left', (s) => withdrawLeft({ registry: known, containers, hostId: host.hostId, log }, s));
   tasks.run('logs', async (s) => {

@@ -1,14 +1,27 @@
 import assert from 'node:assert/strict';
 import { duplexPair } from 'node:stream';
 import { test } from 'node:test';
+import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { attachClient } from './attach.ts';
+import type { Container } from './engine.ts';
 import { hostId, jobOf, openHost, scenario } from './host-fixture.ts';
 import { Sessions } from './session.ts';
 import { Unattended, endUnattended } from './unattended.ts';
 
 const alone = (id: string) => ({ id, isAttended: false });
+const runningOf = (id: string): Container => ({
+  id,
+  name: id,
+  labels: {},
+  state: 'running',
+  imageId: 'image',
+  tty: false,
+  volumes: [],
+  createdAtMs: 0,
+  isOutOfMemory: false,
+});
 const nothing = { hangUp: [], stop: [] };
 
 test('a job that nobody is with is told so when its time is over, and stopped a look later', () => {
@@ -27,6 +40,32 @@ test('its time begins anew whenever its last client goes', () => {
   assert.deepEqual(unattended.look([alone('a')], 150), nothing);
   assert.deepEqual(unattended.look([alone('a')], 249), nothing);
   assert.deepEqual(unattended.look([alone('a')], 250), { hangUp: ['a'], stop: [] });
+});
+
+test('a container that cannot be signalled keeps no other job alive, and its own is stopped in its turn', async () => {
+  const unattended = new Unattended({ patienceMs: 100 });
+  const jobs = ['stuck', 'other'].map((id) => jobOf(id, { restart: 'never', stdin: true }));
+  const ids = jobs.map(({ id }) => id);
+  const signals: string[] = [];
+  const stopped: string[] = [];
+  const deps = {
+    engine: {
+      signal: async (id: string) => {
+        if (id === ids[0]) throw new FlynnError('timeout', 'the engine does not answer');
+        signals.push(id);
+      },
+    },
+    containers: { ofJob: (id: string) => runningOf(id) },
+    sessions: { get: () => undefined },
+    assigned: () => jobs,
+    requestStop: (jobId: string) => void stopped.push(jobId),
+    note: () => {},
+    log: silentLogger(),
+  };
+  for (const nowMs of [0, 100]) await endUnattended(deps, unattended, nowMs);
+  assert.deepEqual(signals, ids.slice(1));
+  await endUnattended(deps, unattended, 130);
+  assert.deepEqual(stopped, ids);
 });
 
 test('what does not read its input goes on without its client for a while, and not for ever; what was detached does', () =>

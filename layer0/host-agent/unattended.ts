@@ -54,7 +54,7 @@ export type UnattendedDeps = Readonly<{
   log: Logger;
 }>;
 
-/** One look. What ended at the same moment by itself is fine. */
+/** One look. What ended at the same moment by itself is fine; one that cannot be ended is told, and keeps no other alive. */
 export async function endUnattended(deps: UnattendedDeps, unattended: Unattended, nowMs: number): Promise<void> {
   const { engine, containers, sessions, log } = deps;
   const jobs = deps
@@ -66,12 +66,21 @@ export async function endUnattended(deps: UnattendedDeps, unattended: Unattended
     const container = containerOf(jobId);
     if (container === undefined) continue;
     log.info({ jobId }, 'nobody has been with a job for too long that was started for somebody: it is ended');
-    await ignoringEnded(async () => {
+    await attempt(jobId, async () => {
       deps.note(container, 'its client has been gone for an hour: it is ended (SIGHUP, then SIGTERM)');
       await engine.signal(container.id, 'SIGHUP');
     });
   }
-  for (const jobId of stop) await ignoringEnded(async () => deps.requestStop(jobId));
+  for (const jobId of stop) await attempt(jobId, async () => deps.requestStop(jobId));
+
+  async function attempt(jobId: string, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      if (hasCode(error, 'conflict', 'not_found')) return;
+      log.warn({ err: error, jobId }, 'a job that nobody is with could not be told to end');
+    }
+  }
 
   function containerOf(jobId: string): Container | undefined {
     const container = containers.ofJob(jobId);
@@ -79,17 +88,8 @@ export async function endUnattended(deps: UnattendedDeps, unattended: Unattended
   }
 }
 
-async function ignoringEnded(work: () => Promise<void>): Promise<void> {
-  try {
-    await work();
-  } catch (error) {
-    if (!hasCode(error, 'conflict', 'not_found')) throw error;
-  }
-}
-
-/** Until the signal. */
-export async function keepAttended(deps: UnattendedDeps, signal: AbortSignal): Promise<void> {
-  const unattended = new Unattended();
+/** Until the signal. Begun again after a failure, with the same `unattended`: with another every job's time would begin anew. */
+export async function keepAttended(deps: UnattendedDeps, unattended: Unattended, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     await endUnattended(deps, unattended, performance.now());
     await pause(lookMs, signal);
