@@ -52,6 +52,8 @@ export async function lookAtWireguard(): Promise<string | undefined> {
   if (!hasProgram('wg')) return 'wg is not installed';
   if (hasProgram('wireguard-go') || process.getuid?.() !== 0) return undefined;
   const device = 'flynnprobe';
+  // Of a look that was killed: what is left of it would be taken for a kernel without.
+  await tryProgram('ip', ['link', 'del', device], { timeoutMs });
   const { code, stderr } = await tryProgram('ip', ['link', 'add', device, 'type', 'wireguard'], { timeoutMs });
   if (code !== 0) return `the kernel has no WireGuard (${firstLine(stderr)}), and wireguard-go is not installed`;
   await tryProgram('ip', ['link', 'del', device], { timeoutMs });

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
 import { cellKeys, hostSettingsSchema } from '@flynn/scheduler/cell';
@@ -124,6 +125,23 @@ test('which host keeps the platform is told, and that none does once it is out o
     lost.findings.map(({ what }) => what),
     ['no host keeps it: h9, which did, is out of the cluster'],
   );
+});
+
+test('hosts that are away, and say nothing, do not take all the time that the members are asked for', async () => {
+  let isTimeLeft = false;
+  let ofMembers: AbortSignal | undefined;
+  const seen = await doctor({
+    etcd: async (until) => {
+      ofMembers = until;
+      return { members: [], alarms: [] };
+    },
+    async strangers(until) {
+      await once(until, 'abort');
+      isTimeLeft = ofMembers?.aborted === false;
+      return [];
+    },
+  }).examine({ patienceMs: 2_000, work: false, signal });
+  assert.deepEqual([isTimeLeft, seen.unknown], [true, []]);
 });
 
 test('a change of encryption that was left half-way is found in the store', async () => {

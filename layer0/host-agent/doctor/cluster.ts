@@ -100,7 +100,9 @@ export class ClusterDoctor {
         find: async () => {
           // With a deadline of its own: what members say by then is worth more than that one did not.
           const until = withDeadline(askMs, options.signal);
-          const [status, strangers] = await Promise.all([this.#deps.etcd(until), this.#deps.strangers(until)]);
+          // A machine that is off says nothing for as long as it is asked: those are asked for less.
+          const untilStrangers = withDeadline(askMs / 2, options.signal);
+          const [status, strangers] = await Promise.all([this.#deps.etcd(until), this.#deps.strangers(untilStrangers)]);
           etcd = status;
           await asking.promise;
           const quotaBytes = await this.#deps.quotaBytes();
