@@ -4,6 +4,7 @@ import { type ReadOptions, defaultLines, maxLines } from '@flynn/log-aggregator/
 import { parseTime, parseWhole } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import type { Output } from '../io.ts';
+import { gapText } from '../log-gap.ts';
 import { type LogRecord, logRecords } from '../log-stream.ts';
 import { paint, writeTo } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
@@ -56,9 +57,7 @@ export function addLogCommand(parent: Parent): void {
         const onLost = () => context.io.stderr.write('flynn: lost the log, following it again\n');
         let told = 0;
         const onGap = (from: string, to: string) =>
-          context.io.stderr.write(
-            `flynn: lines between ${from} and ${to} may be missing: flynn log --since ${from} --until ${to} reads what is kept of them\n`,
-          );
+          context.io.stderr.write(`flynn: ${gapText(from, to, { ...options, app })}\n`);
         for await (const record of logRecords(open, query, { signal, onLost, onGap })) {
           await tell(context, options, record);
           told += 1;
