@@ -50,6 +50,7 @@ import { operatorHandlers } from './operator-server.ts';
 import { networkHandlers } from './network/server.ts';
 import { followCluster, readContainerMtu, startNetwork } from './network/start.ts';
 import { startOwnScheduler } from './own-scheduler.ts';
+import { absenceMs, keepPresence } from './presence.ts';
 import { Residents } from './resident.ts';
 import { backupFileHandlers } from './backup-files.ts';
 import { installationHandlers } from './installation.ts';
@@ -132,8 +133,15 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   tasks.run('containers', (s) => containers.run(s));
   if (trust !== undefined) runTrust(trust, containers, tasks);
   const hostNetwork = await startNetwork({ config, containers, log }, tasks);
+  const absentMs = await absenceMs(config.FLYNN_STATE_DIR, systemClock.now());
+  tasks.run('presence', (s) =>
+    forever('noting that there is an agent', (limit) => keepPresence(config.FLYNN_STATE_DIR, limit), {
+      signal: s,
+      log,
+    }),
+  );
   const mayStart = async (name: string, limited: AbortSignal): Promise<boolean> => {
-    if (name !== etcdJob || !(await wasLeftBehind(config, { log, signal: limited }))) return true;
+    if (name !== etcdJob || !(await wasLeftBehind(config, { log, absenceMs: absentMs, signal: limited }))) return true;
     log.warn('the other hosts have a store that was made anew without this host: its former member is not started');
     return false;
   };

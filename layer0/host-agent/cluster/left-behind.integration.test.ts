@@ -71,7 +71,7 @@ test('two that return together are told that they were left behind, also where t
   const name = container.replace(/-1$/, '');
   await docker('network', 'disconnect', name, container);
   const { signal } = cleanup.adopt(new AbortController(), (one) => one.abort());
-  const asking = { log: silentLogger(), signal, patienceMs: 120_000 };
+  const asking = { log: silentLogger(), signal, absenceMs: 0, patienceMs: 120_000 };
   const told = Promise.all(returning.map((config) => wasLeftBehind(config, asking)));
   // Asked once they would have started their members, and with them the store as it was.
   const once = returning.map((config) => wasLeftBehind(config, { ...asking, patienceMs: 0 }));

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '@flynn/kit/log';
 import { configSchema } from '../config.ts';
-import { isLeftBehind, verdictOf, wasLeftBehind } from './left-behind.ts';
+import { type Word, isLeftBehind, storePatienceOf, verdictOf, wasLeftBehind } from './left-behind.ts';
 import type { Member } from './member-keys.ts';
 
 const voter = (index: number, memberId?: string): [string, Member] => [
@@ -32,17 +32,31 @@ test('where nobody answers, as after a power cut of all, it comes back', { timeo
   });
   const { signal } = new AbortController();
   const warnings: string[] = [];
-  assert.equal(await wasLeftBehind(config, { log: silentLogger(), signal }), false);
+  assert.equal(await wasLeftBehind(config, { log: silentLogger(), absenceMs: 0, signal }), false);
   const log = { warn: (text: unknown) => void warnings.push(String(text)) };
-  assert.equal(await wasLeftBehind({ ...config, FLYNN_ETCD_CA_FILE: '/nonexistent/ca' }, { log, signal }), false);
+  assert.equal(
+    await wasLeftBehind({ ...config, FLYNN_ETCD_CA_FILE: '/nonexistent/ca' }, { log, absenceMs: 0, signal }),
+    false,
+  );
   assert.match(warnings.join(), /could not be asked/);
 });
 
-test('who was left behind is told by any that has a store; one that says nothing is asked again, for a while', () => {
-  assert.equal(verdictOf(['silence', 'left behind'], true), 'left behind');
-  assert.equal(verdictOf(['silence', 'a member'], true), 'start');
-  assert.equal(verdictOf(['no store', 'no store'], true), 'start');
-  assert.equal(verdictOf(['silence', 'no store'], true), 'ask again');
-  assert.equal(verdictOf(['silence', 'no store'], false), 'start', 'it is off');
-  assert.equal(verdictOf([], true), 'start');
+test('who was left behind is told by any that has a store; what is not up yet is asked again, for a while', () => {
+  const told = (words: Word[], withSilence = true, withStores = false) => verdictOf(words, { withSilence, withStores });
+  assert.equal(told(['silence', 'left behind']), 'left behind');
+  assert.equal(told(['silence', 'a member'], true, true), 'start');
+  assert.equal(told(['no store', 'no store']), 'start');
+  assert.equal(told(['no store', 'no store'], true, true), 'ask again');
+  assert.equal(told(['no store', 'no store'], false, true), 'ask again');
+  assert.equal(told(['no store', 'a member'], true, true), 'start');
+  assert.equal(told(['silence', 'no store']), 'ask again');
+  assert.equal(told(['silence', 'no store'], false), 'start', 'it is off');
+  assert.equal(told([], true, true), 'start');
+});
+
+test('a host waits for stores only where one may have been made anew without it, and never one that has its own alone', () => {
+  assert.equal(storePatienceOf({ absenceMs: 20_000, isAlone: false }), 0, 'a power cut of all');
+  assert.equal(storePatienceOf({ absenceMs: 120_000, isAlone: false }), 10_000);
+  assert.equal(storePatienceOf({ absenceMs: Infinity, isAlone: false }), 10_000);
+  assert.equal(storePatienceOf({ absenceMs: Infinity, isAlone: true }), 0);
 });

@@ -4,7 +4,8 @@
  *
  * Asked before the member is started: until each of the others' machines has said something, if only that no store answers there,
  * as after a power cut of all, and all are to come back. One that says nothing is off, or the way there is not up yet: that is
- * waited for, but not for long.
+ * waited for, but not for long. So is a store that is not up yet there, where it may have been made anew: it takes a person to do
+ * that, and a host that was away for less than a minute need not think of it.
  */
 import { pause } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
@@ -27,6 +28,10 @@ const askMs = 1_500;
 const askAgainMs = 500;
 /** Within it a switch has a machine's port up, and its neighbours know where it is. */
 const usualPatienceMs = 15_000;
+/** Hosts that all begin together have their stores up within it of each other. */
+const storePatienceMs = 10_000;
+/** The others have to be away for a while before they are given up, and then it is typed, and done. */
+const leastAbsenceMs = 60_000;
 
 const volumesSchema = z.object({
   template: z.object({ volumes: z.array(z.object({ name: z.string() })).default([]) }),
@@ -50,38 +55,60 @@ export function isLeftBehind(
 export type Word = 'left behind' | 'a member' | 'no store' | 'silence';
 
 /**
- * Pure. While one says nothing it may be the way there that is not up yet, as at a boot: then it is asked again, for as long as
- * somebody `isPatient`. Where none says anything there is no majority to be missed meanwhile.
+ * Pure. While one says nothing it may be the way there that is not up yet, as at a boot, and where no store answers it may be one
+ * that is not: then it is asked again, for as long as there is patience for that. Where none says anything there is no majority
+ * to be missed meanwhile.
  */
-export function verdictOf(words: readonly Word[], isPatient: boolean): 'start' | 'left behind' | 'ask again' {
+export function verdictOf(
+  words: readonly Word[],
+  patience: Readonly<{ withSilence: boolean; withStores: boolean }>,
+): 'start' | 'left behind' | 'ask again' {
   if (words.includes('left behind')) return 'left behind';
   if (words.includes('a member')) return 'start';
-  return isPatient && words.includes('silence') ? 'ask again' : 'start';
+  const isAwaited =
+    (patience.withSilence && words.includes('silence')) || (patience.withStores && words.includes('no store'));
+  return isAwaited ? 'ask again' : 'start';
 }
 
-/** False where nobody answers, and whatever else is wrong: a member that is not started may be missing for the majority. */
+/**
+ * Pure. For how long a host waits for stores that are not up yet. One that has the store alone, as after a recovery, is who the
+ * others wait for.
+ */
+export function storePatienceOf({ absenceMs, isAlone }: { absenceMs: number; isAlone: boolean }): number {
+  return isAlone || absenceMs < leastAbsenceMs ? 0 : storePatienceMs;
+}
+
+/**
+ * False where nobody answers, and whatever else is wrong: a member that is not started may be missing for the majority.
+ * `absenceMs`: for how long this host had no agent before this one.
+ */
 export async function wasLeftBehind(
   config: Config,
   {
     log,
     signal,
+    absenceMs,
     patienceMs = usualPatienceMs,
-  }: { log: Pick<Logger, 'warn'>; signal: AbortSignal; patienceMs?: number },
+  }: { log: Pick<Logger, 'warn'>; signal: AbortSignal; absenceMs: number; patienceMs?: number },
 ): Promise<boolean> {
   const { FLYNN_STATE_DIR: stateDir, FLYNN_ADDRESS: address, FLYNN_HOST_ID: hostId } = config;
   try {
     const tls = await readTls(config);
     const endpoints = await knownEndpoints(stateDir, config.FLYNN_ETCD_ENDPOINTS);
-    const others = endpoints.filter((endpoint) => endpoint !== clientUrlOf(address));
+    const own = clientUrlOf(address);
+    const others = endpoints.filter((endpoint) => endpoint !== own);
     const volumes = (await readJsonFile(residentFile(stateDir), volumesSchema))?.template.volumes ?? [];
     const names = volumes.map(({ name }) => name);
-    const untilMs = performance.now() + patienceMs;
+    const isAlone = (await knownEndpoints(stateDir, [])).join() === own;
+    const beganMs = performance.now();
+    const storesMs = storePatienceOf({ absenceMs, isAlone });
     for (;;) {
       const limited = withDeadline(askMs, signal);
       const isLeft = (members: ReadonlyMap<string, Member>) => isLeftBehind(members, hostId, names);
       const words = await Promise.all(others.map((endpoint) => wordOf(endpoint, { tls, isLeft, signal: limited })));
       signal.throwIfAborted();
-      const verdict = verdictOf(words, performance.now() < untilMs);
+      const tookMs = performance.now() - beganMs;
+      const verdict = verdictOf(words, { withSilence: tookMs < patienceMs, withStores: tookMs < storesMs });
       if (verdict !== 'ask again') return verdict === 'left behind';
       await pause(askAgainMs, signal);
     }
