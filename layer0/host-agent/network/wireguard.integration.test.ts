@@ -36,6 +36,7 @@ type Name = (typeof hosts)[number]['name'];
 
 const vxlanId = 7118;
 const deviceOf = (index: number): string => wireguardDevice(vxlanId, `100.100.${index}.0/24`);
+const socketOf = (index: number): string => `/var/run/wireguard/${deviceOf(index)}.sock`;
 const log = silentLogger();
 const store = createMemoryStore();
 const stop = new AbortController();
@@ -51,6 +52,8 @@ let word: EncryptionWord = 'off';
 
 before(async () => {
   directory = await mkdtemp(join(tmpdir(), 'flynn-wireguard-'));
+  // A wireguard-go that a killed run left behind ends with its socket, and would be taken for ours as long as it is there.
+  for (const { index } of hosts) await rm(socketOf(index), { force: true });
   namespaces = await Namespaces.create('flynnwg');
   await namespaces.addRouter('home', 0);
   await namespaces.addRouter('office', 1);
@@ -377,5 +380,5 @@ test('removal takes the device away, and what is behind it', async () => {
     await two.sh('ip link; ip route; nft list ruleset; iptables-save'),
     /flwg|proto 117|FLYNN|flynn_/,
   );
-  await waitFor(() => !existsSync(`/var/run/wireguard/${deviceOf(2)}.sock`), { what: 'no socket', deadlineMs: 10_000 });
+  await waitFor(() => !existsSync(socketOf(2)), { what: 'no socket', deadlineMs: 10_000 });
 });
