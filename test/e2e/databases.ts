@@ -331,5 +331,8 @@ export function describeLastingDatabase(theCluster: () => TestCluster): void {
     assert.deepEqual(notes[0], 'first');
     assert.deepEqual(notes.at(-1), lastConfirmed);
     await cluster.flynn(['-a', 'guestbook', 'delete', '-y']);
+    // Its database goes after it, by itself; a host that has a volume of it is not let go before.
+    const hasGone = async () => !(await cluster.flynn(['volume'])).stdout.includes('postgres');
+    await waitFor(hasGone, { what: 'the database to go with its app', deadlineMs: longMs, intervalMs: 500 });
   });
 }
