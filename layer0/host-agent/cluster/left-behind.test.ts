@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { silentLogger } from '@flynn/kit/log';
 import { configSchema } from '../config.ts';
 import { type Word, isLeftBehind, storePatienceOf, verdictOf, wasLeftBehind } from './left-behind.ts';
 import type { Member } from './member-keys.ts';
@@ -32,8 +31,9 @@ test('where nobody answers, as after a power cut of all, it comes back', { timeo
   });
   const { signal } = new AbortController();
   const warnings: string[] = [];
-  assert.equal(await wasLeftBehind(config, { log: silentLogger(), absenceMs: 0, signal }), false);
-  const log = { warn: (text: unknown) => void warnings.push(String(text)) };
+  const log = { warn: (...said: unknown[]) => void warnings.push(JSON.stringify(said)) };
+  assert.equal(await wasLeftBehind(config, { log, absenceMs: 0, signal }), false);
+  assert.match(warnings.join(), /"http:\/\/127\.0\.0\.1:9: [^"]+","http:\/\/127\.0\.0\.2:9: [^"]+"/);
   assert.equal(
     await wasLeftBehind({ ...config, FLYNN_ETCD_CA_FILE: '/nonexistent/ca' }, { log, absenceMs: 0, signal }),
     false,

@@ -105,11 +105,16 @@ export async function wasLeftBehind(
     for (;;) {
       const limited = withDeadline(askMs, signal);
       const isLeft = (members: ReadonlyMap<string, Member>) => isLeftBehind(members, hostId, names);
-      const words = await Promise.all(others.map((endpoint) => wordOf(endpoint, { tls, isLeft, signal: limited })));
+      const said = await Promise.all(others.map((endpoint) => askOther(endpoint, { tls, isLeft, signal: limited })));
+      const words = said.map(({ word }) => word);
       signal.throwIfAborted();
       const tookMs = performance.now() - beganMs;
       const verdict = verdictOf(words, { withSilence: tookMs < patienceMs, withStores: tookMs < storesMs });
-      if (verdict !== 'ask again') return verdict === 'left behind';
+      if (verdict !== 'ask again') {
+        const unheard = said.flatMap(({ endpoint, why }) => (why === undefined ? [] : `${endpoint}: ${why}`));
+        if (unheard.length > 0) log.warn({ unheard, verdict }, 'other hosts did not say what store they have');
+        return verdict === 'left behind';
+      }
       await pause(askAgainMs, signal);
     }
   } catch (error) {
@@ -125,14 +130,18 @@ type Asking = Readonly<{
   signal: AbortSignal;
 }>;
 
-async function wordOf(endpoint: string, { tls, isLeft, signal }: Asking): Promise<Word> {
+/** `why`: what came in the place of its members, of a store that is off, not up yet, or that does not trust this host. */
+async function askOther(
+  endpoint: string,
+  { tls, isLeft, signal }: Asking,
+): Promise<Readonly<{ endpoint: string; word: Word; why?: string }>> {
   const { hostname, port } = new URL(endpoint);
-  const [members, isThere] = await Promise.all([
-    readMembers(endpoint, tls, signal).catch(() => undefined),
+  const [answer, isThere] = await Promise.all([
+    readMembers(endpoint, tls, signal).catch(messageOf),
     isMachineThere({ address: hostname, port: Number(port) }, signal),
   ]);
-  if (members === undefined) return isThere ? 'no store' : 'silence';
-  return isLeft(members) ? 'left behind' : 'a member';
+  if (typeof answer === 'string') return { endpoint, word: isThere ? 'no store' : 'silence', why: answer };
+  return { endpoint, word: isLeft(answer) ? 'left behind' : 'a member' };
 }
 
 /** That nothing listens there it says itself; of a machine that is off, or a way that is not up, nobody says anything. */

@@ -10,9 +10,7 @@ const { dump, restore, import: importing, switchover } = postgres.commands;
 
 let place: Members;
 before(async () => {
-  const image = process.env['FLYNN_TEST_POSTGRES_IMAGE'] ?? '';
-  const etcdImage = process.env['FLYNN_TEST_ETCD_IMAGE'] ?? '';
-  place = await startMembers({ image, etcdImage, count: 2 });
+  place = await startMembers({ count: 2 });
 });
 after(async () => {
   await place?.[Symbol.asyncDispose]();

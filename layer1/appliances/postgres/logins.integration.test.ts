@@ -16,9 +16,7 @@ const two: Login = { name: 'app_2', password: 'two' };
 
 let place: Members;
 before(async () => {
-  const image = process.env['FLYNN_TEST_POSTGRES_IMAGE'] ?? '';
-  const etcdImage = process.env['FLYNN_TEST_ETCD_IMAGE'] ?? '';
-  place = await startMembers({ image, etcdImage, count: 2 });
+  place = await startMembers({ count: 2 });
 });
 after(async () => {
   await place?.[Symbol.asyncDispose]();

@@ -64,8 +64,9 @@ async function openKeyspace(address: string): Promise<void> {
   await ask('auth/enable', {});
 }
 
-export async function startMembers(options: { image: string; etcdImage: string; count: number }): Promise<Members> {
-  const { image, etcdImage, count } = options;
+/** Of the images that the run has made ready. */
+export async function startMembers({ count }: { count: number }): Promise<Members> {
+  const { FLYNN_TEST_POSTGRES_IMAGE: image = '', FLYNN_TEST_ETCD_IMAGE: etcdImage = '' } = process.env;
   const name = `flynn-test-postgres-${process.pid}`;
   const nameOf = (member: number) => `${name}-${member}`;
   const docker = async (...args: string[]) => (await run('docker', args, { timeout: 120_000 })).stdout.trim();

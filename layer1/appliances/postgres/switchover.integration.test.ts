@@ -23,9 +23,7 @@ async function signalReceiver(place: Members, member: number, signal: 'STOP' | '
 }
 
 test('the copy that is named has all that was committed first, then takes over, and one copy is to have all again', async () => {
-  const image = process.env['FLYNN_TEST_POSTGRES_IMAGE'] ?? '';
-  const etcdImage = process.env['FLYNN_TEST_ETCD_IMAGE'] ?? '';
-  await using place = await startMembers({ image, etcdImage, count: 3 });
+  await using place = await startMembers({ count: 3 });
   const { members } = await place.copied();
   const former = members.find(({ isPrimary }) => isPrimary)?.address;
   const next = members.find(({ isPrimary, isSynchronous }) => !isPrimary && !isSynchronous)?.address ?? '';

@@ -8,28 +8,26 @@
  * that is being deployed. The next one goes to apps that have the resource: others that know the former one may be why it goes.
  */
 import { isDeepStrictEqual } from 'node:util';
-import type { Appliance, Login } from '@flynn/appliances/appliance';
+import type { Appliance } from '@flynn/appliances/appliance';
 import { messageOf } from '@flynn/kit/errors';
 import { admit, primaryOf } from '../datastores/logins.ts';
 import { nextLogin, variablesOf as variablesFor } from '../datastores/datastore.ts';
 import { statusesOfApp } from '../cell-view.ts';
 import type { Deps } from '../deps.ts';
-import { findBasis } from '../releases.ts';
-import { appType, deploymentType, releaseType } from '../resources.ts';
-import type { AppResource, ReleaseResource } from '../resources.ts';
-import { liveApp, orWait, rollOut, variablesOf } from './links.ts';
-import type { Linked, Renewal } from './links.ts';
+import { appType } from '../resources.ts';
+import type { AppResource } from '../resources.ts';
+import type { Renewal } from './links.ts';
+import { holdersOf, lookAt, renewIn, underWay, wait } from './rotated-apps.ts';
+import type { Waiting } from './rotated-apps.ts';
 import type { ProvidedResource, RotatedApp, Rotation } from './types.ts';
-import { namesHolding, renewed } from './variables.ts';
+import { renewed } from './variables.ts';
 import type { GivenLogin } from './variables.ts';
 
-const lookAgainMs = 500;
 /** Members that do not take it yet, and apps that somebody has to look at. */
 const tryAgainMs = 5_000;
 
 type Status = ProvidedResource['status'];
 type Giving = Extract<Rotation, { state: 'giving' }>;
-type Waiting = Extract<Linked, { is: 'wait' }>;
 
 /** A datastore with the resource that it is. */
 export type Kept = Readonly<{ resource: ProvidedResource; appliance: Appliance }>;
@@ -214,114 +212,12 @@ function begunFirst([, a]: readonly [string, RotatedApp], [, b]: readonly [strin
   return Number(b.releaseId !== undefined) - Number(a.releaseId !== undefined);
 }
 
-const underWay = wait('an app to be deployed with another password');
-
 /** Whoever may see the datastore reads it: not of which app, nor what that said. */
 function waitOf({ failure, isThrough }: RotatedApp, datastore: string): Waiting | undefined {
   if (failure !== undefined) {
     return wait(`an app that has the former password still: flynn pg credentials -a ${datastore}`, tryAgainMs);
   }
   return isThrough === true ? undefined : underWay;
-}
-
-type Looked = Readonly<{ appId: string; known: RotatedApp }>;
-
-/** What becomes of an app that has the former password, or had it; it gets one release, and another when somebody asks again. */
-async function renewIn(
-  deps: Deps,
-  { appId, known }: Looked,
-  change: { former: GivenLogin; next: GivenLogin },
-  signal: AbortSignal,
-): Promise<RotatedApp | Waiting> {
-  const { failure: _, ...tried } = known;
-  const app = await liveApp(deps, appId, signal);
-  if (app === undefined) return { ...tried, isThrough: true };
-  const { name } = app.spec;
-  const current = app.status.deploymentId;
-  if (current !== undefined) return current === known.deploymentId ? underWay : itsDeployment;
-  const basis = await findBasis(deps, app, signal);
-  const held = basis === undefined ? [] : namesHolding(change.former.login.password, basis.spec);
-  if (held.length === 0) return { ...tried, isThrough: true };
-  const { deploymentId, version } = tried;
-  const deployment =
-    deploymentId === undefined ? undefined : await deps.resources.find(deploymentType, deploymentId, { signal });
-  if (deployment?.status.state === 'failed') {
-    return { ...tried, failure: `v${version} of ${name} failed: ${deployment.status.error ?? 'it was not told why'}` };
-  }
-  const next = renewed(variablesOf(basis), change);
-  if (!next.isChanged) {
-    const what = `${held.join(', ')} of ${name} has the former password in it, as somebody set it`;
-    const failure = `${what}: set the present one, and ${change.next.login.name} as whoever logs in, in the place of ${change.former.login.name}`;
-    return { ...tried, failure };
-  }
-  // It ran, and somebody went back to a release of before.
-  if (deployment !== undefined) return { ...tried, failure: `${name} runs a release with the former password again` };
-  // What never ran is not begun by this.
-  const isDeployed = app.status.releaseId !== undefined;
-  const linked = await orWait(name, async () => ({
-    is: 'linked',
-    link: { state: 'added', ...(await rollOut(deps, app, basis, next.after, { isDeployed, signal })) },
-  }));
-  if (linked.is === 'wait') return itsDeployment;
-  if (linked.is === 'refused') return { ...tried, failure: linked.failure.message };
-  if (linked.is !== 'linked') return { ...tried, isThrough: true };
-  const { state: _s, ...made } = linked.link;
-  return made;
-}
-
-const itsDeployment = wait('a deployment of an app to end');
-
-/** An app that does not have the resource is not given the next password: it is told of, and left as it is. */
-async function lookAt(
-  deps: Deps,
-  { appId, known, datastore }: Looked & Readonly<{ datastore: string }>,
-  { password }: Login,
-  signal: AbortSignal,
-): Promise<RotatedApp> {
-  const { failure: _, ...tried } = known;
-  const app = await liveApp(deps, appId, signal);
-  if (app === undefined) return { ...tried, isThrough: true };
-  const held = (await releasesInUse(deps, app, signal)).flatMap(({ spec }) => namesHolding(password, spec));
-  if (held.length === 0) return { ...tried, isThrough: true };
-  const { name } = app.spec;
-  const what = `${[...new Set(held)].join(', ')} of ${name} has the former password in it`;
-  const why = `${name} is not among the apps that have ${datastore}`;
-  return {
-    ...tried,
-    failure: `${what}, and ${why}: flynn resource attach gives it the other, flynn pg credentials rotate --force -a ${datastore} shuts it out`,
-  };
-}
-
-/** Apps whose live release has it, or that which is being deployed, or before the first their newest; and those not seen. */
-async function holdersOf(deps: Deps, { password }: Login, signal: AbortSignal): Promise<AppResource[]> {
-  const all = await deps.resources.list(appType, {
-    signal,
-    where: ({ spec, deletingSince }) => spec.datastore === undefined && deletingSince === undefined,
-  });
-  const holders: AppResource[] = [];
-  for (const app of all) {
-    try {
-      const inUse = await releasesInUse(deps, app, signal);
-      if (inUse.some(({ spec }) => namesHolding(password, spec).length > 0)) holders.push(app);
-    } catch (error) {
-      signal.throwIfAborted();
-      deps.log.warn({ err: error, appId: app.id }, 'whether an app has the password of a datastore cannot be seen');
-      holders.push(app);
-    }
-  }
-  return holders;
-}
-
-async function releasesInUse(deps: Deps, app: AppResource, signal: AbortSignal): Promise<ReleaseResource[]> {
-  const { resources } = deps;
-  const { deploymentId } = app.status;
-  const deployment =
-    deploymentId === undefined ? undefined : await resources.find(deploymentType, deploymentId, { signal });
-  const [basis, next] = await Promise.all([
-    findBasis(deps, app, signal),
-    deployment === undefined ? undefined : resources.find(releaseType, deployment.spec.newReleaseId, { signal }),
-  ]);
-  return [basis, next].filter((one) => one !== undefined);
 }
 
 /** The primary's job, if it is known: one that took over meanwhile is told once more. */
@@ -337,8 +233,4 @@ async function tell(
 
 function givenWith({ logins }: Appliance, env: Record<string, string>): GivenLogin {
   return { login: logins.of(env), env };
-}
-
-function wait(what: string, againInMs = lookAgainMs): Waiting {
-  return { is: 'wait', what, again: { againInMs } };
 }
