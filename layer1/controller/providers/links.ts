@@ -34,7 +34,7 @@ export async function addTo(
   const app = await liveApp(deps, appId, signal);
   if (app === undefined) return { is: 'gone' };
   const { name } = app.spec;
-  if (app.status.deploymentId !== undefined) return waitFor(name);
+  if (app.status.deploymentId !== undefined) return itsDeployment;
   const basis = await findBasis(deps, app, signal);
   const next = merged(renew(variablesOf(basis)).after, givenBy(status));
   if (next.taken.length > 0 && !isReplacing) {
@@ -61,9 +61,9 @@ export async function takeFrom(
   if (link.state === 'removing') {
     // However it ended: what still has the variables then was told so by its deployment.
     const isThrough = underWay === undefined || underWay !== link.deploymentId;
-    return isThrough ? { is: 'unlinked' } : waitFor(name);
+    return isThrough ? { is: 'unlinked' } : itsDeployment;
   }
-  if (underWay !== undefined) return waitFor(name);
+  if (underWay !== undefined) return itsDeployment;
   const basis = await findBasis(deps, app, signal);
   const next = taken(renew(variablesOf(basis)).after, givenBy(status));
   if (!next.isChanged) return { is: 'unlinked' };
@@ -116,18 +116,21 @@ export async function rollOut(
   return { ...made, deploymentId: id };
 }
 
+/** Without the app's name: who may see another app of the resource reads it, too. */
+export const itsDeployment: Extract<Linked, { is: 'wait' }> = {
+  is: 'wait',
+  what: 'a deployment of an app to end',
+  again: { againInMs: lookAgainMs },
+};
+
 /** Somebody else changed it meanwhile: after that the release starts from what they made. */
 export async function orWait(name: string, work: () => Promise<Linked>): Promise<Linked> {
   try {
     return await work();
   } catch (error) {
-    if (hasCode(error, 'conflict')) return waitFor(name);
+    if (hasCode(error, 'conflict')) return itsDeployment;
     // What the app's release cannot be made with is told to who asked for it.
     if (!(error instanceof FlynnError) || !hasCode(error, 'invalid', 'denied')) throw error;
     return { is: 'refused', failure: { code: 'invalid', message: `${name}: ${error.message}` } };
   }
-}
-
-function waitFor(name: string): Linked {
-  return { is: 'wait', what: `a deployment of ${name} to end`, again: { againInMs: lookAgainMs } };
 }

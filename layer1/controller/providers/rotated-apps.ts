@@ -7,7 +7,7 @@ import type { Deps } from '../deps.ts';
 import { findBasis } from '../releases.ts';
 import { appType, deploymentType, releaseType } from '../resources.ts';
 import type { AppResource, ReleaseResource } from '../resources.ts';
-import { liveApp, orWait, rollOut, variablesOf } from './links.ts';
+import { itsDeployment, liveApp, orWait, rollOut, variablesOf } from './links.ts';
 import type { Linked } from './links.ts';
 import type { RotatedApp } from './types.ts';
 import { namesHolding, renewed } from './variables.ts';
@@ -22,8 +22,6 @@ export function wait(what: string, againInMs = lookAgainMs): Waiting {
 }
 
 export const underWay = wait('an app to be deployed with another password');
-
-const itsDeployment = wait('a deployment of an app to end');
 
 type Looked = Readonly<{ appId: string; known: RotatedApp }>;
 
