@@ -1,5 +1,5 @@
 /** Figures of routes as people read them. Pure. */
-import { latencyAt } from '@flynn/controller/routes/stats';
+import { latencyAt } from '@flynn/controller/routes/latency';
 import type { RouteStats } from '@flynn/controller/routes/stats';
 
 /** What was counted between two readings. A router that began anew in between counts from its start. */

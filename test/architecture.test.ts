@@ -32,6 +32,7 @@ const mayImport: Record<string, readonly string[]> = {
   'layer1/git-receiver': ['kit', 'discovery', 'blobstore', 'controller'],
   'layer1/slug-builder': ['kit', 'discovery', 'blobstore', 'controller', 'host-agent', 'scheduler'],
   'layer1/router': ['kit', 'discovery', 'controller'],
+  'layer1/dashboard': ['kit', 'discovery', 'controller', 'log-aggregator'],
   cli: ['kit', 'controller', 'log-aggregator'],
   bootstrap: ['kit', 'store', 'scheduler', 'host-agent', 'discovery', 'controller', 'cli'],
   test: ['kit', 'store', 'discovery', 'bootstrap', 'scheduler', 'controller', 'log-aggregator', 'router'],
@@ -47,7 +48,7 @@ function importsOf(file: string): string[] {
   ].map((match) => match[1] ?? match[2] ?? match[3] ?? '');
 }
 
-const files = globSync('{layer0,layer1,bootstrap,cli,test}/**/*.ts', { cwd: root })
+const files = globSync('{layer0,layer1,bootstrap,cli,test}/**/*.{ts,tsx}', { cwd: root })
   .filter((file) => !file.includes('node_modules') && !file.startsWith('test/apps/'))
   .map((file) => join(root, file));
 

@@ -6,6 +6,8 @@ const folders = ['layer0', 'layer1', 'bootstrap', 'cli', 'test'];
 
 const checks: readonly { name: string; command: readonly [string, ...string[]] }[] = [
   { name: 'types', command: ['tsc', '-p', '.'] },
+  // Pages run in browsers: other globals, and JSX.
+  { name: "pages' types", command: ['tsc', '-p', 'layer1/dashboard/web'] },
   { name: 'lint', command: ['oxlint', '--deny-warnings', '--type-aware', ...folders] },
   { name: 'format', command: ['oxfmt', '--check', ...folders] },
   { name: 'dead code', command: ['knip', '--no-progress'] },

@@ -1,5 +1,6 @@
 /** Figures as Prometheus reads them: counted here, written when somebody asks. One way for every part of the platform. */
 import { readFileSync, readdirSync } from 'node:fs';
+import { performance } from 'node:perf_hooks';
 
 export type MetricType = 'counter' | 'gauge' | 'histogram';
 export type Labels = Readonly<Record<string, string>>;

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import * as fc from 'fast-check';
-import { latencyAt, latencyBoundsMs, routeStatsSchema, sumRouteStats } from './stats.ts';
+import { latencyAt, latencyBoundsMs } from './latency.ts';
+import { routeStatsSchema, sumRouteStats } from './stats.ts';
 import type { RouteStats } from './stats.ts';
 
 const count = fc.nat(1_000);

@@ -1,5 +1,5 @@
 /** What is counted while requests pass: plain numbers, read when somebody asks. */
-import { latencyBoundsMs } from '@flynn/controller/routes/stats';
+import { latencyBoundsMs } from '@flynn/controller/routes/latency';
 import type { RouteStats } from '@flynn/controller/routes/stats';
 
 const bounds = Float64Array.from(latencyBoundsMs);

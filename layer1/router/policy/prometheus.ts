@@ -1,5 +1,6 @@
 /** The same figures as Prometheus reads them: https://prometheus.io/docs/instrumenting/exposition_formats/ */
-import { latencyBoundsMs, sumRouteStats } from '@flynn/controller/routes/stats';
+import { latencyBoundsMs } from '@flynn/controller/routes/latency';
+import { sumRouteStats } from '@flynn/controller/routes/stats';
 import type { BackendStats, RouteStats } from '@flynn/controller/routes/stats';
 import { MetricsText } from '@flynn/kit/metrics';
 import type { Labels } from '@flynn/kit/metrics';

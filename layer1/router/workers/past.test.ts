@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { latencyBoundsMs } from '@flynn/controller/routes/stats';
+import { latencyBoundsMs } from '@flynn/controller/routes/latency';
 import type { RouteStats } from '@flynn/controller/routes/stats';
 import type { Status } from '../api.ts';
 import { Past } from './past.ts';

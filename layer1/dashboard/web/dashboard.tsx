@@ -1,0 +1,69 @@
+/** All pages of somebody who is logged in. */
+import { useEffect } from 'preact/hooks';
+import type { Api } from './api/client.ts';
+import { AppList } from './apps/app-list.tsx';
+import { AppPage } from './apps/app-page.tsx';
+import { ClusterPage } from './cluster/cluster-page.tsx';
+import { Link } from './parts/link.tsx';
+import { Empty } from './parts/notices.tsx';
+import { ServicesContext, useServices } from './parts/services.ts';
+import type { Page } from './routing.ts';
+import type { Session } from './session.ts';
+import { Shell } from './shell.tsx';
+import type { WorldFeed } from './world/feed.ts';
+
+export function Dashboard(props: {
+  api: Api;
+  feed: WorldFeed;
+  session: Extract<Session, { is: 'in' }>;
+  page: Page;
+  go: (page: Page) => void;
+  onLogOut: () => Promise<void>;
+}) {
+  const { api, feed, session, page, go, onLogOut } = props;
+  return (
+    <ServicesContext.Provider value={{ api, feed, session, go }}>
+      <Shell page={page} onLogOut={onLogOut}>
+        <PageOf page={page} />
+      </Shell>
+    </ServicesContext.Provider>
+  );
+}
+
+function PageOf({ page }: { page: Page }) {
+  const { session } = useServices();
+  const title = titleOf(page);
+  useEffect(() => {
+    document.title = `${title} · ${session.cluster.name}`;
+  }, [title, session.cluster.name]);
+  switch (page.is) {
+    case 'apps':
+    case 'login':
+      return <AppList />;
+    case 'app':
+      return <AppPage page={page} />;
+    case 'cluster':
+      return <ClusterPage page={page} />;
+    case 'unknown':
+    default:
+      return (
+        <Empty title={`There is no page at ${page.path}.`}>
+          <Link to={{ is: 'apps' }}>All apps</Link>
+        </Empty>
+      );
+  }
+}
+
+function titleOf(page: Page): string {
+  switch (page.is) {
+    case 'app':
+      return page.tab === '' ? page.name : `${page.name}, ${page.tab}`;
+    case 'cluster':
+      return page.tab === '' ? 'Cluster' : `Cluster, ${page.tab}`;
+    case 'apps':
+    case 'login':
+    case 'unknown':
+    default:
+      return 'Apps';
+  }
+}

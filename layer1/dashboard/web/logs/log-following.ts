@@ -1,0 +1,103 @@
+/** An app's log as it comes, through connections that break: each line once, and a gap told where lines may be missing. */
+import type { Line } from '@flynn/log-aggregator/api';
+import { apiUrl } from '../api/client.ts';
+import { asFailure, isPassing } from '../api/failure.ts';
+import type { Link } from '../api/following.ts';
+
+/** Which of an app's lines. */
+export type LogQuery = Readonly<{ app: string; type?: string; job?: string; search?: string }>;
+
+export type LogItem =
+  | Readonly<{ is: 'line'; line: Line }>
+  /** Between these moments lines may be missing. */
+  | Readonly<{ is: 'gap'; from: string; to: string }>;
+
+/** What somebody sees first, and the most the cluster gives in one answer. */
+const firstLines = 500;
+const mostLines = 10_000;
+/** Lines of several hosts do not come in the order of their times: so far back it is read again. */
+const overlapMs = 60_000;
+const firstWaitMs = 500;
+const longestWaitMs = 10_000;
+
+export function logUrl({ app, type, job, search }: LogQuery, part: { lines: number; since?: string }): string {
+  const query = { follow: true, processType: type, jobId: job, search, ...part };
+  return apiUrl('/apps/:app/log', { params: { app }, query });
+}
+
+/** Resolves when the signal aborts, or when it is refused. */
+export async function followLog(
+  query: LogQuery,
+  ports: {
+    open: (url: string) => Promise<AsyncIterable<string>>;
+    onItem: (item: LogItem) => void;
+    onLink: (link: Link) => void;
+    signal: AbortSignal;
+    wait: (ms: number, signal: AbortSignal) => Promise<void>;
+  },
+): Promise<void> {
+  const { open, onItem, onLink, signal, wait } = ports;
+  /** In the order they were told; those that may come again. */
+  const told = new Set<string>();
+  let newest: string | undefined;
+  /** Until one that was told before comes again, the last of them: one that is newer than it comes after a gap. */
+  let sought: string | undefined;
+  let failures = 0;
+  onLink({ is: 'connecting' });
+  while (!signal.aborted) {
+    try {
+      const part = newest === undefined ? { lines: firstLines } : { lines: mostLines, since: before(newest) };
+      const lines = await open(logUrl(query, part));
+      onLink({ is: 'live' });
+      sought = newest;
+      for await (const json of lines) {
+        if (signal.aborted) return;
+        failures = 0;
+        if (told.has(json)) {
+          sought = undefined;
+          continue;
+        }
+        const line = JSON.parse(json) as Line;
+        if (sought !== undefined && line.timestamp > sought) {
+          onItem({ is: 'gap', from: sought, to: line.timestamp });
+          sought = undefined;
+        }
+        told.add(json);
+        forgetOldest(told);
+        if (newest === undefined || line.timestamp > newest) newest = line.timestamp;
+        onItem({ is: 'line', line });
+      }
+      if (signal.aborted) return;
+      onLink({ is: 'lost', why: 'the connection ended' });
+    } catch (error) {
+      if (signal.aborted) return;
+      const failure = asFailure(error);
+      onLink({ is: isPassing(failure) ? 'lost' : 'refused', why: failure.message });
+      if (!isPassing(failure)) return;
+    }
+    await wait(Math.min(longestWaitMs, firstWaitMs * 2 ** failures), signal);
+    failures += 1;
+  }
+}
+
+/** The command that reads what is kept of lines that may be missing. */
+export function gapCommand({ from, to }: { from: string; to: string }, { app, type, job, search }: LogQuery): string {
+  const options = Object.entries({ '-a': app, '-t': type, '-j': job, '--search': search });
+  const words = options.flatMap(([name, value]) => (value === undefined ? [] : [name, quoted(value)]));
+  return `flynn log ${words.join(' ')} --since ${from} --until ${to}`;
+}
+
+function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`;
+}
+
+function forgetOldest(told: Set<string>): void {
+  for (const oldest of told) {
+    if (told.size <= mostLines) return;
+    told.delete(oldest);
+  }
+}
+
+function before(timestamp: string): string {
+  return new Date(Date.parse(timestamp) - overlapMs).toISOString();
+}

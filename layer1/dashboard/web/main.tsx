@@ -1,0 +1,119 @@
+/** The pages of the dashboard: alone here the document and its address are touched as a whole. */
+import { render } from 'preact';
+import { useCallback, useEffect, useMemo, useState } from 'preact/hooks';
+import { createApi } from './api/client.ts';
+import { asFailure } from './api/failure.ts';
+import { Dashboard } from './dashboard.tsx';
+import { Login } from './login.tsx';
+import { Question } from './parts/acts.tsx';
+import { FailureNotice, Reading } from './parts/notices.tsx';
+import { type Page, pageAt, pathOf } from './routing.ts';
+import { readSession, type Session, tokenOf } from './session.ts';
+import { WorldFeed } from './world/feed.ts';
+
+/** Out of the address and the history before anything else happens. */
+const givenToken = tokenOf(location);
+if (givenToken !== undefined) history.replaceState(undefined, '', '/login');
+
+function Main() {
+  const [session, setSession] = useState<Session>({ is: 'checking' });
+  const [page, setPage] = useState<Page>(() => pageAt(location.pathname));
+  const [token, setToken] = useState(givenToken);
+
+  const api = useMemo(
+    () =>
+      createApi({
+        fetch: (url, init) => fetch(url, init),
+        onSessionOver: () =>
+          setSession((known) =>
+            known.is === 'in' ? { is: 'out', why: 'The session is over: log in again, and you are back here.' } : known,
+          ),
+      }),
+    [],
+  );
+  const read = useCallback(async () => {
+    try {
+      setSession(await readSession(api));
+    } catch (error) {
+      setSession({ is: 'unreachable', why: asFailure(error).message });
+    }
+  }, [api]);
+  const go = useCallback((to: Page) => {
+    history.pushState(undefined, '', pathOf(to));
+    setPage(to);
+    window.scrollTo(0, 0);
+  }, []);
+
+  useEffect(() => void read(), [read]);
+  useEffect(() => {
+    const listen = () => setPage(pageAt(location.pathname));
+    addEventListener('popstate', listen);
+    return () => removeEventListener('popstate', listen);
+  }, []);
+  useEffect(() => {
+    if (session.is === 'in' && page.is === 'login' && token === undefined) {
+      history.replaceState(undefined, '', '/');
+      setPage({ is: 'apps' });
+    }
+  }, [session, page, token]);
+
+  const logOut = useCallback(async () => {
+    await api.logOut();
+    setSession({ is: 'out', why: 'You are logged out.' });
+  }, [api]);
+  const onLoggedIn = useCallback(async () => {
+    setToken(undefined);
+    await read();
+  }, [read]);
+
+  switch (session.is) {
+    case 'checking':
+      return <Reading what="who you are" />;
+    case 'unreachable':
+      return (
+        <main class="login">
+          <FailureNotice failure={asFailure(new Error(session.why))} onRetry={() => void read()} />
+        </main>
+      );
+    case 'out':
+      return <Login api={api} why={session.why} token={token} onLoggedIn={onLoggedIn} />;
+    case 'in':
+    default:
+      return (
+        <>
+          {token === undefined ? null : (
+            <Question
+              title="Log in as somebody else?"
+              confirm="Log in"
+              act={async () => {
+                await api.logIn(token);
+                location.assign('/');
+              }}
+              onClose={() => setToken(undefined)}
+            >
+              <p>
+                You are logged in as {session.identity.name}. The address that you opened has a token, which may be
+                another's.
+              </p>
+            </Question>
+          )}
+          <SessionPages key={session.identity.name} api={api} session={session} page={page} go={go} onLogOut={logOut} />
+        </>
+      );
+  }
+}
+
+/** One stream of changes for as long as somebody is logged in. */
+function SessionPages(props: Omit<Parameters<typeof Dashboard>[0], 'feed'>) {
+  const { api } = props;
+  const feed = useMemo(() => new WorldFeed(), []);
+  useEffect(() => {
+    const ended = new AbortController();
+    void feed.run(api, ended.signal);
+    return () => ended.abort();
+  }, [api, feed]);
+  return <Dashboard {...props} feed={feed} />;
+}
+
+const root = document.getElementById('root');
+if (root !== null) render(<Main />, root);

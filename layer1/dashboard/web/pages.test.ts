@@ -1,0 +1,152 @@
+/** What stands on the pages for whom. */
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { before, describe, it } from 'node:test';
+import type { Identity } from '@flynn/controller/access/model';
+import type { Role } from '@flynn/controller/access/roles';
+import { build } from 'esbuild';
+import type { StreamEvent } from './api/streams.ts';
+import { someApp, someDeployment, someFormation, someJob, someRoute } from './world/world-fixture.ts';
+
+type Rendering = {
+  renderPage: (path: string, facts: { identity: Identity; told: readonly StreamEvent[] }) => string;
+  renderLogin: (why?: string) => string;
+};
+
+async function load(): Promise<Rendering> {
+  const { outputFiles } = await build({
+    entryPoints: [join(import.meta.dirname, 'rendering-fixture.tsx')],
+    bundle: true,
+    write: false,
+    format: 'esm',
+    platform: 'node',
+    jsx: 'automatic',
+    jsxImportSource: 'preact',
+    // The terminal's screen needs a browser, and is loaded by one alone.
+    external: ['./screen.tsx'],
+  });
+  const [file] = outputFiles;
+  return (await import(
+    `data:text/javascript;base64,${Buffer.from(file?.contents ?? '').toString('base64')}`
+  )) as Rendering;
+}
+
+function put(event: string, object: { id: string } | { appId: string; releaseId: string }): StreamEvent {
+  const id = 'id' in object ? object.id : `${object.appId}:${object.releaseId}`;
+  return { event, data: { type: 'put', id, object } };
+}
+
+const whole: StreamEvent = { event: 'current', data: { type: 'put', id: 'current' } };
+
+function whoIs(role: Role | 'none'): Identity {
+  return { kind: 'user', name: 'ann', role, teams: [], apps: [] };
+}
+
+const running = [
+  put('app', someApp()),
+  put('formation', someFormation({ web: 2 })),
+  put('job', someJob()),
+  put('route', someRoute()),
+];
+
+describe('the pages', () => {
+  let rendering: Rendering;
+  before(async () => {
+    rendering = await load();
+  });
+
+  it('list apps with their states, and what is short', () => {
+    const html = rendering.renderPage('/', { identity: whoIs('developer'), told: [...running, whole] });
+    assert.match(html, /<a href="\/apps\/shop"/);
+    assert.match(html, /some down/);
+    assert.match(html, /web 1 of 2/);
+    assert.match(html, /href="http:\/\/shop\.example\.com"/);
+  });
+
+  it('say that they read, until everything was told', () => {
+    const html = rendering.renderPage('/', { identity: whoIs('developer'), told: running });
+    assert.match(html, /Reading apps/);
+    assert.doesNotMatch(html, /shop/);
+  });
+
+  it('say what to type where there is nothing, to who may', () => {
+    const empty = (role: Role | 'none') => rendering.renderPage('/', { identity: whoIs(role), told: [whole] });
+    assert.match(empty('developer'), /flynn create shop\ngit push flynn main/);
+    assert.doesNotMatch(empty('none'), /flynn create/);
+    assert.match(empty('none'), /flynn access grant/);
+    assert.doesNotMatch(empty('none'), /href="\/cluster"/);
+  });
+
+  it('have no button for what a role may not do', () => {
+    const of = (role: Role) => rendering.renderPage('/apps/shop', { identity: whoIs(role), told: [...running, whole] });
+    for (const name of [/One web more/, />Restart</, /Begin maintenance/, />Terminal</]) {
+      assert.match(of('developer'), name);
+      assert.doesNotMatch(of('viewer'), name);
+    }
+    assert.match(of('admin'), /Delete app/);
+    assert.doesNotMatch(of('developer'), /Delete app/);
+  });
+
+  it('have a button for what a deployment may be told in its state', () => {
+    const at = (state: 'running' | 'canary' | 'paused' | 'finishing') =>
+      rendering.renderPage('/apps/shop', {
+        identity: whoIs('developer'),
+        told: [...running, put('deployment', someDeployment({ state })), whole],
+      });
+    const acts = (html: string) =>
+      ['Pause', 'Resume', 'Promote', 'Abort'].filter((label) => html.includes(`>${label}</button>`));
+    assert.deepEqual(acts(at('running')), ['Pause', 'Abort']);
+    assert.deepEqual(acts(at('canary')), ['Pause', 'Promote', 'Abort']);
+    assert.deepEqual(acts(at('paused')), ['Resume', 'Abort']);
+    assert.deepEqual(acts(at('finishing')), []);
+  });
+
+  it('never take what an app says for markup', () => {
+    const lastError = '<img src=x onerror=alert(1)>';
+    const failedJob = { id: 'j1', type: 'web', lines: ['\x1b[31m<script>alert(1)</script>'] };
+    const deployment = someDeployment({ state: 'rolling_back', error: '<b>bad</b>', failedJob });
+    const told = [...running, put('job', someJob({ lastError })), put('deployment', deployment), whole];
+    const html = rendering.renderPage('/apps/shop', { identity: whoIs('developer'), told });
+    assert.doesNotMatch(html, /<script|<img|<b>/);
+    assert.match(html, /<span class="ansi-red">&lt;script>/);
+  });
+
+  it('say that an app is not there, and that a page is not', () => {
+    assert.match(
+      rendering.renderPage('/apps/blog', { identity: whoIs('viewer'), told: [whole] }),
+      /no app &quot;blog&quot;/,
+    );
+    assert.match(
+      rendering.renderPage('/nothing', { identity: whoIs('viewer'), told: [whole] }),
+      /no page at \/nothing/,
+    );
+  });
+
+  it('keep the cluster to those who have a role on it, and backups to its admins', () => {
+    const of = (role: Role | 'none') => rendering.renderPage('/cluster', { identity: whoIs(role), told: [whole] });
+    assert.match(of('none'), /have a role on it/);
+    assert.match(of('viewer'), /Audit trail/);
+    assert.doesNotMatch(of('viewer'), /Backups/);
+    assert.match(of('admin'), /Backups/);
+  });
+
+  it('begin with a form that has a label, and why one is there again', () => {
+    const html = rendering.renderLogin('The session is over');
+    assert.match(html, /<label for="[^"]+">Token<\/label>/);
+    assert.match(html, /type="password"/);
+    assert.match(html, /role="status">The session is over/);
+  });
+
+  it('label every field, and name every button that has no text of its own', () => {
+    const paths = ['/', '/apps/shop', '/apps/shop/logs', '/apps/shop/terminal', '/cluster/audit'];
+    for (const path of paths) {
+      const html = rendering.renderPage(path, { identity: whoIs('admin'), told: [...running, whole] });
+      const labelled = new Set([...html.matchAll(/<label[^>]* for="([^"]+)"/g)].map((match) => match[1]));
+      for (const [field] of html.matchAll(/<(?:input|select|textarea)[^>]*>/g)) {
+        const id = / id="([^"]+)"/.exec(field)?.[1];
+        assert.ok(labelled.has(id) || field.includes('type="checkbox"'), `${path}: ${field} has no label`);
+      }
+      for (const [button] of html.matchAll(/<button[^>]*>[−+]<\/button>/g)) assert.match(button, /aria-label=/);
+    }
+  });
+});

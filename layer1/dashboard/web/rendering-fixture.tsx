@@ -1,0 +1,43 @@
+/** Pages as text, for tests: bundled and loaded by pages.test.ts, as Node runs no TSX. */
+import type { Identity } from '@flynn/controller/access/model';
+import { renderToString } from 'preact-render-to-string';
+import type { Api } from './api/client.ts';
+import { Dashboard } from './dashboard.tsx';
+import { Login } from './login.tsx';
+import { pageAt } from './routing.ts';
+import { WorldFeed } from './world/feed.ts';
+import type { StreamEvent } from './api/streams.ts';
+
+const cluster = {
+  name: 'test',
+  domain: 'flynn.example.com',
+  formerDomains: [],
+  gitUrl: 'ssh://git@flynn.example.com:2222',
+  httpPort: 80,
+  version: '0',
+  keepsRegistryLogins: true,
+};
+
+/** Nothing is asked while a page is drawn for the first time. */
+const api: Api = {
+  call: () => new Promise(() => {}),
+  stream: () => new Promise(() => {}),
+  hasSession: async () => true,
+  logIn: async () => {},
+  logOut: async () => {},
+};
+
+/** @public The test has it out of a bundle. */
+export function renderPage(path: string, facts: { identity: Identity; told: readonly StreamEvent[] }): string {
+  const feed = new WorldFeed();
+  for (const event of facts.told) feed.world.take(event);
+  const session = { is: 'in', identity: facts.identity, cluster } as const;
+  return renderToString(
+    <Dashboard api={api} feed={feed} session={session} page={pageAt(path)} go={() => {}} onLogOut={async () => {}} />,
+  );
+}
+
+/** @public */
+export function renderLogin(why?: string): string {
+  return renderToString(<Login api={api} why={why} onLoggedIn={async () => {}} />);
+}

@@ -1,0 +1,41 @@
+/** Who is at the page, as far as it knows. */
+import type { platform } from '@flynn/controller/api-platform';
+import type { self } from '@flynn/controller/access/api';
+import type { Identity } from '@flynn/controller/access/model';
+import type { ResponseOf } from '@flynn/kit/routes';
+import type { Api } from './api/client.ts';
+
+export type ClusterInfo = ResponseOf<typeof platform.cluster>;
+
+export type Session =
+  | Readonly<{ is: 'checking' }>
+  /** `why`: what is told beside the form, when there was a session before. */
+  | Readonly<{ is: 'out'; why?: string }>
+  | Readonly<{ is: 'unreachable'; why: string }>
+  | Readonly<{ is: 'in'; identity: Identity; cluster: ClusterInfo }>;
+
+/** Throws Failure. */
+export async function readSession(api: Api): Promise<Session> {
+  if (!(await api.hasSession())) return { is: 'out' };
+  const [identity, cluster] = await Promise.all([
+    api.call<typeof self.get>('GET /whoami', {}),
+    api.call<typeof platform.cluster>('GET /cluster', {}),
+  ]);
+  return { is: 'in', identity, cluster };
+}
+
+/** The token of `/login#TOKEN`, as `flynn dashboard` opens it; undefined where there is none. */
+export function tokenOf({ pathname, hash }: { pathname: string; hash: string }): string | undefined {
+  if (pathname !== '/login' || hash.length < 2) return undefined;
+  try {
+    return decodeURIComponent(hash.slice(1));
+  } catch {
+    return undefined;
+  }
+}
+
+export function roleText({ kind, role, apps, token }: Identity): string {
+  if (kind === 'root' && token === undefined) return 'root key';
+  if (role !== 'none') return role;
+  return apps.length === 0 ? 'no role yet' : `roles on ${apps.length === 1 ? 'one app' : `${apps.length} apps`}`;
+}

@@ -1,0 +1,94 @@
+/** What the cluster's stream of changes has told so far. */
+import type { App, ControllerEvent, Deployment, Formation, Job, Operation } from '@flynn/controller/model';
+import type { RouteView } from '@flynn/controller/routes/api';
+import type { StreamEvent } from '../api/streams.ts';
+
+export type Told = Readonly<{
+  app: App;
+  formation: Formation;
+  deployment: Deployment;
+  job: Job;
+  route: RouteView;
+  operation: Operation;
+}>;
+export type ToldKind = keyof Told;
+
+export const toldKinds = [
+  'app',
+  'formation',
+  'deployment',
+  'job',
+  'route',
+  'operation',
+] as const satisfies readonly ToldKind[];
+
+/**
+ * INVARIANT. Between `begin` and the event `current` all there is is told anew; what was known before and is not among it is
+ * forgotten at `current`, not earlier: a page that comes back is never empty in between.
+ */
+export class World {
+  readonly #known: { readonly [K in ToldKind]: Map<string, Told[K]> } = {
+    app: new Map(),
+    formation: new Map(),
+    deployment: new Map(),
+    job: new Map(),
+    route: new Map(),
+    operation: new Map(),
+  };
+  #retold: Set<string> | undefined;
+  #isWhole = false;
+
+  /** Everything was told at least once. */
+  get isWhole(): boolean {
+    return this.#isWhole;
+  }
+
+  begin(): void {
+    this.#retold = new Set();
+  }
+
+  take({ event, data }: StreamEvent): void {
+    if (event === 'current') {
+      this.#forgetUntold();
+      this.#isWhole = true;
+      return;
+    }
+    const kind = toldKinds.find((known) => known === event);
+    if (kind === undefined) return;
+    const { type, id, object } = data as ControllerEvent['data'];
+    const known = this.#known[kind] as Map<string, unknown>;
+    if (type === 'delete') known.delete(id);
+    else {
+      known.set(id, object);
+      this.#retold?.add(`${kind} ${id}`);
+    }
+  }
+
+  all<K extends ToldKind>(kind: K): Told[K][] {
+    return [...this.#known[kind].values()];
+  }
+
+  of<K extends Exclude<ToldKind, 'app'>>(kind: K, appId: string): Told[K][] {
+    return this.all(kind).filter((object) => object.appId === appId);
+  }
+
+  app(nameOrId: string): App | undefined {
+    return this.#known.app.get(nameOrId) ?? this.all('app').find(({ name }) => name === nameOrId);
+  }
+
+  #forgetUntold(): void {
+    const retold = this.#retold;
+    if (retold === undefined) return;
+    for (const kind of toldKinds) {
+      for (const id of this.#known[kind].keys()) if (!retold.has(`${kind} ${id}`)) this.#known[kind].delete(id);
+    }
+    this.#retold = undefined;
+  }
+}
+
+/** The newest first, whatever the order they were told in. */
+export function newestFirst<T extends { createdAt: string; id: string }>(objects: readonly T[]): T[] {
+  return objects.toSorted((a, b) =>
+    a.createdAt === b.createdAt ? (a.id < b.id ? 1 : -1) : a.createdAt < b.createdAt ? 1 : -1,
+  );
+}
