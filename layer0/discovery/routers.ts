@@ -119,26 +119,33 @@ export class Routers implements AsyncDisposable {
     }
   }
 
-  /** The same question to all at once. Those that cannot answer are told by address, with why. */
+  /** The same question to all at once, answered by address too. Those that cannot answer are told by address, with why. */
   async ask<R extends Route>(
     route: R,
     input: CallInput<R>,
     options: { signal: AbortSignal; timeoutMs?: number },
-  ): Promise<{ answers: ResponseOf<R>[]; silent: { address: string; why: string }[] }> {
+  ): Promise<{
+    answers: ResponseOf<R>[];
+    byAddress: ReadonlyMap<string, ResponseOf<R>>;
+    silent: { address: string; why: string }[];
+  }> {
     const { signal, timeoutMs = askMs } = options;
     const answers: ResponseOf<R>[] = [];
+    const byAddress = new Map<string, ResponseOf<R>>();
     const silent: { address: string; why: string }[] = [];
     await Promise.all(
       (await this.#known(signal)).map(async ({ address }) => {
         try {
-          answers.push(await this.#clientOf(address).call(route, input, { signal, timeoutMs }));
+          const answer = await this.#clientOf(address).call(route, input, { signal, timeoutMs });
+          answers.push(answer);
+          byAddress.set(address, answer);
         } catch (error) {
           silent.push({ address, why: messageOf(error) });
         }
       }),
     );
     signal.throwIfAborted();
-    return { answers, silent };
+    return { answers, byAddress, silent };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -14,6 +14,7 @@ import { loginHandlers } from './access/login.ts';
 import { tokenHandlers } from './access/tokens.ts';
 import { userHandlers } from './access/users.ts';
 import { appHandlers } from './apps.ts';
+import { autoscaleHandlers } from './autoscale/settings.ts';
 import { auditHandlers } from './audit/reading.ts';
 import { recordingStore } from './audit/mutation.ts';
 import { backupHandlers } from './backup/handlers.ts';
@@ -139,6 +140,7 @@ export function controllerHandlers(
     ...appHandlers(deps),
     ...releaseHandlers(deps, own),
     ...formationHandlers(deps),
+    ...autoscaleHandlers(deps),
     ...deploymentHandlers(deps),
     ...jobHandlers(deps),
     ...cronHandlers(deps),

@@ -7,6 +7,7 @@ import { mergePieces, writePiece } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
 import { workloadChange } from '@flynn/scheduler/evaluations';
 import { formations } from './api.ts';
+import { checkRanges } from './autoscale/settings.ts';
 import { compileWorkload } from './compile.ts';
 import { checkCounts, keptCounts } from './counts.ts';
 import type { Counts } from './counts.ts';
@@ -39,7 +40,7 @@ export function formationHandlers(deps: Deps): Handler[] {
 export async function scaleFormation(deps: Deps, scaling: Scaling, signal: AbortSignal): Promise<Formation> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await scale(deps, scaling, signal);
+      return await scaleOnce(deps, scaling, signal);
     } catch (error) {
       const isOvertaken = hasCode(error, 'conflict') && error.detail['key'] !== undefined;
       if (!isOvertaken || attempt >= maxAttempts) throw error;
@@ -60,9 +61,12 @@ type Scaling = {
   counts: Readonly<Record<string, number>>;
   /** `conflict` if the formation is at another. */
   revision?: number;
+  /** Written with it, by what scales by itself: that keeps to a range of its own. */
+  also?: readonly Piece[];
 };
 
-async function scale(deps: Deps, scaling: Scaling, signal: AbortSignal): Promise<Formation> {
+/** `conflict` if anything of it was changed meanwhile. */
+export async function scaleOnce(deps: Deps, scaling: Scaling, signal: AbortSignal): Promise<Formation> {
   const app = await findLiveApp(deps, scaling.app, signal);
   const release = await findRelease(deps, app, scaling.release, signal);
   const before = await deps.resources.find(formationType, release.id, { signal });
@@ -78,14 +82,23 @@ async function scale(deps: Deps, scaling: Scaling, signal: AbortSignal): Promise
     throw new FlynnError('conflict', `${what} was changed meanwhile: read it again and repeat the change`);
   }
   const processes = { ...(before === undefined ? {} : before.spec.processes), ...scaling.counts };
-  const changed = Object.keys(scaling.counts).filter((type) => before?.spec.processes[type] !== scaling.counts[type]);
+  const changes = changedCounts(before?.spec.processes, scaling.counts);
+  const changed = Object.keys(changes);
   if (before !== undefined && changed.length === 0) return viewFormation(before);
+  const isLive = app.status.releaseId === release.id;
+  const { also } = scaling;
+  if (isLive && also === undefined) await checkRanges(deps, app, changes, signal);
   const { formation, piece } = formationPiece(deps, { app, release, before, processes });
   // What is not live is written down for its deployment, and starts with it.
-  const isLive = app.status.releaseId === release.id;
   const started = isLive ? await workloadPieces(deps, { app, release, processes, types: changed, signal }) : [];
-  await deps.resources.commit([piece, { compare: [compareOf(app), compareOf(release)] }, ...started], { signal });
+  const compare = [compareOf(app), compareOf(release)];
+  await deps.resources.commit([piece, { compare }, ...started, ...(also ?? [])], { signal });
   return viewFormation(formation);
+}
+
+/** Those of the wanted counts that are others by now. */
+export function changedCounts(before: Counts | undefined, wanted: Counts): Counts {
+  return Object.fromEntries(Object.entries(wanted).filter(([type, count]) => before?.[type] !== count));
 }
 
 /** Of types with a volume: what the release has already, or what is live and it takes the place of. */

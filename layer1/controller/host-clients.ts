@@ -5,6 +5,7 @@ import { LineSplitter } from '@flynn/kit/lines';
 import { withDeadline } from '@flynn/kit/retry';
 import { type AgentAccess, agentClient } from '@flynn/host-agent/agent-client';
 import { logLineSchema, routes as hostRoutes } from '@flynn/host-agent/api';
+import type { JobUse } from '@flynn/host-agent/api';
 import { volumeRoutes } from '@flynn/host-agent/api-volumes';
 import type { HostVolume } from '@flynn/host-agent/api-volumes';
 import { doctorRoutes } from '@flynn/host-agent/doctor/api';
@@ -39,6 +40,8 @@ export interface HostClients extends AsyncDisposable {
   attach(hostId: string, jobId: string, options: AttachOptions, signal: AbortSignal): Promise<Duplex>;
   exec(hostId: string, jobId: string, options: ExecOptions, signal: AbortSignal): Promise<Duplex>;
   stop(hostId: string, jobId: string, signal: AbortSignal): Promise<void>;
+  /** What the host's running jobs use: all of them, by one question. */
+  usage(hostId: string, signal: AbortSignal): Promise<JobUse[]>;
   /** What jobs keep on the host; with `sizes` it takes some seconds longer where much has to be measured. */
   volumes(hostId: string, options: { sizes: boolean; signal: AbortSignal }): Promise<HostVolume[]>;
   /** `conflict` while a job has it, or the log of one that had it is still read; one that is gone is fine. */
@@ -81,6 +84,7 @@ export function createHostClients(options: AgentAccess & { cell: CellView }): Ho
         { signal, timeoutMs: 65_000 },
       ),
     stop: (hostId, job, signal) => clientOf(hostId).call(hostRoutes.stop, { params: { job } }, { signal }),
+    usage: async (hostId, signal) => (await clientOf(hostId).call(hostRoutes.stats, {}, { signal })).jobs,
     volumes: async (hostId, { sizes, signal }) =>
       clientOf(hostId).call(volumeRoutes.list, { query: sizes ? { sizes } : {} }, { signal }),
     removeVolume: async (hostId, volume, signal) =>

@@ -14,7 +14,7 @@ import { routes } from '@flynn/host-agent/api';
 import { backupFileHandlers } from '@flynn/host-agent/backup-files';
 import { volumeRoutes } from '@flynn/host-agent/api-volumes';
 import { doctorRoutes } from '@flynn/host-agent/doctor/api';
-import type { LogLine } from '@flynn/host-agent/api';
+import type { HostUse, LogLine } from '@flynn/host-agent/api';
 import type { Finding } from '@flynn/host-agent/doctor/finding';
 import { keepAnnounced } from '@flynn/host-agent/host-record';
 import { assignmentSchema, cellKeys } from '@flynn/scheduler/cell';
@@ -52,6 +52,16 @@ export type SimulatedHostOptions = {
   address?: string;
 };
 
+/** What any simulated host says of its machine. */
+const hostUse: HostUse = {
+  cores: 64,
+  cpuPercent: 0,
+  load: 0,
+  memoryBytes: 64 * 1024 ** 3,
+  memoryUsedBytes: 0,
+  disk: { path: '/', totalBytes: 1024 ** 4, usedBytes: 0, usedPercent: 0 },
+};
+
 /** What any volume here has in it. */
 export const emptyVolumeBytes = 4_096;
 
@@ -67,6 +77,8 @@ export class SimulatedHost implements AsyncDisposable {
     memoryUsedPercent: 50,
   } as const;
   findings: readonly Finding[] = [];
+  /** Processor time that a running job took since its start. */
+  cpuSecondsOf: (jobId: string) => number = () => 0;
   /** What a program beside a job does that was given all of its input; by default it says what it was given. */
   programs: (command: readonly string[], input: Buffer) => Program | undefined = () => undefined;
   /** In their place: programs that speak frames themselves, on the connection. */
@@ -275,6 +287,14 @@ export class SimulatedHost implements AsyncDisposable {
         const [user] = this.#usersOf(volume);
         if (user !== undefined) throw new FlynnError('conflict', `the volume ${volume} is in use by the job ${user}`);
         this.#volumes.delete(volume);
+      }),
+      handle(routes.stats, async () => {
+        const running = this.statuses().filter(({ state }) => state === 'running');
+        const jobs = running.map(({ id }) => {
+          const cpuSeconds = this.cpuSecondsOf(id);
+          return { jobId: id, isResident: false, cpuSeconds, cpuPercent: 0, memoryBytes: 0, pids: 1 };
+        });
+        return { host: hostUse, jobs };
       }),
       handle(routes.job, async ({ params }) => jobOf(params.job).status),
       handle(routes.log, async ({ params, query }) => {

@@ -84,6 +84,8 @@ export interface TestController extends AsyncDisposable {
   readonly web: ControllerWeb;
   /** From now on new jobs behave so. */
   setBehaviour(behave: (job: HostJob) => Behaviour): void;
+  /** From now on nothing happens that is not asked for. */
+  stopWorker(): Promise<void>;
   /** Ends the worker and starts another. */
   restartWorker(): Promise<void>;
   /** An app with a release of an image, deployed. */
@@ -239,6 +241,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
     setBehaviour(next) {
       behave = next;
     },
+    stopWorker: () => worker.stop(),
     async restartWorker() {
       await worker.stop();
       worker = new TaskGroup();

@@ -16,6 +16,8 @@ import type { RateSettings } from './access/rate-limit.ts';
 import { rotationCheck } from './access/rotation-findings.ts';
 import { tokenCheck } from './access/token-findings.ts';
 import { audited } from './audit/audited.ts';
+import { autoscaleFigures } from './autoscale/figures.ts';
+import { autoscaleCheck } from './autoscale/findings.ts';
 import { AuditTrail } from './audit/trail.ts';
 import { backupCheck } from './backup/findings.ts';
 import { controllerHandlers } from './controller.ts';
@@ -84,6 +86,7 @@ export async function openWeb(options: {
       drainCheck(deps, options.logAggregator),
       sourceCheck(deps),
       keptLoginsCheck(deps),
+      autoscaleCheck(deps),
     ],
     events: new HealthEvents({ store, now, newId }),
   });
@@ -95,7 +98,7 @@ export async function openWeb(options: {
     metricsHandler(metrics),
   ];
   clusterMetrics(metrics, deps, health);
-  const figures = await backupFigures(resources, metrics);
+  const figures = await Promise.all([backupFigures(resources, metrics), autoscaleFigures(resources, metrics)]);
   const handlers = audited(own, { store, trail, now, log });
   return {
     handlers: [...handlers, openApiHandler(handlers, { version: deps.settings.version })],
@@ -119,7 +122,7 @@ export async function openWeb(options: {
       await trail[Symbol.asyncDispose]();
       await directory[Symbol.asyncDispose]();
       await certificates[Symbol.asyncDispose]();
-      await figures[Symbol.asyncDispose]();
+      await Promise.all(figures.map((one) => one[Symbol.asyncDispose]()));
     },
   };
 }

@@ -9,6 +9,7 @@ import { tombstoneType } from '@flynn/resource/tombstone';
 import type { AnyType } from '@flynn/resource/type';
 import { z } from 'zod';
 import { grantType, teamType, tokenType, userType } from '../access/resources.ts';
+import { autoscaleType } from '../autoscale/resource.ts';
 import { acmeType } from '../certificates/acme/resources.ts';
 import { certificateType } from '../certificates/resources.ts';
 import { ticketsType } from '../certificates/tickets.ts';
@@ -46,6 +47,7 @@ export const keptTypes: readonly AnyType[] = [
   artifactType,
   releaseType,
   formationType,
+  autoscaleType,
   routeType,
   drainType,
   cronType,
@@ -58,7 +60,9 @@ export const keptTypes: readonly AnyType[] = [
 ];
 
 /** A flynn of before knows no part of theirs: it is left out where nothing is in it, so that such a backup is for that one too. */
-export const laterTypes: ReadonlySet<string> = new Set([backupPlanType, datastoreBackupType].map(({ name }) => name));
+export const laterTypes: ReadonlySet<string> = new Set(
+  [autoscaleType, backupPlanType, datastoreBackupType].map(({ name }) => name),
+);
 
 /** Of work under way, and of sessions, and of backups themselves: nothing of it could be gone on with elsewhere. */
 export const leftTypes: readonly AnyType[] = [deploymentType, operationType, ticketsType, tombstoneType, backupType];

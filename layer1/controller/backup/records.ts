@@ -5,6 +5,7 @@ import { nameKey } from '@flynn/resource/keys';
 import { decodeResource, putOp } from '@flynn/resource/record';
 import type { Resource } from '@flynn/resource/type';
 import type { Entry, Operation } from '@flynn/store/store';
+import { autoscaleType } from '../autoscale/resource.ts';
 import { auditRoot } from '../audit/trail.ts';
 import { backupPlanType } from '../datastore-backups/types.ts';
 import { appType, artifactType, cronType } from '../resources.ts';
@@ -82,6 +83,11 @@ function settled(entry: Entry, resource: Resource<unknown, unknown>, onto: Resto
       if (here !== undefined) return { ...artifact, spec: { ...artifact.spec, image: { name: here } } };
       if (!('base' in image) || repositoryOf(image.base) !== repositoryOf(onto.slugRunnerImage)) return artifact;
       return { ...artifact, spec: { ...artifact.spec, image: { ...image, base: onto.slugRunnerImage } } };
+    }
+    case autoscaleType.name: {
+      const autoscale = decodeResource(autoscaleType, entry);
+      const { held: _held, seen: _seen, ...status } = autoscale.status;
+      return { ...autoscale, status };
     }
     case cronType.name: {
       // The ticks of the time in between are over.

@@ -20,6 +20,7 @@ import { sources } from '../source/api.ts';
 import { startTestBlobs } from '../testing-blobs.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
+import { autoscales } from '../autoscale/api.ts';
 import { backups } from './api.ts';
 import type { Bytes } from './archive.ts';
 import { keptTypes } from './contents.ts';
@@ -66,6 +67,8 @@ export async function fillCluster(world: TestController, blobs: BlobClient): Pro
   assert.equal((await world.deploy('shop', first)).state, 'complete');
   const counts = { processes: { web: 3, worker: 1 } };
   await client.call(formations.put, { params: { app: 'shop', release: first }, body: counts });
+  const scaled = { params: { app: 'shop', type: 'web' }, body: { max: 5, cpuPercent: 70 } };
+  await client.call(autoscales.set, scaled);
   await client.call(apps.create, { body: { name: 'empty' } });
   const route = { type: 'http' as const, domain: 'www.example.com', service: 'shop-web' };
   await client.call(routing.create, { params: { app: 'shop' }, body: route });

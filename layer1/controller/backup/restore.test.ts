@@ -118,6 +118,8 @@ function withoutChanges(type: string, record: Record<string, unknown> | undefine
   if (type === 'app' && spec['isSystem'] === true) return { ...rest, spec };
   if (type === 'artifact') return { ...rest, spec: { ...spec, image: { ...(spec['image'] as object), base: '' } } };
   if (type === 'cron') return { ...rest, spec, status: { ...status, handledMs: 0 } };
+  // How it goes is looked at anew.
+  if (type === 'autoscale') return { ...rest, spec };
   if (type === 'source') return { ...rest, spec, updatedAt: '' };
   return record;
 }

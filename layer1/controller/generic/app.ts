@@ -6,12 +6,13 @@ import { refusal } from '@flynn/resource/record';
 import { checkRoutePlace, checkRouteTarget } from '../access/neighbours.ts';
 import { withoutEnv } from '../access/redaction.ts';
 import { checkRemoval, createApp, defaultDeployTimeoutMs } from '../apps.ts';
+import { checkRanges } from '../autoscale/settings.ts';
 import { serviceNameOf } from '../compile.ts';
 import { checkCount, keptCounts } from '../counts.ts';
 import { refuseForDatastore } from '../datastores/guards.ts';
 import { startDeployment } from '../deployments/deployments.ts';
 import type { Deps } from '../deps.ts';
-import { scaleFormation } from '../formations.ts';
+import { changedCounts, scaleFormation } from '../formations.ts';
 import { nextState, placeOf, specOfApp, wantedAppSchema } from './app-state.ts';
 import type { AppState, RouteState, WantedApp } from './app-state.ts';
 import { differences, fieldOf, isEqual } from './difference.ts';
@@ -148,6 +149,8 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   const changes = differences(was, { labels, spec: specOfApp(after) });
   const result = { name, isNew: current === undefined, changes };
   checkAppCounts(name, current?.spec.isSystem ?? false, before, after);
+  const named = namedCounts(spec, before, after);
+  if (current !== undefined) await checkRanges(deps, current, changedCounts(before.counts, named), signal);
   if (current === undefined) await reviewPieces(deps, after.meta, signal);
   else checkReview(current, after.meta, context.principal);
   await checkPlaces(deps, name, { app: current, routes: after.routes }, signal);
@@ -164,7 +167,7 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
     current ?? (await createApp(deps, { name, meta: { ...after.meta }, isSystem: false, ...ownerId }, signal));
   await setApp(deps, app, wanted, context);
   if (spec.routes !== undefined) await setRoutes(deps, app, { routes: after.routes, changes: spec.routes }, signal);
-  const step = { before, after, named: namedCounts(spec, before, after), basis: known?.basis };
+  const step = { before, after, named, basis: known?.basis };
   const rolledOut = await setRelease(deps, app, step, signal);
   return { ...result, ...rolledOut };
 }

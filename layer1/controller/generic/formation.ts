@@ -3,12 +3,13 @@ import { ifFound } from '@flynn/kit/errors';
 import { refusal } from '@flynn/resource/record';
 import { nameOf } from '@flynn/resource/watch';
 import { z } from 'zod';
+import { checkRanges } from '../autoscale/settings.ts';
 import { matchingHosts } from '../cell-view.ts';
 import { appIdOf } from '../compile.ts';
 import { findApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { checkCounts } from '../counts.ts';
-import { countsToKeep, scaleFormation } from '../formations.ts';
+import { changedCounts, countsToKeep, scaleFormation } from '../formations.ts';
 import { differences } from './difference.ts';
 import { atField } from './fields.ts';
 import { formationState } from './formation-state.ts';
@@ -93,6 +94,8 @@ async function apply(
   for (const [type, count] of Object.entries(spec.processes)) {
     atField(`formation ${name}`, `processes.${type}`, () => checkCounts(app, release, { [type]: count }, kept));
   }
+  const isLive = app.status.releaseId === release.id;
+  if (isLive) await checkRanges(deps, app, changedCounts(before?.spec.processes, spec.processes), signal);
   const counts = { ...before?.spec.processes, ...spec.processes };
   const changes = differences({ spec: { processes: before?.spec.processes ?? {} } }, { spec: { processes: counts } });
   const at = revision === undefined ? {} : { revision };

@@ -1,4 +1,5 @@
 /** Every kind there is: a new one is a module of its own and a line here. */
+import { autoscaleKind } from '../autoscale/kind.ts';
 import { acmeKind, certificateKind } from '../certificates/kind.ts';
 import { appKind } from './app.ts';
 import { drainKind } from './drain.ts';
@@ -19,6 +20,7 @@ import { sourceType } from '../source/resource.ts';
 export const platformKinds: readonly Kind[] = [
   appKind,
   formationKind,
+  autoscaleKind,
   routeKind,
   keyKind,
   cronKind,

@@ -1,0 +1,47 @@
+/** The loop that scales: it sleeps while nothing is scaled by itself, and else looks every few seconds. */
+import { pause } from '@flynn/kit/clock';
+import { forever } from '@flynn/kit/tasks';
+import type { Controller } from '@flynn/resource/controller';
+import { valuesOf } from '../cell-view.ts';
+import type { ControllerContext } from '../generic/kind.ts';
+import { autoscaleType } from './resource.ts';
+import type { AutoscaleResource } from './resource.ts';
+import { Autoscaler } from './scaler.ts';
+
+const longestMs = 10_000;
+const shortestMs = 2_500;
+/** Looks in a window, where it is short. */
+const looks = 4;
+const idleMs = 3_600_000;
+
+export function autoscaling({ resources, deps, log }: ControllerContext): Controller {
+  return {
+    name: 'autoscaling',
+    placement: 'singleton',
+    async run({ signal, epoch }) {
+      await using settings = await resources.mirror(autoscaleType, { signal });
+      const scaler = new Autoscaler(deps, epoch);
+      let changed = new AbortController();
+      using listeners = new DisposableStack();
+      listeners.defer(
+        settings.onChange(({ before, after }) => {
+          // What is said of how it goes is its own doing.
+          if (before?.generation !== after?.generation || before?.uid !== after?.uid) changed.abort();
+        }),
+      );
+      const step = async (limited: AbortSignal): Promise<void> => {
+        changed = new AbortController();
+        const all = valuesOf(settings).filter(({ deletingSince }) => deletingSince === undefined);
+        const everyMs = intervalOf(all);
+        await scaler.look(all, everyMs, limited);
+        await pause(all.length === 0 ? idleMs : everyMs, AbortSignal.any([limited, changed.signal]));
+      };
+      await forever('autoscaling', step, { signal, log });
+    },
+  };
+}
+
+function intervalOf(all: readonly AutoscaleResource[]): number {
+  const windows = all.map(({ spec }) => spec.windowMs);
+  return Math.max(shortestMs, Math.min(longestMs, ...windows.map((ms) => ms / looks)));
+}

@@ -1,0 +1,82 @@
+/** What is told of how it goes: at once what is new, once a minute what changes all the time; and when it is a finding. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { autoscaleFindings } from './findings.ts';
+import { settingsSchema } from './model.ts';
+import { statusAfter, statusWithChange } from './report.ts';
+import { figuresText, workOf } from './work.ts';
+import type { Seen } from './work.ts';
+
+const blind = { reason: 'blind', why: 'host k2 did not tell' } as const;
+const at = (nowMs: number) => new Date(nowMs).toISOString();
+const figures = (wanted: number) => ({ wanted, figures: `cpu ${wanted}0% of 70%` });
+
+test('what is seen is told once a minute, and only if it is another; why nothing is done at once', () => {
+  const first = statusAfter({ changes: 0 }, { nowMs: 0, held: undefined, seen: figures(2) });
+  assert.deepEqual(first, { changes: 0, seen: { at: at(0), ...figures(2) } });
+  assert.equal(statusAfter(first, { nowMs: 59_999, held: undefined, seen: figures(3) }), first);
+  assert.equal(statusAfter(first, { nowMs: 90_000, held: undefined, seen: figures(2) }), first);
+  assert.equal(statusAfter(first, { nowMs: 90_000, held: undefined, seen: undefined }), first, 'the last one stays');
+  assert.deepEqual(statusAfter(first, { nowMs: 60_000, held: undefined, seen: figures(3) }).seen, {
+    at: at(60_000),
+    ...figures(3),
+  });
+  const held = statusAfter(first, { nowMs: 10_000, held: blind, seen: undefined });
+  assert.deepEqual(held.held, { ...blind, since: at(10_000) });
+  assert.equal(statusAfter(held, { nowMs: 20_000, held: { ...blind, why: 'another' }, seen: undefined }), held);
+  const later = statusAfter(held, { nowMs: 90_000, held: blind, seen: figures(4) });
+  assert.deepEqual([later.held?.since, later.seen?.wanted], [at(10_000), 4], 'since when stays');
+  assert.equal(statusAfter(held, { nowMs: 20_000, held: undefined, seen: undefined }).held, undefined);
+  const changed = statusWithChange(held, { nowMs: 5, from: 1, to: 2, wanted: 2, figures: undefined });
+  assert.deepEqual(changed, {
+    changes: 1,
+    seen: first.seen,
+    last: { at: at(5), from: 1, to: 2, why: 'outside of its range' },
+  });
+});
+
+test('work is in jobs’ worth: of what is unknown there may be any, of a job that has begun its share', () => {
+  const settings = settingsSchema.parse({ max: 9, cpuPercent: 50, requestsPerSecond: 10, requestsInFlight: 4 });
+  const seen: Seen = {
+    count: 4,
+    cpu: { measured: 3, cores: 1.5 },
+    hasSilentHosts: false,
+    perSecond: 70,
+    inFlight: undefined,
+    hasSilentRouters: false,
+  };
+  const work = workOf(settings, { cpuMillis: 1_000 }, seen);
+  assert.deepEqual(
+    work.map(({ load }) => load),
+    [
+      { low: 3, high: 4 },
+      { low: 7, high: 7 },
+      { low: 0, high: Infinity },
+    ],
+  );
+  assert.equal(figuresText(work), 'cpu 50% of 50%, 18 of 10 requests/s');
+  const partly = workOf(settings, { cpuMillis: 500 }, { ...seen, hasSilentHosts: true, hasSilentRouters: true });
+  assert.deepEqual(
+    partly.map(({ load }) => load.high),
+    [Infinity, Infinity, Infinity],
+  );
+  assert.equal(
+    figuresText(workOf(settings, { cpuMillis: 1 }, { ...seen, cpu: { measured: 0, cores: 0 }, perSecond: undefined })),
+    undefined,
+  );
+});
+
+test('what could not be measured for ten minutes is a finding', () => {
+  const spec = { ...settingsSchema.parse({ max: 9, cpuPercent: 50 }), appId: 'a', type: 'web' };
+  const find = (held: object, now: number) =>
+    autoscaleFindings([{ spec, status: { changes: 0, held: { ...blind, since: at(0), ...held } } }], {
+      now,
+      nameOf: (id) => (id === 'a' ? 'shop' : undefined),
+    });
+  assert.deepEqual(find({}, 599_999), []);
+  const [found] = find({}, 600_000);
+  assert.equal(found?.subject, 'app shop');
+  assert.match(found?.what ?? '', /web is to be scaled by itself, .*: host k2 did not tell$/);
+  assert.deepEqual(find({ reason: 'off' }, 600_000), []);
+  assert.deepEqual(autoscaleFindings([{ spec, status: { changes: 0 } }], { now: 0, nameOf: () => undefined }), []);
+});

@@ -1,0 +1,71 @@
+/** How much there is to do for a type, by what was measured: in jobs' worth for the law, and in words for people. Pure. */
+import type { Process } from '../process.ts';
+import { signals } from './model.ts';
+import type { Settings, Signal } from './model.ts';
+import type { Load } from './law.ts';
+import type { CpuUse } from './meters.ts';
+
+export type Seen = Readonly<{
+  /** How many jobs are wanted now. */
+  count: number;
+  cpu: CpuUse;
+  /** Some of its jobs are on hosts that could not be asked. */
+  hasSilentHosts: boolean;
+  /** Of all its jobs; undefined until it was looked at for long enough. */
+  perSecond: number | undefined;
+  inFlight: number | undefined;
+  /** Not all routers answered. */
+  hasSilentRouters: boolean;
+}>;
+
+/** `text`: what there is for each job, and its target; undefined while nothing is known. */
+export type Work = Readonly<{ signal: Signal; load: Load; text: string | undefined }>;
+
+const unknown: Load = { low: 0, high: Infinity };
+
+export function workOf(settings: Settings, process: Pick<Process, 'cpuMillis'>, seen: Seen): Work[] {
+  return signals.flatMap((signal): Work[] => {
+    const target = settings[signal];
+    return target === undefined ? [] : [{ signal, ...measured[signal](target, process, seen) }];
+  });
+}
+
+type Measured = (target: number, process: Pick<Process, 'cpuMillis'>, seen: Seen) => Omit<Work, 'signal'>;
+
+const measured: Readonly<Record<Signal, Measured>> = {
+  cpuPercent(target, { cpuMillis }, { count, cpu, hasSilentHosts }) {
+    if (cpu.measured === 0) return { load: unknown, text: undefined };
+    const percents = (cpu.cores / (cpuMillis / 1_000)) * 100;
+    const low = percents / target;
+    // Jobs that have just begun have their share to do, as far as anybody knows.
+    const high = hasSilentHosts ? Infinity : low + Math.max(0, count - cpu.measured);
+    return { load: { low, high }, text: `cpu ${rounded(percents / cpu.measured)}% of ${target}%` };
+  },
+  requestsPerSecond: (target, _process, { count, perSecond, hasSilentRouters }) =>
+    ofRouters(perSecond, { target, count, isPart: hasSilentRouters, unit: ' requests/s' }),
+  requestsInFlight: (target, _process, { count, inFlight, hasSilentRouters }) =>
+    ofRouters(inFlight, { target, count, isPart: hasSilentRouters, unit: ' in flight' }),
+};
+
+function ofRouters(
+  total: number | undefined,
+  { target, count, isPart, unit }: { target: number; count: number; isPart: boolean; unit: string },
+): Omit<Work, 'signal'> {
+  if (total === undefined) return { load: unknown, text: undefined };
+  const low = total / target;
+  return {
+    load: { low, high: isPart ? Infinity : low },
+    text: `${rounded(total / Math.max(1, count))} of ${target}${unit}`,
+  };
+}
+
+/** Whole numbers from ten on, else with a place. */
+function rounded(value: number): string {
+  return value >= 10 ? String(Math.round(value)) : String(Math.round(value * 10) / 10);
+}
+
+/** `a job has cpu 140% of 70%, 12 of 50 requests/s`; undefined while nothing is known. */
+export function figuresText(work: readonly Work[]): string | undefined {
+  const known = work.flatMap(({ text }) => text ?? []);
+  return known.length === 0 ? undefined : known.join(', ');
+}
