@@ -6,6 +6,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { text } from 'node:stream/consumers';
 import { artifactSchema, metaSchema, releaseSchema, routeSchema } from '@flynn/controller/model';
+import { settingsSchema } from '@flynn/controller/autoscale/model';
 import { envSchema } from '@flynn/controller/env';
 import { storedBlobs } from '@flynn/controller/images/image-blobs';
 import { FlynnError } from '@flynn/kit/errors';
@@ -27,6 +28,8 @@ export const appFileSchema = z.object({
   release: releaseSchema.pick({ processes: true, scripts: true, cron: true, meta: true }).extend({ env: envSchema }),
   artifact: artifactSchema.pick({ type: true, image: true, meta: true }),
   counts: z.record(z.string(), z.int().nonnegative()),
+  /** Types that are scaled by themselves. */
+  autoscale: z.array(z.object({ type: z.string(), ...settingsSchema.shape })).optional(),
   routes: z.array(
     routeSchema.pick({ type: true, domain: true, path: true, port: true, service: true, http: true, tcp: true }),
   ),

@@ -7,6 +7,7 @@ import { isUsageError } from './arguments.ts';
 import { addAccessCommands } from './commands/access.ts';
 import { addAppCommands } from './commands/app.ts';
 import { addApplyCommands } from './commands/apply.ts';
+import { addAutoscaleCommands } from './commands/autoscale.ts';
 import { addAuditCommand } from './commands/audit.ts';
 import { addEventsCommand } from './commands/events.ts';
 import { addClusterCommands } from './commands/cluster.ts';
@@ -85,6 +86,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addRemoteCommands(parent);
   addJobCommands(parent);
   addScaleCommand(parent);
+  addAutoscaleCommands(parent);
   addRunCommand(parent);
   addExecCommand(parent);
   addLogCommand(parent);

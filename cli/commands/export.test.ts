@@ -4,6 +4,7 @@ import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { apps, formations, releases } from '@flynn/controller/api';
+import { autoscales } from '@flynn/controller/autoscale/api';
 import { routing } from '@flynn/controller/routes/api';
 import { startTestBlobs } from '@flynn/controller/testing-blobs';
 import { readAppFile } from '../app-file.ts';
@@ -47,6 +48,7 @@ async function prepare({ controller, desk, blobs }: Place): Promise<void> {
     },
   });
   await desk.run(['-a', 'shop', 'deployment', 'strategy', 'one-by-one']);
+  await desk.run(['-a', 'shop', 'autoscale', 'set', 'worker', '--max', '7', '--cpu', '60%']);
 }
 
 test('an app goes as one file to another cluster, and is there what it was', async () => {
@@ -65,6 +67,8 @@ test('an app goes as one file to another cluster, and is there what it was', asy
   const release = await client.call(releases.get, { params: { app: 'shop', release: app.releaseId ?? '' } });
   assert.deepEqual(release.env, { A: 'one\ntwo' });
   await to.controller.jobsOf('shop', 3);
+  const [scaled] = await client.call(autoscales.list, { params: { app: 'shop' } });
+  assert.deepEqual([scaled?.type, scaled?.min, scaled?.max, scaled?.cpuPercent], ['worker', 1, 7, 60]);
   const routes = await client.call(routing.list, { params: { app: 'shop' } });
   assert.deepEqual(new Set(routes.map(({ domain }) => domain)), new Set(['shop.example.com', 'shop.flynn.localhost']));
   const kept = routes.find(({ domain }) => domain === 'shop.example.com')?.http;

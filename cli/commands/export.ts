@@ -3,6 +3,7 @@ import { rename, rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { apps, formations, releases } from '@flynn/controller/api';
+import { autoscales } from '@flynn/controller/autoscale/api';
 import { resources } from '@flynn/controller/providers/api';
 import { platform } from '@flynn/controller/api-platform';
 import { zoneOf } from '@flynn/controller/route-address';
@@ -13,6 +14,7 @@ import { serviceNameOf } from '@flynn/controller/compile';
 import type { App, Route } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { type AppFile, layersOf, readAppFile, writeAppFile } from '../app-file.ts';
+import { listAutoscales } from '../autoscale.ts';
 import type { Context } from '../context.ts';
 import { openNamed } from '../input-file.ts';
 import { deployRelease, deployedText } from '../deploy.ts';
@@ -80,19 +82,23 @@ async function describeApp(context: Context): Promise<{ file: AppFile; artifactI
     throw new FlynnError('not_found', `${app.name} has no live release\n  git push flynn main makes the first`);
   }
   const ofRelease = { params: { ...params, release: app.releaseId } };
-  const [cluster, release, { processes: counts }, routes, provided] = await Promise.all([
+  const [cluster, release, { processes: counts }, routes, provided, scaled] = await Promise.all([
     client.call(platform.cluster, {}),
     client.call(releases.get, ofRelease),
     client.call(formations.get, ofRelease),
     client.call(routing.list, { params }),
     client.call(resources.ofApp, { params }),
+    listAutoscales(context, params.app),
   ]);
   const { artifactId } = release;
   if (artifactId === undefined) throw new FlynnError('invalid', `${app.name} has nothing to run: push code first`);
   const artifact = await client.call(releases.getArtifact, { params: { artifact: artifactId } });
   const own = ownRoutes(routes, app.name, cluster);
   const left = provided.map(({ provider, variables }) => ({ provider, variables }));
-  return { file: { format: 1, app, release, artifact, counts, routes: own, resources: left }, artifactId };
+  const autoscale = scaled.map(
+    ({ appId: _app, seen: _seen, held: _held, last: _last, changes: _changes, ...one }) => one,
+  );
+  return { file: { format: 1, app, release, artifact, counts, autoscale, routes: own, resources: left }, artifactId };
 }
 
 type Domains = { domain: string; formerDomains: readonly string[] };
@@ -151,6 +157,9 @@ async function makeApp(context: Context, file: AppFile, wanted: { name: string; 
   });
   const ofRelease = { params: { ...params, release: release.id } };
   await client.call(formations.put, { ...ofRelease, body: { processes: file.counts } });
+  for (const { type, ...body } of file.autoscale ?? []) {
+    await client.call(autoscales.set, { params: { ...params, type }, body });
+  }
   const skipped = await makeRoutes(context, app, file);
   for (const route of skipped) context.io.stderr.write(`flynn: left out the route ${route}\n`);
   for (const one of file.resources ?? []) {

@@ -1,5 +1,6 @@
 import { jobs, releases } from '@flynn/controller/api';
 import type { Job } from '@flynn/controller/model';
+import { autoscaleLines, listAutoscales } from '../autoscale.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { gatherWaiting } from '../waiting-jobs.ts';
 import { addCommand, type Parent } from './command.ts';
@@ -29,9 +30,11 @@ export function addJobCommands(parent: Parent): void {
         context.print(shown.map((job) => `${job.id}\n`).join(''));
         return;
       }
+      const scaled = context.options.json ? [] : await listAutoscales(context, params.app);
+      const ofType = scaled.filter(({ type }) => options.type === undefined || type === options.type);
       const now = Date.now();
-      context.show(shown, () =>
-        formatTable(
+      context.show(shown, () => {
+        const table = formatTable(
           ['ID', 'TYPE', 'STATE', 'HOST', 'STARTED', 'RESTARTS', 'RELEASE', 'NOTE'],
           gatherWaiting(shown).map(({ job, count }) => [
             job.id,
@@ -43,8 +46,9 @@ export function addJobCommands(parent: Parent): void {
             job.release,
             count === 1 ? noteOf(job, now) : `${count} jobs: ${noteOf(job, now) ?? 'no host has taken them yet'}`,
           ]),
-        ),
-      );
+        );
+        return `${table}${autoscaleLines(ofType, now)}`;
+      });
     },
   });
 

@@ -4,6 +4,7 @@ import type { App, Release } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import { parseCounts, parseWhole } from '../arguments.ts';
+import { autoscaleLines, listAutoscales } from '../autoscale.ts';
 import type { Context } from '../context.ts';
 import { isReached, type JobChange, JobWatch, type Wanted } from '../job-watch.ts';
 import { type Colour, formatSeconds, formatTable, paint } from '../output.ts';
@@ -41,13 +42,14 @@ export function addScaleCommand(parent: Parent): void {
 
 async function showCounts(context: Context, app: App, release: Release): Promise<void> {
   const client = await context.client();
-  const { processes } = await client.call(formations.get, { params: { app: app.id, release: release.id } });
-  context.show(processes, () =>
-    formatTable(
-      ['TYPE', 'COUNT'],
-      Object.entries(processes).map(([type, count]) => [type, String(count)]),
-    ),
-  );
+  const [{ processes }, scaled] = await Promise.all([
+    client.call(formations.get, { params: { app: app.id, release: release.id } }),
+    context.options.json ? [] : listAutoscales(context, app.id),
+  ]);
+  context.show(processes, () => {
+    const rows = Object.entries(processes).map(([type, count]) => [type, String(count)]);
+    return `${formatTable(['TYPE', 'COUNT'], rows)}${autoscaleLines(scaled, Date.now())}`;
+  });
 }
 
 async function putCounts(context: Context, { app, release, wanted }: Scaling) {

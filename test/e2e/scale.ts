@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
+import { TaskGroup } from '@flynn/kit/tasks';
 import type { TestCluster } from '../test-cluster.ts';
 
 /** Ids of the jobs that answer for an app over some requests. */
@@ -43,5 +44,36 @@ export function describeScale(theCluster: () => TestCluster): void {
       { what: 'one job left', deadlineMs: 120_000, intervalMs: 200 },
     );
     assert.deepEqual([...(await answeringJobs(cluster, 'express', 20))], [left[0]?.id]);
+  });
+
+  test('with more to do than its jobs are to have it gets more of them by itself, and fewer again', async () => {
+    const cluster = theCluster();
+    const express = (...args: string[]) => cluster.flynn(['-a', 'express', ...args]);
+    const untilRunning = (count: number) =>
+      waitFor(async () => (await cluster.jobs('express')).filter(({ state }) => state === 'running').length === count, {
+        what: `${count} jobs of express`,
+        deadlineMs: 120_000,
+        intervalMs: 500,
+      });
+    const range = ['--min', '1', '--max', '3', '--window', '10s', '--down-after', '0s'];
+    const targets = ['--in-flight', '2', '--cpu', '1000%'];
+    {
+      // Six at a time, whatever the answers take.
+      await using load = new TaskGroup();
+      for (let client = 0; client < 6; client += 1) {
+        load.run(`client ${client}`, async (signal) => {
+          while (!signal.aborted) assert.equal((await cluster.get('express', '/slow?ms=500')).status, 200);
+        });
+      }
+      await express('autoscale', 'set', 'web', ...range, ...targets);
+      await untilRunning(3);
+      assert.ok(!load.signal.aborted, 'every request was answered');
+    }
+    await untilRunning(1);
+    const { stdout } = await express('autoscale');
+    assert.match(stdout, /^web +1 +3 .*cpu [\d.]+% of 1000%, [\d.]+ of 2 in flight/m);
+    assert.match((await express('audit', '--user', 'autoscale')).stdout, /scale express web=3: 3 wanted: a job has /);
+    await express('autoscale', 'remove', 'web');
+    assert.equal((await cluster.jobs('express')).filter(({ state }) => state === 'running').length, 1);
   });
 }
