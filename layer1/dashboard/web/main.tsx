@@ -68,7 +68,11 @@ function Main() {
 
   switch (session.is) {
     case 'checking':
-      return <Reading what="who you are" />;
+      return (
+        <main class="login">
+          <Reading what="who you are" />
+        </main>
+      );
     case 'unreachable':
       return (
         <main class="login">
@@ -103,15 +107,38 @@ function Main() {
   }
 }
 
+/** Browsers have six connections to a server without TLS, for all their tabs: one that nobody looks at lets go of its own. */
+const hiddenMs = 60_000;
+
+function useIsWatched(): boolean {
+  const [isWatched, setIsWatched] = useState(true);
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const look = () => {
+      clearTimeout(timer);
+      if (document.visibilityState === 'visible') setIsWatched(true);
+      else timer = setTimeout(() => setIsWatched(false), hiddenMs);
+    };
+    document.addEventListener('visibilitychange', look);
+    return () => {
+      clearTimeout(timer);
+      document.removeEventListener('visibilitychange', look);
+    };
+  }, []);
+  return isWatched;
+}
+
 /** One stream of changes for as long as somebody is logged in. */
 function SessionPages(props: Omit<Parameters<typeof Dashboard>[0], 'feed'>) {
   const { api } = props;
   const feed = useMemo(() => new WorldFeed(), []);
+  const isWatched = useIsWatched();
   useEffect(() => {
+    if (!isWatched) return undefined;
     const ended = new AbortController();
     void feed.run(api, ended.signal);
     return () => ended.abort();
-  }, [api, feed]);
+  }, [api, feed, isWatched]);
   return <Dashboard {...props} feed={feed} />;
 }
 

@@ -99,6 +99,8 @@ describe('the pages', () => {
     assert.deepEqual(acts(at('canary')), ['Pause', 'Promote', 'Abort']);
     assert.deepEqual(acts(at('paused')), ['Resume', 'Abort']);
     assert.deepEqual(acts(at('finishing')), []);
+    const isScalable = (html: string) => html.includes('One web more');
+    assert.deepEqual([isScalable(at('running')), isScalable(at('finishing'))], [false, true]);
   });
 
   it('never take what an app says for markup', () => {

@@ -10,8 +10,8 @@ import { Time } from '../parts/time.tsx';
 import { countText } from '../text.ts';
 import { type AppView, type TypeCount, viewOf } from '../world/app-state.ts';
 import { AppBadge } from './app-badge.tsx';
-import { mainRoute, urlOf } from './app-url.ts';
 import { ReleaseName } from './live-release.tsx';
+import { useCertificates, WebLink } from './web-link.tsx';
 
 type Group = 'own' | 'datastore' | 'platform';
 
@@ -94,40 +94,32 @@ function NoApps({ isSearch, mayCreate }: { isSearch: boolean; mayCreate: boolean
 }
 
 function AppTable({ caption, views }: { caption: string; views: readonly AppView[] }) {
-  const { session } = useServices();
+  const known = useCertificates();
   return (
     <Table caption={caption} head={['App', 'State', 'Processes', '-Release', 'Deployed', '-Address']}>
-      {views.map(({ app, state, counts, routes, deployment }) => {
-        const route = mainRoute(routes, session.cluster.domain);
-        return (
-          <tr key={app.id}>
-            <th scope="row">
-              <Link to={{ is: 'app', name: app.name, tab: '' }}>{app.name}</Link>
-            </th>
-            <td>
-              <AppBadge state={state} />
-            </td>
-            <td>
-              <Counts counts={counts} />
-            </td>
-            <td class="wide">
-              <ReleaseName appId={app.id} releaseId={app.releaseId} />
-            </td>
-            <td>
-              <Time at={deployment?.createdAt} />
-            </td>
-            <td class="wide">
-              {route === undefined ? (
-                <span class="dim">–</span>
-              ) : (
-                <a href={urlOf(route, session.cluster)} rel="noreferrer" target="_blank">
-                  {route.domain}
-                </a>
-              )}
-            </td>
-          </tr>
-        );
-      })}
+      {views.map(({ app, state, counts, routes, deployment }) => (
+        <tr key={app.id}>
+          <th scope="row">
+            <Link to={{ is: 'app', name: app.name, tab: '' }}>{app.name}</Link>
+          </th>
+          <td>
+            <AppBadge state={state} />
+          </td>
+          <td>
+            <Counts counts={counts} />
+          </td>
+          <td class="wide">
+            <ReleaseName appId={app.id} releaseId={app.releaseId} />
+          </td>
+          <td>
+            <Time at={deployment?.createdAt} />{' '}
+            {deployment?.state === 'failed' ? <span class="short">failed</span> : null}
+          </td>
+          <td class="wide">
+            <WebLink routes={routes} known={known} />
+          </td>
+        </tr>
+      ))}
     </Table>
   );
 }

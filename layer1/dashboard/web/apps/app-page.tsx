@@ -3,11 +3,11 @@ import type { App } from '@flynn/controller/model';
 import { Link } from '../parts/link.tsx';
 import { Commands, Empty, Reading } from '../parts/notices.tsx';
 import { useServices, useWorld } from '../parts/services.ts';
+import { Tabs } from '../parts/tabs.tsx';
 import type { AppTab, Page } from '../routing.ts';
 import { type AppView, viewOf } from '../world/app-state.ts';
 import { mayChange } from '../world/abilities.ts';
 import { AppBadge } from './app-badge.tsx';
-import { mainRoute, urlOf } from './app-url.ts';
 import { BuildPage, Builds } from './builds.tsx';
 import { CronLines } from './cron.tsx';
 import { DeploymentPage, Deployments } from './deployments.tsx';
@@ -18,6 +18,7 @@ import { Overview } from './overview.tsx';
 import { Releases } from './releases.tsx';
 import { Resources } from './resources.tsx';
 import { Routes } from './routes.tsx';
+import { useCertificates, WebLink } from './web-link.tsx';
 import { TerminalPage } from '../terminal/terminal-page.tsx';
 
 const titles: Readonly<Record<AppTab, string>> = {
@@ -36,6 +37,7 @@ const titles: Readonly<Record<AppTab, string>> = {
 export function AppPage({ page }: { page: Extract<Page, { is: 'app' }> }) {
   const { session } = useServices();
   const world = useWorld();
+  const known = useCertificates();
   const app = world.app(page.name);
   if (app === undefined) {
     return world.isWhole ? (
@@ -47,7 +49,6 @@ export function AppPage({ page }: { page: Extract<Page, { is: 'app' }> }) {
     );
   }
   const view = viewOf(world, app);
-  const route = mainRoute(view.routes, session.cluster.domain);
   return (
     <>
       <div class="page-head">
@@ -56,19 +57,16 @@ export function AppPage({ page }: { page: Extract<Page, { is: 'app' }> }) {
         <span class="dim">
           <ReleaseName appId={app.id} releaseId={app.releaseId} />
         </span>
-        {route === undefined ? null : (
-          <a class="page-link" href={urlOf(route, session.cluster)} rel="noreferrer" target="_blank">
-            {route.domain}
-          </a>
-        )}
+        <WebLink routes={view.routes} known={known} class="page-link" />
       </div>
-      <nav class="tabs" aria-label={app.name}>
-        {tabsOf(app, mayChange(app, session.identity)).map((tab) => (
-          <Link key={tab} to={{ is: 'app', name: app.name, tab }} isCurrent={tab === page.tab}>
-            {titles[tab]}
-          </Link>
-        ))}
-      </nav>
+      <Tabs
+        label={app.name}
+        tabs={tabsOf(app, mayChange(app, session.identity)).map((tab) => ({
+          title: titles[tab],
+          to: { is: 'app', name: app.name, tab },
+          isCurrent: tab === page.tab,
+        }))}
+      />
       {app.releaseId === undefined && page.tab === '' ? <FirstPush app={app} /> : null}
       <Tab key={app.id} view={view} page={page} />
     </>

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { someRoute } from '../world/world-fixture.ts';
 import { mainRoute, urlOf } from './app-url.ts';
-import { certificateOf } from './route-certificate.ts';
+import { certificateOf, withTls } from './route-certificate.ts';
 
 const cluster = { httpPort: 80, domain: 'flynn.example.com' };
 
@@ -33,7 +33,7 @@ describe('the certificate of a route', () => {
     id: domains.join(),
     domains,
     source: 'acme' as const,
-    state: 'ready' as const,
+    state: 'ready' as 'ready' | 'expired',
     why: '',
     createdAt: '',
     updatedAt: '',
@@ -45,5 +45,13 @@ describe('the certificate of a route', () => {
     assert.equal(certificateOf(someRoute(), [wild]), wild);
     assert.equal(certificateOf(someRoute({ domain: 'a.shop.example.com' }), [wild]), undefined);
     assert.equal(certificateOf(someRoute({ type: 'tcp' }), [exact]), undefined);
+  });
+
+  it('says that TLS is spoken there, once there is one that has not expired', () => {
+    const shown = { ...certificate('shop.example.com'), notAfter: '2031-01-31T12:00:00Z' };
+    const urlWith = (one: typeof shown | ReturnType<typeof certificate>) => urlOf(withTls(someRoute(), [one]), cluster);
+    assert.equal(urlWith(shown), 'https://shop.example.com');
+    assert.equal(urlWith({ ...shown, state: 'expired' }), 'http://shop.example.com');
+    assert.equal(urlWith(certificate('shop.example.com')), 'http://shop.example.com');
   });
 });

@@ -2,9 +2,6 @@
 import { httpUrlOf } from '@flynn/controller/routes/url';
 import type { RouteView } from '@flynn/controller/routes/api';
 
-/**
- * Changes of routes do not say whether a certificate is shown; a page that came over TLS is where the others are, too.
- */
 export function urlOf(route: RouteView, cluster: { httpPort: number; domain: string }): string {
   if (route.type === 'http') return httpUrlOf(route, cluster);
   const { serverName } = route.tcp;

@@ -128,6 +128,9 @@ export function DeploymentProgress({ app, deployment }: { app: App; deployment: 
         <p class="dim">Lost sight of it ({link.why}); it goes on by itself. Trying again.</p>
       ) : null}
       <Progress progress={latest.progress} />
+      {latest.state === 'canary' && latest.rollout?.autoPromoteMs !== undefined ? (
+        <p class="dim">The rest follows once they were healthy for {durationText(latest.rollout.autoPromoteMs)}.</p>
+      ) : null}
       <Outcome deployment={latest} />
       <div class="buttons">
         {acts.map((act) => (

@@ -3,9 +3,11 @@ import type { apps, jobs } from '@flynn/controller/api';
 import type { evaluations } from '@flynn/controller/api-hosts';
 import type { routing } from '@flynn/controller/routes/api';
 import { isAtLeast } from '@flynn/controller/access/roles';
-import type { App, Job } from '@flynn/controller/model';
+import { holdsCounts } from '@flynn/controller/deployments/phases';
+import type { App, Deployment, Job } from '@flynn/controller/model';
 import { ActButton, AskedButton } from '../parts/acts.tsx';
 import { Badge } from '../parts/badge.tsx';
+import { Link } from '../parts/link.tsx';
 import { useLoaded } from '../parts/loading.ts';
 import { Section } from '../parts/section.tsx';
 import { useServices, useWorld } from '../parts/services.ts';
@@ -23,17 +25,19 @@ export function Overview({ view }: { view: AppView }) {
   const { session } = useServices();
   const { app, counts, jobs, deployment } = view;
   const isOwn = mayChange(app, session.identity);
+  const isHeld = app.releaseId === undefined || (deployment !== undefined && holdsCounts(deployment));
   const present = jobs
     .filter((job) => !isOver(job) || job.type === 'run')
     .toSorted((a, b) => (a.type === b.type ? (a.createdAt < b.createdAt ? -1 : 1) : a.type < b.type ? -1 : 1));
   return (
     <>
       {isUnderWay(deployment) ? <DeploymentProgress key={deployment.id} app={app} deployment={deployment} /> : null}
+      {deployment?.state === 'failed' ? <Failed app={app} deployment={deployment} /> : null}
       {counts.length === 0 ? null : (
         <Section title="Processes">
           <div class="scalings">
             {counts.map((count) => (
-              <Scaling key={count.type} app={app} count={count} isFixed={!isOwn} />
+              <Scaling key={count.type} app={app} count={count} isFixed={!isOwn || isHeld} />
             ))}
           </div>
           <Missing view={view} />
@@ -46,6 +50,21 @@ export function Overview({ view }: { view: AppView }) {
       )}
       {isOwn ? <Settings view={view} /> : null}
     </>
+  );
+}
+
+function Failed({ app, deployment }: { app: App; deployment: Deployment }) {
+  return (
+    <div class="notice notice-bad">
+      <p class="words">
+        The last deployment, of <ReleaseName appId={app.id} releaseId={deployment.newReleaseId} />, failed{' '}
+        <Time at={deployment.endedAt} />: {deployment.error ?? 'it did not come up'}
+        {app.releaseId === undefined ? '' : '. The release before it is live as it was.'}
+      </p>
+      <p>
+        <Link to={{ is: 'app', name: app.name, tab: 'deployments', item: deployment.id }}>Its last lines</Link>
+      </p>
+    </div>
   );
 }
 

@@ -3,6 +3,8 @@ import type { Certificate } from '@flynn/controller/certificates/model';
 import type { RouteView } from '@flynn/controller/routes/api';
 import type { Tone } from '../parts/tone.ts';
 
+const usualHttpsPort = 443;
+
 export const certificateTone: Readonly<Record<Certificate['state'], Tone>> = {
   ready: 'good',
   waiting: 'busy',
@@ -18,4 +20,11 @@ export function certificateOf(
   if (type === 'tcp' || domain === undefined) return undefined;
   const wild = `*.${domain.split('.').slice(1).join('.')}`;
   return all.find(({ domains }) => domains.includes(domain)) ?? all.find(({ domains }) => domains.includes(wild));
+}
+
+/** Changes of routes do not tell whether TLS is spoken for their names; certificates do. */
+export function withTls(route: RouteView, all: readonly Certificate[]): RouteView {
+  const certificate = certificateOf(route, all);
+  const isShown = certificate?.notAfter !== undefined && certificate.state !== 'expired';
+  return route.httpsPort === undefined && isShown ? { ...route, httpsPort: usualHttpsPort } : route;
 }

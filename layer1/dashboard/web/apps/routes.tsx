@@ -211,7 +211,7 @@ function Stats({ app, routes }: { app: string; routes: readonly RouteView[] }) {
             ) : (
               <Table
                 caption={`Requests of ${app}`}
-                head={['Address', 'Requests', '4xx', '5xx', 'Median', '95 %', '-Now', '-In', '-Out', '-Since']}
+                head={['Address', 'Requests', '-4xx', '5xx', '-Median', '95 %', '-Now', '-In', '-Out', '-Since']}
               >
                 {found.map((stats) => (
                   <StatsRow key={stats.id} stats={stats} route={routes.find(({ id }) => id === stats.id)} />
@@ -245,9 +245,9 @@ function StatsRow({ stats, route }: { stats: RouteStats; route: RouteView | unde
         {refused.length === 0 ? null : <p class="note">answered by the router itself: {refused.join(', ')}</p>}
       </th>
       <td>{figureText(requests)}</td>
-      <td>{figureText(answers['4xx'])}</td>
+      <td class="wide">{figureText(answers['4xx'])}</td>
       <td class={answers['5xx'] > 0 ? 'short' : undefined}>{figureText(answers['5xx'])}</td>
-      <td>{at(0.5)}</td>
+      <td class="wide">{at(0.5)}</td>
       <td>{at(0.95)}</td>
       <td class="wide">{stats.active}</td>
       <td class="wide">{bytesText(stats.bytesIn)}</td>

@@ -1,7 +1,7 @@
 import { isAtLeast } from '@flynn/controller/access/roles';
-import { Link } from '../parts/link.tsx';
 import { Empty } from '../parts/notices.tsx';
 import { useServices } from '../parts/services.ts';
+import { Tabs } from '../parts/tabs.tsx';
 import type { ClusterTab, Page } from '../routing.ts';
 import { AuditTrail } from './audit.tsx';
 import { ClusterBackups } from './backups.tsx';
@@ -37,13 +37,10 @@ export function ClusterPage({ page }: { page: Extract<Page, { is: 'cluster' }> }
           {session.cluster.domain}, {session.cluster.version}
         </span>
       </div>
-      <nav class="tabs" aria-label="Cluster">
-        {tabs.map((tab) => (
-          <Link key={tab} to={{ is: 'cluster', tab }} isCurrent={tab === page.tab}>
-            {titles[tab]}
-          </Link>
-        ))}
-      </nav>
+      <Tabs
+        label="Cluster"
+        tabs={tabs.map((tab) => ({ title: titles[tab], to: { is: 'cluster', tab }, isCurrent: tab === page.tab }))}
+      />
       <Tab page={page} />
     </>
   );

@@ -11,6 +11,13 @@ import { followLog, gapCommand, type LogItem, type LogQuery } from './log-follow
 
 /** Lines come in bursts: they are drawn so often at most. */
 const drawEveryMs = 100;
+const clock = new Intl.DateTimeFormat(undefined, {
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+  hourCycle: 'h23',
+});
+
 /** So near to the end one is at it. */
 const nearPx = 40;
 
@@ -124,7 +131,7 @@ function LogLine({ line }: { line: Line }) {
   return (
     <div class={stream === 'stderr' ? 'line line-stderr' : 'line'}>
       <time dateTime={timestamp} title={`${new Date(timestamp).toLocaleString()}, ${line.hostId}`}>
-        {timestamp.slice(11, 19)}
+        {clock.format(new Date(timestamp))}
       </time>{' '}
       <span class="line-source" title={jobId}>
         {jobId === '' ? 'flynn' : `${processType}[${jobId.slice(-6)}]`}

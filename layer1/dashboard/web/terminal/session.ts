@@ -5,9 +5,10 @@ export type TerminalState =
   | Readonly<{ is: 'exited'; code: number }>
   | Readonly<{ is: 'failed'; why: string }>;
 
+/** Without a command: a shell. */
 export type TerminalTarget =
-  | Readonly<{ is: 'run'; app: string; command: readonly string[] }>
-  | Readonly<{ is: 'exec'; app: string; job: string; command: readonly string[] }>;
+  | Readonly<{ is: 'run'; app: string; command: readonly string[] | undefined }>
+  | Readonly<{ is: 'exec'; app: string; job: string; command: readonly string[] | undefined }>;
 
 export type Size = Readonly<{ columns: number; rows: number }>;
 
@@ -17,7 +18,7 @@ export function terminalUrl(target: TerminalTarget, { columns, rows }: Size, ori
   const query = {
     app: target.app,
     ...(target.is === 'exec' ? { job: target.job } : {}),
-    command: JSON.stringify(target.command),
+    ...(target.command === undefined ? {} : { command: JSON.stringify(target.command) }),
     columns: String(columns),
     rows: String(rows),
     term: 'xterm-256color',
@@ -48,6 +49,6 @@ export function stateAtClose(state: TerminalState, close: { code: number; reason
 }
 
 /** A command line as somebody types it: through a shell, so that quotes and pipes are what they are there. */
-export function shellCommand(line: string): string[] {
-  return line.trim() === '' ? ['sh', '-c', 'exec bash 2>/dev/null || exec sh'] : ['sh', '-c', line];
+export function commandOf(line: string): string[] | undefined {
+  return line.trim() === '' ? undefined : ['sh', '-c', line];
 }

@@ -5,7 +5,7 @@ import { asFailure } from '../api/failure.ts';
 import { Empty, FailureNotice, Reading } from '../parts/notices.tsx';
 import type { Failure } from '../api/failure.ts';
 import type { AppView } from '../world/app-state.ts';
-import { shellCommand, type TerminalTarget } from './session.ts';
+import { commandOf, type TerminalTarget } from './session.ts';
 
 type Screen = ComponentType<{ target: TerminalTarget; onEnd: () => void }>;
 
@@ -19,7 +19,7 @@ export function TerminalPage({ view }: { view: AppView }) {
   const running = jobs.filter(({ state }) => state === 'running');
   const submit = (event: Event) => {
     event.preventDefault();
-    const line = shellCommand(command);
+    const line = commandOf(command);
     const wanted: TerminalTarget =
       where === ''
         ? { is: 'run', app: app.name, command: line }
