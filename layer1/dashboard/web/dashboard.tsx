@@ -1,5 +1,5 @@
 /** All pages of somebody who is logged in. */
-import { useEffect } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import type { Api } from './api/client.ts';
 import { AppList } from './apps/app-list.tsx';
 import { AppPage } from './apps/app-page.tsx';
@@ -33,8 +33,12 @@ export function Dashboard(props: {
 function PageOf({ page }: { page: Page }) {
   const { session } = useServices();
   const title = titleOf(page);
+  const isFirst = useRef(true);
   useEffect(() => {
     document.title = `${title} · ${session.cluster.name}`;
+    // Who does not see that there is another page is told by where they are; the first page has it as browsers do.
+    if (!isFirst.current) document.getElementById('content')?.focus({ preventScroll: true });
+    isFirst.current = false;
   }, [title, session.cluster.name]);
   switch (page.is) {
     case 'apps':

@@ -1,5 +1,7 @@
 /** An app's processes: how many there are to be, which there are, and what can be done with them. */
 import type { apps, jobs } from '@flynn/controller/api';
+import type { autoscales } from '@flynn/controller/autoscale/api';
+import type { Autoscale } from '@flynn/controller/autoscale/model';
 import type { evaluations } from '@flynn/controller/api-hosts';
 import type { routing } from '@flynn/controller/routes/api';
 import { isAtLeast } from '@flynn/controller/access/roles';
@@ -8,7 +10,7 @@ import type { App, Deployment, Job } from '@flynn/controller/model';
 import { ActButton, AskedButton } from '../parts/acts.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { Link } from '../parts/link.tsx';
-import { useLoaded } from '../parts/loading.ts';
+import { useEvery, useLoaded } from '../parts/loading.ts';
 import { Section } from '../parts/section.tsx';
 import { useServices, useWorld } from '../parts/services.ts';
 import { Table } from '../parts/table.tsx';
@@ -21,9 +23,12 @@ import { jobTones, noteOf } from './job-text.ts';
 import { ReleaseName } from './live-release.tsx';
 import { Scaling } from './scaling.tsx';
 
+const rangesEveryMs = 15_000;
+
 export function Overview({ view }: { view: AppView }) {
   const { session } = useServices();
   const { app, counts, jobs, deployment } = view;
+  const ranges = useRanges(app);
   const isOwn = mayChange(app, session.identity);
   const isHeld = app.releaseId === undefined || (deployment !== undefined && holdsCounts(deployment));
   const present = jobs
@@ -37,7 +42,13 @@ export function Overview({ view }: { view: AppView }) {
         <Section title="Processes">
           <div class="scalings">
             {counts.map((count) => (
-              <Scaling key={count.type} app={app} count={count} isFixed={!isOwn || isHeld} />
+              <Scaling
+                key={count.type}
+                app={app}
+                count={count}
+                isFixed={!isOwn || isHeld}
+                range={ranges.find(({ type }) => type === count.type)}
+              />
             ))}
           </div>
           <Missing view={view} />
@@ -51,6 +62,18 @@ export function Overview({ view }: { view: AppView }) {
       {isOwn ? <Settings view={view} /> : null}
     </>
   );
+}
+
+const none: readonly Autoscale[] = [];
+
+/** Those of its types that are scaled by themselves. */
+function useRanges(app: App): readonly Autoscale[] {
+  const { api } = useServices();
+  const { loaded, reload } = useLoaded(app.id, (signal) =>
+    api.call<typeof autoscales.list>('GET /apps/:app/autoscale', { params: { app: app.name } }, { signal }),
+  );
+  useEvery(rangesEveryMs, reload);
+  return loaded.is === 'ready' ? loaded.value : none;
 }
 
 function Failed({ app, deployment }: { app: App; deployment: Deployment }) {

@@ -1,6 +1,7 @@
 /** How many of a process type there are to be: + and −, sent once somebody has stopped pressing. */
 import { useEffect, useState } from 'preact/hooks';
 import type { formations } from '@flynn/controller/api';
+import type { Autoscale } from '@flynn/controller/autoscale/model';
 import type { App } from '@flynn/controller/model';
 import { useAction } from '../parts/loading.ts';
 import { DoingNotice } from '../parts/notices.tsx';
@@ -9,7 +10,9 @@ import type { TypeCount } from '../world/app-state.ts';
 
 const settleMs = 500;
 
-export function Scaling({ app, count, isFixed }: { app: App; count: TypeCount; isFixed: boolean }) {
+/** `range`: of a type that is scaled by itself. */
+export function Scaling(props: { app: App; count: TypeCount; isFixed: boolean; range: Autoscale | undefined }) {
+  const { app, count, isFixed, range } = props;
   const { api } = useServices();
   const { type, wanted, up } = count;
   const [target, setTarget] = useState<number | undefined>();
@@ -33,7 +36,7 @@ export function Scaling({ app, count, isFixed }: { app: App; count: TypeCount; i
   return (
     <div class="scaling">
       <span class="scaling-type">{type}</span>
-      {isFixed ? (
+      {isFixed || range !== undefined ? (
         <output>{shown}</output>
       ) : (
         <span class="stepper" role="group" aria-label={`How many of ${type}`}>
@@ -50,6 +53,18 @@ export function Scaling({ app, count, isFixed }: { app: App; count: TypeCount; i
         {target === undefined ? `${up} up` : 'scaling …'}
       </span>
       <DoingNotice doing={doing} />
+      {range === undefined ? null : <Range range={range} />}
     </div>
+  );
+}
+
+function Range({ range }: { range: Autoscale }) {
+  const { min, max, held, seen } = range;
+  return (
+    <p class="scaling-range dim">
+      by itself, {min} to {max}
+      {held === undefined ? '' : `: ${held.why}`}
+      {held !== undefined || seen === undefined ? '' : `: ${seen.figures}`}
+    </p>
   );
 }
