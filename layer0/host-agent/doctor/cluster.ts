@@ -241,6 +241,7 @@ function verdictOf({ host, examination, error }: Answer): Verdict {
         check: 'hosts',
         severity: 'critical',
         subject: `host ${host.id}`,
+        isAway: true,
         what,
         why: 'it holds its lease and so keeps its jobs, but nobody can look at them or reach their logs',
         remedy: `see whether the machine answers and TCP port ${host.apiPort} is open; on it: flynn-host status`,

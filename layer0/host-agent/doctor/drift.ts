@@ -45,14 +45,14 @@ function idleJobs(subject: string, { assigned, statuses }: DriftFacts, now: numb
           return status?.unhealthySince ?? status?.startedAt ?? job?.createdAt ?? now;
         }),
       );
-      return {
+      return ofApp(statusOf.get(first?.id ?? ''), {
         severity: 'critical',
         subject,
         what: `${counted(1 + more.length, 'job')} of ${name} ${more.length === 0 ? 'is' : 'are'} to run there and ${more.length === 0 ? 'does' : 'do'} not${error === undefined ? '' : `: ${error}`}`,
         since: new Date(since).toISOString(),
         why: 'the cell has given it its place: nobody else runs it',
         remedy: `look why: flynn-host inspect ${first?.id ?? ''}, flynn-host log ${first?.id ?? ''} there; flynn-host drain has all jobs of this host run elsewhere`,
-      };
+      });
     },
   );
 }
@@ -66,14 +66,14 @@ function crashingJobs(subject: string, { statuses }: DriftFacts): Found[] {
     const [first] = jobs;
     const code = first?.exitCode === undefined ? '' : `, the last time with exit code ${first.exitCode}`;
     const why = first?.error === undefined ? '' : `: ${first.error}`;
-    return {
+    return ofApp(first, {
       severity: 'warning',
       subject,
       what: `${counted(jobs.length, 'job')} of ${name} ${jobs.length === 1 ? 'ends' : 'end'} again and again${code}${why}`,
       since: new Date(Math.min(...jobs.map(({ createdAt }) => createdAt))).toISOString(),
       why: 'it is started again with growing pauses, and serves nobody',
       remedy: `its last words: flynn-host log ${first?.id ?? ''} there, or flynn -a APP log; back to the release before: flynn -a APP rollback`,
-    };
+    });
   });
 }
 
@@ -124,6 +124,12 @@ function nameOf(status: JobStatus | undefined, workloadId: string): string {
   const app = status?.meta['flynn.app_name'];
   const type = status?.meta['flynn.type'];
   return app === undefined ? `workload ${workloadId}` : `app ${app}${type === undefined ? '' : ` (${type})`}`;
+}
+
+/** Its app is named apart from the host, for those who are told of that app alone. */
+function ofApp(status: JobStatus | undefined, found: Found): Found {
+  const app = status?.meta['flynn.app_name'];
+  return app === undefined ? found : { ...found, app };
 }
 
 function perWorkload<T extends { workloadId: string }>(

@@ -12,6 +12,10 @@ export const findingSchema = z.object({
   severity: z.enum(severities),
   /** What it is about: `host h1`, `etcd`, `app blog`. */
   subject: z.string(),
+  /** The app it is about, by its name, where the subject is another: a host on which jobs of it crash. */
+  app: z.string().optional(),
+  /** That a host is lost, or cannot be asked. */
+  isAway: z.literal(true).optional(),
   /** What is so. */
   what: z.string(),
   /** Since when, ISO 8601: known, or when it was first seen. */

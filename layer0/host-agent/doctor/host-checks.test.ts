@@ -238,12 +238,14 @@ describe('drift', () => {
     assert.equal(found?.since, new Date(now - 7 * minute).toISOString());
   });
 
-  it('a job that crashes again and again is named, with its code', () => {
+  it('a job that crashes again and again is named, with its code and its app', () => {
     assert.deepEqual(of({ statuses: [status('a', { state: 'crashed', restarts: 2 })] }), []);
     assert.deepEqual(of({ statuses: [status('a', { state: 'running', restarts: 9 })] }), []);
-    assert.deepEqual(brief(of({ statuses: [status('a', { state: 'crashed', restarts: 7, exitCode: 3 })] })), [
+    const found = of({ statuses: [status('a', { state: 'crashed', restarts: 7, exitCode: 3 })] });
+    assert.deepEqual(brief(found), [
       'warning: 1 job of app blog (web) ends again and again, the last time with exit code 3',
     ]);
+    assert.equal(found[0]?.app, 'blog');
   });
 
   it('a container nobody wants is named, once it had time to go', () => {

@@ -130,6 +130,7 @@ export function hostFindings(hosts: readonly KnownHost[], jobsOn: (hostId: strin
         {
           severity: 'critical',
           subject: `host ${id}`,
+          isAway: true,
           what: 'it is away: nothing was heard of it within its lease',
           why: 'what it ran runs elsewhere where there is room; what has volumes there waits for it',
           remedy: `bring it back, then it goes on by itself; if it is gone for good: flynn host remove ${id} --yes`,

@@ -22,12 +22,16 @@ export type Component = z.output<typeof componentSchema>;
 export const clusterActor = 'cluster';
 
 /** Something began to be wrong, or ended. */
-export const healthEventSchema = findingSchema.pick({ check: true, severity: true, subject: true }).extend({
-  at: z.string(),
-  what: z.enum(['began', 'ended']),
-  /** What was so when it began. */
-  text: z.string(),
-});
+export const healthEventSchema = findingSchema
+  .pick({ check: true, severity: true, subject: true, app: true, isAway: true })
+  .extend({
+    at: z.string(),
+    what: z.enum(['began', 'ended']),
+    /** What was so when it began. */
+    text: z.string(),
+    /** What to do about it, as it was known then. */
+    remedy: z.string().optional(),
+  });
 export type HealthEvent = z.output<typeof healthEventSchema>;
 
 export const clusterHealthSchema = verdictSchema.extend({

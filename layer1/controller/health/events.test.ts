@@ -4,7 +4,7 @@ import type { Finding } from '@flynn/host-agent/doctor/finding';
 import { newId } from '@flynn/kit/ids';
 import { createMemoryStore } from '@flynn/store/memory';
 import { auditRoot } from '../audit/trail.ts';
-import { HealthEvents, eventsKey } from './events.ts';
+import { HealthEvents, eventsKey, readHealthState } from './events.ts';
 
 const { signal } = new AbortController();
 const minuteMs = 60_000;
@@ -57,6 +57,21 @@ test('what cannot be looked at has not ended, nor has anything of hosts while no
   assert.deepEqual(await told(events), ['began disks']);
   await look(events, []);
   assert.deepEqual(await told(events), ['ended disks', 'began disks']);
+});
+
+test('of a host on which two apps crash each is told, with what to do', async () => {
+  const { store, open, look, told } = setUp();
+  const events = open();
+  const [shop, blog] = ['shop', 'blog'].map((app) => ({ ...finding('drift', 'critical'), app }));
+  assert.ok(shop !== undefined && blog !== undefined);
+  await look(events, [shop, blog]);
+  await look(events, [blog]);
+  assert.deepEqual(await told(events), ['ended drift', 'began drift', 'began drift']);
+  const state = await readHealthState(store, signal);
+  assert.deepEqual(
+    Object.values(state?.open ?? {}).map(({ app, remedy }) => [app, remedy]),
+    [['blog', 'r']],
+  );
 });
 
 test('of several processes one tells, and another once that one is silent', async () => {

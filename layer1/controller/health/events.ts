@@ -20,6 +20,7 @@ const maxOpen = { warning: 200, critical: 300 } as const;
 /** A transaction holds a hundred operations on any store. */
 const maxAtOnce = 90;
 const maxTextLength = 500;
+const maxRemedyLength = 300;
 /** What only passes, as a part that has one instance less while it is deployed, is not told. */
 const settledMs = 45_000;
 /** A process that did not look for so long tells no more. */
@@ -36,10 +37,20 @@ const stateSchema = z.object({
 type State = z.output<typeof stateSchema>;
 type Open = State['open'];
 
+/** What is told to be wrong now, by its key, and when somebody last looked. Undefined before anybody did. */
+export async function readHealthState(
+  store: Pick<Store, 'get'>,
+  signal: AbortSignal,
+): Promise<Readonly<Pick<State, 'teller' | 'open'>> | undefined> {
+  const entry = await store.get(eventsKey, { signal });
+  return entry === undefined ? undefined : decodeJson(stateSchema, entry.value, eventsKey);
+}
+
 type EventDeps = { store: Pick<Store, 'get' | 'transact'> } & Pick<Deps, 'now' | 'newId'>;
 
 /** What it is about, and how grave: its text changes while it lasts. */
-const keyOf = ({ check, subject, severity }: Finding): string => `${severity} ${check} ${subject}`;
+const keyOf = ({ check, subject, severity, app }: Finding): string =>
+  `${severity} ${check} ${subject}${app === undefined ? '' : ` ${app}`}`;
 
 /** What is told of those that are too many to be told one by one. */
 const crowd = (count: number): Finding => ({
@@ -119,8 +130,7 @@ export class HealthEvents {
     for (const key of this.#missedMs.keys()) if (found.has(key) || !(key in open)) this.#missedMs.delete(key);
     const began = [...found].flatMap(([key, finding]) => {
       if (key in open || !this.#isSettled(this.#seenMs, key, isUrgent(finding))) return [];
-      const { check, severity, subject, what: text } = finding;
-      return [{ key, event: { what: 'began' as const, check, severity, subject, text: text.slice(0, maxTextLength) } }];
+      return [{ key, event: { what: 'began' as const, ...toldOf(finding) } }];
     });
     const ended = Object.entries(open).flatMap(([key, one]) => {
       if (found.has(key) || isUnknown(one) || !this.#isSettled(this.#missedMs, key, isUrgent(one))) return [];
@@ -136,6 +146,18 @@ export class HealthEvents {
     since.set(key, firstMs);
     return isAtOnce || nowMs - firstMs >= settledMs;
   }
+}
+
+function toldOf({ check, severity, subject, app, isAway, what, remedy }: Finding): Omit<HealthEvent, 'at' | 'what'> {
+  return {
+    check,
+    severity,
+    subject,
+    ...(app === undefined ? {} : { app }),
+    ...(isAway === undefined ? {} : { isAway }),
+    text: what.slice(0, maxTextLength),
+    remedy: remedy.slice(0, maxRemedyLength),
+  };
 }
 
 /** Those that were told, and as many more as fit, in their order; how many those are that do not, told as one. */
