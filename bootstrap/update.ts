@@ -7,6 +7,7 @@ import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { styleText } from 'node:util';
+import { type LastUpdate, lastUpdatePut } from '@flynn/host-agent/cluster/last-update';
 import { goOnCommands } from '@flynn/host-agent/update-record';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
@@ -165,8 +166,19 @@ async function moveCluster(
       return 'back';
     }
   });
+  await tellOutcome(place, { version, ...(previous === undefined ? {} : { previous }), outcome });
   if (outcome !== 'moved') return false;
   const back = previous === undefined ? '' : ` Back: flynn-host update --to ${previous}`;
   process.stdout.write(`\nThe cluster is of version ${version}.${back}\n`);
   return true;
+}
+
+/** For whoever is notified of updates. That it cannot be written changes nothing of how the update ended. */
+async function tellOutcome(place: Place, ended: Omit<LastUpdate, 'at'>): Promise<void> {
+  try {
+    const put = lastUpdatePut({ ...ended, at: new Date().toISOString() });
+    await withStore(place, (store) => store.transact({ then: [put] }));
+  } catch (error) {
+    process.stderr.write(`nobody is notified of how the update ended: ${messageOf(error)}\n`);
+  }
 }
