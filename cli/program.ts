@@ -31,6 +31,7 @@ import { addKeyCommands } from './commands/key.ts';
 import { addLimitCommands } from './commands/limit.ts';
 import { addLinkCommands } from './commands/link.ts';
 import { addLogCommand } from './commands/log.ts';
+import { addNotificationCommands } from './commands/notification.ts';
 import { addOperationCommands } from './commands/operation.ts';
 import { addMaintenanceCommands } from './commands/maintenance.ts';
 import { addMetaCommands } from './commands/meta.ts';
@@ -91,6 +92,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addExecCommand(parent);
   addLogCommand(parent);
   addDrainCommands(parent);
+  addNotificationCommands(parent);
   addEnvCommands(parent);
   addLinkCommands(parent);
   addProviderCommands(parent);

@@ -42,6 +42,7 @@ import { hostHandlers } from './hosts.ts';
 import { jobHandlers } from './jobs.ts';
 import { keyHandlers } from './keys.ts';
 import { layerHandlers } from './collection/layers.ts';
+import { notificationHandlers } from './notifications/handlers.ts';
 import { operationHandlers } from './operations/operations.ts';
 import { platformHandlers } from './platform.ts';
 import { resourceHandlers } from './providers/handlers.ts';
@@ -160,6 +161,7 @@ export function controllerHandlers(
     ...volumeHandlers(deps),
     ...genericHandlers(deps),
     ...drainHandlers(deps, logAggregator),
+    ...notificationHandlers(deps),
     ...providerHandlers(deps),
     ...resourceHandlers(deps),
     ...datastoreHandlers(deps),

@@ -33,6 +33,7 @@ import { healthHandlers } from './health/handlers.ts';
 import { HealthEvents } from './health/events.ts';
 import { HealthWatch } from './health/health.ts';
 import { clusterMetrics } from './health/metrics.ts';
+import { notificationCheck } from './notifications/findings.ts';
 import { openApiHandler } from './openapi/handler.ts';
 import { keptLoginsCheck } from './runner-env/findings.ts';
 import { sealingCheck } from './sealing/findings.ts';
@@ -84,6 +85,7 @@ export async function openWeb(options: {
       authorityCheck(deps),
       blobCheck(options.blobs, now),
       drainCheck(deps, options.logAggregator),
+      notificationCheck(deps),
       sourceCheck(deps),
       keptLoginsCheck(deps),
       autoscaleCheck(deps),

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { isSigned, startReceiver } from '@flynn/controller/notifications/receiver-fixture';
 import { waitFor } from '@flynn/kit/retry';
 import { startSteadyLoad } from '../steady-load.ts';
 import type { Checkout } from '../checkout.ts';
@@ -53,11 +54,20 @@ export function describeDeploys(theCluster: () => TestCluster): void {
     await untilBodies('first');
   });
 
-  test('a release line that fails keeps what was live, and the last lines tell why', async () => {
+  test('a release line that fails keeps what was live, the last lines tell why, and who is to be told is told', async () => {
+    await using receiver = await startReceiver(theCluster().host.gateway);
+    const add = ['notification', 'add', 'ops', receiver.url, '--on', 'deployment', '--json'];
+    assert.match((await app.flynn(add, { code: 1 })).stderr, /is inside the cluster/);
+    const { secret } = JSON.parse((await app.flynn([...add, '--inside'])).stdout) as { secret: string };
+    assert.match((await app.flynn(['notification', 'test', 'ops'])).stdout, /^ops has it: 204/);
     const { stderr } = await app.flynn(['env', 'set', 'FAIL=3', 'GREETING=never'], { code: 1 });
     assert.match(stderr, /the release command failed: ended with exit code 3[^]*migrating for never/);
     assert.deepEqual(await bodies(), new Set(['first']));
     assert.equal((await newest()).state, 'failed');
+    const told = await waitFor(() => receiver.got[1], { what: 'word of the failure', deadlineMs: 60_000 });
+    assert.ok(isSigned(told, secret, Date.now()));
+    assert.match(told.body, /"type":"deployment.failed".*"name":"rollouts".*the release command failed/);
+    await app.flynn(['notification', 'remove', 'ops']);
   });
 
   test('a canary answers beside the old release until it is aborted or promoted, and no request is lost', async () => {

@@ -5,6 +5,7 @@ import type { Route } from '@flynn/kit/routes';
 import type { Store } from '@flynn/store/store';
 import { tokens } from '../access/api.ts';
 import { datastores } from '../datastores/api.ts';
+import { notifications } from '../notifications/api.ts';
 import { operations } from '../operations/api.ts';
 import { runnerBlobs } from '../operations/api-runner-blobs.ts';
 import { runners } from '../operations/api-runners.ts';
@@ -24,7 +25,7 @@ const unrecorded: ReadonlySet<Route> = new Set([
 ]);
 /** What they read is put in the place of what is there. */
 const recordedReads: ReadonlySet<Route> = new Set([datastores.import]);
-const secretAnswers: ReadonlySet<Route> = new Set<Route>([tokens.create, runners.add]);
+const secretAnswers: ReadonlySet<Route> = new Set<Route>([tokens.create, runners.add, notifications.create]);
 
 export function isRecorded(route: Route): boolean {
   return (route.method !== 'GET' || recordedReads.has(route)) && !unrecorded.has(route);

@@ -26,6 +26,7 @@ import {
   routeType,
   runnerType,
 } from '../resources.ts';
+import { notificationType } from '../notifications/types.ts';
 import { runnerEnvType } from '../runner-env/resource.ts';
 import { sourceType } from '../source/resource.ts';
 import { backupPlanType, datastoreBackupType } from '../datastore-backups/types.ts';
@@ -50,6 +51,7 @@ export const keptTypes: readonly AnyType[] = [
   autoscaleType,
   routeType,
   drainType,
+  notificationType,
   cronType,
   sourceType,
   providerType,
@@ -61,7 +63,7 @@ export const keptTypes: readonly AnyType[] = [
 
 /** A flynn of before knows no part of theirs: it is left out where nothing is in it, so that such a backup is for that one too. */
 export const laterTypes: ReadonlySet<string> = new Set(
-  [autoscaleType, backupPlanType, datastoreBackupType].map(({ name }) => name),
+  [autoscaleType, backupPlanType, datastoreBackupType, notificationType].map(({ name }) => name),
 );
 
 /** Of work under way, and of sessions, and of backups themselves: nothing of it could be gone on with elsewhere. */

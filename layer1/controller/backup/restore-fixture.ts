@@ -7,6 +7,7 @@ import { waitFor } from '@flynn/kit/retry';
 import type { Store } from '@flynn/store/store';
 import { grants, teams, tokens, users } from '../access/api.ts';
 import { drains } from '../api-drains.ts';
+import { notifications } from '../notifications/api.ts';
 import { keys } from '../api-keys.ts';
 import { apps, formations, jobs, releases } from '../api.ts';
 import { routing } from '../routes/api.ts';
@@ -73,6 +74,8 @@ export async function fillCluster(world: TestController, blobs: BlobClient): Pro
   const route = { type: 'http' as const, domain: 'www.example.com', service: 'shop-web' };
   await client.call(routing.create, { params: { app: 'shop' }, body: route });
   await client.call(drains.create, { body: { app: 'shop', url: 'syslog+tcp://logs.example.com:514' } });
+  const receiver = { name: 'chat', url: 'https://192.0.2.1/hook', on: ['app' as const] };
+  await client.call(notifications.create, { body: { app: 'shop', ...receiver } });
   await client.call(sources.put, { params: { app: 'empty' }, body: { url: 'https://git.example.com/a.git' } });
   const params = { ...runnerEnvKind, name: 'all' };
   await client.call(generic.put, { params, body: { spec: { env: { NPM_CONFIG_REGISTRY: mirror } } } });

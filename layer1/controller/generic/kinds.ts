@@ -11,6 +11,7 @@ import { teamKind, tokenKind, userKind } from './people.ts';
 import { routeKind } from './route.ts';
 import { runnerKind } from './runner.ts';
 import { cronKind } from './schedule.ts';
+import { notificationKind } from '../notifications/kind.ts';
 import { withoutEnv } from '../access/redaction.ts';
 import { providerKind, resourceKind } from '../providers/kinds.ts';
 import { artifactType, deploymentType, operationType, releaseType } from '../resources.ts';
@@ -25,6 +26,7 @@ export const platformKinds: readonly Kind[] = [
   keyKind,
   cronKind,
   drainKind,
+  notificationKind,
   providerKind,
   resourceKind,
   userKind,

@@ -4,6 +4,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { tokens, users } from '../access/api.ts';
 import { drains } from '../api-drains.ts';
+import { notifications } from '../notifications/api.ts';
 import { apps, deployments, jobs, releases } from '../api.ts';
 import { certificates } from '../certificates/api.ts';
 import { startTestController } from '../testing.ts';
@@ -23,6 +24,8 @@ const secrets = {
   ofApp: 'a-key-that-the-app-has',
   ofRun: 'told-to-one-run-only',
   ofDrain: 'sesame-open-the-drain',
+  ofReceiver: 'sesame-open-the-chat',
+  ofSignature: 'whsec_c2VjcmV0LW9mLXRoZS1ub3RpZmljYXRpb24=',
   ofAuthority: 'c2VjcmV0LW9mLXRoZS1iaW5kaW5n',
   ofHook: 'the-hook-is-signed-with-this',
 };
@@ -40,6 +43,8 @@ async function live(world: TestController): Promise<void> {
   assert.equal((await world.deploy('shop', release.id)).state, 'complete');
   await client.call(jobs.run, { params, body: { command: ['env'], env: { ONCE: secrets.ofRun } } });
   await client.call(drains.create, { body: { app: 'shop', url: `https://${secrets.ofDrain}@logs.example.com/in` } });
+  const url = `https://192.0.2.1/${secrets.ofReceiver}`;
+  await client.call(notifications.create, { body: { name: 'chat', url, on: ['host'], secret: secrets.ofSignature } });
   await client.call(certificates.setAuthority, {
     body: {
       directoryUrl: 'https://acme.example.com/directory',

@@ -1,0 +1,47 @@
+/** Which receivers of notifications take none, or never got one? */
+import type { Check, Found } from '@flynn/host-agent/doctor/finding';
+import type { Deps } from '../deps.ts';
+import { isLost } from './queue.ts';
+import { urlShown } from './settings.ts';
+import { notificationType } from './types.ts';
+import type { NotificationResource } from './types.ts';
+
+/** A receiver that is started anew is no finding; one of the cluster's that is away for long has people rely on nothing. */
+const marks = { failingMs: 10 * 60_000, criticalMs: 3_600_000 } as const;
+
+export function notificationCheck({ resources, now }: Pick<Deps, 'resources' | 'now'>): Check {
+  return {
+    name: 'notifications',
+    find: async (signal) => notificationFindings(await resources.list(notificationType, { signal }), now()),
+  };
+}
+
+/** Pure. Never with what an address holds beyond its host. */
+export function notificationFindings(
+  all: readonly Pick<NotificationResource, 'spec' | 'status'>[],
+  now: number,
+): Found[] {
+  return all.flatMap(({ spec, status }): Found[] => {
+    const subject = `notification ${spec.name}`;
+    const remedy = `flynn notification log ${spec.name} has what it said; once that is mended: flynn notification test ${spec.name}`;
+    const { failing, lost, waiting } = status;
+    const gone = isLost(status, now) ? (lost?.count ?? 0) : 0;
+    const failedMs = failing === undefined ? 0 : now - Date.parse(failing.since);
+    const isFailing = failing !== undefined && failedMs >= marks.failingMs;
+    if (!isFailing && gone === 0) return [];
+    const given = gone === 0 ? '' : `, ${gone} were given up`;
+    const answer = failing?.answer ?? lost?.answer;
+    const since = isFailing ? failing.since : lost?.at;
+    const isGrave = spec.appId === undefined && (gone > 0 || failedMs >= marks.criticalMs);
+    return [
+      {
+        severity: isGrave ? 'critical' : 'warning',
+        subject,
+        what: `${urlShown(spec.url)} does not take what it is to be told${answer === undefined ? '' : `: ${answer}`}; ${waiting.length} wait${given}`,
+        ...(since === undefined ? {} : { since }),
+        why: 'whoever relies on it hears of nothing; a message is tried for a day',
+        remedy,
+      },
+    ];
+  });
+}

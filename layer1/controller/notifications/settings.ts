@@ -1,0 +1,90 @@
+/** What a notification is to be, from what somebody wants: defaults, and what is refused. */
+import { FlynnError } from '@flynn/kit/errors';
+import { compareOf, refusal } from '@flynn/resource/record';
+import type { z } from 'zod';
+import type { Principal } from '../access/principal.ts';
+import { forLiveApp } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { atField } from '../generic/fields.ts';
+import { ownedBy } from '../resources.ts';
+import type { wantedFields } from './api.ts';
+import { formatOf } from './formats.ts';
+import { defaultTopics } from './message.ts';
+import { checkOutside, checkReceiver } from './place.ts';
+import { newSigningSecret } from './signature.ts';
+import { heartbeatMinutes, notificationType } from './types.ts';
+import type { NotificationResource, NotificationSpec } from './types.ts';
+
+export type WantedNotification = Readonly<Partial<z.output<z.ZodObject<typeof wantedFields>>>>;
+
+/** Told of the cluster alone. */
+const clusterTopics: ReadonlySet<string> = new Set(['host', 'update', 'heartbeat']);
+
+/** Its address alone, without user, password, path and query: any of them may be a secret. */
+export function urlShown(text: string): string {
+  const { protocol, host, pathname, search, username, password } = new URL(text);
+  const login = username === '' && password === '' ? '' : '***@';
+  const rest = pathname === '/' && search === '' ? '' : '/***';
+  return `${protocol}//${login}${host}${rest}`;
+}
+
+/** `current`: what it is now, which what is left out stays. Throws `invalid` or `denied` with what to do instead. */
+export async function specOf(
+  deps: Pick<Deps, 'store' | 'cell'>,
+  name: string,
+  wanted: WantedNotification,
+  context: Readonly<{
+    appId: string | undefined;
+    current?: NotificationSpec | undefined;
+    principal: Pick<Principal, 'isAdmin'>;
+    signal: AbortSignal;
+  }>,
+): Promise<NotificationSpec> {
+  const { appId, current, principal, signal } = context;
+  const what = `notification ${name}`;
+  const asked = wanted.url ?? current?.url;
+  if (asked === undefined) throw refusal(what, [{ path: 'url', message: 'write https://HOST/PATH' }]);
+  const isSameUrl = current !== undefined && (asked === current.url || asked === urlShown(current.url));
+  const text = isSameUrl ? current.url : asked;
+  const url = atField(what, 'url', () => checkReceiver(text));
+  const on = [...(wanted.on ?? current?.on ?? defaultTopics[appId === undefined ? 'cluster' : 'app'])];
+  const ofCluster = appId === undefined ? [] : on.filter((topic) => clusterTopics.has(topic));
+  if (ofCluster.length > 0) {
+    const message = `${ofCluster.join(', ')}: that is told of the cluster, not of an app`;
+    throw refusal(what, [{ path: 'on', message }]);
+  }
+  // Another address has to be judged anew.
+  const isInside = wanted.isInside ?? (isSameUrl && current.isInside);
+  const isAllowed = isSameUrl && current.isInside;
+  if (isInside && !isAllowed && !principal.isAdmin) {
+    throw new FlynnError('denied', 'only an admin of the cluster has notifications sent into it');
+  }
+  if (!isInside) await checkOutside(deps, url, signal);
+  return {
+    name,
+    ...(appId === undefined ? {} : { appId }),
+    url: text,
+    format: wanted.format ?? current?.format ?? formatOf(text),
+    on,
+    severity: wanted.severity ?? current?.severity ?? 'critical',
+    everyMinutes: wanted.everyMinutes ?? current?.everyMinutes ?? heartbeatMinutes.default,
+    secret: wanted.secret ?? current?.secret ?? newSigningSecret(),
+    isInside,
+  };
+}
+
+/** `conflict` where there is one of that name. */
+export async function addNotification(
+  { resources }: Pick<Deps, 'resources'>,
+  { spec, labels = {} }: { spec: NotificationSpec; labels?: Readonly<Record<string, string>> | undefined },
+  signal: AbortSignal,
+): Promise<NotificationResource> {
+  if (spec.appId === undefined) return resources.create(notificationType, { labels, spec }, { signal });
+  return forLiveApp({ resources }, spec.appId, signal, (app) =>
+    resources.create(
+      notificationType,
+      { labels, owner: ownedBy(app.id), spec },
+      { signal, also: () => ({ compare: [compareOf(app)] }) },
+    ),
+  );
+}
