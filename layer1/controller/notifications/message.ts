@@ -3,30 +3,28 @@ import { severities } from '@flynn/host-agent/doctor/finding';
 import { z } from 'zod';
 
 /** What a message may be of. Names are in two parts, of which the first alone stands for all that begin with it. */
-export const eventTypes = [
-  'finding.began',
-  'finding.lasts',
-  'finding.ended',
-  'host.lost',
-  'host.lasts',
-  'host.back',
-  'backup.failed',
-  'backup.lasts',
-  'backup.recovered',
-  'certificate.failed',
-  'certificate.lasts',
-  'certificate.recovered',
-  'app.failing',
-  'app.lasts',
-  'app.recovered',
-  'deployment.failed',
-  'deployment.succeeded',
-  'update.failed',
-  'update.succeeded',
-  'heartbeat',
-  'notification.test',
-] as const;
-export type EventType = (typeof eventTypes)[number];
+export type EventType =
+  | 'finding.began'
+  | 'finding.lasts'
+  | 'finding.ended'
+  | 'host.lost'
+  | 'host.lasts'
+  | 'host.back'
+  | 'backup.failed'
+  | 'backup.lasts'
+  | 'backup.recovered'
+  | 'certificate.failed'
+  | 'certificate.lasts'
+  | 'certificate.recovered'
+  | 'app.failing'
+  | 'app.lasts'
+  | 'app.recovered'
+  | 'deployment.failed'
+  | 'deployment.succeeded'
+  | 'update.failed'
+  | 'update.succeeded'
+  | 'heartbeat'
+  | 'notification.test';
 
 /** Findings of the doctor that have names of their own; what has none is a `finding`. */
 export type FindingGroup = 'finding' | 'host' | 'backup' | 'certificate' | 'app';
@@ -62,7 +60,8 @@ export type Subject = z.output<typeof subjectSchema>;
 export const messageSchema = z.object({
   /** The same whenever it is sent. */
   id: z.string(),
-  type: z.enum(eventTypes),
+  /** An event's; what a later version has written is handed on as it is. */
+  type: z.string(),
   /** What it is of: a later message about the same takes its place while nobody has it yet. */
   about: z.string(),
   /** When it happened, ISO 8601. */

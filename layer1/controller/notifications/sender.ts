@@ -9,7 +9,7 @@ import type { Request } from './formats.ts';
 
 const deadlineMs = 15_000;
 /** Of an answer no more is read. */
-const maxAnswerBytes = 4 * 1024;
+const maxAnswerBytes = 1024;
 
 /**
  * Resolves with what was answered, whatever it was, or with why nothing was; rejects only once the signal aborts. Redirects are
