@@ -62,8 +62,8 @@ test('what cannot be looked at has not ended, nor has anything of hosts while no
 test('of a host on which two apps crash each is told, with what to do', async () => {
   const { store, open, look, told } = setUp();
   const events = open();
-  const [shop, blog] = ['shop', 'blog'].map((app) => ({ ...finding('drift', 'critical'), app }));
-  assert.ok(shop !== undefined && blog !== undefined);
+  const ofApp = (app: string): Finding => ({ ...finding('drift', 'critical'), app });
+  const [shop, blog] = [ofApp('shop'), ofApp('blog')];
   await look(events, [shop, blog]);
   await look(events, [blog]);
   assert.deepEqual(await told(events), ['ended drift', 'began drift', 'began drift']);
