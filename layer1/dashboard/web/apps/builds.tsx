@@ -98,8 +98,10 @@ export function BuildPage({ app, id }: { app: App; id: string }) {
   const world = useWorld();
   const told = world.of('operation', app.id).find((one) => one.id === id);
   const params = { operation: id };
-  const { loaded, reload } = useLoaded(`${id} ${told?.state ?? ''}`, (signal) =>
-    api.call<typeof operations.get>('GET /operations/:operation', { params }, { signal }),
+  const { loaded, reload } = useLoaded(
+    id,
+    (signal) => api.call<typeof operations.get>('GET /operations/:operation', { params }, { signal }),
+    told?.state,
   );
   return (
     <>

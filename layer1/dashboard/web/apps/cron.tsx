@@ -23,8 +23,10 @@ const runTones: Readonly<Record<CronRun['state'], Tone>> = {
 
 export function CronLines({ app }: { app: App }) {
   const { api } = useServices();
-  const { loaded, reload } = useLoaded(`${app.id} ${app.releaseId ?? ''}`, (signal) =>
-    api.call<typeof crons.list>('GET /apps/:app/cron', { params: { app: app.name } }, { signal }),
+  const { loaded, reload } = useLoaded(
+    app.id,
+    (signal) => api.call<typeof crons.list>('GET /apps/:app/cron', { params: { app: app.name } }, { signal }),
+    app.releaseId,
   );
   useEvery(10_000, reload);
   return (

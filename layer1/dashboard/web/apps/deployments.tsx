@@ -89,8 +89,11 @@ export function DeploymentPage({ view, id }: { view: AppView; id: string }) {
   const world = useWorld();
   const { app } = view;
   const told = world.of('deployment', app.id).find((one) => one.id === id);
-  const { loaded, reload } = useLoaded(`${id} ${told?.state ?? ''}`, (signal) =>
-    api.call<typeof deployments.get>('GET /deployments/:deployment', { params: { deployment: id } }, { signal }),
+  const { loaded, reload } = useLoaded(
+    id,
+    (signal) =>
+      api.call<typeof deployments.get>('GET /deployments/:deployment', { params: { deployment: id } }, { signal }),
+    told?.state,
   );
   return (
     <>

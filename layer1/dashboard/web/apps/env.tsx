@@ -22,20 +22,10 @@ import { changeEnv, readBasis } from './release-change.ts';
 export function EnvPage({ view }: { view: AppView }) {
   const { app } = view;
   const { api } = useServices();
-  const { loaded, reload } = useLoaded(`${app.id} ${app.releaseId ?? ''}`, (signal) =>
-    readBasis(api, app.name, signal),
-  );
+  const { loaded, reload } = useLoaded(app.id, (signal) => readBasis(api, app.name, signal), app.releaseId);
   return (
     <Shown loaded={loaded} what="variables" reload={reload}>
-      {({ release }) => (
-        <EnvEditor
-          key={release?.id ?? ''}
-          app={app}
-          release={release}
-          isBusy={isUnderWay(view.deployment)}
-          onSaved={reload}
-        />
-      )}
+      {({ release }) => <EnvEditor app={app} release={release} isBusy={isUnderWay(view.deployment)} onSaved={reload} />}
     </Shown>
   );
 }

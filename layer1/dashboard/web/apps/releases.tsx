@@ -18,9 +18,11 @@ export function Releases({ view }: { view: AppView }) {
   const { api, session, go } = useServices();
   const { app, deployment } = view;
   const params = { app: app.name };
-  const subject = `${app.id} ${app.releaseId ?? ''} ${deployment?.newReleaseId ?? ''}`;
-  const { loaded, reload } = useLoaded(subject, (signal) =>
-    api.call<typeof releases.list>('GET /apps/:app/releases', { params, query: {} }, { signal }),
+  const version = `${app.releaseId ?? ''} ${deployment?.newReleaseId ?? ''}`;
+  const { loaded, reload } = useLoaded(
+    app.id,
+    (signal) => api.call<typeof releases.list>('GET /apps/:app/releases', { params, query: {} }, { signal }),
+    version,
   );
   const isOwn = mayChange(app, session.identity);
   return (

@@ -24,16 +24,19 @@ const backupsEveryMs = 5_000;
 export function Resources({ app }: { app: App }) {
   const { api } = useServices();
   const { datastore } = app;
-  const { loaded, reload } = useLoaded(`${app.id} ${app.releaseId ?? ''}`, async (signal) =>
-    datastore === undefined
-      ? api.call<typeof resources.ofApp>('GET /apps/:app/resources', { params: { app: app.name } }, { signal })
-      : [
-          await api.call<typeof resources.get>(
-            'GET /resources/:resource',
-            { params: { resource: datastore.resourceId } },
-            { signal },
-          ),
-        ],
+  const { loaded, reload } = useLoaded(
+    app.id,
+    async (signal) =>
+      datastore === undefined
+        ? api.call<typeof resources.ofApp>('GET /apps/:app/resources', { params: { app: app.name } }, { signal })
+        : [
+            await api.call<typeof resources.get>(
+              'GET /resources/:resource',
+              { params: { resource: datastore.resourceId } },
+              { signal },
+            ),
+          ],
+    app.releaseId,
   );
   return (
     <>
@@ -81,7 +84,7 @@ function Resource({ app, resource }: { app: App; resource: ResourceView }) {
         )}
         {others.length === 0
           ? null
-          : `, also to ${others.map(({ appId }) => world.app(appId)?.name ?? 'another app').join(', ')}`}
+          : `${app.datastore === undefined ? ', also' : ''} to ${others.map(({ appId }) => world.app(appId)?.name ?? 'another app').join(', ')}`}
         {datastore === undefined || datastore.id === app.id ? null : (
           <>
             {' '}
@@ -117,8 +120,8 @@ function Members({ app }: { app: App }) {
             {problem === undefined ? null : <p class="notice notice-warn words">{problem}</p>}
             {database === undefined ? null : (
               <p>
-                {database.version}, {bytesText(database.sizeBytes)}, {database.connections} of {database.maxConnections}{' '}
-                connections
+                Version {database.version}, {bytesText(database.sizeBytes)}, {database.connections} of{' '}
+                {database.maxConnections} connections
               </p>
             )}
             <Table caption={`Members of ${app.name}`} head={['Host', 'Role', 'State', '-Behind', '-Volume']}>

@@ -27,13 +27,17 @@ export function Routes({ view }: { view: AppView }) {
   const params = { app: app.name };
   // The stream of changes does not tell of certificates.
   const known = view.routes.map(({ id, revision }) => `${id} ${revision ?? 0}`).join();
-  const { loaded, reload } = useLoaded(`${app.id} ${known}`, async (signal) => {
-    const [routes, certs] = await Promise.all([
-      api.call<typeof routing.list>('GET /apps/:app/routes', { params, query: {} }, { signal }),
-      api.call<typeof certificates.list>('GET /certificates', { query: {} }, { signal }),
-    ]);
-    return { routes, certs };
-  });
+  const { loaded, reload } = useLoaded(
+    app.id,
+    async (signal) => {
+      const [routes, certs] = await Promise.all([
+        api.call<typeof routing.list>('GET /apps/:app/routes', { params, query: {} }, { signal }),
+        api.call<typeof certificates.list>('GET /certificates', { query: {} }, { signal }),
+      ]);
+      return { routes, certs };
+    },
+    known,
+  );
   const isOwn = mayChange(app, session.identity);
   return (
     <Shown loaded={loaded} what="routes" reload={reload}>

@@ -9,10 +9,14 @@ export type Loaded<T> =
   /** `failure`: of the last try to read it again; what was read before is shown on. */
   | Readonly<{ is: 'ready'; value: T; failure?: Failure }>;
 
-/** Reads when the page is opened, when `subject` changes, and on `reload`. What comes too late is left. */
+/**
+ * Reads when the page is opened, when `subject` changes, and on `reload`. With another `version` of the same subject what was read
+ * is shown on until it is read again: what somebody is about to do there stays open. What comes too late is left.
+ */
 export function useLoaded<T>(
   subject: string,
   load: (signal: AbortSignal) => Promise<T>,
+  version = '',
 ): { loaded: Loaded<T>; reload: () => void } {
   const [state, setState] = useState<{ subject: string; loaded: Loaded<T> }>({ subject, loaded: { is: 'loading' } });
   const [round, setRound] = useState(0);
@@ -32,7 +36,7 @@ export function useLoaded<T>(
         take((before) => (before.is === 'ready' ? { ...before, failure } : { is: 'failed', failure }));
       });
     return () => ended.abort();
-  }, [subject, round]);
+  }, [subject, round, version]);
   const reload = useCallback(() => setRound((round) => round + 1), []);
   return { loaded: state.subject === subject ? state.loaded : { is: 'loading' }, reload };
 }
