@@ -36,18 +36,6 @@ test('the version installed last is started, and the one before it is there to g
     assert.equal(await isGivenUp(stateDir, 'one'), true);
   }));
 
-test('a program brings the modules it loads, without their types and sources', () =>
-  withState(async (stateDir) => {
-    await installAgent(stateDir, one);
-    const files = await readdir(join(stateDir, 'agent/current/node_modules/etcd3'), { recursive: true });
-    assert.ok(files.includes('package.json'));
-    assert.ok(files.some((file) => file.endsWith('.proto')));
-    assert.deepEqual(
-      files.filter((file) => file.endsWith('.ts')),
-      [],
-    );
-  }));
-
 test('one that is there already stays as it is, and gets all its starts again where it was given up', () =>
   withState(async (stateDir) => {
     await installAgent(stateDir, one);

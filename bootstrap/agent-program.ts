@@ -1,11 +1,10 @@
 /** The host agent's program on this machine: each version in a folder of its own, with links to the one to start. */
-import { cp, mkdir, readFile, readdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, readdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { programFile } from '@flynn/host-agent/agent-process';
 import { writeIfOther } from '@flynn/host-agent/trust/certificate-files';
 import { hasErrno } from '@flynn/kit/errors';
 import { bundle } from './images/bundle.ts';
-import { moduleFolders } from './images/modules.ts';
 import { digestOf } from './images/tag.ts';
 import { isInstalled, programsFolder, root } from './origin.ts';
 import { runProgram } from './program.ts';
@@ -70,12 +69,6 @@ async function hasProgram(folder: string, code: Uint8Array): Promise<boolean> {
 async function writeProgram(folder: string, code: Uint8Array): Promise<void> {
   await rm(folder, { recursive: true, force: true });
   await mkdir(folder, { mode: 0o700 });
-  for (const modules of await moduleFolders(root, ['etcd3'])) {
-    await cp(join(root, modules), join(folder, modules), {
-      recursive: true,
-      filter: (path) => !/\.(?:ts|map|md)$/.test(path),
-    });
-  }
   await writeFile(join(folder, programFile), code);
   await runProgram('find', [folder, '-exec', 'sync', '{}', '+'], { timeoutMs: syncMs });
 }

@@ -38,7 +38,6 @@ export function sourcesOf(bundle: Bundle): FileSource[] {
     ...Object.entries(programs).map(
       ([name, entry]) => ({ type: 'bundle', entry, path: at(`${programsFolder}/${name}`) }) as const,
     ),
-    { type: 'modules', packages: ['etcd3'], path: at('node_modules') },
     { type: 'node', path: at('node_modules/.bin/node') },
   ];
 }

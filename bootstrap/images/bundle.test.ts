@@ -19,9 +19,25 @@ test('a program that does not say its version is the same in all of them, unless
 
 test('classes that a library tells apart by their names have them', async () => {
   // esbuild renames what occurs twice, or needs a name for itself within.
-  const text = Buffer.from(await bundle('layer0/host-agent/main.ts')).toString();
+  const text = Buffer.from(await bundle('layer1/controller/main.ts')).toString();
   assert.match(text, /\.constructor\.name==="Sequence"/);
   assert.match(text, /[ ,;]Sequence=class extends /);
+});
+
+test('etcd is called by a program that has no files beside it', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'flynn-bundle-'));
+  t.after(() => rm(directory, { recursive: true }));
+  const program = join(directory, 'store.mjs');
+  await writeFile(program, await bundle('layer0/store/etcd.ts'));
+  const call = `const { connectEtcd } = await import(${JSON.stringify(program)});
+    const store = connectEtcd({ endpoints: ['http://127.0.0.1:1'] });
+    await store.get('a', { timeoutMs: 500 }).catch(({ code }) => console.log(code));
+    process.exit(0);`;
+  const said = await new Promise<string>((resolve) => {
+    const args = ['--input-type=module', '--eval', call];
+    execFile(process.execPath, args, { cwd: directory }, (_error, stdout, stderr) => resolve(stdout + stderr));
+  });
+  assert.equal(said.trim(), 'unavailable');
 });
 
 test('nothing takes long to make in an image with a program: what it needs of Debian is its parent’s', () => {

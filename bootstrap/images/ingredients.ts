@@ -6,7 +6,6 @@ import { FlynnError } from '@flynn/kit/errors';
 import { runProgram } from '../program.ts';
 import { type Stamp, bundle, repository } from './bundle.ts';
 import type { Machine } from './machine.ts';
-import { moduleFolders } from './modules.ts';
 import type { FileSource } from './recipes.ts';
 import { type Ingredient, digestOf } from './tag.ts';
 
@@ -26,13 +25,6 @@ export async function prepareFile(source: FileSource, machine: Machine, stamp: S
       return ofFiles([{ type: 'file', path: source.path, mode: 0o644, content: await bundle(source.entry, stamp) }]);
     case 'repository':
       return ofFiles(await readTree(join(repository, source.source), source.path, source.mode));
-    case 'modules': {
-      const folders = await moduleFolders(repository, source.packages);
-      const trees = folders.map((folder) =>
-        readTree(join(repository, folder), posix.join(posix.dirname(source.path), folder), 0o644, 'node_modules'),
-      );
-      return ofFiles((await Promise.all(trees)).flat());
-    }
     case 'node':
       return nodeBinary(source.path);
     case 'node-headers':
@@ -65,19 +57,14 @@ function ofFiles(files: readonly Extract<TarEntry, { type: 'file' }>[]): Prepare
   };
 }
 
-async function readTree(
-  source: string,
-  path: string,
-  mode: number,
-  without?: string,
-): Promise<Extract<TarEntry, { type: 'file' }>[]> {
+async function readTree(source: string, path: string, mode: number): Promise<Extract<TarEntry, { type: 'file' }>[]> {
   const stat = await lstat(source).catch((error: unknown) => {
     throw new FlynnError('not_found', `${source}, which an image is made of, is not there`, { cause: error });
   });
   if (stat.isFile()) return [{ type: 'file', path, mode, content: await readFile(source) }];
   if (!stat.isDirectory()) return [];
-  const names = (await readdir(source)).filter((name) => name !== without).sort();
-  const inner = names.map((name) => readTree(join(source, name), posix.join(path, name), mode, without));
+  const names = (await readdir(source)).sort();
+  const inner = names.map((name) => readTree(join(source, name), posix.join(path, name), mode));
   return (await Promise.all(inner)).flat();
 }
 

@@ -27,8 +27,6 @@ export type FileSource =
   | { type: 'repository'; source: string; path: string; mode: number }
   /** One file made by esbuild from a program and all it imports. */
   | { type: 'bundle'; entry: string; path: string }
-  /** npm packages of node_modules with what they need, for what cannot be bundled. */
-  | { type: 'modules'; packages: readonly string[]; path: string }
   /** A package fetched from the npm registry when the image is built. */
   | { type: 'npm'; name: string; version: string; path: string }
   /** The Node binary of node_modules. */
@@ -180,10 +178,7 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
     entrypoint: ['/usr/bin/etcd'],
     command: [],
   },
-  // etcd3 reads its .proto files from its own folder at run time, so it stays out of the bundle.
-  controller: service('layer1/controller/main.ts', {
-    files: [{ type: 'modules', packages: ['etcd3'], path: `${programs}/node_modules` }],
-  }),
+  controller: service('layer1/controller/main.ts'),
   // It looks at the repositories that apps follow.
   runner: service('layer1/runner/main.ts', { parent: 'git', flags: quiet }),
   blobstore: service('layer1/blobstore/main.ts', { flags: quiet }),
