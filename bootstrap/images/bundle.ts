@@ -42,7 +42,7 @@ const contentTypes = {
  * What packages bring along, keep in memory, and nobody here asks them for: of the engine's client SSH and gRPC, other ways to
  * an engine (16 MB for one of their ciphers alone); of the schemas every language but English; of the server nearly all types of
  * content (3 MB), and who calls what is deprecated or makes a logger, for which stacks are taken apart and the places of all
- * code with them (up to 2 MB).
+ * code with them (up to 2 MB); of the client for certificates a second way to make keys.
  */
 const unusedParts: readonly Unused[] = [
   {
@@ -60,6 +60,7 @@ const unusedParts: readonly Unused[] = [
     importer: /\/node_modules\//,
     contents: 'const none = () => {}; none.function = (one) => one; none.property = none; module.exports = () => none;',
   },
+  { path: /^\.\/crypto\/forge$/, importer: /\/acme-client\/src\/index\.js$/ },
   { path: /^\.\/(lib\/)?(caller|transport)$/, importer: /\/pino\//, contents: 'module.exports = () => [];' },
 ];
 
