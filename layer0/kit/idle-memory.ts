@@ -11,7 +11,7 @@ const lookEveryMs = 30_000;
 /** With less to do than this share of its time, nobody waits for most processes. */
 const usualIdleShare = 0.05;
 /** Less than a quarter is had less often. */
-const patientMs = 120_000;
+const patientMs = 60_000;
 /** The whole of a larger heap takes longer to collect than anybody may be kept waiting. */
 const largestBytes = 96 * mebibyte;
 
