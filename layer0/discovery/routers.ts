@@ -119,11 +119,14 @@ export class Routers implements AsyncDisposable {
     }
   }
 
-  /** The same question to all at once, answered by address too. Those that cannot answer are told by address, with why. */
+  /**
+   * The same question to all at once, answered by address too. Those that cannot answer are told by address, with why; those
+   * that are known to be `silent` are told again, and not asked.
+   */
   async ask<R extends Route>(
     route: R,
     input: CallInput<R>,
-    options: { signal: AbortSignal; timeoutMs?: number },
+    options: { signal: AbortSignal; timeoutMs?: number; silent?: ReadonlyMap<string, string> },
   ): Promise<{
     answers: ResponseOf<R>[];
     byAddress: ReadonlyMap<string, ResponseOf<R>>;
@@ -135,6 +138,11 @@ export class Routers implements AsyncDisposable {
     const silent: { address: string; why: string }[] = [];
     await Promise.all(
       (await this.#known(signal)).map(async ({ address }) => {
+        const why = options.silent?.get(address);
+        if (why !== undefined) {
+          silent.push({ address, why });
+          return;
+        }
         try {
           const answer = await this.#clientOf(address).call(route, input, { signal, timeoutMs });
           answers.push(answer);

@@ -300,6 +300,12 @@ export function isNamedByType(type: string, ports: Process['ports']): boolean {
   return isWebType(type) && ports.length > 0 && !ports.some((port) => port.service !== undefined);
 }
 
+/** What jobs of the type are called in discovery: where routes may lead to. */
+export function servicesOf(appName: string, type: string, { ports }: Pick<Process, 'ports'>): string[] {
+  const named = ports.flatMap(namesOf);
+  return isNamedByType(type, ports) ? [serviceNameOf(appName, type), ...named] : named;
+}
+
 function portsOf({ app, release: { checks } }: Runnable, type: string, { ports }: Process): Process['ports'] {
   const isUnnamed = isNamedByType(type, ports);
   const startTimeoutMs = checks?.startTimeoutMs ?? defaultCheck.startTimeoutMs;

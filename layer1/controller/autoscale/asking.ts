@@ -2,11 +2,12 @@
 import { messageOf } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import { Slots } from '@flynn/kit/slots';
-import { namesOf, serviceNameOf } from '../compile.ts';
+import { servicesOf } from '../compile.ts';
 import type { Deps } from '../deps.ts';
+import { ownedBy, routeType } from '../resources.ts';
 import { routerStats } from '../routes/stats.ts';
 import type { RouteStats } from '../routes/stats.ts';
-import type { RouterCount } from './meters.ts';
+import type { RouteCount, RouteCounts } from './meters.ts';
 import type { Subject } from './subject.ts';
 
 const askMs = 5_000;
@@ -22,13 +23,26 @@ export type HostsAnswer = Readonly<{
   silent: Silent;
 }>;
 
-export type RoutersAnswer = Readonly<{ byRouter: ReadonlyMap<string, RouterCount>; silent: Silent }>;
+/** `counts`: undefined if no router answered. `isLedTo`: there is a route to the type. */
+export type RoutersAnswer = Readonly<{ counts: RouteCounts | undefined; isLedTo: boolean; silent: Silent }>;
 
+type Asked = Readonly<{
+  app: Readonly<{ id: string; spec: Pick<Subject['app']['spec'], 'name'> }>;
+  process: Pick<Subject['process'], 'ports'>;
+  setting: Readonly<{ spec: Pick<Subject['setting']['spec'], 'type'> }>;
+}>;
+
+type AppAnswer = Readonly<{ byAddress: ReadonlyMap<string, readonly RouteStats[]> | undefined; silent: Silent }>;
+
+/** Of one look: what is known of it is not asked again. */
 export class Asking {
-  readonly #deps: Pick<Deps, 'hosts' | 'routers' | 'now'>;
+  readonly #deps: Pick<Deps, 'hosts' | 'routers' | 'resources' | 'now'>;
   readonly #slots = new Slots(atOnce);
+  readonly #apps = new Map<string, Promise<AppAnswer>>();
+  /** Routers by address: one that hangs is waited for once, and not by every app. */
+  readonly #silentRouters = new Map<string, string>();
 
-  constructor(deps: Pick<Deps, 'hosts' | 'routers' | 'now'>) {
+  constructor(deps: Pick<Deps, 'hosts' | 'routers' | 'resources' | 'now'>) {
     this.#deps = deps;
   }
 
@@ -52,16 +66,26 @@ export class Asking {
   }
 
   /** Each router once for each app: of all routes there may be a hundred thousand. */
-  async routers(subject: Subject, signal: AbortSignal): Promise<RoutersAnswer> {
-    const { app } = subject;
-    const isOwn = isOf(subject);
+  async routers({ app, process, setting }: Asked, signal: AbortSignal): Promise<RoutersAnswer> {
+    const asked = this.#apps.get(app.id) ?? this.#askOf(app.id, signal);
+    this.#apps.set(app.id, asked);
+    const { byAddress, silent } = await asked;
+    if (byAddress === undefined) return { counts: undefined, isLedTo: true, silent };
+    const services = new Set(servicesOf(app.spec.name, setting.spec.type, process));
+    const counts = countsOf(byAddress, ({ appId, service }) => appId === app.id && services.has(service));
+    return { counts, isLedTo: counts.size > 0 || (await this.#hasRoute(app.id, services, signal)), silent };
+  }
+
+  async #askOf(appId: string, signal: AbortSignal): Promise<AppAnswer> {
+    const known = this.#silentRouters;
     try {
       const ask = () =>
-        this.#deps.routers.ask(routerStats.all, { query: { app: app.id } }, { signal, timeoutMs: askMs });
+        this.#deps.routers.ask(routerStats.all, { query: { app: appId } }, { signal, timeoutMs: askMs, silent: known });
       const { byAddress, silent } = await this.#slots.run(ask, { signal });
+      for (const { address, why } of silent) known.set(address, why);
       if (byAddress.size + silent.length === 0) return nobody('there is none');
       return {
-        byRouter: new Map([...byAddress].map(([address, routes]) => [address, countOf(routes.filter(isOwn))])),
+        byAddress: byAddress.size === 0 ? undefined : byAddress,
         silent: new Map(silent.map(({ address, why }) => [`the router at ${address}`, why])),
       };
     } catch (error) {
@@ -69,25 +93,49 @@ export class Asking {
       return nobody(messageOf(error));
     }
   }
+
+  /** Routers tell of no route that had no request. */
+  async #hasRoute(appId: string, services: ReadonlySet<string>, signal: AbortSignal): Promise<boolean> {
+    const list = () => this.#deps.resources.list(routeType, { owner: ownedBy(appId), signal });
+    const routes = await this.#slots.run(list, { signal });
+    return routes.some(({ spec }) => services.has(spec.service));
+  }
 }
 
-function nobody(why: string): RoutersAnswer {
-  return { byRouter: new Map(), silent: new Map([['routers', why]]) };
+function nobody(why: string): AppAnswer {
+  return { byAddress: undefined, silent: new Map([['routers', why]]) };
 }
 
-/** What leads to the type: to the services that its ports are announced as. */
-function isOf({ app, process, setting }: Subject): (route: RouteStats) => boolean {
-  const named = process.ports.flatMap(namesOf);
-  const services = new Set(named.length === 0 ? [serviceNameOf(app.spec.name, setting.spec.type)] : named);
-  return ({ appId, service }) => appId === app.id && services.has(service);
+function countsOf(
+  byAddress: ReadonlyMap<string, readonly RouteStats[]>,
+  isOwn: (route: RouteStats) => boolean,
+): RouteCounts {
+  // Two routers may share an address while one is replaced: theirs did not begin at the same time.
+  const keyOf = (address: string, { id, sinceMs }: RouteStats) => `${address} ${id} ${sinceMs}`;
+  return new Map(
+    [...byAddress].flatMap(([address, routes]) =>
+      routes.filter(isOwn).map((route) => [keyOf(address, route), countOf(route)] as const),
+    ),
+  );
 }
 
-/** What the router answered itself was nobody's work. */
-function countOf(routes: readonly RouteStats[]): RouterCount {
-  const sum = (of: (route: RouteStats) => number) => routes.reduce((total, route) => total + of(route), 0);
-  return { ended: sum(({ requests, refusals }) => requests - refused(refusals)), active: sum(({ active }) => active) };
-}
+/** By the router's code. What is nobody's work, whatever the jobs do … */
+const notWork: ReadonlySet<string> = new Set([
+  'rate-limited',
+  'too-many-requests-at-once',
+  'body-too-large',
+  'http2-only',
+  'client-slow',
+]);
+/** … and what is kept from them by people. All else is work that the jobs failed at, or were not there for. */
+const keptAway: ReadonlySet<string> = new Set(['maintenance', 'busy']);
 
-function refused(refusals: RouteStats['refusals']): number {
-  return Object.values(refusals).reduce((total, count) => total + count, 0);
+function countOf({ requests, active, refusals }: RouteStats): RouteCount {
+  const sum = (isCounted: (code: string) => boolean) =>
+    Object.entries(refusals).reduce((total, [code, count]) => total + (isCounted(code) ? count : 0), 0);
+  return {
+    ended: requests - sum((code) => notWork.has(code) || keptAway.has(code)),
+    failed: sum((code) => !notWork.has(code)),
+    active,
+  };
 }

@@ -5,13 +5,8 @@ import type { Controller } from '@flynn/resource/controller';
 import { valuesOf } from '../cell-view.ts';
 import type { ControllerContext } from '../generic/kind.ts';
 import { autoscaleType } from './resource.ts';
-import type { AutoscaleResource } from './resource.ts';
 import { Autoscaler } from './scaler.ts';
 
-const longestMs = 10_000;
-const shortestMs = 2_500;
-/** Looks in a window, where it is short. */
-const looks = 4;
 const idleMs = 3_600_000;
 
 export function autoscaling({ resources, deps, log }: ControllerContext): Controller {
@@ -32,16 +27,11 @@ export function autoscaling({ resources, deps, log }: ControllerContext): Contro
       const step = async (limited: AbortSignal): Promise<void> => {
         changed = new AbortController();
         const all = valuesOf(settings).filter(({ deletingSince }) => deletingSince === undefined);
-        const everyMs = intervalOf(all);
-        await scaler.look(all, everyMs, limited);
-        await pause(all.length === 0 ? idleMs : everyMs, AbortSignal.any([limited, changed.signal]));
+        const nextMs = await scaler.look(all, limited);
+        const waitMs = Math.min(idleMs, Math.max(0, nextMs - deps.now()));
+        await pause(waitMs, AbortSignal.any([limited, changed.signal]));
       };
       await forever('autoscaling', step, { signal, log });
     },
   };
-}
-
-function intervalOf(all: readonly AutoscaleResource[]): number {
-  const windows = all.map(({ spec }) => spec.windowMs);
-  return Math.max(shortestMs, Math.min(longestMs, ...windows.map((ms) => ms / looks)));
 }

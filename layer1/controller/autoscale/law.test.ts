@@ -138,3 +138,23 @@ test('what was wanted is remembered for the span and no longer', () => {
   assert.equal(past.length, downAfterMs / everyMs + 1);
   assert.equal(past[0]?.wanted, 999 - downAfterMs / everyMs);
 });
+
+test('of a long span the peaks are remembered, and not every look', () => {
+  const dayMs = 86_400_000;
+  let past: Past = [];
+  for (let atMs = 0; atMs <= 2 * dayMs; atMs += 2_500) {
+    past = withWanted(past, { atMs, wanted: atMs === dayMs + 5_000 ? 9 : 2 }, dayMs);
+    assert.ok(past.length <= 70);
+    const next = nextCount({ current: 9, min: 1, max: 10, past, downAfterMs: dayMs });
+    if (atMs > dayMs + 2_500) assert.equal(next, 9);
+  }
+  const later = withWanted(past, { atMs: 2 * dayMs + dayMs / 30, wanted: 2 }, dayMs);
+  assert.equal(nextCount({ current: 9, min: 1, max: 10, past: later, downAfterMs: dayMs }), 2);
+  const rising = withWanted(later, { atMs: 2 * dayMs + dayMs / 30 + 1, wanted: 3 }, dayMs);
+  const falling = withWanted(rising, { atMs: 2 * dayMs + dayMs / 30 + 2, wanted: 2 }, dayMs);
+  assert.equal(
+    nextCount({ current: 2, min: 1, max: 10, past: falling, downAfterMs: dayMs }),
+    2,
+    'up goes by now alone',
+  );
+});

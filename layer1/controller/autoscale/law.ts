@@ -28,12 +28,22 @@ function wantedForOne(current: number, { low, high }: Load): number {
   return current;
 }
 
-/** What was wanted lately, oldest first, without a gap; the first may be of long ago. */
+/**
+ * What was wanted lately, oldest first, without a gap; the first may be of long ago. Each is the most that was wanted from then
+ * until the next one.
+ */
 export type Past = readonly Readonly<{ atMs: number; wanted: number }>[];
+
+/** A span is remembered in so many parts, roughly, however often it is looked. */
+const parts = 60;
 
 /** With what is wanted now; what is older than the span goes, but for what was wanted at its beginning. */
 export function withWanted(past: Past, now: Past[number], spanMs: number): Past {
-  const all = [...past, now];
+  const [before, last] = [past.at(-2), past.at(-1)];
+  const isClose = before !== undefined && last !== undefined && last.atMs - before.atMs < spanMs / parts;
+  const all = isClose
+    ? [...past.slice(0, -2), { atMs: before.atMs, wanted: Math.max(before.wanted, last.wanted) }, now]
+    : [...past, now];
   const first = all.findLastIndex(({ atMs }) => atMs <= now.atMs - spanMs);
   return all.slice(Math.max(0, first));
 }

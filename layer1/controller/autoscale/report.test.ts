@@ -41,9 +41,9 @@ test('work is in jobs’ worth: of what is unknown there may be any, of a job th
     count: 4,
     cpu: { measured: 3, cores: 1.5 },
     hasSilentHosts: false,
-    perSecond: 70,
+    perSecond: { value: 70, isWhole: true },
     inFlight: undefined,
-    hasSilentRouters: false,
+    isShort: false,
   };
   const work = workOf(settings, { cpuMillis: 1_000 }, seen);
   assert.deepEqual(
@@ -55,11 +55,13 @@ test('work is in jobs’ worth: of what is unknown there may be any, of a job th
     ],
   );
   assert.equal(figuresText(work), 'cpu 50% of 50%, 18 of 10 requests/s');
-  const partly = workOf(settings, { cpuMillis: 500 }, { ...seen, hasSilentHosts: true, hasSilentRouters: true });
-  assert.deepEqual(
-    partly.map(({ load }) => load.high),
-    [Infinity, Infinity, Infinity],
-  );
+  for (const requests of [{ perSecond: { value: 70, isWhole: false } }, { isShort: true }]) {
+    const partly = workOf(settings, { cpuMillis: 500 }, { ...seen, hasSilentHosts: true, ...requests });
+    assert.deepEqual(
+      partly.map(({ load }) => load.high),
+      [Infinity, Infinity, Infinity],
+    );
+  }
   assert.equal(
     figuresText(workOf(settings, { cpuMillis: 1 }, { ...seen, cpu: { measured: 0, cores: 0 }, perSecond: undefined })),
     undefined,

@@ -1,12 +1,12 @@
 /** What can be scaled by itself, within which range, and what may a person say besides? Pure; throws `invalid`, and what to do. */
 import { FlynnError } from '@flynn/kit/errors';
 import type { FieldIssue } from '@flynn/resource/type';
-import { isStanding } from '../compile.ts';
+import { isStanding, servicesOf } from '../compile.ts';
 import { checkCounts } from '../counts.ts';
 import type { Process } from '../process.ts';
 import type { AppResource, ReleaseResource } from '../resources.ts';
 import { signals } from './model.ts';
-import type { Settings, SettingsChange } from './model.ts';
+import type { Settings, SettingsChange, Signal } from './model.ts';
 
 export function settingsIssues(settings: Settings): FieldIssue[] {
   const { min, max } = settings;
@@ -25,12 +25,19 @@ export function changedSettings(before: Settings | undefined, change: SettingsCh
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null));
 }
 
+export function isByRequests(settings: Pick<Settings, Signal>): boolean {
+  return settings.requestsPerSecond !== undefined || settings.requestsInFlight !== undefined;
+}
+
 /** Why jobs of it are not for anybody to count but people, if so. */
-export function unscalable(type: string, process: Process, settings: Pick<Settings, 'cpuPercent'>): string | undefined {
+export function unscalable(type: string, process: Process, settings: Pick<Settings, Signal>): string | undefined {
   if (process.omni) return `${type} runs on each host: there are more of it with more hosts`;
   if (isStanding(process)) return `${type} keeps data in volumes, which do not come and go with what there is to do`;
   if (settings.cpuPercent !== undefined && process.cpuMillis === 0) {
     return `${type} has no cpu limit that there could be a part of: flynn limit set ${type} cpu=500`;
+  }
+  if (isByRequests(settings) && servicesOf('', type, process).length === 0) {
+    return `${type} has no port that a route could lead to, so no router counts its requests: flynn autoscale set ${type} --cpu 70%`;
   }
   return undefined;
 }

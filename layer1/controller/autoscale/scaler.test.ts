@@ -9,6 +9,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { apps, deployments, formations } from '../api.ts';
 import { audit } from '../audit/api.ts';
 import { generic } from '../generic/api.ts';
+import { routing } from '../routes/api.ts';
 import { latencyBoundsMs } from '../routes/latency.ts';
 import { routerStats } from '../routes/stats.ts';
 import type { RouteStats } from '../routes/stats.ts';
@@ -78,9 +79,13 @@ class World {
     );
   }
 
+  async look(): Promise<number> {
+    const settings = await this.controller.deps.resources.list(autoscaleType);
+    return this.#scaler.look(settings, new AbortController().signal);
+  }
+
   /** Ten seconds pass, in which the jobs do what there is; then it is looked. Until all is as it was asked for. */
   async pass(looks: number, settle = (count: number) => this.#allRun(count)): Promise<number[]> {
-    const { deps } = this.controller;
     const counts: number[] = [];
     for (let look = 0; look < looks; look += 1) {
       this.nowMs += everyMs;
@@ -89,8 +94,7 @@ class World {
         const more = ((everyMs / 1_000) * this.cores) / busy.length;
         this.#seconds.set(id, (this.#seconds.get(id) ?? 0) + more);
       }
-      const settings = await deps.resources.list(autoscaleType);
-      await this.#scaler.look(settings, everyMs, new AbortController().signal);
+      await this.look();
       const count = await this.count();
       counts.push(count);
       await settle(count);
@@ -260,7 +264,7 @@ test('a deployment has its counts to itself; the next release begins with what t
 
 /** A router that counts what the test says. */
 async function startRouter(t: TestContext) {
-  const state = { isAway: false, counts: [] as Partial<RouteStats>[] };
+  const state = { isAway: false, counts: [] as Partial<RouteStats>[], asked: [] as string[] };
   const none = { '1xx': 0, '2xx': 0, '3xx': 0, '4xx': 0, '5xx': 0 };
   const counts = Array.from({ length: latencyBoundsMs.length + 1 }, () => 0);
   const zero: Omit<RouteStats, 'appId'> = {
@@ -280,6 +284,7 @@ async function startRouter(t: TestContext) {
     backends: [],
   };
   const stats = handle(routerStats.all, async ({ query }) => {
+    state.asked.push(query.app ?? '');
     if (state.isAway) throw new Error('it is away');
     return state.counts.map((one) => ({ ...zero, appId: query.app ?? '', ...one }));
   });
@@ -317,10 +322,103 @@ test('web types are scaled by requests, of all routers and of their own service;
   assert.deepEqual([...new Set(await passed(10, 40))], [6]);
   assert.match((await world.state()).held?.why ?? '', /^the router at 127\.0\.0\.1:\d+ did not tell: /);
   away.state.isAway = false;
-  assert.equal((await passed(10, 40)).at(-1), 1);
+  const back = await passed(10, 40);
+  assert.ok(
+    back.slice(0, 5).every((count) => count === 6),
+    `neither more for what it counted meanwhile, nor fewer: ${back.join(' ')}`,
+  );
+  assert.equal(back.at(-1), 1);
   await world.set({ requestsPerSecond: null, requestsInFlight: 10 });
   for (const { state } of routers) state.counts = [{ requests: 0, active: 20 }];
   assert.equal((await world.pass(10)).at(-1), 4);
+});
+
+test('an outage is no sign of less to do: what jobs fail at, and what is kept from them, takes none away', async (t) => {
+  const router = await startRouter(t);
+  const world = await startWorld(t, { routers: () => [router.address] });
+  await world.set({ min: 1, max: 10, requestsPerSecond: 50, downAfterMs: 0 });
+  const refusals: Record<string, number> = {};
+  let requests = 0;
+  const passed = async (looks: number, perSecond: number, code?: string): Promise<number[]> => {
+    const all: number[] = [];
+    for (let look = 0; look < looks; look += 1) {
+      requests += perSecond * 10;
+      if (code !== undefined) refusals[code] = (refusals[code] ?? 0) + perSecond * 10;
+      router.state.counts = [{ requests, refusals: { ...refusals } }];
+      all.push(...(await world.pass(1)));
+    }
+    return all;
+  };
+  assert.equal((await passed(8, 200)).at(-1), 4);
+  for (const code of ['backend-late', 'no-backends', 'maintenance', 'busy']) {
+    assert.deepEqual([...new Set(await passed(10, 200, code))], [4], code);
+    assert.deepEqual([...new Set(await passed(8, 200))], [4], `after ${code}`);
+  }
+  assert.equal((await passed(10, 200, 'rate-limited')).at(-1), 1, 'what was too much of one client is no work');
+});
+
+test('a type that no route leads to keeps its jobs, and it is told why', async (t) => {
+  const router = await startRouter(t);
+  const world = await startWorld(t, { routers: () => [router.address] });
+  const { client } = world.controller;
+  await world.set({ min: 1, max: 10, requestsPerSecond: 50, downAfterMs: 0 });
+  await world.scale(3);
+  await world.controller.jobsOf('shop', 3);
+  for (const { id } of await client.call(routing.list, { params })) {
+    await client.call(routing.remove, { params: { ...params, route: id } });
+  }
+  assert.deepEqual([...new Set(await world.pass(10))], [3]);
+  const { held } = await world.state();
+  assert.deepEqual([held?.reason, held?.why.startsWith('no route leads to it')], ['blind', true]);
+  await client.call(routing.create, {
+    params,
+    body: { domain: 'shop.test', service: 'shop-web' },
+  });
+  assert.equal((await world.pass(14)).at(-1), 1, 'a route without a request says that there is nothing to do');
+  const ofClock = client.call(autoscales.set, {
+    params: { app: 'shop', type: 'clock' },
+    body: { max: 3, requestsPerSecond: 5 },
+  });
+  await assert.rejects(ofClock, (error) => hasCode(error, 'invalid') && /no port that a route/.test(error.message));
+});
+
+test('each type is looked at as often as its own window needs, whatever those of others are', async (t) => {
+  const router = await startRouter(t);
+  const world = await startWorld(t, { routers: () => [router.address] });
+  const { client } = world.controller;
+  await world.controller.restartWorker();
+  const { app: other } = await world.controller.deployApp('other', { web: { ports: [{ port: 8080 }] } });
+  await world.controller.stopWorker();
+  const { appId } = await world.set({ max: 3, requestsPerSecond: 50 });
+  const body = { max: 3, requestsPerSecond: 50, windowMs: 10_000 };
+  await client.call(autoscales.set, { params: { app: 'other', type: 'web' }, body });
+  const nextMs = await world.look();
+  router.state.asked.length = 0;
+  assert.equal(nextMs, world.nowMs + 2_500);
+  for (let look = 0; look < 8; look += 1) {
+    world.nowMs += 2_500;
+    await world.look();
+  }
+  const asked = Map.groupBy(router.state.asked, (app) => app);
+  assert.deepEqual([asked.get(other.id)?.length, asked.get(appId)?.length], [8, 2]);
+  await world.set({ max: 4 });
+  world.nowMs += 1;
+  await world.look();
+  assert.equal(router.state.asked.filter((app) => app === appId).length, 3, 'at once after a change');
+});
+
+test('after a gap in what was seen nothing is known of how long fewer would have done', async (t) => {
+  const world = await startWorld(t);
+  await world.set({ min: 1, max: 6, cpuPercent: 80, downAfterMs: 60_000 });
+  world.cores = 1.2;
+  await world.pass(5);
+  assert.equal(await world.count(), 3);
+  world.cores = 0.1;
+  await world.pass(4);
+  world.nowMs += 200_000;
+  const counts = await world.pass(14);
+  const first = counts.indexOf(1);
+  assert.ok(first >= 6, `a whole span after the gap: ${counts.join(' ')}`);
 });
 
 test('what is said of an app that is gone goes too, and what nothing can be done for is told', async (t) => {

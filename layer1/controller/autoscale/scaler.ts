@@ -7,32 +7,38 @@
  */
 import { hasCode } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
+import { Slots } from '@flynn/kit/slots';
 import { removePiece, writePiece } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
 import type { Compare } from '@flynn/store/store';
 import type { Deps } from '../deps.ts';
 import { Asking } from './asking.ts';
-import type { Silent } from './asking.ts';
+import type { RoutersAnswer, Silent } from './asking.ts';
 import { changeCount } from './changes.ts';
 import { jobsOfWorkloads } from './jobs.ts';
 import type { TypeJobs } from './jobs.ts';
 import { nextCount, wantedFor, withWanted } from './law.ts';
 import type { Past } from './law.ts';
+import { intervalOf, nextLookMs } from './looks.ts';
 import { CpuMeter, RequestMeter } from './meters.ts';
 import { statusAfter } from './report.ts';
 import type { Look } from './report.ts';
 import { autoscaleType } from './resource.ts';
 import type { AutoscaleResource } from './resource.ts';
+import { isByRequests } from './rules.ts';
 import { heldBy, subjectOf } from './subject.ts';
 import type { Subject } from './subject.ts';
 import { figuresText, workOf } from './work.ts';
 
 const lookMs = 30_000;
-/** Who was not heard of at so many looks is not measured. */
+/** So many are read at once. */
+const atOnce = 32;
+/** Who was not heard of at so many looks is not measured; and what was wanted before so long a gap is of another time. */
 const staleLooks = 3;
 
 /** What is remembered of a type from look to look. */
 type Track = {
+  cpu: CpuMeter;
   requests: RequestMeter;
   past: Past;
   /** As it was left, and of which settings: where somebody changed them since it begins anew. */
@@ -40,38 +46,61 @@ type Track = {
   generation: number;
 };
 
-type Around = Readonly<{ jobs: TypeJobs; silentHosts: Silent; everyMs: number; signal: AbortSignal }>;
+type Due = { generation: number; atMs: number };
+
+type Around = Readonly<{ jobs: TypeJobs; asking: Asking; silentHosts: Silent; signal: AbortSignal }>;
 
 export class Autoscaler {
   readonly #deps: Deps;
   readonly #epoch: readonly Compare[];
-  readonly #asking: Asking;
-  readonly #cpu = new CpuMeter();
+  readonly #reads = new Slots(atOnce);
+  /** When each is looked at next; at once, if somebody changed it. */
+  readonly #due = new Map<string, Due>();
   readonly #tracks = new Map<string, Track>();
 
   /** `epoch`: of the seat, which every write compares. */
   constructor(deps: Deps, epoch?: Compare) {
     this.#deps = deps;
-    this.#asking = new Asking(deps);
     this.#epoch = epoch === undefined ? [] : [epoch];
   }
 
-  /** One look at all there are. `everyMs`: how long until the next. What goes wrong with one stops no other. */
-  async look(settings: readonly AutoscaleResource[], everyMs: number, signal: AbortSignal): Promise<void> {
-    const limited = withDeadline(lookMs, signal);
-    const found = await Promise.all(settings.map((setting) => this.#subjectOf(setting, limited)));
+  /**
+   * One look at those of all there are whose time has come; answers when it comes for the next. What goes wrong with one stops no
+   * other.
+   */
+  async look(settings: readonly AutoscaleResource[], signal: AbortSignal): Promise<number> {
+    const ids = new Set(settings.map(({ id }) => id));
+    for (const known of [this.#tracks, this.#due]) for (const id of known.keys()) if (!ids.has(id)) known.delete(id);
+    const due = settings.filter((setting) => this.#isDue(setting));
+    if (due.length > 0) await this.#lookAtAll(due, withDeadline(lookMs, signal));
+    return Math.min(...[...this.#due.values()].map(({ atMs }) => atMs));
+  }
+
+  #isDue({ id, generation, spec }: AutoscaleResource): boolean {
+    const nowMs = this.#deps.now();
+    const known = this.#due.get(id);
+    if (known?.generation === generation && known.atMs > nowMs) return false;
+    this.#due.set(id, { generation, atMs: nextLookMs(nowMs, intervalOf(spec.windowMs)) });
+    return true;
+  }
+
+  async #lookAtAll(settings: readonly AutoscaleResource[], limited: AbortSignal): Promise<void> {
+    const read = (setting: AutoscaleResource) =>
+      this.#reads.run(() => this.#subjectOf(setting, limited), { signal: limited });
+    const found = await Promise.all(settings.map(read));
     const subjects = found.flatMap((subject) => subject ?? []);
     const ids = new Set(subjects.map(({ setting }) => setting.id));
-    for (const id of this.#tracks.keys()) if (!ids.has(id)) this.#tracks.delete(id);
+    for (const { id } of settings) if (!ids.has(id)) this.#tracks.delete(id);
     if (subjects.length === 0) return;
     const all = jobsOfWorkloads(this.#deps.cell, new Set(subjects.map(({ workloadId }) => workloadId)));
-    const silentHosts = await this.#measure(subjects, all, limited);
+    const asking = new Asking(this.#deps);
+    const silentHosts = await this.#measure(subjects, { all, asking, signal: limited });
     await Promise.all(
       subjects.map(async (subject) => {
         const jobs = all.get(subject.workloadId);
         // Its workload is not in the mirror yet: it has just begun.
         if (jobs === undefined) return;
-        const around = { jobs, silentHosts, everyMs, signal: limited };
+        const around = { jobs, asking, silentHosts, signal: limited };
         await this.#guarded(subject.setting, () => this.#lookAt(subject, around));
       }),
     );
@@ -102,43 +131,47 @@ export class Autoscaler {
   /** Notes what jobs use of types that are scaled by that; answers which hosts did not tell. */
   async #measure(
     subjects: readonly Subject[],
-    all: ReadonlyMap<string, TypeJobs>,
-    signal: AbortSignal,
+    { all, asking, signal }: { all: ReadonlyMap<string, TypeJobs>; asking: Asking; signal: AbortSignal },
   ): Promise<Silent> {
     const byCpu = subjects.filter(({ setting }) => setting.spec.cpuPercent !== undefined);
-    const running = byCpu.flatMap(({ workloadId }) => all.get(workloadId)?.running ?? []);
-    this.#cpu.keepOnly(new Set(running.map(({ id }) => id)));
-    const { seconds, silent } = await this.#asking.hosts(new Set(running.map(({ hostId }) => hostId)), signal);
-    const keepMs = Math.max(0, ...byCpu.map(({ setting }) => setting.spec.windowMs));
-    for (const { id } of running) {
-      const told = seconds.get(id);
-      if (told !== undefined) this.#cpu.note(id, told.atMs, told.seconds, keepMs);
+    const runningOf = ({ workloadId }: Subject) => all.get(workloadId)?.running ?? [];
+    const hostIds = new Set(byCpu.flatMap(runningOf).map(({ hostId }) => hostId));
+    const { seconds, silent } = await asking.hosts(hostIds, signal);
+    for (const subject of byCpu) {
+      const { cpu } = this.#trackOf(subject);
+      const running = runningOf(subject);
+      cpu.keepOnly(new Set(running.map(({ id }) => id)));
+      for (const { id } of running) {
+        const told = seconds.get(id);
+        if (told !== undefined) cpu.note(id, told.atMs, told.seconds, subject.setting.spec.windowMs);
+      }
     }
     return silent;
   }
 
-  async #lookAt(subject: Subject, { jobs, silentHosts, everyMs, signal }: Around): Promise<void> {
+  async #lookAt(subject: Subject, { jobs, asking, silentHosts, signal }: Around): Promise<void> {
     const { setting, count, process } = subject;
     const { windowMs, downAfterMs, min, max, ...targets } = setting.spec;
-    const isByRequests = targets.requestsPerSecond !== undefined || targets.requestsInFlight !== undefined;
     const track = this.#trackOf(subject);
-    const routers = isByRequests ? await this.#asking.routers(subject, signal) : undefined;
+    const routers = isByRequests(targets) ? await asking.routers(subject, signal) : undefined;
     const nowMs = this.#deps.now();
-    if (routers !== undefined && routers.byRouter.size > 0) track.requests.note(nowMs, routers.byRouter, windowMs);
+    if (routers !== undefined) noteRequests(track.requests, nowMs, routers, windowMs);
     const ownHosts = new Set(targets.cpuPercent === undefined ? [] : jobs.running.map(({ hostId }) => hostId));
     const silent = [...silentHosts].filter(([hostId]) => ownHosts.has(hostId));
     const ids = jobs.running.map(({ id }) => id);
+    const staleMs = staleLooks * intervalOf(windowMs);
     const work = workOf(setting.spec, process, {
       count,
-      cpu: this.#cpu.use(ids, { nowMs, windowMs, staleMs: staleLooks * everyMs }),
+      cpu: track.cpu.use(ids, { nowMs, windowMs, staleMs }),
       hasSilentHosts: jobs.uncertain > 0 || silent.length > 0,
       perSecond: track.requests.perSecond(nowMs, windowMs),
       inFlight: track.requests.inFlight(nowMs, windowMs),
-      hasSilentRouters: routers !== undefined && routers.silent.size > 0,
+      isShort: jobs.running.length < count,
     });
     const loads = work.map(({ load }) => load);
     const wanted = wantedFor(count, loads);
-    track.past = withWanted(track.past, { atMs: nowMs, wanted }, downAfterMs);
+    const isAfterGap = nowMs - (track.past.at(-1)?.atMs ?? nowMs) > staleMs;
+    track.past = withWanted(isAfterGap ? [] : track.past, { atMs: nowMs, wanted }, downAfterMs);
     const next = nextCount({ current: count, min, max, past: track.past, downAfterMs });
     const figures = figuresText(work);
     // Those that are there only because of the least there is to be are asked for all the same.
@@ -153,6 +186,7 @@ export class Autoscaler {
       isFull,
       jobs,
       silent: [...silent.map(([hostId, why]) => [`host ${hostId}`, why] as const), ...(routers?.silent ?? [])],
+      isLedTo: routers?.isLedTo ?? true,
       isMeasuring: figures === undefined,
     });
     await this.#tell(setting, { nowMs, held, seen: figures === undefined ? undefined : { wanted, figures } }, signal);
@@ -161,8 +195,8 @@ export class Autoscaler {
   #trackOf({ setting, count }: Subject): Track {
     const known = this.#tracks.get(setting.id);
     if (known?.count === count && known.generation === setting.generation) return known;
-    const { requests = new RequestMeter() } = known ?? {};
-    const track: Track = { requests, past: [], count, generation: setting.generation };
+    const { cpu = new CpuMeter(), requests = new RequestMeter() } = known ?? {};
+    const track: Track = { cpu, requests, past: [], count, generation: setting.generation };
     this.#tracks.set(setting.id, track);
     return track;
   }
@@ -176,4 +210,9 @@ export class Autoscaler {
   async #commit(pieces: readonly Piece[], signal: AbortSignal): Promise<void> {
     await this.#deps.resources.commit([...pieces, { compare: this.#epoch }], { signal });
   }
+}
+
+function noteRequests(meter: RequestMeter, nowMs: number, { counts, isLedTo, silent }: RoutersAnswer, keepMs: number) {
+  if (counts === undefined || !isLedTo) meter.miss(nowMs);
+  else meter.note(nowMs, counts, { keepMs, isWhole: silent.size === 0 });
 }

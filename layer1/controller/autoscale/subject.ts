@@ -70,9 +70,11 @@ export function heldBy(seen: {
   isFull: boolean;
   jobs: Pick<TypeJobs, 'uncertain' | 'waiting' | 'whyWaiting'>;
   silent: readonly (readonly [who: string, why: string])[];
+  /** There is a route to it, if its requests matter. */
+  isLedTo: boolean;
   isMeasuring: boolean;
 }): Held | undefined {
-  const { isFull, jobs, silent, isMeasuring } = seen;
+  const { isFull, jobs, silent, isLedTo, isMeasuring } = seen;
   if (isFull) {
     const why = jobs.whyWaiting === undefined ? '' : `: ${jobs.whyWaiting}`;
     const what = `more are wanted, and ${jobs.waiting} of those there are to be wait for a host`;
@@ -84,6 +86,7 @@ export function heldBy(seen: {
     const more = silent.length === 1 ? '' : `, and ${silent.length - 1} more`;
     return { reason: 'blind', why: `${who} did not tell${more}: ${why}; there are no fewer jobs until then` };
   }
+  if (!isLedTo) return { reason: 'blind', why: 'no route leads to it, so its requests are not known: flynn route' };
   if (jobs.uncertain > 0) {
     const what = `${jobs.uncertain} of its jobs are on hosts that are away`;
     return { reason: 'blind', why: `${what}: there are no fewer jobs until that ends` };

@@ -3,7 +3,7 @@ import type { Process } from '../process.ts';
 import { signals } from './model.ts';
 import type { Settings, Signal } from './model.ts';
 import type { Load } from './law.ts';
-import type { CpuUse } from './meters.ts';
+import type { Average, CpuUse } from './meters.ts';
 
 export type Seen = Readonly<{
   /** How many jobs are wanted now. */
@@ -12,10 +12,10 @@ export type Seen = Readonly<{
   /** Some of its jobs are on hosts that could not be asked. */
   hasSilentHosts: boolean;
   /** Of all its jobs; undefined until it was looked at for long enough. */
-  perSecond: number | undefined;
-  inFlight: number | undefined;
-  /** Not all routers answered. */
-  hasSilentRouters: boolean;
+  perSecond: Average | undefined;
+  inFlight: Average | undefined;
+  /** Fewer of them run than are wanted: what they cannot do now says nothing of what there is to do. */
+  isShort: boolean;
 }>;
 
 /** `text`: what there is for each job, and its target; undefined while nothing is known. */
@@ -41,21 +41,21 @@ const measured: Readonly<Record<Signal, Measured>> = {
     const high = hasSilentHosts ? Infinity : low + Math.max(0, count - cpu.measured);
     return { load: { low, high }, text: `cpu ${rounded(percents / cpu.measured)}% of ${target}%` };
   },
-  requestsPerSecond: (target, _process, { count, perSecond, hasSilentRouters }) =>
-    ofRouters(perSecond, { target, count, isPart: hasSilentRouters, unit: ' requests/s' }),
-  requestsInFlight: (target, _process, { count, inFlight, hasSilentRouters }) =>
-    ofRouters(inFlight, { target, count, isPart: hasSilentRouters, unit: ' in flight' }),
+  requestsPerSecond: (target, _process, { count, perSecond, isShort }) =>
+    ofRouters(perSecond, { target, count, isShort, unit: ' requests/s' }),
+  requestsInFlight: (target, _process, { count, inFlight, isShort }) =>
+    ofRouters(inFlight, { target, count, isShort, unit: ' in flight' }),
 };
 
 function ofRouters(
-  total: number | undefined,
-  { target, count, isPart, unit }: { target: number; count: number; isPart: boolean; unit: string },
+  total: Average | undefined,
+  { target, count, isShort, unit }: { target: number; count: number; isShort: boolean; unit: string },
 ): Omit<Work, 'signal'> {
   if (total === undefined) return { load: unknown, text: undefined };
-  const low = total / target;
+  const low = total.value / target;
   return {
-    load: { low, high: isPart ? Infinity : low },
-    text: `${rounded(total / Math.max(1, count))} of ${target}${unit}`,
+    load: { low, high: total.isWhole && !isShort ? low : Infinity },
+    text: `${rounded(total.value / Math.max(1, count))} of ${target}${unit}`,
   };
 }
 

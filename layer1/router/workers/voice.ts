@@ -2,6 +2,7 @@
 import { routeStatsSchema, sumRouteStats } from '@flynn/controller/routes/stats';
 import type { RouteStats } from '@flynn/controller/routes/stats';
 import { wordSchema } from '@flynn/discovery/routers';
+import { FlynnError } from '@flynn/kit/errors';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { z } from 'zod';
 import { statusSchema } from '../api.ts';
@@ -72,15 +73,16 @@ export async function startCarrier(
   const crew = await Crew.start({ ...options, startDeadlineMs, onLast });
   const tasks = new TaskGroup();
   if (range.most > range.least) tasks.run('sizing', (signal) => keepSized(crew, { ...options, signal }));
-  const ask = (asked: z.input<typeof askedStats>) =>
-    undisturbed(past, async () =>
-      sumsOf(
-        z
-          .array(z.array(routeStatsSchema))
-          .parse(await crew.ask('stats', asked))
-          .flat(),
-      ),
-    );
+  /** Throws `unavailable` if one does not tell: a sum without it would be less than what was told before. */
+  const ask = async (asked: z.input<typeof askedStats>) => {
+    const { parts, missing } = await undisturbed(past, async () => {
+      const { speakers } = crew;
+      const answers = await crew.ask('stats', asked);
+      return { parts: z.array(z.array(routeStatsSchema)).parse(answers), missing: speakers - answers.length };
+    });
+    if (missing > 0) throw new FlynnError('unavailable', `${missing} of its processes did not tell: ask again`);
+    return sumsOf(parts.flat());
+  };
   /** Who has only just started, or does not answer, says nothing of which routes there are. */
   const allKnowRoutes = async () => {
     const asked = crew.speakers;
