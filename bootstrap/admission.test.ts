@@ -22,11 +22,11 @@ async function clustersAfter(changes: number): Promise<Cluster[]> {
   let cluster: Cluster = { ...made(), address: '127.0.0.1', authority: await createAuthority('flynn') };
   const all = [cluster];
   for (let change = 1; change <= changes; change += 1) {
-    const opening = withNextAuthority(cluster, await createAuthority('flynn'), {
+    const opening = await withNextAuthority(cluster, await createAuthority('flynn'), {
       id: String(change),
       since: 's',
     });
-    cluster = withoutAuthorityChange(withClosing(withIssuing(opening)));
+    cluster = withoutAuthorityChange(withClosing(await withIssuing(opening)));
     all.push(cluster);
   }
   return all;
@@ -103,7 +103,7 @@ test('a host that was left behind is told what the cluster is by now, and keeps 
     peers: ['127.0.0.1'],
   });
   // It was left behind in the middle of a change, of which the others have gone on without it.
-  const halfway = withNextAuthority(stored, await createAuthority('flynn'), { id: 'i', since: 's' });
+  const halfway = await withNextAuthority(stored, await createAuthority('flynn'), { id: 'i', since: 's' });
   assert.deepEqual(await rejoinCluster(token, { ...halfway, httpsPort: 8443 }, { port }), cluster);
   // Its containers may have addresses of others by now.
   const moved = rejoinCluster(token, { ...stored, subnet: '100.100.77.0/24' }, { port });

@@ -183,7 +183,7 @@ test('it does not begin while the clock of a host is so far off that it would ta
 test('of two that write, and with a file that was put back, the store keeps the later round', async () => {
   const world = await openWorld();
   const begun = await beginAuthority(world.work, world.cluster, await createAuthority('flynn'));
-  const issuing = withIssuing(begun);
+  const issuing = await withIssuing(begun);
   await changeAuthority(world.work, issuing);
   await assert.rejects(
     changeAuthority(world.work, begun),

@@ -157,7 +157,7 @@ export async function changeAuthority(work: AuthorityWork, begun: Cluster): Prom
     await untilHostsHave(work, cluster);
     await untilJobsHaveRead(work);
     await work.deployControllers(work.report);
-    if (phase === 'opening') await become(withIssuing(cluster));
+    if (phase === 'opening') await become(await withIssuing(cluster));
     else {
       await work.showToPeople();
       if (phase === 'issuing') await become(withClosing(cluster));
@@ -176,7 +176,7 @@ export async function changeAuthority(work: AuthorityWork, begun: Cluster): Prom
 /** With a new one begun; nothing where one is under way. */
 export async function beginAuthority(work: AuthorityWork, cluster: Cluster, next: Credentials): Promise<Cluster> {
   if (cluster.authorityChange !== undefined) return cluster;
-  const begun = withNextAuthority(cluster, next, beginning());
+  const begun = await withNextAuthority(cluster, next, beginning());
   await work.become(begun);
   return begun;
 }

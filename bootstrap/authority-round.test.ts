@@ -18,8 +18,8 @@ async function clusterOf(authority: Credentials): Promise<Cluster> {
 test('each phase has who issues and who is trusted, in a round of its own; whoever trusts in one is shown nothing strange in the next', async () => {
   const [former, next] = [await createAuthority('flynn'), await createAuthority('flynn')];
   const before = await clusterOf(former);
-  const opening = withNextAuthority(before, next, begun);
-  const issuing = withIssuing(opening);
+  const opening = await withNextAuthority(before, next, begun);
+  const issuing = await withIssuing(opening);
   const closing = withClosing(issuing);
   const done = withoutAuthorityChange(closing);
   const phases = [before, opening, issuing, closing, done];
@@ -46,7 +46,7 @@ test('each phase has who issues and who is trusted, in a round of its own; whoev
     for (const issuer of shown) assert.ok(trusted.includes(fingerprintOf(issuer)), `phase ${index}`);
   }
   assert.deepEqual(opening.alsoTrusted?.certificate, next.certificate);
-  assert.deepEqual(issuing.alsoTrusted?.certificate, trustedOnly(former).certificate);
+  assert.deepEqual(issuing.alsoTrusted?.certificate, (await trustedOnly(former)).certificate);
   assert.equal(done.alsoTrusted, undefined);
   // The former's key is nowhere from issuing on; the one that is to issue is in the file before anybody trusts it.
   assert.equal(opening.authorityChange?.next, next);
@@ -59,27 +59,27 @@ test('each phase has who issues and who is trusted, in a round of its own; whoev
 test('a change is gone on with from any of its phases, begun again or not, and each part of it is done once', async () => {
   const [former, next, other] = await Promise.all([1, 2, 3].map(() => createAuthority('flynn')));
   assert.ok(former && next && other);
-  const opening = withNextAuthority(await clusterOf(former), next, begun);
-  assert.equal(withNextAuthority(opening, other, begun), opening);
+  const opening = await withNextAuthority(await clusterOf(former), next, begun);
+  assert.equal(await withNextAuthority(opening, other, begun), opening);
   const read = clusterSchema.parse(JSON.parse(JSON.stringify(opening)));
   assert.deepEqual(read, opening);
-  const issuing = withIssuing(read);
-  assert.equal(withIssuing(issuing), issuing);
+  const issuing = await withIssuing(read);
+  assert.equal(await withIssuing(issuing), issuing);
   assert.equal(withClosing(opening), opening);
   assert.equal(withoutAuthorityChange(issuing), issuing);
   const closing = withClosing(issuing);
   assert.equal(withClosing(closing), closing);
   const done = withoutAuthorityChange(closing);
-  assert.equal(withIssuing(done), done);
-  const again = withNextAuthority(done, other, begun);
+  assert.equal(await withIssuing(done), done);
+  const again = await withNextAuthority(done, other, begun);
   assert.equal(again.authorityRound, 4);
   assert.deepEqual(again.authority, next);
 });
 
 test('other hosts are told what is trusted, what issues and who has signed for it, and nothing of the change; another version is not installed meanwhile', async () => {
   const [former, next] = [await createAuthority('flynn'), await createAuthority('flynn')];
-  const opening = withNextAuthority(await clusterOf(former), next, begun);
-  const told = sharedSchema.parse(withIssuing(opening));
+  const opening = await withNextAuthority(await clusterOf(former), next, begun);
+  const told = sharedSchema.parse(await withIssuing(opening));
   assert.deepEqual([told.authority, told.authorityRound], [next, 2]);
   assert.ok(!('authorityChange' in told) && told.endorsement !== undefined);
   const openly = JSON.stringify(sharedSchema.parse(opening));

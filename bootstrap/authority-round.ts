@@ -20,18 +20,18 @@ type File = AuthoritySettings & Pick<Cluster, 'authorityChange'>;
 const roundOf = ({ authorityRound = 0 }: AuthoritySettings): number => authorityRound;
 
 /** With a new one begun; a change that is not through is gone on with instead. */
-export function withNextAuthority<T extends File>(cluster: T, next: Credentials, begun: Begun): T {
+export async function withNextAuthority<T extends File>(cluster: T, next: Credentials, begun: Begun): Promise<T> {
   if (cluster.authorityChange !== undefined) return cluster;
   return {
     ...cluster,
     authorityChange: { ...begun, phase: 'opening', next },
-    alsoTrusted: trustedOnly(next),
+    alsoTrusted: await trustedOnly(next),
     authorityRound: roundOf(cluster) + 1,
   };
 }
 
 /** Once everybody trusts both: the former's key is gone from here, after it signed for the new one. */
-export function withIssuing<T extends File>(cluster: T): T {
+export async function withIssuing<T extends File>(cluster: T): Promise<T> {
   const { authority: former, authorityChange: change } = cluster;
   if (change?.phase !== 'opening') return cluster;
   const { next, ...begun } = change;
@@ -39,8 +39,8 @@ export function withIssuing<T extends File>(cluster: T): T {
   return {
     ...cluster,
     authority: next,
-    alsoTrusted: trustedOnly(former),
-    endorsement: endorse(next.certificate, former),
+    alsoTrusted: await trustedOnly(former),
+    endorsement: await endorse(next.certificate, former),
     authorityChange: { ...begun, phase: 'issuing' },
     authorityRound: roundOf(cluster) + 1,
   };

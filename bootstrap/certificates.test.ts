@@ -29,9 +29,9 @@ test('what a host starts from names both authorities while there are two; its ce
   try {
     const first = await look({ authority: former });
     assert.equal(first.trusted, former.certificate);
-    const opening = await look({ authority: former, alsoTrusted: trustedOnly(next) });
+    const opening = await look({ authority: former, alsoTrusted: await trustedOnly(next) });
     assert.deepEqual(opening, { trusted: former.certificate + next.certificate, own: first.own });
-    const issuing = await look({ authority: next, alsoTrusted: trustedOnly(former) });
+    const issuing = await look({ authority: next, alsoTrusted: await trustedOnly(former) });
     assert.equal(issuing.trusted, next.certificate + former.certificate);
     assert.notEqual(issuing.own, first.own);
     assert.deepEqual(await look({ authority: next }), { trusted: next.certificate, own: issuing.own });

@@ -16,10 +16,10 @@ test('what an up writes in the end is of the authorities that the agent has take
   const stateDir = await mkdtemp(join(tmpdir(), 'flynn-host-steps-'));
   t.after(() => rm(stateDir, { recursive: true, force: true }));
   const [former, next] = [await createAuthority('flynn'), await createAuthority('flynn')];
-  const begun = withNextAuthority({ ...made(), authority: former }, next, { id: 'one', since: 'now' });
+  const begun = await withNextAuthority({ ...made(), authority: former }, next, { id: 'one', since: 'now' });
   const { authorityChange: _1, ...opening } = begun;
-  const { authorityChange: _2, ...issuing } = withIssuing(begun);
-  const { authorityChange: _3, ...closing } = withClosing(withIssuing(begun));
+  const { authorityChange: _2, ...issuing } = await withIssuing(begun);
+  const { authorityChange: _3, ...closing } = withClosing(await withIssuing(begun));
   const nothing = { ring: undefined, live: undefined };
   for (const settings of [issuing, closing]) {
     await writeFile(join(stateDir, admissionFile), JSON.stringify({ settings }));
@@ -33,12 +33,12 @@ test('what an up writes in the end is of the authorities that the agent has take
 test('whoever looks into the store with what a file said before leaves the host the certificate that its agent has made since', async (t) => {
   const stateDir = await mkdtemp(join(tmpdir(), 'flynn-host-steps-'));
   t.after(() => rm(stateDir, { recursive: true, force: true }));
-  const opening = withNextAuthority(
+  const opening = await withNextAuthority(
     { ...made(), authority: await createAuthority('flynn'), etcdEndpoints: ['https://127.0.0.1:1'] },
     await createAuthority('flynn'),
     { id: 'one', since: 'now' },
   );
-  await writeHostFiles(stateDir, withClosing(withIssuing(opening)));
+  await writeHostFiles(stateDir, withClosing(await withIssuing(opening)));
   const onDisk = () => Promise.all(['host.pem', 'authority.pem'].map((name) => readFile(join(stateDir, 'tls', name))));
   const before = await onDisk();
   const looking = withStore({ stateDir, cluster: opening, log: silentLogger() }, async () => undefined);

@@ -85,7 +85,7 @@ test('a router that shows another authority is not pinned, and spoken to over TL
   assert.equal((await knownCluster(clusterOf(authority), 200, ['127.0.0.9'])).controllerUrl, `http://${domain}`);
   assert.deepEqual(await known(stranger, 200), [`http://${domain}`, undefined]);
   // While it is made anew it is pinned to both, whichever the router shows by then.
-  const anew = await known(stranger, 60_000, trustedOnly(authority));
+  const anew = await known(stranger, 60_000, await trustedOnly(authority));
   assert.deepEqual(anew, [secureUrl, stranger.certificate + authority.certificate]);
   // One that this machine trusts anyway needs no pin.
   const before = getCACertificates('default');

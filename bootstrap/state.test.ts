@@ -57,8 +57,8 @@ test('a host that an agent has taken to a later round of authorities meanwhile i
   withFolders(async (folder) => {
     const former: Cluster = { ...made(), authority: await createAuthority('flynn') };
     const begun = { id: 'i', since: 's' };
-    const opening = withNextAuthority(former, await createAuthority('flynn'), begun);
-    const issuing = withIssuing(opening);
+    const opening = await withNextAuthority(former, await createAuthority('flynn'), begun);
+    const issuing = await withIssuing(opening);
     assert.deepEqual(await withLatestAuthorities(folder, opening), opening);
     await writeHostFiles(folder, withClosing(issuing));
     const { authority, alsoTrusted, authorityRound, endorsement } = await withLatestAuthorities(folder, opening);

@@ -145,8 +145,12 @@ test('an authority that was being made anew is gone on with; while who began it 
     const { store } = world;
     const { first, joined } = await clusters();
     await ensureKeeper(store, { hostId: 'h1', since: first.createdAt });
-    const { authorityChange: _opening, ...opening } = withNextAuthority(joined, await newAuthority(), beginning());
-    const begun = withIssuing(withNextAuthority(joined, await newAuthority(), beginning()));
+    const { authorityChange: _opening, ...opening } = await withNextAuthority(
+      joined,
+      await newAuthority(),
+      beginning(),
+    );
+    const begun = await withIssuing(await withNextAuthority(joined, await newAuthority(), beginning()));
     const { authorityChange: _issuing, ...issuing } = begun;
     const { authorityChange: _closing, ...closing } = withClosing(begun);
 
@@ -215,7 +219,11 @@ test('what a host had begun when it kept the platform before is not taken up aga
     const { store } = world;
     const { first } = await clusters();
     await ensureKeeper(store, { hostId: 'h2', since: first.createdAt });
-    const begun = withNextSealingKey(withNextAuthority(first, await newAuthority(), beginning()), 's', beginning());
+    const begun = withNextSealingKey(
+      await withNextAuthority(first, await newAuthority(), beginning()),
+      's',
+      beginning(),
+    );
     // Its agent has taken over by now what the others have.
     const { alsoTrusted: _lost, ...back } = { ...begun, tokens: { round: 3, former: 2 } };
     const taken = await takeOverIn(store, { stateDir: folder, cluster: back }, newAuthority);
@@ -230,8 +238,8 @@ test('an authority that a host was about to name is trusted by it no more, once 
     const { store } = world;
     const { first } = await clusters();
     const keeper = await ensureKeeper(store, { hostId: 'h2', since: first.createdAt });
-    const named = withNextAuthority(first, await newAuthority(), beginning());
-    const unnamed = withNextAuthority(first, await newAuthority(), beginning());
+    const named = await withNextAuthority(first, await newAuthority(), beginning());
+    const unnamed = await withNextAuthority(first, await newAuthority(), beginning());
     const back = async (cluster: Cluster) => {
       await assert.rejects(checkKept(store, { stateDir: folder, cluster }, keeper), (error) =>
         hasCode(error, 'conflict'),

@@ -87,7 +87,7 @@ type Beginning = { begun: Begun; newAuthority: NewAuthority };
 
 async function takenOver(cluster: Cluster, kept: Kept, { begun, newAuthority }: Beginning): Promise<Cluster> {
   const { cluster: taken, isLost } = withPlatform(cluster, kept, begun);
-  return isLost ? withNextAuthority(taken, await newAuthority(), begun) : taken;
+  return isLost ? await withNextAuthority(taken, await newAuthority(), begun) : taken;
 }
 
 /** Who began it has what is needed to end it, as long as it is there. */

@@ -136,7 +136,7 @@ test('a cluster whose authority was made anew is known by the word of the one th
   const added = await desk.run(['cluster', 'add', 'home', front.url, env.controller.userKey, '--pin', pin]);
   assert.equal(added.code, 0, added.stderr);
 
-  const own = await certificateOf(next, { behind: endorse(next.certificate, former) });
+  const own = await certificateOf(next, { behind: await endorse(next.certificate, former) });
   front.show(own);
   const first = await desk.run(['apps', '-c', 'home', '--json']);
   assert.equal(first.code, 0, first.stderr);
@@ -147,7 +147,7 @@ test('a cluster whose authority was made anew is known by the word of the one th
   // Who has the former one's key is nobody from then on; and nobody's word counts but that of the one that is pinned.
   front.show(await certificateOf(former));
   assert.equal((await desk.run(['apps', '-c', 'home'])).code, 1);
-  front.show(await certificateOf(stranger, { behind: endorse(stranger.certificate, former) }));
+  front.show(await certificateOf(stranger, { behind: await endorse(stranger.certificate, former) }));
   assert.match((await desk.run(['apps', '-c', 'home'])).stderr, /is not the cluster that is pinned/);
   assert.equal(await pinned(), next.certificate);
 });

@@ -8,7 +8,7 @@ export function fingerprintOf(certificate: string): string {
 }
 
 /** Throws `invalid` for what is none. */
-export function parseCertificate(certificate: string | Buffer): X509Certificate {
+export function parseCertificate(certificate: string): X509Certificate {
   try {
     return new X509Certificate(certificate);
   } catch (error) {

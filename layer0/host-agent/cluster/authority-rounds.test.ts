@@ -15,8 +15,8 @@ import { addSealingKeys } from './sealing-keys.ts';
 
 async function change() {
   const [former, next] = [await createAuthority('flynn'), await createAuthority('flynn')];
-  const opening = { authority: former, alsoTrusted: trustedOnly(next), authorityRound: 1 };
-  const issuing = { authority: next, alsoTrusted: trustedOnly(former), authorityRound: 2 };
+  const opening = { authority: former, alsoTrusted: await trustedOnly(next), authorityRound: 1 };
+  const issuing = { authority: next, alsoTrusted: await trustedOnly(former), authorityRound: 2 };
   return { former, next, opening, issuing, closing: { authority: next, authorityRound: 3 } };
 }
 

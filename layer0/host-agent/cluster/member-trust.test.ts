@@ -104,7 +104,7 @@ test('a member starts again when one more is to be trusted and when one is not a
     await all.tell(
       hostAuthoritiesOf({
         authority: issuing,
-        ...(also === undefined ? {} : { alsoTrusted: trustedOnly(also) }),
+        ...(also === undefined ? {} : { alsoTrusted: await trustedOnly(also) }),
       }),
     );
     await trust.follow(signal);

@@ -62,7 +62,7 @@ test('a host that is told of a second authority trusts both and shows what it sh
   let told = 0;
   identity.onChange(() => (told += 1));
 
-  await fixture.tell({ authority: former, alsoTrusted: trustedOnly(next) });
+  await fixture.tell({ authority: former, alsoTrusted: await trustedOnly(next) });
   await trust.renew();
   assert.equal(told, 1);
   assert.equal(identity.current.certificate, before.host.certificate);
@@ -75,7 +75,7 @@ test('a host that is told of a second authority trusts both and shows what it sh
   assert.equal(both.trusted, identity.current.trusted);
   assert.equal(certificatesIn(both.trusted).length, 4);
 
-  await fixture.tell({ authority: next, alsoTrusted: trustedOnly(former) });
+  await fixture.tell({ authority: next, alsoTrusted: await trustedOnly(former) });
   await trust.renew();
   assert.ok(isOf(identity.current.certificate, next));
   assert.equal(trust.shown, next.certificate);
@@ -109,7 +109,7 @@ test('jobs are told whom to trust by an agent that could not the first time, and
   const file = join(folder, identityFiles.trusted);
   const known = async (): Promise<number> => certificatesIn((await readIdentity(folder)).trusted).length;
 
-  await fixture.tell({ authority: former, alsoTrusted: trustedOnly(next) });
+  await fixture.tell({ authority: former, alsoTrusted: await trustedOnly(next) });
   const before = await readFile(file);
   await rm(file);
   await mkdir(file);
@@ -125,7 +125,7 @@ test('jobs are told whom to trust by an agent that could not the first time, and
 });
 
 async function trustedOnlyParts(authority: Credentials): Promise<{ certificate: string }> {
-  return { certificate: trustedOnly(authority).parts };
+  return { certificate: (await trustedOnly(authority)).parts };
 }
 
 test('hosts and jobs that are a phase apart know each other; who trusts the former alone is a stranger in the end', async () => {
@@ -134,8 +134,8 @@ test('hosts and jobs that are a phase apart know each other; who trusts the form
   await using two = await trustFixture({ hostId: 'h2', authority: former });
   const phases = [
     { authority: former },
-    { authority: former, alsoTrusted: trustedOnly(next) },
-    { authority: next, alsoTrusted: trustedOnly(former) },
+    { authority: former, alsoTrusted: await trustedOnly(next) },
+    { authority: next, alsoTrusted: await trustedOnly(former) },
     { authority: next },
   ];
   // TLS has the machine's clock.

@@ -42,9 +42,9 @@ export function hostAuthoritiesOf({ authority, alsoTrusted }: AuthoritySettings)
   return authority.certificate + (alsoTrusted?.certificate ?? '');
 }
 
-function authoritiesOf(settings: AuthoritySettings): Authorities {
+async function authoritiesOf(settings: AuthoritySettings): Promise<Authorities> {
   const { authority: issuing, alsoTrusted } = settings;
-  const parts = deriveAuthority(issuing, partsAuthority);
+  const parts = await deriveAuthority(issuing, partsAuthority);
   const ofHosts = hostAuthoritiesOf(settings);
   const trusted = ofHosts + parts.certificate + (alsoTrusted?.parts ?? '');
   return { issuing, parts, ofHosts, trusted, shown: shownBehind(settings) };
@@ -56,9 +56,9 @@ export function shownBehind({ authority, endorsement = '' }: AuthoritySettings):
 }
 
 /** As others are to take it, without its key. */
-export function trustedOnly(authority: Credentials): NonNullable<AuthoritySettings['alsoTrusted']> {
+export async function trustedOnly(authority: Credentials): Promise<NonNullable<AuthoritySettings['alsoTrusted']>> {
   const { certificate } = authority;
-  return { certificate, parts: deriveAuthority(authority, partsAuthority).certificate };
+  return { certificate, parts: (await deriveAuthority(authority, partsAuthority)).certificate };
 }
 
 const admissionSchema = z.object({ settings: authoritiesSchema });
@@ -82,7 +82,7 @@ export class AuthorityFile {
     if (settings === undefined) return undefined;
     const text = JSON.stringify([settings.authority, settings.alsoTrusted, settings.endorsement]);
     // A derived certificate is another one each time, of the same key.
-    if (this.#last?.text !== text) this.#last = { text, authorities: authoritiesOf(settings) };
+    if (this.#last?.text !== text) this.#last = { text, authorities: await authoritiesOf(settings) };
     return this.#last.authorities;
   }
 }

@@ -124,7 +124,7 @@ test('an authority of your own whose key another one has signed may be in the ch
   const [former, ours] = await Promise.all(['Ours', 'Ours'].map((name) => createAuthority(name, { now: nowMs })));
   assert.ok(former !== undefined && ours !== undefined);
   const own = await issueCertificate(ours, { name: 'x', addresses: ['x.example.com'], now: nowMs });
-  const endorsement = endorse(ours.certificate, former);
+  const endorsement = await endorse(ours.certificate, former);
   const given = { ...own, domains: ['x.example.com'] };
   const taken = checkCertificate({ ...good, ...given, certificate: own.certificate + endorsement + ours.certificate });
   assert.deepEqual(taken.notes, ['only clients that know Ours trust it']);
