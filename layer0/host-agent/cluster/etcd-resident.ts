@@ -112,11 +112,11 @@ export function etcdResident(options: EtcdMemberOptions): ResidentInput {
     'auto-compaction-mode': 'periodic',
     'auto-compaction-retention': '30m',
     [quotaFlag]: String(quotaBytes),
-    // Writes are kept in memory, whole: those since the last snapshot, and the thousand before it for members that are behind. By
+    // Writes are kept in memory, whole: those since the last snapshot, and as many before it for members that are behind. By
     // default up to 105,000 are, which is most of what an idle etcd takes; a snapshot costs nothing that shows. A member that
-    // lacks more than these is sent all that is stored instead.
-    'snapshot-count': '1000',
-    'experimental-snapshot-catchup-entries': '1000',
+    // lacks more than these is sent all that is stored instead: not one that only missed seconds of a busy cluster.
+    'snapshot-count': '2500',
+    'experimental-snapshot-catchup-entries': '2500',
     'max-txn-ops': '1024',
     'max-request-bytes': String(8 * mebibyte),
     // A member that lost its connection must not make the others elect anew when it is back.
