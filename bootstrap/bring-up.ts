@@ -333,6 +333,8 @@ export function farewell(
     command('git push flynn main'),
     command('flynn scale web=3'),
     command('flynn log -f'),
+    '\nThe cluster has a web page. This opens it, and logs in:\n\n',
+    command('flynn dashboard'),
     ...(rootKey === 'new'
       ? [
           '\nThe root key is made anew, and the former one opens nothing any more. This machine’s flynn command has the new one; on other hosts of the cluster this gives it to theirs:\n\n',

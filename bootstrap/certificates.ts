@@ -6,7 +6,7 @@ import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
 import { ensureCertificate, hostCertificateOf, writeIfOther } from '@flynn/host-agent/trust/certificate-files';
 import { appRole } from '@flynn/kit/identity';
 import type { Credentials } from '@flynn/kit/tls';
-import { type Cluster, controllerNameOf, gatewayOf } from './settings.ts';
+import { type Cluster, controllerNameOf, dashboardNameOf, gatewayOf } from './settings.ts';
 
 const folder = (stateDir: string): string => join(stateDir, 'tls');
 
@@ -30,17 +30,24 @@ export async function ensureControllerCertificate(stateDir: string, cluster: Clu
   return await ensureCertificate(files, { wanted, authority: cluster.authority, now: Date.now() });
 }
 
+/** Parts of the platform that people reach by a name of their own at each of the cluster's domains. */
+export type ShownPart = 'controller' | 'dashboard';
+
 /**
- * What the controller shows to people, at the router, by its name at one of the cluster's domains: for servers only, for its
+ * What one of them shows to people, at the router, by its name at one of the cluster's domains: for servers only, for its
  * key is where routers are, and who has it is nobody to etcd and to agents.
  */
-export async function ensureRouteCertificate(stateDir: string, cluster: Cluster, domain: string): Promise<Credentials> {
+export async function ensureRouteCertificate(
+  stateDir: string,
+  cluster: Cluster,
+  { part, domain }: { part: ShownPart; domain: string },
+): Promise<Credentials> {
   const which = domain === cluster.domain ? '' : `-${domain}`;
   const files = {
-    certificate: join(folder(stateDir), `controller-route${which}.pem`),
-    key: join(folder(stateDir), `controller-route-key${which}.pem`),
+    certificate: join(folder(stateDir), `${part}-route${which}.pem`),
+    key: join(folder(stateDir), `${part}-route-key${which}.pem`),
   };
-  const hostname = controllerNameOf({ domain });
+  const hostname = part === 'controller' ? controllerNameOf({ domain }) : dashboardNameOf({ domain });
   const wanted = { name: hostname, addresses: [hostname], isServerOnly: true };
   return await ensureCertificate(files, { wanted, authority: cluster.authority, now: Date.now() });
 }

@@ -39,7 +39,7 @@ export async function addTwins(client: HttpClient, cluster: Cluster, report: Rep
 }
 
 /**
- * Takes away the routes at a former domain, and the controller's own certificate for it. `conflict`, and nothing is changed,
+ * Takes away the routes at a former domain, and the platform's own certificates for it. `conflict`, and nothing is changed,
  * where one of them is at no other domain.
  */
 export async function dropRoutes(client: HttpClient, cluster: Cluster, former: string): Promise<string> {
@@ -64,7 +64,8 @@ export async function dropRoutes(client: HttpClient, cluster: Cluster, former: s
   }
   const own = await called('reading the certificates', () => client.call(certificates.list, {}));
   for (const { id, source, domains } of own) {
-    if (source !== 'own' || domains.length !== 1 || domains[0] !== `controller.${former}`) continue;
+    const isOwn = domains.length === 1 && [`controller.${former}`, `dashboard.${former}`].includes(domains[0] ?? '');
+    if (source !== 'own' || !isOwn) continue;
     const params = { certificate: id };
     await unlessGone(called('removing a certificate', () => client.call(certificates.remove, { params })));
   }

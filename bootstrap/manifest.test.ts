@@ -63,6 +63,7 @@ test('a router is on every host that is not tagged router=no; what people wait f
     'controller worker: behind-nat missing ',
     'log-aggregator web: behind-nat missing ',
     'git-receiver web: behind-nat missing ',
+    'dashboard web: behind-nat missing ',
     'router web: router not_in no',
   ]);
 });

@@ -5,18 +5,19 @@ import type { PlatformLimits } from '@flynn/controller/backup/platform-limits';
 import type { processSchema } from '@flynn/controller/process';
 import { siteAttribute } from '@flynn/host-agent/network/lease';
 import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
+import { metricsToken } from '@flynn/kit/metrics-token';
 import type { Credentials } from '@flynn/kit/tls';
 import { domainsOf, formerDomainsOf } from './domain.ts';
 import { doorConstraints } from './doors.ts';
 import type { ImageName } from './images/recipes.ts';
 import { rootKeysOf, roundsOf } from './rotation.ts';
 import { sealingKeysOf } from './sealing-key-round.ts';
-import { type Cluster, controllerNameOf, gitUrlOf, httpsPortOf } from './settings.ts';
+import { type Cluster, controllerNameOf, dashboardNameOf, gitUrlOf, httpsPortOf } from './settings.ts';
 
 type ProcessInput = z.input<typeof processSchema>;
 
 export type SystemRoute =
-  | { type: 'http'; domain: string; service: string }
+  | { type: 'http'; domain: string; service: string; http?: { https: { redirect: boolean } } }
   | { type: 'tcp'; port: number; service: string };
 
 export type SystemApp = Readonly<{
@@ -27,6 +28,8 @@ export type SystemApp = Readonly<{
   /** How many of each at first; afterwards they are scaled like any app's. */
   counts: Readonly<Record<string, number>>;
   routes: readonly SystemRoute[];
+  /** What people have that is called so is left alone, and the platform does without. */
+  isDispensable?: boolean;
   /** What of it is the manifest's own, where there is something of people in it. */
   given?: Given;
 }>;
@@ -52,6 +55,7 @@ export const controllerApp = 'controller';
 export const controllerService = 'controller';
 export const gitReceiverApp = 'git-receiver';
 const gitService = 'git-receiver';
+export const dashboardApp = 'dashboard';
 
 const mebibyte = 1024 ** 2;
 /** On a machine with less, everything of the platform gets half, so that builds and apps fit beside it. */
@@ -171,6 +175,20 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
       },
       counts: { web: 1 },
       routes: [{ type: 'tcp', port: cluster.gitPort, service: gitService }],
+    }),
+    app(dashboardApp, {
+      isDispensable: true,
+      // It has no key to anything: what it asks the controller is asked with the token of who logged in.
+      env: { FLYNN_MUTUAL_TLS: 'true', FLYNN_METRICS_TOKEN: metricsToken(cluster.key) },
+      processes: { web: { ...size(128), ...served(dashboardApp, 8080), constraints: reachable } },
+      counts: { web: 1 },
+      // Tokens are typed into it: what is asked in clear is sent on to where it is not.
+      routes: domainsOf(cluster).map((domain) => ({
+        type: 'http' as const,
+        domain: dashboardNameOf({ domain }),
+        service: dashboardApp,
+        http: { https: { redirect: true } },
+      })),
     }),
     app('router', {
       env: { ...common, ...controllerToken(cluster, 'router'), ...routerPorts(cluster), FLYNN_STATE_DIR: '/data' },

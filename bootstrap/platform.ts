@@ -27,7 +27,8 @@ const callMs = 60_000;
 /** Those that have ended, and those that people hold. */
 const stillStates: ReadonlySet<Deployment['state']> = new Set(['complete', 'failed', 'canary', 'paused']);
 
-export type Outcome = 'created' | 'updated' | 'unchanged';
+/** Left out: what is called so is somebody's own. */
+export type Outcome = 'created' | 'updated' | 'unchanged' | 'left out';
 
 export class Platform {
   readonly #client: HttpClient;
@@ -58,6 +59,7 @@ export class Platform {
   /** Deploys the app if what is live is not what the manifest says. */
   async ensureApp(wanted: SystemApp, report: (line: string) => void): Promise<Outcome> {
     const { app: found, isNew } = await this.#ensureApp(wanted);
+    if (wanted.isDispensable === true && !found.isSystem) return 'left out';
     await this.#ensureRoutes(wanted, isNew);
     let app = !isNew && (await this.#untilNoneUnderWay(wanted.name, report)) ? await this.find(wanted.name) : found;
     for (let attempt = 1; ; attempt += 1) {
@@ -258,8 +260,24 @@ export class Platform {
       );
     }
     for (const route of toCreate) {
-      await this.#retry('adding a route', () => this.#client.call(routing.create, { params, body: route }));
+      try {
+        await this.#retry('adding a route', () => this.#client.call(routing.create, { params, body: route }));
+      } catch (error) {
+        if (wanted.isDispensable !== true || !hasCode(error, 'conflict')) throw error;
+        // Whoever has it keeps it; people give this another.
+      }
     }
+  }
+
+  /** Whether the platform has it, and not somebody. */
+  async hasOwn(name: string): Promise<boolean> {
+    return (await this.find(name))?.isSystem === true;
+  }
+
+  /** Of these names those that lead to the app. */
+  async namesOf(app: string, names: readonly string[]): Promise<string[]> {
+    const all = await this.#retry('reading routes', () => this.#client.call(routing.list, { params: { app } }));
+    return names.filter((name) => all.some(({ type, domain }) => type === 'http' && domain === name));
   }
 
   #retry<T>(what: string, call: () => Promise<T>): Promise<T> {

@@ -349,6 +349,10 @@ export function controllerNameOf({ domain }: Pick<Cluster, 'domain'>): string {
   return `controller.${domain}`;
 }
 
+export function dashboardNameOf({ domain }: Pick<Cluster, 'domain'>): string {
+  return `dashboard.${domain}`;
+}
+
 export function controllerUrlOf(cluster: Pick<Cluster, 'domain' | 'httpPort'>): string {
   return `http://${controllerNameOf(cluster)}${portSuffix(cluster.httpPort)}`;
 }

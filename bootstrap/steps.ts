@@ -6,7 +6,7 @@ import { readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { readLiveKeys } from '@flynn/controller/access/live-keys';
 import { askController, withController } from './controller-client.ts';
-import { formerDomainsOf, moved, withoutFormer } from './domain.ts';
+import { domainsOf, formerDomainsOf, moved, withoutFormer } from './domain.ts';
 import { addTwins, dropRoutes } from './domain-routes.ts';
 import { checkDoor } from './doors.ts';
 import type { Instance } from '@flynn/discovery/api';
@@ -33,7 +33,7 @@ import { checkStoreData, ensureEtcd, tellEtcdImage } from './etcd.ts';
 import type { ImageName } from './images/recipes.ts';
 import { withSettings } from './from-backup.ts';
 import { examinedHosts, hostsOf, sickMembers } from './host-move.ts';
-import { type SystemApp, controllerApp, manifestOf } from './manifest.ts';
+import { type SystemApp, controllerApp, dashboardApp, manifestOf } from './manifest.ts';
 import { knownCluster } from './pinned-cluster.ts';
 import { type Outcome, Platform } from './platform.ts';
 import { listVolumes } from './removal.ts';
@@ -46,6 +46,7 @@ import {
   appUrlOf,
   controllerNameOf,
   controllerUrlOf,
+  dashboardNameOf,
   gatewayOf,
   gitHostOf,
   gitUrlOf,
@@ -152,7 +153,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
   };
   const showToPeople = async (): Promise<boolean> => {
     const showsOwn = async (domain: string): Promise<boolean> => {
-      const route = await ensureRouteCertificate(stateDir, cluster, domain);
+      const route = await ensureRouteCertificate(stateDir, cluster, { part: 'controller', domain });
       const name = controllerNameOf({ domain });
       // Who knows the authority before this one alone takes it by that one's word.
       return await withPlatform((platform) => platform.ensureCertificate(name, route, shownBehind(cluster)));
@@ -160,6 +161,22 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
     for (const domain of formerDomainsOf(cluster)) await showsOwn(domain);
     return await showsOwn(cluster.domain);
   };
+  /** By the names that are its own; what leads to an app of somebody is theirs. With a word on what is not there. */
+  const showDashboard = async (): Promise<string> =>
+    withPlatform(async (platform) => {
+      if (!(await platform.hasOwn(dashboardApp))) {
+        return `; without a web page, for an app of somebody is called ${dashboardApp}`;
+      }
+      const names = domainsOf(cluster).map((domain) => dashboardNameOf({ domain }));
+      const own = await platform.namesOf(dashboardApp, names);
+      for (const domain of domainsOf(cluster)) {
+        if (!own.includes(dashboardNameOf({ domain }))) continue;
+        const route = await ensureRouteCertificate(stateDir, cluster, { part: 'dashboard', domain });
+        await platform.ensureCertificate(dashboardNameOf({ domain }), route, shownBehind(cluster));
+      }
+      const taken = names.filter((name) => !own.includes(name));
+      return taken.length === 0 ? '' : `; ${taken.join(', ')} is not the web page's, for an app of somebody has it`;
+    });
   const rememberCluster = async (deadlineMs: number): Promise<void> => {
     await addCluster(person, await knownCluster(cluster, deadlineMs), knownRootKeys(cluster));
   };
@@ -179,6 +196,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         deployControllers,
         async showToPeople() {
           await showToPeople();
+          await showDashboard();
           await rememberCluster(certificateMs);
         },
         forgetFormer,
@@ -274,6 +292,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         const outcomes = await withPlatform((platform) =>
           context.isUpdate === true ? oneByOne(platform, services, report) : platform.ensureApps(services, report),
         );
+        const lacking = await showDashboard();
         await untilAnswers(controllerUrlOf(cluster), 60_000);
         await rememberCluster(isOwnCertificate ? certificateMs : shortMs);
         if (isOpen(cluster) || cluster.sealingKeyChange?.next !== undefined) {
@@ -292,8 +311,8 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         });
         const isSealedAnew = cluster.sealingKeyChange !== undefined;
         await become(withoutSealingChange(cluster));
-        const changed = outcomes.filter((outcome) => outcome !== 'unchanged').length;
-        const what = changed === 0 ? 'unchanged' : `${changed} deployed`;
+        const changed = outcomes.filter((outcome) => outcome === 'created' || outcome === 'updated').length;
+        const what = `${changed === 0 ? 'unchanged' : `${changed} deployed`}${lacking}`;
         return `${what}${isSealedAnew ? '; secrets are sealed under a new key' : ''}${unsealedText(unsealed)}`;
       },
     },

@@ -13,9 +13,11 @@ import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { digestOfFile } from './bundle/digest.ts';
 import { sizeOfBundle } from './bundle/size.ts';
+import { withController } from './controller-client.ts';
 import { withStore } from './controller.ts';
 import { type Place, hostsOf } from './host-move.ts';
 import { type HostLock, withHostLock } from './host-lock.ts';
+import { dashboardApp } from './manifest.ts';
 import { commands, isInstalled, readBundle, root, versionOfThis } from './origin.ts';
 import { checkRotated } from './rotation.ts';
 import { runProgram } from './program.ts';
@@ -33,6 +35,7 @@ import {
   checkRoom,
   versionsOf,
 } from './update-checks.ts';
+import { removeUnknownParts } from './unknown-parts.ts';
 import { stepsOfUpdate } from './update-steps.ts';
 
 type Env = Record<string, string | undefined>;
@@ -86,7 +89,10 @@ async function updateLocked(place: Place, request: Locked): Promise<boolean> {
   if (request.to !== undefined && request.to !== version) {
     throw new FlynnError('invalid', `the bundle is of version ${version}, and --to asks for ${request.to}`);
   }
-  if (version !== versionOfThis()) return await delegate(version, { ...request, bundle: file });
+  if (version !== versionOfThis()) {
+    await leaveBehind(place, version);
+    return await delegate(version, { ...request, bundle: file });
+  }
   return await moveCluster(place, version, { ...request, bundle: file });
 }
 
@@ -97,6 +103,19 @@ async function install(file: string, signal: AbortSignal): Promise<string> {
   const version = /version (\S+) is ready/.exec(said)?.[1];
   if (version === undefined) throw new FlynnError('internal', `the installer said what nobody expected:\n${said}`);
   return version;
+}
+
+/** What the version's own programs would not know to be theirs. What cannot be taken away now is no reason to stay. */
+async function leaveBehind(place: Place, version: string): Promise<void> {
+  const known = readBundle(join(dirname(root), version))?.images;
+  if (known === undefined) return;
+  try {
+    await withController(place, (client) => removeUnknownParts(client, { cluster: place.cluster, known }));
+  } catch (error) {
+    process.stdout.write(
+      `What version ${version} does not know could not be taken away: ${messageOf(error)}. "flynn -a ${dashboardApp} delete" does it later.\n`,
+    );
+  }
 }
 
 /** The version's own programs do it. */
@@ -160,6 +179,7 @@ async function moveCluster(
         return 'partly';
       }
       process.stderr.write(`\nThe cluster goes back to version ${previous}.\n\n`);
+      await leaveBehind(place, previous);
       const back = { env, to: previous, mayReturn: false, leavesAway: true, signal, lock };
       if (!(await delegate(previous, back))) return 'partly';
       process.stderr.write(`\nThe cluster is of version ${previous}, as before.\n`);

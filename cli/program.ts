@@ -14,6 +14,7 @@ import { addClusterCommands } from './commands/cluster.ts';
 import { type Parent, withCommonOptions } from './commands/command.ts';
 import { addCompletionCommand } from './commands/completion.ts';
 import { addConstraintCommands } from './commands/constraint.ts';
+import { addDashboardCommand } from './commands/dashboard.ts';
 import { addCronCommands } from './commands/cron.ts';
 import { addDeploymentCommands } from './commands/deployment.ts';
 import { addDrainCommands } from './commands/drain.ts';
@@ -117,6 +118,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addApplyCommands(parent);
   addKindsCommand(parent);
   addStatusCommands(parent);
+  addDashboardCommand(parent);
   addHostCommands(parent);
   addEvaluationCommands(parent);
   addVolumeCommands(parent);

@@ -34,7 +34,7 @@ const mayImport: Record<string, readonly string[]> = {
   'layer1/router': ['kit', 'discovery', 'controller'],
   'layer1/dashboard': ['kit', 'discovery', 'controller', 'log-aggregator'],
   cli: ['kit', 'controller', 'log-aggregator'],
-  bootstrap: ['kit', 'store', 'scheduler', 'host-agent', 'discovery', 'controller', 'cli'],
+  bootstrap: ['kit', 'store', 'scheduler', 'host-agent', 'discovery', 'controller', 'dashboard', 'cli'],
   test: ['kit', 'store', 'discovery', 'bootstrap', 'scheduler', 'controller', 'log-aggregator', 'router'],
 };
 

@@ -23,6 +23,14 @@ export async function prepareFile(source: FileSource, machine: Machine, stamp: S
       return ofFiles([{ type: 'file', path: source.path, mode: source.mode, content: Buffer.from(source.text) }]);
     case 'bundle':
       return ofFiles([{ type: 'file', path: source.path, mode: 0o644, content: await bundle(source.entry, stamp) }]);
+    case 'web': {
+      const { buildWeb } = await import('@flynn/dashboard/web-build');
+      return ofFiles(
+        (await buildWeb()).map(({ path, content }) => {
+          return { type: 'file', path: posix.join(source.path, path), mode: 0o644, content };
+        }),
+      );
+    }
     case 'repository':
       return ofFiles(await readTree(join(repository, source.source), source.path, source.mode));
     case 'node':

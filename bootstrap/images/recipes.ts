@@ -13,6 +13,7 @@ export const imageNames = [
   'log-aggregator',
   'router',
   'git-receiver',
+  'dashboard',
   'slug-builder',
   'slug-runner',
   'postgres',
@@ -27,6 +28,8 @@ export type FileSource =
   | { type: 'repository'; source: string; path: string; mode: number }
   /** One file made by esbuild from a program and all it imports. */
   | { type: 'bundle'; entry: string; path: string }
+  /** The dashboard's pages, as a folder. */
+  | { type: 'web'; path: string }
   /** A package fetched from the npm registry when the image is built. */
   | { type: 'npm'; name: string; version: string; path: string }
   /** The Node binary of node_modules. */
@@ -112,11 +115,13 @@ function service(
     files = [],
     flags = [],
     memory = allocatorEnv,
+    env = {},
   }: {
     parent?: ImageName;
     files?: readonly FileSource[];
     flags?: readonly string[];
     memory?: Readonly<Record<string, string>>;
+    env?: Readonly<Record<string, string>>;
   } = {},
 ): ImageRecipe {
   const path = `${programs}/main.mjs`;
@@ -126,7 +131,7 @@ function service(
     entrypoint: ['/usr/bin/node', ...flags, '--disable-warning=ExperimentalWarning', path],
     command: [],
     isNodeShared: true,
-    env: { NODE_ENV: 'production', ...memory },
+    env: { NODE_ENV: 'production', ...memory, ...env },
   };
 }
 
@@ -185,6 +190,11 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
   'log-aggregator': service('layer1/log-aggregator/main.ts'),
   router: service('layer1/router/main.ts', { flags: manyConnections, memory: oneHeap }),
   'git-receiver': service('layer1/git-receiver/main.ts', { parent: 'git', flags: quiet }),
+  dashboard: service('layer1/dashboard/main.ts', {
+    flags: quiet,
+    files: [{ type: 'web', path: `${programs}/web` }],
+    env: { FLYNN_WEB_DIR: `${programs}/web` },
+  }),
   'slug-builder': {
     parent: 'build-tools',
     files: [

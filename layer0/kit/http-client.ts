@@ -27,6 +27,12 @@ const elsewherePauseMs = 100;
 
 export type CallOptions = { signal?: AbortSignal; timeoutMs?: number; headers?: Readonly<Record<string, string>> };
 
+/** `body` is not begun before a connection stands, and destroyed once it is of no use any more. */
+export type Forwarded = Readonly<{ method: string; path: string; body?: Readable | undefined }>;
+
+/** What a message says was asked. */
+type Named = Readonly<{ method: string; path: string }>;
+
 export type MutualClient = Readonly<{ identity: LiveIdentity; server: string }>;
 
 /** A CallInput without the route's types. */
@@ -134,6 +140,27 @@ export class HttpClient implements AsyncDisposable {
     }
   }
 
+  /**
+   * For who passes on what others ask: `path` with its query goes out as it is, and the answer comes back whatever its status, its
+   * body unread. The deadline ends with the head; the signal goes on.
+   */
+  async forward(asked: Forwarded, options: CallOptions = {}): Promise<IncomingMessage> {
+    const { method, path, body } = asked;
+    const defaultMs = body === undefined ? callTimeoutMs : uploadTimeoutMs;
+    // What is in paths of others is not for logs.
+    return this.#within({ method, path: '…' }, options, defaultMs, (signal) => {
+      const headers = { ...this.#headers, ...options.headers };
+      return this.#requestSomewhere(
+        (url) => this.#connections.request(url, { method, headers, body, signal }),
+        async () => new URL((await this.#base(signal)) + path),
+        signal,
+      );
+    }).catch((error: unknown) => {
+      body?.destroy();
+      throw error;
+    });
+  }
+
   /** For routes that hand over the connection. The signal and the deadline cover opening it. */
   async upgrade<R extends Route>(route: R, input: CallInput<R>, options: CallOptions = {}): Promise<Duplex> {
     return this.#within(route, options, callTimeoutMs, async (signal) =>
@@ -156,9 +183,13 @@ export class HttpClient implements AsyncDisposable {
   }
 
   async #urlOf(route: Route, input: Input, signal: AbortSignal): Promise<URL> {
-    const base = typeof this.#baseUrl === 'string' ? this.#baseUrl : await raceAbort(this.#baseUrl(), signal);
     const parts = { params: input.params, query: input.query };
-    return new URL(base.replace(/\/$/, '') + urlOf(route, parts));
+    return new URL((await this.#base(signal)) + urlOf(route, parts));
+  }
+
+  async #base(signal: AbortSignal): Promise<string> {
+    const base = typeof this.#baseUrl === 'string' ? this.#baseUrl : await raceAbort(this.#baseUrl(), signal);
+    return base.replace(/\/$/, '');
   }
 
   /** The body of a good answer, unread; a refusal becomes the error it carries. */
@@ -219,7 +250,7 @@ export class HttpClient implements AsyncDisposable {
 
   /** One exchange under the caller's signal and a deadline; what it throws comes out as a FlynnError. */
   async #within<T>(
-    route: Route,
+    route: Named,
     options: CallOptions,
     defaultMs: number,
     exchange: (signal: AbortSignal) => Promise<T>,
@@ -239,7 +270,7 @@ export class HttpClient implements AsyncDisposable {
     }
   }
 
-  #errorOf(route: Route, error: unknown, signal: AbortSignal | undefined): FlynnError {
+  #errorOf(route: Named, error: unknown, signal: AbortSignal | undefined): FlynnError {
     if (signal?.aborted === true) return abortError(signal);
     if (error instanceof FlynnError) return error;
     const { code } = asFlynnError(error);
@@ -279,6 +310,6 @@ function parseJson(text: string): unknown {
   }
 }
 
-function nameOf(route: Route): string {
+function nameOf(route: Named): string {
   return `${route.method} ${route.path}`;
 }

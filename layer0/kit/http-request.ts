@@ -91,10 +91,10 @@ async function readText(route: Route, request: IncomingMessage, options: ReadOpt
 }
 
 /**
- * The body as a stream the handler may destroy without losing the connection the answer goes out on. It fails with
+ * The body as a stream that may be destroyed without losing the connection the answer goes out on. It fails with
  * `cancelled` when the client goes away before having sent everything.
  */
-function bodyStream(request: IncomingMessage): Readable {
+export function bodyStream(request: IncomingMessage): Readable {
   const body = new PassThrough();
   // A handler that does not read yet finds it failed when it does; without this the process would end by it.
   body.on('error', () => undefined);

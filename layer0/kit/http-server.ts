@@ -2,9 +2,10 @@
 import { type IncomingMessage, type Server, ServerResponse, createServer } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { Server as NetServer, Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { FlynnError } from './errors.ts';
 import { rememberUpgrade } from './http-answer.ts';
-import { type AppOptions, createApp } from './http-app.ts';
+import { type Answer, type AppOptions, createApp } from './http-app.ts';
 import type { LiveIdentity } from './identity.ts';
 import { listenOn } from './listening.ts';
 import { openMutualDoor } from './mutual-door.ts';
@@ -15,11 +16,8 @@ const drainMs = 5000;
 
 type Shown = Readonly<{ certificate: string; privateKey: string }>;
 
-/**
- * `name` is for logs and GET /ping ('controller'). Without a key every route is open; several keys are valid side by side,
- * for changing them.
- */
-export type ServerOptions = AppOptions & {
+/** Where a server listens, and for whom. `name` is for logs. */
+export type ListenerOptions = Pick<AppOptions, 'name' | 'log'> & {
   /** Default: every IPv4 address of the machine. */
   host?: string;
   /** 0 takes a free one. */
@@ -36,6 +34,20 @@ export type ServerOptions = AppOptions & {
   reusePort?: boolean;
 };
 
+/**
+ * `name` is for logs and GET /ping ('controller'). Without a key every route is open; several keys are valid side by side,
+ * for changing them.
+ */
+export type ServerOptions = AppOptions & ListenerOptions;
+
+/** What becomes of what is asked, once per request. Neither may throw. Upgrades to other protocols are answered as requests. */
+export type Serving = Readonly<{
+  answer: Answer;
+  /** In lower case. */
+  protocol: string;
+  upgrade: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
+}>;
+
 export type RunningServer = AsyncDisposable & {
   readonly port: number;
   readonly url: string;
@@ -44,16 +56,34 @@ export type RunningServer = AsyncDisposable & {
 };
 
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
+  return startListener(options, (closing) => {
+    const answer = createApp(options, closing);
+    return {
+      answer,
+      protocol: 'flynn',
+      upgrade(request, socket, head) {
+        rememberUpgrade(request, socket, head);
+        void answer(request, responseOn(request));
+      },
+    };
+  });
+}
+
+/** For servers that answer by other means than routes. `closing` aborts when it begins to close: what lasts should end then. */
+export async function startListener(
+  options: ListenerOptions,
+  serving: (closing: AbortSignal) => Serving,
+): Promise<RunningServer> {
   const { log, host = '0.0.0.0', signal, headTimeoutMs = 20_000 } = options;
   const closing = new AbortController();
-  const answer = createApp(options, closing.signal);
+  const { answer, protocol, upgrade } = serving(closing.signal);
   const limits = {
     // Uploads and event streams last as long as they need. A head does not, nor a JSON body: see http-request.
     requestTimeout: 0,
     headersTimeout: headTimeoutMs,
     connectionsCheckingInterval: Math.min(5_000, headTimeoutMs),
     keepAliveTimeout: 30_000,
-    shouldUpgradeCallback: (request: IncomingMessage) => request.headers.upgrade?.toLowerCase() === 'flynn',
+    shouldUpgradeCallback: (request: IncomingMessage) => request.headers.upgrade?.toLowerCase() === protocol,
   };
   const { tls } = options;
   const { acceptor, servers, leave } =
@@ -71,9 +101,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   for (const server of servers) {
     server.on('request', (request, response) => void answer(request, response));
     server.on('upgrade', (request, socket, head) => {
-      rememberUpgrade(request, socket, head);
       socket.on('error', (error) => log.debug({ err: error }, 'an upgraded connection broke'));
-      void answer(request, responseOn(request));
+      upgrade(request, socket, head);
     });
   }
   const at = { host, port: options.port, reusePort: options.reusePort ?? false };
@@ -122,7 +151,7 @@ function urlHostOf(host: string): string {
 }
 
 /** Node makes no response for an upgrade request; with this one, refusals are ordinary answers. */
-function responseOn(request: IncomingMessage): ServerResponse {
+export function responseOn(request: IncomingMessage): ServerResponse {
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
   response.assignSocket(request.socket);

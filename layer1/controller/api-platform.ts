@@ -25,6 +25,14 @@ export const platform = {
     response: 'events',
     summary: 'Changes as they happen',
   }),
+  /** `not_found` where there is none. Who sends somebody there knows that it is the platform's own. */
+  dashboard: defineRoute({
+    method: 'GET',
+    path: '/dashboard',
+    access: 'anybody',
+    response: z.object({ url: z.string() }),
+    summary: 'Where the web page of the cluster is',
+  }),
   cluster: defineRoute({
     method: 'GET',
     path: '/cluster',

@@ -28,6 +28,7 @@ import { pageOf } from './paging.ts';
 import { refuseRemoval } from './datastores/guards.ts';
 import { onlyOf } from './providers/leaving.ts';
 import { resourceType } from './providers/types.ts';
+import { isDispensable } from './counts.ts';
 import { appFinalizer, appType, ownedBy, releaseType, routeType } from './resources.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
 import { viewApp } from './views.ts';
@@ -201,7 +202,9 @@ async function createNamed(deps: Deps, input: NewApp & { name: string }, signal:
 /** Throws `denied`. */
 export function checkRemoval(app: AppResource): void {
   const { isSystem, name } = app.spec;
-  if (isSystem) throw new FlynnError('denied', `${name} is part of the platform: it cannot be deleted`);
+  if (isSystem && !isDispensable(app.spec)) {
+    throw new FlynnError('denied', `${name} is part of the platform: it cannot be deleted`);
+  }
   refuseRemoval(app);
 }
 

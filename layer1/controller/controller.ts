@@ -166,7 +166,7 @@ export function controllerHandlers(
     ...resourceHandlers(deps),
     ...datastoreHandlers(deps),
     ...datastoreBackupHandlers(deps, blobs),
-    ...platformHandlers(deps, logAggregator),
+    ...platformHandlers(deps, logAggregator, certificates),
     ...layerHandlers(deps, blobs, own),
     ...collectionHandlers(deps, blobs),
     ...backupHandlers(deps, blobs),

@@ -86,6 +86,13 @@ export function checkCarriedCounts(
 /** What this API is reached by and runs on: by it alone they come back. */
 const indispensable: ReadonlySet<string> = new Set(['controller web', 'controller worker', 'router web']);
 
+/** Parts that the platform does as well without: nobody waits for them, and they may go. */
+const dispensable: ReadonlySet<string> = new Set(['dashboard']);
+
+export function isDispensable({ name, isSystem }: Named): boolean {
+  return isSystem && dispensable.has(name);
+}
+
 export function isIndispensable(app: Named, type: string): boolean {
   return app.isSystem && indispensable.has(`${app.name} ${type}`);
 }

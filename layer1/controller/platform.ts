@@ -8,11 +8,17 @@ import { principalOf } from './access/principal.ts';
 import { platform } from './api-platform.ts';
 import { findApp, noApp } from './deps.ts';
 import type { Deps } from './deps.ts';
+import type { Shown } from './certificates/shown.ts';
+import { dashboardUrl } from './dashboard-url.ts';
 import { resumeAfter } from './event-stream.ts';
 import { controllerEvents, parseTypes } from './events.ts';
 
 /** `logAggregator` is the client of whichever instance discovery names. */
-export function platformHandlers(deps: Deps, logAggregator: HttpClient): Handler[] {
+export function platformHandlers(
+  deps: Deps,
+  logAggregator: HttpClient,
+  certificates: () => Iterable<Shown>,
+): Handler[] {
   return [
     handle(platform.log, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
@@ -28,6 +34,7 @@ export function platformHandlers(deps: Deps, logAggregator: HttpClient): Handler
       const after = await resumeAfter(deps.store, headers, signal);
       return controllerEvents(deps, { appId: app?.id, types, view }, { after, signal });
     }),
+    handle(platform.dashboard, async ({ signal }) => ({ url: await dashboardUrl(deps, certificates, signal) })),
     handle(platform.cluster, async () => {
       const { name, domain, formerDomains, gitUrl, gitHostKey, httpPort, version, slugRunnerImage } = deps.settings;
       const { keepsRegistryLogins = true } = deps.settings;

@@ -133,7 +133,7 @@ export function describeOutside(theCluster: () => TestCluster, index: number): v
     const opened = entries.map(({ key, value }) => `${key} ${value}`);
     assert.ok(opened.some((entry) => entry.includes(office.registry)) && opened.some((entry) => entry.includes('ann')));
     assert.deepEqual(opened.filter(isThere), []);
-    for (const app of ['controller', 'runner', 'blobstore', 'log-aggregator', 'git-receiver', 'router']) {
+    for (const app of ['controller', 'runner', 'blobstore', 'log-aggregator', 'git-receiver', 'router', 'dashboard']) {
       assert.ok(!isThere((await cluster.flynn(['-a', app, 'log', '-n', '10000'])).stdout), app);
     }
     assert.ok(!isThere((await cluster.flynn(['audit', '--json'])).stdout));

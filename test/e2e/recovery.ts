@@ -15,6 +15,7 @@ const platform = [
   ['blobstore', 'web'],
   ['log-aggregator', 'web'],
   ['git-receiver', 'web'],
+  ['dashboard', 'web'],
   ['router', 'web'],
 ] as const;
 

@@ -6,7 +6,16 @@ import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import type { TestCluster } from '../test-cluster.ts';
 
-const platform = ['blobstore', 'controller', 'git-receiver', 'log-aggregator', 'router', 'runner', 'slug-builder'];
+const platform = [
+  'blobstore',
+  'controller',
+  'dashboard',
+  'git-receiver',
+  'log-aggregator',
+  'router',
+  'runner',
+  'slug-builder',
+];
 
 export function describeUp(theCluster: () => TestCluster): void {
   test('`up` on a host whose port 80 is taken names the port and the remedy, and changes nothing', async () => {
@@ -36,6 +45,7 @@ export function describeUp(theCluster: () => TestCluster): void {
     const { stdout } = await cluster.up();
     assert.match(stdout, /http:\/\/hello\.flynn\.localhost/);
     assert.match(stdout, /git push flynn main/);
+    assert.match(stdout, /flynn dashboard/);
     assert.equal((await cluster.get('hello')).status, 200);
   });
 

@@ -141,9 +141,30 @@ export const tokens = {
         .max(366 * 86_400_000)
         .nullable()
         .optional(),
+      /**
+       * Good for nothing but one exchange, within ten minutes: for a token as it would have been otherwise. What is sent to
+       * another program to log in with is of no use to who finds it later.
+       */
+      isLink: z.boolean().optional(),
     }),
     response: tokenSchema.extend({ token: z.string() }),
     summary: 'Make a token; it is told this once',
+  }),
+  exchange: defineRoute({
+    method: 'POST',
+    path: '/tokens/exchange',
+    access: 'anybody',
+    body: z.object({
+      name: z.string().min(1).max(100),
+      /** At most, in milliseconds: never for longer than the token it is made with, or the link was made for. */
+      expiresInMs: z
+        .int()
+        .min(1_000)
+        .max(366 * 86_400_000),
+    }),
+    response: tokenSchema.extend({ token: z.string() }),
+    summary:
+      'A token of its own for a program one logs in with, good for no more than one’s own; a link is used up by it',
   }),
   list: defineRoute({
     method: 'GET',

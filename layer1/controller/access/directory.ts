@@ -131,9 +131,10 @@ export class Directory implements AsyncDisposable {
   }
 
   async #principalOf({ id, spec }: TokenResource, signal: AbortSignal): Promise<Principal | undefined> {
-    const { userId, expiresAt, role, appIds } = spec;
+    const { userId, expiresAt, role, appIds, exchange } = spec;
     const limits = { role, appIds };
-    const facts = { limits, token: { id, expiresAt }, havingOf: this.havingOf };
+    const token = { id, expiresAt, isLink: exchange !== undefined };
+    const facts = { limits, token, havingOf: this.havingOf };
     if (userId === undefined) {
       const signal = this.#presence(facts, undefined, everything);
       return new Principal({ ...facts, kind: 'root', name: `token ${id}`, standing: everything, signal });

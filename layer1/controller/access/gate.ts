@@ -12,6 +12,7 @@ import { deploymentType, keyType } from '../resources.ts';
 import type { AuditTrail } from '../audit/trail.ts';
 import type { AppResource } from '../resources.ts';
 import { actForHeader } from './act-for.ts';
+import { tokens } from './api.ts';
 import type { Directory } from './directory.ts';
 import { type RunnerDeps, checkOwnRunner, ownRunner } from './own-runners.ts';
 import { Principal, rootPrincipal, servicePrincipal } from './principal.ts';
@@ -47,6 +48,7 @@ export function accessGate(options: GateOptions): Gate {
     }
     const principal = isRootKey(text, options.rootKeys) ? root : await whoHas(options, text, request);
     rateLimit.take(principal);
+    if (principal.token?.isLink === true && request.route !== tokens.exchange) throw onlyALink();
     if (principal.kind === 'service') {
       if (principal.service === undefined || !mayCall(principal.service, request.route))
         throw notItsBusiness(principal);
@@ -195,6 +197,10 @@ function refusal(principal: Principal, needed: Role, app: AppResource | undefine
   return new FlynnError('denied', `this needs the role ${needed}, and ${principal.name} ${has}; ${remedy}`, {
     detail: { needed, level },
   });
+}
+
+function onlyALink(): FlynnError {
+  return new FlynnError('denied', 'this is a link to log in with, once: it opens nothing else');
 }
 
 function notItsBusiness({ name }: Principal): FlynnError {

@@ -55,6 +55,8 @@ export const tokenSchema = z.object({
   /** The only apps it is good for, by name. */
   apps: z.array(z.string()).optional(),
   expiresAt: time.optional(),
+  /** Opens nothing, and may be exchanged once, until it expires. */
+  isLink: z.boolean().optional(),
   createdAt: time,
 });
 export type Token = z.output<typeof tokenSchema>;

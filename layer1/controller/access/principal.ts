@@ -19,7 +19,8 @@ export type PrincipalFacts = Readonly<{
   userId?: string;
   standing: Standing;
   limits: Limits;
-  token?: Readonly<{ id: string; expiresAt?: string | undefined }>;
+  /** A link opens nothing: it may be exchanged, once. */
+  token?: Readonly<{ id: string; expiresAt?: string | undefined; isLink?: boolean }>;
   service?: Service | 'platform';
   /** Of a runner outside of the cluster. */
   runnerId?: string;

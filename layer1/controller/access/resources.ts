@@ -75,6 +75,8 @@ export const tokenType = defineType({
     role: roleSchema,
     appIds: z.array(z.string()).optional(),
     expiresAt: z.string().optional(),
+    /** Opens nothing, and may be exchanged once: until when the token that takes its place is good, at most. */
+    exchange: z.object({ until: z.string().optional() }).optional(),
   }),
   status: nothing,
   initialStatus: () => ({}),

@@ -3,6 +3,7 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
+import { type Piece, mergePieces, removePiece } from '@flynn/resource/piece';
 import { compareOf } from '@flynn/resource/record';
 import type { z } from 'zod';
 import { findApp } from '../deps.ts';
@@ -21,6 +22,8 @@ import { idInToken, newTokenText } from './token-text.ts';
 import { findUser } from './users.ts';
 
 const defaultLifeMs = 90 * 86_400_000;
+/** A link is opened at once, or not at all. */
+const linkMs = 10 * 60_000;
 
 export function tokenHandlers(deps: Deps): Handler[] {
   const { resources } = deps;
@@ -30,8 +33,24 @@ export function tokenHandlers(deps: Deps): Handler[] {
       const principal = principalOf(call);
       const user = await ownerOf(deps, principal, body.user, signal);
       const limits = await limitsOf(deps, principal, body, signal);
-      const expiresAt = expiryOf(deps, principal, body.expiresInMs);
-      const made = await makeToken(deps, { name: body.name, user, limits, expiresAt }, signal);
+      const until = expiryOf(deps, principal, body.expiresInMs);
+      const life = body.isLink === true ? linkUntil(deps, until) : { expiresAt: until };
+      const made = await makeToken(deps, { name: body.name, user, limits, ...life }, signal);
+      return { ...viewToken(made.resource, await namesOf(deps, [made.resource], signal)), token: made.text };
+    }),
+    handle(tokens.exchange, async (call) => {
+      const { body, signal } = call;
+      const principal = principalOf(call);
+      const link = await linkOf(deps, principal, signal);
+      const user = await ownerOf(deps, principal, undefined, signal);
+      const { limits } = principal;
+      const bound = link === undefined ? principal.token?.expiresAt : link.spec.exchange?.until;
+      const expiresAt = earlier(bound, new Date(deps.now() + body.expiresInMs).toISOString());
+      const made = await makeToken(deps, { name: body.name, user, limits, expiresAt, instead: link }, signal).catch(
+        (error: unknown) => {
+          throw link !== undefined && hasCode(error, 'conflict') ? usedUp() : error;
+        },
+      );
       return { ...viewToken(made.resource, await namesOf(deps, [made.resource], signal)), token: made.text };
     }),
     handle(tokens.list, async (call) => {
@@ -64,10 +83,18 @@ export function tokenHandlers(deps: Deps): Handler[] {
 
 export async function makeToken(
   deps: Deps,
-  input: { name: string; user: UserResource | undefined; limits: Limits; expiresAt: string | undefined },
+  input: {
+    name: string;
+    user: UserResource | undefined;
+    limits: Limits;
+    expiresAt: string | undefined;
+    exchange?: TokenResource['spec']['exchange'];
+    /** Goes as this one comes: of two who have it only one gets something for it. */
+    instead?: TokenResource | undefined;
+  },
   signal: AbortSignal,
 ): Promise<{ text: string; resource: TokenResource }> {
-  const { name, user, limits, expiresAt } = input;
+  const { name, user, limits, expiresAt, exchange, instead } = input;
   const id = shortId();
   const { text, hash } = newTokenText(id);
   const spec = {
@@ -77,13 +104,33 @@ export async function makeToken(
     ...(user === undefined ? {} : { userId: user.id }),
     ...(limits.appIds === undefined ? {} : { appIds: [...limits.appIds] }),
     ...(expiresAt === undefined ? {} : { expiresAt }),
+    ...(exchange === undefined ? {} : { exchange }),
   };
   // Not for somebody who is being removed at the same time.
-  const compare = user === undefined ? [] : [compareOf(user)];
-  return {
-    text,
-    resource: await deps.resources.create(tokenType, { id, spec }, { signal, also: () => ({ compare }) }),
-  };
+  const present: Piece = user === undefined ? {} : { compare: [compareOf(user)] };
+  const piece = instead === undefined ? present : mergePieces([present, removePiece(tokenType, instead)]);
+  return { text, resource: await deps.resources.create(tokenType, { id, spec }, { signal, also: () => piece }) };
+}
+
+/** The token that was shown, where it is one that is used up. */
+async function linkOf(deps: Deps, { token }: Principal, signal: AbortSignal): Promise<TokenResource | undefined> {
+  if (token?.isLink !== true) return undefined;
+  const link = await deps.resources.find(tokenType, token.id, { signal });
+  if (link === undefined) throw usedUp();
+  return link;
+}
+
+function usedUp(): FlynnError {
+  return new FlynnError('unauthenticated', 'this link was used already: make another');
+}
+
+function linkUntil({ now }: Pick<Deps, 'now'>, until: string | undefined) {
+  const expiresAt = earlier(until, new Date(now() + linkMs).toISOString());
+  return { expiresAt, exchange: until === undefined ? {} : { until } };
+}
+
+function earlier(bound: string | undefined, wanted: string): string {
+  return bound !== undefined && Date.parse(bound) < Date.parse(wanted) ? bound : wanted;
 }
 
 /** A service has none of its own to make tokens for. */
@@ -123,8 +170,7 @@ async function limitsOf(
 function expiryOf(deps: Deps, principal: Principal, lifeMs: number | null | undefined): string | undefined {
   const own = principal.token?.expiresAt;
   if (lifeMs === null) return own;
-  const wanted = new Date(deps.now() + (lifeMs ?? defaultLifeMs)).toISOString();
-  return own !== undefined && Date.parse(own) < Date.parse(wanted) ? own : wanted;
+  return earlier(own, new Date(deps.now() + (lifeMs ?? defaultLifeMs)).toISOString());
 }
 
 /** An admin sees all. A token whose scope is less than its owner sees itself, so that it can be given back. */
@@ -158,7 +204,7 @@ async function namesOf(
 }
 
 function viewToken({ id, spec, createdAt }: TokenResource, names: ReadonlyMap<string, string>): Token {
-  const { name, role, userId, appIds, expiresAt } = spec;
+  const { name, role, userId, appIds, expiresAt, exchange } = spec;
   return {
     id,
     name,
@@ -166,6 +212,7 @@ function viewToken({ id, spec, createdAt }: TokenResource, names: ReadonlyMap<st
     role,
     ...(appIds === undefined ? {} : { apps: appIds.map((appId) => names.get(appId) ?? appId) }),
     ...(expiresAt === undefined ? {} : { expiresAt }),
+    ...(exchange === undefined ? {} : { isLink: true }),
     createdAt,
   };
 }

@@ -25,7 +25,12 @@ const unrecorded: ReadonlySet<Route> = new Set([
 ]);
 /** What they read is put in the place of what is there. */
 const recordedReads: ReadonlySet<Route> = new Set([datastores.import]);
-const secretAnswers: ReadonlySet<Route> = new Set<Route>([tokens.create, runners.add, notifications.create]);
+const secretAnswers: ReadonlySet<Route> = new Set<Route>([
+  tokens.create,
+  tokens.exchange,
+  runners.add,
+  notifications.create,
+]);
 
 export function isRecorded(route: Route): boolean {
   return (route.method !== 'GET' || recordedReads.has(route)) && !unrecorded.has(route);

@@ -3,6 +3,7 @@ import type { ExaminedHost, ExaminedMember } from '@flynn/host-agent/doctor/api'
 import type { Found } from '@flynn/host-agent/doctor/finding';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { namesOf } from '../compile.ts';
+import { isDispensable } from '../counts.ts';
 import { hasEnded } from '../job-views.ts';
 import type { Process } from '../process.ts';
 import type { AppResource, FormationResource, ReleaseResource } from '../resources.ts';
@@ -101,16 +102,19 @@ const why: Readonly<Record<string, string>> = {
   blobstore: 'builds and deployments cannot get or keep what they are made of',
   runner: 'builds and deployments wait',
   'log-aggregator': 'nobody can read logs; hosts keep them meanwhile',
+  dashboard: 'the web page does not answer; the flynn command does all that it did',
 };
 
-/** Of parts that are apps: those of hosts are told by the hosts' own checks. */
+/** Of parts that are apps: those of hosts are told by the hosts' own checks. What is dispensable may be turned off. */
 export function componentFindings(components: readonly Component[]): Found[] {
   return components.flatMap(({ name, app, wanted, healthy }): Found[] => {
     if (app === undefined || (healthy >= wanted && wanted > 0)) return [];
+    const mayBeOff = isDispensable({ name: app, isSystem: true });
+    if (wanted === 0 && mayBeOff) return [];
     const look = `flynn -a ${app} ps and flynn -a ${app} log tell why`;
     return [
       {
-        severity: healthy === 0 ? 'critical' : 'warning',
+        severity: healthy === 0 && !mayBeOff ? 'critical' : 'warning',
         subject: name,
         what: wanted === 0 ? 'none of it is wanted' : `${healthy} of ${wanted} instances are healthy`,
         why: why[app] ?? 'a part of the platform does less than it should',

@@ -1,4 +1,4 @@
-/** Addresses and networks (`192.0.2.0/24`, `2001:db8::1`): who is in them, and who counts as one client? */
+/** Addresses and networks (`192.0.2.0/24`, `2001:db8::1`): who is in them? */
 import { BlockList, isIP } from 'node:net';
 
 /** Of what was asked lately, so that a client costs one search and not one a request. */
@@ -41,34 +41,4 @@ export class Networks {
 
 function familyOf(address: string): 'ipv4' | 'ipv6' {
   return address.includes(':') ? 'ipv6' : 'ipv4';
-}
-
-/** An IPv4 address, or the network of 64 bits of an IPv6 address: whoever has one of its addresses has them all. */
-export function clientOf(address: string): string {
-  if (!address.includes(':')) return address;
-  const [head = '', tail] = address.toLowerCase().split('::', 2);
-  const groups = head === '' ? [] : head.split(':');
-  if (tail !== undefined) {
-    const after = tail === '' ? [] : tail.split(':');
-    // An IPv4 address at the end stands for two groups.
-    const width = after.length + (tail.includes('.') ? 1 : 0);
-    while (groups.length + width < 8) groups.push('0');
-    groups.push(...after);
-  }
-  return groups
-    .slice(0, 4)
-    .map((group) => group.replace(/^0+(?=.)/, ''))
-    .join(':');
-}
-
-/** An address as a field names it: `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]:80`, `"[2001:db8::1]"`. */
-export function addressIn(text: string): string | undefined {
-  const bare = text.trim().replace(/^"(.*)"$/, '$1');
-  const address = bare.startsWith('[')
-    ? bare.slice(1, bare.indexOf(']'))
-    : isIP(bare) === 0
-      ? bare.replace(/:\d+$/, '')
-      : bare;
-  if (isIP(address) === 0) return undefined;
-  return address.toLowerCase().startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address;
 }

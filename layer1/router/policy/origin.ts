@@ -1,6 +1,6 @@
 /** Whom is a request from, and what is the backend told of that? */
+import { addressIn, clientOf } from '@flynn/kit/client-address';
 import type { Client, Fields, RequestHead } from '../exchange.ts';
-import { addressIn, clientOf } from './networks.ts';
 import type { Networks } from './networks.ts';
 
 /** Who asks, as far as this can be known: the peer, or whom a trusted proxy names. */

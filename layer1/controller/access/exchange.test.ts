@@ -1,0 +1,73 @@
+/** Tokens that programs one logs in with are given instead of one's own, and links that are good for that once. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { apps } from '../api.ts';
+import { createControllerClient } from '../client.ts';
+import { startTestController } from '../testing.ts';
+import type { TestController } from '../testing.ts';
+import { self, tokens, users } from './api.ts';
+
+const hourMs = 3_600_000;
+let world: TestController;
+
+before(async () => {
+  world = await startTestController({ hosts: 0 });
+  await world.client.call(users.create, { body: { name: 'ann', role: 'developer' } });
+  await world.client.call(apps.create, { body: { name: 'shop' } });
+});
+after(() => world[Symbol.asyncDispose]());
+
+function clientOf(key: string) {
+  return createControllerClient({ baseUrl: world.url, key });
+}
+
+const isRefused = (code: 'denied' | 'unauthenticated') => (error: unknown) => hasCode(error, code);
+const body = { name: 'dashboard', expiresInMs: 12 * hourMs };
+
+test('a link opens nothing, and is exchanged once for a token as its maker has it', async () => {
+  const made = await world.client.call(tokens.create, {
+    body: { name: 'browser', user: 'ann', role: 'viewer', apps: ['shop'], expiresInMs: 8 * hourMs, isLink: true },
+  });
+  assert.equal(made.isLink, true);
+  const lifeMs = Date.parse(made.expiresAt ?? '') - Date.parse(made.createdAt);
+  assert.ok(lifeMs > 9 * 60_000 && lifeMs <= 10 * 60_000, 'it is opened at once or not at all');
+  await using link = clientOf(made.token);
+  for (const refused of [
+    link.call(self.get, {}),
+    link.call(apps.list, {}),
+    link.call(tokens.create, { body: { name: 'x' } }),
+    link.call(tokens.list, {}),
+  ]) {
+    await assert.rejects(refused, isRefused('denied'));
+  }
+
+  const given = await link.call(tokens.exchange, { body });
+  assert.deepEqual([given.user, given.role, given.apps, given.isLink], ['ann', 'viewer', ['shop'], undefined]);
+  const leftMs = Date.parse(given.expiresAt ?? '') - Date.now();
+  assert.ok(leftMs > 7 * hourMs && leftMs <= 8 * hourMs, 'no longer than was said when the link was made');
+  await using browser = clientOf(given.token);
+  assert.equal((await browser.call(self.get, {})).name, 'ann');
+  await assert.rejects(link.call(tokens.exchange, { body }), isRefused('unauthenticated'));
+});
+
+test('of two who have a link one gets in', async () => {
+  const made = await world.client.call(tokens.create, { body: { name: 'browser', isLink: true } });
+  await using link = clientOf(made.token);
+  const tries = await Promise.allSettled([1, 2, 3].map(() => link.call(tokens.exchange, { body })));
+  assert.equal(tries.filter(({ status }) => status === 'fulfilled').length, 1);
+  for (const one of tries) if (one.status === 'rejected') assert.ok(hasCode(one.reason, 'unauthenticated'), one.reason);
+});
+
+test('a token is exchanged for one that is good for no more and no longer, and stays', async () => {
+  const own = await world.client.call(tokens.create, {
+    body: { name: 'laptop', user: 'ann', role: 'viewer', expiresInMs: hourMs },
+  });
+  await using client = clientOf(own.token);
+  const given = await client.call(tokens.exchange, { body });
+  assert.deepEqual([given.role, given.expiresAt], ['viewer', own.expiresAt]);
+  assert.equal((await client.call(self.get, {})).token?.id, own.id);
+  const ofRoot = await world.client.call(tokens.exchange, { body });
+  assert.deepEqual([ofRoot.role, ofRoot.user], ['admin', undefined]);
+  assert.ok(Date.parse(ofRoot.expiresAt ?? '') <= Date.now() + 12 * hourMs);
+});
