@@ -27,7 +27,7 @@ const callMs = 60_000;
 /** Those that have ended, and those that people hold. */
 const stillStates: ReadonlySet<Deployment['state']> = new Set(['complete', 'failed', 'canary', 'paused']);
 
-/** Left out: what is called so is somebody's own. */
+/** Left out: what is called so, or has its address, is somebody's own. */
 export type Outcome = 'created' | 'updated' | 'unchanged' | 'left out';
 
 export class Platform {
@@ -58,8 +58,9 @@ export class Platform {
 
   /** Deploys the app if what is live is not what the manifest says. */
   async ensureApp(wanted: SystemApp, report: (line: string) => void): Promise<Outcome> {
-    const { app: found, isNew } = await this.#ensureApp(wanted);
-    if (wanted.isDispensable === true && !found.isSystem) return 'left out';
+    const ensured = await this.#ensureApp(wanted);
+    if (ensured === 'taken') return 'left out';
+    const { app: found, isNew } = ensured;
     await this.#ensureRoutes(wanted, isNew);
     let app = !isNew && (await this.#untilNoneUnderWay(wanted.name, report)) ? await this.find(wanted.name) : found;
     for (let attempt = 1; ; attempt += 1) {
@@ -146,8 +147,10 @@ export class Platform {
     return true;
   }
 
-  async #ensureApp(wanted: SystemApp): Promise<{ app: App; isNew: boolean }> {
+  /** Taken: what is called so, or has the address that comes with the name, is somebody's, and the platform does without. */
+  async #ensureApp(wanted: SystemApp): Promise<{ app: App; isNew: boolean } | 'taken'> {
     const existing = await this.find(wanted.name);
+    if (existing?.isSystem === false && wanted.isDispensable === true) return 'taken';
     if (existing !== undefined) return { app: existing, isNew: false };
     try {
       const body = { name: wanted.name, isSystem: true };
@@ -158,6 +161,7 @@ export class Platform {
     } catch (error) {
       // The answer to an earlier attempt was lost.
       const app = hasCode(error, 'conflict') ? await this.find(wanted.name) : undefined;
+      if (app === undefined && hasCode(error, 'conflict') && wanted.isDispensable === true) return 'taken';
       if (app === undefined) throw error;
       return { app, isNew: true };
     }

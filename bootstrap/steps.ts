@@ -165,7 +165,8 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
   const showDashboard = async (): Promise<string> =>
     withPlatform(async (platform) => {
       if (!(await platform.hasOwn(dashboardApp))) {
-        return `; without a web page, for an app of somebody is called ${dashboardApp}`;
+        const name = dashboardNameOf(cluster);
+        return `; without a web page, for an app of somebody is called ${dashboardApp} or has ${name}`;
       }
       const names = domainsOf(cluster).map((domain) => dashboardNameOf({ domain }));
       const own = await platform.namesOf(dashboardApp, names);

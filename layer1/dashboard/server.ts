@@ -8,11 +8,9 @@ import type { Surroundings } from '@flynn/kit/http-gate';
 import { bodyStream } from '@flynn/kit/http-request';
 import { type ListenerOptions, type RunningServer, responseOn, startListener } from '@flynn/kit/http-server';
 import type { LiveIdentity } from '@flynn/kit/identity';
-import { frameLimitBytes } from '@flynn/kit/frames';
 import { newId } from '@flynn/kit/ids';
 import type { Metrics } from '@flynn/kit/metrics';
 import { withDeadline } from '@flynn/kit/retry';
-import { WebSocketServer } from 'ws';
 import { z } from 'zod';
 import { guarded, sendFailure, sendJson } from './answer.ts';
 import { loginSchema } from './api.ts';
@@ -22,8 +20,7 @@ import { apiPath, forward, headersFor } from './forwarding.ts';
 import { LoginLimit } from './login-limit.ts';
 import { type Pages, assetsPath } from './pages.ts';
 import { type Person, Sessions } from './sessions.ts';
-import { serveTerminal } from './terminal.ts';
-import { wantedOf } from './terminal-query.ts';
+import type { Terminals } from './terminals.ts';
 
 const loginBytes = 4_096;
 const loginMs = 10_000;
@@ -67,12 +64,7 @@ class Dashboard {
   readonly #surroundings: Surroundings | undefined;
   readonly #sessions: Sessions;
   readonly #limit: LoginLimit;
-  readonly #sockets = new WebSocketServer({
-    noServer: true,
-    maxPayload: frameLimitBytes,
-    perMessageDeflate: false,
-    clientTracking: false,
-  });
+  #loading: Promise<Terminals> | undefined;
   readonly #count: (kind: string, status: number) => void;
   readonly #logins: (outcome: 'in' | 'refused') => void;
   #terminals = 0;
@@ -191,16 +183,15 @@ class Dashboard {
       checkOrigin(asking, request.headers, { isChange: true });
       const [path = ''] = (request.url ?? '').split('?', 1);
       const person = this.#personOf({ request, response, asking, requestId, path });
-      const wanted = wantedOf(request.url ?? '');
+      this.#loading ??= loadTerminals();
+      const terminals = await this.#loading;
+      const upgraded = { request, socket, head };
+      const wanted = terminals.wanted(upgraded);
       response.detachSocket(request.socket);
-      this.#sockets.handleUpgrade(request, socket, head, (page) => {
-        this.#terminals += 1;
-        log.debug({ requestId, kind: wanted.kind, app: wanted.app }, 'a terminal was opened');
-        void serveTerminal(page, { controller, person, wanted, closing: this.#closing, log }).finally(() => {
-          this.#terminals -= 1;
-        });
-      });
       this.#count('terminal', 101);
+      this.#terminals += 1;
+      await terminals.serve(upgraded, { controller, person, wanted, closing: this.#closing, log });
+      this.#terminals -= 1;
     } catch (error) {
       const status = sendFailure(response, error, requestId);
       this.#count('terminal', status);
@@ -228,6 +219,12 @@ function kindOf(path: string): Kind {
   if (path === apiPath || path.startsWith(`${apiPath}/`)) return 'api';
   if (path.startsWith('/terminal/')) return 'terminal';
   return path.startsWith(assetsPath) ? 'asset' : 'page';
+}
+
+/** A good part of what this server is made of, and seldom asked for. */
+async function loadTerminals(): Promise<Terminals> {
+  const module = await import('./terminals.ts');
+  return new module.Terminals();
 }
 
 /** The router's, so that its log, ours and the controller's tell of the same request. */

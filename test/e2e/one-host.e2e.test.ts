@@ -1,6 +1,7 @@
 /** One host, end to end: everything a person does with it, in the order they would, on one real cluster. */
 import { after, before, suite } from 'node:test';
 import { TestCluster } from '../test-cluster.ts';
+import { describeDashboard } from './dashboard.ts';
 import { describeDatabase, describeDatabaseRemoval } from './databases.ts';
 import { describeDeploys } from './deploys.ts';
 import { describeBuilds } from './builds.ts';
@@ -47,6 +48,7 @@ suite('one host', () => {
   describeAccess(theCluster);
   describeRefusals(theCluster);
   describeRun(theCluster);
+  describeDashboard(theCluster, { app: 'express' });
   describeDeploys(theCluster);
   describeLogs(theCluster);
   describeRecovery(theCluster);

@@ -41,6 +41,13 @@ it('a part with too few healthy instances is named, one that is whole is not, no
   ]);
   const { app: _app, ...engine } = part({ name: 'container engine', healthy: 0 });
   assert.deepEqual(componentFindings([engine]), []);
+  const page = { ...part({ healthy: 0 }), name: 'dashboard web', app: 'dashboard' };
+  assert.deepEqual(
+    componentFindings([page]).map(({ severity }) => severity),
+    ['warning'],
+    'what the platform does without is no emergency',
+  );
+  assert.deepEqual(componentFindings([{ ...page, wanted: 0 }]), [], 'and may be turned off');
 });
 
 describe('what does not get on', () => {
