@@ -9,8 +9,8 @@ const lastUpdateSchema = z.object({
   /** What all was to be moved to. */
   version: z.string(),
   previous: z.string().optional(),
-  /** `back`: to the version before. `partly`: it was left where it was. */
-  outcome: z.enum(['moved', 'back', 'partly']),
+  /** `back`: to the version before. `partly`: it was left where it was. A later version may know of others. */
+  outcome: z.enum(['moved', 'back', 'partly', 'unknown']).catch('unknown'),
   /** When it ended, ISO 8601. */
   at: z.string(),
 });

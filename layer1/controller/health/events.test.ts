@@ -59,6 +59,22 @@ test('what cannot be looked at has not ended, nor has anything of hosts while no
   assert.deepEqual(await told(events), ['ended disks', 'began disks']);
 });
 
+test('a host that is back is told although the same check finds something else as grave on it', async () => {
+  const { store, open, look, told } = setUp();
+  const events = open();
+  const gone: Finding = { ...finding('hosts', 'critical'), isAway: true };
+  const skew = finding('hosts', 'critical', 'its clock is wrong');
+  await look(events, [gone]);
+  // As a version before wrote it down.
+  const state = await readHealthState(store, signal);
+  const before = { ...state, recent: [], open: { 'critical hosts host h1': Object.values(state?.open ?? {})[0] } };
+  await store.transact({ then: [{ put: eventsKey, value: JSON.stringify(before) }] });
+  await look(events, [gone]);
+  assert.deepEqual(await told(events), []);
+  await look(events, [skew]);
+  assert.deepEqual((await told(events)).toSorted(), ['began hosts', 'ended hosts']);
+});
+
 test('of a host on which two apps crash each is told, with what to do', async () => {
   const { store, open, look, told } = setUp();
   const events = open();

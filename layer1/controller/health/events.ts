@@ -48,9 +48,11 @@ export async function readHealthState(
 
 type EventDeps = { store: Pick<Store, 'get' | 'transact'> } & Pick<Deps, 'now' | 'newId'>;
 
-/** What it is about, and how grave: its text changes while it lasts. */
-const keyOf = ({ check, subject, severity, app }: Finding): string =>
-  `${severity} ${check} ${subject}${app === undefined ? '' : ` ${app}`}`;
+type KeyParts = Pick<Finding, 'check' | 'subject' | 'severity' | 'app' | 'isAway'>;
+
+/** What it is about, and how grave: its text changes while it lasts. That a host is away is apart from what else is of hosts. */
+const keyOf = ({ check, subject, severity, app, isAway }: KeyParts): string =>
+  `${severity} ${check}${isAway === true ? ' away' : ''} ${subject}${app === undefined ? '' : ` ${app}`}`;
 
 /** What is told of those that are too many to be told one by one. */
 const crowd = (count: number): Finding => ({
@@ -93,7 +95,7 @@ export class HealthEvents {
   async record(verdict: Verdict, signal: AbortSignal): Promise<void> {
     const { store, now, newId } = this.#deps;
     const entry = await store.get(eventsKey, { signal });
-    const state = entry === undefined ? undefined : decodeJson(stateSchema, entry.value, eventsKey);
+    const state = entry === undefined ? undefined : keyed(decodeJson(stateSchema, entry.value, eventsKey));
     const events = this.#changes(state?.open ?? {}, verdict);
     const isOthers = state !== undefined && state.teller.id !== this.#id && now() - state.teller.at < tellerMs;
     if (isOthers) return;
@@ -146,6 +148,11 @@ export class HealthEvents {
     since.set(key, firstMs);
     return isAtOnce || nowMs - firstMs >= settledMs;
   }
+}
+
+/** A version before may have made the keys in another way. */
+function keyed(state: State): State {
+  return { ...state, open: Object.fromEntries(Object.values(state.open).map((one) => [keyOf(one), one])) };
 }
 
 function toldOf({ check, severity, subject, app, isAway, what, remedy }: Finding): Omit<HealthEvent, 'at' | 'what'> {

@@ -23,24 +23,27 @@ export function notificationFindings(
 ): Found[] {
   return all.flatMap(({ spec, status }): Found[] => {
     const subject = `notification ${spec.name}`;
-    const remedy = `flynn notification log ${spec.name} has what it said; once that is mended: flynn notification test ${spec.name}`;
     const { failing, lost, waiting } = status;
     const gone = isLost(status, now) ? (lost?.count ?? 0) : 0;
     const failedMs = failing === undefined ? 0 : now - Date.parse(failing.since);
     const isFailing = failing !== undefined && failedMs >= marks.failingMs;
     if (!isFailing && gone === 0) return [];
-    const given = gone === 0 ? '' : `, ${gone} were given up`;
     const answer = failing?.answer ?? lost?.answer;
+    const said = answer === undefined ? '' : `: ${answer}`;
+    const waits = `${waiting.length} wait${gone === 0 ? '' : `, ${gone} were given up`}`;
+    const shown = urlShown(spec.url);
     const since = isFailing ? failing.since : lost?.at;
     const isGrave = spec.appId === undefined && (gone > 0 || failedMs >= marks.criticalMs);
     return [
       {
         severity: isGrave ? 'critical' : 'warning',
         subject,
-        what: `${urlShown(spec.url)} does not take what it is to be told${answer === undefined ? '' : `: ${answer}`}; ${waiting.length} wait${given}`,
+        what: isFailing
+          ? `${shown} does not take what it is to be told${said}; ${waits}`
+          : `${shown} never got ${gone} of its messages${said}; ${waits}`,
         ...(since === undefined ? {} : { since }),
         why: 'whoever relies on it hears of nothing; a message is tried for a day',
-        remedy,
+        remedy: `flynn notification log ${spec.name} has what it said; this ends once it accepts: flynn notification test ${spec.name}`,
       },
     ];
   });

@@ -9,10 +9,11 @@ import type { Applied, ApplyContext, Wanted } from '../generic/kind.ts';
 import { checkOwner } from '../generic/plain.ts';
 import { wantedFields } from './api.ts';
 import { delivering, watching } from './controllers.ts';
+import { anew } from './queue.ts';
 import { addNotification, specOf, urlShown } from './settings.ts';
 import { signingSecretSchema } from './signature.ts';
 import { notificationType } from './types.ts';
-import type { NotificationSpec } from './types.ts';
+import type { NotificationResource, NotificationSpec } from './types.ts';
 
 const wantedSchema = z.strictObject({
   ...wantedFields,
@@ -86,10 +87,14 @@ async function apply(
   }
   if (!isDryRun && changes.length > 0) {
     const expected = revision === undefined ? {} : { expectRevision: revision };
-    await deps.resources.change(notificationType, current.id, () => ({ labels: after, spec: next }), {
-      signal,
-      ...expected,
+    // What was heard of another address says nothing of this one.
+    const isMoved = (['url', 'secret', 'format'] as const).some((field) => current.spec[field] !== next[field]);
+    const changed = ({ status }: NotificationResource) => ({
+      labels: after,
+      spec: next,
+      ...(isMoved ? { status: anew(status) } : {}),
     });
+    await deps.resources.change(notificationType, current.id, changed, { signal, ...expected });
   }
   return { name, isNew: false, changes };
 }

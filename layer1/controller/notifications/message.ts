@@ -1,4 +1,5 @@
 /** What receivers are told: which sorts of events there are, who wants which, and what a message is before it has a format. */
+import { createHash } from 'node:crypto';
 import { severities } from '@flynn/host-agent/doctor/finding';
 import { z } from 'zod';
 
@@ -24,6 +25,7 @@ export type EventType =
   | 'update.failed'
   | 'update.succeeded'
   | 'heartbeat'
+  | 'notification.dropped'
   | 'notification.test';
 
 /** Findings of the doctor that have names of their own; what has none is a `finding`. */
@@ -95,4 +97,9 @@ export function isWanted({ message, appIds }: Addressed, { appId, on, severity }
   if (group !== 'finding' && on.includes(group)) return true;
   if (!findingGroups.has(group) || !on.includes('finding')) return false;
   return severity === 'warning' || message.severity === 'critical';
+}
+
+/** An id of a message: the same for the same parts. */
+export function idOf(...parts: readonly string[]): string {
+  return `msg_${createHash('sha256').update(parts.join('\0')).digest('base64url').slice(0, 27)}`;
 }

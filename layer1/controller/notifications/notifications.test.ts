@@ -203,6 +203,19 @@ test('a notification is a file, too: without its secrets, which stay as they are
     changed.changes.map(({ path }) => path),
     ['spec.on', 'spec.url'],
   );
+  const failing = { since: new Date().toISOString(), count: 3, answer: '404', nextMs: Date.now() + 1_800_000 };
+  for (const [spec, isKept] of [
+    [{ on: ['deployment'], severity: 'warning' }, true],
+    [{ url: 'https://192.0.2.1/services/T0/B0/another' }, false],
+    [{ url: 'https://192.0.2.1/services/T0/B0/other' }, false],
+  ] as const) {
+    const [one] = await deps.resources.list(notificationType);
+    await deps.resources.updateStatus(notificationType, one?.id ?? '', ({ status }) => ({ ...status, failing }));
+    await put(spec);
+    const [after] = await deps.resources.list(notificationType);
+    const why = 'of another address nothing bad is known';
+    assert.deepEqual(after?.status.failing, isKept ? failing : undefined, why);
+  }
   const [kept] = await deps.resources.list(notificationType);
   assert.deepEqual([kept?.spec.url, kept?.spec.on], ['https://192.0.2.1/services/T0/B0/other', ['deployment']]);
   await assert.rejects(put({ url: 'https://192.0.2.9/***' }), isCode('invalid', /spec\.url: .*with its secrets/));
@@ -256,6 +269,7 @@ test('a receiver that takes nothing for ten minutes, and what it never got, is a
     ],
   );
   assert.doesNotMatch(JSON.stringify(found), /hunter2/);
-  assert.equal(find({ lost: { at: minutesAgo(60), count: 1, answer: '400 no' } }).length, 1);
+  const [never] = find({ lost: { at: minutesAgo(60), count: 1, answer: '400 no' } });
+  assert.equal(never?.what, 'https://hooks.slack.com/*** never got 1 of its messages: 400 no; 0 wait, 1 were given up');
   assert.deepEqual(find({ lost: { at: minutesAgo(25 * 60), count: 1 } }), []);
 });

@@ -9,13 +9,13 @@ import { readHealthState } from '../health/events.ts';
 import { resourceType } from '../providers/types.ts';
 import { appType, releaseType, routeType } from '../resources.ts';
 import type { AppResource, DeploymentResource } from '../resources.ts';
-import { isWanted } from './message.ts';
+import { idOf, isWanted } from './message.ts';
 import type { Addressed, Message } from './message.ts';
-import { enqueue } from './queue.ts';
+import { enqueue, enqueueBeat, maxWaiting, roomIn } from './queue.ts';
 import type { Queue } from './queue.ts';
 import { notificationType } from './types.ts';
 import type { NotificationResource } from './types.ts';
-import { firstState, idOf, isNewDeployment, plan, watchStateSchema } from './watching.ts';
+import { firstState, isNewDeployment, plan, watchStateSchema } from './watching.ts';
 import type { EndedDeployment, Seen, WatchState } from './watching.ts';
 
 /** What was told so far. */
@@ -41,15 +41,33 @@ export async function stepWatching(deps: WatchDeps, options: Options): Promise<v
       await store.transact({ compare: compares(epoch), then: [{ delete: watchStateKey }] }, { signal });
     return;
   }
-  await beat(deps, receivers, options);
   const update = await readLastUpdate(store, signal);
   const before = entry === undefined ? undefined : decodeJson(watchStateSchema, entry.value, watchStateKey);
   const seat = new StateSeat(deps, before, entry?.modRevision ?? 0, options);
+  const state = before ?? firstState({ update }, Math.min(...receivers.map(({ createdAt }) => Date.parse(createdAt))));
+  const room = roomFor(receivers, now()) - state.outbox.length;
+  await seat.write(plan(state, await seenNow(deps, state, update, signal), now(), room));
   await distribute(deps, seat, receivers, options);
-  const state =
-    seat.state ?? firstState({ update }, Math.min(...receivers.map(({ createdAt }) => Date.parse(createdAt))));
-  await seat.write(plan(state, await seenNow(deps, state, update, signal), now()));
-  await distribute(deps, seat, receivers, options);
+  // Only now: it says that what is to be told is looked for, and finds its way.
+  await forEach(receivers, (receiver) => beat(deps, receiver, options));
+}
+
+/** How many messages all have room for that keep up. */
+function roomFor(receivers: readonly NotificationResource[], now: number): number {
+  return Math.min(maxWaiting, ...receivers.map(({ status }) => roomIn(status, now) ?? maxWaiting));
+}
+
+/** Does it for all, and rejects then as the first that failed did: what ails one receiver holds up no other. */
+async function forEach<T>(all: readonly T[], act: (one: T) => Promise<void>): Promise<void> {
+  const failed: unknown[] = [];
+  for (const one of all) {
+    try {
+      await act(one);
+    } catch (error) {
+      failed.push(error);
+    }
+  }
+  if (failed.length > 0) throw failed[0];
 }
 
 /** The state as this look knows it; what somebody else wrote meanwhile is a `conflict`. */
@@ -95,7 +113,7 @@ async function distribute(
   const addressed = state.outbox.map(({ message, appId }): Addressed => {
     return { message, appIds: appId === undefined ? directory.appsOf(message) : [appId] };
   });
-  for (const receiver of receivers) await put(deps, receiver, addressed, options);
+  await forEach(receivers, (receiver) => put(deps, receiver, addressed, options));
   await seat.write({ ...state, outbox: [] });
 }
 
@@ -121,34 +139,31 @@ async function put(
   );
 }
 
-/** Tells those who want to hear that somebody is there to tell. */
-async function beat({ resources, store, now }: WatchDeps, all: readonly NotificationResource[], options: Options) {
-  const { signal, epoch } = options;
-  for (const { id, spec, status } of all) {
-    const everyMs = spec.everyMinutes * 60_000;
-    const dueMs = Math.floor(now() / everyMs) * everyMs;
-    if (!spec.on.includes('heartbeat') || (status.heartbeatMs ?? 0) >= dueMs) continue;
-    const open = Object.values((await readHealthState(store, signal))?.open ?? {});
-    const grave = open.filter(({ severity }) => severity === 'critical').length;
-    const message: Message = {
-      id: idOf('heartbeat', id, String(dueMs)),
-      type: 'heartbeat',
-      about: 'heartbeat',
-      at: new Date(dueMs).toISOString(),
-      severity: 'info',
-      subject: { kind: 'cluster', name: 'heartbeat' },
-      title: 'the cluster is looked after',
-      text: `${open.length} findings, ${grave} of them critical`,
-    };
-    await ifFound(
-      resources.updateStatus(
-        notificationType,
-        id,
-        (current) => ({ ...enqueue(current.status, message, now(), everyMs), heartbeatMs: dueMs }),
-        { signal, also: () => ({ compare: compares(epoch) }) },
-      ),
-    );
-  }
+/** Tells who wants to hear it that somebody is there to tell. */
+async function beat(
+  { resources, store, now }: WatchDeps,
+  { id, spec, status }: NotificationResource,
+  { signal, epoch }: Options,
+): Promise<void> {
+  const everyMs = spec.everyMinutes * 60_000;
+  const dueMs = Math.floor(now() / everyMs) * everyMs;
+  if (!spec.on.includes('heartbeat') || (status.heartbeatMs ?? 0) >= dueMs) return;
+  const open = Object.values((await readHealthState(store, signal))?.open ?? {});
+  const grave = open.filter(({ severity }) => severity === 'critical').length;
+  const message: Message = {
+    id: idOf('heartbeat', id, String(dueMs)),
+    type: 'heartbeat',
+    about: 'heartbeat',
+    at: new Date(dueMs).toISOString(),
+    severity: 'info',
+    subject: { kind: 'cluster', name: 'heartbeat' },
+    title: 'the cluster is looked after',
+    text: `${open.length} findings, ${grave} of them critical`,
+  };
+  const withBeat = (current: NotificationResource) => enqueueBeat(current.status, message, now(), everyMs);
+  await ifFound(
+    resources.updateStatus(notificationType, id, withBeat, { signal, also: () => ({ compare: compares(epoch) }) }),
+  );
 }
 
 async function seenNow(deps: WatchDeps, state: WatchState, update: Seen['update'], signal: AbortSignal): Promise<Seen> {

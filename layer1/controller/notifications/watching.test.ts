@@ -21,13 +21,13 @@ function watcher() {
   const look = (
     minutes: number,
     findings: readonly Open[],
-    more: Partial<Seen> & { lookedMs?: number } = {},
+    more: Partial<Seen> & { lookedMs?: number; room?: number } = {},
   ): Message[] => {
     now += minutes * minuteMs;
-    const { lookedMs = now, ...rest } = more;
+    const { lookedMs = now, room = 50, ...rest } = more;
     const seen: Seen = { health: { lookedMs, open: findings }, deployments: [], update: undefined, ...rest };
-    const planned = plan(state, seen, now);
-    assert.deepEqual(plan(state, seen, now), planned, 'who plans the same again makes the same messages');
+    const planned = plan(state, seen, now, room);
+    assert.deepEqual(plan(state, seen, now, room), planned, 'who plans the same again makes the same messages');
     state = { ...planned, outbox: [] };
     return planned.outbox.map(({ message }) => message);
   };
@@ -80,6 +80,57 @@ test('of a thing that grows worse is told again, and its end once it is over alt
   assert.equal(look(5, [])[0]?.severity, 'critical', 'who heard of the worst hears of its end');
 });
 
+test('no more is told at once than there is room for: the gravest first, the rest at the next look', () => {
+  const { look, types, now } = watcher();
+  const many = [
+    ...Array.from({ length: 4 }, (_, at) => open('drift', 'warning', { subject: `host w${at}` })),
+    open('disks', 'critical'),
+  ];
+  types(0, many);
+  const app = { id: 'a1', name: 'shop' };
+  const deployments = ['d1', 'd2'].map((id) => {
+    return { id, app, version: 1, hasFailed: false, endedAt: new Date(now()).toISOString() };
+  });
+  const looks = [2, 0, 2, 2, 2].map((room) => look(1, many, { room, deployments }).map(({ subject }) => subject.name));
+  assert.deepEqual(looks, [['h1', 'w0'], [], ['w1', 'w2'], ['w3', 'shop'], ['shop']]);
+});
+
+test('what a host has that is away did not end because nobody sees it', () => {
+  const { types } = watcher();
+  const full = open('disks', 'critical');
+  types(0, [full]);
+  assert.deepEqual(types(1, [full]), ['finding.began']);
+  types(1, [away]);
+  assert.deepEqual(types(10, [away]), ['host.lost']);
+  assert.deepEqual(types(20, [away]), []);
+  assert.deepEqual(types(1, []), [], 'it has yet to be seen again');
+  assert.deepEqual(types(2, [full]), []);
+  assert.deepEqual(types(4, [full]), ['host.back']);
+  types(1, []);
+  assert.deepEqual(types(5, []), ['finding.ended']);
+});
+
+test('that a host is back is told although the same check finds something else on it', () => {
+  const { types } = watcher();
+  const skew = open('hosts', 'warning', { text: 'its clock is a minute off' });
+  types(0, [away]);
+  assert.deepEqual(types(1, [away]), ['host.lost']);
+  types(1, [skew]);
+  assert.deepEqual(types(5, [skew]), ['host.back', 'finding.began']);
+  types(1, []);
+  assert.deepEqual(types(5, []), ['finding.ended']);
+});
+
+test('what a version before wrote down under another key is the same still', () => {
+  const { look, types, state, now } = watcher();
+  types(0, [away]);
+  types(1, [away]);
+  const renamed = Object.fromEntries(Object.values(state().alerts).map((alert) => ['hosts host h1', alert]));
+  const seen = { health: { lookedMs: now(), open: [away] }, deployments: [], update: undefined };
+  assert.deepEqual(plan({ ...state(), alerts: renamed }, seen, now(), 50).outbox, []);
+  assert.deepEqual(look(1, [away]), []);
+});
+
 test('each sort of finding has a name of its own, and names its app', () => {
   const { look, types } = watcher();
   const all = [
@@ -98,10 +149,10 @@ test('each sort of finding has a name of its own, and names its app', () => {
     'host.lost host h1 -',
     'backup.failed component backups -',
     'backup.failed database shop-db shop-db',
+    'finding.began host h2 -',
     'certificate.failed certificate shop.example.com -',
     'app.failing app shop shop',
     'app.failing app blog blog',
-    'finding.began host h2 -',
     'finding.began app blog blog',
   ]);
   types(1, []);
@@ -109,10 +160,10 @@ test('each sort of finding has a name of its own, and names its app', () => {
     'host.back',
     'backup.recovered',
     'backup.recovered',
+    'finding.ended',
     'certificate.recovered',
     'app.recovered',
     'app.recovered',
-    'finding.ended',
     'finding.ended',
   ]);
 });
@@ -163,6 +214,7 @@ test('an update is told as it ended in the end, once', () => {
     ['update.failed', 'the cluster went back to version 1.0, and is as it was'],
   );
   assert.deepEqual(types(1, [], { update: back }), []);
+  assert.deepEqual(types(1, [], { update: update('unknown', '3.0') }), [], 'a later version ended it in its own way');
   const moved = update('moved', '2.1');
   assert.deepEqual(types(1, [], { update: moved }), ['update.succeeded']);
 });

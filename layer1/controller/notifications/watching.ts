@@ -5,11 +5,10 @@
  * INVARIANTS. What is told and that it was told are written down at once: the state that is planned has its messages, until they
  * are in the queues of all they are for. Nothing is evaluated here: what is wrong is what the doctor says.
  */
-import { createHash } from 'node:crypto';
 import { severities } from '@flynn/host-agent/doctor/finding';
 import { z } from 'zod';
 import type { HealthEvent } from '../health/api.ts';
-import { messageSchema, subjectSchema } from './message.ts';
+import { idOf, messageSchema, subjectSchema } from './message.ts';
 import type { EventType, FindingGroup, Message, Subject } from './message.ts';
 
 /** What passes within this is not told; what is back within that has not ended. */
@@ -23,9 +22,6 @@ const blindMs = 5 * 60_000;
 const lateMs = 15 * 60_000;
 /** An update that went back is told by two programs, one right after the other. */
 const updateSettleMs = 30_000;
-
-/** The state is one value of the store: of more the next look tells. */
-const maxAtOnce = 100;
 
 const alertSchema = z.object({
   check: z.string(),
@@ -71,7 +67,8 @@ export type EndedDeployment = Readonly<{
 export type EndedUpdate = Readonly<{
   version: string;
   previous?: string | undefined;
-  outcome: 'moved' | 'back' | 'partly';
+  /** `unknown`: a later version wrote it, which nothing is told of. */
+  outcome: 'moved' | 'back' | 'partly' | 'unknown';
   at: string;
 }>;
 
@@ -94,11 +91,12 @@ export function firstState({ update }: Pick<Seen, 'update'>, sinceMs: number): W
   };
 }
 
-/** The state as it is to be, with what is to be told then in its outbox. To be called while that is empty. */
-export function plan(state: WatchState, seen: Seen, now: number): WatchState {
-  const alerts = planAlerts(state, seen.health, now);
-  const deployments = planDeployments(state, seen.deployments, now);
-  const update = planUpdate(state, seen.update, now);
+/** The state as it is to be, with what is to be told then in its outbox. `room`: of more messages the next look tells. */
+export function plan(state: WatchState, seen: Seen, now: number, room: number): WatchState {
+  const update = room > 0 ? planUpdate(state, seen.update, now) : { next: {}, messages: [] };
+  const alerts = planAlerts(state, seen.health, now, room - update.messages.length);
+  const left = room - update.messages.length - alerts.messages.length;
+  const deployments = planDeployments(state, seen.deployments, now, left);
   const ofCluster = [...alerts.messages, ...update.messages].map((message) => ({ message }));
   return {
     ...state,
@@ -119,8 +117,8 @@ export function isNewDeployment(
   return Date.parse(endedAt) >= fromMs && lately[id] === undefined;
 }
 
-function planDeployments(state: WatchState, ended: readonly EndedDeployment[], now: number) {
-  const fresh = ended.filter((one) => isNewDeployment(state, one, now)).slice(0, maxAtOnce);
+function planDeployments(state: WatchState, ended: readonly EndedDeployment[], now: number, room: number) {
+  const fresh = ended.filter((one) => isNewDeployment(state, one, now)).slice(0, Math.max(0, room));
   if (fresh.length === 0) return { next: state.deployments, messages: [] };
   const ends = fresh.map(({ id, endedAt }): [string, number] => [id, Date.parse(endedAt)]);
   // A clock that is ahead must not have what ends after it passed over.
@@ -160,6 +158,7 @@ function planUpdate(
   const isTold = update === undefined || update.at === updateAt || now - Date.parse(update.at) < updateSettleMs;
   if (isTold) return { next: {}, messages: [] };
   const { version, previous, outcome, at } = update;
+  if (outcome === 'unknown') return { next: { updateAt: at }, messages: [] };
   const common = {
     id: idOf('update', at),
     about: 'update',
@@ -195,24 +194,31 @@ function planUpdate(
 
 type Open = Pick<Alert, 'check' | 'severity' | 'subject' | 'app' | 'isAway' | 'text' | 'remedy'>;
 
-function planAlerts({ sinceMs, alerts }: WatchState, health: Seen['health'], now: number) {
-  const lookedMs = health?.lookedMs ?? sinceMs;
+function planAlerts(state: WatchState, health: Seen['health'], now: number, room: number) {
+  const lookedMs = health?.lookedMs ?? state.sinceMs;
   const isBlind = now - lookedMs >= blindMs;
   const open = openOf(isBlind ? [...(health?.open ?? []), blindFinding(lookedMs)] : (health?.open ?? []));
+  const alerts = new Map(Object.values(state.alerts).map((alert): [string, Alert] => [alertKey(alert), alert]));
+  const away = new Set([...open.values()].flatMap(({ isAway, subject }) => (isAway === true ? [subject] : [])));
+  // Nobody knows what ended while nobody looks, nor of a host that is away what else ended there.
+  const mayEnd = ({ subject, isAway }: Alert): boolean => !isBlind && (isAway === true || !away.has(subject));
+  const gravest = (key: string): number => ((open.get(key) ?? alerts.get(key))?.severity === 'critical' ? 0 : 1);
+  const keys = [...new Set([...alerts.keys(), ...open.keys()])].toSorted((a, b) => gravest(a) - gravest(b));
   const next: Record<string, Alert> = {};
   const messages: Message[] = [];
-  for (const key of new Set([...Object.keys(alerts), ...open.keys()])) {
+  for (const key of keys) {
     const found = open.get(key);
-    const known = alerts[key];
-    if (messages.length >= maxAtOnce) {
-      if (known !== undefined) next[key] = known;
-      continue;
-    }
-    // Nobody knows that it ended while nobody looks.
+    const known = alerts.get(key);
     const stepped =
-      found === undefined ? stepMissing(known, { mayEnd: !isBlind, now }) : stepFound(key, found, known, now);
-    if (stepped.alert !== undefined) next[key] = stepped.alert;
-    if (stepped.message !== undefined) messages.push(stepped.message);
+      found !== undefined
+        ? stepFound(key, found, known, now)
+        : known === undefined
+          ? {}
+          : stepMissing(known, { mayEnd: mayEnd(known), now });
+    const isTold = stepped.message === undefined || messages.length < room;
+    const alert = isTold ? stepped.alert : known;
+    if (alert !== undefined) next[key] = alert;
+    if (isTold && stepped.message !== undefined) messages.push(stepped.message);
   }
   return { next, messages };
 }
@@ -239,9 +245,11 @@ function stepFound(key: string, found: Open, known: Alert | undefined, now: numb
   };
 }
 
-function stepMissing(known: Alert | undefined, { mayEnd, now }: { mayEnd: boolean; now: number }): Stepped {
-  if (known === undefined) return {};
-  if (!mayEnd) return { alert: known };
+function stepMissing(known: Alert, { mayEnd, now }: { mayEnd: boolean; now: number }): Stepped {
+  if (!mayEnd) {
+    const { missingMs: _unknown, ...alert } = known;
+    return { alert };
+  }
   const missingMs = known.missingMs ?? now;
   if (now - missingMs < settle.endMs) return { alert: { ...known, missingMs } };
   if (known.toldMs === undefined) return {};
@@ -267,8 +275,9 @@ function openOf(all: readonly Open[]): Map<string, Open> {
   return open;
 }
 
-function alertKey({ check, subject, app }: Pick<Alert, 'check' | 'subject' | 'app'>): string {
-  return `${check} ${subject}${app === undefined ? '' : ` ${app}`}`;
+/** A host that is away is another matter than what the same check finds on it. */
+function alertKey({ check, subject, app, isAway }: Pick<Alert, 'check' | 'subject' | 'app' | 'isAway'>): string {
+  return `${check}${isAway === true ? ' away' : ''} ${subject}${app === undefined ? '' : ` ${app}`}`;
 }
 
 /** Whoever would tell of what is wrong is not heard of: the workers are the ones to tell that. */
@@ -337,9 +346,4 @@ const maxTitle = 160;
 
 function shortened(text: string): string {
   return text.length > maxTitle ? `${text.slice(0, maxTitle)}…` : text;
-}
-
-/** The same for the same parts. */
-export function idOf(...parts: readonly string[]): string {
-  return `msg_${createHash('sha256').update(parts.join('\0')).digest('base64url').slice(0, 27)}`;
 }
