@@ -6,7 +6,7 @@ import { openDeskWithController } from '../testing.ts';
 test('autoscale sets, shows and removes what a type is scaled by; ps and scale tell of it', async () => {
   await using env = await openDeskWithController();
   const { app } = await env.controller.deployApp('shop', {
-    web: {},
+    web: { ports: [{ port: 8080 }] },
     worker: {},
     db: { volumes: [{ name: 'd', path: '/d' }] },
   });

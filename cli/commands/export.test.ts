@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
 import { readFile, stat, writeFile } from 'node:fs/promises';
+import { createServer, request as forward } from 'node:http';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { apps, formations, releases } from '@flynn/controller/api';
@@ -8,6 +10,7 @@ import { autoscales } from '@flynn/controller/autoscale/api';
 import { routing } from '@flynn/controller/routes/api';
 import { startTestBlobs } from '@flynn/controller/testing-blobs';
 import { readAppFile } from '../app-file.ts';
+import { loadClusters, saveClusters } from '../clusters.ts';
 import { openDeskWithController } from '../testing.ts';
 
 type Place = Awaited<ReturnType<typeof openDeskWithController>> & {
@@ -80,6 +83,48 @@ test('an app goes as one file to another cluster, and is there what it was', asy
   const second = await to.desk.run(['import', '-n', 'copy', '--no-deploy', file]);
   assert.equal(second.code, 0, second.stderr);
   assert.match(second.stderr, /left out the route shop\.example\.com\//);
+});
+
+test('a controller of a version without autoscaling gets the app all the same, and what it lacks is told', async (t) => {
+  await using from = await openCluster();
+  await using to = await openCluster();
+  await prepare(from);
+  const file = join(from.desk.home, 'shop.tar');
+  assert.equal((await from.desk.run(['-a', 'shop', 'export', file])).code, 0);
+  const before = createServer((request, response) => {
+    if (/\/autoscale(?:\/|$)/.test(request.url ?? '')) {
+      request.resume();
+      response.writeHead(404, { 'content-type': 'application/json' });
+      response.end(JSON.stringify({ code: 'not_found', message: 'there is nothing here' }));
+      return;
+    }
+    const { method, headers, url = '/' } = request;
+    const passed = forward(new URL(url, to.controller.url), { method, headers }, (answer) => {
+      response.writeHead(answer.statusCode ?? 500, answer.headers);
+      answer.pipe(response);
+    });
+    request.pipe(passed);
+  });
+  before.listen(0, '127.0.0.1');
+  await once(before, 'listening');
+  t.after(() => {
+    before.closeAllConnections();
+    before.close();
+  });
+  const address = before.address();
+  assert.ok(typeof address === 'object' && address !== null);
+  const { clusters, ...rest } = await loadClusters(to.desk.configDirectory);
+  const [cluster] = clusters;
+  assert.ok(cluster);
+  await saveClusters(to.desk.configDirectory, {
+    ...rest,
+    clusters: [{ ...cluster, controllerUrl: `http://127.0.0.1:${address.port}` }],
+  });
+  const imported = await to.desk.run(['import', '--no-deploy', file]);
+  assert.equal(imported.code, 0, imported.stderr);
+  assert.match(imported.stderr, /left out that worker is scaled by itself: /);
+  const routes = await to.controller.client.call(routing.list, { params: { app: 'shop' } });
+  assert.ok(routes.some(({ domain }) => domain === 'shop.example.com'));
 });
 
 test('what is at a former domain of the cluster only because that still answers is not in the file', async () => {

@@ -158,7 +158,13 @@ async function makeApp(context: Context, file: AppFile, wanted: { name: string; 
   const ofRelease = { params: { ...params, release: release.id } };
   await client.call(formations.put, { ...ofRelease, body: { processes: file.counts } });
   for (const { type, ...body } of file.autoscale ?? []) {
-    await client.call(autoscales.set, { params: { ...params, type }, body });
+    try {
+      await client.call(autoscales.set, { params: { ...params, type }, body });
+    } catch (error) {
+      // A controller of a version before it has no such thing: the app is made all the same.
+      if (!hasCode(error, 'not_found')) throw error;
+      tell(context, `left out that ${type} is scaled by itself: ${error.message}`);
+    }
   }
   const skipped = await makeRoutes(context, app, file);
   for (const route of skipped) context.io.stderr.write(`flynn: left out the route ${route}\n`);

@@ -63,6 +63,8 @@ type Scaling = {
   revision?: number;
   /** Written with it, by what scales by itself: that keeps to a range of its own. */
   also?: readonly Piece[];
+  /** Of types that are scaled by themselves: what is outside of their range is brought into it soon. */
+  mayLeaveRange?: boolean;
 };
 
 /** `conflict` if anything of it was changed meanwhile. */
@@ -86,8 +88,8 @@ export async function scaleOnce(deps: Deps, scaling: Scaling, signal: AbortSigna
   const changed = Object.keys(changes);
   if (before !== undefined && changed.length === 0) return viewFormation(before);
   const isLive = app.status.releaseId === release.id;
-  const { also } = scaling;
-  if (isLive && also === undefined) await checkRanges(deps, app, changes, signal);
+  const { also, mayLeaveRange = also !== undefined } = scaling;
+  if (isLive && !mayLeaveRange) await checkRanges(deps, app, changes, signal);
   const { formation, piece } = formationPiece(deps, { app, release, before, processes });
   // What is not live is written down for its deployment, and starts with it.
   const started = isLive ? await workloadPieces(deps, { app, release, processes, types: changed, signal }) : [];

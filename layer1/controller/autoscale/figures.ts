@@ -17,7 +17,8 @@ export async function autoscaleFigures(resources: ResourceService, metrics: Metr
   metrics.gauge(
     'flynn_autoscale_wanted',
     'Jobs that there is enough to do for, whatever the range.',
-    each(({ status }) => status.seen?.wanted),
+    // While its count is held what was seen is of earlier, but for one that there is no room for.
+    each(({ status: { held, seen } }) => (held === undefined || held.reason === 'full' ? seen?.wanted : undefined)),
   );
   metrics.gauge(
     'flynn_autoscale_max',

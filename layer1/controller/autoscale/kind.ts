@@ -47,7 +47,7 @@ async function findNamed(deps: Deps, name: string, signal: AbortSignal): Promise
 async function apply(
   deps: Deps,
   { name = '', owner, spec, revision }: Wanted<SettingsChange>,
-  { isDryRun, signal }: ApplyContext,
+  { isDryRun, assumed, signal }: ApplyContext,
 ): Promise<Applied> {
   const { appName, type } = partsOf(name);
   const what = `autoscale ${name}`;
@@ -65,10 +65,12 @@ async function apply(
   if ((app?.spec.name ?? appId) !== appName && appId !== appName) {
     throw refusal(what, [{ path: 'owner', message: `it is called after another app than it belongs to` }]);
   }
+  // The same files may give the app another release, which is deployed before this is written.
+  const isMoving = (isDryRun && assumed.includes(`app/${appName}`)) || app?.status.deploymentId !== undefined;
   const next =
     app === undefined
       ? checkedSettings(name, before, spec)
-      : await nextSettings(deps, { app, type, before, change: spec }, signal);
+      : await nextSettings(deps, { app, type, before, change: spec, isMoving }, signal);
   const was = before === undefined ? {} : { spec: settingsOf(before) };
   const changes = differences(was, { spec: next });
   if (!isDryRun && app !== undefined && changes.length > 0) {

@@ -50,14 +50,22 @@ export const settingsChangeSchema = z.strictObject({
 export type SettingsChange = z.output<typeof settingsChangeSchema>;
 
 /**
- * Why the count stays whatever there is to do. `off`: it was scaled to none by hand. `deploying`: nobody scales until that is
+ * Why the count stays whatever there is to do. `off`: its count is 0. `deploying`: nobody scales until that is
  * through. `measuring`: half a window has not been seen yet. `blind`: what was asked did not answer. `full`: jobs it has wait for
  * a host. `absent`: the live release has no such type, or one that is not scaled so.
  */
 export const holds = ['off', 'deploying', 'measuring', 'blind', 'full', 'absent'] as const;
 
 export const statusSchema = z.object({
-  held: z.object({ reason: z.enum(holds), why: z.string(), since: time }).optional(),
+  held: z
+    .object({
+      reason: z.enum(holds),
+      why: z.string(),
+      since: time,
+      /** When why was told last, if not at once. */
+      at: time.optional(),
+    })
+    .optional(),
   /** What there was to do, and how many jobs it asks for whatever the range; told anew each minute, if it is another. */
   seen: z.object({ at: time, wanted: z.int(), figures: z.string() }).optional(),
   /** The last change of the count. */

@@ -8,6 +8,7 @@ import { figuresText, workOf } from './work.ts';
 import type { Seen } from './work.ts';
 
 const blind = { reason: 'blind', why: 'host k2 did not tell' } as const;
+const change = { nowMs: 0, from: 1, to: 2, wanted: 2, figures: undefined, max: 10, downAfterMs: 300_000 };
 const at = (nowMs: number) => new Date(nowMs).toISOString();
 const figures = (wanted: number) => ({ wanted, figures: `cpu ${wanted}0% of 70%` });
 
@@ -23,16 +24,29 @@ test('what is seen is told once a minute, and only if it is another; why nothing
   });
   const held = statusAfter(first, { nowMs: 10_000, held: blind, seen: undefined });
   assert.deepEqual(held.held, { ...blind, since: at(10_000) });
-  assert.equal(statusAfter(held, { nowMs: 20_000, held: { ...blind, why: 'another' }, seen: undefined }), held);
+  const another = { ...blind, why: 'another' };
+  assert.equal(statusAfter(held, { nowMs: 20_000, held: another, seen: undefined }), held);
+  const renewed = statusAfter(held, { nowMs: 70_000, held: another, seen: undefined });
+  assert.deepEqual(renewed.held, { ...another, since: at(10_000), at: at(70_000) }, 'another why once a minute');
+  assert.equal(statusAfter(renewed, { nowMs: 129_999, held: blind, seen: undefined }), renewed);
   const later = statusAfter(held, { nowMs: 90_000, held: blind, seen: figures(4) });
   assert.deepEqual([later.held?.since, later.seen?.wanted], [at(10_000), 4], 'since when stays');
   assert.equal(statusAfter(held, { nowMs: 20_000, held: undefined, seen: undefined }).held, undefined);
-  const changed = statusWithChange(held, { nowMs: 5, from: 1, to: 2, wanted: 2, figures: undefined });
+  const changed = statusWithChange(held, { ...change, nowMs: 5, from: 1, to: 2, wanted: 2 });
   assert.deepEqual(changed, {
     changes: 1,
     seen: first.seen,
     last: { at: at(5), from: 1, to: 2, why: 'outside of its range' },
   });
+});
+
+test('a change says why it is to that count, where that is not what is wanted now', () => {
+  const why = (from: number, to: number, wanted: number) =>
+    statusWithChange({ changes: 0 }, { ...change, from, to, wanted, figures: 'cpu 9% of 70%' }).last?.why;
+  assert.equal(why(5, 3, 1), '1 wanted, at most 3 in the last 5m: a job has cpu 9% of 70%');
+  assert.equal(why(5, 3, 3), '3 wanted: a job has cpu 9% of 70%');
+  assert.equal(why(1, 5, 8), '8 wanted, in steps: a job has cpu 9% of 70%');
+  assert.equal(why(8, 10, 12), '12 wanted: a job has cpu 9% of 70%', 'the range is told beside it');
 });
 
 test('work is in jobs’ worth: of what is unknown there may be any, of a job that has begun its share', () => {

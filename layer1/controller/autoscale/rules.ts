@@ -53,13 +53,18 @@ export function checkScalable(app: AppResource, release: ReleaseResource, type: 
 }
 
 /** None turns it off until there are some again; else what people say is a beginning, and within the range. */
+export function isWithinRange(count: number, { min, max }: Pick<Settings, 'min' | 'max'>): boolean {
+  return count === 0 || (count >= min && count <= max);
+}
+
+/** Throws `invalid`, and how to have another range. */
 export function checkWithinRange(
   app: string,
   type: string,
   count: number,
   { min, max }: Pick<Settings, 'min' | 'max'>,
 ): void {
-  if (count === 0 || (count >= min && count <= max)) return;
+  if (isWithinRange(count, { min, max })) return;
   const flag = count < min ? `--min ${count}` : `--max ${count}`;
   const rest = `another range: flynn -a ${app} autoscale set ${type} ${flag}; by hand again: flynn -a ${app} autoscale remove ${type}`;
   throw new FlynnError(

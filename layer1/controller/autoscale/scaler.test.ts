@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { handle, startServer } from '@flynn/kit/http-server';
 import { hasCode } from '@flynn/kit/errors';
+import { Metrics } from '@flynn/kit/metrics';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { apps, deployments, formations } from '../api.ts';
@@ -16,6 +17,7 @@ import type { RouteStats } from '../routes/stats.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController, TestControllerOptions } from '../testing.ts';
 import { autoscales } from './api.ts';
+import { autoscaleFigures } from './figures.ts';
 import type { Job } from '../model.ts';
 import type { Autoscale, SettingsChange } from './model.ts';
 import { autoscaleType } from './resource.ts';
@@ -354,7 +356,22 @@ test('an outage is no sign of less to do: what jobs fail at, and what is kept fr
     assert.deepEqual([...new Set(await passed(10, 200, code))], [4], code);
     assert.deepEqual([...new Set(await passed(8, 200))], [4], `after ${code}`);
   }
-  assert.equal((await passed(10, 200, 'rate-limited')).at(-1), 1, 'what was too much of one client is no work');
+  assert.equal((await passed(10, 400, 'backend-late')).at(-1), 8, 'what fails is to be done all the same');
+  assert.equal((await passed(16, 200, 'rate-limited')).at(-1), 1, 'what was too much of one client is no work');
+});
+
+test('while a router is replaced two answer at its address, and what either counted before is no request of now', async (t) => {
+  const router = await startRouter(t);
+  const world = await startWorld(t, { routers: () => [router.address] });
+  await world.set({ min: 1, max: 10, requestsPerSecond: 50, downAfterMs: 0 });
+  const counts: number[] = [];
+  for (let look = 0; look < 12; look += 1) {
+    const isOld = look < 4 || look % 2 === 0;
+    const requests = (isOld ? 1_000_000 : 0) + 200 * look;
+    router.state.counts = [{ requests, sinceMs: isOld ? 0 : 40_000 }];
+    counts.push(...(await world.pass(1)));
+  }
+  assert.deepEqual([...new Set(counts)], [1]);
 });
 
 test('a type that no route leads to keeps its jobs, and it is told why', async (t) => {
@@ -405,6 +422,45 @@ test('each type is looked at as often as its own window needs, whatever those of
   world.nowMs += 1;
   await world.look();
   assert.equal(router.state.asked.filter((app) => app === appId).length, 3, 'at once after a change');
+});
+
+test('a host that answers now and then is told as one that does not, since when that began', async (t) => {
+  const world = await startWorld(t);
+  await world.set({ min: 1, max: 8, cpuPercent: 80 });
+  world.cores = 0.3;
+  await world.pass(6);
+  const host = world.controller.hosts.find((one) => one.statuses().some(({ state }) => state === 'running'));
+  assert.ok(host);
+  const tell = host.cpuSecondsOf;
+  const since = new Set<string | undefined>();
+  for (let look = 0; look < 6; look += 1) {
+    host.cpuSecondsOf = (jobId) => {
+      if (look % 2 === 0) throw new Error('its engine is away');
+      return tell?.(jobId) ?? 0;
+    };
+    await world.pass(1);
+    since.add((await world.state()).held?.since);
+  }
+  assert.equal(since.size, 1);
+  assert.ok(!since.has(undefined));
+  host.cpuSecondsOf = tell;
+  await world.pass(5);
+  assert.equal((await world.state()).held, undefined);
+});
+
+test('how many are wanted is a figure only while it is known', async (t) => {
+  const world = await startWorld(t);
+  await world.set({ min: 1, max: 8, cpuPercent: 80 });
+  world.cores = 0.3;
+  await world.pass(6);
+  const metrics = new Metrics();
+  const figures = await autoscaleFigures(world.controller.deps.resources, metrics);
+  t.after(() => figures[Symbol.asyncDispose]());
+  const isTold = async () => /^flynn_autoscale_wanted\{.*type="web".*\} 1$/m.test(await metrics.text());
+  assert.ok(await isTold());
+  await world.scale(0);
+  await world.pass(1);
+  await waitFor(async () => !(await isTold()), { what: 'the figure to go', ...waiting });
 });
 
 test('after a gap in what was seen nothing is known of how long fewer would have done', async (t) => {
@@ -470,12 +526,25 @@ test('an object of the kind is applied, told, exported and deleted like any', as
   const later = { name: 'later/web', owner: 'app/later', spec: wanted.spec };
   const planned = await apply(later, { dryRun: true, assume: ['app/later'] });
   assert.equal(planned.outcome, 'created');
+  // What the same files give the app may have types that the live release has not.
+  const beside = { name: 'shop/later', owner: 'app/shop', spec: wanted.spec };
+  const assume = ['app/shop'];
+  assert.equal((await apply(beside, { dryRun: true, assume })).outcome, 'created');
+  await assert.rejects(apply(beside, { dryRun: true }), isInvalid(/no process type "later"/));
   const count = { name: 'shop', spec: { processes: { web: 9 } } };
   const formation = { params: { ...kind, kind: 'Formation' }, body: count, query: { dryRun: true } };
   await assert.rejects(client.call(generic.apply, formation), isInvalid(/from 2 to 5/));
   const app = { name: 'shop', spec: { processes: { web: { count: 9 } } } };
   const ofApp = { params: { ...kind, kind: 'App' }, body: app, query: { dryRun: true } };
-  await assert.rejects(client.call(generic.apply, ofApp), isInvalid(/from 2 to 5/));
+  const { notes } = await client.call(generic.apply, ofApp);
+  assert.deepEqual(
+    notes,
+    ['web is scaled by itself, from 2 to 5 jobs: its count of 9 is brought into that'],
+    'the same files may give another range',
+  );
+  await client.call(generic.apply, { ...ofApp, query: {} });
+  assert.equal(await world.count(), 9);
+  assert.equal((await world.pass(1)).at(-1), 5);
   await client.call(generic.remove, { params: { ...kind, name: 'shop/web' } });
   assert.deepEqual(await client.call(autoscales.list, { params }), []);
 });

@@ -27,7 +27,7 @@ import { autoscaleType } from './resource.ts';
 import type { AutoscaleResource } from './resource.ts';
 import { isByRequests } from './rules.ts';
 import { heldBy, subjectOf } from './subject.ts';
-import type { Subject } from './subject.ts';
+import type { Held, Subject } from './subject.ts';
 import { figuresText, workOf } from './work.ts';
 
 const lookMs = 30_000;
@@ -41,6 +41,8 @@ type Track = {
   cpu: CpuMeter;
   requests: RequestMeter;
   past: Past;
+  /** What was not known lately, and when. */
+  blind: Readonly<{ atMs: number; held: Held }> | undefined;
   /** As it was left, and of which settings: where somebody changed them since it begins anew. */
   count: number;
   generation: number;
@@ -177,18 +179,19 @@ export class Autoscaler {
     // Those that are there only because of the least there is to be are asked for all the same.
     const isFull = next > count && count >= min && jobs.waiting > 0;
     if (next !== count && !isFull) {
-      const change = { nowMs, from: count, to: next, wanted, figures };
+      const change = { nowMs, from: count, to: next, wanted, figures, max, downAfterMs };
       await changeCount(this.#deps, subject, { change, epoch: this.#epoch, signal });
       track.count = next;
       return;
     }
-    const held = heldBy({
+    const found = heldBy({
       isFull,
       jobs,
       silent: [...silent.map(([hostId, why]) => [`host ${hostId}`, why] as const), ...(routers?.silent ?? [])],
       isLedTo: routers?.isLedTo ?? true,
       isMeasuring: figures === undefined,
     });
+    const held = settledHeld(track, found, { nowMs, spanMs: staleMs });
     await this.#tell(setting, { nowMs, held, seen: figures === undefined ? undefined : { wanted, figures } }, signal);
   }
 
@@ -196,7 +199,7 @@ export class Autoscaler {
     const known = this.#tracks.get(setting.id);
     if (known?.count === count && known.generation === setting.generation) return known;
     const { cpu = new CpuMeter(), requests = new RequestMeter() } = known ?? {};
-    const track: Track = { cpu, requests, past: [], count, generation: setting.generation };
+    const track: Track = { cpu, requests, past: [], blind: undefined, count, generation: setting.generation };
     this.#tracks.set(setting.id, track);
     return track;
   }
@@ -215,4 +218,15 @@ export class Autoscaler {
 function noteRequests(meter: RequestMeter, nowMs: number, { counts, isLedTo, silent }: RoutersAnswer, keepMs: number) {
   if (counts === undefined || !isLedTo) meter.miss(nowMs);
   else meter.note(nowMs, counts, { keepMs, isWhole: silent.size === 0 });
+}
+
+/** Who answers now and then has not come back: one good look between bad ones is not told. */
+function settledHeld(
+  track: Track,
+  held: Held | undefined,
+  { nowMs, spanMs }: { nowMs: number; spanMs: number },
+): Held | undefined {
+  if (held?.reason === 'blind') track.blind = { atMs: nowMs, held };
+  const isGood = held === undefined || held.reason === 'measuring';
+  return isGood && track.blind !== undefined && nowMs - track.blind.atMs <= spanMs ? track.blind.held : held;
 }

@@ -14,7 +14,7 @@ import { settingsSchema } from './model.ts';
 import type { Autoscale, Settings, SettingsChange } from './model.ts';
 import { autoscaleId, autoscaleType } from './resource.ts';
 import type { AutoscaleResource } from './resource.ts';
-import { changedSettings, checkScalable, checkWithinRange, settingsIssues } from './rules.ts';
+import { changedSettings, checkScalable, checkWithinRange, isWithinRange, settingsIssues } from './rules.ts';
 
 export function autoscaleHandlers(deps: Deps): Handler[] {
   const { resources } = deps;
@@ -55,12 +55,20 @@ export async function findAutoscale(
 /** What it is to be, checked. Throws `invalid`, and `denied` for a datastore, whose members keep data. */
 export async function nextSettings(
   deps: Pick<Deps, 'resources'>,
-  asked: { app: AppResource; type: string; before: AutoscaleResource | undefined; change: SettingsChange },
+  asked: {
+    app: AppResource;
+    type: string;
+    before: AutoscaleResource | undefined;
+    change: SettingsChange;
+    /** Another release is about to be live: whether that has the type is seen then. */
+    isMoving?: boolean;
+  },
   signal: AbortSignal,
 ): Promise<Settings> {
-  const { app, type, before, change } = asked;
+  const { app, type, before, change, isMoving = false } = asked;
   refuseForDatastore(app, 'how many members it has is for people to say: flynn scale');
   const settings = checkedSettings(`${app.spec.name}/${type}`, before, change);
+  if (isMoving) return settings;
   const { releaseId } = app.status;
   const release = releaseId === undefined ? undefined : await deps.resources.find(releaseType, releaseId, { signal });
   if (release !== undefined) checkScalable(app, release, type, settings);
@@ -117,4 +125,21 @@ export async function checkRanges(
     const setting = await findAutoscale({ resources }, id, type, signal);
     if (setting !== undefined) checkWithinRange(spec.name, type, count, setting.spec);
   }
+}
+
+/** The same of an app's file, which is no refusal: the same files may give another range, after it. */
+export async function rangeNotes(
+  { resources }: Pick<Deps, 'resources'>,
+  { id }: AppResource,
+  counts: Readonly<Record<string, number>>,
+  signal: AbortSignal,
+): Promise<string[]> {
+  const notes: string[] = [];
+  for (const [type, count] of Object.entries(counts)) {
+    const setting = await findAutoscale({ resources }, id, type, signal);
+    if (setting === undefined || isWithinRange(count, setting.spec)) continue;
+    const { min, max } = setting.spec;
+    notes.push(`${type} is scaled by itself, from ${min} to ${max} jobs: its count of ${count} is brought into that`);
+  }
+  return notes;
 }

@@ -56,10 +56,7 @@ export async function subjectOf(deps: Deps, setting: AutoscaleResource, signal: 
   if (why !== undefined) return held('absent', why);
   const count = fieldOf(formation?.spec.processes ?? {}, type) ?? 0;
   if (formation === undefined || count === 0) {
-    return held(
-      'off',
-      `it was scaled to none by hand: flynn -a ${app.spec.name} scale ${type}=${setting.spec.min} has it go on`,
-    );
+    return held('off', `its count is 0: flynn -a ${app.spec.name} scale ${type}=${setting.spec.min} has it go on`);
   }
   const workloadId = workloadIdOf(app.id, { ...release.spec, id: release.id }, type);
   return { is: 'there', subject: { setting, app, release, process, formation, count, workloadId } };

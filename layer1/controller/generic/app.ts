@@ -6,7 +6,7 @@ import { refusal } from '@flynn/resource/record';
 import { checkRoutePlace, checkRouteTarget } from '../access/neighbours.ts';
 import { withoutEnv } from '../access/redaction.ts';
 import { checkRemoval, createApp, defaultDeployTimeoutMs } from '../apps.ts';
-import { checkRanges } from '../autoscale/settings.ts';
+import { rangeNotes } from '../autoscale/settings.ts';
 import { serviceNameOf } from '../compile.ts';
 import { checkCount, keptCounts } from '../counts.ts';
 import { refuseForDatastore } from '../datastores/guards.ts';
@@ -150,7 +150,8 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   const result = { name, isNew: current === undefined, changes };
   checkAppCounts(name, current?.spec.isSystem ?? false, before, after);
   const named = namedCounts(spec, before, after);
-  if (current !== undefined) await checkRanges(deps, current, changedCounts(before.counts, named), signal);
+  const changed = changedCounts(before.counts, named);
+  const notes = current === undefined ? [] : await rangeNotes(deps, current, changed, signal);
   if (current === undefined) await reviewPieces(deps, after.meta, signal);
   else checkReview(current, after.meta, context.principal);
   await checkPlaces(deps, name, { app: current, routes: after.routes }, signal);
@@ -159,7 +160,7 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   if (isRunOtherwise && current?.status.deploymentId !== undefined) {
     throw new FlynnError('conflict', `a deployment of ${name} is under way: apply it again once it is through`);
   }
-  if (isDryRun) return result;
+  if (isDryRun) return { ...result, notes };
   // Who makes an app is its admin.
   const { isAdmin, userId } = context.principal;
   const ownerId = isAdmin || userId === undefined ? {} : { ownerId: userId };
@@ -169,7 +170,7 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   if (spec.routes !== undefined) await setRoutes(deps, app, { routes: after.routes, changes: spec.routes }, signal);
   const step = { before, after, named, basis: known?.basis };
   const rolledOut = await setRelease(deps, app, step, signal);
-  return { ...result, ...rolledOut };
+  return { ...result, ...rolledOut, notes: [...notes, ...(rolledOut.notes ?? [])] };
 }
 
 /** What the file leaves out is checked where it gives the type a volume. */
@@ -326,7 +327,7 @@ async function setRelease(
   // What takes the place of a live one gets the rest of its counts by being deployed.
   const isAfterNone = isNext && basis !== undefined && basis.id !== app.status.releaseId;
   const counts = { ...(isAfterNone ? await countsOf(deps, basis, release, signal) : {}), ...named };
-  const scaling = { app: app.id, release: release.id, counts };
+  const scaling = { app: app.id, release: release.id, counts, mayLeaveRange: true };
   if (isScaled && Object.keys(counts).length > 0) await scaleFormation(deps, scaling, signal);
   if (release.spec.artifactId === undefined) {
     return { notes: ['it has nothing to run yet: env and processes take effect with the first push'] };

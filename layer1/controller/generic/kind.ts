@@ -36,6 +36,8 @@ export type Applied = Readonly<{
 
 export type ApplyContext = Readonly<{
   isDryRun: boolean;
+  /** In a dry run, what is about to be made or changed, `app/shop`: it may be another by then. */
+  assumed: readonly string[];
   signal: AbortSignal;
   /** Who asks: a kind's own rules are asked by it whether they may, as far as the type's hooks do not say. */
   principal: Principal;

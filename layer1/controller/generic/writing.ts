@@ -65,7 +65,7 @@ type WriteContext = Readonly<{
 }>;
 
 export async function apply(deps: Deps, params: Params, body: WantedBody, context: WriteContext): Promise<AppliedView> {
-  const { isDryRun, signal } = context;
+  const { isDryRun, assumed, signal } = context;
   const kind = deps.kinds.resolve(params);
   checkWritable(kind);
   const what = `${kind.type.name} ${body.name ?? ''}`.trimEnd();
@@ -91,7 +91,7 @@ export async function apply(deps: Deps, params: Params, body: WantedBody, contex
     spec: body.spec,
   };
   const applied = await inSpec(kind, () =>
-    bringAbout(deps, kind, what, wanted, { isDryRun, signal, principal: context.principal }),
+    bringAbout(deps, kind, what, wanted, { isDryRun, assumed, signal, principal: context.principal }),
   );
   const outcome = applied.isNew ? 'created' : applied.changes.length > 0 ? 'configured' : 'unchanged';
   const view: AppliedView = {
