@@ -5,6 +5,9 @@ import { z } from 'zod';
 /** `POST /session`: of a person, or of a link that `flynn dashboard` made. */
 export const loginSchema = z.strictObject({ token: z.string().min(1).max(512) });
 
+/** Its answer. All else there is to know stands behind `GET /session`. */
+export type LoginAnswer = { user: string };
+
 /** Who is logged in, where, and until when (ISO 8601). */
 export const sessionSchema = identitySchema.extend({
   user: z.string(),

@@ -173,3 +173,21 @@ test('a terminal is opened by a page of ours alone, for who is logged in', async
   assert.equal(await refusalOf('/api/apps/shop/exec?app=shop', {}), 404);
   assert.equal(asked, 0);
 });
+
+test('a link that was exchanged has logged in, whatever else the controller cannot say then', async (t) => {
+  const token = `flynn_abcdefghijkl_${'m'.repeat(43)}`;
+  const dashboard = await behind(t, ({ url }, response) => {
+    const made = {
+      id: 'abcdefghijkl',
+      name: 'dashboard',
+      user: 'ann',
+      role: 'developer',
+      createdAt: '2030-01-01T00:00:00.000Z',
+    };
+    response.writeHead(url === '/tokens/exchange' ? 200 : 503, { 'content-type': 'application/json' });
+    response.end(
+      JSON.stringify(url === '/tokens/exchange' ? { ...made, token } : { code: 'unavailable', message: 'it elects' }),
+    );
+  });
+  assert.equal(await dashboard.logIn(`flynn_abcdefghijkl_${'l'.repeat(43)}`), `__Host-flynn-session=${token}`);
+});

@@ -1,4 +1,7 @@
-/** How often may somebody try to log in? Per address, a few at once and then one now and then; who gets in is not counted. */
+/**
+ * How many wrong tokens may somebody show? Per address, a few at once and then one now and then. Whoever has a good one gets in
+ * all the same: behind a proxy many people have one address, and none of them can be shut out by another.
+ */
 import { clientOf } from '@flynn/kit/client-address';
 import { FlynnError } from '@flynn/kit/errors';
 
@@ -16,23 +19,18 @@ export class LoginLimit {
     this.#now = now;
   }
 
-  /** Throws `exhausted`, with when to come back. */
-  take(address: string): void {
+  /** Counts a token that was wrong. Throws `exhausted` for one too many, with when to come back. */
+  countWrong(address: string): void {
     const client = clientOf(address);
     const nowMs = this.#now();
     const restedMs = Math.max(nowMs, this.#restedAt.get(client) ?? 0) + everyMs;
     const retryAfterMs = restedMs - nowMs - burst * everyMs;
     if (retryAfterMs > 0) {
-      const message = 'too many logins failed from this address: try again in a moment';
+      const message =
+        'this token opens nothing, as many before it from this address: look at it, and try again in a moment';
       throw new FlynnError('exhausted', message, { detail: { retryAfterMs } });
     }
     this.#put(client, restedMs);
-  }
-
-  giveBack(address: string): void {
-    const client = clientOf(address);
-    const restedMs = this.#restedAt.get(client);
-    if (restedMs !== undefined) this.#put(client, restedMs - everyMs);
   }
 
   #put(client: string, restedMs: number): void {

@@ -13,7 +13,7 @@ import type { Metrics } from '@flynn/kit/metrics';
 import { withDeadline } from '@flynn/kit/retry';
 import { z } from 'zod';
 import { guarded, sendFailure, sendJson } from './answer.ts';
-import { loginSchema } from './api.ts';
+import { type LoginAnswer, loginSchema } from './api.ts';
 import { type Asking, askingOf, checkOrigin, seen } from './asking.ts';
 import { cookieOf, forgottenCookie, tokenIn } from './cookie.ts';
 import { apiPath, forward, headersFor } from './forwarding.ts';
@@ -147,24 +147,23 @@ class Dashboard {
 
   async #logIn(visit: Visit, signal: AbortSignal): Promise<void> {
     const { request, response, asking } = visit;
-    this.#limit.take(asking.address);
     const { token } = await readLogin(request);
     const former = tokenIn(request.headers, asking);
-    try {
-      const begun = await this.#sessions.begin(personWith(visit, token), signal);
-      this.#limit.giveBack(asking.address);
-      this.#logins('in');
-      this.#options.log.info({ user: begun.session.user, from: asking.address }, 'logged in');
-      const { isSecure } = asking;
-      response.setHeader('set-cookie', cookieOf(begun.token, { isSecure, maxAgeSeconds: begun.maxAgeSeconds }));
-      if (former !== undefined && former !== token) await this.#forget(personWith(visit, former), signal);
-      sendJson(response, 200, begun.session);
-    } catch (error) {
-      if (hasCode(error, 'unauthenticated', 'denied')) this.#logins('refused');
-      // That it cannot be said now is nobody's failed try.
-      else this.#limit.giveBack(asking.address);
-      throw error;
-    }
+    const { user, maxAgeSeconds, ...begun } = await this.#sessions
+      .begin(personWith(visit, token), signal)
+      .catch((error: unknown) => {
+        if (hasCode(error, 'unauthenticated', 'denied')) {
+          this.#logins('refused');
+          this.#limit.countWrong(asking.address);
+        }
+        throw error;
+      });
+    this.#logins('in');
+    this.#options.log.info({ user, from: asking.address }, 'logged in');
+    response.setHeader('set-cookie', cookieOf(begun.token, { isSecure: asking.isSecure, maxAgeSeconds }));
+    if (former !== undefined && former !== token) await this.#forget(personWith(visit, former), signal);
+    const answer: LoginAnswer = { user };
+    sendJson(response, 200, answer);
   }
 
   /** A login that another has taken the place of ends by itself later, if it cannot be ended now. */

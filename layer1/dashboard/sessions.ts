@@ -5,16 +5,18 @@ import { idInToken } from '@flynn/controller/access/token-text';
 import { platform } from '@flynn/controller/api-platform';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
-import type { Session } from './api.ts';
+import type { LoginAnswer, Session } from './api.ts';
 
 /** On whose behalf: their token, and what the controller is to know of where they ask from. */
 export type Person = Readonly<{ token: string; headers: Readonly<Record<string, string>> }>;
 
-export type LoggedIn = Readonly<{ token: string; session: Session; maxAgeSeconds: number }>;
+export type LoggedIn = Readonly<{ token: string; maxAgeSeconds: number }> & Readonly<LoginAnswer>;
 
 /** The most that a browser is logged in for; the controller makes it less where what was shown is good for less. */
 const lifeMs = 12 * 3_600_000;
 const callMs = 15_000;
+/** Of a token that is the cluster's own there is no user. */
+const rootName = 'root';
 
 export function authorized({ token, headers }: Person): Record<string, string> {
   return { ...headers, authorization: `Bearer ${token}` };
@@ -31,7 +33,7 @@ export class Sessions {
 
   /**
    * What was shown is not kept: a token is made of it for this browser, good for no more, and for 12 h at most. A link is used up
-   * by that. `unauthenticated` for what opens nothing, `denied` for what is nobody's.
+   * by that, so nothing is asked after it that could fail. `unauthenticated` for what opens nothing, `denied` for what is nobody's.
    */
   async begin(person: Person, signal: AbortSignal): Promise<LoggedIn> {
     const made = await this.#controller
@@ -43,10 +45,9 @@ export class Sessions {
       .catch((error: unknown) => {
         throw refusalOf(error);
       });
-    const session = await this.read({ ...person, token: made.token }, signal);
     const leftMs = made.expiresAt === undefined ? lifeMs : Date.parse(made.expiresAt) - this.#now();
     const maxAgeSeconds = Math.floor(Math.max(1_000, Math.min(lifeMs, leftMs)) / 1_000);
-    return { token: made.token, session, maxAgeSeconds };
+    return { token: made.token, user: made.user ?? rootName, maxAgeSeconds };
   }
 
   /** `unauthenticated` once the token is no longer good. */
@@ -87,9 +88,8 @@ function refusalOf(error: unknown): unknown {
   return new FlynnError('unauthenticated', `${messageOf(error)}; ${hint}`, { cause: error });
 }
 
-/** Of a token that is the cluster's own there is no user. */
 function nameOf({ kind, name }: Identity): string {
-  return kind === 'root' ? 'root' : name;
+  return kind === 'root' ? rootName : name;
 }
 
 function expiryOf({ token }: Identity): Pick<Session, 'expiresAt'> {
