@@ -1,11 +1,12 @@
 /** The web page is a part that the platform does without: where people have its name, and where a version does not know it. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { apps } from '@flynn/controller/api';
+import { apps, releases } from '@flynn/controller/api';
 import { certificates } from '@flynn/controller/certificates/api';
+import { generic } from '@flynn/controller/generic/api';
 import { routing } from '@flynn/controller/routes/api';
 import { startTestController } from '@flynn/controller/testing';
-import { ifFound } from '@flynn/kit/errors';
+import { hasCode, ifFound } from '@flynn/kit/errors';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import type { SystemApp } from './manifest.ts';
 import { Platform } from './platform.ts';
@@ -62,6 +63,56 @@ test('an address that somebody has stays theirs: first there is no web page, lat
   assert.equal(await platform.ensureApp(moved, told), 'created');
   assert.deepEqual(await platform.namesOf('dashboard', [name, elsewhere]), [name]);
   assert.equal(await platform.ensureApp(moved, told), 'unchanged', 'again it is no trouble either');
+});
+
+test('whose service is called so keeps it, and nobody gets it anew: neither by a release nor by going back to one', async () => {
+  await using world = await startTestController();
+  const { client } = world;
+  const platform = new Platform(client);
+  const called = (service: string) => ({ web: { ports: [{ port: 80, service: { name: service } }] } });
+  const isDenied = (error: unknown) => hasCode(error, 'denied') && /kept for the platform/.test(error.message);
+  await assert.rejects(world.deployApp('shop', called('dashboard')), isDenied, 'also while it is not there');
+
+  // As a version of before let people do.
+  const { release } = await world.deployApp('blog', called('blog-web'));
+  const { entries } = await world.store.list('/');
+  const { key = '', value = '' } = entries.find((entry) => entry.key.endsWith(`/release/${release.id}`)) ?? {};
+  await world.store.transact({ then: [{ put: key, value: value.replaceAll('blog-web', 'dashboard') }] });
+  assert.equal(await platform.ensureApp(dashboard, told), 'left out');
+  assert.equal(await platform.find('dashboard'), undefined);
+  const another = await client.call(releases.create, {
+    params: { app: 'blog' },
+    body: { processes: called('dashboard') },
+  });
+  assert.equal((await world.deploy('blog', another.id)).state, 'complete', 'what it has it may deploy');
+
+  const own = await world.makeRelease('blog', called('blog-web'));
+  assert.equal((await world.deploy('blog', own.id)).state, 'complete');
+  assert.equal(await platform.ensureApp(dashboard, told), 'created');
+  await assert.rejects(world.deploy('blog', another.id), isDenied);
+});
+
+test('its host name is its own with all paths: whoever has one below keeps it from there, and nobody gets one later', async () => {
+  await using world = await startTestController();
+  const { client } = world;
+  const platform = new Platform(client);
+  await world.deployApp('shop', { web: {} });
+  const params = { app: 'shop' };
+  const docs = await client.call(routing.create, { params, body: { domain: name, path: '/docs' } });
+  const elsewhere = 'dashboard.example.com';
+  await client.call(routing.create, { params, body: { domain: elsewhere, path: '/docs' } });
+  assert.equal(await platform.ensureApp(dashboard, told), 'left out');
+  assert.equal(await platform.find('dashboard'), undefined);
+
+  await client.call(routing.remove, { params: { ...params, route: docs.id } });
+  const second = { type: 'http' as const, domain: elsewhere, service: 'dashboard' };
+  assert.equal(await platform.ensureApp({ ...dashboard, routes: [...dashboard.routes, second] }, told), 'created');
+  assert.deepEqual(await platform.namesOf('dashboard', [name, elsewhere]), [name]);
+  const isRefused = (error: unknown) => hasCode(error, 'conflict') && /all of it is dashboard's/.test(error.message);
+  await assert.rejects(client.call(routing.create, { params, body: { domain: name, path: '/docs' } }), isRefused);
+  const file = { params: { group: 'flynn', version: 'v1', kind: 'Route' } };
+  const body = { owner: 'app/shop', spec: { domain: name, path: '/session' } };
+  await assert.rejects(client.call(generic.apply, { ...file, body }), isRefused, 'as a file');
 });
 
 test('before a version that lacks it, it goes with its name and the certificate nobody would renew', async () => {

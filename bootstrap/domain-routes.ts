@@ -2,7 +2,7 @@
 import { certificates } from '@flynn/controller/certificates/api';
 import { type GenericObject, generic } from '@flynn/controller/generic/api';
 import { zoneOf } from '@flynn/controller/route-address';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { retry } from '@flynn/kit/retry';
 import { domainsOf, hostOf, placeOf, twinOf } from './domain.ts';
@@ -29,7 +29,14 @@ export async function addTwins(client: HttpClient, cluster: Cluster, report: Rep
     if (there !== undefined && there !== owner) taken.push(`${hostOf(twin)} is ${there}'s`);
     if (there !== undefined) continue;
     const body = { owner, labels, spec: twin };
-    await called('adding a route', () => client.call(generic.apply, { params: routeKind, body }));
+    try {
+      await called('adding a route', () => client.call(generic.apply, { params: routeKind, body }));
+    } catch (error) {
+      // The web page shares its host name with nobody, on no path of it.
+      if (!hasCode(error, 'conflict')) throw error;
+      taken.push(`${hostOf(twin)} is not to be had for ${owner} (${messageOf(error)})`);
+      continue;
+    }
     owners.set(placeOf(twin), owner);
     added += 1;
     if (added % 100 === 0) report(`${added} routes added`);

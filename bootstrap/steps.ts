@@ -166,7 +166,8 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
     withPlatform(async (platform) => {
       if (!(await platform.hasOwn(dashboardApp))) {
         const name = dashboardNameOf(cluster);
-        return `; without a web page, for an app of somebody is called ${dashboardApp} or has ${name}`;
+        const why = `is called ${dashboardApp}, announces a service of that name, or has a route at ${name}`;
+        return `; without a web page, for an app of somebody ${why}`;
       }
       const names = domainsOf(cluster).map((domain) => dashboardNameOf({ domain }));
       const own = await platform.namesOf(dashboardApp, names);

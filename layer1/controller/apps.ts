@@ -9,6 +9,7 @@ import type { ResponseOf } from '@flynn/kit/routes';
 import { nameKey, resourceKey, resourcePrefix } from '@flynn/resource/keys';
 import { principalOf } from './access/principal.ts';
 import type { Principal } from './access/principal.ts';
+import { checkPartUntaken } from './access/neighbours.ts';
 import { grantId, grantType } from './access/resources.ts';
 import { isAtLeast } from './access/roles.ts';
 import { mergePieces } from '@flynn/resource/piece';
@@ -145,7 +146,9 @@ export async function createApp(deps: Deps, input: NewApp, signal: AbortSignal):
 async function createNamed(deps: Deps, input: NewApp & { name: string }, signal: AbortSignal): Promise<AppResource> {
   const { resources, settings } = deps;
   const id = shortId();
+  const domain = `${input.name}.${settings.domain}`;
   checkOneOffLimits(input.meta);
+  if (isDispensable(input)) await checkPartUntaken(deps, { name: input.name, host: domain }, signal);
   const app = resources.draft(appType, {
     id,
     spec: {
@@ -164,7 +167,7 @@ async function createNamed(deps: Deps, input: NewApp & { name: string }, signal:
     spec: {
       appId: id,
       type: 'http',
-      domain: `${input.name}.${settings.domain}`,
+      domain,
       path: '/',
       service: serviceNameOf(input.name, 'web'),
     },

@@ -93,6 +93,10 @@ export function isDispensable({ name, isSystem }: Named): boolean {
   return isSystem && dispensable.has(name);
 }
 
+export function isNameOfDispensable(name: string): boolean {
+  return dispensable.has(name);
+}
+
 export function isIndispensable(app: Named, type: string): boolean {
   return app.isSystem && indispensable.has(`${app.name} ${type}`);
 }

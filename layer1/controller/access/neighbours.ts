@@ -3,10 +3,11 @@ import { appliances } from '@flynn/appliances/appliances';
 import { FlynnError } from '@flynn/kit/errors';
 import { nameKey } from '@flynn/resource/keys';
 import { isNamedByType, namesOf, serviceNameOf } from '../compile.ts';
+import { isDispensable, isNameOfDispensable } from '../counts.ts';
 import { findApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import type { Process } from '../process.ts';
-import { appType, releaseType, routeType } from '../resources.ts';
+import { appType, deploymentType, releaseType, routeType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import type { Principal } from './principal.ts';
 import { isAtLeast } from './roles.ts';
@@ -34,6 +35,7 @@ export async function checkServices(
   const wanted = servicesOf(processes);
   if (app.spec.isSystem || wanted.length === 0) return;
   const platform = await deps.resources.list(appType, { signal, where: ({ spec }) => spec.isSystem });
+  await checkReserved(deps, app, processes, signal);
   await checkDatastores(deps, app, processes, signal);
   if (app.spec.datastore !== undefined && app.status.releaseId === undefined) await checkUntaken(deps, app, signal);
   for (const { spec, status } of platform) {
@@ -65,16 +67,85 @@ export async function checkDatastores(
   }
 }
 
+/**
+ * Parts of the platform that people had no need to leave a name to came later than the first clusters: it is kept for them from
+ * now on, also while they are not there. Who announced it before goes on, and there is no such part.
+ */
+export async function checkReserved(
+  deps: Pick<Deps, 'resources'>,
+  app: AppResource,
+  processes: Processes,
+  signal: AbortSignal,
+): Promise<void> {
+  const wanted = servicesOf(processes).filter(isNameOfDispensable);
+  if (app.spec.isSystem || wanted.length === 0) return;
+  const { releaseId } = app.status;
+  const live = releaseId === undefined ? undefined : await deps.resources.find(releaseType, releaseId, { signal });
+  const had = servicesOf(live?.spec.processes ?? {});
+  const name = wanted.find((one) => !had.includes(one));
+  if (name === undefined) return;
+  throw new FlynnError('denied', `the service ${name} is kept for the platform: call it ${app.spec.name}-${name}`);
+}
+
+/** Beside somebody's instances it would be sent half of what is theirs, and they what people tell the platform. */
+export async function checkPartUntaken(
+  deps: Pick<Deps, 'resources' | 'store'>,
+  { name, host }: { name: string; host: string },
+  signal: AbortSignal,
+): Promise<void> {
+  const announcer = await findAnnouncer(deps, new Set([name]), signal);
+  if (announcer !== undefined) throw new FlynnError('conflict', `${announcer.app} announces ${name} already`);
+  await checkUndivided(deps, { id: '', spec: { name, isSystem: true } }, host, signal);
+}
+
+/**
+ * Whose app answers below a page's host name is told all that its cookies say, and passes for the page: such a host name is one
+ * app's, with all its paths, whoever asks. `conflict` otherwise.
+ */
+export async function checkUndivided(
+  deps: Pick<Deps, 'resources' | 'store'>,
+  app: { id: string; spec: Pick<AppResource['spec'], 'name' | 'isSystem'> },
+  host: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const { entries } = await deps.store.list(nameKey(routeType.name, `${host}/`), { signal });
+  for (const { value: routeId } of entries) {
+    const route = await deps.resources.find(routeType, routeId, { signal });
+    if (route === undefined || route.spec.appId === app.id) continue;
+    const other = await deps.resources.find(appType, route.spec.appId, { signal });
+    if (other === undefined || (!isDispensable(app.spec) && !isDispensable(other.spec))) continue;
+    const why = isDispensable(app.spec) ? `${other.spec.name} has a route there` : `all of it is ${other.spec.name}'s`;
+    throw new FlynnError('conflict', `${host} is taken, ${why}: use another host name`);
+  }
+}
+
 /** What a new datastore's members are to be known by somebody may have begun to announce before. */
 async function checkUntaken(deps: Pick<Deps, 'resources'>, app: AppResource, signal: AbortSignal): Promise<void> {
-  const own = namesOfDatastore(app.spec);
-  for (const { id, spec, status } of await deps.resources.list(appType, { signal })) {
-    if (id === app.id || status.releaseId === undefined) continue;
-    const live = await deps.resources.find(releaseType, status.releaseId, { signal });
-    const name = servicesOf(live?.spec.processes ?? {}).find((one) => own.has(one));
-    if (name === undefined) continue;
-    throw new FlynnError('conflict', `${spec.name} announces ${name}, which is to be the datastore ${app.spec.name}'s`);
+  const found = await findAnnouncer(deps, namesOfDatastore(app.spec), signal, app.id);
+  if (found === undefined) return;
+  const whose = `which is to be the datastore ${app.spec.name}'s`;
+  throw new FlynnError('conflict', `${found.app} announces ${found.name}, ${whose}`);
+}
+
+/** Which app has one of the names, in what is live or is being deployed. */
+async function findAnnouncer(
+  { resources }: Pick<Deps, 'resources'>,
+  names: ReadonlySet<string>,
+  signal: AbortSignal,
+  except?: string,
+): Promise<{ app: string; name: string } | undefined> {
+  for (const { id, spec, status } of await resources.list(appType, { signal })) {
+    if (id === except) continue;
+    const { releaseId, deploymentId } = status;
+    const next =
+      deploymentId === undefined ? undefined : await resources.find(deploymentType, deploymentId, { signal });
+    for (const one of new Set([releaseId, next?.spec.newReleaseId])) {
+      const release = one === undefined ? undefined : await resources.find(releaseType, one, { signal });
+      const name = servicesOf(release?.spec.processes ?? {}).find((announced) => names.has(announced));
+      if (name !== undefined) return { app: spec.name, name };
+    }
   }
+  return undefined;
 }
 
 /** Where members are found, and who of them has which role. */

@@ -3,6 +3,7 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { nameKey } from '@flynn/resource/keys';
 import { compareOf, refusal } from '@flynn/resource/record';
+import { checkUndivided } from '../access/neighbours.ts';
 import { serviceNameOf } from '../compile.ts';
 import { forLiveApp, isOvertaken } from '../deps.ts';
 import type { Deps } from '../deps.ts';
@@ -49,6 +50,7 @@ async function createHttp(deps: Deps, app: AppResource, body: NewRoute, signal: 
   if (body.tcp !== undefined) throw wrongSettings('tcp', 'http');
   const domain = normalizeDomain(body.domain);
   const path = normalizePath(body.path ?? '/');
+  await checkUndivided(deps, app, domain, signal);
   const http = changedHttp(httpSettingsSchema.parse({}), await withReleaseIds(deps, app, body.http ?? {}, signal));
   try {
     return await createAt(deps, app, { type: 'http', domain, path, service: serviceOf(app, body), http }, signal);
