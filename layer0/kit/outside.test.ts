@@ -37,6 +37,16 @@ test('outside is what is neither this machine, nor its link, nor a host or a con
   outside.check('a-name');
 });
 
+test('who may lead inside leads neither to its link, nor by a name to itself', async () => {
+  for (const host of ['169.254.169.254', 'fe80::1', '::ffff:169.254.169.254']) {
+    assert.throws(() => Outside.chosen(host).check(host), /inside/, host);
+  }
+  for (const host of ['127.0.0.1', '100.100.7.2', '192.0.2.7', '::1']) Outside.chosen(host).check(host);
+  const named = Outside.chosen('chat.example.com');
+  const seen = ['127.0.0.1', '169.254.169.254', '::1', '100.100.7.2', '192.0.2.7'].map((one) => named.has(one));
+  assert.deepEqual(seen, [false, false, false, true, true]);
+});
+
 test('a name that leads inside is found nowhere, however it is asked for', async () => {
   const outside = new Outside();
   for (const all of [true, false]) {

@@ -19,15 +19,31 @@ const neverOutside = [
   ['ff00::', 8, 'ipv6'],
 ] as const;
 
+/** What even who may lead into the cluster does not mean: one's link, and oneself by a name, which others may change. */
+const neverMeant = neverOutside.filter(([network]) => network === '169.254.0.0' || network === 'fe80::');
+const neverNamed = neverOutside.filter(([network]) => network !== '100.64.0.0');
+
+type Never = readonly (typeof neverOutside)[number][];
 type Answer = (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], family?: number) => void;
 
 /** Judged by the addresses a name has when it is connected to: a name that changes its mind changes nothing. */
 export class Outside {
-  #closed = blockListOf([]);
+  readonly #never: Never;
+  #closed: BlockList;
+
+  constructor(never: Never = neverOutside) {
+    this.#never = never;
+    this.#closed = blockListOf(never, []);
+  }
+
+  /** For a host that an admin of the cluster chose, inside or outside. */
+  static chosen(host: string): Outside {
+    return new Outside(isIP(host) === 0 ? neverNamed : neverMeant);
+  }
 
   /** The cluster's own hosts and subnets, as `192.0.2.7` and `100.100.3.0/24`. */
   setInside(networks: readonly string[]): void {
-    this.#closed = blockListOf(networks);
+    this.#closed = blockListOf(this.#never, networks);
   }
 
   has(address: string): boolean {
@@ -57,9 +73,9 @@ function insideError(host: string): FlynnError {
   return new FlynnError('denied', `${host} is inside the cluster, where only its admins may lead anything`);
 }
 
-function blockListOf(networks: readonly string[]): BlockList {
+function blockListOf(never: Never, networks: readonly string[]): BlockList {
   const list = new BlockList();
-  for (const [network, prefix, family] of neverOutside) list.addSubnet(network, prefix, family);
+  for (const [network, prefix, family] of never) list.addSubnet(network, prefix, family);
   for (const network of networks) {
     const [address = '', prefix] = network.split('/');
     const family = isIP(address) === 6 ? 'ipv6' : 'ipv4';

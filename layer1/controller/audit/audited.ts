@@ -5,6 +5,7 @@ import type { Route } from '@flynn/kit/routes';
 import type { Store } from '@flynn/store/store';
 import { tokens } from '../access/api.ts';
 import { datastores } from '../datastores/api.ts';
+import { generic } from '../generic/api.ts';
 import { notifications } from '../notifications/api.ts';
 import { operations } from '../operations/api.ts';
 import { runnerBlobs } from '../operations/api-runner-blobs.ts';
@@ -31,6 +32,11 @@ const secretAnswers: ReadonlySet<Route> = new Set<Route>([
   runners.add,
   notifications.create,
 ]);
+
+/** What is told once is not kept for who asks again: of a new notification the secret that it signs with. */
+function hasSecret(route: Route, { params }: CheckedCall): boolean {
+  return secretAnswers.has(route) || (route === generic.apply && params['kind'] === 'Notification');
+}
 
 export function isRecorded(route: Route): boolean {
   return (route.method !== 'GET' || recordedReads.has(route)) && !unrecorded.has(route);
@@ -73,7 +79,7 @@ async function act(
     throw error;
   }
   // It was carried out, and whoever asks again will be told so: only the answer itself would be lost.
-  const keeping = claim?.keep(answer, secretAnswers.has(route)).catch((error: unknown) => {
+  const keeping = claim?.keep(answer, hasSecret(route, call)).catch((error: unknown) => {
     log.error({ err: error, path: route.path }, 'an answer could not be kept for who asks again');
   });
   await Promise.all([trail.end(entry, undefined), keeping]);

@@ -5,9 +5,11 @@ import { z } from 'zod';
 import { appIdOf } from '../compile.ts';
 import { hideSecrets as hideInUrl } from '@flynn/log-aggregator/drain-url';
 import { hiddenValue } from '../access/redaction.ts';
+import { urlShown } from '../notifications/shown.ts';
 import type { AuditChange } from './model.ts';
 
 const resourceRoot = '/flynn/resource/';
+const notificationRoot = `${resourceRoot}notification/`;
 /** More of one thing than this says less, not more. */
 const maxSpecBytes = 8 * 1024;
 const maxChanges = 40;
@@ -55,7 +57,16 @@ function specOf(key: string, value: string): Spec {
   if (key.startsWith(cellKeys.workloads)) return {};
   const parsed = recordSchema.safeParse(json);
   if (!parsed.success) return {};
-  return key.startsWith(resourceRoot) ? (parsed.data.spec ?? {}) : parsed.data;
+  if (!key.startsWith(resourceRoot)) return parsed.data;
+  const { spec = {} } = parsed.data;
+  return key.startsWith(notificationRoot) ? withoutPath(spec) : spec;
+}
+
+/** All behind the host may be a secret, however short. */
+function withoutPath(spec: Spec): Spec {
+  const { url } = spec;
+  if (typeof url !== 'string' || !URL.canParse(url)) return spec;
+  return { ...spec, url: urlShown(url) };
 }
 
 /** With what was there before the transaction, and which of the hidden values differ. */

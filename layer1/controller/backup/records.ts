@@ -8,6 +8,8 @@ import type { Entry, Operation } from '@flynn/store/store';
 import { autoscaleType } from '../autoscale/resource.ts';
 import { auditRoot } from '../audit/trail.ts';
 import { backupPlanType } from '../datastore-backups/types.ts';
+import { restoredQueue } from '../notifications/queue.ts';
+import { notificationType } from '../notifications/types.ts';
 import { appType, artifactType, cronType } from '../resources.ts';
 import { sourceType } from '../source/resource.ts';
 import type { Bytes } from './archive.ts';
@@ -105,6 +107,10 @@ function settled(entry: Entry, resource: Resource<unknown, unknown>, onto: Resto
       const schedule = decodeResource(backupScheduleType, entry);
       const { pending: _p, isWanted: _w, ...status } = schedule.status;
       return { ...schedule, status };
+    }
+    case notificationType.name: {
+      // What waited is told by the cluster that it happened on; so is its pulse, until somebody says that this one took its place.
+      return { ...decodeResource(notificationType, entry), status: restoredQueue };
     }
     case sourceType.name: {
       const source = decodeResource(sourceType, entry);

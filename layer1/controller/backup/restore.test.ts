@@ -13,6 +13,9 @@ import { platformKinds } from '../generic/kinds.ts';
 import { ticketsType } from '../certificates/tickets.ts';
 import { startTestBlobs } from '../testing-blobs.ts';
 import { startTestController } from '../testing.ts';
+import { notifications } from '../notifications/api.ts';
+import { restoredQueue } from '../notifications/queue.ts';
+import { notificationType } from '../notifications/types.ts';
 import { backups } from './api.ts';
 import { keptTypes, leftTypes } from './contents.ts';
 import { inspectArchive } from './inspection.ts';
@@ -120,9 +123,29 @@ function withoutChanges(type: string, record: Record<string, unknown> | undefine
   if (type === 'cron') return { ...rest, spec, status: { ...status, handledMs: 0 } };
   // How it goes is looked at anew.
   if (type === 'autoscale') return { ...rest, spec };
+  if (type === 'notification') return { ...rest, spec };
   if (type === 'source') return { ...rest, spec, updatedAt: '' };
   return record;
 }
+
+test('a notification comes back without what waited, and without its pulse until somebody says so', async () => {
+  await using before = await startTestBlobs();
+  await using world = await startTestController({ blobStoreUrl: before.url, hasWorker: false });
+  await world.client.call(notifications.create, {
+    body: { name: 'ops', url: 'https://192.0.2.1', on: ['heartbeat'], everyMinutes: 5 },
+  });
+  const [made] = await world.deps.resources.list(notificationType);
+  const failing = { since: '2026-06-01T12:00:00Z', count: 3, answer: '404', nextMs: 5 };
+  await world.deps.resources.updateStatus(notificationType, made?.id ?? '', ({ status }) => ({
+    ...status,
+    failing,
+    heartbeatMs: 5,
+  }));
+  const store = createMemoryStore();
+  await restoreRecords(store, await sourceOf(await download(world)), step);
+  const [ops] = (await recordsIn(store, 'notification')).values();
+  assert.deepEqual(ops?.['status'], restoredQueue);
+});
 
 test('the schedule of backups comes back without the backup that was being made: that one is what was restored', async () => {
   await using before = await startTestBlobs();

@@ -8,6 +8,7 @@ import type { ControllerContext } from '../generic/kind.ts';
 import { stepDelivery } from './delivery.ts';
 import { sendOverHttp } from './sender.ts';
 import { notificationType } from './types.ts';
+import type { NotificationSpec } from './types.ts';
 import { stepWatching } from './watch-steps.ts';
 
 const lookMs = 3_000;
@@ -47,15 +48,21 @@ export function delivering({ deps, log }: ControllerContext): Controller {
     placement: 'singleton',
     async run({ signal, epoch }) {
       await using all = await deps.resources.mirror(notificationType, { signal });
-      await runReconciler({
-        name: 'notifications',
-        sources: [keysOf(all)],
-        concurrency: atOnce,
-        reconcile: (id, { signal: run }) =>
-          stepDelivery(deps, id, { send: sendOverHttp, random: Math.random, signal: run, epoch }),
-        log,
-        signal,
-      });
+      const lane = (name: string, isIn: (spec: NotificationSpec) => boolean) =>
+        runReconciler({
+          name,
+          sources: [keysOf(all, ({ id, spec }) => (isIn(spec) ? [id] : []))],
+          concurrency: atOnce,
+          reconcile: (id, { signal: run }) =>
+            stepDelivery(deps, id, { send: sendOverHttp, random: Math.random, signal: run, epoch }),
+          log,
+          signal,
+        });
+      // Receivers of apps that answer nobody hold up none of the cluster's.
+      await Promise.all([
+        lane('notifications of the cluster', ({ appId }) => appId === undefined),
+        lane('notifications of apps', ({ appId }) => appId !== undefined),
+      ]);
     },
   };
 }

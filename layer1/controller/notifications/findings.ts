@@ -2,9 +2,9 @@
 import type { Check, Found } from '@flynn/host-agent/doctor/finding';
 import type { Deps } from '../deps.ts';
 import { isLost } from './queue.ts';
-import { urlShown } from './settings.ts';
+import { urlShown } from './shown.ts';
 import { notificationType } from './types.ts';
-import type { NotificationResource } from './types.ts';
+import type { NotificationResource, NotificationSpec } from './types.ts';
 
 /** A receiver that is started anew is no finding; one of the cluster's that is away for long has people rely on nothing. */
 const marks = { failingMs: 10 * 60_000, criticalMs: 3_600_000 } as const;
@@ -26,7 +26,9 @@ export function notificationFindings(
     const { failing, lost, waiting } = status;
     const gone = isLost(status, now) ? (lost?.count ?? 0) : 0;
     const failedMs = failing === undefined ? 0 : now - Date.parse(failing.since);
+    const isUnconfirmed = status.isRestored === true && spec.on.includes('heartbeat');
     const isFailing = failing !== undefined && failedMs >= marks.failingMs;
+    if (isUnconfirmed) return [restoredFinding(spec)];
     if (!isFailing && gone === 0) return [];
     const answer = failing?.answer ?? lost?.answer;
     const said = answer === undefined ? '' : `: ${answer}`;
@@ -47,4 +49,15 @@ export function notificationFindings(
       },
     ];
   });
+}
+
+/** What waits for the pulse hears nothing, and says so: whoever brought the cluster back is to decide. */
+function restoredFinding({ name, url }: Pick<NotificationSpec, 'name' | 'url'>): Found {
+  return {
+    severity: 'warning',
+    subject: `notification ${name}`,
+    what: `no heartbeat is sent to ${urlShown(url)}: the notification came from a backup`,
+    why: 'beside the cluster that it was made of it would hide that this is down',
+    remedy: `flynn notification test ${name} where this cluster took its place; flynn notification remove ${name} otherwise`,
+  };
 }

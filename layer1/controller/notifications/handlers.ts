@@ -15,9 +15,10 @@ import { isAccepted, withTest } from './queue.ts';
 import { sendOverHttp } from './sender.ts';
 import type { Send } from './sender.ts';
 import { sendMessage, testMessage } from './sending.ts';
-import { addNotification, specOf, urlShown } from './settings.ts';
+import { addNotification, specOf } from './settings.ts';
+import { statusOf, urlShown } from './shown.ts';
 import { notificationType } from './types.ts';
-import type { NotificationResource } from './types.ts';
+import type { NotificationResource, NotificationSpec } from './types.ts';
 
 export function notificationHandlers(deps: Deps, send: Send = sendOverHttp): Handler[] {
   const { resources, now, newId } = deps;
@@ -32,7 +33,7 @@ export function notificationHandlers(deps: Deps, send: Send = sendOverHttp): Han
       const app = appName === undefined ? undefined : await ownApp(deps, principal, appName, signal);
       const spec = await specOf(deps, name, wanted, { appId: app?.id, principal, signal });
       const made = await addNotification(deps, { spec }, signal);
-      return { notification: viewNotification(made, app), secret: spec.secret };
+      return { notification: viewNotification(made, principal, app), secret: spec.secret };
     }),
     handle(notifications.list, async (call) => {
       const { query, signal } = call;
@@ -47,11 +48,12 @@ export function notificationHandlers(deps: Deps, send: Send = sendOverHttp): Han
         .filter(({ spec }) => (spec.appId === undefined ? principal.isAdmin : own.has(spec.appId)))
         .filter(({ spec }) => app === undefined || spec.appId === app.id)
         .toSorted((a, b) => (a.spec.name < b.spec.name ? -1 : 1))
-        .map((one) => viewNotification(one, own.get(one.spec.appId ?? '')));
+        .map((one) => viewNotification(one, principal, own.get(one.spec.appId ?? '')));
     }),
     handle(notifications.test, async (call) => {
       const { signal } = call;
-      const { id, spec } = await ownNotification(deps, principalOf(call), call.params.notification, signal);
+      const principal = principalOf(call);
+      const { id, spec } = await ownNotification(deps, principal, call.params.notification, signal);
       const startedMs = now();
       const message = testMessage(spec.name, `msg_${newId()}`, startedMs);
       const answer = await sendMessage(deps, send, { spec, message }, signal);
@@ -63,18 +65,20 @@ export function notificationHandlers(deps: Deps, send: Send = sendOverHttp): Han
       return {
         isAccepted: isAccepted(answer),
         ...(status === undefined ? {} : { status }),
-        answer: text,
+        answer: isShown(principal, spec) || status === undefined ? text : '',
         ms: Math.max(0, endedMs - startedMs),
       };
     }),
     handle(notifications.deliveries, async (call) => {
-      const { status } = await ownNotification(deps, principalOf(call), call.params.notification, call.signal);
+      const principal = principalOf(call);
+      const { status, spec } = await ownNotification(deps, principal, call.params.notification, call.signal);
       const waiting = status.waiting.map(({ id, type, title, at, attempts }): Delivery => {
         const isTried = attempts > 0 && status.failing !== undefined;
         const answer = isTried ? { answer: status.failing?.answer } : {};
         return { id, type, title, at, outcome: 'waiting', attempts, ...answer };
       });
-      return [...waiting.toReversed(), ...status.log];
+      const all = [...waiting.toReversed(), ...status.log];
+      return isShown(principal, spec) ? all : all.map(withoutAnswer);
     }),
     handle(notifications.remove, async (call) => {
       const { signal } = call;
@@ -115,7 +119,12 @@ async function ownNotification(
 }
 
 /** Without its secrets. */
-function viewNotification({ id, spec, status, createdAt }: NotificationResource, app?: AppResource): Notification {
+function viewNotification(
+  { id, spec, status, createdAt }: NotificationResource,
+  principal: Principal,
+  app?: AppResource,
+): Notification {
+  const said = isShown(principal, spec) ? (answer: string) => answer : statusOf;
   const { name, appId, url, format, on, severity, everyMinutes, isInside } = spec;
   const { failing, lost, waiting } = status;
   return {
@@ -134,11 +143,23 @@ function viewNotification({ id, spec, status, createdAt }: NotificationResource,
       : {
           failing: {
             since: failing.since,
-            answer: failing.answer,
+            answer: said(failing.answer),
             nextAt: new Date(failing.nextMs).toISOString(),
           },
         }),
-    ...(lost === undefined ? {} : { lost }),
+    ...(lost === undefined
+      ? {}
+      : { lost: { ...lost, ...(lost.answer !== undefined && { answer: said(lost.answer) }) } }),
     createdAt,
   };
+}
+
+/** What a program inside of the cluster answers is for its admins: who may not lead there is not to read there. */
+function isShown({ isAdmin }: Principal, { isInside }: NotificationSpec): boolean {
+  return isAdmin || !isInside;
+}
+
+/** But for its status. */
+function withoutAnswer({ answer, ...delivery }: Delivery): Delivery {
+  return answer === undefined ? delivery : { ...delivery, answer: statusOf(answer) };
 }

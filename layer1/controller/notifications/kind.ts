@@ -10,7 +10,8 @@ import { checkOwner } from '../generic/plain.ts';
 import { wantedFields } from './api.ts';
 import { delivering, watching } from './controllers.ts';
 import { anew } from './queue.ts';
-import { addNotification, specOf, urlShown } from './settings.ts';
+import { addNotification, specOf } from './settings.ts';
+import { statusOf, urlShown } from './shown.ts';
 import { signingSecretSchema } from './signature.ts';
 import { notificationType } from './types.ts';
 import type { NotificationResource, NotificationSpec } from './types.ts';
@@ -31,12 +32,16 @@ export const notificationKind = defineKind({
   // Without the secrets of its address it is not the same elsewhere.
   isExported: false,
   async view(_deps, { spec, status: { waiting, failing, lost } }) {
+    // What a program inside of the cluster answers, admins read in the log.
+    const said = spec.isInside ? statusOf : (answer: string) => answer;
     return {
       spec: specShown(spec),
       status: {
         waiting: waiting.length,
-        ...(failing === undefined ? {} : { failing: { since: failing.since, answer: failing.answer } }),
-        ...(lost === undefined ? {} : { lost }),
+        ...(failing === undefined ? {} : { failing: { since: failing.since, answer: said(failing.answer) } }),
+        ...(lost === undefined
+          ? {}
+          : { lost: { ...lost, ...(lost.answer !== undefined && { answer: said(lost.answer) }) } }),
       },
     };
   },

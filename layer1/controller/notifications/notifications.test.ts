@@ -14,6 +14,7 @@ import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { notifications } from './api.ts';
 import { notificationFindings } from './findings.ts';
+import { restoredQueue } from './queue.ts';
 import { isSigned, startReceiver } from './receiver-fixture.ts';
 import { notificationType } from './types.ts';
 import { watchStateKey } from './watch-steps.ts';
@@ -166,6 +167,44 @@ test('developers have those of their apps, which lead out of the cluster; those 
   assert.doesNotMatch(entries, /whsec_/);
 });
 
+test('what a receiver inside of the cluster answers is for admins; an app has so many at most', async () => {
+  await using receiver = await startReceiver();
+  await using world = await startTestController({ hosts: 0, hasWorker: false });
+  const { client } = world;
+  await client.call(apps.create, { body: { name: 'shop' } });
+  await using developer = await someone(world, 'dave', 'developer');
+  receiver.answerWith((response) => response.writeHead(404).end('hunter2'));
+  const make = (name: string, more = {}) =>
+    client.call(notifications.create, { body: { name, url: receiver.url, app: 'shop', isInside: true, ...more } });
+  await make('in');
+  const named = { params: { notification: 'in' } };
+  const seen = await developer.call(notifications.test, named);
+  assert.deepEqual([seen.status, seen.answer], [404, '']);
+  assert.equal((await client.call(notifications.test, named)).answer, 'hunter2');
+  assert.equal((await client.call(notifications.deliveries, named))[0]?.answer, '404 hunter2');
+  assert.equal((await developer.call(notifications.deliveries, named))[0]?.answer, '404');
+  await assert.rejects(make('link', { url: 'http://169.254.169.254/latest' }), isCode('denied', /own link/));
+  for (let count = 1; count < 20; count += 1) await make(`n${count}`);
+  await assert.rejects(make('one-more'), isCode('exhausted', /20 notifications at most/));
+});
+
+test('neither the trail nor an answer that is kept has a secret of a notification, however short', async () => {
+  await using world = await startTestController({ hosts: 0, hasWorker: false });
+  const { client, store } = world;
+  const params = { group: 'flynn', version: 'v1', kind: 'Notification' };
+  const asked = {
+    params,
+    headers: { 'idempotency-key': 'once' },
+    body: { name: 'ops', spec: { url: 'https://192.0.2.1/topic7' } },
+  };
+  const made = await client.call(generic.apply, asked);
+  assert.match(made.notes[0] ?? '', /whsec_/);
+  const { entries } = await store.list('/flynn-');
+  const told = entries.map(({ value }) => value).join();
+  assert.match(told, /192\.0\.2\.1/);
+  assert.doesNotMatch(told, /whsec_|topic7/);
+});
+
 test('a notification is a file, too: without its secrets, which stay as they are', async () => {
   await using world = await startTestController({ hosts: 0, hasWorker: false });
   const { client, deps } = world;
@@ -235,6 +274,31 @@ test('it goes with its app, and what was told is forgotten with the last of them
   await waitFor(async () => (await client.call(notifications.list, {})).length === 0, { what: 'its end', deadlineMs });
   const isForgotten = async () => (await store.get(watchStateKey)) === undefined;
   await waitFor(isForgotten, { what: 'the state to go', deadlineMs });
+});
+
+test('one that came from a backup has no pulse until a test of it is accepted', async () => {
+  await using receiver = await startReceiver();
+  await using world = await startTestController({ hosts: 0 });
+  const { client, deps } = world;
+  const body = { name: 'pulse', url: receiver.url, on: ['deployment' as const], everyMinutes: 1, isInside: true };
+  await client.call(notifications.create, { body });
+  const [{ id, spec } = { id: '', spec: undefined }] = await deps.resources.list(notificationType);
+  assert.ok(spec !== undefined);
+  await deps.resources.change(notificationType, id, () => ({
+    spec: { ...spec, on: ['heartbeat'] },
+    status: restoredQueue,
+  }));
+  const found = notificationFindings(await deps.resources.list(notificationType), Date.now());
+  assert.match(found[0]?.what ?? '', /came from a backup/);
+  await waitFor(async () => (await world.store.get(watchStateKey)) !== undefined, { what: 'a look', deadlineMs });
+  assert.equal(receiver.got.length, 0);
+  await client.call(notifications.test, { params: { notification: 'pulse' } });
+  await waitFor(() => receiver.got.length > 1, { what: 'a heartbeat', deadlineMs });
+  assert.deepEqual(
+    receiver.got.map(({ body: text }) => JSON.parse(text).type),
+    ['notification.test', 'heartbeat'],
+  );
+  assert.deepEqual(notificationFindings(await deps.resources.list(notificationType), Date.now()), []);
 });
 
 test('a receiver that takes nothing for ten minutes, and what it never got, is a finding without its secrets', () => {

@@ -47,6 +47,16 @@ export async function checkOutside(deps: Pick<Deps, 'store' | 'cell'>, url: URL,
   }
 }
 
+/** Throws `denied` for what no admin means: where clouds tell their machines secrets. */
+export function checkChosen(url: URL): void {
+  const host = bareHost(url);
+  try {
+    Outside.chosen(host).check(host);
+  } catch (error) {
+    throw new FlynnError('denied', `${host} is of this machine's own link: no receiver is there`, { cause: error });
+  }
+}
+
 function leadsOutside(outside: Outside, host: string, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     signal.addEventListener('abort', () => resolve(), { once: true });

@@ -67,11 +67,15 @@ export const queueSchema = z.object({
   lost: z.object({ at: z.string(), count: z.int(), answer: z.string().optional() }).optional(),
   /** When the last heartbeat was due. */
   heartbeatMs: z.number().optional(),
+  /** It came from a backup, and the cluster that was may live yet: its pulse is not sent until a test is accepted. */
+  isRestored: z.literal(true).optional(),
 });
 export type Queue = Readonly<z.output<typeof queueSchema>>;
 type Waiting = Queue['waiting'][number];
 
 export const emptyQueue: Queue = { waiting: [], log: [] };
+/** Of a notification that comes from a backup. */
+export const restoredQueue = { waiting: [], log: [], isRestored: true } satisfies Queue;
 
 /** What a receiver said, or why nothing was heard of it. */
 export type Answer = Readonly<{ status?: number; text: string; retryAfterMs?: number }>;
@@ -218,8 +222,8 @@ export function withTest(queue: Queue, message: Message, answer: Answer, now: nu
   return withLog(before, [entryOf({ ...message, attempts: 1 }, outcome, now, textOf(answer))]);
 }
 
-/** Of another address, of which nothing bad is known: what waits is tried at once. */
-export function anew({ failing: _failing, lost: _lost, ...queue }: Queue): Queue {
+/** Of a receiver of which nothing bad is known: what waits is tried at once. */
+export function anew({ failing: _failing, lost: _lost, isRestored: _isRestored, ...queue }: Queue): Queue {
   return queue;
 }
 

@@ -1,9 +1,11 @@
 /** Sends one message to one receiver. */
+import { Outside } from '@flynn/kit/outside';
 import type { Deps } from '../deps.ts';
 import { requestOf } from './formats.ts';
 import type { Message } from './message.ts';
 import { openOutside } from './place.ts';
 import type { Answer } from './queue.ts';
+import { bareHost } from './sender.ts';
 import type { Send } from './sender.ts';
 import { signatureHeaders } from './signature.ts';
 import type { NotificationSpec } from './types.ts';
@@ -18,7 +20,7 @@ export async function sendMessage(
   signal: AbortSignal,
 ): Promise<Answer> {
   const { name: cluster, domain, httpsPort } = deps.settings;
-  const outside = spec.isInside ? undefined : await openOutside(deps, signal);
+  const outside = spec.isInside ? Outside.chosen(bareHost(new URL(spec.url))) : await openOutside(deps, signal);
   const { headers, body } = requestOf(spec.format, message, { cluster, domain, httpsPort, notification: spec.name });
   const signed = signatureHeaders(spec.secret, { id: message.id, body, now: deps.now() });
   return send({ url: spec.url, outside }, { headers: { ...headers, ...signed }, body }, signal);

@@ -10,23 +10,19 @@ import { ownedBy } from '../resources.ts';
 import type { wantedFields } from './api.ts';
 import { formatOf } from './formats.ts';
 import { defaultTopics } from './message.ts';
-import { checkOutside, checkReceiver } from './place.ts';
+import { checkChosen, checkOutside, checkReceiver } from './place.ts';
+import { urlShown } from './shown.ts';
 import { newSigningSecret } from './signature.ts';
 import { heartbeatMinutes, notificationType } from './types.ts';
 import type { NotificationResource, NotificationSpec } from './types.ts';
 
 export type WantedNotification = Readonly<Partial<z.output<z.ZodObject<typeof wantedFields>>>>;
 
+/** About as many as are of use to anybody; each may keep who sends waiting. */
+const maxOfApp = 20;
+
 /** Told of the cluster alone. */
 const clusterTopics: ReadonlySet<string> = new Set(['host', 'update', 'heartbeat']);
-
-/** Its address alone, without user, password, path and query: any of them may be a secret. */
-export function urlShown(text: string): string {
-  const { protocol, host, pathname, search, username, password } = new URL(text);
-  const login = username === '' && password === '' ? '' : '***@';
-  const rest = pathname === '/' && search === '' ? '' : '/***';
-  return `${protocol}//${login}${host}${rest}`;
-}
 
 /** `current`: what it is now, which what is left out stays. Throws `invalid` or `denied` with what to do instead. */
 export async function specOf(
@@ -59,7 +55,8 @@ export async function specOf(
   if (isInside && !isAllowed && !principal.isAdmin) {
     throw new FlynnError('denied', 'only an admin of the cluster has notifications sent into it');
   }
-  if (!isInside) await checkOutside(deps, url, signal);
+  if (isInside) checkChosen(url);
+  else await checkOutside(deps, url, signal);
   return {
     name,
     ...(appId === undefined ? {} : { appId }),
@@ -80,6 +77,14 @@ export async function addNotification(
   signal: AbortSignal,
 ): Promise<NotificationResource> {
   if (spec.appId === undefined) return resources.create(notificationType, { labels, spec }, { signal });
+  const { appId } = spec;
+  const own = await resources.list(notificationType, { signal, where: (one) => one.spec.appId === appId });
+  if (own.length >= maxOfApp) {
+    throw new FlynnError(
+      'exhausted',
+      `an app has ${maxOfApp} notifications at most: flynn notification remove takes one away`,
+    );
+  }
   return forLiveApp({ resources }, spec.appId, signal, (app) =>
     resources.create(
       notificationType,

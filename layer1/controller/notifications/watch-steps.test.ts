@@ -6,7 +6,9 @@ import { silentLogger } from '@flynn/kit/log';
 import { ResourceService } from '@flynn/resource/service';
 import { createMemoryStore } from '@flynn/store/memory';
 import type { Store } from '@flynn/store/store';
+import { certificateType } from '../certificates/resources.ts';
 import { eventsKey } from '../health/events.ts';
+import { appType, ownedBy, routeType } from '../resources.ts';
 import { answered } from './queue.ts';
 import { newSigningSecret } from './signature.ts';
 import { notificationType } from './types.ts';
@@ -33,7 +35,7 @@ class World implements AsyncDisposable {
       return await this.plain.transact(transaction, options);
     },
   };
-  readonly #resources = new ResourceService({
+  readonly resources = new ResourceService({
     store: this.#store,
     now: () => this.#now,
     newId,
@@ -41,25 +43,38 @@ class World implements AsyncDisposable {
   });
 
   async add(name: string, ...on: string[]): Promise<string> {
+    return await this.addTo(undefined, name, ...on);
+  }
+
+  async addTo(appId: string | undefined, name: string, ...on: string[]): Promise<string> {
     const common = { url: 'http://192.0.2.1', format: 'json', severity: 'critical', everyMinutes: 1 } as const;
-    const spec = { ...common, name, on, secret: newSigningSecret(), isInside: true };
-    return (await this.#resources.create(notificationType, { spec })).id;
+    const spec = {
+      ...common,
+      ...(appId !== undefined && { appId }),
+      name,
+      on,
+      secret: newSigningSecret(),
+      isInside: true,
+    };
+    return (await this.resources.create(notificationType, { spec })).id;
   }
 
   async status(id: string) {
-    return (await this.#resources.get(notificationType, id)).status;
+    return (await this.resources.get(notificationType, id)).status;
   }
 
   /** As the controller that looks writes it. */
-  async find(count: number): Promise<void> {
-    const open = Object.fromEntries(
-      Array.from({ length: count }, (_, at) => {
-        const subject = `host h${at}`;
-        return [subject, { check: 'disks', severity: 'critical', subject, at: '', text: 'it is full', remedy: 'r' }];
-      }),
-    );
+  async put(...findings: object[]): Promise<void> {
+    const open = Object.fromEntries(findings.map((one, at) => [String(at), one]));
     const value = JSON.stringify({ teller: { id: 't', at: this.#now }, open, recent: [] });
     await this.plain.transact({ then: [{ put: eventsKey, value }] });
+  }
+
+  async find(count: number): Promise<void> {
+    const all = Array.from({ length: count }, (_, at) => {
+      return { check: 'disks', severity: 'critical', subject: `host h${at}`, at: '', text: 'it is full', remedy: 'r' };
+    });
+    await this.put(...all);
   }
 
   async look(afterMs: number): Promise<void> {
@@ -67,7 +82,7 @@ class World implements AsyncDisposable {
     await stepWatching(
       {
         store: this.#store,
-        resources: this.#resources,
+        resources: this.resources,
         now: () => this.#now,
         deployments: { snapshot: { entries: [] } },
       },
@@ -80,7 +95,7 @@ class World implements AsyncDisposable {
     const sent = (await this.status(id)).waiting.slice(0, count);
     for (const message of sent) {
       const ok = { status: 200, text: '' };
-      await this.#resources.updateStatus(notificationType, id, ({ status }) =>
+      await this.resources.updateStatus(notificationType, id, ({ status }) =>
         answered(status, message, ok, this.#now, 0),
       );
     }
@@ -155,4 +170,28 @@ test('how a later version ended an update is nothing that would keep anybody fro
     (await world.status(ops)).waiting.map(({ type }) => type),
     ['finding.began'],
   );
+});
+
+test('a certificate is of the apps that any of its names is routed to', async () => {
+  await using world = new World();
+  const { resources } = world;
+  for (const id of ['shop', 'blog']) {
+    await resources.create(appType, { id, spec: { name: id, meta: {}, isSystem: false, deployTimeoutMs: 1 } });
+    const spec = { type: 'http' as const, appId: id, domain: `${id}.example.com`, service: `${id}-web` };
+    await resources.create(routeType, { owner: ownedBy(id), spec });
+  }
+  await resources.create(certificateType, { spec: { source: 'acme', domains: ['example.com', 'shop.example.com'] } });
+  const [shop, blog] = [await world.addTo('shop', 's', 'certificate'), await world.addTo('blog', 'b', 'certificate')];
+  await world.put({
+    check: 'certificates',
+    severity: 'warning',
+    subject: 'certificate example.com',
+    at: '',
+    text: 't',
+    remedy: 'r',
+  });
+  await world.look(0);
+  await world.look(60_000);
+  const told = async (id: string) => (await world.status(id)).waiting.map(({ type }) => type);
+  assert.deepEqual([await told(shop), await told(blog)], [['certificate.failed'], []]);
 });

@@ -5,6 +5,7 @@ import type { Compare } from '@flynn/store/store';
 import { decodeJson } from '@flynn/store/codec';
 import type { Deps } from '../deps.ts';
 import { isCovered } from '../certificates/domains.ts';
+import { certificateType } from '../certificates/resources.ts';
 import { readHealthState } from '../health/events.ts';
 import { resourceType } from '../providers/types.ts';
 import { appType, releaseType, routeType } from '../resources.ts';
@@ -147,7 +148,7 @@ async function beat(
 ): Promise<void> {
   const everyMs = spec.everyMinutes * 60_000;
   const dueMs = Math.floor(now() / everyMs) * everyMs;
-  if (!spec.on.includes('heartbeat') || (status.heartbeatMs ?? 0) >= dueMs) return;
+  if (!spec.on.includes('heartbeat') || status.isRestored || (status.heartbeatMs ?? 0) >= dueMs) return;
   const open = Object.values((await readHealthState(store, signal))?.open ?? {});
   const grave = open.filter(({ severity }) => severity === 'critical').length;
   const message: Message = {
@@ -199,20 +200,27 @@ function endOf({ status }: DeploymentResource): Pick<EndedDeployment, 'hasFailed
 
 /** Which apps a finding is of: its own, those that have a database, those whose routes a certificate is for. */
 async function openDirectory({ resources }: Pick<WatchDeps, 'resources'>, signal: AbortSignal) {
-  const [apps, provided, routes] = await Promise.all([
+  const [apps, provided, routes, certificates] = await Promise.all([
     resources.list(appType, { signal }),
     resources.list(resourceType, { signal }),
     resources.list(routeType, { signal }),
+    resources.list(certificateType, { signal }),
   ]);
   const named = new Map(apps.map((app): [string, AppResource] => [app.spec.name, app]));
+  // A certificate is told by the first of its names.
+  const namesOf = (first: string): string[] => {
+    const own = certificates.filter(({ spec: { domains } }) => domains[0] === first);
+    return [...new Set([first, ...own.flatMap(({ spec }) => spec.domains)])];
+  };
   return {
     appsOf({ subject, app }: Message): string[] {
       const own = app === undefined ? undefined : named.get(app)?.id;
       const having = provided
         .filter(({ status }) => own !== undefined && status.externalId === own)
         .flatMap(({ spec }) => spec.apps.map(({ appId }) => appId));
+      const names = subject.kind === 'certificate' ? namesOf(subject.name) : [];
       const routed = routes
-        .filter(({ spec }) => subject.kind === 'certificate' && isCovered(subject.name, spec.domain ?? ''))
+        .filter(({ spec }) => names.some((name) => isCovered(name, spec.domain ?? '')))
         .map(({ spec }) => spec.appId);
       return [...new Set([...(own === undefined ? [] : [own]), ...having, ...routed])];
     },
