@@ -57,9 +57,9 @@ test('the link is at the platform’s own address, good once, and opened where t
 
   const opened = join(world.desk.home, 'opened');
   const browser = join(world.desk.home, 'browser');
-  await writeFile(browser, `#!/bin/sh\nprintf %s "$1" > ${opened}.new && mv ${opened}.new ${opened}\n`);
+  await writeFile(browser, `#!/bin/sh\nprintf '%s %s' "$1" "$2" > ${opened}.new && mv ${opened}.new ${opened}\n`);
   await chmod(browser, 0o755);
-  const io = world.desk.io({ env: { BROWSER: browser } });
+  const io = world.desk.io({ env: { BROWSER: `${browser} --private` } });
   io.stdout.isTTY = true;
   assert.equal(await runCli(['dashboard'], io), 0);
   const address = await waitFor(() => readFile(opened, 'utf8').catch(() => undefined), {
@@ -67,5 +67,12 @@ test('the link is at the platform’s own address, good once, and opened where t
     deadlineMs: 10_000,
     intervalMs: 5,
   });
-  assert.equal(`${address}\n`, io.stdout.text);
+  assert.equal(`${address}\n`, `--private ${io.stdout.text}`);
+  assert.match(io.stderr.text, /^It opens in your browser\./m);
+
+  const without = world.desk.io({ env: { BROWSER: join(world.desk.home, 'none') } });
+  without.stdout.isTTY = true;
+  assert.equal(await runCli(['dashboard'], without), 0);
+  assert.doesNotMatch(without.stderr.text, /It opens/);
+  assert.match(without.stdout.text, /\/login#flynn_/);
 });

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { type } from 'node:os';
 import { tokens } from '@flynn/controller/access/api';
 import { platform } from '@flynn/controller/api-platform';
@@ -22,7 +23,7 @@ export function addDashboardCommand(parent: Parent): void {
       });
       // What stands behind # stays in the browser: it is in no request, and in no log on the way.
       const link = `${url}/login#${made.token}`;
-      const isOpened = open && context.options.json !== true && openInBrowser(context.io, link);
+      const isOpened = open && context.options.json !== true && (await openInBrowser(context.io, link));
       context.show({ url, link, expiresAt: made.expiresAt }, () => link);
       if (context.options.json === true) return;
       context.tell(
@@ -32,20 +33,25 @@ export function addDashboardCommand(parent: Parent): void {
   });
 }
 
-/** Where there is a desktop. What becomes of it the person sees: the link is printed in any case. */
-function openInBrowser(io: Io, link: string): boolean {
-  const program = browserOf(io);
+/** Where there is a desktop: whether a browser was started. What becomes of it the person sees; the link is printed in any case. */
+async function openInBrowser(io: Io, link: string): Promise<boolean> {
+  const [program, ...options] = browserOf(io);
   if (program === undefined) return false;
-  const child = spawn(program, [link], { stdio: 'ignore', detached: true, env: io.env });
-  child.once('error', () => undefined);
+  const child = spawn(program, [...options, link], { stdio: 'ignore', detached: true, env: io.env });
+  try {
+    await once(child, 'spawn');
+  } catch {
+    return false;
+  }
   child.unref();
   return true;
 }
 
-function browserOf({ env, stdout }: Io): string | undefined {
+/** The program and its options; nothing where there is none. */
+function browserOf({ env, stdout }: Io): string[] {
   const { BROWSER: own = '', DISPLAY: x = '', WAYLAND_DISPLAY: wayland = '' } = env;
-  if (stdout.isTTY !== true) return undefined;
-  if (own !== '' && !own.includes('%')) return own;
-  if (type() === 'Darwin') return 'open';
-  return x === '' && wayland === '' ? undefined : 'xdg-open';
+  if (stdout.isTTY !== true) return [];
+  if (own.trim() !== '' && !own.includes('%')) return own.trim().split(/\s+/);
+  if (type() === 'Darwin') return ['open'];
+  return x === '' && wayland === '' ? [] : ['xdg-open'];
 }

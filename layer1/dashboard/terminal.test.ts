@@ -28,7 +28,7 @@ async function open(
   t: TestContext,
   query: string,
   handlers: readonly Handler[],
-  times: { idleMs?: number; pingMs?: number } = {},
+  times: { idleMs?: number; pingMs?: number; deafMs?: number } = {},
 ): Promise<Setting> {
   const log = silentLogger();
   const controller = await startServer({
@@ -198,6 +198,35 @@ test('a run whose page leaves before it is joined is stopped', async (t) => {
   await outcome;
   page.socket.close();
   assert.equal(await stopped.promise, 'h1-2');
+});
+
+test('a run whose answer is lost is asked for again, and is one job', async (t) => {
+  const keys: unknown[] = [];
+  const { page } = await open(t, '/terminal/run?app=shop', [
+    handle(jobs.run, async ({ headers }) => {
+      keys.push(headers['idempotency-key']);
+      if (keys.length === 1) throw new FlynnError('unavailable', 'the controller is being replaced');
+      return jobNamed('h1-3');
+    }),
+    handle(jobs.attach, async () => (socket) => socket.end(encodeFrame({ kind: 'exit', code: 0 }))),
+  ]);
+  assert.equal(await page.closed, 1_000, JSON.stringify(page.messages));
+  assert.equal(keys.length, 2);
+  assert.match(String(keys[0]), /^[\x21-\x7e]{16,}$/);
+  assert.equal(keys[1], keys[0]);
+});
+
+test('a page that cannot be heard, as its program takes nothing, is not believed in for ever', async (t) => {
+  const programs: Duplex[] = [];
+  const deaf = execHandler((socket) => void programs.push(socket.on('error', () => undefined)));
+  const { page, served } = await open(t, '/terminal/exec?app=shop', [deaf], { pingMs: 200, deafMs: 500 });
+  const chunk = Buffer.alloc(1024 * 1024);
+  // More than the buffers of all sockets on the way take.
+  for (let index = 0; index < 32; index += 1) page.socket.send(chunk, () => undefined);
+  await running('the page to be told', () => page.messages.length > 0);
+  assert.match(JSON.stringify(page.messages), /the program took nothing/);
+  await served();
+  for (const program of programs) program.destroy();
 });
 
 test('neither side is read faster than the other takes', async (t) => {

@@ -7,6 +7,7 @@ import { jobs, releases } from '@flynn/controller/api';
 import { FlynnError, asFlynnError, hasCode } from '@flynn/kit/errors';
 import { type Frame, encodeFrame, readFrames } from '@flynn/kit/frames';
 import type { HttpClient } from '@flynn/kit/http-client';
+import { newId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
 import type { RawData, WebSocket } from 'ws';
 import { type ToTerminal, fromTerminal } from './api.ts';
@@ -19,6 +20,8 @@ const callMs = 15_000;
 const pingMs = 20_000;
 /** Nobody has typed, and nothing was said, for so long: it was forgotten. */
 const idleMs = 4 * 3_600_000;
+/** A page that is not read, since its program takes nothing, cannot say that it is still there: for so long it is believed. */
+const deafMs = 10 * 60_000;
 const farewellMs = 5_000;
 const earlyBytes = 64 * 1024;
 
@@ -35,6 +38,7 @@ export type TerminalOptions = Readonly<{
   log: Logger;
   idleMs?: number;
   pingMs?: number;
+  deafMs?: number;
 }>;
 
 /** Resolves when both sides have ended. Never rejects: what goes wrong is told to the page. */
@@ -110,8 +114,13 @@ async function run(
       ? {}
       : { releaseId: (await controller.call(releases.get, { params: { app, release } }, { ...short, signal })).id };
   const body = { command, env: { TERM: term }, tty: true, stdin: true, ...found };
-  // Carried out to its end, whoever leaves: else nobody would know which job to stop.
-  const job = await controller.call(jobs.run, { params: { app }, body }, short);
+  // Carried out to its end, whoever leaves: else nobody would know which job to stop. If its answer is lost, it is asked for again.
+  const named = { ...short, headers: { ...headers, 'idempotency-key': newId() } };
+  const start = () => controller.call(jobs.run, { params: { app }, body }, named);
+  const job = await start().catch((error: unknown) => {
+    if (hasCode(error, 'unavailable', 'timeout')) return start();
+    throw error;
+  });
   const params = { app, job: job.id };
   try {
     const query = { stdin: true, logs: true, columns, rows };
@@ -211,11 +220,13 @@ function sent(page: WebSocket, data: Buffer | string): Promise<void> {
 /** Ends a page that does not answer pings, and a terminal nobody has used for long. */
 function watch(
   page: WebSocket,
-  options: Pick<TerminalOptions, 'idleMs' | 'pingMs'>,
+  options: Pick<TerminalOptions, 'idleMs' | 'pingMs' | 'deafMs'>,
   end: (error: FlynnError) => void,
 ): { use: () => void; stop: () => void } {
   const limitMs = options.idleMs ?? idleMs;
+  const unheardMs = options.deafMs ?? deafMs;
   let usedMs = performance.now();
+  let heardMs = usedMs;
   let isAlive = true;
   const use = () => {
     usedMs = performance.now();
@@ -225,8 +236,12 @@ function watch(
     isAlive = true;
   });
   const timer = setInterval(() => {
-    if (performance.now() - usedMs > limitMs) {
+    const nowMs = performance.now();
+    if (isAlive) heardMs = nowMs;
+    if (nowMs - usedMs > limitMs) {
       end(new FlynnError('timeout', `nothing was typed or said for ${limitMs / 3_600_000} hours`));
+    } else if (nowMs - heardMs > unheardMs) {
+      end(new FlynnError('timeout', `the program took nothing of what was typed for ${unheardMs / 60_000} minutes`));
     } else if (!isAlive && !page.isPaused) page.terminate();
     isAlive = false;
     if (page.readyState === page.OPEN) page.ping();

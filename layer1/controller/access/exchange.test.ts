@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
+import { createMemoryStore } from '@flynn/store/memory';
 import { apps } from '../api.ts';
 import { createControllerClient } from '../client.ts';
 import { startTestController } from '../testing.ts';
@@ -57,6 +58,22 @@ test('of two who have a link one gets in', async () => {
   const tries = await Promise.allSettled([1, 2, 3].map(() => link.call(tokens.exchange, { body })));
   assert.equal(tries.filter(({ status }) => status === 'fulfilled').length, 1);
   for (const one of tries) if (one.status === 'rejected') assert.ok(hasCode(one.reason, 'unauthenticated'), one.reason);
+});
+
+test('a link is not used up where its owner is changed at the same time', async () => {
+  const store = createMemoryStore();
+  await using own = await startTestController({ store, hasWorker: false, hosts: 0 });
+  await own.client.call(users.create, { body: { name: 'ann', role: 'developer' } });
+  const made = await own.client.call(tokens.create, { body: { name: 'browser', user: 'ann', isLink: true } });
+  await using link = createControllerClient({ baseUrl: own.url, key: made.token });
+  const transact = store.transact.bind(store);
+  store.transact = async (transaction, options) => {
+    store.transact = transact;
+    await own.client.call(users.update, { params: { user: 'ann' }, body: { role: 'viewer' } });
+    return transact(transaction, options);
+  };
+  await assert.rejects(link.call(tokens.exchange, { body }), (error) => hasCode(error, 'conflict'));
+  assert.equal((await link.call(tokens.exchange, { body })).user, 'ann');
 });
 
 test('a token is exchanged for one that is good for no more and no longer, and stays', async () => {

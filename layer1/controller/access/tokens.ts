@@ -47,8 +47,10 @@ export function tokenHandlers(deps: Deps): Handler[] {
       const bound = link === undefined ? principal.token?.expiresAt : link.spec.exchange?.until;
       const expiresAt = earlier(bound, new Date(deps.now() + body.expiresInMs).toISOString());
       const made = await makeToken(deps, { name: body.name, user, limits, expiresAt, instead: link }, signal).catch(
-        (error: unknown) => {
-          throw link !== undefined && hasCode(error, 'conflict') ? usedUp() : error;
+        async (error: unknown) => {
+          // It may have been something else that changed: then the link is as good as before, and whoever has it tries again.
+          if (hasCode(error, 'conflict')) await linkOf(deps, principal, signal);
+          throw error;
         },
       );
       return { ...viewToken(made.resource, await namesOf(deps, [made.resource], signal)), token: made.text };

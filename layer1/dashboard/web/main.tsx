@@ -4,16 +4,16 @@ import { useCallback, useEffect, useMemo, useState } from 'preact/hooks';
 import { createApi } from './api/client.ts';
 import { asFailure } from './api/failure.ts';
 import { Dashboard } from './dashboard.tsx';
+import { followTokens, takeToken } from './given-token.ts';
 import { Login } from './login.tsx';
 import { Question } from './parts/acts.tsx';
 import { FailureNotice, Reading } from './parts/notices.tsx';
 import { type Page, pageAt, pathOf } from './routing.ts';
-import { readSession, type Session, tokenOf } from './session.ts';
+import { readSession, type Session } from './session.ts';
 import { WorldFeed } from './world/feed.ts';
 
 /** Out of the address and the history before anything else happens. */
-const givenToken = tokenOf(location);
-if (givenToken !== undefined) history.replaceState(undefined, '', '/login');
+const givenToken = takeToken(window);
 
 function Main() {
   const [session, setSession] = useState<Session>({ is: 'checking' });
@@ -45,6 +45,7 @@ function Main() {
   }, []);
 
   useEffect(() => void read(), [read]);
+  useEffect(() => followTokens(window, setToken), []);
   useEffect(() => {
     const listen = () => setPage(pageAt(location.pathname));
     addEventListener('popstate', listen);

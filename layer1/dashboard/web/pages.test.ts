@@ -10,7 +10,7 @@ import { someApp, someDeployment, someFormation, someJob, someRoute } from './wo
 
 type Rendering = {
   renderPage: (path: string, facts: { identity: Identity; told: readonly StreamEvent[] }) => string;
-  renderLogin: (why?: string) => string;
+  renderLogin: (why?: string, token?: string) => string;
 };
 
 async function load(): Promise<Rendering> {
@@ -137,6 +137,15 @@ describe('the pages', () => {
     assert.match(html, /<label for="[^"]+">Token<\/label>/);
     assert.match(html, /type="password"/);
     assert.match(html, /role="status">The session is over/);
+  });
+
+  it('say of a link that it logs in as who made it, and leave the click to who opened it', () => {
+    const notice = /logs you in as whoever made it/;
+    const html = rendering.renderLogin(undefined, 'flynn_ab');
+    assert.match(html, notice);
+    assert.match(html, /type="password"[^>]* value="flynn_ab"/);
+    assert.match(html, /<button type="submit"[^>]*aria-busy="?false[^>]*>Log in</);
+    assert.doesNotMatch(rendering.renderLogin(), notice);
   });
 
   it('label every field, and name every button that has no text of its own', () => {

@@ -38,6 +38,6 @@ export function renderPage(path: string, facts: { identity: Identity; told: read
 }
 
 /** @public */
-export function renderLogin(why?: string): string {
-  return renderToString(<Login api={api} why={why} onLoggedIn={async () => {}} />);
+export function renderLogin(why?: string, token?: string): string {
+  return renderToString(<Login api={api} why={why} token={token} onLoggedIn={async () => {}} />);
 }
