@@ -5,6 +5,8 @@ import { tlsFiles } from '@flynn/host-agent/cluster/etcd-resident';
 import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
 import { ensureCertificate, hostCertificateOf, writeIfOther } from '@flynn/host-agent/trust/certificate-files';
 import { appRole } from '@flynn/kit/identity';
+import { parseCertificate } from '@flynn/kit/certificate';
+import type { Certificate } from '@flynn/controller/certificates/model';
 import type { Credentials } from '@flynn/kit/tls';
 import { type Cluster, controllerNameOf, dashboardNameOf, gatewayOf } from './settings.ts';
 
@@ -28,6 +30,14 @@ export async function ensureControllerCertificate(stateDir: string, cluster: Clu
   };
   const wanted = { name: 'controller', role: appRole('controller'), addresses: [] };
   return await ensureCertificate(files, { wanted, authority: cluster.authority, now: Date.now() });
+}
+
+/** Whether the cluster's authority made one that was put in its place; people bring theirs in the same way, of other issuers. */
+export function isOfAuthority(
+  { source, issuer }: Pick<Certificate, 'source' | 'issuer'>,
+  { authority }: Pick<Cluster, 'authority'>,
+): boolean {
+  return source === 'own' && `CN=${issuer}` === parseCertificate(authority.certificate).subject;
 }
 
 /** Parts of the platform that people reach by a name of their own at each of the cluster's domains. */

@@ -1,12 +1,13 @@
 /** The web page is a part that the platform does without: where people have its name, and where a version does not know it. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { tokens } from '@flynn/controller/access/api';
 import { apps, releases } from '@flynn/controller/api';
 import { certificates } from '@flynn/controller/certificates/api';
 import { generic } from '@flynn/controller/generic/api';
 import { routing } from '@flynn/controller/routes/api';
 import { startTestController } from '@flynn/controller/testing';
-import { hasCode, ifFound } from '@flynn/kit/errors';
+import { FlynnError, hasCode, ifFound } from '@flynn/kit/errors';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import type { SystemApp } from './manifest.ts';
 import { Platform } from './platform.ts';
@@ -24,13 +25,16 @@ const dashboard: SystemApp = {
   routes: [{ type: 'http', domain: name, service: 'dashboard', http: { https: { redirect: true } } }],
   isDispensable: true,
 };
-const cluster = settle(readOptions({}), undefined, {
+const settled = settle(readOptions({}), undefined, {
   hostname: 'host',
   address: '192.0.2.7',
   now: new Date(0),
   newSecret: () => 'secret',
   authority: { certificate: 'CERTIFICATE', privateKey: 'PRIVATE KEY' },
 });
+
+const authority = await createAuthority('test');
+const cluster = { ...settled, authority };
 
 test('an app of somebody that is called so stays theirs, and the platform is whole without', async () => {
   await using world = await startTestController();
@@ -40,7 +44,7 @@ test('an app of somebody that is called so stays theirs, and the platform is who
   assert.equal(await platform.hasOwn('dashboard'), false);
   const app = await world.client.call(apps.get, { params: { app: 'dashboard' } });
   assert.deepEqual([app.releaseId, app.isSystem], [release.id, false]);
-  await removeUnknownParts(world.client, { cluster, known: {} });
+  await removeUnknownParts(world.client, { cluster, known: {}, tell: told });
   await world.client.call(apps.get, { params: { app: 'dashboard' } });
 });
 
@@ -118,7 +122,6 @@ test('its host name is its own with all paths: whoever has one below keeps it fr
 test('before a version that lacks it, it goes with its name and the certificate nobody would renew', async () => {
   await using world = await startTestController();
   const platform = new Platform(world.client);
-  const authority = await createAuthority('test');
   const own = await issueCertificate(authority, { name, addresses: [name] });
   const certificate = own.certificate + authority.certificate;
   const { client } = world;
@@ -128,11 +131,67 @@ test('before a version that lacks it, it goes with its name and the certificate 
   assert.deepEqual([route?.domain, route?.service, route?.http?.https.redirect], [name, 'dashboard', true]);
   await client.call(certificates.add, { body: { domains: [name], certificate, privateKey: own.privateKey } });
 
-  await removeUnknownParts(client, { cluster, known: { dashboard: 'flynn/dashboard:0', router: 'flynn/router:0' } });
+  await removeUnknownParts(client, {
+    cluster,
+    known: { dashboard: 'flynn/dashboard:0', router: 'flynn/router:0' },
+    tell: told,
+  });
   assert.ok(await isThere(), 'a version that knows it has it');
-  await removeUnknownParts(client, { cluster, known: { router: 'flynn/router:0' } });
+  const { token } = await client.call(tokens.create, { body: { name: 'browser', isLink: true } });
+  const kept = await client.call(tokens.create, { body: { name: 'kept' } });
+  const known = { router: 'flynn/router:0' };
+  const refused = removeUnknownParts(client, {
+    cluster,
+    known,
+    tell: told,
+    check: async () => {
+      throw new FlynnError('conflict', 'a host is away. Nothing was changed');
+    },
+  });
+  await assert.rejects(refused, /a host is away/);
+  assert.ok(await isThere(), 'where the version would not have the cluster nothing is gone');
+  assert.equal((await client.call(tokens.list, {})).length, 2);
+  const lines: string[] = [];
+  await removeUnknownParts(client, { cluster, known, tell: (line) => lines.push(line) });
+  assert.match(lines.join('\n'), /dashboard is deleted.*brings it back.*scale web=0/);
+  const left = await client.call(tokens.list, {});
+  assert.deepEqual(
+    left.map(({ id }) => id),
+    [kept.id],
+    `a link is a token to that version: ${token.slice(0, 12)}`,
+  );
   assert.equal(await isThere(), false);
   assert.deepEqual(await client.call(certificates.list, {}), []);
-  await removeUnknownParts(client, { cluster, known: {} });
+  await removeUnknownParts(client, { cluster, known: {}, tell: told });
   assert.equal(await platform.ensureApp(dashboard, told), 'created', 'and it is back with the next version');
+});
+
+test('a certificate that people brought for its name stays, whatever becomes of it', async () => {
+  await using world = await startTestController();
+  const { client } = world;
+  assert.equal(await new Platform(client).ensureApp(dashboard, told), 'created');
+  const theirs = await createAuthority('theirs');
+  const own = await issueCertificate(theirs, { name, addresses: [name] });
+  const certificate = own.certificate + theirs.certificate;
+  const added = await client.call(certificates.add, {
+    body: { domains: [name], certificate, privateKey: own.privateKey },
+  });
+  await removeUnknownParts(client, { cluster, known: {}, tell: told });
+  assert.deepEqual(
+    (await client.call(certificates.list, {})).map(({ id }) => id),
+    [added.id],
+  );
+});
+
+test('one that cannot be deployed fails nothing else, and what the platform needs does', async () => {
+  await using world = await startTestController({ behave: () => ({ is: 'exit', code: 1 }) });
+  const platform = new Platform(world.client);
+  const lines: string[] = [];
+  const report = (line: string) => lines.push(line);
+  assert.deepEqual(await platform.ensureApps([dashboard], report), ['failed']);
+  assert.match(lines.join('\n'), /going on without dashboard: deploying dashboard failed/);
+  await assert.rejects(
+    platform.ensureApp({ ...dashboard, isDispensable: false }, report),
+    /deploying dashboard failed/,
+  );
 });

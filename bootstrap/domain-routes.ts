@@ -5,6 +5,7 @@ import { zoneOf } from '@flynn/controller/route-address';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { retry } from '@flynn/kit/retry';
+import { isOfAuthority } from './certificates.ts';
 import { domainsOf, hostOf, placeOf, twinOf } from './domain.ts';
 import { commands } from './origin.ts';
 import type { Cluster } from './settings.ts';
@@ -70,9 +71,9 @@ export async function dropRoutes(client: HttpClient, cluster: Cluster, former: s
     await unlessGone(called('removing a route', () => client.call(generic.remove, { params })));
   }
   const own = await called('reading the certificates', () => client.call(certificates.list, {}));
-  for (const { id, source, domains } of own) {
+  for (const { id, source, issuer, domains } of own) {
     const isOwn = domains.length === 1 && [`controller.${former}`, `dashboard.${former}`].includes(domains[0] ?? '');
-    if (source !== 'own' || !isOwn) continue;
+    if (!isOwn || !isOfAuthority({ source, issuer }, cluster)) continue;
     const params = { certificate: id };
     await unlessGone(called('removing a certificate', () => client.call(certificates.remove, { params })));
   }

@@ -27,8 +27,8 @@ const callMs = 60_000;
 /** Those that have ended, and those that people hold. */
 const stillStates: ReadonlySet<Deployment['state']> = new Set(['complete', 'failed', 'canary', 'paused']);
 
-/** Left out: what is called so, or has its address, is somebody's own. */
-export type Outcome = 'created' | 'updated' | 'unchanged' | 'left out';
+/** Left out: what is called so, or has its address, is somebody's own. Failed: of what is dispensable alone. */
+export type Outcome = 'created' | 'updated' | 'unchanged' | 'left out' | 'failed';
 
 export class Platform {
   readonly #client: HttpClient;
@@ -56,8 +56,19 @@ export class Platform {
     return outcomes;
   }
 
-  /** Deploys the app if what is live is not what the manifest says. */
+  /** Deploys the app if what is live is not what the manifest says. What is dispensable and fails is no trouble for the rest. */
   async ensureApp(wanted: SystemApp, report: (line: string) => void): Promise<Outcome> {
+    try {
+      return await this.#ensureWhole(wanted, report);
+    } catch (error) {
+      if (wanted.isDispensable !== true) throw error;
+      this.#waiting.signal?.throwIfAborted();
+      report(`going on without ${wanted.name}: ${messageOf(error)}`);
+      return 'failed';
+    }
+  }
+
+  async #ensureWhole(wanted: SystemApp, report: (line: string) => void): Promise<Outcome> {
     const ensured = await this.#ensureApp(wanted);
     if (ensured === 'taken') return 'left out';
     const { app: found, isNew } = ensured;

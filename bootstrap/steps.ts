@@ -294,7 +294,8 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         const outcomes = await withPlatform((platform) =>
           context.isUpdate === true ? oneByOne(platform, services, report) : platform.ensureApps(services, report),
         );
-        const lacking = await showDashboard();
+        const failed = services.filter((_, index) => outcomes[index] === 'failed').map(({ name }) => failedText(name));
+        const lacking = `${failed.join('')}${await showDashboard()}`;
         await untilAnswers(controllerUrlOf(cluster), 60_000);
         await rememberCluster(isOwnCertificate ? certificateMs : shortMs);
         if (isOpen(cluster) || cluster.sealingKeyChange?.next !== undefined) {
@@ -323,6 +324,11 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
   ];
   const kept = (step: Step) => whileKept(step, (task) => withStore(host(), (store) => task(store, host())));
   return { base, platform: platform.map(kept) };
+}
+
+/** Of a part that the platform does without. */
+function failedText(name: string): string {
+  return `; ${name} could not be deployed: "flynn -a ${name} log" and "flynn eval list" tell why, and the next up tries again`;
 }
 
 async function controllerOf(manifest: () => Promise<SystemApp[]>): Promise<SystemApp> {

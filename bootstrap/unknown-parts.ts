@@ -1,36 +1,61 @@
 /** Before a cluster goes to a version that lacks a part of the platform: that part goes, as it would only be in the way there. */
+import { tokens } from '@flynn/controller/access/api';
 import { apps } from '@flynn/controller/api';
 import { certificates } from '@flynn/controller/certificates/api';
+import { routing } from '@flynn/controller/routes/api';
 import { ifFound } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { retry } from '@flynn/kit/retry';
+import { isOfAuthority } from './certificates.ts';
 import { domainsOf } from './domain.ts';
 import { dashboardApp } from './manifest.ts';
 import { type Cluster, dashboardNameOf } from './settings.ts';
 
 const callMs = 20_000;
 
+type Removal = Readonly<{
+  cluster: Pick<Cluster, 'authority' | 'domain' | 'domains'>;
+  /** The other version's images, by what they are for. */
+  known: Readonly<Record<string, string>>;
+  /** Throws where the cluster cannot go there anyway: then nothing goes. Asked only if something would. */
+  check?: () => Promise<void>;
+  /** What goes, and how it comes back, in lines for people. */
+  tell: (line: string) => void;
+}>;
+
 /**
- * `known`: the other version's images, by what they are for. Only what is dispensable can go, with its routes, and with the
- * certificates of the platform's own for these, which nobody would renew. What is somebody's own stays.
+ * Only what is dispensable can go, with its routes, and with the certificates that the cluster's authority made for these, which
+ * nobody would renew; and links for logging in, which versions without a web page take for tokens. What is somebody's own stays.
  */
-export async function removeUnknownParts(
-  client: HttpClient,
-  { cluster, known }: { cluster: Cluster; known: Readonly<Record<string, string>> },
-): Promise<void> {
+export async function removeUnknownParts(client: HttpClient, { cluster, known, check, tell }: Removal): Promise<void> {
   if (Object.hasOwn(known, dashboardApp)) return;
   const app = await called(`looking for ${dashboardApp}`, () =>
     ifFound(client.call(apps.get, { params: { app: dashboardApp } })),
   );
-  if (app?.isSystem !== true) return;
-  await called(`removing ${dashboardApp}`, () =>
-    ifFound(client.call(apps.remove, { params: { app: app.id }, query: {} })),
+  const links = (await called('reading the tokens', () => client.call(tokens.list, {}))).filter(
+    ({ isLink }) => isLink === true,
   );
+  const goes = app?.isSystem === true ? app : undefined;
+  if (goes === undefined && links.length === 0) return;
+  await check?.();
+  for (const { id } of links) {
+    await called('taking back a link', () => ifFound(client.call(tokens.revoke, { params: { token: id } })));
+  }
+  if (goes === undefined) return;
+  tell(
+    `That version has no web page: ${dashboardApp} is deleted. The next version that has one brings it back, turned on; "flynn -a ${dashboardApp} scale web=0" turns it off there.`,
+  );
+  const routes = await called('reading the routes', () => client.call(routing.list, { params: { app: goes.id } }));
+  await called(`removing ${dashboardApp}`, () =>
+    ifFound(client.call(apps.remove, { params: { app: goes.id }, query: {} })),
+  );
+  const had = new Set(routes.map(({ domain }) => domain));
   const names = new Set(domainsOf(cluster).map((domain) => dashboardNameOf({ domain })));
   const all = await called('reading the certificates', () => client.call(certificates.list, {}));
-  for (const { id, source, domains } of all) {
+  for (const { id, source, issuer, domains } of all) {
     const [name = ''] = domains;
-    if (source !== 'own' || domains.length !== 1 || !names.has(name)) continue;
+    if (domains.length !== 1 || !names.has(name) || !had.has(name)) continue;
+    if (!isOfAuthority({ source, issuer }, cluster)) continue;
     await called('removing a certificate', () =>
       ifFound(client.call(certificates.remove, { params: { certificate: id } })),
     );

@@ -90,7 +90,8 @@ async function updateLocked(place: Place, request: Locked): Promise<boolean> {
     throw new FlynnError('invalid', `the bundle is of version ${version}, and --to asks for ${request.to}`);
   }
   if (version !== versionOfThis()) {
-    await leaveBehind(place, version);
+    // As the version's own programs do next: what they would refuse is to be refused while nothing is gone.
+    await leaveBehind(place, version, async () => void (await checkMovable(place, request)));
     return await delegate(version, { ...request, bundle: file });
   }
   return await moveCluster(place, version, { ...request, bundle: file });
@@ -105,15 +106,31 @@ async function install(file: string, signal: AbortSignal): Promise<string> {
   return version;
 }
 
-/** What the version's own programs would not know to be theirs. What cannot be taken away now is no reason to stay. */
-async function leaveBehind(place: Place, version: string): Promise<void> {
+/**
+ * What the version's own programs would not know to be theirs. What cannot be taken away now is no reason to stay; what `check`
+ * throws is.
+ */
+async function leaveBehind(place: Place, version: string, check?: () => Promise<void>): Promise<void> {
   const known = readBundle(join(dirname(root), version))?.images;
   if (known === undefined) return;
+  let refusal: { why: unknown } | undefined;
+  const checked = async (): Promise<void> => {
+    try {
+      await check?.();
+    } catch (why) {
+      refusal = { why };
+      throw why;
+    }
+  };
+  const tell = (line: string): void => void process.stdout.write(`${line}\n`);
   try {
-    await withController(place, (client) => removeUnknownParts(client, { cluster: place.cluster, known }));
+    const { cluster } = place;
+    await withController(place, (client) => removeUnknownParts(client, { cluster, known, check: checked, tell }));
   } catch (error) {
-    process.stdout.write(
-      `What version ${version} does not know could not be taken away: ${messageOf(error)}. "flynn -a ${dashboardApp} delete" does it later.\n`,
+    if (refusal !== undefined) throw refusal.why;
+    // Controllers of that version let no part of the platform be deleted.
+    tell(
+      `What version ${version} does not know could not be taken away: ${messageOf(error)}. There "flynn -a ${dashboardApp} scale web=0" stops it; a version that has a web page takes it over again.`,
     );
   }
 }
@@ -147,6 +164,23 @@ async function delegate(
   });
 }
 
+/** Throws, while nothing was changed, unless the cluster can be moved. Of which versions its hosts are. */
+async function checkMovable(
+  place: Place,
+  { mayReturn, leavesAway }: Pick<UpdateRequest, 'mayReturn' | 'leavesAway'>,
+): Promise<{ known: string[]; silent: string[] }> {
+  const hosts = await withStore(place, hostsOf);
+  await checkKeeping(place);
+  await checkAway(place, { hosts, leavesAway });
+  if (mayReturn) await checkMembers(place, hosts);
+  const versions = await versionsOf(place, hosts);
+  if (mayReturn && versions.silent.length > 0) {
+    const silent = versions.silent.join(', ');
+    throw new FlynnError('unavailable', `${silent}: flynn-host doctor tells more. Nothing was changed`);
+  }
+  return versions;
+}
+
 async function moveCluster(
   place: Place,
   version: string,
@@ -155,14 +189,7 @@ async function moveCluster(
   const options = readOptions(env);
   const inUse = await versionInUse();
   const previous = inUse === version ? undefined : inUse;
-  const hosts = await withStore(place, hostsOf);
-  await checkKeeping(place);
-  await checkAway(place, { hosts, leavesAway });
-  if (mayReturn) await checkMembers(place, hosts);
-  const { known, silent } = await versionsOf(place, hosts);
-  if (mayReturn && silent.length > 0) {
-    throw new FlynnError('unavailable', `${silent.join(', ')}: flynn-host doctor tells more. Nothing was changed`);
-  }
+  const { known, silent } = await checkMovable(place, { mayReturn, leavesAway });
   process.stdout.write(`${[...known, ...silent].join(', ')}; all of them are to be ${version}\n`);
   const bundle = file === undefined ? undefined : { file, sha256: await digestOfFile(file) };
   const steps = await stepsOfUpdate({ options, place, env, version, previous, bundle });
