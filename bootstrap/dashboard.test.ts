@@ -2,13 +2,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { tokens } from '@flynn/controller/access/api';
-import { apps, releases } from '@flynn/controller/api';
+import { apps, formations, releases } from '@flynn/controller/api';
 import { certificates } from '@flynn/controller/certificates/api';
 import { generic } from '@flynn/controller/generic/api';
 import { routing } from '@flynn/controller/routes/api';
 import { startTestController } from '@flynn/controller/testing';
 import { FlynnError, hasCode, ifFound } from '@flynn/kit/errors';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
+import { type LeftCounts, leftCountsDelete, leftCountsPut, readLeftCounts, withLeft } from './left-counts.ts';
 import type { SystemApp } from './manifest.ts';
 import { Platform } from './platform.ts';
 import { readOptions, settle } from './settings.ts';
@@ -33,6 +34,7 @@ const settled = settle(readOptions({}), undefined, {
   authority: { certificate: 'CERTIFICATE', privateKey: 'PRIVATE KEY' },
 });
 
+const keep = async (): Promise<void> => {};
 const authority = await createAuthority('test');
 const cluster = { ...settled, authority };
 
@@ -44,7 +46,7 @@ test('an app of somebody that is called so stays theirs, and the platform is who
   assert.equal(await platform.hasOwn('dashboard'), false);
   const app = await world.client.call(apps.get, { params: { app: 'dashboard' } });
   assert.deepEqual([app.releaseId, app.isSystem], [release.id, false]);
-  await removeUnknownParts(world.client, { cluster, known: {}, tell: told });
+  await removeUnknownParts(world.client, { cluster, known: {}, keep, tell: told });
   await world.client.call(apps.get, { params: { app: 'dashboard' } });
 });
 
@@ -134,6 +136,7 @@ test('before a version that lacks it, it goes with its name and the certificate 
   await removeUnknownParts(client, {
     cluster,
     known: { dashboard: 'flynn/dashboard:0', router: 'flynn/router:0' },
+    keep,
     tell: told,
   });
   assert.ok(await isThere(), 'a version that knows it has it');
@@ -143,6 +146,7 @@ test('before a version that lacks it, it goes with its name and the certificate 
   const refused = removeUnknownParts(client, {
     cluster,
     known,
+    keep,
     tell: told,
     check: async () => {
       throw new FlynnError('conflict', 'a host is away. Nothing was changed');
@@ -151,9 +155,13 @@ test('before a version that lacks it, it goes with its name and the certificate 
   await assert.rejects(refused, /a host is away/);
   assert.ok(await isThere(), 'where the version would not have the cluster nothing is gone');
   assert.equal((await client.call(tokens.list, {})).length, 2);
+  const { releaseId = '' } = await client.call(apps.get, { params: { app: 'dashboard' } });
+  const off = { params: { app: 'dashboard', release: releaseId }, body: { processes: { web: 0 } } };
+  await client.call(formations.put, off);
   const lines: string[] = [];
-  await removeUnknownParts(client, { cluster, known, tell: (line) => lines.push(line) });
-  assert.match(lines.join('\n'), /dashboard is deleted.*brings it back.*scale web=0/);
+  const keepIn = async (counts: LeftCounts) => void (await world.store.transact({ then: [leftCountsPut(counts)] }));
+  await removeUnknownParts(client, { cluster, known, keep: keepIn, tell: (line) => lines.push(line) });
+  assert.match(lines.join('\n'), /dashboard is deleted.*brings it back/);
   const left = await client.call(tokens.list, {});
   assert.deepEqual(
     left.map(({ id }) => id),
@@ -162,8 +170,14 @@ test('before a version that lacks it, it goes with its name and the certificate 
   );
   assert.equal(await isThere(), false);
   assert.deepEqual(await client.call(certificates.list, {}), []);
-  await removeUnknownParts(client, { cluster, known: {}, tell: told });
-  assert.equal(await platform.ensureApp(dashboard, told), 'created', 'and it is back with the next version');
+  await removeUnknownParts(client, { cluster, known: {}, keep, tell: told });
+  const back = withLeft(dashboard, await readLeftCounts(world.store, AbortSignal.timeout(60_000)));
+  assert.equal(await platform.ensureApp(back, told), 'created', 'and it is back with the next version');
+  const next = await client.call(apps.get, { params: { app: 'dashboard' } });
+  const counts = { params: { app: 'dashboard', release: next.releaseId ?? '' } };
+  assert.deepEqual((await client.call(formations.get, counts)).processes, { web: 0 }, 'turned off, as it was');
+  await world.store.transact({ then: [leftCountsDelete] });
+  assert.deepEqual(await readLeftCounts(world.store, AbortSignal.timeout(60_000)), {});
 });
 
 test('a certificate that people brought for its name stays, whatever becomes of it', async () => {
@@ -176,7 +190,7 @@ test('a certificate that people brought for its name stays, whatever becomes of 
   const added = await client.call(certificates.add, {
     body: { domains: [name], certificate, privateKey: own.privateKey },
   });
-  await removeUnknownParts(client, { cluster, known: {}, tell: told });
+  await removeUnknownParts(client, { cluster, known: {}, keep, tell: told });
   assert.deepEqual(
     (await client.call(certificates.list, {})).map(({ id }) => id),
     [added.id],

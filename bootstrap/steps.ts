@@ -35,6 +35,7 @@ import { withSettings } from './from-backup.ts';
 import { examinedHosts, hostsOf, sickMembers } from './host-move.ts';
 import { type SystemApp, controllerApp, dashboardApp, manifestOf } from './manifest.ts';
 import { knownCluster } from './pinned-cluster.ts';
+import { leftCountsDelete, readLeftCounts, withLeft } from './left-counts.ts';
 import { type Outcome, Platform } from './platform.ts';
 import { listVolumes } from './removal.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
@@ -290,7 +291,10 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
     {
       title: 'Services of the platform',
       run: async (report) => {
-        const services = (await manifest()).filter((app) => app.name !== controllerApp);
+        const left = await withStore(host(), (store) => readLeftCounts(store, withDeadline(shortMs)));
+        const services = (await manifest())
+          .filter((app) => app.name !== controllerApp)
+          .map((app) => withLeft(app, left));
         const outcomes = await withPlatform((platform) =>
           context.isUpdate === true ? oneByOne(platform, services, report) : platform.ensureApps(services, report),
         );
@@ -306,7 +310,10 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         }
         if (cluster.rootKeyChange !== undefined || cluster.sealingKeyChange !== undefined) await forgetFormer();
         const unsealed = await withStore(host(), async (store) => {
-          await store.transact({ then: [platformImagesPut(platformImages(images))] });
+          const isBack = failed.length === 0;
+          await store.transact({
+            then: [platformImagesPut(platformImages(images)), ...(isBack ? [leftCountsDelete] : [])],
+          });
           await tellControllersSeal(store, cluster);
           if (cluster.sealingKeyChange !== undefined) await untilRewritten(store, report);
           await tellRotation(store, cluster, 'done');

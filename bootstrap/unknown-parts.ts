@@ -1,6 +1,6 @@
 /** Before a cluster goes to a version that lacks a part of the platform: that part goes, as it would only be in the way there. */
 import { tokens } from '@flynn/controller/access/api';
-import { apps } from '@flynn/controller/api';
+import { apps, formations } from '@flynn/controller/api';
 import { certificates } from '@flynn/controller/certificates/api';
 import { routing } from '@flynn/controller/routes/api';
 import { ifFound } from '@flynn/kit/errors';
@@ -8,6 +8,7 @@ import type { HttpClient } from '@flynn/kit/http-client';
 import { retry } from '@flynn/kit/retry';
 import { isOfAuthority } from './certificates.ts';
 import { domainsOf } from './domain.ts';
+import type { LeftCounts } from './left-counts.ts';
 import { dashboardApp } from './manifest.ts';
 import { type Cluster, dashboardNameOf } from './settings.ts';
 
@@ -19,6 +20,8 @@ type Removal = Readonly<{
   known: Readonly<Record<string, string>>;
   /** Throws where the cluster cannot go there anyway: then nothing goes. Asked only if something would. */
   check?: () => Promise<void>;
+  /** Told before it goes how many there are of what, so that as many come back. */
+  keep: (counts: LeftCounts) => Promise<void>;
   /** What goes, and how it comes back, in lines for people. */
   tell: (line: string) => void;
 }>;
@@ -27,7 +30,10 @@ type Removal = Readonly<{
  * Only what is dispensable can go, with its routes, and with the certificates that the cluster's authority made for these, which
  * nobody would renew; and links for logging in, which versions without a web page take for tokens. What is somebody's own stays.
  */
-export async function removeUnknownParts(client: HttpClient, { cluster, known, check, tell }: Removal): Promise<void> {
+export async function removeUnknownParts(
+  client: HttpClient,
+  { cluster, known, check, keep, tell }: Removal,
+): Promise<void> {
   if (Object.hasOwn(known, dashboardApp)) return;
   const app = await called(`looking for ${dashboardApp}`, () =>
     ifFound(client.call(apps.get, { params: { app: dashboardApp } })),
@@ -43,8 +49,15 @@ export async function removeUnknownParts(client: HttpClient, { cluster, known, c
   }
   if (goes === undefined) return;
   tell(
-    `That version has no web page: ${dashboardApp} is deleted. The next version that has one brings it back, turned on; "flynn -a ${dashboardApp} scale web=0" turns it off there.`,
+    `That version has no web page: ${dashboardApp} is deleted. The next version that has one brings it back, as many as there were.`,
   );
+  const { releaseId: release } = goes;
+  if (release !== undefined) {
+    const { processes } = await called('reading the counts', () =>
+      client.call(formations.get, { params: { app: goes.id, release } }),
+    );
+    await keep({ [dashboardApp]: processes });
+  }
   const routes = await called('reading the routes', () => client.call(routing.list, { params: { app: goes.id } }));
   await called(`removing ${dashboardApp}`, () =>
     ifFound(client.call(apps.remove, { params: { app: goes.id }, query: {} })),

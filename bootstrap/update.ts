@@ -17,6 +17,7 @@ import { withController } from './controller-client.ts';
 import { withStore } from './controller.ts';
 import { type Place, hostsOf } from './host-move.ts';
 import { type HostLock, withHostLock } from './host-lock.ts';
+import { type LeftCounts, leftCountsPut } from './left-counts.ts';
 import { dashboardApp } from './manifest.ts';
 import { commands, isInstalled, readBundle, root, versionOfThis } from './origin.ts';
 import { checkRotated } from './rotation.ts';
@@ -125,7 +126,11 @@ async function leaveBehind(place: Place, version: string, check?: () => Promise<
   const tell = (line: string): void => void process.stdout.write(`${line}\n`);
   try {
     const { cluster } = place;
-    await withController(place, (client) => removeUnknownParts(client, { cluster, known, check: checked, tell }));
+    const keep = async (counts: LeftCounts): Promise<void> => {
+      await withStore(place, (store) => store.transact({ then: [leftCountsPut(counts)] }));
+    };
+    const removal = { cluster, known, check: checked, keep, tell };
+    await withController(place, (client) => removeUnknownParts(client, removal));
   } catch (error) {
     if (refusal !== undefined) throw refusal.why;
     // Controllers of that version let no part of the platform be deleted.
