@@ -7,7 +7,7 @@ import { readUpdate } from '@flynn/host-agent/update-record';
 import { hasCode } from '@flynn/kit/errors';
 import { made } from './rotation-fixture.ts';
 import { readOptions } from './settings.ts';
-import { type MoveOutcome, asUpdate, checkUpdated } from './unended-update.ts';
+import { type MoveOutcome, asUpdate, checkUpdated, isNews } from './unended-update.ts';
 
 const folder = () => mkdtempDisposable(join(tmpdir(), 'flynn-update-'));
 const move = { version: '0.2.0', previous: '0.1.0' };
@@ -51,4 +51,15 @@ test('a plain up in the middle of an update is refused, with what goes on and wh
   }
   await asUpdate(dir.path, move, async () => 'moved');
   await check(keeper);
+});
+
+test('how it ended is told, but not of one that had nothing to do, nor as a success by the way back of one that failed', () => {
+  const news = (outcome: MoveOutcome, isMove: boolean, wasLeft: boolean, mayReturn: boolean) =>
+    isNews(outcome, { isMove, wasLeft, mayReturn });
+  assert.ok(news('moved', true, false, true));
+  assert.ok(news('moved', true, false, false), 'with --stay');
+  assert.ok(news('moved', false, true, true), 'somebody goes back from one that was left');
+  assert.ok(news('partly', false, true, false));
+  assert.ok(!news('moved', false, false, true), 'nothing to do');
+  assert.ok(!news('moved', false, true, false), 'the way back');
 });

@@ -31,6 +31,17 @@ export async function asUpdate(
   return outcome;
 }
 
+/**
+ * Whether anybody is to be told how it ended. Not of one that found nothing to do, nor by the way back of one that failed
+ * (`mayReturn` is false, and the version in use is the one it goes to): the update itself tells that it failed.
+ */
+export function isNews(
+  outcome: MoveOutcome,
+  { isMove, wasLeft, mayReturn }: Readonly<{ isMove: boolean; wasLeft: boolean; mayReturn: boolean }>,
+): boolean {
+  return outcome !== 'moved' || isMove || (wasLeft && mayReturn);
+}
+
 function otherOf(left: UpdateRecord | undefined, version: string): string | undefined {
   return left?.version === version ? left.previous : left?.version;
 }

@@ -8,7 +8,7 @@ import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { styleText } from 'node:util';
 import { type LastUpdate, lastUpdatePut } from '@flynn/host-agent/cluster/last-update';
-import { goOnCommands } from '@flynn/host-agent/update-record';
+import { goOnCommands, readUpdate } from '@flynn/host-agent/update-record';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { digestOfFile } from './bundle/digest.ts';
@@ -25,7 +25,7 @@ import { runProgram } from './program.ts';
 import { versionInUse } from './refresh.ts';
 import { readOptions } from './settings.ts';
 import { readCluster } from './state.ts';
-import { asUpdate } from './unended-update.ts';
+import { asUpdate, isNews } from './unended-update.ts';
 import { runSteps } from './step-list.ts';
 import {
   checkAway,
@@ -198,6 +198,7 @@ async function moveCluster(
   process.stdout.write(`${[...known, ...silent].join(', ')}; all of them are to be ${version}\n`);
   const bundle = file === undefined ? undefined : { file, sha256: await digestOfFile(file) };
   const steps = await stepsOfUpdate({ options, place, env, version, previous, bundle });
+  const wasLeft = previous === undefined && (await readUpdate(place.stateDir)) !== undefined;
   const outcome = await asUpdate(place.stateDir, { version, previous }, async () => {
     try {
       await runSteps(steps, signal);
@@ -218,7 +219,8 @@ async function moveCluster(
       return 'back';
     }
   });
-  await tellOutcome(place, { version, ...(previous === undefined ? {} : { previous }), outcome });
+  if (isNews(outcome, { isMove: previous !== undefined, wasLeft, mayReturn }))
+    await tellOutcome(place, { version, ...(previous === undefined ? {} : { previous }), outcome });
   if (outcome !== 'moved') return false;
   const back = previous === undefined ? '' : ` Back: flynn-host update --to ${previous}`;
   process.stdout.write(`\nThe cluster is of version ${version}.${back}\n`);
