@@ -1,5 +1,15 @@
 /** Whose address is it: as a field of a request names it, and who counts as one client? */
+import type { IncomingHttpHeaders } from 'node:http';
 import { isIP } from 'node:net';
+
+/** Whom a proxy that the router trusts named as the client: the router alone says this, and only then. */
+export const clientField = 'x-flynn-client';
+
+/** Whose request the router passed on, by its own word; what stands before that in X-Forwarded-For anybody could have written. */
+export function routedAddress(headers: IncomingHttpHeaders): string | undefined {
+  const named = headers[clientField] ?? headers['x-forwarded-for'] ?? '';
+  return addressIn([named].flat().join(',').split(',').at(-1) ?? '');
+}
 
 /** An IPv4 address, or the network of 64 bits of an IPv6 address: whoever has one of its addresses has them all. */
 export function clientOf(address: string): string {

@@ -33,6 +33,9 @@ test('of the addresses that a request names only the last is the router’s word
     const asked = { ...router, headers: { ...headers, 'x-forwarded-for': given } };
     assert.equal(askingOf(asked, inCluster).address, address, given);
   }
+  // Behind a proxy that the router trusts it is the person whom that names, and not the proxy for everybody.
+  const behind = { ...headers, 'x-forwarded-for': '6.6.6.6, 192.0.2.9, 10.0.0.1', 'x-flynn-client': '192.0.2.9' };
+  assert.equal(askingOf({ ...router, headers: behind }, inCluster).address, '192.0.2.9');
 });
 
 test('outside of a cluster it answers to the names of this machine, and believes nobody', () => {

@@ -1,7 +1,6 @@
 /** Who asks, and from which page? Decided once for each request, before anything of it is done. */
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
-import { isIP } from 'node:net';
-import { addressIn } from '@flynn/kit/client-address';
+import { routedAddress } from '@flynn/kit/client-address';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Surroundings } from '@flynn/kit/http-gate';
 import { appRole } from '@flynn/kit/identity';
@@ -46,14 +45,7 @@ export function askingOf({ headers, remoteAddress, peer }: Seen, surroundings: S
   }
   const isByRouter = peer === undefined ? !surroundings.isEverybodyKnown : peer === router;
   if (!isByRouter) throw new FlynnError('denied', 'this is for browsers, which come by way of the router');
-  return { address: forwardedFor(headers) ?? remoteAddress, host, isSecure: headers['x-forwarded-proto'] === 'https' };
-}
-
-/** The last one, which the router puts there; what stands before it anybody could have written. */
-function forwardedFor(headers: IncomingHttpHeaders): string | undefined {
-  const text = [headers['x-forwarded-for'] ?? ''].flat().join(',').split(',').at(-1);
-  const address = addressIn(text ?? '');
-  return address === undefined || isIP(address) === 0 ? undefined : address;
+  return { address: routedAddress(headers) ?? remoteAddress, host, isSecure: headers['x-forwarded-proto'] === 'https' };
 }
 
 /**

@@ -1,4 +1,5 @@
 /** The audit trail: who did what, when, from where, and what it was before. Kept by day, outside of what the trail is about. */
+import { routedAddress } from '@flynn/kit/client-address';
 import { FlynnError, asFlynnError } from '@flynn/kit/errors';
 import type { CheckedCall } from '@flynn/kit/http-handler';
 import type { Logger } from '@flynn/kit/log';
@@ -115,9 +116,6 @@ export function keyOfId(id: string): string {
 function entryOf(who: Principal, route: Route, request: Requested): Omit<AuditEntry, 'id' | 'at'> {
   const { headers, remoteAddress, requestId, params } = request;
   const userAgent = headers['user-agent']?.slice(0, 200);
-  // The router adds whom it heard the request from at the end; what stands before that anybody could have written.
-  const forwarded = headers['x-forwarded-for'];
-  const address = (Array.isArray(forwarded) ? forwarded.join(',') : forwarded)?.split(',').at(-1)?.trim();
   return {
     requestId,
     actor: {
@@ -130,7 +128,7 @@ function entryOf(who: Principal, route: Route, request: Requested): Omit<AuditEn
     action: `${route.method} ${route.path}`,
     // A token may be named by all of it, and may be good still: it was not the caller's to take back, or that failed.
     params: Object.fromEntries(Object.entries(params).map(([name, value]) => [name, idInToken(value) ?? value])),
-    from: { address: address || remoteAddress, ...(userAgent === undefined ? {} : { userAgent }) },
+    from: { address: routedAddress(headers) ?? remoteAddress, ...(userAgent === undefined ? {} : { userAgent }) },
     outcome: 'done',
     changes: [],
   };

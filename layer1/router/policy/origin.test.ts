@@ -18,7 +18,8 @@ describe('what is passed on', () => {
       'x-forwarded-host': 'app.test:8080',
       forwarded: 'for=192.0.2.1;host="app.test:8080";proto=https',
     });
-    for (const name of ['proxy', 'x_forwarded_for']) assert.ok(removedFields.has(name));
+    for (const name of ['proxy', 'x_forwarded_for', 'x-flynn-client', 'x_flynn_client'])
+      assert.ok(removedFields.has(name));
     assert.match(
       recordOf(world.exchange({ from: '2001:db8::1' }).requestFields)['forwarded'] ?? '',
       /^for="\[2001:db8::1\]";/,
@@ -53,6 +54,7 @@ describe('what is passed on', () => {
     assert.equal(stranger['forwarded'], 'for=192.0.2.1;host="app.test";proto=http');
     const proxy = recordOf(world.exchange({ from: '10.0.0.1', fields: said }).requestFields);
     assert.equal(proxy['x-forwarded-for'], '203.0.113.5, 10.0.0.9, 10.0.0.1');
+    assert.deepEqual([proxy['x-flynn-client'], stranger['x-flynn-client']], ['203.0.113.5', undefined]);
     assert.equal(proxy['x-forwarded-proto'], 'https');
     assert.equal(proxy['x-forwarded-host'], 'public.test');
     assert.ok('answer' in world.ask({ from: '10.0.0.2', fields: said }), 'it is the client that is counted');

@@ -1,5 +1,5 @@
 /** Whom is a request from, and what is the backend told of that? */
-import { addressIn, clientOf } from '@flynn/kit/client-address';
+import { addressIn, clientField, clientOf } from '@flynn/kit/client-address';
 import type { Client, Fields, RequestHead } from '../exchange.ts';
 import type { Networks } from './networks.ts';
 
@@ -25,11 +25,18 @@ type Peer = {
 };
 
 /** Fields by which others than the router could tell a backend where a request is from: it alone may. */
-const lookalikes = ['x_forwarded_for', 'x_forwarded_proto', 'x_forwarded_port', 'x_forwarded_host', 'x_request_id'];
+const lookalikes = [
+  'x_forwarded_for',
+  'x_forwarded_proto',
+  'x_forwarded_port',
+  'x_forwarded_host',
+  'x_request_id',
+  'x_flynn_client',
+];
 
 /** What is told of a request besides where it is from. */
 const own = ['x-request-id', 'x-request-start'];
-const told = ['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-port', 'x-forwarded-host', 'forwarded'];
+const told = ['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-port', 'x-forwarded-host', 'forwarded', clientField];
 
 /**
  * What no backend gets of the client's: what the router says itself. CGI makes HTTP_PROXY of `Proxy`, and of
@@ -80,6 +87,8 @@ export class Origins {
       host,
       'forwarded',
       forwardedBefore === undefined || forwardedBefore === '' ? element : `${forwardedBefore}, ${element}`,
+      // Of all others it is the last of X-Forwarded-For.
+      ...(peer.isTrusted ? [clientField, this.of(head, client).address] : []),
     ];
   }
 
