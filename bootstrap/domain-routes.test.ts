@@ -46,6 +46,19 @@ test('every app is at the new domain with what it has at the former; done again 
   assert.deepEqual(await placesOf(world, 'shop'), whole);
 });
 
+test('at a new domain the web page shares its host name with nobody either, and all else is there', async () => {
+  await using world = await startTestController();
+  const { client } = world;
+  await client.call(apps.create, { body: { name: 'dashboard', isSystem: true } });
+  await client.call(apps.create, { body: { name: 'shop' } });
+  const below = { domain: 'dashboard.b.example.com', path: '/docs' };
+  await client.call(routing.create, { params: { app: 'shop' }, body: below });
+  const lines: string[] = [];
+  assert.match(await addTwins(client, cluster, (line) => lines.push(line)), /^1 route added at b\.example\.com$/);
+  assert.deepEqual(await placesOf(world, 'dashboard'), ['dashboard.flynn.localhost/']);
+  assert.match(lines.join('\n'), /^dashboard\.b\.example\.com .*app\/dashboard .*shop has a route there.*left alone$/);
+});
+
 test('a former domain is dropped once nothing is there alone, and nothing else goes with it', async () => {
   await using world = await startTestController();
   const { client } = world;
