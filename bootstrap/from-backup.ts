@@ -16,7 +16,7 @@ import { addLine, pinLine } from './add-line.ts';
 import { formerDomainsIn } from './domain.ts';
 import { type SystemApp, gitReceiverApp } from './manifest.ts';
 import { commands } from './origin.ts';
-import { givenBy, nextEnv, nextProcesses } from './platform.ts';
+import { givenBy, nextEnv, nextProcesses } from './part.ts';
 import { type Cluster, type Options, httpsPortOf } from './settings.ts';
 import { adoptHostKey } from './state.ts';
 

@@ -8,7 +8,7 @@ import { workloadInputSchema } from '@flynn/scheduler/cell';
 import { firstWorkloads } from './controller.ts';
 import { type ImageName, imageNames } from './images/recipes.ts';
 import { manifestOf } from './manifest.ts';
-import { isCurrent, routeChanges } from './platform.ts';
+import { isCurrent, routeChanges } from './part.ts';
 import { readOptions, settle } from './settings.ts';
 
 const cluster = settle(readOptions({}), undefined, {

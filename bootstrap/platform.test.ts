@@ -10,7 +10,8 @@ import { handle } from '@flynn/kit/http-server';
 import { startLoopback } from '@flynn/kit/loopback';
 import { startTestController } from '@flynn/controller/testing';
 import type { SystemApp } from './manifest.ts';
-import { Platform, givenBy, lastGiven, nextEnv } from './platform.ts';
+import { givenBy, lastGiven, nextEnv } from './part.ts';
+import { Platform } from './platform.ts';
 
 const createdAt = new Date(0).toISOString();
 const updatedAt = createdAt;

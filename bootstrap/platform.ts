@@ -1,21 +1,29 @@
 /** Makes the platform's apps what the manifest says, through the controller's API. Each step may be repeated. */
-import { isDeepStrictEqual } from 'node:util';
 import { apps, deployments, formations, releases } from '@flynn/controller/api';
 import { type PlatformPart, limitsMeta, variablesMeta } from '@flynn/controller/backup/manifest';
-import { type PlatformLimits, limitsOf, parseLimits, withSetLimits } from '@flynn/controller/backup/platform-limits';
+import { limitsOf } from '@flynn/controller/backup/platform-limits';
 import { isOvertaken, withSeen } from '@flynn/controller/overtaken';
 import { routing } from '@flynn/controller/routes/api';
 import { keys } from '@flynn/controller/api-keys';
 import { certificates } from '@flynn/controller/certificates/api';
-import type { App, Artifact, Deployment, Release, Route } from '@flynn/controller/model';
-import { type Process, processSchema } from '@flynn/controller/process';
+import type { App, Deployment } from '@flynn/controller/model';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { parseCertificate } from '@flynn/kit/certificate';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { retry, waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import type { Credentials } from '@flynn/kit/tls';
-import type { Given, SystemApp, SystemRoute } from './manifest.ts';
+import type { Given, SystemApp } from './manifest.ts';
+import {
+  type Live,
+  givenBy,
+  isCurrent,
+  lastGiven,
+  nextEnv,
+  nextProcesses,
+  nothingGiven,
+  routeChanges,
+} from './part.ts';
 
 /** Of one that fails: two minutes without anything coming up, and as long for what it took away to be back. */
 const deployMs = 300_000;
@@ -315,82 +323,4 @@ function progressText({ progress }: Deployment): string {
 
 function whereToLook(app: string): string {
   return `flynn -a ${app} log has what it says, flynn -a ${app} ps where it runs, flynn eval list why something is not placed.`;
-}
-
-export type Live = { release: Release; artifact?: Artifact };
-
-/**
- * What people added stays. What an earlier manifest gave and this one does not goes: programs refuse variables they do not
- * know, so that one of another version would be in the way of this one's start, forward and back.
- */
-export function nextEnv(
-  wanted: SystemApp,
-  before: Readonly<{ env: Readonly<Record<string, string>>; given: readonly string[] }>,
-): Record<string, string> {
-  const kept = Object.entries(before.env).filter(([name]) => !before.given.includes(name));
-  return { ...Object.fromEntries(kept), ...wanted.env };
-}
-
-const nothingGiven: Given = { variables: [], limits: undefined };
-
-/** What the manifest gives it, of people nothing. */
-export function givenBy({ env, processes }: SystemApp): Given {
-  return { variables: Object.keys(env).sort(), limits: limitsOf(processes) };
-}
-
-/** Of an app's releases, newest first. */
-export function lastGiven(all: readonly Pick<Release, 'meta' | 'artifactId' | 'processes'>[]): Given {
-  const told = all.filter(({ meta }) => meta[variablesMeta] !== undefined);
-  const [newest] = told;
-  if (newest === undefined) return nothingGiven;
-  const variables = newest.meta[variablesMeta]?.split(',').filter((name) => name !== '') ?? [];
-  const limits = parseLimits(newest.meta[limitsMeta]);
-  if (limits !== undefined) return { variables, limits };
-  // A version of before wrote down no limits: of one image's releases the first has them as they were given.
-  const first = told.findLast(({ artifactId }) => artifactId === newest.artifactId);
-  return { variables, limits: limitsOf(first?.processes ?? {}) };
-}
-
-/** As the manifest says, but what people set since one was given last: what jobs may take, and on which hosts they may be. */
-export function nextProcesses(
-  wanted: SystemApp,
-  { limits, given }: Readonly<{ limits: PlatformLimits; given: Given }>,
-): Record<string, Process> {
-  const processes = Object.entries(wanted.processes).map(([type, one]) => [type, processSchema.parse(one)] as const);
-  return withSetLimits(Object.fromEntries(processes), { set: limits, given: given.limits });
-}
-
-/**
- * What people added to the environment and the limits they set stay theirs; the manifest's own variables, image and processes
- * count.
- */
-export function isCurrent(wanted: SystemApp, live: Live, given: Given = nothingGiven): boolean {
-  const image = live.artifact?.image;
-  if (image === undefined || !('name' in image) || image.name !== wanted.image) return false;
-  if (Object.entries(wanted.env).some(([name, value]) => live.release.env[name] !== value)) return false;
-  const processes = nextProcesses(wanted, { limits: limitsOf(live.release.processes), given });
-  return isDeepStrictEqual(processes, live.release.processes);
-}
-
-/** A new app came with a route of its own, which the platform's apps have no use for unless the manifest says so. */
-export function routeChanges(
-  wanted: readonly SystemRoute[],
-  existing: readonly Route[],
-  isNew: boolean,
-): { toRemove: Route[]; toCreate: SystemRoute[] } {
-  const isSame = (a: SystemRoute, b: Route): boolean =>
-    a.service === b.service && (a.type === 'http' ? b.domain === a.domain && b.path === '/' : b.port === a.port);
-  const isInTheWay = (route: Route): boolean =>
-    wanted.some(
-      (one) =>
-        one.type === 'http' && one.domain === route.domain && route.path === '/' && one.service !== route.service,
-    );
-  const isFormer = (route: Route): boolean =>
-    route.type === 'tcp' && wanted.some((one) => one.type === 'tcp' && one.service === route.service);
-  return {
-    toRemove: existing.filter(
-      (route) => !wanted.some((one) => isSame(one, route)) && (isNew || isInTheWay(route) || isFormer(route)),
-    ),
-    toCreate: wanted.filter((one) => !existing.some((route) => isSame(one, route))),
-  };
 }
