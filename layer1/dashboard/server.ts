@@ -189,8 +189,11 @@ class Dashboard {
       response.detachSocket(request.socket);
       this.#count('terminal', 101);
       this.#terminals += 1;
-      await terminals.serve(upgraded, { controller, person, wanted, closing: this.#closing, log });
-      this.#terminals -= 1;
+      try {
+        await terminals.serve(upgraded, { controller, person, wanted, closing: this.#closing, log });
+      } finally {
+        this.#terminals -= 1;
+      }
     } catch (error) {
       const status = sendFailure(response, error, requestId);
       this.#count('terminal', status);
