@@ -8,8 +8,9 @@ import { generic } from '@flynn/controller/generic/api';
 import { routing } from '@flynn/controller/routes/api';
 import { startTestController } from '@flynn/controller/testing';
 import { FlynnError, hasCode, ifFound } from '@flynn/kit/errors';
+import type { HttpClient } from '@flynn/kit/http-client';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
-import { type LeftCounts, leftCountsDelete, leftCountsPut, readLeftCounts, withLeft } from './left-counts.ts';
+import { type LeftCounts, leftCountsPut, readLeftCounts, withLeft } from './left-counts.ts';
 import type { SystemApp } from './manifest.ts';
 import { Platform } from './platform.ts';
 import { readOptions, settle } from './settings.ts';
@@ -171,13 +172,36 @@ test('before a version that lacks it, it goes with its name and the certificate 
   assert.equal(await isThere(), false);
   assert.deepEqual(await client.call(certificates.list, {}), []);
   await removeUnknownParts(client, { cluster, known: {}, keep, tell: told });
-  const back = withLeft(dashboard, await readLeftCounts(world.store, AbortSignal.timeout(60_000)));
+  const back = withLeft(
+    dashboard,
+    await readLeftCounts(world.store, { signal: AbortSignal.timeout(60_000), report: told }),
+  );
   assert.equal(await platform.ensureApp(back, told), 'created', 'and it is back with the next version');
   const next = await client.call(apps.get, { params: { app: 'dashboard' } });
   const counts = { params: { app: 'dashboard', release: next.releaseId ?? '' } };
   assert.deepEqual((await client.call(formations.get, counts)).processes, { web: 0 }, 'turned off, as it was');
-  await world.store.transact({ then: [leftCountsDelete] });
-  assert.deepEqual(await readLeftCounts(world.store, AbortSignal.timeout(60_000)), {});
+});
+
+test('where its removal was cut the next one goes on, and that it is deleted is told once it is', async () => {
+  await using world = await startTestController();
+  const { client } = world;
+  assert.equal(await new Platform(client).ensureApp(dashboard, told), 'created');
+  const own = await issueCertificate(authority, { name, addresses: [name] });
+  const certificate = own.certificate + authority.certificate;
+  await client.call(certificates.add, { body: { domains: [name], certificate, privateKey: own.privateKey } });
+  for (const cut of [certificates.remove, apps.remove]) {
+    const cutting: Pick<HttpClient, 'call'> = {
+      call: async (endpoint, ...rest) => {
+        if (endpoint.path === cut.path && endpoint.method === cut.method) throw new FlynnError('internal', 'cut');
+        return client.call(endpoint, ...rest);
+      },
+    };
+    const tell = () => assert.fail('it is there yet');
+    await assert.rejects(removeUnknownParts(cutting, { cluster, known: {}, keep, tell }), /cut/);
+  }
+  await removeUnknownParts(client, { cluster, known: {}, keep, tell: told });
+  assert.equal(await ifFound(client.call(apps.get, { params: { app: 'dashboard' } })), undefined);
+  assert.deepEqual(await client.call(certificates.list, {}), []);
 });
 
 test('a certificate that people brought for its name stays, whatever becomes of it', async () => {

@@ -35,7 +35,8 @@ import { withSettings } from './from-backup.ts';
 import { examinedHosts, hostsOf, sickMembers } from './host-move.ts';
 import { type SystemApp, controllerApp, dashboardApp, manifestOf } from './manifest.ts';
 import { knownCluster } from './pinned-cluster.ts';
-import { leftCountsDelete, readLeftCounts, withLeft } from './left-counts.ts';
+import { lackingText } from './lacking.ts';
+import { leftCountsPut, readLeftCounts, stillLeft, withLeft } from './left-counts.ts';
 import { type Outcome, Platform } from './platform.ts';
 import { listVolumes } from './removal.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
@@ -291,15 +292,18 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
     {
       title: 'Services of the platform',
       run: async (report) => {
-        const left = await withStore(host(), (store) => readLeftCounts(store, withDeadline(shortMs)));
+        const left = await withStore(host(), (store) =>
+          readLeftCounts(store, { signal: withDeadline(shortMs), report }),
+        );
         const services = (await manifest())
           .filter((app) => app.name !== controllerApp)
           .map((app) => withLeft(app, left));
         const outcomes = await withPlatform((platform) =>
           context.isUpdate === true ? oneByOne(platform, services, report) : platform.ensureApps(services, report),
         );
-        const failed = services.filter((_, index) => outcomes[index] === 'failed').map(({ name }) => failedText(name));
-        const lacking = `${failed.join('')}${await showDashboard()}`;
+        const became = new Map(services.map(({ name }, index) => [name, outcomes[index] ?? 'failed']));
+        const page = await showDashboard();
+        const lacking = await withPlatform((platform) => lackingText(became, page, (name) => platform.hasOwn(name)));
         await untilAnswers(controllerUrlOf(cluster), 60_000);
         await rememberCluster(isOwnCertificate ? certificateMs : shortMs);
         if (isOpen(cluster) || cluster.sealingKeyChange?.next !== undefined) {
@@ -310,9 +314,8 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         }
         if (cluster.rootKeyChange !== undefined || cluster.sealingKeyChange !== undefined) await forgetFormer();
         const unsealed = await withStore(host(), async (store) => {
-          const isBack = failed.length === 0;
           await store.transact({
-            then: [platformImagesPut(platformImages(images)), ...(isBack ? [leftCountsDelete] : [])],
+            then: [platformImagesPut(platformImages(images)), leftCountsPut(stillLeft(left, became))],
           });
           await tellControllersSeal(store, cluster);
           if (cluster.sealingKeyChange !== undefined) await untilRewritten(store, report);
@@ -331,11 +334,6 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
   ];
   const kept = (step: Step) => whileKept(step, (task) => withStore(host(), (store) => task(store, host())));
   return { base, platform: platform.map(kept) };
-}
-
-/** Of a part that the platform does without. */
-function failedText(name: string): string {
-  return `; ${name} could not be deployed: "flynn -a ${name} log" and "flynn eval list" tell why, and the next up tries again`;
 }
 
 async function controllerOf(manifest: () => Promise<SystemApp[]>): Promise<SystemApp> {

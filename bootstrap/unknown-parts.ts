@@ -22,7 +22,7 @@ type Removal = Readonly<{
   check?: () => Promise<void>;
   /** Told before it goes how many there are of what, so that as many come back. */
   keep: (counts: LeftCounts) => Promise<void>;
-  /** What goes, and how it comes back, in lines for people. */
+  /** What is gone, and how it comes back, in lines for people. */
   tell: (line: string) => void;
 }>;
 
@@ -31,7 +31,7 @@ type Removal = Readonly<{
  * nobody would renew; and links for logging in, which versions without a web page take for tokens. What is somebody's own stays.
  */
 export async function removeUnknownParts(
-  client: HttpClient,
+  client: Pick<HttpClient, 'call'>,
   { cluster, known, check, keep, tell }: Removal,
 ): Promise<void> {
   if (Object.hasOwn(known, dashboardApp)) return;
@@ -48,9 +48,6 @@ export async function removeUnknownParts(
     await called('taking back a link', () => ifFound(client.call(tokens.revoke, { params: { token: id } })));
   }
   if (goes === undefined) return;
-  tell(
-    `That version has no web page: ${dashboardApp} is deleted. The next version that has one brings it back, as many as there were.`,
-  );
   const { releaseId: release } = goes;
   if (release !== undefined) {
     const { processes } = await called('reading the counts', () =>
@@ -59,9 +56,7 @@ export async function removeUnknownParts(
     await keep({ [dashboardApp]: processes });
   }
   const routes = await called('reading the routes', () => client.call(routing.list, { params: { app: goes.id } }));
-  await called(`removing ${dashboardApp}`, () =>
-    ifFound(client.call(apps.remove, { params: { app: goes.id }, query: {} })),
-  );
+  // Before the app, by which whoever goes on after an interruption finds them.
   const had = new Set(routes.map(({ domain }) => domain));
   const names = new Set(domainsOf(cluster).map((domain) => dashboardNameOf({ domain })));
   const all = await called('reading the certificates', () => client.call(certificates.list, {}));
@@ -73,6 +68,12 @@ export async function removeUnknownParts(
       ifFound(client.call(certificates.remove, { params: { certificate: id } })),
     );
   }
+  await called(`removing ${dashboardApp}`, () =>
+    ifFound(client.call(apps.remove, { params: { app: goes.id }, query: {} })),
+  );
+  tell(
+    `That version has no web page: ${dashboardApp} is deleted. The next version that has one brings it back, as many as there were.`,
+  );
 }
 
 function called<T>(what: string, call: () => Promise<T>): Promise<T> {
