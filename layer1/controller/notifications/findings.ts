@@ -26,10 +26,10 @@ export function notificationFindings(
     const { failing, lost, waiting } = status;
     const gone = isLost(status, now) ? (lost?.count ?? 0) : 0;
     const failedMs = failing === undefined ? 0 : now - Date.parse(failing.since);
-    const isUnconfirmed = status.isRestored === true && spec.on.includes('heartbeat');
     const isFailing = failing !== undefined && failedMs >= marks.failingMs;
-    if (isUnconfirmed) return [restoredFinding(spec)];
-    if (!isFailing && gone === 0) return [];
+    const isUnconfirmed = status.isRestored === true && spec.on.includes('heartbeat');
+    const restored = isUnconfirmed ? [restoredFinding(spec)] : [];
+    if (!isFailing && gone === 0) return restored;
     const answer = failing?.answer ?? lost?.answer;
     const said = answer === undefined ? '' : `: ${answer}`;
     const waits = `${waiting.length} wait${gone === 0 ? '' : `, ${gone} were given up`}`;
@@ -37,6 +37,7 @@ export function notificationFindings(
     const since = isFailing ? failing.since : lost?.at;
     const isGrave = spec.appId === undefined && (gone > 0 || failedMs >= marks.criticalMs);
     return [
+      ...restored,
       {
         severity: isGrave ? 'critical' : 'warning',
         subject,

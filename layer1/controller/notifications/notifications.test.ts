@@ -336,4 +336,9 @@ test('a receiver that takes nothing for ten minutes, and what it never got, is a
   const [never] = find({ lost: { at: minutesAgo(60), count: 1, answer: '400 no' } });
   assert.equal(never?.what, 'https://hooks.slack.com/*** never got 1 of its messages: 400 no; 0 wait, 1 were given up');
   assert.deepEqual(find({ lost: { at: minutesAgo(25 * 60), count: 1 } }), []);
+  const restored = find({ isRestored: true, failing: failing(10) }, { on: ['heartbeat'] });
+  assert.match(
+    restored.map(({ what }) => what).join('\n'),
+    /came from a backup.*\n.*does not take what it is to be told/,
+  );
 });

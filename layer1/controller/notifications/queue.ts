@@ -19,7 +19,8 @@ const gravity = { info: 0, warning: 1, critical: 2 } as const;
 const crowd = 'dropped';
 /** After so many tries the others go first. */
 const headTries = 4;
-const maxLog = 30;
+/** All that waits and all of one look, which may be put in a second time: by the log it is known. */
+const maxLog = 2 * maxWaiting;
 const maxAnswerLength = 300;
 /** How long a message is tried; a heartbeat is of no use once the next is due. */
 const deadlineMs = 24 * 3_600_000;

@@ -9,7 +9,7 @@ import type { Store } from '@flynn/store/store';
 import { certificateType } from '../certificates/resources.ts';
 import { eventsKey } from '../health/events.ts';
 import { appType, ownedBy, routeType } from '../resources.ts';
-import { answered } from './queue.ts';
+import { answered, maxWaiting } from './queue.ts';
 import { newSigningSecret } from './signature.ts';
 import { notificationType } from './types.ts';
 import { stepWatching, watchStateKey } from './watch-steps.ts';
@@ -138,6 +138,18 @@ test('what ails one receiver holds up no other, and is made up for', async () =>
   await world.look(3_000);
   assert.deepEqual(await world.take(ill, 9), ['h0', 'h1']);
   assert.deepEqual(await world.take(well, 9), [], 'nothing twice');
+});
+
+test('of a burst that one receiver cannot be given the other, which has it all, gets nothing twice', async () => {
+  await using world = new World();
+  const [ill, well] = [await world.add('ill', 'finding'), await world.add('well', 'finding')];
+  await world.find(maxWaiting);
+  await world.look(0);
+  world.broken.add(ill);
+  await assert.rejects(world.look(60_000), /no room/);
+  assert.equal((await world.take(well, maxWaiting)).length, maxWaiting);
+  await assert.rejects(world.look(3_000), /no room/);
+  assert.deepEqual(await world.take(well, maxWaiting), []);
 });
 
 test('there is a pulse as long as what is to be told is found and handed on, and no longer', async () => {
