@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apps } from '@flynn/controller/api';
+import { generic } from '@flynn/controller/generic/api';
 import { routing } from '@flynn/controller/routes/api';
 import { startTestController, type TestController } from '@flynn/controller/testing';
+import { FlynnError } from '@flynn/kit/errors';
+import type { HttpClient } from '@flynn/kit/http-client';
 import { moved, withDomain } from './domain.ts';
 import { addTwins, dropRoutes } from './domain-routes.ts';
 import { made } from './rotation-fixture.ts';
@@ -44,6 +47,24 @@ test('every app is at the new domain with what it has at the former; done again 
   assert.deepEqual([api.service, api.http?.sticky], ['shop-api', true]);
   assert.match(await addTwins(client, cluster, nobody), /^0 routes added/);
   assert.deepEqual(await placesOf(world, 'shop'), whole);
+});
+
+test('an app that is written at the same moment has its route there all the same', async () => {
+  await using world = await startTestController();
+  const { client } = world;
+  await client.call(apps.create, { body: { name: 'shop' } });
+  let overtaken = 2;
+  const busy: Pick<HttpClient, 'call'> = {
+    call: async (endpoint, ...rest) => {
+      if (endpoint.method === generic.apply.method && overtaken > 0) {
+        overtaken -= 1;
+        throw new FlynnError('conflict', 'it was changed meanwhile', { detail: { key: '/flynn/app/shop' } });
+      }
+      return client.call(endpoint, ...rest);
+    },
+  };
+  assert.match(await addTwins(busy, cluster, nobody), /^1 route added/);
+  assert.deepEqual(await placesOf(world, 'shop'), ['shop.b.example.com/', 'shop.flynn.localhost/']);
 });
 
 test('at a new domain the web page shares its host name with nobody either, and all else is there', async () => {

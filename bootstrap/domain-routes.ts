@@ -11,6 +11,8 @@ import { commands } from './origin.ts';
 import type { Cluster } from './settings.ts';
 import type { Report } from './timed.ts';
 
+type Client = Pick<HttpClient, 'call'>;
+
 const callMs = 60_000;
 /** Of names in one message. */
 const shown = 5;
@@ -18,7 +20,7 @@ const shown = 5;
 const routeKind = { group: 'flynn', version: 'v1', kind: 'Route' } as const;
 
 /** Gives every app at the cluster's domain what it has at former ones. With a word on what was found. */
-export async function addTwins(client: HttpClient, cluster: Cluster, report: Report): Promise<string> {
+export async function addTwins(client: Client, cluster: Cluster, report: Report): Promise<string> {
   const all = await routesOf(client);
   const owners = new Map(all.map(({ spec, owner }) => [placeOf(spec), owner]));
   const taken: string[] = [];
@@ -31,7 +33,12 @@ export async function addTwins(client: HttpClient, cluster: Cluster, report: Rep
     if (there !== undefined) continue;
     const body = { owner, labels, spec: twin };
     try {
-      await called('adding a route', () => client.call(generic.apply, { params: routeKind, body }));
+      await retry(() => client.call(generic.apply, { params: routeKind, body }), {
+        what: 'adding a route',
+        deadlineMs: callMs,
+        maxMs: 1_000,
+        isRetryable: (error) => hasCode(error, 'unavailable', 'timeout', 'exhausted') || isOvertakenWrite(error),
+      });
     } catch (error) {
       // The web page shares its host name with nobody, on no path of it.
       if (!hasCode(error, 'conflict')) throw error;
@@ -50,7 +57,7 @@ export async function addTwins(client: HttpClient, cluster: Cluster, report: Rep
  * Takes away the routes at a former domain, and the platform's own certificates for it. `conflict`, and nothing is changed,
  * where one of them is at no other domain.
  */
-export async function dropRoutes(client: HttpClient, cluster: Cluster, former: string): Promise<string> {
+export async function dropRoutes(client: Client, cluster: Cluster, former: string): Promise<string> {
   const all = await routesOf(client);
   const ofFormer = all.filter(({ spec }) => zoneOf(hostOf(spec) ?? '', domainsOf(cluster)) === former);
   const places = new Set(all.map(({ spec, owner }) => `${owner} ${placeOf(spec)}`));
@@ -80,8 +87,13 @@ export async function dropRoutes(client: HttpClient, cluster: Cluster, former: s
   return `${ofFormer.length} ${ofFormer.length === 1 ? 'route' : 'routes'} removed`;
 }
 
-function routesOf(client: HttpClient): Promise<GenericObject[]> {
+function routesOf(client: Client): Promise<GenericObject[]> {
   return called('reading the routes', () => client.call(generic.list, { params: routeKind }));
+}
+
+/** The app was written at the same moment, and again each time that the controller tried: the place may be free all the same. */
+function isOvertakenWrite(error: unknown): boolean {
+  return hasCode(error, 'conflict') && error.detail['key'] !== undefined;
 }
 
 function called<T>(what: string, call: () => Promise<T>): Promise<T> {

@@ -7,7 +7,7 @@ import { readUpdate } from '@flynn/host-agent/update-record';
 import { hasCode } from '@flynn/kit/errors';
 import { made } from './rotation-fixture.ts';
 import { readOptions } from './settings.ts';
-import { type MoveOutcome, asUpdate, checkUpdated, isNews } from './unended-update.ts';
+import { type MoveOutcome, asUpdate, beginReturn, checkUpdated, isNews } from './unended-update.ts';
 
 const folder = () => mkdtempDisposable(join(tmpdir(), 'flynn-update-'));
 const move = { version: '0.2.0', previous: '0.1.0' };
@@ -54,12 +54,30 @@ test('a plain up in the middle of an update is refused, with what goes on and wh
 });
 
 test('how it ended is told, but not of one that had nothing to do, nor as a success by the way back of one that failed', () => {
-  const news = (outcome: MoveOutcome, isMove: boolean, wasLeft: boolean, mayReturn: boolean) =>
-    isNews(outcome, { isMove, wasLeft, mayReturn });
-  assert.ok(news('moved', true, false, true));
-  assert.ok(news('moved', true, false, false), 'with --stay');
-  assert.ok(news('moved', false, true, true), 'somebody goes back from one that was left');
-  assert.ok(news('partly', false, true, false));
-  assert.ok(!news('moved', false, false, true), 'nothing to do');
-  assert.ok(!news('moved', false, true, false), 'the way back');
+  const left = { ...move, since: '2026-06-01T12:00:00Z' };
+  assert.ok(isNews('moved', { isMove: true, left: undefined }));
+  assert.ok(
+    isNews('moved', { isMove: false, left }),
+    'somebody goes back from one that was left, with --stay or without',
+  );
+  assert.ok(isNews('partly', { isMove: false, left: { ...left, isReturning: true } }));
+  assert.ok(!isNews('moved', { isMove: false, left: undefined }), 'nothing to do');
+  assert.ok(!isNews('moved', { isMove: false, left: { ...left, isReturning: true } }), 'the way back');
+});
+
+test('a way back that was cut in its turn is told by whoever goes on with it', async () => {
+  await using dir = await folder();
+  const back = { version: '0.1.0', previous: undefined };
+  const left: boolean[] = [];
+  const isTold = async () => isNews('moved', { isMove: false, left: await readUpdate(dir.path) });
+  await asUpdate(dir.path, move, async () => {
+    left.push(await isTold());
+    await beginReturn(dir.path);
+    left.push(await isTold());
+    await assert.rejects(asUpdate(dir.path, back, cut));
+    left.push(await isTold());
+    return 'partly';
+  });
+  assert.deepEqual(left, [true, false, true]);
+  assert.deepEqual((await readUpdate(dir.path))?.previous, '0.2.0');
 });

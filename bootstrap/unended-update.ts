@@ -31,15 +31,21 @@ export async function asUpdate(
   return outcome;
 }
 
+/** Before the programs of the other version carry out the way back of one that failed. They write a record of their own. */
+export async function beginReturn(stateDir: string): Promise<void> {
+  const record = await readUpdate(stateDir);
+  if (record !== undefined) await writeUpdate(stateDir, { ...record, isReturning: true });
+}
+
 /**
- * Whether anybody is to be told how it ended. Not of one that found nothing to do, nor by the way back of one that failed
- * (`mayReturn` is false, and the version in use is the one it goes to): the update itself tells that it failed.
+ * Whether anybody is to be told how it ended, by what was `left` before it. Not of one that found nothing to do, nor by the way
+ * back that an update began when it failed: the update itself tells that.
  */
 export function isNews(
   outcome: MoveOutcome,
-  { isMove, wasLeft, mayReturn }: Readonly<{ isMove: boolean; wasLeft: boolean; mayReturn: boolean }>,
+  { isMove, left }: Readonly<{ isMove: boolean; left: UpdateRecord | undefined }>,
 ): boolean {
-  return outcome !== 'moved' || isMove || (wasLeft && mayReturn);
+  return outcome !== 'moved' || isMove || (left !== undefined && left.isReturning !== true);
 }
 
 function otherOf(left: UpdateRecord | undefined, version: string): string | undefined {

@@ -25,7 +25,7 @@ import { runProgram } from './program.ts';
 import { versionInUse } from './refresh.ts';
 import { readOptions } from './settings.ts';
 import { readCluster } from './state.ts';
-import { asUpdate, isNews } from './unended-update.ts';
+import { asUpdate, beginReturn, isNews } from './unended-update.ts';
 import { runSteps } from './step-list.ts';
 import {
   checkAway,
@@ -198,7 +198,7 @@ async function moveCluster(
   process.stdout.write(`${[...known, ...silent].join(', ')}; all of them are to be ${version}\n`);
   const bundle = file === undefined ? undefined : { file, sha256: await digestOfFile(file) };
   const steps = await stepsOfUpdate({ options, place, env, version, previous, bundle });
-  const wasLeft = previous === undefined && (await readUpdate(place.stateDir)) !== undefined;
+  const left = await readUpdate(place.stateDir);
   const outcome = await asUpdate(place.stateDir, { version, previous }, async () => {
     try {
       await runSteps(steps, signal);
@@ -213,13 +213,14 @@ async function moveCluster(
       }
       process.stderr.write(`\nThe cluster goes back to version ${previous}.\n\n`);
       await leaveBehind(place, previous);
+      await beginReturn(place.stateDir);
       const back = { env, to: previous, mayReturn: false, leavesAway: true, signal, lock };
       if (!(await delegate(previous, back))) return 'partly';
       process.stderr.write(`\nThe cluster is of version ${previous}, as before.\n`);
       return 'back';
     }
   });
-  if (isNews(outcome, { isMove: previous !== undefined, wasLeft, mayReturn }))
+  if (isNews(outcome, { isMove: previous !== undefined, left }))
     await tellOutcome(place, { version, ...(previous === undefined ? {} : { previous }), outcome });
   if (outcome !== 'moved') return false;
   const back = previous === undefined ? '' : ` Back: flynn-host update --to ${previous}`;

@@ -13,6 +13,8 @@ const recordSchema = z.object({
   previous: z.string().optional(),
   /** ISO 8601. */
   since: z.string(),
+  /** Its way back begins by itself: whoever is at it tells how that ends. */
+  isReturning: z.literal(true).optional(),
 });
 export type UpdateRecord = Readonly<z.output<typeof recordSchema>>;
 

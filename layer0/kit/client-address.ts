@@ -5,7 +5,10 @@ import { isIP } from 'node:net';
 /** Whom a proxy that the router trusts named as the client: the router alone says this, and only then. */
 export const clientField = 'x-flynn-client';
 
-/** Whose request the router passed on, by its own word; what stands before that in X-Forwarded-For anybody could have written. */
+/**
+ * Whose request the router passed on, by its own word; what stands before that in X-Forwarded-For anybody could have written. A
+ * router of a version before this field passes a client's own through: until an update has replaced them all it is no proof.
+ */
 export function routedAddress(headers: IncomingHttpHeaders): string | undefined {
   const named = headers[clientField] ?? headers['x-forwarded-for'] ?? '';
   return addressIn([named].flat().join(',').split(',').at(-1) ?? '');
