@@ -73,7 +73,8 @@ export class Asking {
     if (byAddress === undefined) return { counts: undefined, isLedTo: true, silent };
     const services = new Set(servicesOf(app.spec.name, setting.spec.type, process));
     const counts = countsOf(byAddress, ({ appId, service }) => appId === app.id && services.has(service));
-    return { counts, isLedTo: counts.size > 0 || (await this.#hasRoute(app.id, services, signal)), silent };
+    const hasRequests = counts.values().some(({ size }) => size > 0);
+    return { counts, isLedTo: hasRequests || (await this.#hasRoute(app.id, services, signal)), silent };
   }
 
   async #askOf(appId: string, signal: AbortSignal): Promise<AppAnswer> {
@@ -110,13 +111,9 @@ function countsOf(
   byAddress: ReadonlyMap<string, readonly RouteStats[]>,
   isOwn: (route: RouteStats) => boolean,
 ): RouteCounts {
-  // Two routers may share an address while one is replaced: theirs did not begin at the same time.
-  const keyOf = (address: string, { id, sinceMs }: RouteStats) => `${address} ${id} ${sinceMs}`;
-  return new Map(
-    [...byAddress].flatMap(([address, routes]) =>
-      routes.filter(isOwn).map((route) => [keyOf(address, route), countOf(route)] as const),
-    ),
-  );
+  const countsAt = (routes: readonly RouteStats[]) =>
+    new Map(routes.filter(isOwn).map((route) => [route.id, countOf(route)] as const));
+  return new Map([...byAddress].map(([address, routes]) => [address, countsAt(routes)]));
 }
 
 /** By the router's code. What is nobody's work, whatever the jobs do … */
@@ -130,12 +127,13 @@ const notWork: ReadonlySet<string> = new Set([
 /** … and what is kept from them by people. All else is work that the jobs failed at, or were not there for. */
 const keptAway: ReadonlySet<string> = new Set(['maintenance', 'busy']);
 
-function countOf({ requests, active, refusals }: RouteStats): RouteCount {
+function countOf({ requests, active, refusals, sinceMs }: RouteStats): RouteCount {
   const sum = (isCounted: (code: string) => boolean) =>
     Object.entries(refusals).reduce((total, [code, count]) => total + (isCounted(code) ? count : 0), 0);
   return {
     ended: requests - sum((code) => notWork.has(code) || keptAway.has(code)),
     failed: sum((code) => !notWork.has(code)),
     active,
+    sinceMs,
   };
 }

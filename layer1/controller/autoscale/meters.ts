@@ -73,7 +73,7 @@ export class CpuMeter {
   }
 }
 
-/** What one router counted for one route since one beginning. */
+/** What one router counted for one route. */
 export type RouteCount = Readonly<{
   /** Requests that ended and were somebody's work, or would have been. */
   ended: number;
@@ -81,29 +81,37 @@ export type RouteCount = Readonly<{
   failed: number;
   /** Under way. */
   active: number;
+  /** When it began to count; of a router of several processes, the first of them that has a request. */
+  sinceMs: number;
 }>;
 
-/** By router, route, and when it began to count: figures of the same key can be compared. */
-export type RouteCounts = ReadonlyMap<string, RouteCount>;
+/** By router, those of nothing among them, and route. */
+export type RouteCounts = ReadonlyMap<string, ReadonlyMap<string, RouteCount>>;
 
-/** `isWhole`: there was no more. Else there was so much at least. */
-export type Average = Readonly<{ value: number; isWhole: boolean }>;
+/** `part`: something could not be compared with the look before, or did not answer. `failures`: too many failed. */
+export type Doubt = 'part' | 'failures';
 
-/** A look in which more than this share of all requests failed says nothing of how much there is to do. */
+/** So much there was at least, and at most; with a doubt there may have been any more. */
+export type Average = Readonly<{ value: number; most: number; doubt: Doubt | undefined }>;
+
+/** Where more than this share of a window's requests failed, nobody knows how many there would be … */
 const failedShare = 0.1;
+/** … but so few fail now and then anywhere. */
+const fewFailed = 2;
 
-type Requests = Readonly<{ atMs: number; ended: number; active: number; looks: number }>;
+/** Totals since the first look: `most` with what may have ended before the look before it, `active` over all looks. */
+type Requests = Readonly<{ atMs: number; ended: number; most: number; failed: number; active: number; looks: number }>;
 
 /**
  * How many requests reach a type.
  *
- * INVARIANTS. A request is counted once, in the look before which it ended, or not at all: what cannot be compared with the look
- * before counts as nothing, and then the look is not whole. Nor is an average over a window with such a look.
+ * INVARIANTS. A request is counted once, in the look before which it ended, or not at all. What a router counted of a route for
+ * which it had nothing at the look before is the most that there can have been, and counts as nothing for the least. All else that
+ * cannot be compared counts as nothing, and then the look is in part; nor is an average known over a window with such a look.
  */
 export class RequestMeter {
   /** Of the last look; undefined before the first. */
   #before: RouteCounts | undefined;
-  /** Totals since the first look: of `active` over all looks. */
   #readings: readonly Requests[] = [];
   #lastPartMs = -Infinity;
 
@@ -116,23 +124,17 @@ export class RequestMeter {
   note(atMs: number, counts: RouteCounts, { keepMs, isWhole }: { keepMs: number; isWhole: boolean }): void {
     const before = this.#before;
     this.#before = counts;
-    // What left may have counted more until then: a router that makes room for another at its address, say.
-    let isKnown = isWhole && [...(before?.keys() ?? [])].every((key) => counts.has(key));
-    let [ended, failed, active] = [0, 0, 0];
-    for (const [key, count] of counts) {
-      active += count.active;
-      const last = before?.get(key);
-      if (last !== undefined && count.ended >= last.ended) {
-        ended += count.ended - last.ended;
-        failed += Math.max(0, count.failed - last.failed);
-      } else if (before !== undefined) {
-        // A route that came to lead here, a router that was away, a worker of one that died with its figures.
-        isKnown = false;
-      }
-    }
-    if (!isKnown || failed > failedShare * Math.max(ended, failed)) this.#lastPartMs = atMs;
-    const last = this.#readings.at(-1) ?? { ended: 0, active: 0, looks: 0 };
-    const next = { atMs, ended: last.ended + ended, active: last.active + active, looks: last.looks + 1 };
+    const since = before === undefined ? nothing : sinceBefore(before, counts);
+    if (!isWhole || !since.isKnown) this.#lastPartMs = atMs;
+    const last = this.#readings.at(-1) ?? { ended: 0, most: 0, failed: 0, active: 0, looks: 0 };
+    const next = {
+      atMs,
+      ended: last.ended + since.ended,
+      most: last.most + since.most,
+      failed: last.failed + since.failed,
+      active: last.active + activeOf(counts),
+      looks: last.looks + 1,
+    };
     this.#readings = withReading(this.#readings, next, keepMs);
   }
 
@@ -144,18 +146,66 @@ export class RequestMeter {
 
   /** Undefined until half a window was seen. */
   perSecond(nowMs: number, windowMs: number): Average | undefined {
-    return this.#average(nowMs, windowMs, (from, to) => (to.ended - from.ended) / ((to.atMs - from.atMs) / 1_000));
+    return this.#average(nowMs, windowMs, (from, to) => {
+      const seconds = (to.atMs - from.atMs) / 1_000;
+      return { value: (to.ended - from.ended) / seconds, most: (to.most - from.most) / seconds };
+    });
   }
 
   /** Undefined until half a window was seen. */
   inFlight(nowMs: number, windowMs: number): Average | undefined {
-    return this.#average(nowMs, windowMs, (from, to) => (to.active - from.active) / (to.looks - from.looks));
+    return this.#average(nowMs, windowMs, (from, to) => {
+      const value = (to.active - from.active) / (to.looks - from.looks);
+      return { value, most: value };
+    });
   }
 
-  #average(nowMs: number, windowMs: number, of: (from: Requests, to: Requests) => number): Average | undefined {
+  #average(
+    nowMs: number,
+    windowMs: number,
+    of: (from: Requests, to: Requests) => Omit<Average, 'doubt'>,
+  ): Average | undefined {
     const within = pruned(this.#readings, nowMs - windowMs);
     const [from, to] = [within[0], within.at(-1)];
     if (from === undefined || to === undefined || to.atMs - from.atMs < windowMs / 2) return undefined;
-    return { value: of(from, to), isWhole: this.#lastPartMs <= nowMs - windowMs };
+    const failed = to.failed - from.failed;
+    const isFailing = failed > Math.max(fewFailed, failedShare * (to.most - from.most));
+    const isPart = this.#lastPartMs > nowMs - windowMs;
+    return { ...of(from, to), doubt: isPart ? 'part' : isFailing ? 'failures' : undefined };
   }
+}
+
+function activeOf(counts: RouteCounts): number {
+  const routes = counts.values().flatMap((each) => each.values());
+  return routes.reduce((sum, { active }) => sum + active, 0);
+}
+
+const nothing = { ended: 0, most: 0, failed: 0, isKnown: true };
+
+/** What came since the look before. */
+function sinceBefore(before: RouteCounts, counts: RouteCounts): typeof nothing {
+  const since = { ...nothing };
+  // What left may have counted more until then: a router that makes room for another at its address, say.
+  for (const [router, routes] of before) {
+    since.isKnown &&= [...routes.keys()].every((route) => counts.get(router)?.has(route));
+  }
+  for (const [router, routes] of counts) {
+    const known = before.get(router);
+    // It was away, or was not there.
+    since.isKnown &&= known !== undefined;
+    for (const [route, count] of known === undefined ? [] : routes) {
+      const last = known?.get(route);
+      const ended = count.ended - (last?.ended ?? 0);
+      if (ended < 0 || (last !== undefined && last.sinceMs < count.sinceMs)) {
+        // Another router at its address, or a worker of it died with its figures.
+        since.isKnown = false;
+        continue;
+      }
+      // Its first request, or one that came to lead here with all it ever counted; or a process that began before has its first.
+      if (last?.sinceMs === count.sinceMs) since.ended += ended;
+      since.most += ended;
+      since.failed += Math.max(0, count.failed - (last?.failed ?? 0));
+    }
+  }
+  return since;
 }

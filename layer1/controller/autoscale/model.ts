@@ -50,9 +50,9 @@ export const settingsChangeSchema = z.strictObject({
 export type SettingsChange = z.output<typeof settingsChangeSchema>;
 
 /**
- * Why the count stays whatever there is to do. `off`: its count is 0. `deploying`: nobody scales until that is
- * through. `measuring`: half a window has not been seen yet. `blind`: what was asked did not answer. `full`: jobs it has wait for
- * a host. `absent`: the live release has no such type, or one that is not scaled so.
+ * Why the count stays whatever there is to do. `off`: its count is 0. `deploying`: nobody scales until that is through.
+ * `measuring`: half a window has not been seen yet. `blind`: what was asked did not answer, or what it told is not enough to have
+ * fewer. `full`: jobs it has wait for a host. `absent`: the live release has no such type, or one that is not scaled so.
  */
 export const holds = ['off', 'deploying', 'measuring', 'blind', 'full', 'absent'] as const;
 

@@ -55,27 +55,33 @@ test('work is in jobs’ worth: of what is unknown there may be any, of a job th
     count: 4,
     cpu: { measured: 3, cores: 1.5 },
     hasSilentHosts: false,
-    perSecond: { value: 70, isWhole: true },
+    perSecond: { value: 70, most: 74, doubt: undefined },
     inFlight: undefined,
-    isShort: false,
+    running: 4,
   };
   const work = workOf(settings, { cpuMillis: 1_000 }, seen);
   assert.deepEqual(
     work.map(({ load }) => load),
     [
       { low: 3, high: 4 },
-      { low: 7, high: 7 },
+      { low: 7, high: 7.4 },
       { low: 0, high: Infinity },
     ],
   );
   assert.equal(figuresText(work), 'cpu 50% of 50%, 18 of 10 requests/s');
-  for (const requests of [{ perSecond: { value: 70, isWhole: false } }, { isShort: true }]) {
-    const partly = workOf(settings, { cpuMillis: 500 }, { ...seen, hasSilentHosts: true, ...requests });
+  const partly: Seen['perSecond'] = { value: 70, most: 70, doubt: 'part' };
+  for (const requests of [{ perSecond: partly }, { running: 3 }, { running: 0 }]) {
+    const unknown = workOf(settings, { cpuMillis: 500 }, { ...seen, hasSilentHosts: true, ...requests });
     assert.deepEqual(
-      partly.map(({ load }) => load.high),
+      unknown.map(({ load }) => load.high),
       [Infinity, Infinity, Infinity],
     );
   }
+  const idle = { ...seen, perSecond: { value: 5, most: 5, doubt: undefined } };
+  const few = { max: 9, requestsPerSecond: 10 };
+  const highOf = (running: number) =>
+    workOf(settingsSchema.parse(few), { cpuMillis: 0 }, { ...idle, running })[0]?.load.high;
+  assert.deepEqual([highOf(3), highOf(1), highOf(0)], [0.5, 0.5, Infinity], 'who has little to do needs no help');
   assert.equal(
     figuresText(workOf(settings, { cpuMillis: 1 }, { ...seen, cpu: { measured: 0, cores: 0 }, perSecond: undefined })),
     undefined,

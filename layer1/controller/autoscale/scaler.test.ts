@@ -360,6 +360,37 @@ test('an outage is no sign of less to do: what jobs fail at, and what is kept fr
   assert.equal((await passed(16, 200, 'rate-limited')).at(-1), 1, 'what was too much of one client is no work');
 });
 
+test('after a burst for which there was no room there are fewer again, though some wait for a host; it is told meanwhile', async (t) => {
+  const router = await startRouter(t);
+  const options = { hosts: 1, memoryBytes: 4 * 1024 ** 3, routers: () => [router.address] };
+  const world = await startWorld(t, options);
+  await world.set({ min: 1, max: 100, requestsPerSecond: 50, downAfterMs: 0 });
+  const isSettled = ({ state, error }: Job) => state === 'running' || /memory/.test(error ?? '');
+  let requests = 0;
+  const passed = async (looks: number, perSecond: () => number): Promise<number[]> => {
+    const all: number[] = [];
+    for (let look = 0; look < looks; look += 1) {
+      requests += perSecond() * 10;
+      router.state.counts = [{ requests }];
+      const settle = async (count: number) => void (await world.controller.jobsOf('shop', count, isSettled));
+      all.push(...(await world.pass(1, settle)));
+    }
+    return all;
+  };
+  const most = (await passed(12, () => 50 * 60)).at(-1) ?? 0;
+  const room = world.running().length;
+  assert.ok(most > room, `${most} are wanted, and there is room for ${room}`);
+  assert.equal((await world.state()).held?.reason, 'full');
+  // As many as those that run can do, and perhaps more.
+  assert.equal((await passed(10, () => 50 * room)).at(-1), most);
+  const { held } = await world.state();
+  assert.deepEqual(
+    [held?.reason, held?.why],
+    ['blind', `${room} of its ${most} jobs run, and have enough to do: there are no fewer jobs until that ends`],
+  );
+  assert.equal((await passed(14, () => 50)).at(-1), 1);
+});
+
 test('while a router is replaced two answer at its address, and what either counted before is no request of now', async (t) => {
   const router = await startRouter(t);
   const world = await startWorld(t, { routers: () => [router.address] });

@@ -168,7 +168,7 @@ export class Autoscaler {
       hasSilentHosts: jobs.uncertain > 0 || silent.length > 0,
       perSecond: track.requests.perSecond(nowMs, windowMs),
       inFlight: track.requests.inFlight(nowMs, windowMs),
-      isShort: jobs.running.length < count,
+      running: jobs.running.length,
     });
     const loads = work.map(({ load }) => load);
     const wanted = wantedFor(count, loads);
@@ -190,6 +190,8 @@ export class Autoscaler {
       silent: [...silent.map(([hostId, why]) => [`host ${hostId}`, why] as const), ...(routers?.silent ?? [])],
       isLedTo: routers?.isLedTo ?? true,
       isMeasuring: figures === undefined,
+      // Of none that there are anyway nobody has to know.
+      doubt: count > min ? work.find(({ why }) => why !== undefined)?.why : undefined,
     });
     const held = settledHeld(track, found, { nowMs, spanMs: staleMs });
     await this.#tell(setting, { nowMs, held, seen: figures === undefined ? undefined : { wanted, figures } }, signal);

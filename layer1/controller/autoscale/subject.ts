@@ -70,8 +70,10 @@ export function heldBy(seen: {
   /** There is a route to it, if its requests matter. */
   isLedTo: boolean;
   isMeasuring: boolean;
+  /** Why there may be any more to do than was seen, if so. */
+  doubt: string | undefined;
 }): Held | undefined {
-  const { isFull, jobs, silent, isLedTo, isMeasuring } = seen;
+  const { isFull, jobs, silent, isLedTo, isMeasuring, doubt } = seen;
   if (isFull) {
     const why = jobs.whyWaiting === undefined ? '' : `: ${jobs.whyWaiting}`;
     const what = `more are wanted, and ${jobs.waiting} of those there are to be wait for a host`;
@@ -88,5 +90,6 @@ export function heldBy(seen: {
     const what = `${jobs.uncertain} of its jobs are on hosts that are away`;
     return { reason: 'blind', why: `${what}: there are no fewer jobs until that ends` };
   }
+  if (doubt !== undefined) return { reason: 'blind', why: `${doubt}: there are no fewer jobs until that ends` };
   return isMeasuring ? { reason: 'measuring', why: 'half of its window has not been seen yet' } : undefined;
 }

@@ -2,8 +2,9 @@
 import type { Process } from '../process.ts';
 import { signals } from './model.ts';
 import type { Settings, Signal } from './model.ts';
+import { tolerance } from './law.ts';
 import type { Load } from './law.ts';
-import type { Average, CpuUse } from './meters.ts';
+import type { Average, CpuUse, Doubt } from './meters.ts';
 
 export type Seen = Readonly<{
   /** How many jobs are wanted now. */
@@ -14,14 +15,22 @@ export type Seen = Readonly<{
   /** Of all its jobs; undefined until it was looked at for long enough. */
   perSecond: Average | undefined;
   inFlight: Average | undefined;
-  /** Fewer of them run than are wanted: what they cannot do now says nothing of what there is to do. */
-  isShort: boolean;
+  /** How many of them run. */
+  running: number;
 }>;
 
-/** `text`: what there is for each job, and its target; undefined while nothing is known. */
-export type Work = Readonly<{ signal: Signal; load: Load; text: string | undefined }>;
+/**
+ * `text`: what there is for each job, and its target; undefined while nothing is known. `why` there may be any more to do, where
+ * those who were asked told of it.
+ */
+export type Work = Readonly<{ signal: Signal; load: Load; text: string | undefined; why?: string }>;
 
 const unknown: Load = { low: 0, high: Infinity };
+
+const whyOf: Readonly<Record<Doubt, string>> = {
+  part: 'in the last window a router or a route came or went or did not answer',
+  failures: 'too many of its requests failed in the last window, or were kept away',
+};
 
 export function workOf(settings: Settings, process: Pick<Process, 'cpuMillis'>, seen: Seen): Work[] {
   return signals.flatMap((signal): Work[] => {
@@ -41,22 +50,29 @@ const measured: Readonly<Record<Signal, Measured>> = {
     const high = hasSilentHosts ? Infinity : low + Math.max(0, count - cpu.measured);
     return { load: { low, high }, text: `cpu ${rounded(percents / cpu.measured)}% of ${target}%` };
   },
-  requestsPerSecond: (target, _process, { count, perSecond, isShort }) =>
-    ofRouters(perSecond, { target, count, isShort, unit: ' requests/s' }),
-  requestsInFlight: (target, _process, { count, inFlight, isShort }) =>
-    ofRouters(inFlight, { target, count, isShort, unit: ' in flight' }),
+  requestsPerSecond: (target, _process, { perSecond, ...seen }) => ofRouters(perSecond, target, ' requests/s', seen),
+  requestsInFlight: (target, _process, { inFlight, ...seen }) => ofRouters(inFlight, target, ' in flight', seen),
 };
 
 function ofRouters(
   total: Average | undefined,
-  { target, count, isShort, unit }: { target: number; count: number; isShort: boolean; unit: string },
+  target: number,
+  unit: string,
+  { count, running }: Pick<Seen, 'count' | 'running'>,
 ): Omit<Work, 'signal'> {
   if (total === undefined) return { load: unknown, text: undefined };
   const low = total.value / target;
-  return {
-    load: { low, high: total.isWhole && !isShort ? low : Infinity },
-    text: `${rounded(total.value / Math.max(1, count))} of ${target}${unit}`,
-  };
+  const text = `${rounded(total.value / Math.max(1, count))} of ${target}${unit}`;
+  const why = total.doubt === undefined ? shortWhy(low, { count, running }) : whyOf[total.doubt];
+  if (why !== undefined) return { load: { low, high: Infinity }, text, why };
+  return { load: { low, high: total.most / target }, text };
+}
+
+/** Where those that run have all that they are to have, what they did says nothing of what there is to do. */
+function shortWhy(low: number, { count, running }: Pick<Seen, 'count' | 'running'>): string | undefined {
+  if (running >= count) return undefined;
+  if (running === 0) return `none of its ${count} jobs runs`;
+  return low > running * (1 - tolerance) ? `${running} of its ${count} jobs run, and have enough to do` : undefined;
 }
 
 /** Whole numbers from ten on, else with a place. */
