@@ -92,11 +92,19 @@ test('whose service is called so keeps it, and nobody gets it anew: neither by a
     body: { processes: called('dashboard') },
   });
   assert.equal((await world.deploy('blog', another.id)).state, 'complete', 'what it has it may deploy');
+  await world.deployApp('blog-review', called('dashboard'));
+  await client.call(apps.remove, { params: { app: 'blog-review' } });
 
   const own = await world.makeRelease('blog', called('blog-web'));
   assert.equal((await world.deploy('blog', own.id)).state, 'complete');
+  assert.equal((await world.deploy('blog', another.id)).state, 'complete', 'back to one from before');
+  const next = await world.makeRelease('blog', called('blog-web'));
+  assert.equal((await world.deploy('blog', next.id)).state, 'complete');
+  const again = await world.makeRelease('blog', called('dashboard'));
   assert.equal(await platform.ensureApp(dashboard, told), 'created');
-  await assert.rejects(world.deploy('blog', another.id), isDenied);
+  for (const { id } of [another, again]) await assert.rejects(world.deploy('blog', id), isDenied, 'now there is one');
+  const isOwn = (error: unknown) => hasCode(error, 'denied') && /the platform's own/.test(error.message);
+  await assert.rejects(world.makeRelease('blog', called('dashboard')), isOwn);
 });
 
 test('its host name is its own with all paths: whoever has one below keeps it from there, and nobody gets one later', async () => {

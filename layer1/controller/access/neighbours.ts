@@ -7,7 +7,7 @@ import { isDispensable, isNameOfDispensable } from '../counts.ts';
 import { findApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import type { Process } from '../process.ts';
-import { appType, deploymentType, releaseType, routeType } from '../resources.ts';
+import { appType, deploymentType, ownedBy, releaseType, routeType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import type { Principal } from './principal.ts';
 import { isAtLeast } from './roles.ts';
@@ -69,9 +69,22 @@ export async function checkDatastores(
 
 /**
  * Parts of the platform that people had no need to leave a name to came later than the first clusters: it is kept for them from
- * now on, also while they are not there. Who announced it before goes on, and there is no such part.
+ * now on, also while they are not there. Whose releases had it before goes on; and while an app of people announces it there is no
+ * such part, so another may as well: a review app, or another copy.
  */
-export async function checkReserved(
+async function checkReserved(deps: Deps, app: AppResource, processes: Processes, signal: AbortSignal): Promise<void> {
+  const wanted = servicesOf(processes).filter(isNameOfDispensable);
+  if (app.spec.isSystem || wanted.length === 0) return;
+  const releases = await deps.resources.list(releaseType, { owner: ownedBy(app.id), signal });
+  const had = new Set(releases.flatMap(({ spec }) => servicesOf(spec.processes)));
+  for (const name of wanted) {
+    if (had.has(name) || (await findAnnouncer(deps, new Set([name]), signal, isOfPeople)) !== undefined) continue;
+    throw keptForPlatform(app, name);
+  }
+}
+
+/** Of a release that is deployed: one from before, too, may announce a part's name only if there is none, or what is live does. */
+export async function checkNoSuchPart(
   deps: Pick<Deps, 'resources'>,
   app: AppResource,
   processes: Processes,
@@ -79,12 +92,16 @@ export async function checkReserved(
 ): Promise<void> {
   const wanted = servicesOf(processes).filter(isNameOfDispensable);
   if (app.spec.isSystem || wanted.length === 0) return;
+  const parts = await deps.resources.list(appType, { signal, where: ({ spec }) => isDispensable(spec) });
   const { releaseId } = app.status;
   const live = releaseId === undefined ? undefined : await deps.resources.find(releaseType, releaseId, { signal });
   const had = servicesOf(live?.spec.processes ?? {});
-  const name = wanted.find((one) => !had.includes(one));
-  if (name === undefined) return;
-  throw new FlynnError('denied', `the service ${name} is kept for the platform: call it ${app.spec.name}-${name}`);
+  const name = wanted.find((one) => !had.includes(one) && parts.some(({ spec }) => spec.name === one));
+  if (name !== undefined) throw keptForPlatform(app, name);
+}
+
+function keptForPlatform({ spec }: AppResource, name: string): FlynnError {
+  return new FlynnError('denied', `the service ${name} is kept for the platform: call it ${spec.name}-${name}`);
 }
 
 /** Beside somebody's instances it would be sent half of what is theirs, and they what people tell the platform. */
@@ -121,21 +138,24 @@ export async function checkUndivided(
 
 /** What a new datastore's members are to be known by somebody may have begun to announce before. */
 async function checkUntaken(deps: Pick<Deps, 'resources'>, app: AppResource, signal: AbortSignal): Promise<void> {
-  const found = await findAnnouncer(deps, namesOfDatastore(app.spec), signal, app.id);
+  const found = await findAnnouncer(deps, namesOfDatastore(app.spec), signal, ({ id }) => id !== app.id);
   if (found === undefined) return;
   const whose = `which is to be the datastore ${app.spec.name}'s`;
   throw new FlynnError('conflict', `${found.app} announces ${found.name}, ${whose}`);
 }
 
-/** Which app has one of the names, in what is live or is being deployed. */
+function isOfPeople({ spec }: AppResource): boolean {
+  return !spec.isSystem;
+}
+
+/** Which app, of those that `where` says, has one of the names, in what is live or is being deployed. */
 async function findAnnouncer(
   { resources }: Pick<Deps, 'resources'>,
   names: ReadonlySet<string>,
   signal: AbortSignal,
-  except?: string,
+  where: (app: AppResource) => boolean = () => true,
 ): Promise<{ app: string; name: string } | undefined> {
-  for (const { id, spec, status } of await resources.list(appType, { signal })) {
-    if (id === except) continue;
+  for (const { spec, status } of await resources.list(appType, { signal, where })) {
     const { releaseId, deploymentId } = status;
     const next =
       deploymentId === undefined ? undefined : await resources.find(deploymentType, deploymentId, { signal });

@@ -13,7 +13,7 @@ import { compileWorkload, workloadIdOf } from '../compile.ts';
 import type { Runnable } from '../compile.ts';
 import { controlHandlers } from './controls.ts';
 import { deploymentEvents } from './events.ts';
-import { checkDatastores, checkReserved } from '../access/neighbours.ts';
+import { checkDatastores, checkNoSuchPart } from '../access/neighbours.ts';
 import { changedRollout } from './settings.ts';
 import { taskId, taskLine, taskPiece } from './tasks.ts';
 import { evaluationContext, findApp, findLiveApp } from '../deps.ts';
@@ -114,7 +114,7 @@ async function deploy(
   }
   // What took a name since it was made.
   await checkDatastores(deps, app, release.spec.processes, signal);
-  await checkReserved(deps, app, release.spec.processes, signal);
+  await checkNoSuchPart(deps, app, release.spec.processes, signal);
   if (asked.replaces !== undefined && asked.replaces !== (oldId ?? null)) throw overtaken(app.spec.name);
   const types = Object.keys(release.spec.processes);
   const counts = targetCounts({
