@@ -128,6 +128,9 @@ test('its host name is its own with all paths: whoever has one below keeps it fr
   const file = { params: { group: 'flynn', version: 'v1', kind: 'Route' } };
   const body = { owner: 'app/shop', spec: { domain: name, path: '/session' } };
   await assert.rejects(client.call(generic.apply, { ...file, body }), isRefused, 'as a file');
+  const app = { name: 'another', spec: { routes: [{ domain: name, path: '/session', service: 'another-web' }] } };
+  const planned = { params: { ...file.params, kind: 'App' }, body: app, query: { dryRun: true } };
+  await assert.rejects(client.call(generic.apply, planned), isRefused, 'of an app, before anything is made');
 });
 
 test('before a version that lacks it, it goes with its name and the certificate nobody would renew', async () => {

@@ -126,10 +126,12 @@ function refused(faults: readonly Fault[]): FlynnError {
 async function write(context: Context, planned: readonly Planned[], isWaiting: boolean): Promise<void> {
   const client = await context.client();
   const written: { object: string; outcome: string }[] = [];
+  const changing = planned.filter((one) => one.plan.outcome !== 'unchanged');
+  const query = { assume: changing.map(({ reference }) => reference) };
   for (const { kind, document, reference } of planned) {
     let answer: AppliedView;
     try {
-      answer = await client.call(generic.apply, { params: paramsOf(kind), body: bodyOf(document) });
+      answer = await client.call(generic.apply, { params: paramsOf(kind), body: bodyOf(document), query });
       written.push({ object: reference, outcome: answer.outcome });
       tell(context, reference, answer);
       const { deploymentId } = answer;

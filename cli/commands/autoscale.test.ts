@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { autoscaleType } from '@flynn/controller/autoscale/resource';
 import { openDeskWithController } from '../testing.ts';
@@ -68,4 +70,23 @@ test('autoscale sets, shows and removes what a type is scaled by; ps and scale t
   }
   assert.match((await run('autoscale', 'remove', 'web')).stdout, /web of shop is scaled by hand/);
   assert.doesNotMatch((await run('scale')).stdout, /by itself/);
+});
+
+test('a count in an app’s file is brought into the range before it is asked for, but for one that the same files give', async () => {
+  await using env = await openDeskWithController();
+  const { desk, controller } = env;
+  await controller.deployApp('shop', { web: { ports: [{ port: 8080 }] } });
+  await controller.stopWorker();
+  const file = join(desk.home, 'shop.yaml');
+  const apply = async (count: number, max: number): Promise<string> => {
+    const app = `kind: App\nname: shop\nspec: { processes: { web: { count: ${count} } } }\n`;
+    const setting = `kind: Autoscale\nname: shop/web\nowner: app/shop\nspec: { max: ${max}, cpuPercent: 70 }\n`;
+    await writeFile(file, `${app}---\n${setting}`);
+    const { code, stderr } = await desk.run(['apply', '-n', '-f', file]);
+    assert.equal(code, 0, stderr);
+    return (await desk.run(['-a', 'shop', 'scale'])).stdout;
+  };
+  assert.match(await apply(2, 3), /^web +2/m);
+  assert.match(await apply(9, 3), /^web +3/m);
+  assert.match(await apply(8, 10), /^web +8/m);
 });

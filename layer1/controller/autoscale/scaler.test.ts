@@ -574,6 +574,8 @@ test('an object of the kind is applied, told, exported and deleted like any', as
     'the same files may give another range',
   );
   await client.call(generic.apply, { ...ofApp, query: {} });
+  assert.equal(await world.count(), 5, 'no jobs that would be stopped at once');
+  await client.call(generic.apply, { ...ofApp, query: { assume: ['app/shop', 'autoscale/shop/web'] } });
   assert.equal(await world.count(), 9);
   assert.equal((await world.pass(1)).at(-1), 5);
   await client.call(generic.remove, { params: { ...kind, name: 'shop/web' } });

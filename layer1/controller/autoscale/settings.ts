@@ -127,19 +127,26 @@ export async function checkRanges(
   }
 }
 
-/** The same of an app's file, which is no refusal: the same files may give another range, after it. */
-export async function rangeNotes(
+/**
+ * The same of an app's file, which is no refusal: they are brought into their range, and it is noted. `assumed`: what the same
+ * files change, `autoscale/shop/web`: they may give another range, after it.
+ */
+export async function withinRanges(
   { resources }: Pick<Deps, 'resources'>,
-  { id }: AppResource,
+  { id, spec }: AppResource,
   counts: Readonly<Record<string, number>>,
-  signal: AbortSignal,
-): Promise<string[]> {
-  const notes: string[] = [];
+  { assumed, signal }: { assumed: readonly string[]; signal: AbortSignal },
+): Promise<{ counts: Record<string, number>; notes: string[] }> {
+  const found = { counts: { ...counts }, notes: new Array<string>() };
   for (const [type, count] of Object.entries(counts)) {
+    if (assumed.includes(`${autoscaleType.name}/${spec.name}/${type}`)) continue;
     const setting = await findAutoscale({ resources }, id, type, signal);
     if (setting === undefined || isWithinRange(count, setting.spec)) continue;
     const { min, max } = setting.spec;
-    notes.push(`${type} is scaled by itself, from ${min} to ${max} jobs: its count of ${count} is brought into that`);
+    found.counts[type] = Math.min(max, Math.max(min, count));
+    found.notes.push(
+      `${type} is scaled by itself, from ${min} to ${max} jobs: its count of ${count} is brought into that`,
+    );
   }
-  return notes;
+  return found;
 }

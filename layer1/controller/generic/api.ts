@@ -99,7 +99,7 @@ export type AppliedView = z.output<typeof appliedSchema>;
 const writeQuery = z.object({
   /** Checks everything and writes nothing. */
   dryRun: booleanFlag.optional(),
-  /** Owners to take for there, `app/shop`: they are about to be made. For dryRun. */
+  /** What the same files make or change, `app/shop`: in a dry run it is taken for there. */
   assume: z.union([z.string(), z.array(z.string())]).optional(),
 });
 

@@ -3,10 +3,10 @@ import { FlynnError } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { holds } from '@flynn/resource/access';
 import { refusal } from '@flynn/resource/record';
-import { checkRoutePlace, checkRouteTarget } from '../access/neighbours.ts';
+import { checkRoutePlace, checkRouteTarget, checkUndivided } from '../access/neighbours.ts';
 import { withoutEnv } from '../access/redaction.ts';
 import { checkRemoval, createApp, defaultDeployTimeoutMs } from '../apps.ts';
-import { rangeNotes } from '../autoscale/settings.ts';
+import { withinRanges } from '../autoscale/settings.ts';
 import { serviceNameOf } from '../compile.ts';
 import { checkCount, keptCounts } from '../counts.ts';
 import { refuseForDatastore } from '../datastores/guards.ts';
@@ -148,14 +148,17 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   const was = known === undefined ? {} : { labels: current?.labels ?? {}, spec: specOfApp(before) };
   const changes = differences(was, { labels, spec: specOfApp(after) });
   const result = { name, isNew: current === undefined, changes };
-  checkAppCounts(name, current?.spec.isSystem ?? false, before, after);
-  const named = namedCounts(spec, before, after);
-  const changed = changedCounts(before.counts, named);
-  const notes = current === undefined ? [] : await rangeNotes(deps, current, changed, signal);
+  const { isSystem = false } = current?.spec ?? {};
+  checkAppCounts(name, isSystem, before, after);
+  const asked = namedCounts(spec, before, after);
+  const changed = changedCounts(before.counts, asked);
+  const { counts, notes } =
+    current === undefined ? { counts: changed, notes: [] } : await withinRanges(deps, current, changed, context);
+  const named = { ...asked, ...counts };
   if (current === undefined) await reviewPieces(deps, after.meta, signal);
   else checkReview(current, after.meta, context.principal);
   await checkPlaces(deps, name, { app: current, routes: after.routes }, signal);
-  await checkRoutes(deps, context, { id: current?.id ?? '', name, before, after });
+  await checkRoutes(deps, context, { id: current?.id ?? '', spec: { name, isSystem }, before, after });
   const isRunOtherwise = !isSameRun(before, after) || !isEqual(before.counts, after.counts);
   if (isRunOtherwise && current?.status.deploymentId !== undefined) {
     throw new FlynnError('conflict', `a deployment of ${name} is under way: apply it again once it is through`);
@@ -207,13 +210,15 @@ async function checkPlaces(
 async function checkRoutes(
   deps: Deps,
   { principal, signal }: ApplyContext,
-  { id, name, before, after }: { id: string; name: string; before: AppState; after: AppState },
+  app: { id: string; spec: Pick<AppResource['spec'], 'name' | 'isSystem'>; before: AppState; after: AppState },
 ): Promise<void> {
+  const { before, after } = app;
   for (const route of after.routes) {
     const place = placeOf(route);
     if (before.routes.some((known) => placeOf(known) === place && known.service === route.service)) continue;
-    await checkRouteTarget(deps, { principal, signal }, { spec: { name } }, route.service, async () => after.processes);
-    await checkRoutePlace(deps, principal, { id }, route, signal);
+    await checkRouteTarget(deps, { principal, signal }, app, route.service, async () => after.processes);
+    await checkRoutePlace(deps, principal, app, route, signal);
+    if (route.domain !== undefined) await checkUndivided(deps, app, route.domain, signal);
   }
 }
 

@@ -36,7 +36,7 @@ export type Applied = Readonly<{
 
 export type ApplyContext = Readonly<{
   isDryRun: boolean;
-  /** In a dry run, what is about to be made or changed, `app/shop`: it may be another by then. */
+  /** What the same files make or change, `app/shop`, in a dry run only what comes before: it may be another by then. */
   assumed: readonly string[];
   signal: AbortSignal;
   /** Who asks: a kind's own rules are asked by it whether they may, as far as the type's hooks do not say. */
