@@ -274,7 +274,7 @@ class EtcdStore implements EtcdClient {
   async compact(revision: Revision, options: CallOptions = {}): Promise<void> {
     try {
       await this.#call(`compacting up to revision ${revision}`, 'read', options, (client, deadline) =>
-        client.kv.compact({ revision }, { deadline }),
+        client.kv.compact({ revision, physical: true }, { deadline }),
       );
     } catch (error) {
       // Somebody compacted further already: what was asked for holds.

@@ -102,7 +102,7 @@ export interface Store extends AsyncDisposable {
   /** Ends silently when the signal aborts. */
   watch(prefix: string, options: { after: Revision; signal: AbortSignal }): AsyncIterable<ChangeBatch>;
   grantLease(options: { ttlSeconds: number } & CallOptions): Promise<Lease>;
-  /** Drops history up to this revision; watches behind it end with CompactedError. */
+  /** Drops history up to this revision, its room too where it lies on a disk; watches behind it end with CompactedError. */
   compact(revision: Revision, options?: CallOptions): Promise<void>;
   close(): Promise<void>;
 }

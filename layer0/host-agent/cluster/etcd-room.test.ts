@@ -73,7 +73,8 @@ async function kept(status: (done: readonly string[]) => EtcdStatus, sleeps: num
 }
 
 test('room is made as soon as it is missing, and again no sooner than ten minutes later', async () => {
-  assert.deepEqual(await kept((done) => statusOf({ isFull: done.length > 0 }), 5), [
+  const isFull = (done: readonly string[]) => done.length > 0 && done.at(-1) !== 'defragment';
+  assert.deepEqual(await kept((done) => statusOf({ isFull: isFull(done) }), 5), [
     '30 s',
     '5 s',
     'compact 1',
@@ -84,6 +85,12 @@ test('room is made as soon as it is missing, and again no sooner than ten minute
     'defragment',
     '600 s',
   ]);
+});
+
+test('what is still nearly full when room was given back was given back before all history was gone: it is once more', async () => {
+  const late = (done: readonly string[]): EtcdStatus =>
+    done.at(-1) === 'defragment' ? statusOf(nearly) : statusOf({ isFull: !done.includes('defragment') });
+  assert.deepEqual(await kept(late, 3), ['5 s', 'compact 0', 'defragment', '20 s', 'defragment', '600 s']);
 });
 
 test('before all of it is taken history of before a moment ago goes, and its room if that is worth it', async () => {
@@ -104,7 +111,9 @@ test('what stays nearly full is tried again after ten minutes, and at once when 
   assert.deepEqual(done.slice(2, 23), ['20 s', ...Array.from({ length: 20 }, () => '30 s')]);
   assert.deepEqual(done.slice(23), ['5 s', 'compact 23', '20 s']);
   const then = (before: readonly string[]): EtcdStatus =>
-    before.includes('30 s') ? statusOf() : statusOf({ ...nearly, usedBytes: 8_000 });
+    before.includes('30 s')
+      ? statusOf({ isFull: before.at(-1) !== 'defragment' })
+      : statusOf({ ...nearly, usedBytes: 8_000 });
   const again = ['5 s', 'compact 4', 'defragment', '600 s'];
   assert.deepEqual(await kept(then, 5), ['5 s', 'compact 0', '20 s', '30 s', ...again]);
 });

@@ -64,6 +64,11 @@ export async function makeRoom(
     log.warn('etcd is full and takes no writes: its history and what it no longer needs are given back');
     await dropHistory(room, limited, clock);
     await giveBack(room, limited, log);
+    if (needOf(await room.status(limited), await room.quotaBytes()) !== undefined) {
+      // Of much history the last is dropped a while after the answer: it fills the room again that was given back too early.
+      await pause(compactionMs, limited, clock);
+      await giveBack(room, limited, log);
+    }
     log.info('etcd takes writes again');
     return need;
   }
