@@ -50,8 +50,11 @@ export class Context implements AsyncDisposable {
     return this.#client;
   }
 
-  /** `-a`, else $FLYNN_APP, else the git remote. Throws `invalid` with what to do when none of them tells. */
-  async appName(): Promise<string> {
+  /**
+   * `-a`, else $FLYNN_APP, else the git remote. Throws `invalid` with what to do when none of them tells; `otherwise` is what else
+   * may be said in the place of an app.
+   */
+  async appName(otherwise?: string): Promise<string> {
     const named = [this.options.app, this.io.env['FLYNN_APP']].find((name) => name !== undefined && name !== '');
     if (named !== undefined) return named;
     const cluster = await this.cluster();
@@ -65,7 +68,7 @@ export class Context implements AsyncDisposable {
         : `The git remote flynn (${other.url}) is not of the cluster ${cluster.name}`;
     throw new FlynnError(
       'invalid',
-      `which app? ${why}\n  name it with -a NAME, or run "flynn create" in the repository; "flynn apps" lists them`,
+      `which app? ${why}\n  name it with -a NAME, ${otherwise === undefined ? '' : `say ${otherwise}, `}or run "flynn create" in the repository; "flynn apps" lists them`,
     );
   }
 

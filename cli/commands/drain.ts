@@ -55,7 +55,7 @@ export function addDrainCommands(parent: Parent): void {
         throw usageError('say either -a APP or --all');
       }
       const ca = options.ca === undefined ? {} : { ca: await readNamed(context.io, options.ca) };
-      const app = options.all === true ? undefined : await context.appName();
+      const app = options.all === true ? undefined : await context.appName('--all for all of them');
       const client = await context.client();
       const added = await client.call(drains.create, { body: { url, ...ca, ...(app === undefined ? {} : { app }) } });
       const whose = app === undefined ? 'all apps' : app;

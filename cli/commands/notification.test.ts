@@ -57,6 +57,7 @@ test('what is asked for and is none is told with what there is', async () => {
     [['--all', '--format', 'teams'], 2, /json, slack, discord, ntfy/],
     [['--all', '--every', '0'], 2, /--every/],
     [['-a', 'nosuch'], 1, /no app "nosuch"/],
+    [[], 1, /which app\?[^]*name it with -a NAME, say --all for all of them, or/],
   ];
   for (const [args, code, why] of cases) {
     const said = await add(...args);

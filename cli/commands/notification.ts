@@ -88,7 +88,7 @@ export function addNotificationCommands(parent: Parent): void {
       const on = named.length === 0 ? {} : { on: named.map((one) => oneOf('--on', topics, one)) };
       const every = options.every === undefined ? {} : { everyMinutes: parseWhole(options.every, everyLimits) };
       const inside = options.inside === true ? { isInside: true } : {};
-      const app = options.all === true ? undefined : await context.appName();
+      const app = options.all === true ? undefined : await context.appName('--all for all of them');
       const of = app === undefined ? {} : { app };
       const client = await context.client();
       const added = await client.call(notifications.create, {
