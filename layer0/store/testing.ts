@@ -2,25 +2,11 @@
 import { createMemoryStore } from './memory.ts';
 import type { MemoryStore } from './memory.ts';
 import type { ChangeBatch, Store } from './store.ts';
+import { storeWith } from './store-with.ts';
 
 /** A fresh, empty store in memory; `await using store = openTestStore()` closes it. It passes the same suite as etcd's. */
 export function openTestStore(options: { now?: () => number } = {}): MemoryStore {
   return createMemoryStore(options);
-}
-
-/** The store, but for what is given. */
-export function storeWith(store: Store, own: Partial<Store>): Store {
-  return {
-    get: (...args) => store.get(...args),
-    list: (...args) => store.list(...args),
-    transact: (...args) => store.transact(...args),
-    watch: (...args) => store.watch(...args),
-    grantLease: (...args) => store.grantLease(...args),
-    compact: (...args) => store.compact(...args),
-    close: () => store.close(),
-    [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
-    ...own,
-  };
 }
 
 /** The store, but its watches leave out every change of some keys: what a mirror has to notice. */

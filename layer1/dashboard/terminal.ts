@@ -206,6 +206,7 @@ async function passOutput(
   throw new FlynnError('unavailable', 'the connection to the program ended before it did, or the login is over');
 }
 
+/** A page that has gone is not told: nobody is there to hear why. */
 async function tell(page: WebSocket, message: ToTerminal): Promise<void> {
   await sent(page, JSON.stringify(message)).catch(() => undefined);
 }

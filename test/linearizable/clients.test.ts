@@ -6,7 +6,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { FlynnError } from '@flynn/kit/errors';
 import { createMemoryStore } from '@flynn/store/memory';
 import type { Store, Transaction } from '@flynn/store/store';
-import { storeWith } from '@flynn/store/testing';
+import { storeWith } from '@flynn/store/store-with';
 import { type Call, linearize } from './checker.ts';
 import { Clients, withoutUnlisted } from './clients.ts';
 import { type SetInput, type SetOutput, setOfNames } from './models.ts';

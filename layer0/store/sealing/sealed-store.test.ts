@@ -1,4 +1,4 @@
-import { storeWith } from '../testing.ts';
+import { storeWith } from '../store-with.ts';
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';

@@ -5,7 +5,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { createMemoryStore } from '../memory.ts';
 import type { MemoryStore } from '../memory.ts';
-import { storeWith } from '../testing.ts';
+import { storeWith } from '../store-with.ts';
 import { isSealed, sealKeyOf } from './envelope.ts';
 import { rewriteAll } from './rewrite.ts';
 import { addKey, keysOf, makeRing, readRing, retireOldKeys, sealedUnder } from './ring.ts';

@@ -3,6 +3,7 @@
  * transaction: there is no change without its entry, not even when this process dies between the two.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { storeWith } from '@flynn/store/store-with';
 import type { Compare, Operation, Revision, Store, Transaction, TransactionResult } from '@flynn/store/store';
 
 /** What a mutation adds to a transaction of its request, and what it hears of it. */
@@ -20,14 +21,7 @@ export function during<T>(mutation: Mutation, act: () => Promise<T>): Promise<T>
 
 /** The same store; transactions made during a mutation say so. */
 export function recordingStore(store: Store): Store {
-  return {
-    get: (key, options) => store.get(key, options),
-    list: (prefix, options) => store.list(prefix, options),
-    watch: (prefix, options) => store.watch(prefix, options),
-    grantLease: (options) => store.grantLease(options),
-    compact: (revision, options) => store.compact(revision, options),
-    close: () => store.close(),
-    [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
+  return storeWith(store, {
     transact(transaction, options) {
       const here = current.getStore();
       if (here === undefined || !isWriting(transaction)) return store.transact(transaction, options);
@@ -45,7 +39,7 @@ export function recordingStore(store: Store): Store {
         return result;
       }
     },
-  };
+  });
 }
 
 function isWriting({ then }: Transaction): boolean {

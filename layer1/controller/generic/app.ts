@@ -3,7 +3,6 @@ import { FlynnError } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { holds } from '@flynn/resource/access';
 import { refusal } from '@flynn/resource/record';
-import { checkRoutePlace, checkRouteTarget, checkUndivided } from '../access/neighbours.ts';
 import { withoutEnv } from '../access/redaction.ts';
 import { checkRemoval, createApp, defaultDeployTimeoutMs } from '../apps.ts';
 import { withinRanges } from '../autoscale/settings.ts';
@@ -13,8 +12,9 @@ import { refuseForDatastore } from '../datastores/guards.ts';
 import { startDeployment } from '../deployments/deployments.ts';
 import type { Deps } from '../deps.ts';
 import { changedCounts, scaleFormation } from '../formations.ts';
-import { nextState, placeOf, specOfApp, wantedAppSchema } from './app-state.ts';
-import type { AppState, RouteState, WantedApp } from './app-state.ts';
+import { checkPlaces, checkRoutes, routeOf, setRoutes, withKnownReleases } from './app-routes.ts';
+import { nextState, specOfApp, wantedAppSchema } from './app-state.ts';
+import type { AppState, WantedApp } from './app-state.ts';
 import { differences, fieldOf, isEqual } from './difference.ts';
 import { atField } from './fields.ts';
 import { defineKind } from './kind.ts';
@@ -24,13 +24,10 @@ import { readOne } from './reader.ts';
 import type { ResourceReader } from './reader.ts';
 import { createRelease } from '../releases.ts';
 import { appType, artifactType, formationType, ownedBy, releaseType, routeType } from '../resources.ts';
-import type { AppResource, ReleaseResource, RouteResource } from '../resources.ts';
+import type { AppResource, ReleaseResource } from '../resources.ts';
 import { checkReview, reviewPieces } from '../review-apps.ts';
 import { withoutReview, withReview } from '../review-meta.ts';
-import { changeRoute } from '../routes/changes.ts';
-import { createRoute } from '../routes/creation.ts';
-import { withReleaseIds } from '../routes/releases.ts';
-import { defaultSettings, issuesOf } from './route-settings.ts';
+import { defaultSettings } from './route-settings.ts';
 
 export const appKind = defineKind({
   type: appType,
@@ -86,18 +83,6 @@ async function basisOf(app: AppResource, read: ResourceReader): Promise<ReleaseR
   return all.toSorted((a, b) => b.spec.version - a.spec.version)[0];
 }
 
-function routeOf({ spec }: RouteResource): RouteState {
-  const { domain, path, port, service, http } = spec;
-  const { serverName, ...tcp } = spec.tcp;
-  const settings = { http, tcp };
-  if (port === undefined) return { ...(domain === undefined ? {} : { domain }), path, service, settings };
-  return { port, ...(serverName === undefined ? {} : { serverName }), service, settings };
-}
-
-/**
- * What a file that makes the app elsewhere cannot have is left out: weights, which are of releases and which the routes themselves
- * show, and whose copy a review app is.
- */
 function portable(state: AppState): AppState {
   const { weights, releaseAffinity } = defaultSettings.http;
   const routes = state.routes.map(({ settings: { http, tcp }, ...entry }) => ({
@@ -189,39 +174,6 @@ function checkAppCounts(name: string, isSystem: boolean, before: AppState, after
   }
 }
 
-/** Before anything is made: what another app has cannot be had. */
-async function checkPlaces(
-  { resources }: Deps,
-  name: string,
-  { app, routes }: { app: AppResource | undefined; routes: readonly RouteState[] },
-  signal: AbortSignal,
-): Promise<void> {
-  const all = await resources.list(routeType, { signal });
-  const taken = new Set(all.flatMap((route) => (route.owner?.id === app?.id ? [] : [placeOf(routeOf(route))])));
-  const issues = routes.flatMap((route, index) =>
-    taken.has(placeOf(route))
-      ? [{ path: `routes.${index}`, message: `another app answers at ${placeOf(route)} already` }]
-      : [],
-  );
-  if (issues.length > 0) throw refusal(`app ${name}`, issues);
-}
-
-/** The same as by hand: a route is to a service of one's own, on a host name that is nobody else's. */
-async function checkRoutes(
-  deps: Deps,
-  { principal, signal }: ApplyContext,
-  app: { id: string; spec: Pick<AppResource['spec'], 'name' | 'isSystem'>; before: AppState; after: AppState },
-): Promise<void> {
-  const { before, after } = app;
-  for (const route of after.routes) {
-    const place = placeOf(route);
-    if (before.routes.some((known) => placeOf(known) === place && known.service === route.service)) continue;
-    await checkRouteTarget(deps, { principal, signal }, app, route.service, async () => after.processes);
-    await checkRoutePlace(deps, principal, app, route, signal);
-    if (route.domain !== undefined) await checkUndivided(deps, app, route.domain, signal);
-  }
-}
-
 /** What the file leaves out is as it is by now: somebody else may have changed it since it was read. */
 async function setApp(
   deps: Deps,
@@ -240,65 +192,6 @@ async function setApp(
     },
     { signal, ...(revision === undefined ? {} : { expectRevision: revision }) },
   );
-}
-
-/** `changes`: of their settings, in the same order. */
-async function setRoutes(
-  deps: Deps,
-  app: AppResource,
-  { routes, changes }: { routes: readonly RouteState[]; changes: NonNullable<WantedApp['routes']> },
-  signal: AbortSignal,
-): Promise<void> {
-  const { resources } = deps;
-  const present = await resources.list(routeType, { owner: ownedBy(app.id), signal });
-  const known = new Map(present.map((route) => [placeOf(routeOf(route)), route]));
-  // New ones first: while a site moves, both answer.
-  for (const [index, route] of routes.entries()) {
-    const old = known.get(placeOf(route));
-    const { settings, serverName, ...entry } = route;
-    const { http, tcp } = changes[index] ?? {};
-    if (old === undefined) {
-      const type = route.port === undefined ? 'http' : 'tcp';
-      const ofTcp = type === 'http' ? {} : { tcp: { ...tcp, ...(serverName === undefined ? {} : { serverName }) } };
-      await createRoute(deps, app.id, { type, ...entry, http, ...ofTcp }, signal);
-    } else if (old.spec.service !== entry.service || !isEqual(routeOf(old).settings, settings)) {
-      await changeRoute(deps, { app, route: old }, { service: entry.service, http, tcp }, signal);
-    }
-  }
-  const wanted = new Set(routes.map(placeOf));
-  for (const [place, route] of known) {
-    if (!wanted.has(place)) await resources.delete(routeType, route.id, { signal });
-  }
-}
-
-/** Weights as people write them name releases: with their ids, as they are stored. */
-async function withKnownReleases(
-  deps: Deps,
-  { name, app, wanted }: { name: string; app: AppResource | undefined; wanted: WantedApp },
-  signal: AbortSignal,
-): Promise<WantedApp> {
-  if (wanted.routes === undefined) return wanted;
-  const routes: NonNullable<WantedApp['routes']> = [];
-  for (const [index, route] of wanted.routes.entries()) {
-    const path = `routes.${index}`;
-    if ((route.http?.weights ?? []).length > 0 && app === undefined) {
-      const message = 'an app that is to be made has no releases yet: give their weights once it has';
-      throw refusal(`app ${name}`, [{ path: `${path}.http.weights`, message }]);
-    }
-    try {
-      const known =
-        app === undefined || route.http === undefined
-          ? route.http
-          : await withReleaseIds(deps, app, route.http, signal);
-      routes.push({ ...route, http: known });
-    } catch (error) {
-      throw refusal(
-        `app ${name}`,
-        issuesOf(error).map((issue) => ({ path: `${path}.${issue.path}`, message: issue.message })),
-      );
-    }
-  }
-  return { ...wanted, routes };
 }
 
 type Step = {

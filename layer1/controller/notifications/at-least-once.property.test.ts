@@ -6,6 +6,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { newId } from '@flynn/kit/ids';
 import { ResourceService } from '@flynn/resource/service';
 import { createMemoryStore } from '@flynn/store/memory';
+import { storeWith } from '@flynn/store/store-with';
 import type { Store } from '@flynn/store/store';
 import * as fc from 'fast-check';
 import { z } from 'zod';
@@ -234,14 +235,7 @@ class Run {
   }
 
   #mortal(store: Store): Store {
-    return {
-      get: (key, options) => store.get(key, options),
-      list: (prefix, options) => store.list(prefix, options),
-      watch: (prefix, options) => store.watch(prefix, options),
-      grantLease: (options) => store.grantLease(options),
-      compact: (revision, options) => store.compact(revision, options),
-      close: () => store.close(),
-      [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
+    return storeWith(store, {
       transact: async (transaction, options) => {
         const fate = this.#fate();
         if (fate === 'before') throw new Crash();
@@ -249,7 +243,7 @@ class Run {
         if (fate === 'after') throw new Crash();
         return result;
       },
-    };
+    });
   }
 }
 

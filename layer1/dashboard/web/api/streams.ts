@@ -44,7 +44,7 @@ async function* untilSilent(body: ReadableStream<Uint8Array>, ms = silenceMs): A
   let isSilent = false;
   const fallSilent = () => {
     isSilent = true;
-    reader.cancel().catch(() => {});
+    letGo(reader);
   };
   let timer = setTimeout(fallSilent, ms);
   try {
@@ -58,6 +58,11 @@ async function* untilSilent(body: ReadableStream<Uint8Array>, ms = silenceMs): A
     }
   } finally {
     clearTimeout(timer);
-    reader.cancel().catch(() => {});
+    letGo(reader);
   }
+}
+
+/** Of a stream that has failed by itself: whoever reads it is told so, and there is nothing left to let go of. */
+function letGo(reader: ReadableStreamDefaultReader<Uint8Array>): void {
+  reader.cancel().catch(() => {});
 }
