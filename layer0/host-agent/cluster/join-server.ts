@@ -1,4 +1,5 @@
 /** Lets hosts in: who has a token gets the cluster's settings and a subnet. */
+import { systemClock } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import { handle, startServer } from '@flynn/kit/http-server';
 import type { RunningServer, ServerOptions } from '@flynn/kit/http-server';
@@ -12,6 +13,8 @@ import { wireguardRemedy } from '../network/wireguard.ts';
 import { connectFailure } from './connect-failure.ts';
 import { joinPort, joinRoute, joinVersion, judgePass } from './join.ts';
 import { leaseSubnet } from './subnets.ts';
+
+const askAgainMs = 300;
 
 /** Written by bootstrap into the state directory. */
 export const admissionSchema = z.object({
@@ -69,7 +72,7 @@ export function startJoinServer(options: {
       if (word !== 'off') throw withoutTunnel(word, withoutWireguard);
     }
     if (site === undefined && answersAt !== undefined) {
-      const failure = await connectFailure({ address: its, port: answersAt }, asked);
+      const failure = await lastingFailure({ address: its, port: answersAt }, asked);
       if (failure !== undefined) throw unreachable({ from: address, to: `${its}:${answersAt}`, failure });
     }
     const request = {
@@ -92,6 +95,16 @@ export function startJoinServer(options: {
   const tls = options.shown ?? { certificate: options.admission.certificate, privateKey: options.admission.privateKey };
   const port = options.port ?? joinPort;
   return startServer({ name: 'join server', handlers: [handler], host: address, port, tls, log, signal });
+}
+
+/** An agent of before may have just ended there, and whoever joins answers in its place only now. */
+async function lastingFailure(
+  place: { address: string; port: number },
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  if ((await connectFailure(place, signal)) === undefined) return undefined;
+  await systemClock.sleep(askAgainMs, { signal });
+  return connectFailure(place, signal);
 }
 
 function unreachable({ from, to, failure }: { from: string; to: string; failure: string }): FlynnError {

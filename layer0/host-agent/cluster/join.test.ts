@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
@@ -208,6 +210,15 @@ test('a host whose address nobody reaches is told so before it has anything of t
     askToJoin(host.token, { ...joining, answersAt: 1 }, asking),
     isCode('conflict', /does not reach this machine at 127\.0\.0\.1:1 \(.*ECONNREFUSED.*--behind-nat/),
   );
+  // Whoever answers there a moment later, in the place of an agent that ended, is reached.
+  const door = createServer().listen(0, '127.0.0.1');
+  await once(door, 'listening');
+  const { port } = door.address() as AddressInfo;
+  await new Promise((resolve) => door.close(resolve));
+  const late = askToJoin(host.token, { ...joining, answersAt: port }, asking);
+  setTimeout(() => door.listen(port, '127.0.0.1'), 100);
+  assert.equal((await late).lease.address, '127.0.0.1');
+  door.close();
   // Whom it reaches it lets in, under the same name.
   assert.equal((await askToJoin(host.token, { ...joining, answersAt: host.port }, asking)).lease.address, '127.0.0.1');
 });
