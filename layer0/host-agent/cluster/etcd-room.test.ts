@@ -7,10 +7,18 @@ import type { EtcdRoom } from './etcd-room.ts';
 
 const quotaBytes = 10_000;
 
-type StatusOptions = { isFull?: boolean; leaderId?: string; isAway?: boolean; sizeBytes?: number; usedBytes?: number };
+type StatusOptions = {
+  isFull?: boolean;
+  leaderId?: string;
+  isAway?: boolean;
+  sizeBytes?: number;
+  usedBytes?: number;
+  /** Of another member's file. */
+  otherBytes?: number;
+};
 
 function statusOf(options: StatusOptions = {}): EtcdStatus {
-  const { isFull = true, leaderId = 'own', isAway = false, sizeBytes = 1_000, usedBytes = 900 } = options;
+  const { isFull = true, leaderId = 'own', isAway = false, sizeBytes = 1_000, usedBytes = 900, otherBytes } = options;
   const answer = {
     id: 'own',
     storeId: 's',
@@ -23,7 +31,13 @@ function statusOf(options: StatusOptions = {}): EtcdStatus {
     tookMs: 1,
   };
   return {
-    members: [isAway ? { endpoint: 'own', error: 'it did not answer' } : { endpoint: 'own', answer }],
+    members: [
+      isAway ? { endpoint: 'own', error: 'it did not answer' } : { endpoint: 'own', answer },
+      ...(otherBytes === undefined
+        ? []
+        : [{ endpoint: 'other', answer: { ...answer, id: 'other', sizeBytes: otherBytes } }]),
+      { endpoint: 'another', error: 'it did not answer' },
+    ],
     alarms: isFull ? [{ memberId: 'another', kind: 'nospace' }] : [],
   };
 }
@@ -34,6 +48,8 @@ const cases: [string, EtcdStatus, 'full' | 'near' | undefined][] = [
   ['a member is full', statusOf(), 'full'],
   ['there is room', statusOf({ isFull: false, sizeBytes: 7_999 }), undefined],
   ['four fifths of the quota are taken', statusOf(nearly), 'near'],
+  ['another member has taken so much', statusOf({ isFull: false, otherBytes: 8_000 }), 'near'],
+  ['another member has less', statusOf({ isFull: false, otherBytes: 7_999 }), undefined],
   ['so much is taken, and another host has the leader', statusOf({ ...nearly, leaderId: 'another' }), undefined],
   ['one is full, but another host has the leader', statusOf({ leaderId: 'another' }), undefined],
   ['the own member does not answer', statusOf({ isAway: true }), undefined],

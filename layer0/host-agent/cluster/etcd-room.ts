@@ -6,7 +6,7 @@ import { pause } from '@flynn/kit/clock';
 import type { Clock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
 import { withDeadline } from '@flynn/kit/retry';
-import type { EtcdStatus } from '@flynn/store/etcd-status';
+import type { EtcdMemberStatus, EtcdStatus } from '@flynn/store/etcd-status';
 import type { Revision } from '@flynn/store/store';
 
 const lookEveryMs = 30_000;
@@ -23,7 +23,7 @@ const behindMs = 5_000;
 const compactionMs = 20_000;
 
 export type EtcdRoom = Readonly<{
-  /** Of this host's member; of no member when it has none. */
+  /** Of this host's member, and of the others where it leads; of no member when it has none. */
   status: (signal: AbortSignal) => Promise<EtcdStatus>;
   /** How large its file may get. */
   quotaBytes: () => Promise<number>;
@@ -39,17 +39,25 @@ type Options = { log: Logger; signal: AbortSignal; clock: Pick<Clock, 'sleep'> }
 
 type Need = 'full' | 'near';
 
-/** What is to be done here: only where the leader is, for of several at once none would gain anything. */
+/**
+ * What is to be done here: only where the leader is, for of several at once none would gain anything. Their files are not of one
+ * size, and it takes one that is full for none to take writes.
+ */
 export function needOf({ members, alarms }: EtcdStatus, quotaBytes: number): Need | undefined {
-  const answer = members[0]?.answer;
-  if (answer === undefined || answer.leaderId !== answer.id) return undefined;
+  if (!leads(members[0])) return undefined;
   if (alarms.some(({ kind }) => kind === 'nospace')) return 'full';
-  return answer.sizeBytes >= quotaBytes * nearShare ? 'near' : undefined;
+  return members.some(({ answer }) => (answer?.sizeBytes ?? 0) >= quotaBytes * nearShare) ? 'near' : undefined;
 }
 
+export function leads(member: EtcdMemberStatus | undefined): boolean {
+  return member?.answer !== undefined && member.answer.leaderId === member.answer.id;
+}
+
+/** There is room to be had of one of them. */
 function isLoose({ members }: EtcdStatus): boolean {
-  const { sizeBytes = 0, usedBytes = 0 } = members[0]?.answer ?? {};
-  return sizeBytes - usedBytes >= sizeBytes * looseShare;
+  return members.some(({ answer: { sizeBytes, usedBytes } = { sizeBytes: 0, usedBytes: 0 } }) => {
+    return sizeBytes > 0 && sizeBytes - usedBytes >= sizeBytes * looseShare;
+  });
 }
 
 /** What there was need of, if it is one of those that something is done about now. */

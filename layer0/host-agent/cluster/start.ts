@@ -6,6 +6,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { readJsonFile } from '@flynn/kit/files';
 import type { ServerOptions } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
+import { withDeadline } from '@flynn/kit/retry';
 import { forever } from '@flynn/kit/tasks';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
@@ -26,7 +27,7 @@ import { admissionFile } from '../trust/authorities.ts';
 import type { HostTrust } from '../trust/host-trust.ts';
 import { certificateFault } from './certificate-age.ts';
 import { clientUrlOf, etcdQuotaBytes } from './etcd-resident.ts';
-import { keepRoom } from './etcd-room.ts';
+import { keepRoom, leads } from './etcd-room.ts';
 import type { EtcdRoom } from './etcd-room.ts';
 import { type Admission, admissionSchema, startJoinServer } from './join-server.ts';
 import { tellOwnAddress } from './own-address.ts';
@@ -35,6 +36,8 @@ import { knownEndpoints, startMembership } from './membership.ts';
 import { readSealingKeys } from './sealing-keys.ts';
 
 const agentPort = 1113;
+/** Members that answer do so at once. */
+const memberMs = 5_000;
 
 /** Where this host's certificate for etcd is. */
 export type TlsConfig = Pick<Config, 'FLYNN_ETCD_CA_FILE' | 'FLYNN_ETCD_CERT_FILE' | 'FLYNN_ETCD_KEY_FILE'>;
@@ -205,8 +208,13 @@ export function roomOf({
   return {
     quotaBytes,
     async status(signal) {
-      if (!store.endpoints.includes(own)) return { members: [], alarms: [] };
-      return etcdStatus({ ...access, endpoints: [own], signal });
+      const { endpoints } = store;
+      if (!endpoints.includes(own)) return { members: [], alarms: [] };
+      const alone = await etcdStatus({ ...access, endpoints: [own], signal });
+      if (!leads(alone.members[0])) return alone;
+      // One that is away is none of those that fill up.
+      const limited = withDeadline(memberMs, signal);
+      return etcdStatus({ ...access, endpoints: [own, ...endpoints.filter((one) => one !== own)], signal: limited });
     },
     async revision(signal) {
       return (await store.list(cellKeys.hosts, { signal })).revision;
