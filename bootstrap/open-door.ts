@@ -11,8 +11,8 @@ const againMs = 50;
 export type Door = Readonly<{ port: number }> & AsyncDisposable;
 
 /**
- * Takes connections and ends them, until it is disposed. At each address by itself: an agent that waits for the store answers at the
- * loopback's alone. Where the port is taken, by an agent of before, that one answers for as long as it is there.
+ * Takes connections and ends them, until it is disposed. At each address by itself: an agent that waits for the store answers at
+ * the loopback's alone. Where the port is taken, by an agent of before, that one answers for as long as it is there.
  */
 export async function openDoor({
   port = agentPort,

@@ -39,7 +39,8 @@ suite('the authority made anew', () => {
     for (const pid of cluster.host.pids('--rotate-authority')) process.kill(pid, 'SIGKILL');
     await begun;
     const between = await fileOf(cluster);
-    assert.match((await elsewhere(cluster, ['doctor'])).stdout, /authority: it is being made anew/);
+    const doctor = await elsewhere(cluster, ['doctor']);
+    assert.match(`${doctor.stdout}${doctor.stderr}`, /authority: it is being made anew/);
     assert.equal(between.authorityChange?.phase, 'issuing');
     const gone = await up(cluster, []);
     assert.equal(gone.code, 0, `${gone.stdout}${gone.stderr}`);
