@@ -33,9 +33,9 @@ import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 
 export type PlacedJob = Omit<HostJob, 'template' | 'singleton'> & { hostId: string };
 
-/** What is kept of a template: its jobs’ labels. */
-export const templateFactsSchema = jobTemplateSchema.pick({ meta: true });
-export type TemplateFacts = Pick<JobTemplate, 'meta'>;
+/** What is kept of a template: its jobs’ labels, and what they may use. */
+export const templateFactsSchema = jobTemplateSchema.pick({ meta: true, limits: true });
+export type TemplateFacts = Pick<JobTemplate, 'meta' | 'limits'>;
 
 export interface CellView extends AsyncDisposable {
   readonly hosts: Mirror<HostRecord>;

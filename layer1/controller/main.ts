@@ -101,6 +101,7 @@ await runDaemon({
       log,
     });
     tasks.run('health', (signal) => web.health.run(signal));
+    tasks.run('figures', (signal) => web.figures.run(signal));
     tasks.run('web', async (signal) => {
       await new Promise((resolve) => {
         signal.addEventListener('abort', resolve, { once: true });

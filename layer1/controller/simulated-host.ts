@@ -79,6 +79,7 @@ export class SimulatedHost implements AsyncDisposable {
   findings: readonly Finding[] = [];
   /** Processor time that a running job took since its start. */
   cpuSecondsOf: (jobId: string) => number = () => 0;
+  memoryBytesOf: (jobId: string) => number = () => 0;
   /** What a program beside a job does that was given all of its input; by default it says what it was given. */
   programs: (command: readonly string[], input: Buffer) => Program | undefined = () => undefined;
   /** In their place: programs that speak frames themselves, on the connection. */
@@ -292,7 +293,7 @@ export class SimulatedHost implements AsyncDisposable {
         const running = this.statuses().filter(({ state }) => state === 'running');
         const jobs = running.map(({ id }) => {
           const cpuSeconds = this.cpuSecondsOf(id);
-          return { jobId: id, isResident: false, cpuSeconds, cpuPercent: 0, memoryBytes: 0, pids: 1 };
+          return { jobId: id, isResident: false, cpuSeconds, cpuPercent: 0, memoryBytes: this.memoryBytesOf(id), pids: 1 };
         });
         return { host: hostUse, jobs };
       }),

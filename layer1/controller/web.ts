@@ -23,6 +23,8 @@ import { backupCheck } from './backup/findings.ts';
 import { controllerHandlers } from './controller.ts';
 import type { Deps } from './deps.ts';
 import { certificateType } from './certificates/resources.ts';
+import { figuresHandlers } from './figures/handlers.ts';
+import { FiguresWatch } from './figures/watch.ts';
 import { backupFigures } from './datastore-backups/figures.ts';
 import { datastoreBackupCheck } from './datastore-backups/findings.ts';
 import { datastoreCheck } from './datastores/findings.ts';
@@ -47,6 +49,7 @@ export type ControllerWeb = AsyncDisposable &
     elsewhere: (request: IncomingMessage) => string | undefined;
     trail: AuditTrail;
     health: HealthWatch;
+    figures: FiguresWatch;
   }>;
 
 /** Resolves once it knows everybody who may come. */
@@ -92,11 +95,13 @@ export async function openWeb(options: {
     ],
     events: new HealthEvents({ store, now, newId }),
   });
+  const watch = new FiguresWatch(deps);
   const known = () => certificates.snapshot.entries.values().map(({ value }) => value);
   const { logAggregator, blobs } = options;
   const own = [
     ...controllerHandlers(deps, { logAggregator, blobs, directory, certificates: known }),
     ...healthHandlers(health),
+    ...figuresHandlers(deps, watch.history),
     metricsHandler(metrics),
   ];
   clusterMetrics(metrics, deps, health);
@@ -120,6 +125,7 @@ export async function openWeb(options: {
     }),
     trail,
     health,
+    figures: watch,
     async [Symbol.asyncDispose]() {
       await trail[Symbol.asyncDispose]();
       await directory[Symbol.asyncDispose]();

@@ -1,5 +1,6 @@
 /** The router's own HTTP API, on its status port. */
 import { wordRoute } from '@flynn/discovery/routers';
+import { routerAppStats } from '@flynn/controller/routes/app-stats';
 import { routerStats } from '@flynn/controller/routes/stats';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
@@ -57,5 +58,6 @@ export const routes = {
   status: defineRoute({ method: 'GET', path: '/status', response: statusSchema, summary: 'What the router does' }),
   routeStats: routerStats.one,
   allStats: routerStats.all,
+  appStats: routerAppStats,
   metrics: defineRoute({ method: 'GET', path: '/metrics', response: 'stream', summary: 'Figures for Prometheus' }),
 } as const;

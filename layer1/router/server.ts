@@ -1,4 +1,5 @@
 /** The router's own HTTP API. */
+import { sumByApp } from '@flynn/controller/routes/app-stats';
 import type { RouteStats } from '@flynn/controller/routes/stats';
 import type { Word } from '@flynn/discovery/routers';
 import { FlynnError } from '@flynn/kit/errors';
@@ -54,6 +55,7 @@ export function statusHandlers(voice: Voice, metrics: Metrics = new Metrics()): 
       return stats;
     }),
     handle(routes.allStats, async ({ query }) => voice.allStats(query.app)),
+    handle(routes.appStats, async () => sumByApp(await voice.allStats())),
     handle(routes.metrics, async () => {
       const [stats, { counters }] = await Promise.all([voice.allStats(), voice.status()]);
       return metricsAnswer(prometheusText(stats, counters) + (await metrics.text()));

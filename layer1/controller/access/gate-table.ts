@@ -61,6 +61,8 @@ export const expected: Readonly<Record<string, string>> = {
   'DELETE /apps/:app/routes/:route': 'app developer',
   'POST /apps/:app/route-reach': 'app viewer',
   'GET /apps/:app/route-stats': 'app viewer',
+  'GET /apps/:app/figures': 'app viewer',
+  'GET /figures': 'anybody',
   'PUT /apps/:app/maintenance': 'app developer',
   'DELETE /apps/:app/maintenance': 'app developer',
   'GET /routes/events': 'admin',

@@ -19,6 +19,7 @@ export type Silent = ReadonlyMap<string, string>;
 export type HostsAnswer = Readonly<{
   /** Of each job its processor time since its start, and when that was told. */
   seconds: ReadonlyMap<string, Readonly<{ atMs: number; seconds: number }>>;
+  memoryBytes: ReadonlyMap<string, number>;
   /** By the host's id. */
   silent: Silent;
 }>;
@@ -50,19 +51,23 @@ export class Asking {
   async hosts(hostIds: Iterable<string>, signal: AbortSignal): Promise<HostsAnswer> {
     const { hosts, now } = this.#deps;
     const seconds = new Map<string, { atMs: number; seconds: number }>();
+    const memory = new Map<string, number>();
     const silent = new Map<string, string>();
     const ask = async (hostId: string): Promise<void> => {
       try {
         const uses = await hosts.usage(hostId, withDeadline(askMs, signal));
         const atMs = now();
-        for (const { jobId, cpuSeconds } of uses) seconds.set(jobId, { atMs, seconds: cpuSeconds });
+        for (const { jobId, cpuSeconds, memoryBytes } of uses) {
+          seconds.set(jobId, { atMs, seconds: cpuSeconds });
+          memory.set(jobId, memoryBytes);
+        }
       } catch (error) {
         signal.throwIfAborted();
         silent.set(hostId, messageOf(error));
       }
     };
     await Promise.all([...hostIds].map((hostId) => this.#slots.run(() => ask(hostId), { signal })));
-    return { seconds, silent };
+    return { seconds, memoryBytes: memory, silent };
   }
 
   /** Each router once for each app: of all routes there may be a hundred thousand. */

@@ -1,0 +1,94 @@
+/** Looks at what all apps take and do, every 15 seconds, for as long as the controller answers requests. */
+import { pause } from '@flynn/kit/clock';
+import { messageOf } from '@flynn/kit/errors';
+import { withDeadline } from '@flynn/kit/retry';
+import { forever } from '@flynn/kit/tasks';
+import { Asking } from '../autoscale/asking.ts';
+import { nextLookMs } from '../autoscale/looks.ts';
+import { seenStatuses } from '../cell-view.ts';
+import { appIdOf } from '../compile.ts';
+import type { Deps } from '../deps.ts';
+import { routerAppStats } from '../routes/app-stats.ts';
+import type { AppStats } from '../routes/app-stats.ts';
+import { FiguresHistory } from './history.ts';
+import { Processors } from './processors.ts';
+import { RequestRates } from './requests.ts';
+import type { RequestRows } from './requests.ts';
+import { stepMs } from './ring.ts';
+import { runningOf, typeRows } from './sample.ts';
+
+/** Some 3,000 apps that have one process type and requests: docs/metrics.md. */
+const roomBytes = 32 * 1024 ** 2;
+const askMs = 5_000;
+/** Less than a step: a look that takes longer is given up, and has no point. */
+const lookMs = 12_000;
+
+type WatchDeps = Pick<Deps, 'cell' | 'hosts' | 'routers' | 'resources' | 'log' | 'now'>;
+
+/**
+ * INVARIANTS. What was seen is in memory alone, and each process of the controller sees for itself: none has to be asked for what
+ * another saw. All look at the same moments, so that what they tell is the same but for what happened between their questions.
+ */
+export class FiguresWatch {
+  readonly #deps: WatchDeps;
+  readonly #processors = new Processors();
+  readonly #rates = new RequestRates();
+  readonly history: FiguresHistory;
+
+  constructor(deps: WatchDeps, options: { roomBytes?: number } = {}) {
+    this.#deps = deps;
+    this.history = new FiguresHistory(options.roomBytes ?? roomBytes);
+  }
+
+  /** Resolves when the signal aborts. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { log, now } = this.#deps;
+    const step = async (limited: AbortSignal): Promise<void> => {
+      const waitMs = nextLookMs(now(), stepMs) - now();
+      await pause(waitMs, limited);
+      if (!limited.aborted) await this.look(limited);
+    };
+    await forever('looking what apps take', step, { signal, log });
+  }
+
+  /** One look. Hosts and routers that do not answer leave a gap for what is on them. */
+  async look(signal: AbortSignal): Promise<void> {
+    const { cell, hosts, routers, resources, now } = this.#deps;
+    const step = Math.round(now() / stepMs);
+    const limited = withDeadline(lookMs, signal);
+    const asking = new Asking({ hosts, routers, resources, now });
+    const asked = runningOf(seenStatuses(cell));
+    const hostIds = new Set(asked.map(({ hostId }) => hostId));
+    const [told, requests] = await Promise.all([asking.hosts(hostIds, limited), this.#requests(limited)]);
+    // What ended while its host was asked is not missed, and what began meanwhile is for the next look.
+    const stillUp = new Set(runningOf(seenStatuses(cell)).map(({ id }) => id));
+    const jobs = asked.filter(({ id }) => stillUp.has(id));
+    const hostOf = new Map(jobs.map(({ id, hostId }) => [id, hostId]));
+    const workloads = cell.workloads.snapshot.entries;
+    const types = typeRows(jobs, {
+      cores: this.#processors.note(told.seconds, (jobId) => hostOf.get(jobId)),
+      memoryBytes: told.memoryBytes,
+      memoryLimitOf: (workloadId) => {
+        const version = workloads.get(workloadId)?.value.version;
+        return cell.templates.snapshot.entries.get(`${workloadId}/${version}`)?.value.limits?.memoryBytes;
+      },
+    });
+    const appIds = new Set([...types.keys(), ...workloads.keys().map(appIdOf)]);
+    this.history.note(step, { appIds, types, requests });
+  }
+
+  async #requests(signal: AbortSignal): Promise<RequestRows> {
+    const { routers, log, now } = this.#deps;
+    let counts: ReadonlyMap<string, readonly AppStats[]> = new Map();
+    let silent: string[] = [];
+    try {
+      const asked = await routers.ask(routerAppStats, {}, { signal, timeoutMs: askMs });
+      counts = asked.byAddress;
+      silent = asked.silent.map(({ address }) => address);
+    } catch (error) {
+      signal.throwIfAborted();
+      log.debug({ err: error }, `routers could not be found: ${messageOf(error)}`);
+    }
+    return this.#rates.note(now(), counts, silent);
+  }
+}
