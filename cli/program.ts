@@ -53,6 +53,7 @@ import { addSourceCommands } from './commands/source.ts';
 import { addStatusCommands } from './commands/status.ts';
 import { addTeamCommands } from './commands/team.ts';
 import { addTokenCommands } from './commands/token.ts';
+import { addTopCommand } from './commands/top.ts';
 import { addUserCommands } from './commands/user.ts';
 import { addVolumeCommands } from './commands/volume.ts';
 import { addVersionCommand } from './commands/version.ts';
@@ -87,6 +88,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addAppCommands(parent);
   addRemoteCommands(parent);
   addJobCommands(parent);
+  addTopCommand(parent);
   addScaleCommand(parent);
   addAutoscaleCommands(parent);
   addRunCommand(parent);

@@ -53,14 +53,14 @@ export function statsRow(stats: RouteStats, seconds: number | undefined): string
   ];
 }
 
-function latencyText(ms: number | undefined): string {
+export function latencyText(ms: number | undefined): string {
   if (ms === undefined) return '-';
   return ms < 10 ? `${ms.toFixed(1)}ms` : ms < 1_000 ? `${Math.round(ms)}ms` : `${(ms / 1_000).toFixed(1)}s`;
 }
 
 const units = ['B', 'KB', 'MB', 'GB', 'TB'] as const;
 
-function sizeText(bytes: number): string {
+export function sizeText(bytes: number): string {
   let amount = bytes;
   for (const unit of units) {
     if (amount < 1024 || unit === 'TB') return unit === 'B' ? `${amount}B` : `${amount.toFixed(1)}${unit}`;

@@ -1,0 +1,113 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { LatestFigures } from '@flynn/controller/figures/model';
+import { waitFor } from '@flynn/kit/retry';
+import { figuresTable, fitted } from '../app-figures.ts';
+import { runCli } from '../program.ts';
+import { openDeskWithController } from '../testing.ts';
+
+type AppFigures = LatestFigures['apps'][number];
+const mebibyte = 1024 ** 2;
+
+function appOf(name: string, types: AppFigures['types'], more: Partial<AppFigures> = {}): AppFigures {
+  return { appId: `id-${name}`, name, isSystem: false, isLeftOut: false, types, ...more };
+}
+
+function typeOf(type: string, cpu: number | null, mebibytes: number | null): AppFigures['types'][number] {
+  const memoryBytes = mebibytes === null ? null : mebibytes * mebibyte;
+  return { type, jobs: 2, cpu, memoryBytes, memoryLimitBytes: 512 * mebibyte };
+}
+
+const busy = {
+  perSecond: 12.34,
+  clientErrorsPerSecond: 0.5,
+  serverErrorsPerSecond: 0,
+  inFlight: 3,
+  p50Ms: 4,
+  p95Ms: 41.6,
+  p99Ms: null,
+};
+
+test('the hungriest app comes first, and of an app its hungriest type; requests stand at web', () => {
+  const table = figuresTable([
+    appOf('idle', [typeOf('web', 0, 10)]),
+    appOf('blog', [typeOf('web', 0, 30)]),
+    appOf('shop', [typeOf('web', 0.25, 62), typeOf('worker', 1.5, 100)], { requests: busy }),
+  ]);
+  assert.deepEqual(
+    table
+      .trimEnd()
+      .split('\n')
+      .map((line) => line.split(/ {2,}/)),
+    [
+      ['APP', 'TYPE', 'JOBS', 'CPU', 'MEMORY', 'REQ/S', '4XX/S', '5XX/S', 'P95', 'IN-FLIGHT'],
+      ['shop', 'worker', '2', '1.50', '100.0MB/512.0MB'],
+      ['shop', 'web', '2', '0.25', '62.0MB/512.0MB', '12.3', '0.5', '0.0', '42ms', '3'],
+      ['blog', 'web', '2', '0.00', '30.0MB/512.0MB', '-', '-', '-', '-', '-'],
+      ['idle', 'web', '2', '0.00', '10.0MB/512.0MB', '-', '-', '-', '-', '-'],
+    ],
+  );
+});
+
+test('what is not known is a dash, and an app without jobs is told while it is asked for something', () => {
+  const lines = figuresTable([
+    appOf('gap', [typeOf('web', null, null)]),
+    appOf('off', [], { requests: busy }),
+    appOf('quiet', [], { requests: { ...busy, perSecond: 0, inFlight: 0 } }),
+  ]).split('\n');
+  assert.match(lines[1] ?? '', /^gap +web +2 +- +-/);
+  assert.match(lines[2] ?? '', /^off +- +0 +- +- +12\.3/);
+  assert.equal(lines[3], '');
+});
+
+test('a table has no more lines than there is room for, nor longer ones', () => {
+  assert.deepEqual(fitted('head\none\ntwo\nthree\n', { columns: 80, rows: 4 }), ['head', 'one', 'two', 'three']);
+  assert.deepEqual(fitted('head\none\ntwo\nthree\n', { columns: 3, rows: 3 }), ['hea', 'one', '… a']);
+});
+
+test('in a pipe it is told once: of all apps, of one, as JSON; of one that is not there it says so', async () => {
+  await using env = await openDeskWithController();
+  const { desk, controller } = env;
+  const early = await desk.run(['top']);
+  assert.deepEqual(
+    [early.code, early.stdout],
+    [0, 'the controller has only just begun to look: there are figures within 15 s\n'],
+  );
+  await controller.deployApp('shop', { web: { memoryBytes: 512 * mebibyte } });
+  await controller.deployApp('blog', { web: {} });
+  await controller.jobsOf('shop', 1);
+  await controller.jobsOf('blog', 1);
+  for (const host of controller.hosts) host.memoryBytesOf = () => 20 * mebibyte;
+  await controller.web.figures.look(new AbortController().signal);
+  const all = await desk.run(['top']);
+  assert.deepEqual([all.code, all.stderr], [0, '']);
+  assert.match(all.stdout, /^shop +web +1 +- +20\.0MB\/512\.0MB/m);
+  assert.match(all.stdout, /^blog /m);
+  const one = await desk.run(['top', '-a', 'shop']);
+  assert.doesNotMatch(one.stdout, /blog/);
+  const { apps } = JSON.parse((await desk.run(['top', '-a', 'shop', '--json'])).stdout) as LatestFigures;
+  assert.deepEqual(
+    apps.map(({ name, types }) => [name, types[0]?.memoryBytes]),
+    [['shop', 20 * mebibyte]],
+  );
+  const none = await desk.run(['top', '-a', 'nosuch']);
+  assert.deepEqual([none.code, none.stderr], [1, 'flynn: there is no app "nosuch"; list them with: flynn apps\n']);
+});
+
+test('in a terminal it is told again and again on a screen of its own, and what was told last stays', async () => {
+  await using env = await openDeskWithController();
+  const { desk, controller } = env;
+  await controller.deployApp('shop', { web: {} });
+  await controller.jobsOf('shop', 1);
+  await controller.web.figures.look(new AbortController().signal);
+  const io = desk.io();
+  io.stdout.isTTY = true;
+  const running = runCli(['top', '--interval', '100ms'], io);
+  await waitFor(() => io.stdout.text.split('\u001b[H').length > 3, { what: 'three tables', deadlineMs: 60_000 });
+  assert.equal(io.signal('SIGINT'), 1);
+  assert.equal(await running, 0, io.stderr.text);
+  const { text } = io.stdout;
+  assert.ok(text.startsWith('\u001b[?1049h'));
+  const [, after = ''] = text.split('\u001b[?1049l');
+  assert.match(after, /^figures of \d+s ago; ctrl-c ends\n\nAPP +TYPE[^\n]*\nshop +web +1 /);
+});

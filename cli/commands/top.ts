@@ -1,0 +1,92 @@
+/** `flynn top`: what apps take now, again and again in a terminal, once in a pipe. */
+import { figures } from '@flynn/controller/figures/api';
+import type { LatestFigures } from '@flynn/controller/figures/model';
+import { pause } from '@flynn/kit/clock';
+import { FlynnError } from '@flynn/kit/errors';
+import { figuresTable, fitted, hungriestFirst } from '../app-figures.ts';
+import { parseDurationMs } from '../arguments.ts';
+import type { Context } from '../context.ts';
+import { formatAge } from '../output.ts';
+import { sizeOf } from '../terminal.ts';
+import { addCommand, type Parent } from './command.ts';
+
+/** Another screen, which leaves what was on this one as it was. */
+const screen = {
+  open: '\u001b[?1049h',
+  close: '\u001b[?1049l',
+  home: '\u001b[H',
+  lineEnd: '\u001b[K',
+  rest: '\u001b[J',
+};
+
+export function addTopCommand(parent: Parent): void {
+  addCommand<{ interval: string; once?: boolean }>(parent, {
+    name: 'top',
+    summary: 'what apps take now, the hungriest first: processors, memory, requests, errors; of one app with -a',
+    options: {
+      interval: ['--interval <time>', 'in a terminal: how often it is asked', '5s'],
+      once: ['--once', 'in a terminal too: once, and no more'],
+    },
+    examples: ['flynn top', 'flynn top -a shop', 'flynn top --json | jq .apps'],
+    async run(context, { interval, once = false }) {
+      const intervalMs = Math.max(100, parseDurationMs(interval));
+      if (context.options.json === true || once || context.io.stdout.isTTY !== true) {
+        const seen = await read(context);
+        context.show(seen, () => textOf(seen, context.options.app));
+        return;
+      }
+      await follow(context, intervalMs);
+    },
+  });
+}
+
+async function read(context: Context, signal?: AbortSignal): Promise<LatestFigures> {
+  const client = await context.client();
+  const { app } = context.options;
+  const seen = await client.call(figures.latest, {}, signal === undefined ? {} : { signal });
+  if (app === undefined) return { ...seen, apps: hungriestFirst(seen.apps) };
+  const own = seen.apps.filter(({ appId, name }) => appId === app || name === app);
+  if (own.length === 0) throw new FlynnError('not_found', `there is no app "${app}"; list them with: flynn apps`);
+  return { ...seen, apps: hungriestFirst(own) };
+}
+
+function textOf({ at, apps }: LatestFigures, app: string | undefined): string {
+  if (at === undefined) return 'the controller has only just begun to look: there are figures within 15 s\n';
+  const left = apps.filter(({ isLeftOut }) => isLeftOut).map(({ name }) => name);
+  const leftOut =
+    left.length === 0
+      ? ''
+      : `not all is known of ${left.join(', ')}: the controller has no room for more apps; docs/metrics.md tells of others\n`;
+  const table = figuresTable(apps);
+  if (table.trimEnd().includes('\n')) return `${table}${leftOut}`;
+  return `${app === undefined ? 'nothing runs' : `no job of ${app} runs`}\n${leftOut}`;
+}
+
+async function follow(context: Context, intervalMs: number): Promise<void> {
+  const { stdout } = context.io;
+  const ending = new AbortController();
+  const offs = (['SIGINT', 'SIGTERM'] as const).map((signal) => context.io.onSignal(signal, () => ending.abort()));
+  let last = '';
+  try {
+    const first = await read(context, ending.signal);
+    stdout.write(screen.open);
+    for (let seen = first; ; seen = await read(context, ending.signal)) {
+      last = `${headOf(seen)}${textOf(seen, context.options.app)}`;
+      const { columns, rows } = sizeOf(stdout);
+      const lines = fitted(last, { columns, rows: rows - 1 });
+      stdout.write(`${screen.home}${lines.map((line) => `${line}${screen.lineEnd}\n`).join('')}${screen.rest}`);
+      await pause(intervalMs, ending.signal);
+      if (ending.signal.aborted) return;
+    }
+  } catch (error) {
+    if (!ending.signal.aborted) throw error;
+  } finally {
+    for (const off of offs) off();
+    if (last !== '') stdout.write(`${screen.close}${last}`);
+  }
+}
+
+/** They are as old as that: it is looked every 15 seconds. */
+function headOf({ at }: LatestFigures): string {
+  return at === undefined ? '' : `figures of ${formatAge(at, Date.now())} ago; ctrl-c ends\n\n`;
+}
