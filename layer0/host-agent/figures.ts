@@ -143,7 +143,7 @@ function shareSince(before: Sample | undefined, cpuNanoseconds: number): Sample 
 }
 
 /** The first line of /proc/stat, in hundredths of a second; what is idle or waits for the disk is not busy. */
-function readProcessors(): { busyNanoseconds: number; cores: number } {
+export function readProcessors(): { busyNanoseconds: number; cores: number } {
   const lines = readFileSync('/proc/stat', 'utf8').split('\n');
   const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, steal = 0] = (lines[0] ?? '')
     .split(/\s+/)

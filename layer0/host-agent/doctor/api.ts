@@ -18,6 +18,8 @@ export const hostExaminationSchema = verdictSchema.extend({
   /** Of the fullest of its disks. */
   diskUsedPercent: z.number().optional(),
   memoryUsedPercent: z.number().optional(),
+  /** Of all its processors, since it was looked at before. */
+  cpuUsedPercent: z.number().optional(),
 });
 export type HostExamination = z.output<typeof hostExaminationSchema>;
 
@@ -34,7 +36,15 @@ export const examinedHostSchema = z.object({
   /** How far its clock is ahead of the asking host's. */
   clockOffsetMs: z.number().optional(),
   agent: hostExaminationSchema
-    .pick({ version: true, engine: true, store: true, scheduler: true, diskUsedPercent: true, memoryUsedPercent: true })
+    .pick({
+      version: true,
+      engine: true,
+      store: true,
+      scheduler: true,
+      diskUsedPercent: true,
+      memoryUsedPercent: true,
+      cpuUsedPercent: true,
+    })
     .optional(),
 });
 export type ExaminedHost = z.output<typeof examinedHostSchema>;

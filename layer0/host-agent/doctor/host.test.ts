@@ -47,6 +47,7 @@ function doctor(change: Partial<HostDoctorDeps> = {}, read: Partial<Readings> = 
     certificates: async () => [],
     update: async () => undefined,
     address: async () => ({ address: '192.0.2.7', isOwn: true, others: ['192.0.2.7'] }),
+    cpuUsedPercent: () => 12.5,
     now: () => 60_000,
     read: { ...machine, ...read },
     ...change,
@@ -63,6 +64,7 @@ test('a host that is well is told with how full it is', async () => {
     scheduler: 'runs',
     diskUsedPercent: 40,
     memoryUsedPercent: 75,
+    cpuUsedPercent: 12.5,
     findings: [],
     unknown: [],
   });

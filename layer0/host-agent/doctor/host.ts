@@ -36,6 +36,8 @@ export type HostDoctorDeps = Readonly<{
   /** Of the cluster, that this host is at, or has left where it was. */
   update: () => Promise<UpdateRecord | undefined>;
   address: () => Promise<AddressFacts>;
+  /** Of all processors; undefined while it is not known. */
+  cpuUsedPercent: () => number | undefined;
   now: () => number;
   read?: Readings;
 }>;
@@ -130,6 +132,7 @@ export class HostDoctor {
     const findings = this.#sightings.dated(verdict.findings, now());
     this.#last = findings;
     const { memory } = counts ?? {};
+    const cpuUsedPercent = this.#deps.cpuUsedPercent();
     return {
       hostId,
       now: now(),
@@ -141,6 +144,7 @@ export class HostDoctor {
       ...(memory === undefined
         ? {}
         : { memoryUsedPercent: Math.round((1 - memory.availableBytes / memory.totalBytes) * 1_000) / 10 }),
+      ...(cpuUsedPercent === undefined ? {} : { cpuUsedPercent }),
       findings,
       unknown: verdict.unknown,
     };

@@ -26,6 +26,7 @@ import type { Finding } from './finding.ts';
 import { HostDoctor } from './host.ts';
 import { awayAddresses, knownHosts } from './known-hosts.ts';
 import { ownCertificates } from './own-certificates.ts';
+import { ProcessorUse } from './processor-use.ts';
 
 export type DoctorDeps = Readonly<{
   config: Config;
@@ -100,6 +101,7 @@ function handlersOf(host: HostDoctor, deps: DoctorDeps): readonly Handler[] {
 
 function hostDoctor(deps: DoctorDeps): HostDoctor {
   const { config, containers, network, store, work } = deps;
+  const processors = new ProcessorUse();
   return new HostDoctor({
     hostId: config.FLYNN_HOST_ID,
     version: deps.version,
@@ -109,6 +111,7 @@ function hostDoctor(deps: DoctorDeps): HostDoctor {
       { holds: "the agent's state", path: config.FLYNN_STATE_DIR },
       { holds: "the engine's data, etcd's and all volumes", path: deps.engineDir },
     ],
+    cpuUsedPercent: () => processors.percent(),
     async agentFacts(signal) {
       return {
         isEngineConnected: containers.isCurrent,

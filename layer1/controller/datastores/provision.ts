@@ -23,14 +23,12 @@ import {
   variablesOf,
   wantedOf,
 } from './datastore.ts';
+import { datastoreName, maxNames } from './names.ts';
 
 /** Its members may copy for long before they are up; what cannot start at all is known by its crashes. */
 const deployTimeoutMs = 15 * 60_000;
 /** How long it stays with an image when it could not go over to another. */
 const afterFailureMs = 60 * 60_000;
-const maxNames = 50;
-/** Of an app. */
-const maxNameLength = 30;
 
 type Options = Readonly<{ signal: AbortSignal; epoch?: Compare }>;
 type Asked = Readonly<{
@@ -211,7 +209,6 @@ async function datastoreOf(
   return app;
 }
 
-/** `shop-postgres`, after the first of its apps; `shop-postgres-2` where there is one. */
 async function createApp(
   deps: Deps,
   appliance: Appliance,
@@ -221,14 +218,11 @@ async function createApp(
   const { resources } = deps;
   const [first] = apps;
   const owner = first === undefined ? undefined : await resources.find(appType, first.appId, { signal });
-  const room = maxNameLength - appliance.name.length - `--${maxNames}`.length;
-  const prefix = owner === undefined ? '' : `${owner.spec.name.slice(0, room).replace(/-+$/, '')}-`;
-  const base = `${prefix}${appliance.name}`;
   for (let number = 1; ; number += 1) {
     const { resource, piece } = resources.draft(appType, {
       id: shortId(),
       spec: {
-        name: number === 1 ? base : `${base}-${number}`,
+        name: datastoreName(appliance.name, owner?.spec.name, number),
         meta: {},
         isSystem: false,
         deployTimeoutMs,

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { before, describe, it } from 'node:test';
 import type { Identity } from '@flynn/controller/access/model';
+import type { Figures } from '@flynn/controller/figures/model';
 import type { Role } from '@flynn/controller/access/roles';
 import { build } from 'esbuild';
 import type { StreamEvent } from './api/streams.ts';
@@ -10,6 +11,7 @@ import { someApp, someDeployment, someFormation, someJob, someRoute } from './wo
 
 type Rendering = {
   renderPage: (path: string, facts: { identity: Identity; told: readonly StreamEvent[] }) => string;
+  renderCharts: (told: Figures, marks: readonly { at: number; name: string }[]) => string;
   renderLogin: (why?: string, token?: string) => string;
 };
 
@@ -103,6 +105,77 @@ describe('the pages', () => {
     assert.deepEqual([isScalable(at('running')), isScalable(at('finishing'))], [false, true]);
   });
 
+  it('draw what an app took, with the moments of deployments and where nothing is known', () => {
+    const web = {
+      type: 'web',
+      jobs: [2, 2, 2],
+      cpu: [0.25, null, 0.42],
+      memoryBytes: [0, 0, 62 * 1024 ** 2],
+      memoryLimitBytes: [null, null, 512 * 1024 ** 2],
+    };
+    const [one, none] = [
+      [0, 5, 12.34],
+      [null, null, null],
+    ];
+    const requests = {
+      perSecond: one,
+      clientErrorsPerSecond: [0, 0, 0],
+      serverErrorsPerSecond: [0, 0, 2],
+      inFlight: one,
+      p50Ms: none,
+      p95Ms: [null, null, 41.6],
+      p99Ms: none,
+    };
+    const from = '2030-01-31T12:00:00.000Z';
+    const told = { from, stepMs: 15_000, points: 3, knownSince: from, isLeftOut: false, types: [web], requests };
+    const html = rendering.renderCharts(told, [{ at: 238, name: 'deployment' }]);
+    assert.match(html, /<title[^>]*>Processors over the last hour<\/title>/);
+    assert.match(html, /<path class="plot-line line-1" d="M237 50h\.01M239 16h\.01"/);
+    assert.match(html, /<path class="plot-mark" d="M238 -2V102"/);
+    assert.match(html, /<rect class="plot-unknown" x="0" y="-2" width="200"/);
+    for (const legend of [
+      'web <strong>0.42',
+      'web <strong>62 MB of 512 MB',
+      'all <strong>12.3',
+      '5xx <strong>2',
+      '95 % <strong>42 ms',
+      '99 % <strong>–',
+    ]) {
+      assert.ok(html.includes(`${legend}</strong>`), legend);
+    }
+    assert.match(html, /aria-valuetext="[^"]+: web 0\.42"/);
+    const rows = [...html.matchAll(/<tr><th scope="row">[^<]+<\/th>(.*?)<\/tr>/g)].map(([, row = '']) =>
+      [...row.matchAll(/<td>([^<]*)<\/td>/g)].map(([, cell]) => cell),
+    );
+    assert.equal(rows.length, 12);
+    assert.deepEqual(rows.at(-1), ['0.33', '21 MB', '5.78', '0.67', '42 ms']);
+    assert.deepEqual(rows[0], ['–', '–', '–', '–', '–']);
+    assert.doesNotMatch(rendering.renderCharts({ ...told, requests: undefined }, []), /Requests a second/);
+  });
+
+  it('have charts of an app that was deployed, as large as they are to be, before anything is known', () => {
+    const of = (told: readonly StreamEvent[]) =>
+      rendering.renderPage('/apps/shop', { identity: whoIs('viewer'), told: [...told, whole] });
+    const titles = (html: string) =>
+      [...html.matchAll(/<strong>([^<]+)<\/strong><span class="dim">/g)].map(([, title]) => title);
+    assert.deepEqual(titles(of(running)), ['Processors', 'Memory', 'Requests a second', 'Response time']);
+    const { releaseId: _none, ...fresh } = someApp();
+    assert.deepEqual(titles(of([put('app', fresh)])), []);
+    assert.deepEqual(titles(of([put('app', someApp()), put('formation', someFormation({ clock: 1 }))])), [
+      'Processors',
+      'Memory',
+    ]);
+  });
+
+  it('have a form for another database for who may change the app, and not on a database itself', () => {
+    const of = (role: Role, more: Parameters<typeof someApp>[0] = {}) =>
+      rendering.renderPage('/apps/shop/resources', { identity: whoIs(role), told: [put('app', someApp(more)), whole] });
+    const form = /Reading what there is to be had/;
+    assert.match(of('developer'), form);
+    assert.doesNotMatch(of('viewer'), form);
+    assert.doesNotMatch(of('admin', { datastore: { appliance: 'postgres', resourceId: 'x' } }), form);
+  });
+
   it('never take what an app says for markup', () => {
     const lastError = '<img src=x onerror=alert(1)>';
     const failedJob = { id: 'j1', type: 'web', lines: ['\x1b[31m<script>alert(1)</script>'] };
@@ -149,7 +222,14 @@ describe('the pages', () => {
   });
 
   it('label every field, and name every button that has no text of its own', () => {
-    const paths = ['/', '/apps/shop', '/apps/shop/logs', '/apps/shop/terminal', '/cluster/audit'];
+    const paths = [
+      '/',
+      '/apps/shop',
+      '/apps/shop/resources',
+      '/apps/shop/logs',
+      '/apps/shop/terminal',
+      '/cluster/audit',
+    ];
     for (const path of paths) {
       const html = rendering.renderPage(path, { identity: whoIs('admin'), told: [...running, whole] });
       const labelled = new Set([...html.matchAll(/<label[^>]* for="([^"]+)"/g)].map((match) => match[1]));

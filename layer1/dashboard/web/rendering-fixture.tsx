@@ -1,8 +1,11 @@
 /** Pages as text, for tests: bundled and loaded by pages.test.ts, as Node runs no TSX. */
 import type { Identity } from '@flynn/controller/access/model';
+import type { Figures } from '@flynn/controller/figures/model';
 import { renderToString } from 'preact-render-to-string';
 import type { Api } from './api/client.ts';
 import { Dashboard } from './dashboard.tsx';
+import { HourCharts } from './figures/app-charts.tsx';
+import { hourOf } from './figures/hour.ts';
 import { Login } from './login.tsx';
 import { pageAt } from './routing.ts';
 import { WorldFeed } from './world/feed.ts';
@@ -40,4 +43,11 @@ export function renderPage(path: string, facts: { identity: Identity; told: read
 /** @public */
 export function renderLogin(why?: string, token?: string): string {
   return renderToString(<Login api={api} why={why} token={token} onLoggedIn={async () => {}} />);
+}
+
+/** @public */
+export function renderCharts(told: Figures, marks: readonly { at: number; name: string }[]): string {
+  return renderToString(
+    <HourCharts name="shop" hour={hourOf(told)} isAsked={told.requests !== undefined} knownFrom={200} marks={marks} />,
+  );
 }

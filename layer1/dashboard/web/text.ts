@@ -39,6 +39,12 @@ export function figureText(value: number): string {
   return `${(value / 1_000_000).toFixed(1)} M`;
 }
 
+/** `0.42`, `12.3`, `840`: three digits at most, and before the point as many as there are. */
+export function rateText(value: number): string {
+  const places = value === 0 ? 0 : value < 10 ? 2 : value < 100 ? 1 : 0;
+  return value < 10_000 ? String(Number(value.toFixed(places))) : figureText(value);
+}
+
 export function millisecondsText(ms: number): string {
   return ms < 10 ? `${ms.toFixed(1)} ms` : ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`;
 }

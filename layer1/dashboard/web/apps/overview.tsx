@@ -7,6 +7,7 @@ import type { routing } from '@flynn/controller/routes/api';
 import { isAtLeast } from '@flynn/controller/access/roles';
 import { holdsCounts } from '@flynn/controller/deployments/phases';
 import type { App, Deployment, Job } from '@flynn/controller/model';
+import { AppCharts } from '../figures/app-charts.tsx';
 import { ActButton, AskedButton } from '../parts/acts.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { Link } from '../parts/link.tsx';
@@ -27,6 +28,7 @@ const rangesEveryMs = 15_000;
 
 export function Overview({ view }: { view: AppView }) {
   const { session } = useServices();
+  const world = useWorld();
   const { app, counts, jobs, deployment } = view;
   const ranges = useRanges(app);
   const isOwn = mayChange(app, session.identity);
@@ -58,6 +60,14 @@ export function Overview({ view }: { view: AppView }) {
             <JobTable app={app} jobs={present} isOwn={isOwn} />
           )}
         </Section>
+      )}
+      {app.releaseId === undefined ? null : (
+        <AppCharts
+          key={app.id}
+          app={app}
+          deployments={world.of('deployment', app.id)}
+          isAsked={view.routes.length > 0 && app.datastore === undefined}
+        />
       )}
       {isOwn ? <Settings view={view} /> : null}
     </>

@@ -1,29 +1,37 @@
 /** What an app has of providers, databases before all, with their backups. */
 import { useState } from 'preact/hooks';
-import type { datastoreBackups } from '@flynn/controller/datastore-backups/api';
-import type { DatastoreBackup, DatastoreBackups } from '@flynn/controller/datastore-backups/model';
 import type { datastores } from '@flynn/controller/datastores/api';
 import type { resources } from '@flynn/controller/providers/api';
 import type { ResourceView } from '@flynn/controller/providers/model';
 import type { App } from '@flynn/controller/model';
-import { ActButton, AskedButton } from '../parts/acts.tsx';
+import { AskedButton } from '../parts/acts.tsx';
 import { Badge } from '../parts/badge.tsx';
 import type { Tone } from '../parts/tone.ts';
 import { useEvery, useLoaded } from '../parts/loading.ts';
 import { Link } from '../parts/link.tsx';
-import { Commands, Empty, Shown } from '../parts/notices.tsx';
+import { Empty, Shown } from '../parts/notices.tsx';
 import { Section } from '../parts/section.tsx';
 import { useServices, useWorld } from '../parts/services.ts';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
-import { bytesText } from '../text.ts';
+import { bytesText, countText } from '../text.ts';
 import { mayChange } from '../world/abilities.ts';
+import { Backups } from './backups.tsx';
+import { NewResource } from './new-resource.tsx';
 
-const backupsEveryMs = 5_000;
+/** While something is made or goes. */
+const changingEveryMs = 2_000;
+const atRestEveryMs = 30_000;
+
+function isChanging({ state, apps }: ResourceView): boolean {
+  return state !== 'ready' || apps.some((one) => one.state !== 'added');
+}
 
 export function Resources({ app }: { app: App }) {
-  const { api } = useServices();
+  const { api, session } = useServices();
   const { datastore } = app;
+  const [isAsked, setIsAsked] = useState(false);
+  const mayAdd = datastore === undefined && !app.isSystem && mayChange(app, session.identity);
   const { loaded, reload } = useLoaded(
     app.id,
     async (signal) =>
@@ -38,24 +46,33 @@ export function Resources({ app }: { app: App }) {
           ],
     app.releaseId,
   );
+  const isWatched = isAsked || (loaded.is === 'ready' && loaded.value.some(isChanging));
+  useEvery(isWatched ? changingEveryMs : atRestEveryMs, reload);
   return (
     <>
       {datastore === undefined ? null : <Members app={app} />}
       <Shown loaded={loaded} what="resources" reload={reload}>
         {(found) =>
           found.length === 0 ? (
-            <Empty title="It has no database, and nothing else of a provider.">
-              <Commands lines={[`flynn -a ${app.name} resource add postgres`]} />
-            </Empty>
+            <Empty title="It has no database, and nothing else of a provider." />
           ) : (
             <>
               {found.map((resource) => (
-                <Resource key={resource.id} app={app} resource={resource} />
+                <Resource key={resource.id} app={app} resource={resource} onChange={reload} />
               ))}
             </>
           )
         }
       </Shown>
+      {mayAdd ? (
+        <NewResource
+          app={app}
+          onAsked={(isUnderWay) => {
+            setIsAsked(isUnderWay);
+            reload();
+          }}
+        />
+      ) : null}
     </>
   );
 }
@@ -66,14 +83,24 @@ const resourceTones: Readonly<Record<ResourceView['state'], Tone>> = {
   removing: 'warn',
 };
 
-function Resource({ app, resource }: { app: App; resource: ResourceView }) {
+function Resource({ app, resource, onChange }: { app: App; resource: ResourceView; onChange: () => void }) {
+  const { session } = useServices();
   const world = useWorld();
   const datastore = world.all('app').find((one) => one.datastore?.resourceId === resource.id);
   const others = resource.apps.filter(({ appId }) => appId !== app.id);
   return (
     <Section
       title={datastore?.name ?? resource.provider}
-      side={<Badge tone={resourceTones[resource.state]}>{resource.state}</Badge>}
+      side={
+        <>
+          <span role="status">
+            <Badge tone={resourceTones[resource.state]}>{resource.state}</Badge>
+          </span>
+          {mayChange(app, session.identity) && app.datastore === undefined && resource.state !== 'removing' ? (
+            <Removal app={app} resource={resource} name={datastore?.name ?? resource.provider} onChange={onChange} />
+          ) : null}
+        </>
+      }
     >
       <p>
         {resource.provider}, made <Time at={resource.createdAt} />
@@ -92,7 +119,11 @@ function Resource({ app, resource }: { app: App; resource: ResourceView }) {
           </>
         )}
       </p>
-      {resource.waitingFor === undefined ? null : <p class="notice notice-warn words">{resource.waitingFor}</p>}
+      {resource.waitingFor === undefined ? null : (
+        <p class="notice notice-warn words" role="status">
+          Waits for {resource.waitingFor}
+        </p>
+      )}
       {resource.failure === undefined ? null : <p class="notice notice-bad words">{resource.failure.message}</p>}
       {resource.apps.map(({ appId, failure }) =>
         failure === undefined ? null : (
@@ -103,6 +134,37 @@ function Resource({ app, resource }: { app: App; resource: ResourceView }) {
       )}
       {datastore === undefined ? null : <Backups app={app} resource={resource} name={datastore.name} />}
     </Section>
+  );
+}
+
+function Removal(props: { app: App; resource: ResourceView; name: string; onChange: () => void }) {
+  const { app, resource, name, onChange } = props;
+  const { api } = useServices();
+  const others = resource.apps.filter(({ appId }) => appId !== app.id).length;
+  return (
+    <AskedButton
+      label="Remove"
+      name={`Remove ${name}`}
+      title={`Remove ${name}?`}
+      confirm="Remove it"
+      word={name}
+      isDanger
+      act={async () => {
+        const params = { resource: resource.id };
+        await api.call<typeof resources.remove>(
+          'DELETE /resources/:resource',
+          { params, query: {} },
+          { timeoutMs: 60_000 },
+        );
+        onChange();
+      }}
+    >
+      <p>
+        All that is in it goes, with its backups. {app.name}
+        {others === 0 ? '' : ` and ${countText(others, 'app')} more`} is rolled out without its variables. This cannot
+        be taken back.
+      </p>
+    </AskedButton>
   );
 }
 
@@ -142,145 +204,5 @@ function Members({ app }: { app: App }) {
         )}
       </Shown>
     </Section>
-  );
-}
-
-const backupTones: Readonly<Record<DatastoreBackup['state'], Tone>> = {
-  queued: 'busy',
-  running: 'busy',
-  retrying: 'warn',
-  complete: 'good',
-  failed: 'bad',
-};
-
-function Backups({ app, resource, name }: { app: App; resource: ResourceView; name: string }) {
-  const { api, session } = useServices();
-  const params = { resource: resource.id };
-  const [isWatched, setIsWatched] = useState(false);
-  const { loaded, reload } = useLoaded(resource.id, async (signal) => {
-    const found = await api.call<typeof datastoreBackups.list>(
-      'GET /resources/:resource/backups',
-      { params },
-      { signal },
-    );
-    setIsWatched(found.backups.some(({ state }) => state === 'queued' || state === 'running' || state === 'retrying'));
-    return found;
-  });
-  useEvery(isWatched ? backupsEveryMs : 60_000, reload);
-  // On a datastore's own app roles are told by the apps that have it: the API judges.
-  const isOwn = mayChange(app, session.identity) || app.datastore !== undefined;
-  return (
-    <Shown loaded={loaded} what="backups" reload={reload}>
-      {(found) => (
-        <>
-          <BackupSummary found={found} />
-          {isOwn ? (
-            <p class="buttons">
-              <ActButton
-                label="Back up now"
-                act={async (once) => {
-                  await api.call<typeof datastoreBackups.run>(
-                    'POST /resources/:resource/backups',
-                    { params },
-                    { once },
-                  );
-                  reload();
-                }}
-              />
-            </p>
-          ) : null}
-          {found.backups.length === 0 ? (
-            <Empty title="There is no backup yet.">
-              <Commands lines={[`flynn -a ${name} pg backup schedule "0 3 * * *"`]} />
-            </Empty>
-          ) : (
-            <BackupTable found={found} name={name} resource={resource} isOwn={isOwn} onChange={reload} />
-          )}
-        </>
-      )}
-    </Shown>
-  );
-}
-
-function BackupSummary({ found }: { found: DatastoreBackups }) {
-  const { schedule, failure, restore } = found;
-  return (
-    <>
-      <p>
-        {schedule.schedule === undefined ? (
-          'It is backed up only when somebody asks.'
-        ) : (
-          <>
-            Backed up at <code>{schedule.schedule}</code> {schedule.timezone ?? 'UTC'}, next{' '}
-            <Time at={schedule.nextAt} />; the newest {schedule.keep} are kept.
-          </>
-        )}
-      </p>
-      {failure === undefined ? null : (
-        <p class="notice notice-bad words">
-          {failure.message} (since <Time at={failure.since} />)
-        </p>
-      )}
-      {restore === undefined || restore.state === 'complete' ? null : (
-        <p class={`notice words ${restore.state === 'failed' ? 'notice-bad' : 'notice-warn'}`} role="status">
-          A backup is put back: {restore.state}
-          {restore.error === undefined ? '' : `, ${restore.error}`}
-        </p>
-      )}
-    </>
-  );
-}
-
-function BackupTable(props: {
-  found: DatastoreBackups;
-  name: string;
-  resource: ResourceView;
-  isOwn: boolean;
-  onChange: () => void;
-}) {
-  const { found, name, resource, isOwn, onChange } = props;
-  const { api } = useServices();
-  return (
-    <Table caption={`Backups of ${name}`} head={['Made', 'State', '-By', '-Size', ...(isOwn ? ['Actions'] : [])]}>
-      {found.backups.map((backup) => (
-        <tr key={backup.id}>
-          <th scope="row" title={backup.id}>
-            <Time at={backup.createdAt} />
-          </th>
-          <td>
-            <Badge tone={backupTones[backup.state]}>{backup.state}</Badge>
-            {backup.error === undefined ? null : <p class="note words">{backup.error}</p>}
-          </td>
-          <td class="wide">{backup.by.is === 'person' ? backup.by.name : backup.by.is}</td>
-          <td class="wide">{backup.dumpBytes === undefined ? '–' : bytesText(backup.dumpBytes)}</td>
-          {isOwn ? (
-            <td class="row-acts">
-              {backup.state === 'complete' ? (
-                <AskedButton
-                  label="Put back"
-                  title="Put this backup back?"
-                  confirm="Put it back"
-                  word={name}
-                  isDanger
-                  act={async (once) => {
-                    await api.call<typeof datastoreBackups.restore>(
-                      'POST /resources/:resource/restore',
-                      { params: { resource: resource.id }, body: { backup: backup.id } },
-                      { once },
-                    );
-                    onChange();
-                  }}
-                >
-                  <p>
-                    All that is in {name} now is replaced by what was in it <Time at={backup.createdAt} />. What was
-                    written since is lost.
-                  </p>
-                </AskedButton>
-              ) : null}
-            </td>
-          ) : null}
-        </tr>
-      ))}
-    </Table>
   );
 }

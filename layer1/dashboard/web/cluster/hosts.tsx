@@ -39,7 +39,17 @@ export function Hosts() {
       {(found) => (
         <Table
           caption="Hosts"
-          head={['Host', 'State', 'Jobs', '-Memory set aside', 'Memory used', 'Disk used', '-Tags', '-Up']}
+          head={[
+            'Host',
+            'State',
+            'Jobs',
+            '-Memory set aside',
+            'Processors',
+            'Memory used',
+            'Disk used',
+            '-Tags',
+            '-Up',
+          ]}
         >
           {found.map((host) => {
             const agent = told.find(({ id }) => id === host.id)?.agent;
@@ -54,6 +64,9 @@ export function Hosts() {
                 </td>
                 <td>{host.jobs}</td>
                 <td class="wide">{shareText(host)}</td>
+                <td>
+                  <Share percent={agent?.cpuUsedPercent} of={`processors of ${host.id}`} />
+                </td>
                 <td>
                   <Share percent={agent?.memoryUsedPercent} of={`memory of ${host.id}`} />
                 </td>

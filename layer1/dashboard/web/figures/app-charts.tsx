@@ -1,0 +1,188 @@
+/** What an app took and did in the last hour: charts, and the same as a table. */
+import { useRef } from 'preact/hooks';
+import type { figures } from '@flynn/controller/figures/api';
+import type { App, Deployment } from '@flynn/controller/model';
+import { useEvery, useLoaded } from '../parts/loading.ts';
+import { FailureNotice } from '../parts/notices.tsx';
+import { Section } from '../parts/section.tsx';
+import { useServices } from '../parts/services.ts';
+import { Table } from '../parts/table.tsx';
+import { Time } from '../parts/time.tsx';
+import { bytesText, millisecondsText, rateText } from '../text.ts';
+import { Chart, type Mark } from './chart.tsx';
+import { type Column, type Hour, hourOf, pointsKept, spansOf, startOf, sumOf } from './hour.ts';
+
+const everyMs = 15_000;
+/** Of the table: five minutes. */
+const spanPoints = 20;
+const tones = 6;
+
+/** `isAsked`: there is a route to it. */
+export function AppCharts(props: { app: App; deployments: readonly Deployment[]; isAsked: boolean }) {
+  const { app, deployments, isAsked } = props;
+  const { api } = useServices();
+  const known = useRef<Hour | undefined>(undefined);
+  const { loaded, reload } = useLoaded(app.id, async (signal) => {
+    const before = known.current;
+    const query = before === undefined ? {} : { since: new Date(before.endMs).toISOString() };
+    const params = { app: app.name };
+    const told = await api.call<typeof figures.ofApp>('GET /apps/:app/figures', { params, query }, { signal });
+    known.current = hourOf(told, before);
+    return known.current;
+  });
+  useEvery(everyMs, reload);
+  const hour = loaded.is === 'ready' ? loaded.value : nothing(Date.now());
+  const startMs = startOf(hour);
+  const sinceMs = hour.knownSinceMs ?? hour.endMs;
+  return (
+    <Section
+      title="Last hour"
+      side={
+        loaded.is === 'ready' && sinceMs > startMs + hour.stepMs ? (
+          <span class="dim">
+            looked at since <Time at={new Date(sinceMs).toISOString()} />
+          </span>
+        ) : null
+      }
+    >
+      {loaded.is === 'loading' || loaded.failure === undefined ? null : (
+        <FailureNotice failure={loaded.failure} onRetry={reload} />
+      )}
+      {hour.isLeftOut ? (
+        <p class="notice notice-warn">Not all of it is known: there are more apps than there is room for.</p>
+      ) : null}
+      <HourCharts
+        name={app.name}
+        hour={hour}
+        isAsked={isAsked || hour.requests !== undefined}
+        knownFrom={Math.max(0, Math.round((sinceMs - startMs) / hour.stepMs))}
+        marks={marksOf(deployments, hour)}
+      />
+    </Section>
+  );
+}
+
+function nothing(nowMs: number): Hour {
+  const endMs = Math.floor(nowMs / everyMs) * everyMs;
+  return { endMs, stepMs: everyMs, knownSinceMs: undefined, isLeftOut: false, types: [], requests: undefined };
+}
+
+/** Deployments of this hour, by when they began. */
+export function marksOf(deployments: readonly Pick<Deployment, 'createdAt'>[], hour: Hour): Mark[] {
+  const startMs = startOf(hour);
+  return deployments.flatMap(({ createdAt }) => {
+    const at = Math.round((Date.parse(createdAt) - startMs) / hour.stepMs);
+    return at >= 0 && at < pointsKept ? [{ at, name: 'deployment' }] : [];
+  });
+}
+
+const empty: Column = [];
+
+/** Of an hour before there is one, as large as it is to be. */
+export function HourCharts(props: {
+  name: string;
+  hour: Hour;
+  isAsked: boolean;
+  knownFrom: number;
+  marks: readonly Mark[];
+}) {
+  const { name, hour, isAsked, ...place } = props;
+  const { types, requests, endMs, stepMs } = hour;
+  const common = { ...place, endMs, stepMs };
+  // Before there is one, the drawing has the room that it is to have.
+  const named = types.length === 0 ? [{ type: '–', cpu: empty, memoryBytes: empty, memoryLimitBytes: empty }] : types;
+  return (
+    <>
+      <div class="charts">
+        <Chart
+          {...common}
+          title="Processors"
+          text={rateText}
+          least={0.1}
+          lines={named.map(({ type, cpu }, index) => ({ name: type, tone: toneOf(index), column: cpu }))}
+        />
+        <Chart
+          {...common}
+          title="Memory"
+          text={bytesText}
+          least={16 * 1024 ** 2}
+          isBinary
+          lines={named.map(({ type, memoryBytes, memoryLimitBytes }, index) => ({
+            name: type,
+            tone: toneOf(index),
+            column: memoryBytes,
+            note: (at) => {
+              const limit = memoryLimitBytes[at] ?? null;
+              return limit === null ? undefined : ` of ${bytesText(limit)}`;
+            },
+          }))}
+        />
+        {isAsked ? (
+          <>
+            <Chart
+              {...common}
+              title="Requests a second"
+              text={rateText}
+              least={1}
+              lines={[
+                { name: 'all', tone: toneOf(0), column: requests?.perSecond ?? empty },
+                { name: '4xx', tone: 'line-warn', column: requests?.clientErrorsPerSecond ?? empty },
+                { name: '5xx', tone: 'line-bad', column: requests?.serverErrorsPerSecond ?? empty },
+              ]}
+            />
+            <Chart
+              {...common}
+              title="Response time"
+              text={millisecondsText}
+              least={10}
+              lines={[
+                { name: '50 %', tone: toneOf(1), column: requests?.p50Ms ?? empty },
+                { name: '95 %', tone: toneOf(0), column: requests?.p95Ms ?? empty },
+                { name: '99 %', tone: toneOf(2), column: requests?.p99Ms ?? empty },
+              ]}
+            />
+          </>
+        ) : null}
+      </div>
+      <details>
+        <summary>As a table</summary>
+        <HourTable name={name} hour={hour} isAsked={isAsked} />
+      </details>
+    </>
+  );
+}
+
+function toneOf(index: number): string {
+  return `line-${(index % tones) + 1}`;
+}
+
+function HourTable({ name, hour, isAsked }: { name: string; hour: Hour; isAsked: boolean }) {
+  const { types, requests, endMs, stepMs } = hour;
+  const spans = (column: Column | undefined, text: (value: number) => string, of: 'average' | 'highest') =>
+    spansOf(column ?? empty, spanPoints, of).map((value) => (value === undefined ? '–' : text(value)));
+  const columns = [
+    spans(sumOf(types.map(({ cpu }) => cpu)), rateText, 'average'),
+    spans(sumOf(types.map(({ memoryBytes }) => memoryBytes)), bytesText, 'average'),
+    ...(isAsked
+      ? [
+          spans(requests?.perSecond, rateText, 'average'),
+          spans(requests?.serverErrorsPerSecond, rateText, 'average'),
+          spans(requests?.p95Ms, millisecondsText, 'highest'),
+        ]
+      : []),
+  ];
+  const head = ['Until', 'Processors', 'Memory', ...(isAsked ? ['Requests/s', '5xx/s', '95 %'] : [])];
+  const count = pointsKept / spanPoints;
+  return (
+    <Table caption={`The last hour of ${name}, in spans of five minutes`} head={head}>
+      {Array.from({ length: count }, (_, row) => (
+        <tr key={row}>
+          <th scope="row">{new Date(endMs - (count - 1 - row) * spanPoints * stepMs).toLocaleTimeString()}</th>
+          {columns.map((column, index) => (
+            <td key={head[index + 1]}>{column[row]}</td>
+          ))}
+        </tr>
+      ))}
+    </Table>
+  );
+}

@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Figures } from '@flynn/controller/figures/model';
+import { type Hour, hourOf, pointsKept, spansOf, startOf, sumOf } from './hour.ts';
+
+const stepMs = 15_000;
+const noon = Date.parse('2030-01-01T12:00:00Z');
+const iso = (ms: number) => new Date(ms).toISOString();
+
+/** Of a controller that has looked since a moment: how many jobs of web it saw, from a point on. */
+function told(from: number, jobs: (number | null)[], more: Partial<Figures> = {}): Figures {
+  const nulls = jobs.map(() => null);
+  const web = { type: 'web', jobs, cpu: nulls, memoryBytes: nulls, memoryLimitBytes: nulls };
+  const at = iso(noon + from * stepMs);
+  return { from: at, stepMs, points: jobs.length, knownSince: at, isLeftOut: false, types: [web], ...more };
+}
+
+const tail = ({ types }: Hour, count: number) => types.find(({ type }) => type === 'web')?.jobs.slice(-count);
+
+test('what was answered stands at the end of an hour, and nothing is known before', () => {
+  const hour = hourOf(told(0, [1, null, 3]));
+  assert.deepEqual([hour.endMs, hour.knownSinceMs, startOf(hour)], [noon + 2 * stepMs, noon, noon - 237 * stepMs]);
+  assert.equal(hour.types[0]?.jobs.length, pointsKept);
+  assert.deepEqual(tail(hour, 4), [null, 1, null, 3]);
+});
+
+test('the next answer goes on where the one before ended, and an empty one changes nothing', () => {
+  const before = hourOf(told(0, [1, 2, 3]));
+  const after = hourOf(told(3, [4, 5], { knownSince: iso(noon) }), before);
+  assert.deepEqual(tail(after, 6), [null, 1, 2, 3, 4, 5]);
+  const same = hourOf(told(5, [], { types: [], knownSince: iso(noon) }), after);
+  assert.deepEqual([same.endMs, tail(same, 5)], [after.endMs, [1, 2, 3, 4, 5]]);
+});
+
+test('another controller, which has looked for less long or is behind, takes nothing away', () => {
+  const before = hourOf(told(0, [1, 2, 3, 4]));
+  const other = hourOf(told(2, [9, 8], { knownSince: iso(noon + 2 * stepMs) }), before);
+  assert.deepEqual([tail(other, 4), other.knownSinceMs], [[1, 2, 9, 8], noon]);
+  const behind = hourOf(told(1, [7]), before);
+  assert.deepEqual([behind.endMs, tail(behind, 4)], [before.endMs, [1, 7, 3, 4]]);
+});
+
+test('after an hour what was answered before is gone, with types that had jobs only then', () => {
+  const before = hourOf(told(0, [1]));
+  const later = hourOf(told(pointsKept, [2], { types: [] }), before);
+  assert.deepEqual(later.types, []);
+});
+
+test('requests that were told once stay, with gaps where they are not told', () => {
+  const one = [5];
+  const requests = {
+    perSecond: one,
+    clientErrorsPerSecond: one,
+    serverErrorsPerSecond: one,
+    inFlight: one,
+    p50Ms: one,
+    p95Ms: one,
+    p99Ms: one,
+  };
+  const before = hourOf(told(0, [1], { requests }));
+  assert.equal(hourOf(told(0, [1])).requests, undefined);
+  assert.deepEqual(hourOf(told(1, [1]), before).requests?.p95Ms.slice(-3), [null, 5, null]);
+});
+
+test('columns are added up, and averaged over spans, of what is known', () => {
+  const column = (...end: (number | null)[]) => [
+    ...Array.from({ length: pointsKept - end.length }, () => null),
+    ...end,
+  ];
+  assert.deepEqual(sumOf([column(1, null, 3), column(2, null, null)]).slice(-4), [null, 3, null, 3]);
+  const spans = spansOf(column(8, null, 4), 20, 'average');
+  assert.deepEqual([spans.length, spans.slice(-2)], [12, [undefined, 6]]);
+  assert.equal(spansOf(column(8, null, 4), 20, 'highest').at(-1), 8);
+});
