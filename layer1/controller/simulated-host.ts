@@ -293,7 +293,14 @@ export class SimulatedHost implements AsyncDisposable {
         const running = this.statuses().filter(({ state }) => state === 'running');
         const jobs = running.map(({ id }) => {
           const cpuSeconds = this.cpuSecondsOf(id);
-          return { jobId: id, isResident: false, cpuSeconds, cpuPercent: 0, memoryBytes: this.memoryBytesOf(id), pids: 1 };
+          return {
+            jobId: id,
+            isResident: false,
+            cpuSeconds,
+            cpuPercent: 0,
+            memoryBytes: this.memoryBytesOf(id),
+            pids: 1,
+          };
         });
         return { host: hostUse, jobs };
       }),

@@ -164,7 +164,7 @@ test('an app without room says so, and one that is deleted has nothing', async (
   await world.pass();
   const all = await world.controller.deps.resources.list(appType);
   const isLeftOut = all.map(({ id }) => world.watch.history.isLeftOut(id));
-  assert.deepEqual(isLeftOut.toSorted(), [false, true]);
+  assert.equal(isLeftOut.filter((one) => one).length, 1);
   const kept = all.find(({ id }) => world.watch.history.of(id) !== undefined);
   await world.controller.client.call(apps.remove, { params: { app: kept?.spec.name ?? '' }, query: {} });
   await world.pass();

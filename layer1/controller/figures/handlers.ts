@@ -5,10 +5,12 @@ import { findApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { iso } from '../job-views.ts';
 import { appType } from '../resources.ts';
+import type { AppResource } from '../resources.ts';
 import { figures } from './api.ts';
 import type { FiguresHistory } from './history.ts';
-import { figuresOf, latestOf } from './views.ts';
+import type { LatestFigures } from './model.ts';
 import { stepMs } from './ring.ts';
+import { figuresOf, latestOf } from './views.ts';
 
 export function figuresHandlers(deps: Pick<Deps, 'resources' | 'now'>, history: FiguresHistory): Handler[] {
   return [
@@ -23,16 +25,13 @@ export function figuresHandlers(deps: Pick<Deps, 'resources' | 'now'>, history: 
       const { span } = history;
       return {
         ...(span === undefined ? {} : { at: iso(span.last * stepMs) }),
-        apps: seen
-          .toSorted((a, b) => (a.spec.name < b.spec.name ? -1 : 1))
-          .map(({ id, spec }) => ({
-            appId: id,
-            name: spec.name,
-            isSystem: spec.isSystem,
-            isLeftOut: history.isLeftOut(id),
-            ...latestOf(history, id),
-          })),
+        apps: seen.toSorted((a, b) => (a.spec.name < b.spec.name ? -1 : 1)).map((app) => latestOfApp(history, app)),
       };
     }),
   ];
+}
+
+function latestOfApp(history: FiguresHistory, { id, spec }: AppResource): LatestFigures['apps'][number] {
+  const { name, isSystem } = spec;
+  return { appId: id, name, isSystem, isLeftOut: history.isLeftOut(id), ...latestOf(history, id) };
 }

@@ -27,8 +27,9 @@ type Kind<Field extends string> = { ring: Ring<Field>; usedAt: Step };
 const idle: TypeRow = { jobs: 0, cpu: 0, memoryBytes: 0, memoryLimitBytes: 0 };
 
 /**
- * INVARIANTS. All rings of all apps together are of `roomBytes` at most: what comes when that is full has no history until something
- * goes. A type without jobs, and an app without requests, have a ring for an hour after the last of them, and not before the first.
+ * INVARIANTS. Once all rings of all apps together are of `roomBytes` there is no other one: what comes then has no history until
+ * something goes. A type without jobs, and an app without requests, have a ring for an hour after the last of them, and not before
+ * the first.
  */
 export class FiguresHistory {
   readonly #roomBytes: number;

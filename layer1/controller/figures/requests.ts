@@ -45,7 +45,8 @@ export class RequestRates {
       return known === undefined ? [] : [[address, known] as const];
     });
     this.#routers = new Map([...waiting, ...now]);
-    const appIds = new Set([...before.values(), ...now.values()].flatMap(({ apps }) => [...apps.keys()]));
+    const appIds = new Set<string>();
+    for (const { apps } of [...before.values(), ...now.values()]) for (const id of apps.keys()) appIds.add(id);
     const isWhole = silent.length === 0 && now.size > 0;
     const rows = new Map([...appIds].map((id) => [id, isWhole ? rowOf(id, before, now) : unknown]));
     return { rows, others: isWhole && before.size > 0 ? none : unknown };
