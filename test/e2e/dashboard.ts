@@ -4,6 +4,7 @@ import type { IncomingMessage } from 'node:http';
 import { request } from 'node:https';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
 import { WebSocket } from 'ws';
 import type { TestCluster } from '../test-cluster.ts';
 
@@ -63,6 +64,14 @@ async function watched(terminal: WebSocket, onOutput: (output: string) => void):
   return last;
 }
 
+/** What its jobs take now, as the page draws it; undefined before it was looked at. */
+async function memoryOf(browser: Browser, app: string): Promise<number | undefined> {
+  const { status, body } = await browser.ask('GET', `/api/apps/${app}/figures`);
+  assert.equal(status, 200, body);
+  const { types } = JSON.parse(body) as { types: { memoryBytes: (number | null)[] }[] };
+  return types.flatMap(({ memoryBytes }) => memoryBytes.at(-1) ?? [])[0];
+}
+
 /** `app` runs, and has said something. */
 export function describeDashboard(theCluster: () => TestCluster, { app }: { app: string }): void {
   test('the web page has its own name, over TLS alone, and nobody is in before a login', async () => {
@@ -111,6 +120,11 @@ export function describeDashboard(theCluster: () => TestCluster, { app }: { app:
     const viewing = (JSON.parse(scoped.stdout) as { token: string }).token;
     assert.equal((await viewer.ask('POST', '/session', { token: viewing })).status, 200);
     assert.equal((await viewer.ask('DELETE', `/api/apps/${app}`)).status, 403);
+    const memory = await waitFor(() => memoryOf(viewer, app), {
+      what: `figures of ${app}, which is looked at every 15 s`,
+      deadlineMs: 30_000,
+    });
+    assert.ok(memory > 1024 ** 2, `an app that runs takes some memory, and not ${memory} bytes`);
     const refused = await watched(viewer.terminal(`/terminal/run?app=${app}`), () => undefined);
     assert.deepEqual((refused as { code?: string }).code, 'denied');
 
