@@ -145,7 +145,7 @@ describe('the pages', () => {
     }
     assert.match(html, /aria-valuetext="[^"]+: web 0\.42"/);
     const rows = [...html.matchAll(/<tr><th scope="row">[^<]+<\/th>(.*?)<\/tr>/g)].map(([, row = '']) =>
-      [...row.matchAll(/<td>([^<]*)<\/td>/g)].map(([, cell]) => cell),
+      [...row.matchAll(/<td class="figure">([^<]*)<\/td>/g)].map(([, cell]) => cell),
     );
     assert.equal(rows.length, 12);
     assert.deepEqual(rows.at(-1), ['0.33', '21 MB', '5.78', '0.67', '42 ms']);

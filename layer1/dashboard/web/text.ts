@@ -39,9 +39,9 @@ export function figureText(value: number): string {
   return `${(value / 1_000_000).toFixed(1)} M`;
 }
 
-/** `0.42`, `12.3`, `840`: three digits at most, and before the point as many as there are. */
+/** `0.004`, `0.42`, `12.3`, `840`: about as exact as somebody wants to know. */
 export function rateText(value: number): string {
-  const places = value === 0 ? 0 : value < 10 ? 2 : value < 100 ? 1 : 0;
+  const places = value < 0.1 ? 3 : value < 10 ? 2 : value < 100 ? 1 : 0;
   return value < 10_000 ? String(Number(value.toFixed(places))) : figureText(value);
 }
 

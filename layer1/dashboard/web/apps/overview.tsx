@@ -65,6 +65,7 @@ export function Overview({ view }: { view: AppView }) {
         <AppCharts
           key={app.id}
           app={app}
+          types={counts.flatMap(({ type, wanted }) => (wanted > 0 ? [type] : []))}
           deployments={world.of('deployment', app.id)}
           isAsked={view.routes.length > 0 && app.datastore === undefined}
         />

@@ -17,9 +17,14 @@ const everyMs = 15_000;
 const spanPoints = 20;
 const tones = 6;
 
-/** `isAsked`: there is a route to it. */
-export function AppCharts(props: { app: App; deployments: readonly Deployment[]; isAsked: boolean }) {
-  const { app, deployments, isAsked } = props;
+/** `types` that are wanted, and `isAsked`, that there is a route to it: what there is to be drawn, before it is known. */
+export function AppCharts(props: {
+  app: App;
+  types: readonly string[];
+  deployments: readonly Deployment[];
+  isAsked: boolean;
+}) {
+  const { app, types, deployments, isAsked } = props;
   const { api } = useServices();
   const known = useRef<Hour | undefined>(undefined);
   const { loaded, reload } = useLoaded(app.id, async (signal) => {
@@ -31,7 +36,7 @@ export function AppCharts(props: { app: App; deployments: readonly Deployment[];
     return known.current;
   });
   useEvery(everyMs, reload);
-  const hour = loaded.is === 'ready' ? loaded.value : nothing(Date.now());
+  const hour = loaded.is === 'ready' ? loaded.value : nothing(Date.now(), types);
   const startMs = startOf(hour);
   const sinceMs = hour.knownSinceMs ?? hour.endMs;
   return (
@@ -62,9 +67,14 @@ export function AppCharts(props: { app: App; deployments: readonly Deployment[];
   );
 }
 
-function nothing(nowMs: number): Hour {
+const empty: Column = [];
+const none = { jobs: empty, cpu: empty, memoryBytes: empty, memoryLimitBytes: empty };
+
+/** It takes the room that what is read is to have. */
+function nothing(nowMs: number, names: readonly string[]): Hour {
   const endMs = Math.floor(nowMs / everyMs) * everyMs;
-  return { endMs, stepMs: everyMs, knownSinceMs: undefined, isLeftOut: false, types: [], requests: undefined };
+  const types = names.map((type) => Object.assign({ type }, none));
+  return { endMs, stepMs: everyMs, knownSinceMs: undefined, isLeftOut: false, types, requests: undefined };
 }
 
 /** Deployments of this hour, by when they began. */
@@ -76,9 +86,7 @@ export function marksOf(deployments: readonly Pick<Deployment, 'createdAt'>[], h
   });
 }
 
-const empty: Column = [];
-
-/** Of an hour before there is one, as large as it is to be. */
+/** All of it. `isAsked`: requests too. */
 export function HourCharts(props: {
   name: string;
   hour: Hour;
@@ -89,8 +97,7 @@ export function HourCharts(props: {
   const { name, hour, isAsked, ...place } = props;
   const { types, requests, endMs, stepMs } = hour;
   const common = { ...place, endMs, stepMs };
-  // Before there is one, the drawing has the room that it is to have.
-  const named = types.length === 0 ? [{ type: '–', cpu: empty, memoryBytes: empty, memoryLimitBytes: empty }] : types;
+  const named = types.length === 0 ? [Object.assign({ type: '–' }, none)] : types;
   return (
     <>
       <div class="charts">
@@ -126,8 +133,8 @@ export function HourCharts(props: {
               least={1}
               lines={[
                 { name: 'all', tone: toneOf(0), column: requests?.perSecond ?? empty },
-                { name: '4xx', tone: 'line-warn', column: requests?.clientErrorsPerSecond ?? empty },
-                { name: '5xx', tone: 'line-bad', column: requests?.serverErrorsPerSecond ?? empty },
+                { name: '4xx', tone: 'line-warn', column: requests?.clientErrorsPerSecond ?? empty, isRare: true },
+                { name: '5xx', tone: 'line-bad', column: requests?.serverErrorsPerSecond ?? empty, isRare: true },
               ]}
             />
             <Chart
@@ -179,7 +186,9 @@ function HourTable({ name, hour, isAsked }: { name: string; hour: Hour; isAsked:
         <tr key={row}>
           <th scope="row">{new Date(endMs - (count - 1 - row) * spanPoints * stepMs).toLocaleTimeString()}</th>
           {columns.map((column, index) => (
-            <td key={head[index + 1]}>{column[row]}</td>
+            <td key={head[index + 1]} class="figure">
+              {column[row]}
+            </td>
           ))}
         </tr>
       ))}

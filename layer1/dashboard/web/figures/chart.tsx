@@ -1,6 +1,6 @@
 /** Lines over the last hour. What they are at a moment is read in the list below, by pointer, by touch or by arrow keys. */
 import { useId, useState } from 'preact/hooks';
-import { height, pathOf, roundTop } from './drawing.ts';
+import { height, pathOf, roundTop, withoutNothing } from './drawing.ts';
 import { type Column, pointsKept } from './hour.ts';
 
 const last = pointsKept - 1;
@@ -11,6 +11,8 @@ export type Line = Readonly<{
   tone: string;
   column: Column;
   note?: (index: number) => string | undefined;
+  /** Mostly nothing: it is drawn where it is something. */
+  isRare?: boolean;
 }>;
 
 export type Mark = Readonly<{ at: number; name: string }>;
@@ -72,8 +74,12 @@ export function Chart(props: {
           {marks.map((one) => (
             <path key={one.at} class="plot-mark" d={`M${one.at} -2V${height + 2}`} />
           ))}
-          {lines.map(({ name, tone, column }) => (
-            <path key={name} class={`plot-line ${tone}`} d={pathOf(column, top)} />
+          {lines.map(({ name, tone, column, isRare }) => (
+            <path
+              key={name}
+              class={`plot-line ${tone}`}
+              d={pathOf(isRare === true ? withoutNothing(column) : column, top)}
+            />
           ))}
           {pointed === undefined ? null : <path class="plot-cursor" d={`M${pointed} -2V${height + 2}`} />}
         </svg>

@@ -11,7 +11,7 @@ export function roundTop(
   const most = Math.max(least, ...values);
   const base = isBinary ? 2 : 10;
   const power = base ** Math.floor(Math.log(most) / Math.log(base));
-  const steps = isBinary ? [1, 1.5, 2] : [1, 2, 5, 10];
+  const steps = isBinary ? [1, 1.5, 2] : [1, 1.5, 2, 3, 4, 5, 6, 8, 10];
   // A hair above is none: numbers of the machine are not exact.
   return (steps.find((step) => step * power >= most * (1 - 1e-9)) ?? base) * power;
 }
@@ -31,4 +31,12 @@ export function pathOf(column: Column, top: number): string {
     isDrawn = true;
   }
   return path;
+}
+
+/** Without what is nothing, but for where it begins and ends: what is rare is to be seen, and not a line at the bottom. */
+export function withoutNothing(column: Column): Column {
+  const isNothing = (index: number) => (column[index] ?? 0) === 0;
+  return column.map((value, index) =>
+    isNothing(index - 1) && isNothing(index) && isNothing(index + 1) ? null : value,
+  );
 }
