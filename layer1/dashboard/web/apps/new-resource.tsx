@@ -56,6 +56,8 @@ function Form(props: { app: App; found: readonly Provider[]; onAsked: (isUnderWa
       const input = { params: { provider: name }, body };
       const options = { once, timeoutMs: createMs };
       await api.call<typeof resources.create>('POST /providers/:provider/resources', input, options);
+      setMembers('');
+      setMemory('');
     } finally {
       onAsked(false);
     }
@@ -90,7 +92,7 @@ function Form(props: { app: App; found: readonly Provider[]; onAsked: (isUnderWa
               min={1}
               max={9}
               value={members}
-              placeholder="by itself"
+              placeholder="auto"
               onInput={(event) => setMembers(event.currentTarget.value)}
             />
           </span>
@@ -99,7 +101,7 @@ function Form(props: { app: App; found: readonly Provider[]; onAsked: (isUnderWa
             <input
               id={ids.memory}
               value={memory}
-              placeholder="by itself, or 1GB"
+              placeholder="auto, or 1GB"
               pattern="[1-9][0-9]*(MB|GB)"
               title="512MB or 2GB"
               onInput={(event) => setMemory(event.currentTarget.value)}
@@ -113,8 +115,9 @@ function Form(props: { app: App; found: readonly Provider[]; onAsked: (isUnderWa
       <p class="dim grow">
         {isOwn ? (
           <>
-            It is called <strong>{nameFor(provider.name, app.name, (name) => world.app(name) !== undefined)}</strong>.
-            Each member is on another host; two where there are two.{' '}
+            It will be called{' '}
+            <strong>{nameFor(provider.name, app.name, (name) => world.app(name) !== undefined)}</strong>. Each member is
+            on another host; two where there are two.{' '}
           </>
         ) : null}
         Its variables are a release of {app.name}, which is rolled out.

@@ -132,7 +132,9 @@ function Resource({ app, resource, onChange }: { app: App; resource: ResourceVie
           </p>
         ),
       )}
-      {datastore === undefined ? null : <Backups app={app} resource={resource} name={datastore.name} />}
+      {datastore === undefined || resource.state !== 'ready' ? null : (
+        <Backups app={app} resource={resource} name={datastore.name} />
+      )}
     </Section>
   );
 }

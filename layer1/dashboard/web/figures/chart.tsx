@@ -103,7 +103,7 @@ export function Chart(props: {
         <span>30 min</span>
         <span>now</span>
       </p>
-      <ul class="legend">
+      <ul class={isBinary ? 'legend legend-wide' : 'legend'}>
         {lines.map((line) => (
           <li key={line.name} class={line.tone}>
             {line.name} <strong>{valueAt(line, at)}</strong>
