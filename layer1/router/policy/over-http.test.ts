@@ -327,6 +327,19 @@ test('what was counted is there to be asked for, and for Prometheus', async (t) 
   assert.equal(stats.backends[0]?.answers['2xx'], 2);
   assert.deepEqual(await client.call(routes.allStats, { query: { app: 'a' } }), [stats]);
   assert.deepEqual(await client.call(routes.allStats, { query: { app: 'b' } }), []);
+  const { sinceMs, latency } = stats;
+  assert.deepEqual(await client.call(routes.appStats, {}), [
+    {
+      appId: 'a',
+      routes: 1,
+      sinceMs,
+      requests: 2,
+      active: 0,
+      clientErrors: 0,
+      serverErrors: 0,
+      latency: latency.counts,
+    },
+  ]);
   await assert.rejects(client.call(routes.routeStats, { params: { route: 'none' } }), { code: 'not_found' });
   const response = await fetch(`http://127.0.0.1:${server.port}/metrics`, {
     headers: { authorization: `Basic ${Buffer.from(':key').toString('base64')}` },
