@@ -1,6 +1,4 @@
 /** What a scheduler's view of a large cell takes: 10,000 hosts, 100,000 workloads, a million jobs, each with a status. */
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { FlynnError } from '@flynn/kit/errors';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import type { Assignment } from '@flynn/scheduler/cell';
@@ -9,6 +7,7 @@ import { SchedulerCore } from '@flynn/scheduler/core';
 import { quickIds } from '@flynn/scheduler/quick-ids';
 import type { Bench } from './bench.ts';
 import { figure } from './figure.ts';
+import { usedBytes } from './used-bytes.ts';
 
 const hosts = 10_000;
 const workloads = 100_000;
@@ -38,16 +37,6 @@ export const bench: Bench = {
     ];
   },
 };
-
-/** After a full collection. */
-function usedBytes(): number {
-  setFlagsFromString('--expose-gc');
-  const collect: unknown = runInNewContext('gc');
-  if (typeof collect !== 'function') throw new FlynnError('internal', 'this Node.js cannot be told to collect');
-  collect();
-  const { heapUsed, arrayBuffers } = process.memoryUsage();
-  return heapUsed + arrayBuffers;
-}
 
 function filled(): SchedulerCore {
   const newId = quickIds();

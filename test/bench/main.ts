@@ -26,6 +26,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   bootstrap: () => import('./bootstrap.ts').then(({ bench }) => bench),
   footprint: () => import('./footprint.ts').then(({ bench }) => bench),
   'cell-memory': () => import('./cell-memory.ts').then(({ bench }) => bench),
+  'app-figures': () => import('./app-figures.ts').then(({ bench }) => bench),
   place: () => import('./place.ts').then(({ bench }) => bench),
   logs: () => import('./logs.ts').then(({ bench }) => bench),
   router: () => import('./router.ts').then(({ bench }) => bench),
