@@ -25,7 +25,7 @@ import { Networks } from './policy/networks.ts';
 import { RouterPolicy } from './policy/policy.ts';
 import { RequestIds } from './policy/request-ids.ts';
 import { RouteBook } from './policy/route-book.ts';
-import { statsOf, statsOfAll } from './policy/stats.ts';
+import { statsByApp, statsOf, statsOfAll } from './policy/stats.ts';
 import { acceptPlain, acceptProxied } from './proxy-protocol/acceptance.ts';
 import { ReferenceFront } from './reference/front.ts';
 import type { RememberedTable } from './remembered.ts';
@@ -249,6 +249,10 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       return route === undefined ? undefined : statsOf(route);
     },
     allStats: statsNow,
+    appCounts: (also) => ({
+      apps: statsByApp(routes.counted()),
+      unknown: also.filter((id) => routes.get(id) === undefined),
+    }),
     takeShare: (share) => routes.takeShare(share),
     shareOut: () => http1.shareOut(),
     get isIdle() {

@@ -1,5 +1,5 @@
 /** The router's own HTTP API. */
-import { sumByApp } from '@flynn/controller/routes/app-stats';
+import type { AppStats } from '@flynn/controller/routes/app-stats';
 import type { RouteStats } from '@flynn/controller/routes/stats';
 import type { Word } from '@flynn/discovery/routers';
 import { FlynnError } from '@flynn/kit/errors';
@@ -9,8 +9,12 @@ import { Metrics } from '@flynn/kit/metrics';
 import { metricsAnswer } from '@flynn/kit/metrics-server';
 import { routes } from './api.ts';
 import type { Status } from './api.ts';
+import { AppTeller } from './app-teller.ts';
 import type { Knowledge } from './knowledge.ts';
 import { prometheusText } from './policy/prometheus.ts';
+
+/** What was counted for apps; `unknown`: of routes that were asked about, those that are not there. */
+export type AppCounts = Readonly<{ apps: AppStats[]; unknown: string[] }>;
 
 /** What is asked of a router. */
 export type Told = {
@@ -19,6 +23,8 @@ export type Told = {
   routeStats(id: string): RouteStats | undefined;
   /** Of all that had a request, perhaps of one app's. */
   allStats(appId?: string): RouteStats[];
+  /** Summed where it is counted. `also`: ids of routes that are asked about. */
+  appCounts(also: readonly string[]): AppCounts;
   /** What it has taken in. */
   readonly knowledge: Knowledge;
 };
@@ -28,6 +34,7 @@ export type Voice = {
   status(): Promise<Status>;
   routeStats(id: string): Promise<RouteStats | undefined>;
   allStats(appId?: string): Promise<RouteStats[]>;
+  appCounts(also: readonly string[]): Promise<AppCounts>;
   /** Whether it becomes so while it is waited for. */
   isSo(word: Word, options: { waitMs: number; signal: AbortSignal }): Promise<boolean>;
 };
@@ -38,6 +45,7 @@ export function voiceOf(told: Told, stopping?: AbortSignal): Voice {
     status: async () => told.status(),
     routeStats: async (id) => told.routeStats(id),
     allStats: async (appId) => told.allStats(appId),
+    appCounts: async (also) => told.appCounts(also),
     isSo: (word, { waitMs, signal }) => {
       const over = stopping === undefined ? signal : AbortSignal.any([signal, stopping]);
       return told.knowledge.becomesSo(word, { waitMs, signal: over });
@@ -47,6 +55,7 @@ export function voiceOf(told: Told, stopping?: AbortSignal): Voice {
 
 /** `metrics`: of the process, told beside what all workers count together. */
 export function statusHandlers(voice: Voice, metrics: Metrics = new Metrics()): Handler[] {
+  const apps = new AppTeller(voice);
   return [
     handle(routes.status, async () => voice.status()),
     handle(routes.routeStats, async ({ params }) => {
@@ -55,7 +64,7 @@ export function statusHandlers(voice: Voice, metrics: Metrics = new Metrics()): 
       return stats;
     }),
     handle(routes.allStats, async ({ query }) => voice.allStats(query.app)),
-    handle(routes.appStats, async () => sumByApp(await voice.allStats())),
+    handle(routes.appStats, async () => apps.tell()),
     handle(routes.metrics, async () => {
       const [stats, { counters }] = await Promise.all([voice.allStats(), voice.status()]);
       return metricsAnswer(prometheusText(stats, counters) + (await metrics.text()));

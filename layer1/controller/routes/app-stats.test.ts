@@ -1,36 +1,27 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { sumByApp } from './app-stats.ts';
-import { latencyBoundsMs } from './latency.ts';
-import type { RouteStats } from './stats.ts';
+import type { AppPart } from './app-stats.ts';
 
-const answers = { '1xx': 0, '2xx': 5, '3xx': 0, '4xx': 2, '5xx': 1 };
-const counts = Array.from({ length: latencyBoundsMs.length + 1 }, (_, index) => (index === 1 ? 8 : 0));
-const route = (id: string, appId: string, sinceMs: number): RouteStats => ({
-  id,
+const part = (appId: string, sinceMs: number, latency: ArrayLike<number> = [0, 8]): AppPart => ({
   appId,
-  service: 'shop-web',
+  routes: 1,
   sinceMs,
   requests: 8,
   active: 1,
-  answers,
-  refusals: {},
-  clientsGone: 0,
-  brokenOff: 0,
-  retries: 0,
-  bytesIn: 0,
-  bytesOut: 0,
-  latency: { counts, sumMs: 16 },
-  backends: [],
+  clientErrors: 2,
+  serverErrors: 1,
+  latency,
 });
 
-test('routes of one app are one, and each app is by itself', () => {
-  const [shop, blog, ...more] = sumByApp([route('r1', 'shop', 70), route('r2', 'shop', 30), route('r3', 'blog', 50)]);
-  assert.deepEqual(more, []);
-  const { latency, ...sum } = shop ?? assert.fail();
-  const sums = { appId: 'shop', routes: 2, sinceMs: 30, requests: 16, active: 2, clientErrors: 4, serverErrors: 2 };
-  assert.deepEqual(sum, sums);
-  assert.equal(latency[1], 16);
-  assert.deepEqual([blog?.appId, blog?.requests, blog?.latency], ['blog', 8, counts]);
+test('parts of one app are one, each app is by itself, and what they were made of stays as it is', () => {
+  const [first, figures] = [part('shop', 70), Float64Array.of(1, 7)];
+  const all = sumByApp([first, part('shop', 30, figures), part('blog', 50, figures)]);
+  const shop = { appId: 'shop', routes: 2, sinceMs: 30, requests: 16, active: 2, clientErrors: 4, serverErrors: 2 };
+  assert.deepEqual(all, [
+    { ...shop, latency: [1, 15] },
+    { ...part('blog', 50), latency: [1, 7] },
+  ]);
+  assert.deepEqual([first.requests, first.latency, [...figures]], [8, [0, 8], [1, 7]]);
   assert.deepEqual(sumByApp([]), []);
 });

@@ -1,4 +1,6 @@
 /** What was counted, as it is told. */
+import { sumByApp } from '@flynn/controller/routes/app-stats';
+import type { AppPart, AppStats } from '@flynn/controller/routes/app-stats';
 import type { BackendStats, RouteStats } from '@flynn/controller/routes/stats';
 import type { Backend } from '../backend.ts';
 import type { HttpRoute } from './http-route.ts';
@@ -44,9 +46,26 @@ function backendStatsOf(backend: Backend, isLeader: boolean): BackendStats {
 export function statsOfAll(routes: Iterable<HttpRoute | TcpRoute>, appId?: string): RouteStats[] {
   const stats: RouteStats[] = [];
   for (const each of routes) {
-    if (appId !== undefined && each.route.appId !== appId) continue;
-    if ('hasFigures' in each && !each.hasFigures) continue;
-    if (each.figures.requests + each.figures.active > 0) stats.push(statsOf(each));
+    if ((appId === undefined || each.route.appId === appId) && isCounted(each)) stats.push(statsOf(each));
   }
   return stats;
+}
+
+/** Of every app of which a route had a request. */
+export function statsByApp(routes: Iterable<HttpRoute | TcpRoute>): AppStats[] {
+  return sumByApp(partsOf(routes));
+}
+
+function* partsOf(routes: Iterable<HttpRoute | TcpRoute>): Generator<AppPart> {
+  for (const each of routes) {
+    if (!isCounted(each)) continue;
+    const { sinceMs, requests, active, answers, latency } = each.figures;
+    const { '4xx': clientErrors, '5xx': serverErrors } = answers.read();
+    yield { appId: each.route.appId, routes: 1, sinceMs, requests, active, clientErrors, serverErrors, latency };
+  }
+}
+
+function isCounted(route: HttpRoute | TcpRoute): boolean {
+  if ('hasFigures' in route && !route.hasFigures) return false;
+  return route.figures.requests + route.figures.active > 0;
 }

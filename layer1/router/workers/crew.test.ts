@@ -15,6 +15,7 @@ const nobody: Voice = {
   status: () => Promise.reject(new Error('nobody is asked here')),
   routeStats: async () => undefined,
   allStats: async () => [],
+  appCounts: async () => ({ apps: [], unknown: [] }),
   isSo: async () => false,
 };
 

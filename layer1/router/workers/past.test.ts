@@ -49,6 +49,17 @@ function statusOf(requests: number): Status {
   };
 }
 
+test('of apps, what those that have left counted stays in the sum as long as the route is there', () => {
+  const past = new Past();
+  const answers = { ...none, '2xx': 1, '4xx': 2, '5xx': 3 };
+  past.add({ status: statusOf(2), stats: [statsOf('r', 6, { answers, active: 4 }), statsOf('gone', 7)] });
+  const [part, ...more] = past.apps(new Set(['gone']));
+  assert.deepEqual(more, []);
+  const { latency, ...counts } = part ?? assert.fail();
+  const told = { appId: 'a', routes: 1, sinceMs: 5, requests: 6, active: 0, clientErrors: 2, serverErrors: 3 };
+  assert.deepEqual([counts, latency[0]], [told, 6]);
+});
+
 test('without anybody who left, what is there is all', () => {
   const past = new Past();
   assert.deepEqual(past.status(statusOf(3)), statusOf(3));

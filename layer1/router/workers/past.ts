@@ -1,4 +1,5 @@
 /** What workers that have left counted: what a router says of itself since its start never becomes less. */
+import type { AppPart } from '@flynn/controller/routes/app-stats';
 import { routeStatsSchema, sumRouteStats } from '@flynn/controller/routes/stats';
 import type { BackendStats, RouteStats } from '@flynn/controller/routes/stats';
 import { z } from 'zod';
@@ -56,6 +57,15 @@ export class Past {
       // Of what is so now the present is said twice, which changes nothing, and of what is under way nothing.
       return sumRouteStats([stats, ofSameBackends({ ...past, active: 0 }, stats)]);
     });
+  }
+
+  /** Of the apps of all routes but these. Nothing of it is under way. */
+  *apps(without: ReadonlySet<string>): Generator<AppPart> {
+    for (const { id, appId, sinceMs, requests, answers, latency } of this.#routes.values()) {
+      if (without.has(id)) continue;
+      const { '4xx': clientErrors, '5xx': serverErrors } = answers;
+      yield { appId, routes: 1, sinceMs, requests, active: 0, clientErrors, serverErrors, latency: latency.counts };
+    }
   }
 
   /** Of routes that are gone. */

@@ -23,4 +23,5 @@ test('a sum of what only some processes counted is not told: it would be less th
   const isUntold = (error: unknown) => hasCode(error, 'unavailable') && error.message.startsWith('2 of its processes');
   await assert.rejects(carrier.allStats('k3v9x2m1q8aa'), isUntold);
   await assert.rejects(carrier.routeStats('r'), isUntold);
+  await assert.rejects(carrier.appCounts([]), isUntold);
 });

@@ -1,4 +1,5 @@
 /** A router of several processes speaks with one voice: this is what all are asked, and what is made of their answers. */
+import { appStatsSchema, sumByApp } from '@flynn/controller/routes/app-stats';
 import { routeStatsSchema, sumRouteStats } from '@flynn/controller/routes/stats';
 import type { RouteStats } from '@flynn/controller/routes/stats';
 import { wordSchema } from '@flynn/discovery/routers';
@@ -25,6 +26,8 @@ const askedStats = z.object({
   /** These too, though nothing be counted of them. */
   also: z.array(z.string()).optional(),
 });
+const askedApps = z.object({ also: z.array(z.string()) });
+const toldApps = z.object({ apps: z.array(appStatsSchema), unknown: z.array(z.string()) });
 const askedCount = z.object({ count: z.int().min(1) });
 
 /**
@@ -47,6 +50,9 @@ export function answersOf(
         if (one !== undefined && (app === undefined || one.appId === app)) stats.push(one);
       }
       return stats;
+    },
+    async appCounts(input) {
+      return voice.appCounts(askedApps.parse(input).also);
     },
     async count(input) {
       options.onCount(askedCount.parse(input).count);
@@ -74,15 +80,17 @@ export async function startCarrier(
   const tasks = new TaskGroup();
   if (range.most > range.least) tasks.run('sizing', (signal) => keepSized(crew, { ...options, signal }));
   /** Throws `unavailable` if one does not tell: a sum without it would be less than what was told before. */
-  const ask = async (asked: z.input<typeof askedStats>) => {
+  const askAll = async <Part>(question: string, asked: unknown, schema: z.ZodType<Part>): Promise<Part[]> => {
     const { parts, missing } = await undisturbed(past, async () => {
       const { speakers } = crew;
-      const answers = await crew.ask('stats', asked);
-      return { parts: z.array(z.array(routeStatsSchema)).parse(answers), missing: speakers - answers.length };
+      const answers = await crew.ask(question, asked);
+      return { parts: z.array(schema).parse(answers), missing: speakers - answers.length };
     });
     if (missing > 0) throw new FlynnError('unavailable', `${missing} of its processes did not tell: ask again`);
-    return sumsOf(parts.flat());
+    return parts;
   };
+  const ask = async (asked: z.input<typeof askedStats>) =>
+    sumsOf((await askAll('stats', asked, z.array(routeStatsSchema))).flat());
   /** Who has only just started, or does not answer, says nothing of which routes there are. */
   const allKnowRoutes = async () => {
     const asked = crew.speakers;
@@ -106,6 +114,17 @@ export async function startCarrier(
       const unlisted = also.filter((id) => !listed.has(id));
       if (app === undefined && unlisted.length > 0 && (await allKnowRoutes())) past.forget(unlisted);
       return past.stats(stats).filter(({ requests, active }) => requests + active > 0);
+    },
+    async appCounts(also) {
+      if (crew.alone !== undefined) return crew.alone.appCounts(also);
+      const parts = await askAll('appCounts', { also: [...past.routes, ...also] }, toldApps);
+      const [first, ...others] = parts.map(({ unknown }) => new Set(unknown));
+      // A route is there as long as one of them has it.
+      const gone = new Set([...(first ?? [])].filter((id) => others.every((unknown) => unknown.has(id))));
+      return {
+        apps: sumByApp([...parts.flatMap(({ apps }) => apps), ...past.apps(gone)]),
+        unknown: also.filter((id) => gone.has(id)),
+      };
     },
     async isSo(word, { waitMs }) {
       const asked = crew.speakers;
