@@ -165,7 +165,9 @@ test('it is waited for until no router has a request under way; one that cannot 
   const answering = new Set(['a']);
   const knowledge = new Knowledge((_service, id) => answering.has(id));
   const other = () => assert.fail('nobody asks for it');
-  const handlers = statusHandlers(voiceOf({ knowledge, status: other, routeStats: other, allStats: other, appCounts: other }));
+  const handlers = statusHandlers(
+    voiceOf({ knowledge, status: other, routeStats: other, allStats: other, appCounts: other }),
+  );
   const here = { key: 'k', host: '127.0.0.1', port: 0, log };
   const server = await startServer({ name: 'router', handlers, ...here });
   const older = await startServer({ name: 'older', handlers: [], ...here });
@@ -188,7 +190,13 @@ test('it is waited for until no router has a request under way; one that cannot 
 test('a router that stops answers whoever waits for its word, as things are', async () => {
   const stopping = new AbortController();
   const other = () => assert.fail('nobody asks for it');
-  const told = { knowledge: new Knowledge(() => false), status: other, routeStats: other, allStats: other, appCounts: other };
+  const told = {
+    knowledge: new Knowledge(() => false),
+    status: other,
+    routeStats: other,
+    allStats: other,
+    appCounts: other,
+  };
   const voice = voiceOf(told, stopping.signal);
   const waiting = voice.isSo({ routes: [{ id: 'a', revision: 3 }] }, { waitMs: 3_600_000, signal });
   stopping.abort();

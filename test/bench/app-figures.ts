@@ -24,6 +24,7 @@ export const bench: Bench = {
         id: `host1-${appId}x${at}`,
         workloadId: `${appId}-release-web`,
         hostId: 'host1',
+        isUncertain: false,
         meta: { 'flynn.type': 'web' },
       })),
     );
@@ -33,13 +34,17 @@ export const bench: Bench = {
     let busyMs = 0;
     for (let look = 0; look < stepsKept; look += 1) {
       const atMs = look * stepMs;
-      const counts = new Map(routers.map((address) => [address, appIds.map((appId) => countedAt(appId, look))]));
+      const counts = new Map(
+        routers.map((instance) => {
+          return [instance, { instance, atMs, apps: appIds.map((appId) => countedAt(appId, look)) }];
+        }),
+      );
       const seconds = new Map(jobs.map(({ id }) => [id, { atMs, seconds: look }]));
       const memoryBytes = new Map(jobs.map(({ id }) => [id, 50 * mebibyte]));
       const startedAt = performance.now();
-      const cores = processors.note(seconds, () => 'host1');
+      const cores = processors.note(seconds, () => 'host1', new Set(seconds.keys()));
       const types = typeRows(jobs, { cores, memoryBytes, memoryLimitOf: () => 512 * mebibyte });
-      history.note(look, { appIds: new Set(appIds), types, requests: rates.note(atMs, counts, []) });
+      history.note(look, { appIds: new Set(appIds), types, requests: rates.note(counts, []) });
       busyMs += performance.now() - startedAt;
     }
     const bytes = usedBytes() - before;

@@ -47,26 +47,35 @@ export class Asking {
     this.#deps = deps;
   }
 
-  /** Each host once, whatever it runs. */
-  async hosts(hostIds: Iterable<string>, signal: AbortSignal): Promise<HostsAnswer> {
+  /** Each host once, whatever it runs, in this order. `until`: who has not told by then did not tell. */
+  async hosts(hostIds: Iterable<string>, signal: AbortSignal, until: AbortSignal = signal): Promise<HostsAnswer> {
     const { hosts, now } = this.#deps;
+    const limited = AbortSignal.any([signal, until]);
     const seconds = new Map<string, { atMs: number; seconds: number }>();
     const memory = new Map<string, number>();
     const silent = new Map<string, string>();
     const ask = async (hostId: string): Promise<void> => {
       try {
-        const uses = await hosts.usage(hostId, withDeadline(askMs, signal));
+        const uses = await hosts.usage(hostId, withDeadline(askMs, limited));
         const atMs = now();
         for (const { jobId, cpuSeconds, memoryBytes } of uses) {
           seconds.set(jobId, { atMs, seconds: cpuSeconds });
           memory.set(jobId, memoryBytes);
         }
       } catch (error) {
+        limited.throwIfAborted();
+        silent.set(hostId, messageOf(error));
+      }
+    };
+    const askInTurn = async (hostId: string): Promise<void> => {
+      try {
+        await this.#slots.run(() => ask(hostId), { signal: limited });
+      } catch (error) {
         signal.throwIfAborted();
         silent.set(hostId, messageOf(error));
       }
     };
-    await Promise.all([...hostIds].map((hostId) => this.#slots.run(() => ask(hostId), { signal })));
+    await Promise.all(Array.from(hostIds, askInTurn));
     return { seconds, memoryBytes: memory, silent };
   }
 

@@ -1,5 +1,6 @@
 /** What apps take and do, from hosts and routers to the API. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { handle, startServer } from '@flynn/kit/http-server';
@@ -15,6 +16,7 @@ import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { figures } from './api.ts';
 import { stepMs } from './ring.ts';
+import { hostsOf, typeRows } from './sample.ts';
 import { figuresOf, latestOf } from './views.ts';
 import { FiguresWatch } from './watch.ts';
 
@@ -40,11 +42,12 @@ async function startWorld(t: TestContext, options: { roomBytes?: number } = {}):
   const appIds: string[] = [];
   const stats = handle(routerAppStats, async () => {
     if (router.isAway) throw new Error('it is away');
-    return appIds.map((appId): AppStats => {
+    const apps = appIds.map((appId): AppStats => {
       const latency = Array.from({ length: latencyBoundsMs.length + 1 }, () => 0).with(bucket, router.requests);
       const { requests, errors: serverErrors } = router;
       return { appId, routes: 1, sinceMs: 0, requests, active: 1, clientErrors: 0, serverErrors, latency };
     });
+    return { instance: 'one', atMs: world.nowMs, apps };
   });
   const key = 'test-cluster-key';
   const place = { key, host: '127.0.0.1', log: silentLogger(), port: 0 };
@@ -68,7 +71,10 @@ async function startWorld(t: TestContext, options: { roomBytes?: number } = {}):
       await world.watch.look(signal);
     },
   };
-  world.watch = new FiguresWatch({ ...controller.deps, now: () => world.nowMs }, options);
+  world.watch = new FiguresWatch(
+    { ...controller.deps, now: () => world.nowMs },
+    { ...options, elapsedMs: () => world.nowMs },
+  );
   for (const host of controller.hosts) {
     host.cpuSecondsOf = () => world.seconds;
     host.memoryBytesOf = () => 10 * mebibyte;
@@ -138,6 +144,43 @@ test('a host and a router that do not answer leave a gap in what is theirs, and 
     [null, 10 / 15, null, null].map((one) => one && 0.67),
   );
   assert.deepEqual(viewOf(world).types[0]?.memoryBytes.at(-1), 10 * mebibyte);
+});
+
+test('where more hosts hang than can be waited for, those that answered are told, and the requests', async (t) => {
+  const world = await startWorld(t);
+  const { deps } = world.controller;
+  const usage = async (_hostId: string, limit: AbortSignal): Promise<never> => {
+    await once(limit, 'abort');
+    throw limit.reason;
+  };
+  const options = { lookMs: 50, elapsedMs: () => world.nowMs };
+  world.watch = new FiguresWatch({ ...deps, hosts: { ...deps.hosts, usage }, now: () => world.nowMs }, options);
+  await world.pass();
+  world.router.requests += 30;
+  await world.pass();
+  const { types, requests } = viewOf(world);
+  assert.deepEqual(
+    [types[0]?.jobs, types[0]?.cpu],
+    [
+      [1, 1],
+      [null, null],
+    ],
+  );
+  assert.deepEqual(requests?.perSecond, [null, 2]);
+  await assert.rejects(world.watch.look(AbortSignal.abort()));
+});
+
+test('of jobs on a host that is away it is not known what they take, and they are not told as none', () => {
+  const job = (id: string, isUncertain: boolean) => {
+    const own = { id, workloadId: 'a-r1-web', hostId: id.split('-')[0] ?? '', meta: { 'flynn.type': 'web' } };
+    return { ...own, isUncertain };
+  };
+  const jobs = [job('h1-x', false), job('h2-x', true)];
+  assert.deepEqual([...hostsOf(jobs)], ['h1']);
+  const cores = new Map([['h1-x', 1]]);
+  const rows = typeRows(jobs, { cores, memoryBytes: new Map([['h1-x', 5]]), memoryLimitOf: () => 10 });
+  const [row] = [...rows.values()].map((types) => types.get('web'));
+  assert.deepEqual(row, { jobs: 2, cpu: Number.NaN, memoryBytes: Number.NaN, memoryLimitBytes: 20 });
 });
 
 test('jobs come and go: a type is the sum of those that run', async (t) => {

@@ -27,7 +27,7 @@ function sampleOf(
   return {
     appIds: new Set(Object.keys(apps)),
     types: new Map(Object.entries(apps).map(([id, types]) => [id, new Map(Object.entries(types))])),
-    requests: { rows, others: none },
+    requests: { rows, others: none, leftOut: new Set() },
   };
 }
 
@@ -75,6 +75,26 @@ test('where the room is full, what comes is left out until something goes', () =
   assert.equal(history.bytes, bytesOf(typeFields));
   history.note(2, sampleOf({ b: { web: up() } }));
   assert.deepEqual([history.isLeftOut('b'), history.of('b')?.types.get('web')?.at('jobs', 2)], [false, 1]);
+});
+
+test('an app that calls its types anew again and again takes no more room than for so many', () => {
+  const history = new FiguresHistory(mebibyte);
+  for (let step = 1; step <= 40; step += 1) history.note(step, sampleOf({ a: { web: up(), [`type${step}`]: up() } }));
+  const names = () => [...(history.of('a')?.types.keys() ?? [])];
+  assert.deepEqual([names().length, names()[0], names()[1], names().at(-1)], [32, 'web', 'type10', 'type40']);
+  assert.deepEqual([history.bytes, history.isLeftOut('a')], [32 * bytesOf(typeFields), false]);
+  const all = Object.fromEntries(Array.from({ length: 33 }, (_, index) => [`other${index}`, up()]));
+  history.note(41, sampleOf({ a: all }));
+  assert.deepEqual([names().length, history.isLeftOut('a')], [32, true]);
+});
+
+test('an app whose requests there is no room for is told as left out', () => {
+  const history = new FiguresHistory(mebibyte);
+  const sample = sampleOf({ a: { web: up() }, b: {} });
+  const unknown = { ...none, perSecond: nan, inFlight: nan };
+  const rows = new Map(['a', 'b'].map((id) => [id, unknown]));
+  history.note(1, { ...sample, requests: { rows, others: none, leftOut: new Set(['a', 'b']) } });
+  assert.deepEqual([history.isLeftOut('a'), history.isLeftOut('b')], [true, true]);
 });
 
 test('a clock that went back has nothing told of the time to come, and what it keeps goes an hour after', () => {

@@ -7,6 +7,9 @@ import type { Row, Step } from './ring.ts';
 
 export type TypeRow = Row<TypeField>;
 
+/** Of one app: more than anybody has, and few enough that nobody takes the room of all by calling types anew. */
+const maxTypes = 32;
+
 /** What one look saw. `appIds`: all apps that there are. */
 export type Sample = Readonly<{
   appIds: ReadonlySet<string>;
@@ -29,7 +32,7 @@ const idle: TypeRow = { jobs: 0, cpu: 0, memoryBytes: 0, memoryLimitBytes: 0 };
 /**
  * INVARIANTS. Once all rings of all apps together are of `roomBytes` there is no other one: what comes then has no history until
  * something goes. A type without jobs, and an app without requests, have a ring for an hour after the last of them, and not before
- * the first.
+ * the first; of an app that has more than `maxTypes`, those without jobs go before.
  */
 export class FiguresHistory {
   readonly #roomBytes: number;
@@ -73,6 +76,7 @@ export class FiguresHistory {
       const own = types.get(id);
       const row = requests.rows.get(id) ?? requests.others;
       const isNew = !this.#apps.has(id);
+      if (requests.leftOut.has(id)) leftOut.add(id);
       if (isNew && own === undefined && !isUsed(row)) continue;
       const kept = this.#apps.get(id) ?? { types: new Map(), requests: undefined };
       this.#apps.set(id, kept);
@@ -94,7 +98,7 @@ export class FiguresHistory {
       if (step - kind.usedAt >= stepsKept) this.#drop(types, type, kind);
     }
     for (const [type, row] of rows) {
-      const kind = types.get(type) ?? this.#add(typeFields, step);
+      const kind = types.get(type) ?? this.#addType(types, rows, step);
       hasRoom &&= kind !== undefined;
       if (kind === undefined) continue;
       types.set(type, kind);
@@ -102,6 +106,20 @@ export class FiguresHistory {
       kind.ring.note(step, row);
     }
     return hasRoom;
+  }
+
+  #addType(
+    types: Map<string, Kind<TypeField>>,
+    rows: ReadonlyMap<string, TypeRow>,
+    step: Step,
+  ): Kind<TypeField> | undefined {
+    if (types.size >= maxTypes) {
+      const idles = [...types].filter(([type]) => !rows.has(type));
+      const [oldest] = idles.toSorted(([, a], [, b]) => a.usedAt - b.usedAt);
+      if (oldest === undefined) return undefined;
+      this.#drop(types, ...oldest);
+    }
+    return this.#add(typeFields, step);
   }
 
   #noteRequests(kept: Kept, step: Step, row: RequestRow): boolean {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { latencyBoundsMs } from '../routes/latency.ts';
-import type { AppStats } from '../routes/app-stats.ts';
+import type { AppStats, RouterCounts } from '../routes/app-stats.ts';
 import { RequestRates } from './requests.ts';
 
 const quick = latencyBoundsMs.indexOf(10);
@@ -11,14 +11,21 @@ function counted(requests: number, more: Partial<AppStats> = {}): AppStats {
   return { appId: 'a', routes: 1, sinceMs: 0, requests, active: 2, clientErrors: 0, serverErrors: 0, latency, ...more };
 }
 
+const told = (atMs: number, apps: AppStats[], instance = 'one'): RouterCounts => ({ instance, atMs, apps });
+
 /** At looks ten seconds apart: of each router what it counted, or that it did not answer. */
-function looks(all: readonly Readonly<Record<string, AppStats[] | 'silent'>>[]): (number | undefined)[] {
+function looks(
+  all: readonly Readonly<Record<string, AppStats[] | RouterCounts | 'silent'>>[],
+  appId = 'a',
+): (number | undefined)[] {
   const rates = new RequestRates();
   return all.map((routers, index) => {
-    const answered = Object.entries(routers).filter((one): one is [string, AppStats[]] => one[1] !== 'silent');
+    const answered = Object.entries(routers).flatMap(([address, one]) =>
+      one === 'silent' ? [] : [[address, Array.isArray(one) ? told(index * 10_000, one) : one] as const],
+    );
     const silent = Object.keys(routers).filter((address) => routers[address] === 'silent');
-    const { rows, others } = rates.note(index * 10_000, new Map(answered), silent);
-    return rows.get('a')?.perSecond ?? others.perSecond;
+    const { rows, others } = rates.note(new Map(answered), silent);
+    return (rows.get(appId) ?? others).perSecond;
   });
 }
 
@@ -54,12 +61,47 @@ test('a router that came, left or began anew, and a route that went, make a gap 
   assert.deepEqual(looks([{ r1: [counted(5)], r2: [counted(5)] }, { r1: [counted(5)] }]), [nan, nan]);
 });
 
+test('of two that share an address while one is replaced, what the other counted is in no sum', () => {
+  const [older, newer] = [counted(1_000_000), counted(70, { sinceMs: 5 })];
+  const at = (index: number, apps: AppStats[], instance: string) => ({ r: told(index * 10_000, apps, instance) });
+  assert.deepEqual(looks([at(0, [newer], 'new'), at(1, [older], 'old'), at(2, [counted(1_000_050)], 'old')]), [
+    nan,
+    nan,
+    5,
+  ]);
+  assert.deepEqual(looks([at(0, [], 'new'), at(1, [older], 'old')]), [nan, nan]);
+  assert.deepEqual(looks([at(0, [older], 'old'), at(1, [newer], 'new')], 'b'), [nan, nan]);
+});
+
+test('each router is reckoned with the time that it says it counted at, however late another one answers', () => {
+  const at = (oneMs: number, one: number, otherMs: number, other: number) => ({
+    r1: told(oneMs, [counted(one)]),
+    r2: told(otherMs, [counted(other)], 'two'),
+  });
+  const silent = { r1: told(15_000, [counted(1_500)]), r2: 'silent' as const };
+  assert.deepEqual(looks([at(0, 0, 70_000, 0), silent, at(30_000, 3_000, 100_000, 3_000)]), [nan, nan, 200]);
+  assert.deepEqual(looks([at(0, 0, 70_000, 0), at(15_000, 1_500, 89_000, 1_900)]), [nan, 200]);
+});
+
+test('of more apps than there is room for those that were there before are kept, and the others are told as left out', () => {
+  const rates = new RequestRates({ maxApps: 2 });
+  const look = (atMs: number, ...ids: string[]) => {
+    const apps = ids.map((appId) => counted(atMs / 1_000, { appId }));
+    const { rows, leftOut } = rates.note(new Map([['r', told(atMs, apps)]]), []);
+    return [...ids.map((id) => rows.get(id)?.perSecond), ...leftOut];
+  };
+  assert.deepEqual(look(0, 'a', 'b'), [nan, nan]);
+  assert.deepEqual(look(10_000, 'c', 'a', 'b'), [nan, 1, 1, 'c']);
+  assert.deepEqual(look(20_000, 'c', 'b'), [nan, 1]);
+  assert.deepEqual(look(30_000, 'c', 'b'), [1, 1]);
+});
+
 test('errors, those under way and how long requests took are told with them', () => {
   const rates = new RequestRates();
-  rates.note(0, new Map([['r', [counted(10)]]]), []);
+  rates.note(new Map([['r', told(0, [counted(10)])]]), []);
   const next = counted(50, { clientErrors: 20, serverErrors: 10, active: 7 });
-  const row = rates.note(10_000, new Map([['r', [next]]]), []).rows.get('a');
+  const row = rates.note(new Map([['r', told(10_000, [next])]]), []).rows.get('a');
   assert.deepEqual([row?.clientErrorsPerSecond, row?.serverErrorsPerSecond, row?.inFlight, row?.p50Ms], [2, 1, 7, 7.5]);
-  const quiet = rates.note(20_000, new Map([['r', [next]]]), []).rows.get('a');
+  const quiet = rates.note(new Map([['r', told(20_000, [next])]]), []).rows.get('a');
   assert.deepEqual([quiet?.perSecond, quiet?.p95Ms], [0, nan]);
 });

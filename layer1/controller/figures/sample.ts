@@ -3,11 +3,16 @@ import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { appIdOf } from '../compile.ts';
 import type { TypeRow } from './history.ts';
 
-export type RunningJob = Pick<SeenStatus, 'id' | 'workloadId' | 'hostId' | 'meta'>;
+export type RunningJob = Pick<SeenStatus, 'id' | 'workloadId' | 'hostId' | 'meta' | 'isUncertain'>;
 
-/** One that is done with is not up, and of one on a host that is away nobody knows. */
+/** One that is done with is not up. On a host that is away it ran when that was last heard of. */
 export function runningOf(statuses: readonly SeenStatus[]): RunningJob[] {
-  return statuses.filter(({ state, isUncertain }) => state === 'running' && !isUncertain);
+  return statuses.filter(({ state }) => state === 'running');
+}
+
+/** Those there is something to be asked from: of one that is away nobody knows. */
+export function hostsOf(jobs: readonly RunningJob[]): Set<string> {
+  return new Set(jobs.flatMap(({ hostId, isUncertain }) => (isUncertain ? [] : hostId)));
 }
 
 export type Told = Readonly<{

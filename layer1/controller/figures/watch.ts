@@ -9,19 +9,19 @@ import { seenStatuses } from '../cell-view.ts';
 import { appIdOf } from '../compile.ts';
 import type { Deps } from '../deps.ts';
 import { routerAppStats } from '../routes/app-stats.ts';
-import type { AppStats } from '../routes/app-stats.ts';
+import type { RouterCounts } from '../routes/app-stats.ts';
 import { FiguresHistory } from './history.ts';
 import { Processors } from './processors.ts';
 import { RequestRates } from './requests.ts';
 import type { RequestRows } from './requests.ts';
 import { stepMs } from './ring.ts';
-import { runningOf, typeRows } from './sample.ts';
+import { hostsOf, runningOf, typeRows } from './sample.ts';
 
 /** Some 3,000 apps that have one process type and requests: docs/metrics.md. */
 const roomBytes = 32 * 1024 ** 2;
 const askMs = 5_000;
-/** Less than a step: a look that takes longer is given up, and has no point. */
-const lookMs = 12_000;
+/** Less than a step: a host that has not told by then did not answer. */
+const defaultLookMs = 12_000;
 
 type WatchDeps = Pick<Deps, 'cell' | 'hosts' | 'routers' | 'resources' | 'log' | 'now'>;
 
@@ -33,10 +33,17 @@ export class FiguresWatch {
   readonly #deps: WatchDeps;
   readonly #processors = new Processors();
   readonly #rates = new RequestRates();
+  readonly #lookMs: number;
+  readonly #elapsedMs: () => number;
+  /** Hosts that did not answer the last time. */
+  #silent: ReadonlySet<string> = new Set();
   readonly history: FiguresHistory;
 
-  constructor(deps: WatchDeps, options: { roomBytes?: number } = {}) {
+  /** `elapsedMs`: a clock that is never set. */
+  constructor(deps: WatchDeps, options: { roomBytes?: number; lookMs?: number; elapsedMs?: () => number } = {}) {
     this.#deps = deps;
+    this.#lookMs = options.lookMs ?? defaultLookMs;
+    this.#elapsedMs = options.elapsedMs ?? (() => performance.now());
     this.history = new FiguresHistory(options.roomBytes ?? roomBytes);
   }
 
@@ -55,18 +62,22 @@ export class FiguresWatch {
   async look(signal: AbortSignal): Promise<void> {
     const { cell, hosts, routers, resources, now } = this.#deps;
     const step = Math.round(now() / stepMs);
-    const limited = withDeadline(lookMs, signal);
-    const asking = new Asking({ hosts, routers, resources, now });
-    const asked = runningOf(seenStatuses(cell));
-    const hostIds = new Set(asked.map(({ hostId }) => hostId));
-    const [told, requests] = await Promise.all([asking.hosts(hostIds, limited), this.#requests(limited)]);
+    const until = AbortSignal.timeout(this.#lookMs);
+    const asking = new Asking({ hosts, routers, resources, now: this.#elapsedMs });
+    const statuses = seenStatuses(cell);
+    const asked = runningOf(statuses);
+    // Those that hang are asked last: they keep nobody else from being asked in time.
+    const hostIds = [...hostsOf(asked)].toSorted((a, b) => Number(this.#silent.has(a)) - Number(this.#silent.has(b)));
+    const [told, requests] = await Promise.all([asking.hosts(hostIds, signal, until), this.#requests(signal)]);
+    this.#silent = new Set(told.silent.keys());
     // What ended while its host was asked is not missed, and what began meanwhile is for the next look.
-    const stillUp = new Set(runningOf(seenStatuses(cell)).map(({ id }) => id));
-    const jobs = asked.filter(({ id }) => stillUp.has(id));
+    const stillUp = new Map(runningOf(seenStatuses(cell)).map((job) => [job.id, job]));
+    const jobs = asked.flatMap(({ id }) => stillUp.get(id) ?? []);
+    const known = new Set(statuses.map(({ id }) => id));
     const hostOf = new Map(jobs.map(({ id, hostId }) => [id, hostId]));
     const workloads = cell.workloads.snapshot.entries;
     const types = typeRows(jobs, {
-      cores: this.#processors.note(told.seconds, (jobId) => hostOf.get(jobId)),
+      cores: this.#processors.note(told.seconds, (jobId) => hostOf.get(jobId), known),
       memoryBytes: told.memoryBytes,
       memoryLimitOf: (workloadId) => {
         const version = workloads.get(workloadId)?.value.version;
@@ -78,17 +89,23 @@ export class FiguresWatch {
   }
 
   async #requests(signal: AbortSignal): Promise<RequestRows> {
-    const { routers, log, now } = this.#deps;
-    let counts: ReadonlyMap<string, readonly AppStats[]> = new Map();
+    const { routers, log } = this.#deps;
+    let counts: ReadonlyMap<string, RouterCounts> = new Map();
     let silent: string[] = [];
     try {
-      const asked = await routers.ask(routerAppStats, {}, { signal, timeoutMs: askMs });
+      const asked = await routers.ask(
+        routerAppStats,
+        {},
+        { signal: withDeadline(this.#lookMs, signal), timeoutMs: askMs },
+      );
       counts = asked.byAddress;
       silent = asked.silent.map(({ address }) => address);
+      for (const { address, why } of asked.silent)
+        log.debug({ address }, `a router does not tell what it counted: ${why}`);
     } catch (error) {
       signal.throwIfAborted();
       log.debug({ err: error }, `routers could not be found: ${messageOf(error)}`);
     }
-    return this.#rates.note(now(), counts, silent);
+    return this.#rates.note(counts, silent);
   }
 }

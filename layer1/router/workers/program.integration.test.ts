@@ -25,6 +25,11 @@ test('a router of several processes speaks with one voice, loses only a dead wor
   assert.equal(status.backends.filter(({ service }) => service === 'web').length, 1);
   const stats = await router.client.call(routes.routeStats, { params: { route: 'r1' } });
   assert.equal(stats.requests, 40);
+  const { apps } = await router.client.call(routes.appStats, {});
+  assert.deepEqual(
+    apps.map(({ appId, requests, latency }) => [appId, requests, latency]),
+    [[stats.appId, 40, stats.latency.counts]],
+  );
 
   const isKnown = await router.client.call(routes.word, { body: { routes: [{ id: 'r1' }], waitMs: 0 } });
   assert.equal(isKnown.isSo, false);
