@@ -6,7 +6,7 @@ import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
 import { withDeadline } from '@flynn/kit/retry';
 import type { ResponseOf } from '@flynn/kit/routes';
-import { nameKey, resourceKey, resourcePrefix } from '@flynn/resource/keys';
+import { resourceKey } from '@flynn/resource/keys';
 import { principalOf } from './access/principal.ts';
 import type { Principal } from './access/principal.ts';
 import { checkPartUntaken } from './access/neighbours.ts';
@@ -16,6 +16,7 @@ import { mergePieces } from '@flynn/resource/piece';
 import { apps } from './api.ts';
 import { changedMeta } from './app-meta.ts';
 import { generateAppName } from './app-name.ts';
+import { appNames, appsNamed } from './app-names.ts';
 import { serviceNameOf } from './compile.ts';
 import { changedRollout } from './deployments/settings.ts';
 import { Decoded } from './decoded.ts';
@@ -37,8 +38,6 @@ import { findVolumes, viewOf } from './volumes/volumes.ts';
 
 export const defaultDeployTimeoutMs = 120_000;
 const maxAttempts = 16;
-/** A transaction holds a hundred operations on any store. */
-const readsAtOnce = 100;
 /** Less than the 30 s after which the router takes a backend for dead: what it would say then says nothing. */
 const deletionDeadlineMs = 25_000;
 
@@ -93,36 +92,6 @@ export function appHandlers(deps: Deps): Handler[] {
       removeApp(deps, await findApp(deps, params.app, signal), { removesVolumes: query.volumes === true, signal }),
     ),
   ];
-}
-
-type AppName = { id: string; name: string };
-
-/** All of them, by name: a page reads no more apps than it shows. */
-async function appNames({ store }: Pick<Deps, 'store'>, signal: AbortSignal): Promise<AppName[]> {
-  const prefix = nameKey(appType.name, '');
-  const { entries } = await store.list(prefix, { signal });
-  return entries.map(({ key, value }) => ({ id: value, name: key.slice(prefix.length) }));
-}
-
-/** In their order. One that was deleted in between is left out. */
-async function appsNamed(
-  { store }: Pick<Deps, 'store'>,
-  decoded: Pick<Decoded<AppResource['spec'], AppResource['status'], never>, 'of'>,
-  names: readonly AppName[],
-  signal: AbortSignal,
-): Promise<AppResource[]> {
-  if (names.length > readsAtOnce) {
-    const { entries } = await store.list(resourcePrefix(appType.name), { signal });
-    const byKey = new Map(entries.map((entry) => [entry.key, entry]));
-    const found = names.flatMap(({ id }) => byKey.get(resourceKey(appType.name, id)) ?? []);
-    return found.map((entry) => decoded.of(entry));
-  }
-  if (names.length === 0) return [];
-  const { reads } = await store.transact(
-    { then: names.map(({ id }) => ({ get: resourceKey(appType.name, id) })) },
-    { signal },
-  );
-  return reads.flatMap(([entry]) => (entry === undefined ? [] : [decoded.of(entry)]));
 }
 
 type NewApp = { name?: string | undefined; meta: Record<string, string>; isSystem: boolean; ownerId?: string };

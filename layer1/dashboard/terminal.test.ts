@@ -220,10 +220,15 @@ test('a page that cannot be heard, as its program takes nothing, is not believed
   const programs: Duplex[] = [];
   const deaf = execHandler((socket) => void programs.push(socket.on('error', () => undefined)));
   const { page, served } = await open(t, '/terminal/exec?app=shop', [deaf], { pingMs: 200, deafMs: 500 });
-  const chunk = Buffer.alloc(1024 * 1024);
-  // More than the buffers of all sockets on the way take.
-  for (let index = 0; index < 32; index += 1) page.socket.send(chunk, () => undefined);
-  await running('the page to be told', () => page.messages.length > 0);
+  const chunk = Buffer.alloc(64 * 1024);
+  // However much the buffers of all sockets on the way take: there is always more.
+  const isTold = () => {
+    while (page.messages.length === 0 && page.socket.bufferedAmount < 4 * 1024 * 1024) {
+      page.socket.send(chunk, () => undefined);
+    }
+    return page.messages.length > 0;
+  };
+  await waitFor(isTold, { what: 'the page to be told', deadlineMs: 60_000, intervalMs: 5 });
   assert.match(JSON.stringify(page.messages), /the program took nothing/);
   await served();
   for (const program of programs) program.destroy();

@@ -232,10 +232,13 @@ function watch(
   const use = () => {
     usedMs = performance.now();
   };
-  page.on('message', use);
-  page.on('pong', () => {
+  const hear = () => {
     isAlive = true;
-  });
+  };
+  page.on('message', use);
+  // An answer to a ping comes after all that was sent before it, and is waited for no longer than that takes.
+  page.on('message', hear);
+  page.on('pong', hear);
   const timer = setInterval(() => {
     const nowMs = performance.now();
     if (isAlive) heardMs = nowMs;
@@ -252,6 +255,7 @@ function watch(
     stop() {
       clearInterval(timer);
       page.off('message', use);
+      page.off('message', hear);
     },
   };
 }

@@ -20,6 +20,10 @@ export const figures = {
     method: 'GET',
     path: '/figures',
     access: 'anybody',
+    query: z.object({
+      /** Only of this one, by name or id. */
+      app: z.string().optional(),
+    }),
     response: latestFiguresSchema,
     summary: 'The newest of these, of all apps that the caller may see',
   }),

@@ -222,14 +222,20 @@ test('each sees the figures of their own apps, and what cannot be asked for is r
   t.after(() => world[Symbol.asyncDispose]());
   await world.jobsOf('shop', 1);
   await world.web.figures.look(signal);
-  const latestFor = async (name: string) => {
+  const latestFor = async (name: string, app?: string) => {
     await using client = clientOf(people.get(name)?.token ?? '');
-    const { apps: all } = await client.call(figures.latest, {});
-    return all.map(({ name: app, types }) => `${app} ${types.map(({ type, jobs }) => `${type} ${jobs}`).join()}`);
+    const { apps: all } = await client.call(figures.latest, { query: app === undefined ? {} : { app } });
+    return all.map(({ name: shown, types }) => `${shown} ${types.map(({ type, jobs }) => `${type} ${jobs}`).join()}`);
   };
   assert.deepEqual(await latestFor('root'), ['other ', 'router ', 'shop web 1']);
   assert.deepEqual(await latestFor('shop-viewer'), ['shop web 1']);
   assert.deepEqual(await latestFor('nobody'), []);
+  assert.deepEqual(await latestFor('root', 'shop'), ['shop web 1']);
+  for (const hidden of ['other', 'nosuch']) {
+    await assert.rejects(latestFor('shop-viewer', hidden), (error) => {
+      return hasCode(error, 'not_found') && error.message.includes(`no app "${hidden}"`);
+    });
+  }
   const params = { app: 'shop' };
   await using viewer = clientOf(people.get('shop-viewer')?.token ?? '');
   const seen = await viewer.call(figures.ofApp, { params, query: {} });
