@@ -1,12 +1,21 @@
 /** What apps take now, as a table for people: the hungriest first. Pure. */
 import type { LatestFigures } from '@flynn/controller/figures/model';
-import { formatTable } from './output.ts';
+import { formatAge, formatTable } from './output.ts';
 import { latencyText, sizeText } from './route-figures.ts';
 
 type AppFigures = LatestFigures['apps'][number];
 type TypeFigures = AppFigures['types'][number];
 
 const header = ['APP', 'TYPE', 'JOBS', 'CPU', 'MEMORY', 'REQ/S', '4XX/S', '5XX/S', 'P95', 'IN-FLIGHT'];
+
+/** Twice as long as until there are others, at most. */
+const oldMs = 30_000;
+
+/** Said of figures that are not of now. */
+export function oldNote({ at }: Pick<LatestFigures, 'at'>, nowMs: number): string {
+  if (at === undefined || nowMs - Date.parse(at) <= oldMs) return '';
+  return `these are of ${formatAge(at, nowMs)} ago: the controller has not looked since; its log says why: flynn log -a controller\n`;
+}
 
 /** By processors, then by memory; what is not known of one is nothing. */
 export function hungriestFirst(apps: readonly AppFigures[]): AppFigures[] {

@@ -81,7 +81,7 @@ function forgetOldest(told: Set<string>): void {
   }
 }
 
-function isPassing(error: unknown): boolean {
+export function isPassing(error: unknown): boolean {
   return hasCode(error, 'unavailable', 'timeout', 'exhausted');
 }
 

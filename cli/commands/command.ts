@@ -33,6 +33,8 @@ type Declaration<Options extends object> = {
   passesThrough?: boolean;
   /** `NAME list` does the same: who looks for it finds it. */
   lists?: boolean;
+  /** What `-a` is to this command, if it is another thing than to others. */
+  app?: string;
   /** `-a` alone is no app but an option of the command's own. */
   hasBareA?: boolean;
   run: (
@@ -43,8 +45,8 @@ type Declaration<Options extends object> = {
 };
 
 /** Every command takes these, before or after its own options. */
-export function withCommonOptions(command: Command, options: { hasBareA?: boolean } = {}): Command {
-  const app = 'the app (else: $FLYNN_APP, else the git remote)';
+export function withCommonOptions(command: Command, options: { hasBareA?: boolean; app?: string } = {}): Command {
+  const { app = 'the app (else: $FLYNN_APP, else the git remote)' } = options;
   return command
     .addOption(new Option(options.hasBareA ? '-a, --app [name]' : '-a, --app <name>', app))
     .option('-c, --cluster <name>', 'the cluster (else the default one)')
@@ -68,7 +70,7 @@ export function addCommand<Options extends object = object>(
   under?.allowExcessArguments(true);
   for (const [name, summary] of declaration.arguments ?? []) command.argument(name, summary);
   addOptions(command, Object.values<OptionRow<unknown>>(declaration.options ?? {}));
-  withCommonOptions(command, { hasBareA });
+  withCommonOptions(command, { hasBareA, ...(declaration.app === undefined ? {} : { app: declaration.app }) });
   const { examples = [] } = declaration;
   if (examples.length > 0) command.addHelpText('after', `\nExamples:\n${examples.map((one) => `  ${one}\n`).join('')}`);
   command.action(async () => {

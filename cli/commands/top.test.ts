@@ -1,10 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { LatestFigures } from '@flynn/controller/figures/model';
+import { figures } from '@flynn/controller/figures/api';
+import { FlynnError } from '@flynn/kit/errors';
+import { handle, startServer } from '@flynn/kit/http-server';
+import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
-import { figuresTable, fitted } from '../app-figures.ts';
+import { figuresTable, fitted, oldNote } from '../app-figures.ts';
+import { saveClusters } from '../clusters.ts';
 import { runCli } from '../program.ts';
-import { openDeskWithController } from '../testing.ts';
+import { Desk, openDeskWithController } from '../testing.ts';
 
 type AppFigures = LatestFigures['apps'][number];
 const mebibyte = 1024 ** 2;
@@ -65,6 +70,15 @@ test('a table has no more lines than there is room for, nor longer ones', () => 
   assert.deepEqual(fitted('head\none\ntwo\nthree\n', { columns: 3, rows: 3 }), ['hea', 'one', '… a']);
 });
 
+test('figures that are not of now are told as such', () => {
+  const now = Date.parse('2030-01-01T12:00:00Z');
+  assert.deepEqual([oldNote({}, now), oldNote({ at: '2030-01-01T11:59:30Z' }, now)], ['', '']);
+  assert.match(
+    oldNote({ at: '2030-01-01T11:30:00Z' }, now),
+    /^these are of 30m ago: the controller has not looked since/,
+  );
+});
+
 test('in a pipe it is told once: of all apps, of one, as JSON; of one that is not there it says so', async () => {
   await using env = await openDeskWithController();
   const { desk, controller } = env;
@@ -90,8 +104,55 @@ test('in a pipe it is told once: of all apps, of one, as JSON; of one that is no
     apps.map(({ name, types }) => [name, types[0]?.memoryBytes]),
     [['shop', 20 * mebibyte]],
   );
+  const short = await desk.run(['top', '--interval', '500ms']);
+  assert.deepEqual([short.code, short.stderr.split(':')[1]], [1, ' --interval 500ms is too short']);
+  assert.match((await desk.run(['top', '--help'])).stdout, /--app <name> +only this app \(else all\)/);
   const none = await desk.run(['top', '-a', 'nosuch']);
   assert.deepEqual([none.code, none.stderr], [1, 'flynn: there is no app "nosuch"; list them with: flynn apps\n']);
+});
+
+test('in a terminal an answer that does not come is told, and waited for: what was told last stays', async (t) => {
+  await using desk = await Desk.open();
+  let isAway = false;
+  const latest = handle(figures.latest, async () => {
+    if (isAway) throw new FlynnError('unavailable', 'the controller restarts');
+    return { at: new Date().toISOString(), apps: [appOf('shop', [typeOf('web', 0.5, 10)])] };
+  });
+  const log = silentLogger();
+  const server = await startServer({
+    name: 'controller',
+    handlers: [latest],
+    key: 'k',
+    host: '127.0.0.1',
+    port: 0,
+    log,
+  });
+  t.after(() => server.close());
+  const cluster = {
+    name: 'test',
+    controllerUrl: server.url,
+    key: 'k',
+    gitUrl: 'ssh://git@x',
+    domain: 'x',
+    httpPort: 80,
+  };
+  await saveClusters(desk.configDirectory, { default: 'test', clusters: [cluster] });
+  const io = desk.io();
+  io.stdout.isTTY = true;
+  const running = runCli(['top', '--interval', '1s'], io);
+  const screens = () => io.stdout.text.split('\u001b[H');
+  await waitFor(() => screens().length > 1, { what: 'a table', deadlineMs: 60_000 });
+  isAway = true;
+  await waitFor(() => /no answer for \d+s \(.*restarts/.test(screens().at(-1) ?? ''), {
+    what: 'a word',
+    deadlineMs: 60_000,
+  });
+  assert.match(screens().at(-1) ?? '', /^figures of \d+s ago; no answer .*ctrl-c ends[^]*shop +web +2 +0\.50/);
+  isAway = false;
+  const isBack = () => /^figures of \d+s ago; ctrl-c ends/.test(screens().at(-1) ?? '');
+  await waitFor(isBack, { what: 'another table', deadlineMs: 60_000 });
+  io.signal('SIGINT');
+  assert.equal(await running, 0, io.stderr.text);
 });
 
 test('in a terminal it is told again and again on a screen of its own, and what was told last stays', async () => {
@@ -102,8 +163,8 @@ test('in a terminal it is told again and again on a screen of its own, and what 
   await controller.web.figures.look(new AbortController().signal);
   const io = desk.io();
   io.stdout.isTTY = true;
-  const running = runCli(['top', '--interval', '100ms'], io);
-  await waitFor(() => io.stdout.text.split('\u001b[H').length > 3, { what: 'three tables', deadlineMs: 60_000 });
+  const running = runCli(['top', '--interval', '1s'], io);
+  await waitFor(() => io.stdout.text.split('\u001b[H').length > 2, { what: 'two tables', deadlineMs: 60_000 });
   assert.equal(io.signal('SIGINT'), 1);
   assert.equal(await running, 0, io.stderr.text);
   const { text } = io.stdout;

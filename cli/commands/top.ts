@@ -2,10 +2,11 @@
 import { figures } from '@flynn/controller/figures/api';
 import type { LatestFigures } from '@flynn/controller/figures/model';
 import { pause } from '@flynn/kit/clock';
-import { FlynnError } from '@flynn/kit/errors';
-import { figuresTable, fitted, hungriestFirst } from '../app-figures.ts';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { figuresTable, fitted, hungriestFirst, oldNote } from '../app-figures.ts';
 import { parseDurationMs } from '../arguments.ts';
 import type { Context } from '../context.ts';
+import { isPassing } from '../log-stream.ts';
 import { formatAge } from '../output.ts';
 import { sizeOf } from '../terminal.ts';
 import { addCommand, type Parent } from './command.ts';
@@ -19,20 +20,29 @@ const screen = {
   rest: '\u001b[J',
 };
 
+const leastMs = 1_000;
+
 export function addTopCommand(parent: Parent): void {
   addCommand<{ interval: string; once?: boolean }>(parent, {
     name: 'top',
     summary: 'what apps take now, the hungriest first: processors, memory, requests, errors; of one app with -a',
+    app: 'only this app (else all)',
     options: {
       interval: ['--interval <time>', 'in a terminal: how often it is asked', '5s'],
       once: ['--once', 'in a terminal too: once, and no more'],
     },
     examples: ['flynn top', 'flynn top -a shop', 'flynn top --json | jq .apps'],
     async run(context, { interval, once = false }) {
-      const intervalMs = Math.max(100, parseDurationMs(interval));
+      const intervalMs = parseDurationMs(interval);
+      if (intervalMs < leastMs) {
+        throw new FlynnError(
+          'invalid',
+          `--interval ${interval} is too short: there are other figures every 15 s; 1s or more`,
+        );
+      }
       if (context.options.json === true || once || context.io.stdout.isTTY !== true) {
         const seen = await read(context);
-        context.show(seen, () => textOf(seen, context.options.app));
+        context.show(seen, () => `${textOf(seen, context.options.app)}${oldNote(seen, Date.now())}`);
         return;
       }
       await follow(context, intervalMs);
@@ -43,11 +53,9 @@ export function addTopCommand(parent: Parent): void {
 async function read(context: Context, signal?: AbortSignal): Promise<LatestFigures> {
   const client = await context.client();
   const { app } = context.options;
-  const seen = await client.call(figures.latest, {}, signal === undefined ? {} : { signal });
-  if (app === undefined) return { ...seen, apps: hungriestFirst(seen.apps) };
-  const own = seen.apps.filter(({ appId, name }) => appId === app || name === app);
-  if (own.length === 0) throw new FlynnError('not_found', `there is no app "${app}"; list them with: flynn apps`);
-  return { ...seen, apps: hungriestFirst(own) };
+  const query = app === undefined ? {} : { app };
+  const seen = await client.call(figures.latest, { query }, signal === undefined ? {} : { signal });
+  return { ...seen, apps: hungriestFirst(seen.apps) };
 }
 
 function textOf({ at, apps }: LatestFigures, app: string | undefined): string {
@@ -68,15 +76,23 @@ async function follow(context: Context, intervalMs: number): Promise<void> {
   const offs = (['SIGINT', 'SIGTERM'] as const).map((signal) => context.io.onSignal(signal, () => ending.abort()));
   let last = '';
   try {
-    const first = await read(context, ending.signal);
+    let seen = await read(context, ending.signal);
+    let lost: Lost | undefined;
     stdout.write(screen.open);
-    for (let seen = first; ; seen = await read(context, ending.signal)) {
-      last = `${headOf(seen)}${textOf(seen, context.options.app)}`;
+    for (;;) {
+      last = `${headOf(seen, lost)}${textOf(seen, context.options.app)}`;
       const { columns, rows } = sizeOf(stdout);
       const lines = fitted(last, { columns, rows: rows - 1 });
       stdout.write(`${screen.home}${lines.map((line) => `${line}${screen.lineEnd}\n`).join('')}${screen.rest}`);
       await pause(intervalMs, ending.signal);
       if (ending.signal.aborted) return;
+      try {
+        seen = await read(context, ending.signal);
+        lost = undefined;
+      } catch (error) {
+        if (!isPassing(error)) throw error;
+        lost = { since: lost?.since ?? new Date().toISOString(), why: messageOf(error) };
+      }
     }
   } catch (error) {
     if (!ending.signal.aborted) throw error;
@@ -86,7 +102,14 @@ async function follow(context: Context, intervalMs: number): Promise<void> {
   }
 }
 
+/** Since when there has been no answer. */
+type Lost = Readonly<{ since: string; why: string }>;
+
 /** They are as old as that: it is looked every 15 seconds. */
-function headOf({ at }: LatestFigures): string {
-  return at === undefined ? '' : `figures of ${formatAge(at, Date.now())} ago; ctrl-c ends\n\n`;
+function headOf({ at }: LatestFigures, lost: Lost | undefined): string {
+  const now = Date.now();
+  const age = at === undefined ? [] : [`figures of ${formatAge(at, now)} ago`];
+  const answer = lost === undefined ? [] : [`no answer for ${formatAge(lost.since, now)} (${lost.why})`];
+  const all = [...age, ...answer];
+  return all.length === 0 ? '' : `${all.join('; ')}; ctrl-c ends\n\n`;
 }

@@ -28,7 +28,7 @@ async function open(
   t: TestContext,
   query: string,
   handlers: readonly Handler[],
-  times: { idleMs?: number; pingMs?: number; deafMs?: number } = {},
+  times: { idleMs?: number; pingMs?: number; deafMs?: number; autoPong?: boolean } = {},
 ): Promise<Setting> {
   const log = silentLogger();
   const controller = await startServer({
@@ -50,7 +50,7 @@ async function open(
   });
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : 0;
-  const socket = new WebSocket(`ws://127.0.0.1:${port}`);
+  const socket = new WebSocket(`ws://127.0.0.1:${port}`, { autoPong: times.autoPong ?? true });
   const messages: unknown[] = [];
   let output = '';
   socket.on('message', (data: Buffer, isBinary) => {
@@ -232,6 +232,19 @@ test('a page that cannot be heard, as its program takes nothing, is not believed
   assert.match(JSON.stringify(page.messages), /the program took nothing/);
   await served();
   for (const program of programs) program.destroy();
+});
+
+test('a page that sends is there, though its answer to a ping has not come yet; one that does neither is not', async (t) => {
+  const reading = execHandler((socket) => void socket.on('error', () => undefined).resume());
+  const { page, served } = await open(t, '/terminal/exec?app=shop', [reading], { pingMs: 50, autoPong: false });
+  let pings = 0;
+  page.socket.on('ping', () => {
+    pings += 1;
+    if (pings < 8) page.socket.send(Buffer.from('x'));
+  });
+  await page.closed;
+  await served();
+  assert.ok(pings >= 8, `it was ended after ${pings} pings`);
 });
 
 test('neither side is read faster than the other takes', async (t) => {

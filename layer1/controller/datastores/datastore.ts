@@ -6,6 +6,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
 import { amountOf, bytesOf } from '../amounts.ts';
 import { type Process, processSchema } from '../process.ts';
+import { maxMembers } from './names.ts';
 
 const cpuMillis = 1_000;
 /** A copy of much data takes its time, and nobody is served worse for that. */
@@ -18,7 +19,7 @@ const roleIntervalMs = 1_000;
 /** `flynn resource add postgres --config members=3 --config memory=1GB`: words, as the command has them. */
 const configSchema = z.strictObject({
   /** Default: two, where there are two hosts. */
-  members: z.coerce.number().int().min(1).max(5).optional(),
+  members: z.coerce.number().int().min(1).max(maxMembers).optional(),
   /** Of each member. */
   memory: amountOf('memory').optional(),
 });

@@ -1,4 +1,13 @@
-/** What is a new datastore called? Pure, and without schemas: pages of the dashboard do this, too. */
+/** What is a new datastore called, and what may be asked for? Pure, and without schemas: pages of the dashboard do this, too. */
+
+export const maxMembers = 5;
+
+/** `appliance:postgres`: the platform makes it itself. */
+export const applianceProtocol = 'appliance:';
+
+export function isApplianceUrl(url: string): boolean {
+  return url.startsWith(applianceProtocol);
+}
 
 /** How many of a kind may be called after one app. */
 export const maxNames = 50;

@@ -7,6 +7,7 @@ import type { Role } from '@flynn/resource/access';
 import { defineType } from '@flynn/resource/type';
 import type { FieldIssue, ResourceOf } from '@flynn/resource/type';
 import { z } from 'zod';
+import { applianceProtocol, isApplianceUrl } from '../datastores/names.ts';
 import { envSchema } from '../env.ts';
 import { ownedBy } from '../resources.ts';
 import { configSchema, failureSchema } from './model.ts';
@@ -136,16 +137,13 @@ export type ProvidedResource = ResourceOf<typeof resourceType>;
 /** Who has to be asked before one may go. */
 export const providerFinalizer = 'provider';
 
-/** `appliance:postgres`: the platform makes it itself. */
-const applianceProtocol = 'appliance:';
-
 export function applianceUrl(name: string): string {
   return `${applianceProtocol}${name}`;
 }
 
 /** Whose datastores it gives; undefined for one that is asked over HTTP. */
 export function applianceOf({ spec: { url } }: Pick<ProviderResource, 'spec'>): Appliance | undefined {
-  return url.startsWith(applianceProtocol) ? appliances.get(url.slice(applianceProtocol.length)) : undefined;
+  return isApplianceUrl(url) ? appliances.get(url.slice(applianceProtocol.length)) : undefined;
 }
 
 const loopbacks: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]']);

@@ -11,7 +11,7 @@ import { someApp, someDeployment, someFormation, someJob, someRoute } from './wo
 
 type Rendering = {
   renderPage: (path: string, facts: { identity: Identity; told: readonly StreamEvent[] }) => string;
-  renderCharts: (told: Figures, marks: readonly { at: number; name: string }[]) => string;
+  renderCharts: (told: Figures, marks: readonly { id: string; at: number; name: string }[], nowMs: number) => string;
   renderLogin: (why?: string, token?: string) => string;
 };
 
@@ -128,7 +128,8 @@ describe('the pages', () => {
     };
     const from = '2030-01-31T12:00:00.000Z';
     const told = { from, stepMs: 15_000, points: 3, knownSince: from, isLeftOut: false, types: [web], requests };
-    const html = rendering.renderCharts(told, [{ at: 238, name: 'deployment' }]);
+    const html = rendering.renderCharts(told, [{ id: 'd', at: 238, name: 'deployment' }], Date.parse(from) + 40_000);
+    assert.match(html, /<span>now<\/span>/);
     assert.match(html, /<title[^>]*>Processors over the last hour<\/title>/);
     assert.match(html, /<path class="plot-line line-1" d="M237 50h\.01M239 16h\.01"/);
     assert.match(html, /<path class="plot-mark" d="M238 -2V102"/);
@@ -150,7 +151,13 @@ describe('the pages', () => {
     assert.equal(rows.length, 12);
     assert.deepEqual(rows.at(-1), ['0.33', '21 MB', '5.78', '0.67', '42 ms']);
     assert.deepEqual(rows[0], ['–', '–', '–', '–', '–']);
-    assert.doesNotMatch(rendering.renderCharts({ ...told, requests: undefined }, []), /Requests a second/);
+    const late = rendering.renderCharts(told, [], Date.parse(from) + 3_600_000);
+    assert.doesNotMatch(late, /<span>now/);
+    assert.ok(late.includes(`<span>${new Date(Date.parse(from) + 30_000).toLocaleTimeString()}</span>`));
+    assert.doesNotMatch(
+      rendering.renderCharts({ ...told, requests: undefined }, [], Date.parse(from)),
+      /Requests a second/,
+    );
   });
 
   it('have charts of an app that was deployed, as large as they are to be, before anything is known', () => {

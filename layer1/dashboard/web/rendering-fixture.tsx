@@ -5,6 +5,7 @@ import { renderToString } from 'preact-render-to-string';
 import type { Api } from './api/client.ts';
 import { Dashboard } from './dashboard.tsx';
 import { HourCharts } from './figures/app-charts.tsx';
+import type { Mark } from './figures/chart.tsx';
 import { hourOf } from './figures/hour.ts';
 import { Login } from './login.tsx';
 import { pageAt } from './routing.ts';
@@ -46,8 +47,15 @@ export function renderLogin(why?: string, token?: string): string {
 }
 
 /** @public */
-export function renderCharts(told: Figures, marks: readonly { at: number; name: string }[]): string {
+export function renderCharts(told: Figures, marks: readonly Mark[], nowMs: number): string {
   return renderToString(
-    <HourCharts name="shop" hour={hourOf(told)} isAsked={told.requests !== undefined} knownFrom={200} marks={marks} />,
+    <HourCharts
+      name="shop"
+      hour={hourOf(told)}
+      isAsked={told.requests !== undefined}
+      knownFrom={200}
+      marks={marks}
+      nowMs={nowMs}
+    />,
   );
 }

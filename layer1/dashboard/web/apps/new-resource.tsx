@@ -1,6 +1,6 @@
 /** Having something made by a provider for an app: a database, mostly. What there is to be had the API says. */
 import { useId, useState } from 'preact/hooks';
-import { datastoreName, maxNames } from '@flynn/controller/datastores/names';
+import { datastoreName, isApplianceUrl, maxMembers, maxNames } from '@flynn/controller/datastores/names';
 import type { providers, resources } from '@flynn/controller/providers/api';
 import type { Provider } from '@flynn/controller/providers/model';
 import type { App } from '@flynn/controller/model';
@@ -14,7 +14,7 @@ const createMs = 60_000;
 
 /** The platform's own have members with so much memory each; what others are to be told the command says. */
 function isOwnKind({ url }: Provider): boolean {
-  return url.startsWith('appliance:');
+  return isApplianceUrl(url);
 }
 
 /** `onAsked` is told when it begins, too: it is in the list while it is made. */
@@ -90,7 +90,7 @@ function Form(props: { app: App; found: readonly Provider[]; onAsked: (isUnderWa
               id={ids.members}
               type="number"
               min={1}
-              max={9}
+              max={maxMembers}
               value={members}
               placeholder="auto"
               onInput={(event) => setMembers(event.currentTarget.value)}

@@ -10,7 +10,7 @@ import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { bytesText, millisecondsText, rateText } from '../text.ts';
 import { Chart, type Mark } from './chart.tsx';
-import { type Column, type Hour, hourOf, pointsKept, spansOf, startOf, sumOf } from './hour.ts';
+import { type Column, type Hour, hourOf, isOld, knowsMore, pointsKept, spansOf, startOf, sumOf } from './hour.ts';
 
 const everyMs = 15_000;
 /** Of the table: five minutes. */
@@ -29,13 +29,17 @@ export function AppCharts(props: {
   const known = useRef<Hour | undefined>(undefined);
   const { loaded, reload } = useLoaded(app.id, async (signal) => {
     const before = known.current;
-    const query = before === undefined ? {} : { since: new Date(before.endMs).toISOString() };
-    const params = { app: app.name };
-    const told = await api.call<typeof figures.ofApp>('GET /apps/:app/figures', { params, query }, { signal });
-    known.current = hourOf(told, before);
+    const ask = (query: { since?: string }) => {
+      const input = { params: { app: app.name }, query };
+      return api.call<typeof figures.ofApp>('GET /apps/:app/figures', input, { signal });
+    };
+    const told = await ask(before === undefined ? {} : { since: new Date(before.endMs).toISOString() });
+    known.current = hourOf(knowsMore(told, before) ? await ask({}) : told, before);
     return known.current;
   });
   useEvery(everyMs, reload);
+  // A controller of a version before knows no figures.
+  if (loaded.is !== 'loading' && loaded.failure?.code === 'not_found') return null;
   const hour = loaded.is === 'ready' ? loaded.value : nothing(Date.now(), types);
   const startMs = startOf(hour);
   const sinceMs = hour.knownSinceMs ?? hour.endMs;
@@ -62,6 +66,7 @@ export function AppCharts(props: {
         isAsked={isAsked || hour.requests !== undefined}
         knownFrom={Math.max(0, Math.round((sinceMs - startMs) / hour.stepMs))}
         marks={marksOf(deployments, hour)}
+        nowMs={Date.now()}
       />
     </Section>
   );
@@ -78,11 +83,11 @@ function nothing(nowMs: number, names: readonly string[]): Hour {
 }
 
 /** Deployments of this hour, by when they began. */
-export function marksOf(deployments: readonly Pick<Deployment, 'createdAt'>[], hour: Hour): Mark[] {
+export function marksOf(deployments: readonly Pick<Deployment, 'id' | 'createdAt'>[], hour: Hour): Mark[] {
   const startMs = startOf(hour);
-  return deployments.flatMap(({ createdAt }) => {
+  return deployments.flatMap(({ id, createdAt }) => {
     const at = Math.round((Date.parse(createdAt) - startMs) / hour.stepMs);
-    return at >= 0 && at < pointsKept ? [{ at, name: 'deployment' }] : [];
+    return at >= 0 && at < pointsKept ? [{ id, at, name: 'deployment' }] : [];
   });
 }
 
@@ -93,10 +98,11 @@ export function HourCharts(props: {
   isAsked: boolean;
   knownFrom: number;
   marks: readonly Mark[];
+  nowMs: number;
 }) {
-  const { name, hour, isAsked, ...place } = props;
+  const { name, hour, isAsked, nowMs, ...place } = props;
   const { types, requests, endMs, stepMs } = hour;
-  const common = { ...place, endMs, stepMs };
+  const common = { ...place, endMs, stepMs, isOld: isOld(hour, nowMs) };
   const named = types.length === 0 ? [Object.assign({ type: '–' }, none)] : types;
   return (
     <>
@@ -168,8 +174,8 @@ function HourTable({ name, hour, isAsked }: { name: string; hour: Hour; isAsked:
   const spans = (column: Column | undefined, text: (value: number) => string, of: 'average' | 'highest') =>
     spansOf(column ?? empty, spanPoints, of).map((value) => (value === undefined ? '–' : text(value)));
   const columns = [
-    spans(sumOf(types.map(({ cpu }) => cpu)), rateText, 'average'),
-    spans(sumOf(types.map(({ memoryBytes }) => memoryBytes)), bytesText, 'average'),
+    spans(sumOf(types, 'cpu'), rateText, 'average'),
+    spans(sumOf(types, 'memoryBytes'), bytesText, 'average'),
     ...(isAsked
       ? [
           spans(requests?.perSecond, rateText, 'average'),

@@ -15,7 +15,7 @@ export type Line = Readonly<{
   isRare?: boolean;
 }>;
 
-export type Mark = Readonly<{ at: number; name: string }>;
+export type Mark = Readonly<{ id: string; at: number; name: string }>;
 
 export function Chart(props: {
   title: string;
@@ -29,8 +29,10 @@ export function Chart(props: {
   /** Before this point nothing is known. */
   knownFrom: number;
   marks: readonly Mark[];
+  /** The end is so long ago that it is not now. */
+  isOld: boolean;
 }) {
-  const { title, lines, text, least, isBinary = false, endMs, stepMs, knownFrom, marks } = props;
+  const { title, lines, text, least, isBinary = false, endMs, stepMs, knownFrom, marks, isOld } = props;
   const [pointed, setPointed] = useState<number | undefined>();
   const ids = { title: useId(), told: useId(), cursor: useId() };
   const at = pointed ?? lastKnown(lines);
@@ -43,7 +45,8 @@ export function Chart(props: {
     return value === null ? '–' : `${text(value)}${note?.(index) ?? ''}`;
   };
   const mark = marks.find((one) => Math.abs(one.at - at) <= 1);
-  const moment = new Date(endMs - (last - at) * stepMs).toLocaleTimeString();
+  const timeOf = (index: number) => new Date(endMs - (last - index) * stepMs).toLocaleTimeString();
+  const moment = timeOf(at);
   const told = lines.map((line) => `${line.name} ${valueAt(line, at)}`).join(', ');
   const point = (event: PointerEvent & { currentTarget: Element }) => {
     const { left, width } = event.currentTarget.getBoundingClientRect();
@@ -72,7 +75,7 @@ export function Chart(props: {
           {knownFrom > 0 ? <rect class="plot-unknown" x={0} y={-2} width={knownFrom} height={height + 4} /> : null}
           <path class="plot-grid" d={`M0 0H${last}M0 ${height / 2}H${last}M0 ${height}H${last}`} />
           {marks.map((one) => (
-            <path key={one.at} class="plot-mark" d={`M${one.at} -2V${height + 2}`} />
+            <path key={one.id} class="plot-mark" d={`M${one.at} -2V${height + 2}`} />
           ))}
           {lines.map(({ name, tone, column, isRare }) => (
             <path
@@ -99,9 +102,9 @@ export function Chart(props: {
         />
       </div>
       <p class="plot-times dim">
-        <span>1 h ago</span>
-        <span>30 min</span>
-        <span>now</span>
+        <span>{isOld ? timeOf(0) : '1 h ago'}</span>
+        <span>{isOld ? timeOf(Math.round(last / 2)) : '30 min'}</span>
+        <span>{isOld ? timeOf(last) : 'now'}</span>
       </p>
       <ul class={isBinary ? 'legend legend-wide' : 'legend'}>
         {lines.map((line) => (

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Figures } from '@flynn/controller/figures/model';
-import { type Hour, hourOf, pointsKept, spansOf, startOf, sumOf } from './hour.ts';
+import { type Hour, hourOf, isOld, knowsMore, pointsKept, spansOf, startOf, sumOf } from './hour.ts';
 
 const stepMs = 15_000;
 const noon = Date.parse('2030-01-01T12:00:00Z');
@@ -40,6 +40,27 @@ test('another controller, which has looked for less long or is behind, takes not
   assert.deepEqual([behind.endMs, tail(behind, 4)], [before.endMs, [1, 7, 3, 4]]);
 });
 
+test('of one that has looked for longer all is read, and until then no more is told as looked at than was read', () => {
+  const before = hourOf(told(200, [1]));
+  const since = told(201, [1], { knownSince: iso(noon) });
+  assert.deepEqual([knowsMore(since, before), knowsMore(since, undefined)], [true, false]);
+  assert.equal(hourOf(since, before).knownSinceMs, noon + 200 * stepMs);
+  const whole = hourOf(
+    told(
+      0,
+      Array.from({ length: 202 }, () => 2),
+    ),
+    before,
+  );
+  assert.deepEqual([whole.knownSinceMs, tail(whole, 202)?.[0]], [noon, 2]);
+  assert.equal(knowsMore(told(202, [1], { knownSince: iso(noon + stepMs) }), whole), false);
+});
+
+test('an end is old once there should have been others', () => {
+  const hour = hourOf(told(0, [1]));
+  assert.deepEqual([isOld(hour, noon + 3 * stepMs), isOld(hour, noon + 4 * stepMs)], [false, true]);
+});
+
 test('after an hour what was answered before is gone, with types that had jobs only then', () => {
   const before = hourOf(told(0, [1]));
   const later = hourOf(told(pointsKept, [2], { types: [] }), before);
@@ -67,7 +88,15 @@ test('columns are added up, and averaged over spans, of what is known', () => {
     ...Array.from({ length: pointsKept - end.length }, () => null),
     ...end,
   ];
-  assert.deepEqual(sumOf([column(1, null, 3), column(2, null, null)]).slice(-4), [null, 3, null, 3]);
+  const type = (name: string, jobs: (number | null)[], cpu: (number | null)[]) => {
+    return { type: name, jobs: column(...jobs), cpu: column(...cpu), memoryBytes: [], memoryLimitBytes: [] };
+  };
+  // Of worker there was none yet, then nothing is known of it, at the last there is none any more.
+  const types = [
+    type('web', [1, null, 1, 1, 1], [1, null, 3, 3, 4]),
+    type('worker', [null, null, 1, 1, 0], [null, null, 2, null, 0]),
+  ];
+  assert.deepEqual(sumOf(types, 'cpu').slice(-6), [null, 1, null, 5, null, 4]);
   const spans = spansOf(column(8, null, 4), 20, 'average');
   assert.deepEqual([spans.length, spans.slice(-2)], [12, [undefined, 6]]);
   assert.equal(spansOf(column(8, null, 4), 20, 'highest').at(-1), 8);

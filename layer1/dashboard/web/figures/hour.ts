@@ -29,6 +29,12 @@ export function startOf({ endMs, stepMs }: Hour): number {
   return endMs - (pointsKept - 1) * stepMs;
 }
 
+/** Whoever answered has looked for longer than those before: of what it knows only the end was asked for. */
+export function knowsMore({ knownSince }: Figures, before: Hour | undefined): boolean {
+  if (knownSince === undefined || before === undefined) return false;
+  return Date.parse(knownSince) < (before.knownSinceMs ?? Infinity);
+}
+
 /** What is told now, and before that what was told before: another controller may have looked for longer. */
 export function hourOf(told: Figures, before?: Hour): Hour {
   const { stepMs, points, isLeftOut } = told;
@@ -57,7 +63,8 @@ export function hourOf(told: Figures, before?: Hour): Hour {
   const { requests } = told;
   const shape = requests ?? before?.requests;
   const since = [
-    told.knownSince === undefined ? Infinity : Date.parse(told.knownSince),
+    // What was not asked for is not known here.
+    told.knownSince === undefined ? Infinity : Math.max(Date.parse(told.knownSince), fromMs),
     before?.knownSinceMs ?? Infinity,
   ];
   const knownSinceMs = Math.min(...since);
@@ -79,12 +86,22 @@ export function hourOf(told: Figures, before?: Hour): Hour {
   };
 }
 
-/** Of several columns at each point; what is known of none is not known. */
-export function sumOf(columns: readonly Column[]): Column {
+/** Of all types at each point. What is not known of one that has jobs then is not known of all: a sum without it would be less. */
+export function sumOf(types: readonly TypeColumns[], field: 'cpu' | 'memoryBytes'): Column {
   return Array.from({ length: pointsKept }, (_, index) => {
-    const known = columns.flatMap((column) => column[index] ?? []);
-    return known.length === 0 ? null : known.reduce((sum, value) => sum + value, 0);
+    let sum: number | null = null;
+    for (const type of types) {
+      const value = type[field][index] ?? null;
+      if (value !== null) sum = (sum ?? 0) + value;
+      else if ((type.jobs[index] ?? 0) > 0) return null;
+    }
+    return sum;
   });
+}
+
+/** Too old to be called now. */
+export function isOld({ endMs, stepMs }: Hour, nowMs: number): boolean {
+  return nowMs - endMs > 3 * stepMs;
 }
 
 /** Of each span of so many points, the last one at the end: the average, or the highest, of what is known. */
