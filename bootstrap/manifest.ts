@@ -234,6 +234,7 @@ function controllerOf(input: ManifestInput): SystemApp {
       ...routerPorts(cluster),
       FLYNN_SLUG_RUNNER_IMAGE: imageOf(input, 'slug-runner'),
       FLYNN_POSTGRES_IMAGE: imageOf(input, 'postgres'),
+      FLYNN_REDIS_IMAGE: imageOf(input, 'redis'),
     },
     processes: {
       web: { command: ['web'], ...size(256), ...served(controllerService, 3000), constraints: reachable },

@@ -118,7 +118,8 @@ export async function unrestoredText(host: RestoreContext['host']): Promise<stri
   const left = await withStore(host, (store) => unrestoredIn(store, stepOptions(askMs)));
   if (left.length === 0) return '';
   const each = left.map(
-    ({ datastore, error }) => `  ✗ ${datastore}: ${error}\n    more: flynn pg backup -a ${datastore}\n`,
+    ({ datastore, command, error }) =>
+      `  ✗ ${datastore}: ${error}\n    more: flynn ${command} backup -a ${datastore}\n`,
   );
   return `\nWhat was in these databases could not be put back; flynn status says so until it is:\n\n${each.join('')}`;
 }
@@ -133,5 +134,5 @@ function imagesOf(images: ReadonlyMap<ImageName, string>): Images {
     if (image === undefined) throw new FlynnError('internal', `no image was made for ${name}`);
     return image;
   };
-  return { slugRunnerImage: of('slug-runner'), applianceImages: [of('postgres')] };
+  return { slugRunnerImage: of('slug-runner'), applianceImages: [of('postgres'), of('redis')] };
 }

@@ -4,10 +4,11 @@ import type { App } from '@flynn/controller/model';
 import { resources } from '@flynn/controller/providers/api';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Context } from './context.ts';
+import { type DatastoreKind, commandOf } from './datastore-kinds.ts';
 
 /** `resource`: its id or its name, as `flynn resource` shows them. Throws what to say where there is none, or several. */
-export async function datastoreOf(context: Context, resource: string | undefined): Promise<App> {
-  const found = await datastoresOf(context, resource);
+export async function datastoreOf(context: Context, kind: DatastoreKind, resource: string | undefined): Promise<App> {
+  const found = await datastoresOf(context, kind, resource);
   const [first] = found;
   if (first !== undefined && found.length === 1) return first;
   throw new FlynnError(
@@ -16,24 +17,41 @@ export async function datastoreOf(context: Context, resource: string | undefined
   );
 }
 
-/** At least one. An app that is one itself means itself. */
-export async function datastoresOf(context: Context, resource: string | undefined): Promise<App[]> {
+/** At least one of that kind. An app that is one itself means itself. */
+export async function datastoresOf(
+  context: Context,
+  kind: DatastoreKind,
+  resource: string | undefined,
+): Promise<App[]> {
   const client = await context.client();
   const all = (await client.call(apps.list, {})).filter(({ datastore }) => datastore !== undefined);
   if (resource !== undefined) {
     const named = all.filter(({ id, name, datastore }) => [id, name, datastore?.resourceId].includes(resource));
-    if (named.length > 0) return named;
+    if (named.length > 0) return named.map((one) => ofKind(one, kind));
     throw new FlynnError('not_found', `there is no datastore "${resource}"\n  "flynn resource" lists what there is`);
   }
   const app = await context.appName();
   const own = all.filter(({ id, name }) => id === app || name === app);
-  if (own.length > 0) return own;
+  if (own.length > 0) return own.map((one) => ofKind(one, kind));
   const had = new Set((await client.call(resources.ofApp, { params: { app } })).map(({ id }) => id));
-  const found = all.filter(({ datastore }) => datastore !== undefined && had.has(datastore.resourceId));
+  const found = all.filter(
+    ({ datastore }) =>
+      datastore !== undefined && datastore.appliance === kind.appliance && had.has(datastore.resourceId),
+  );
   if (found.length > 0) return found;
   throw new FlynnError(
     'not_found',
-    `${app} has no database of the platform's own\n  flynn resource add postgres -a ${app} gives it one`,
+    `${app} has no ${kind.title} of the platform's own\n  flynn resource add ${kind.appliance} -a ${app} gives it one`,
+  );
+}
+
+/** Throws `invalid` for one of another kind, with the command for that. */
+function ofKind(app: App, kind: DatastoreKind): App {
+  const appliance = app.datastore?.appliance ?? '';
+  if (appliance === kind.appliance) return app;
+  throw new FlynnError(
+    'invalid',
+    `${app.name} is no ${kind.title} but a ${appliance}\n  flynn ${commandOf(appliance)} -a ${app.name} is for that`,
   );
 }
 

@@ -37,6 +37,7 @@ import { addOperationCommands } from './commands/operation.ts';
 import { addMaintenanceCommands } from './commands/maintenance.ts';
 import { addMetaCommands } from './commands/meta.ts';
 import { addPostgresCommands } from './commands/pg.ts';
+import { addRedisCommands } from './commands/redis.ts';
 import { addPromoteCommands } from './commands/promote.ts';
 import { addLoginCommand } from './commands/login.ts';
 import { addProviderCommands } from './commands/provider.ts';
@@ -101,6 +102,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addProviderCommands(parent);
   addResourceCommand(parent);
   addPostgresCommands(parent);
+  addRedisCommands(parent);
   addReleaseCommands(parent);
   addImageCommands(parent);
   addRegistryCommands(parent);

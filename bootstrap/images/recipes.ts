@@ -16,7 +16,9 @@ export const imageNames = [
   'dashboard',
   'slug-builder',
   'slug-runner',
+  'python',
   'postgres',
+  'redis',
 ] as const;
 /** Built for tests alone: the platform never asks for them. */
 export const testImageNames = ['proxies'] as const;
@@ -226,8 +228,15 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
     command: ['/bin/bash'],
     env: { LANG: 'C.UTF-8' },
   },
-  postgres: {
+  // Both databases are watched over by programs in it.
+  python: {
     parent: 'base',
+    packages: ['python3'],
+    command: ['/bin/bash'],
+    env: { LANG: 'C.UTF-8' },
+  },
+  postgres: {
+    parent: 'python',
     packages: ['patroni', 'postgresql-17', 'python3-etcd'],
     files: [
       // Patroni makes the databases there are.
@@ -264,6 +273,17 @@ python3 -P -m py_compile config.py ha.py
 groupmod --gid 5432 postgres && usermod --uid 5432 postgres
 rm -rf /usr/lib/*/libLLVM* /usr/lib/*/libz3* /usr/lib/postgresql/17/lib/llvmjit* /usr/lib/postgresql/17/lib/bitcode`,
     entrypoint: [`${programs}/flynn-postgres`],
+    command: [],
+    env: { LANG: 'C.UTF-8' },
+  },
+  redis: {
+    parent: 'python',
+    packages: ['valkey-server', 'valkey-tools'],
+    files: [{ type: 'repository', source: 'layer1/appliances/redis/programs', path: `${programs}/redis`, mode: 0o755 }],
+    // What is on volumes is a user's whose number no later package may change.
+    setup: `groupmod --gid 6379 valkey && usermod --uid 6379 valkey
+python3 -P -m compileall -q ${programs}/redis`,
+    entrypoint: [`${programs}/redis/flynn-redis`],
     command: [],
     env: { LANG: 'C.UTF-8' },
   },

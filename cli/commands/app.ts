@@ -6,6 +6,7 @@ import type { Cluster } from '../clusters.ts';
 import { removeApp, textOfRemoved } from '../app-removal.ts';
 import { parseWhole, usageError } from '../arguments.ts';
 import { confirmByTyping } from '../confirmation.ts';
+import { commandOf } from '../datastore-kinds.ts';
 import { datastoresGoingWith } from '../datastore-target.ts';
 import { listRemotes, remoteUrl, removeRemote } from '../git.ts';
 import { formatAge, formatTable } from '../output.ts';
@@ -134,7 +135,7 @@ export function addAppCommands(parent: Parent): void {
           `URL:      ${info.urls.join(' ') || '-'}`,
           app.datastore === undefined
             ? `Git:      ${info.gitUrl}`
-            : `Is:       ${app.datastore.appliance}, of the resource ${app.datastore.resourceId}; "flynn pg -a ${info.name}" tells more`,
+            : `Is:       ${app.datastore.appliance}, of the resource ${app.datastore.resourceId}; "flynn ${commandOf(app.datastore.appliance)} -a ${info.name}" tells more`,
           `Release:  ${info.release ?? 'none yet: git push flynn main'}${info.commit ? ` (${info.commit.slice(0, 12)})` : ''}`,
           `Created:  ${info.createdAt}`,
         ].join('\n'),

@@ -16,6 +16,7 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { type AppFile, layersOf, readAppFile, writeAppFile } from '../app-file.ts';
 import { listAutoscales } from '../autoscale.ts';
 import type { Context } from '../context.ts';
+import { commandOf } from '../datastore-kinds.ts';
 import { openNamed } from '../input-file.ts';
 import { deployRelease, deployedText } from '../deploy.ts';
 import { formatCount } from '../output.ts';
@@ -75,7 +76,7 @@ async function describeApp(context: Context): Promise<{ file: AppFile; artifactI
   if (app.datastore !== undefined) {
     throw new FlynnError(
       'invalid',
-      `${app.name} is a datastore: it is in no file of an app\n  "flynn pg dump -a ${app.name}" has what is in it`,
+      `${app.name} is a datastore: it is in no file of an app\n  "flynn ${commandOf(app.datastore.appliance)} dump -a ${app.name}" has what is in it`,
     );
   }
   if (app.releaseId === undefined) {

@@ -82,7 +82,7 @@ test('an app without one is told how it gets one, an app with several which ther
   await controller.deployApp('blog', { web: {} });
   assert.match(
     (await desk.run(['pg', '-a', 'blog'])).stderr,
-    /blog has no database.*\n {2}flynn resource add postgres -a blog/,
+    /blog has no PostgreSQL.*\n {2}flynn resource add postgres -a blog/,
   );
   assert.match((await desk.run(['pg', '--resource', 'x'])).stderr, /no datastore "x"\n {2}"flynn resource"/);
   const other = await makeTestDatastore(controller, { app: 'blog', members: 1 });

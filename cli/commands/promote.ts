@@ -6,6 +6,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { changeMeta } from '../app-meta.ts';
 import { parseDurationMs } from '../arguments.ts';
 import type { Context } from '../context.ts';
+import { commandOf } from '../datastore-kinds.ts';
 import { deployRelease, deployedText } from '../deploy.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
@@ -116,7 +117,7 @@ async function liveOf(context: Context, name: string): Promise<Source> {
   if (app.datastore !== undefined) {
     throw new FlynnError(
       'invalid',
-      `${name} is a datastore: there is no copy of it\n  "flynn resource add ${app.datastore.appliance} -a APP" makes another, "flynn pg dump -a ${name}" has what is in it`,
+      `${name} is a datastore: there is no copy of it\n  "flynn resource add ${app.datastore.appliance} -a APP" makes another, "flynn ${commandOf(app.datastore.appliance)} dump -a ${name}" has what is in it`,
     );
   }
   if (app.releaseId === undefined) {

@@ -14,6 +14,8 @@ export type MemberCheck = Readonly<{ port: number; path: string }>;
 export type Appliance = Readonly<{
   /** As its provider and the process type are called. */
   name: string;
+  /** Of `flynn`: what all that is done with it is under, and its console below that. */
+  cli: Readonly<{ command: string; console: string }>;
   /** Where data is in the container. */
   dataPath: string;
   /** The user it runs as. */
@@ -32,6 +34,10 @@ export type Appliance = Readonly<{
   leastMemoryBytes: number;
   /** Variables of the datastore's own release, made once: letters and digits, each on its own. */
   secrets: readonly string[];
+  /** How names of variables begin that its programs go by, beside those of every program: nobody sets them by hand. */
+  reservedVariables: readonly string[];
+  /** What people may say as they ask for one, beside members and memory: a variable of its release, with one of these values. */
+  options: Readonly<Record<string, { variable: string; values: readonly string[] }>>;
   logins: Logins;
   /** What apps get of it. `host`: by a role's name, where it is served. */
   variables: (input: { login: Login; host: (role: string) => string }) => Record<string, string>;

@@ -73,6 +73,8 @@ export const configSchema = z.object({
   FLYNN_SLUG_RUNNER_IMAGE: z.string().default('flynn/slug-runner'),
   /** The image of datastores that are PostgreSQL. */
   FLYNN_POSTGRES_IMAGE: z.string().default('flynn/postgres'),
+  /** The image of those that are Redis. */
+  FLYNN_REDIS_IMAGE: z.string().default('flynn/redis'),
   /** A provider of identities to log in with: its issuer, as it writes itself, and the id this cluster has there. */
   FLYNN_OIDC_ISSUER: z.url().optional(),
   FLYNN_OIDC_CLIENT_ID: z.string().min(1).optional(),
@@ -142,7 +144,7 @@ export function readSettings(config: ControllerConfig): ControllerSettings {
     tcpPorts: tcpPortsOf(config),
     httpsPort: config.FLYNN_HTTPS_PORT,
     slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
-    applianceImages: { postgres: config.FLYNN_POSTGRES_IMAGE },
+    applianceImages: { postgres: config.FLYNN_POSTGRES_IMAGE, redis: config.FLYNN_REDIS_IMAGE },
     version: packageFile.version,
     keepsRegistryLogins: config.FLYNN_REGISTRY_LOGINS_KEPT === 'allowed',
     ...(config.FLYNN_GIT_HOST_KEY === undefined ? {} : { gitHostKey: config.FLYNN_GIT_HOST_KEY }),

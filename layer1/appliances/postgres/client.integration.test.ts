@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
-import { keyspace, startMembers } from './members-fixture.ts';
-import type { Ended, Members } from './members-fixture.ts';
+import { type Ended, keyspace } from '../members-fixture.ts';
+import { type PostgresMembers, startMembers } from './members-fixture.ts';
 import { postgres } from './postgres.ts';
 
 const { dump, restore, import: importing, switchover } = postgres.commands;
 
-let place: Members;
+let place: PostgresMembers;
 before(async () => {
   place = await startMembers({ count: 2 });
 });

@@ -4,8 +4,8 @@ import { after, before, test } from 'node:test';
 import { pause } from '@flynn/kit/clock';
 import { waitFor } from '@flynn/kit/retry';
 import type { Login } from '../appliance.ts';
-import { startMembers } from './members-fixture.ts';
-import type { Ended, Members } from './members-fixture.ts';
+import type { Ended } from '../members-fixture.ts';
+import { type PostgresMembers, startMembers } from './members-fixture.ts';
 import { postgres } from './postgres.ts';
 
 const { dump, restore, import: importing, switchover } = postgres.commands;
@@ -14,7 +14,7 @@ const app: Login = { name: 'app', password: 'own' };
 const one: Login = { name: 'app_1', password: 'one' };
 const two: Login = { name: 'app_2', password: 'two' };
 
-let place: Members;
+let place: PostgresMembers;
 before(async () => {
   place = await startMembers({ count: 2 });
 });

@@ -11,6 +11,7 @@ const patroniPort = 8_008;
 
 export const postgres: Appliance = {
   name: 'postgres',
+  cli: { command: 'pg', console: 'psql' },
   dataPath: '/data',
   user: '5432',
   health: { port: patroniPort, path: '/readiness' },
@@ -30,6 +31,8 @@ export const postgres: Appliance = {
     'PATRONI_RESTAPI_PASSWORD',
     keyspacePassword,
   ],
+  reservedVariables: ['PATRONI_', 'POSTGRES_', 'PG', 'PERL'],
+  options: {},
   logins: {
     // It owns the database whoever logs in: the others are that role from their first statement on (flynn-postgres-client).
     first: ({ POSTGRES_PASSWORD: password = '' }) => ({ name: 'app', password }),

@@ -2,20 +2,20 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
-import { type Members, startMembers } from './members-fixture.ts';
+import { type PostgresMembers, startMembers } from './members-fixture.ts';
 import { postgres } from './postgres.ts';
 
 const client = '/usr/lib/flynn/flynn-postgres-members';
 
 /** How many copies are to have all that is committed. */
-async function wantedCopies(place: Members): Promise<number> {
+async function wantedCopies(place: PostgresMembers): Promise<number> {
   const script =
     "import json, urllib.request as u; print(json.load(u.urlopen('http://127.0.0.1:8008/config'))['synchronous_node_count'])";
   return Number((await place.exec(['python3', '-c', script])).stdout.toString());
 }
 
 /** What its copy gets of the primary's log stays where it is, or goes on. */
-async function signalReceiver(place: Members, member: number, signal: 'STOP' | 'CONT'): Promise<void> {
+async function signalReceiver(place: PostgresMembers, member: number, signal: 'STOP' | 'CONT'): Promise<void> {
   // The brackets keep the shell from finding itself.
   const script = `for p in /proc/[0-9]*; do grep -q 'walreceive[r]' $p/cmdline && kill -${signal} \${p#/proc/}; done; true`;
   const ended = await place.exec(['sh', '-c', script], { member });

@@ -112,7 +112,7 @@ export async function prepareBackup(
     const affected = await affectedBy(store, new Set(missing), { apps, dumps }, at);
     throw new FlynnError(
       'conflict',
-      `no whole backup can be made: the blob store lacks ${missing.length} of what releases and dumps of databases are made of (${affected}). Delete those ("flynn release delete", "flynn pg backup delete"), or leave out what is missing with --skip-missing`,
+      `no whole backup can be made: the blob store lacks ${missing.length} of what releases and dumps of databases are made of (${affected}). Delete those ("flynn release delete", "backup delete" of "flynn pg" and "flynn redis"), or leave out what is missing with --skip-missing`,
       { detail: { missing: missing.slice(0, 100) } },
     );
   }

@@ -10,13 +10,14 @@ import type { Store } from '@flynn/store/store';
 import { isUnsettled } from '../datastore-backups/plan.ts';
 import { backupPlanType } from '../datastore-backups/types.ts';
 import type { BackupPlan } from '../datastore-backups/types.ts';
+import { commandOf } from '../datastores/lookup.ts';
 import { appType } from '../resources.ts';
 import { claimStore } from './restore-state.ts';
 import { eachRecord, goLive, resourcesOf } from './restore.ts';
 import type { Images, Live, Options, RestoreSource } from './restore.ts';
 
-/** What could not be put back, by the datastore's name. */
-export type Unrestored = Readonly<{ datastore: string; error: string }>;
+/** What could not be put back, by the datastore's name; `command` of `flynn` tells more of it. */
+export type Unrestored = Readonly<{ datastore: string; command: string; error: string }>;
 
 const lookMs = 1_000;
 /** The worker has deadlines of its own: one that does nothing at all is away. A database builds its indexes without a word. */
@@ -38,20 +39,30 @@ export async function restoreDatastores(
   for (const one of live) await goLive(resources, one, options);
   await begin(resources, options);
   const plans = await untilSettled(resources, options);
-  const failed = failedOf(plans);
+  const failed = await failedOf(resources, plans, options);
   return { count: plans.length - failed.length, failed };
 }
 
 /** Of a cluster that came back: what nobody has put back since, or said they do without. */
 export async function unrestoredIn(store: Store, options: Options): Promise<Unrestored[]> {
   const where = ({ status: { restore } }: BackupPlan): boolean => isUnsettled(restore);
-  return failedOf(await resourcesOf(store, options).list(backupPlanType, { signal: options.signal, where }));
+  const resources = resourcesOf(store, options);
+  return failedOf(resources, await resources.list(backupPlanType, { signal: options.signal, where }), options);
 }
 
-function failedOf(plans: readonly BackupPlan[]): Unrestored[] {
-  return plans.flatMap(({ spec: { datastore }, status: { restore } }) => {
-    return restore?.state === 'failed' ? [{ datastore, error: restore.error ?? 'it failed' }] : [];
-  });
+async function failedOf(
+  resources: ResourceService,
+  plans: readonly BackupPlan[],
+  { signal }: Pick<Options, 'signal'>,
+): Promise<Unrestored[]> {
+  const failed = plans.filter(({ status }) => status.restore?.state === 'failed');
+  return Promise.all(
+    failed.map(async ({ id, spec: { datastore }, status: { restore } }) => {
+      const app = await resources.find(appType, id, { signal });
+      const command = app === undefined ? 'resource' : commandOf(app);
+      return { datastore, command, error: restore?.error ?? 'it failed' };
+    }),
+  );
 }
 
 /** What people ask for meanwhile is not ours to wait for. */

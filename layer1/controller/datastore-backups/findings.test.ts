@@ -13,9 +13,9 @@ const hourMs = 3_600_000;
 const start = Date.UTC(2027, 0, 1);
 const iso = (ms: number): string => new Date(ms).toISOString();
 
-function planOf(status: Partial<BackupPlan['status']> = {}): Pick<BackupPlan, 'spec' | 'status'> {
+function planOf(status: Partial<BackupPlan['status']> = {}): Parameters<typeof datastoreFindings>[0] {
   const spec = { datastore: 'shop-postgres', schedule: '0 3 * * *', keep: 7, secret: 's' };
-  return { spec, status: { handledMs: start, ...status } };
+  return { spec, status: { handledMs: start, ...status }, command: 'pg' };
 }
 
 function record(
@@ -55,9 +55,15 @@ test('nothing is said while all is well; what failed is told at once, and what i
   assert.match(failed?.why ?? '', new RegExp(`the last one is of ${iso(start)}`));
   assert.deepEqual(whatOf(planOf(), [good, bad, record('3', {})], start + hourMs), []);
   const { schedule: _, ...unscheduled } = planOf().spec;
-  assert.deepEqual(whatOf({ spec: unscheduled, status: { handledMs: 0 } }, [], start + 1_000 * hourMs), []);
+  assert.deepEqual(
+    whatOf({ spec: unscheduled, status: { handledMs: 0 }, command: 'pg' }, [], start + 1_000 * hourMs),
+    [],
+  );
   const stuck = record('4', { state: 'running' });
-  assert.equal(whatOf({ spec: unscheduled, status: { handledMs: 0 } }, [stuck], start + 25 * hourMs).length, 1);
+  assert.equal(
+    whatOf({ spec: unscheduled, status: { handledMs: 0 }, command: 'pg' }, [stuck], start + 25 * hourMs).length,
+    1,
+  );
 });
 
 test('of a cluster that came back nothing else is done before what was in it is there, or done without', () => {

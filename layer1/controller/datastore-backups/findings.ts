@@ -1,5 +1,7 @@
 /** What is wrong with the backups of datastores? */
 import type { Check, Found } from '@flynn/host-agent/doctor/finding';
+import { commandOf } from '../datastores/lookup.ts';
+import { appType } from '../resources.ts';
 import { nextTick, parseSchedule } from '../cron/schedule.ts';
 import type { Deps } from '../deps.ts';
 import { failureOf, isOpen, isUnsettled, newestComplete } from './plan.ts';
@@ -13,19 +15,23 @@ export function datastoreBackupCheck({ resources, now }: Pick<Deps, 'resources' 
   return {
     name: 'databases',
     find: async (signal) => {
-      const [plans, records] = await Promise.all([
+      const [apps, plans, records] = await Promise.all([
+        resources.list(appType, { signal, where: ({ spec }) => spec.datastore !== undefined }),
         resources.list(backupPlanType, { signal }),
         resources.list(datastoreBackupType, { signal }),
       ]);
       const own = Map.groupBy(records, ({ owner }) => owner?.id);
-      return plans.flatMap((plan) => datastoreFindings(plan, own.get(plan.id) ?? [], now()));
+      const commands = new Map(apps.map((app) => [app.id, commandOf(app)]));
+      return plans.flatMap((plan) =>
+        datastoreFindings({ ...plan, command: commands.get(plan.id) ?? 'resource' }, own.get(plan.id) ?? [], now()),
+      );
     },
   };
 }
 
-/** Pure. `records` of this datastore. */
+/** Pure. `records` of this datastore; `command` of `flynn`, for its kind. */
 export function datastoreFindings(
-  { spec, status }: Pick<BackupPlan, 'spec' | 'status'>,
+  { spec, status, command }: Pick<BackupPlan, 'spec' | 'status'> & { command: string },
   records: readonly DatastoreBackupResource[],
   now: number,
 ): Found[] {
@@ -40,7 +46,7 @@ export function datastoreFindings(
         what: `what was in it when the cluster was backed up could not be put back: ${restore.error ?? 'it failed'}`,
         ...(restore.endedAt === undefined ? {} : { since: restore.endedAt }),
         why: 'apps that have it find it empty, or with what they wrote since; until then it is not backed up by itself',
-        remedy: `flynn pg backup -a ${datastore} lists what there is, "restore ID" puts it back; "dismiss" leaves it as it is`,
+        remedy: `flynn ${command} backup -a ${datastore} lists what there is, "restore ID" puts it back; "dismiss" leaves it as it is`,
       },
     ];
   }
@@ -49,7 +55,7 @@ export function datastoreFindings(
   const why = `what was written since then is lost with its disks: ${last === undefined ? 'there is no backup yet' : `the last one is of ${last}`}`;
   const failure = failureOf(records);
   if (failure !== undefined) {
-    const remedy = `mend that, then flynn pg backup run -a ${datastore}; flynn pg backup -a ${datastore} has them all`;
+    const remedy = `mend that, then flynn ${command} backup run -a ${datastore}; flynn ${command} backup -a ${datastore} has them all`;
     const what = `its backup failed: ${failure.message}`;
     return [{ severity: 'critical', subject, what, since: failure.since, why, remedy }];
   }

@@ -9,6 +9,7 @@ import { parseSchedule } from '../cron/schedule.ts';
 import type { Deps } from '../deps.ts';
 import { checkChange, isSeen, sightOf } from '../providers/sight.ts';
 import { resourceType } from '../providers/types.ts';
+import { commandOf } from '../datastores/lookup.ts';
 import { appType, ownedBy } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import { datastoreBackups as routes } from './api.ts';
@@ -137,7 +138,7 @@ async function findBackup(
   if (found?.owner?.id === app.id) return found;
   throw new FlynnError(
     'not_found',
-    `${app.spec.name} has no backup "${id}"; list them with: flynn pg backup -a ${app.spec.name}`,
+    `${app.spec.name} has no backup "${id}"; list them with: flynn ${commandOf(app)} backup -a ${app.spec.name}`,
   );
 }
 
@@ -170,6 +171,6 @@ function checkIdle(app: AppResource, restore: PendingRestore | undefined): void 
   if (restore === undefined || restore.state === 'complete' || restore.state === 'failed') return;
   throw new FlynnError(
     'conflict',
-    `a backup is being put back into ${app.spec.name}: flynn pg backup -a ${app.spec.name} tells how far it is`,
+    `a backup is being put back into ${app.spec.name}: flynn ${commandOf(app)} backup -a ${app.spec.name} tells how far it is`,
   );
 }

@@ -11,7 +11,7 @@ export const memberSchema = z.object({
   address: z.string().optional(),
   /** `unknown` where no member could be asked. */
   role: z.enum(['primary', 'replica', 'unknown']),
-  /** Has all that was committed. */
+  /** May take over: has all that was committed, or as good as all, as its kind has it. */
   isSynchronous: z.boolean(),
   /** As it says itself, else as its job is. */
   state: z.string(),
@@ -30,7 +30,15 @@ export const datastoreViewSchema = z.object({
   /** Of each member, at most. */
   memoryBytes: z.int(),
   database: z
-    .object({ version: z.string(), sizeBytes: z.int(), connections: z.int(), maxConnections: z.int() })
+    .object({
+      version: z.string(),
+      sizeBytes: z.int(),
+      /** Of what is kept in memory. */
+      maxBytes: z.int().optional(),
+      keys: z.int().optional(),
+      connections: z.int(),
+      maxConnections: z.int(),
+    })
     .optional(),
   /** What could not be asked, and why. */
   problem: z.string().optional(),
@@ -126,17 +134,19 @@ export const datastores = {
   }),
   /**
    * Frames of @flynn/kit/frames: what is on stdin takes the place of what is there once `stdin-end` has said that it is whole.
-   * `stdout` is one JSON object: {before, after}, each {sizeBytes, tables}.
+   * `stdout` is one JSON object: {before, after}, each {sizeBytes, and tables or keys}.
    */
   import: defineRoute({
     method: 'GET',
     path: '/apps/:app/datastore/import',
     access: 'app developer',
     response: 'upgrade',
-    summary: 'Replace all that is in it by an archive or SQL; until that is whole, and where it fails, nothing changes',
+    summary:
+      'Replace all that is in it by what its own programs read; until that is whole, and where it fails, nothing changes',
   }),
 } as const;
 
 /** What an import has replaced. */
-const contentSchema = z.object({ sizeBytes: z.int(), tables: z.int() });
+const contentSchema = z.object({ sizeBytes: z.int(), tables: z.int().optional(), keys: z.int().optional() });
 export const replacedSchema = z.object({ before: contentSchema, after: contentSchema });
+export type Replaced = z.output<typeof replacedSchema>;

@@ -5,20 +5,22 @@ import { providers, resources } from '../providers/api.ts';
 import type { TestController } from '../testing.ts';
 
 /** What a world is started with that is to have some. */
-export const withAppliances = { applianceImages: { postgres: 'test/postgres' } } as const;
+export const withAppliances = { applianceImages: { postgres: 'test/postgres', redis: 'test/redis' } } as const;
+
+type MakingOptions = { app: string; members?: number; kind?: string; config?: Record<string, string> };
 
 export type TestDatastore = Readonly<{ id: string; name: string; resourceId: string; secrets: Record<string, string> }>;
 
-/** `NAME-postgres` for the app of that name, once that is led to it. */
+/** `NAME-KIND` for the app of that name, once that is led to it. */
 export async function makeTestDatastore(
   { client }: TestController,
-  { app, members = 2 }: { app: string; members?: number },
+  { app, members = 2, kind = 'postgres', config = {} }: MakingOptions,
 ): Promise<TestDatastore> {
   // The worker adds it when it begins to lead.
-  const isThere = async () => (await client.call(providers.list, {})).some(({ name }) => name === 'postgres');
-  await waitFor(isThere, { what: 'the provider postgres', deadlineMs: 60_000, intervalMs: 10 });
-  const body = { apps: [app], config: { members: String(members) } };
-  const { id: resourceId } = await client.call(resources.create, { params: { provider: 'postgres' }, body });
+  const isThere = async () => (await client.call(providers.list, {})).some(({ name }) => name === kind);
+  await waitFor(isThere, { what: `the provider ${kind}`, deadlineMs: 60_000, intervalMs: 10 });
+  const body = { apps: [app], config: { members: String(members), ...config } };
+  const { id: resourceId } = await client.call(resources.create, { params: { provider: kind }, body });
   const params = { resource: resourceId };
   const isReady = async () => {
     const { state, failure, apps: given } = await client.call(resources.get, { params });

@@ -17,22 +17,29 @@ const stopTimeoutMs = 120_000;
 const roleIntervalMs = 1_000;
 
 /** `flynn resource add postgres --config members=3 --config memory=1GB`: words, as the command has them. */
-const configSchema = z.strictObject({
+const commonConfig = {
   /** Default: two, where there are two hosts. */
   members: z.coerce.number().int().min(1).max(maxMembers).optional(),
   /** Of each member. */
   memory: amountOf('memory').optional(),
-});
+};
 
-export type Wanted = Readonly<{ members: number; memoryBytes: number }>;
+export type Wanted = Readonly<{ members: number; memoryBytes: number; env: Readonly<Record<string, string>> }>;
 
 /** What somebody asks for, with what they leave out. `hosts`: how many take jobs. Throws `invalid`. */
 export function wantedOf(appliance: Appliance, config: unknown, hosts: number): Wanted {
-  const { data, error } = configSchema.safeParse(config);
-  if (data === undefined) {
-    const where = error.issues.map(({ path, message }) => `${path.join('.') || 'config'}: ${message}`).join('; ');
-    throw new FlynnError('invalid', `${appliance.name} takes --config members=2 and --config memory=1GB (${where})`);
+  const { options } = appliance;
+  const own = Object.entries(options).map(([name, { values }]) => [name, z.enum(values).optional()] as const);
+  const { data: common, error } = z.looseObject(commonConfig).safeParse(config);
+  const { data: chosen, error: ownError } = z.strictObject(Object.fromEntries(own)).safeParse(withoutCommon(config));
+  if (common === undefined || chosen === undefined) {
+    const issues = [...(error?.issues ?? []), ...(ownError?.issues ?? [])];
+    const where = issues.map(({ path, message }) => `${path.join('.') || 'config'}: ${message}`).join('; ');
+    const more = Object.entries(options).map(([name, { values }]) => ` and --config ${name}=${values[0] ?? ''}`);
+    const taken = `--config members=2 and --config memory=1GB${more.join('')}`;
+    throw new FlynnError('invalid', `${appliance.name} takes ${taken} (${where})`);
   }
+  const data = common;
   const members = data.members ?? Math.max(1, Math.min(2, hosts));
   if (members > Math.max(1, hosts)) {
     throw new FlynnError(
@@ -45,7 +52,16 @@ export function wantedOf(appliance: Appliance, config: unknown, hosts: number): 
     const least = Math.ceil(appliance.leastMemoryBytes / 1024 ** 2);
     throw new FlynnError('invalid', `memory=${data.memory}: ${appliance.name} takes ${least}MB at least`);
   }
-  return { members, memoryBytes };
+  const env = Object.entries(options).flatMap(([name, { variable }]): [string, string][] => {
+    const value = chosen[name];
+    return value === undefined ? [] : [[variable, value]];
+  });
+  return { members, memoryBytes, env: Object.fromEntries(env) };
+}
+
+function withoutCommon(config: unknown): unknown {
+  if (config === null || typeof config !== 'object') return config;
+  return Object.fromEntries(Object.entries(config).filter(([name]) => !Object.hasOwn(commonConfig, name)));
 }
 
 /** The name in discovery of what members with a role serve. */

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { appliances } from '@flynn/appliances/appliances';
 import { keyspacePrefix } from '@flynn/host-agent/keyspaces/keyspace';
-import { hasCode } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { apps, deployments, jobs, releases } from '../api.ts';
 import { cellKeys } from '@flynn/scheduler/cell';
@@ -75,6 +75,38 @@ test('a database is an app of its own, on as many hosts as it has members, and t
   // What comes after it has it, too.
   const next = await world.makeRelease('shop', web);
   assert.deepEqual(next.links, links);
+});
+
+test('a Redis is one beside its PostgreSQL, with what it was asked to be; what it does when it is full is changed to what there is', async () => {
+  await using world = await startWorld({ applianceImages: { ...images, redis: 'flynn/redis:1' } });
+  await world.deployApp('shop', web);
+  await add(world, 'shop', { members: '1' });
+  const isThere = async () => (await world.client.call(providers.list, {})).some(({ name }) => name === 'redis');
+  await waitFor(isThere, { what: 'the provider redis', deadlineMs: 30_000, intervalMs: 10 });
+  const body = { apps: ['shop'], config: { eviction: 'allkeys-lru' }, isReplacing: false };
+  await world.client.call(resources.create, { params: { provider: 'redis' }, body });
+  const own = await settledRelease(world, 'shop-redis');
+  assert.equal(own.env['MAXMEMORY_POLICY'], 'allkeys-lru');
+  assert.equal(own.processes['redis']?.memoryBytes, 256 * 1024 ** 2);
+  const { env, links } = await settledRelease(world, 'shop');
+  assert.equal(env['REDIS_URL'], `redis://app:${own.env['REDIS_PASSWORD']}@shop-redis-primary.flynn:6379`);
+  assert.deepEqual(links, [
+    'shop-postgres-primary',
+    'shop-postgres-replica',
+    'shop-redis-primary',
+    'shop-redis-replica',
+  ]);
+
+  const change = (more: Record<string, string>) =>
+    world.client.call(releases.create, { params: { app: 'shop-redis' }, body: { env: { ...own.env, ...more } } });
+  const refusals: [Record<string, string>, RegExp][] = [
+    [{ MAXMEMORY_POLICY: 'never' }, /MAXMEMORY_POLICY=never: members of shop-redis know noeviction, allkeys-lru/],
+    [{ REDIS_HOST: 'x' }, /REDIS_HOST is not set or unset by hand/],
+  ];
+  for (const [more, says] of refusals) {
+    await assert.rejects(change(more), (error) => error instanceof FlynnError && says.test(error.message));
+  }
+  assert.equal((await change({ MAXMEMORY_POLICY: 'noeviction' })).env['MAXMEMORY_POLICY'], 'noeviction');
 });
 
 test('what is taken from an app leads nowhere any more, and goes with all that is in it once nobody has it', async () => {
@@ -237,13 +269,19 @@ test('an image that its members do not start with is tried once: it goes on with
 });
 
 const postgres = appliances.get('postgres') ?? assert.fail('there is no postgres');
+const redis = appliances.get('redis') ?? assert.fail('there is no redis');
 
 test('two members where there are two hosts; what cannot be is refused with what can', () => {
   assert.deepEqual(
     [0, 1, 2, 7].map((hosts) => wantedOf(postgres, {}, hosts).members),
     [1, 1, 2, 2],
   );
-  assert.deepEqual(wantedOf(postgres, { members: '3', memory: '1GB' }, 3), { members: 3, memoryBytes: 1024 ** 3 });
+  assert.deepEqual(wantedOf(postgres, { members: '3', memory: '1GB' }, 3), {
+    members: 3,
+    memoryBytes: 1024 ** 3,
+    env: {},
+  });
+  assert.deepEqual(wantedOf(redis, { eviction: 'allkeys-lru' }, 1).env, { MAXMEMORY_POLICY: 'allkeys-lru' });
   const refusals: [config: Record<string, string>, hosts: number, says: RegExp][] = [
     [{ members: '3' }, 2, /members=3: each is on another host, and 2 take jobs/],
     [{ members: '2' }, 1, /there is one: add hosts first/],
@@ -251,13 +289,14 @@ test('two members where there are two hosts; what cannot be is refused with what
     [{ memory: '5' }, 1, /512MB or 2GB/],
     [{ memory: '64MB' }, 1, /192MB at least/],
     [{ plan: 'small' }, 1, /plan/],
+    [{ eviction: 'allkeys-lru' }, 1, /eviction/],
   ];
+  const isRefusal = (says: RegExp) => (error: unknown) => hasCode(error, 'invalid') && says.test(error.message);
   for (const [config, hosts, says] of refusals) {
-    assert.throws(
-      () => wantedOf(postgres, config, hosts),
-      (error) => hasCode(error, 'invalid') && says.test(error.message),
-    );
+    assert.throws(() => wantedOf(postgres, config, hosts), isRefusal(says));
   }
+  assert.throws(() => wantedOf(redis, { eviction: 'never' }, 1), isRefusal(/--config eviction=noeviction \(eviction/));
+  assert.throws(() => wantedOf(redis, { memory: '64MB' }, 1), isRefusal(/redis takes 96MB at least/));
 });
 
 /** What all jobs of an app that run may reach. */

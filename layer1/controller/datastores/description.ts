@@ -20,7 +20,14 @@ const statusSchema = z.object({
     }),
   ),
   database: z
-    .object({ version: z.string(), sizeBytes: z.int(), connections: z.int(), maxConnections: z.int() })
+    .object({
+      version: z.string(),
+      sizeBytes: z.int(),
+      maxBytes: z.int().optional(),
+      keys: z.int().optional(),
+      connections: z.int(),
+      maxConnections: z.int(),
+    })
     .nullable(),
   /** Why the primary did not tell of the database. */
   problem: z.string().nullable(),

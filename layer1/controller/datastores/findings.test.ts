@@ -9,7 +9,7 @@ import { startTestController } from '../testing.ts';
 import { datastoreCheck, memberFindings } from './findings.ts';
 
 test('a database without a primary is told as critical, one with fewer members than wanted as a warning', () => {
-  const facts = { name: 'shop-postgres', wanted: 2, up: 2, isServed: true };
+  const facts = { name: 'shop-postgres', command: 'pg', wanted: 2, up: 2, isServed: true };
   assert.deepEqual(memberFindings(facts), []);
   const [dead] = memberFindings({ ...facts, up: 1, isServed: false });
   assert.equal(dead?.severity, 'critical');

@@ -23,26 +23,33 @@ export function datastoreCheck(deps: Pick<Deps, 'resources' | 'cell' | 'isServed
         const { releaseId } = status;
         if (appliance === undefined || releaseId === undefined || deletingSince !== undefined) return [];
         const resource = await resources.find(resourceType, spec.datastore?.resourceId ?? '', { signal });
-        const rotating = resource === undefined ? [] : rotationFindings(spec.name, resource, deps.now());
+        const rotating =
+          resource === undefined
+            ? []
+            : rotationFindings({ name: spec.name, command: appliance.cli.command }, resource, deps.now());
         const formation = await resources.find(formationType, releaseId, { signal });
         const wanted = formation?.spec.processes[appliance.name] ?? 0;
         // Nobody wants it to be there.
         if (wanted === 0) return rotating;
         const up = upJobs(statusesOfApp(cell, id), releaseId, appliance.name).length;
         const isServed = await deps.isServed(roleService(spec.name, appliance.leadingRole), signal);
-        return memberFindings({ name: spec.name, wanted, up, isServed }).concat(rotating);
+        return memberFindings({ name: spec.name, command: appliance.cli.command, wanted, up, isServed }).concat(
+          rotating,
+        );
       });
       return (await Promise.all(found)).flat();
     },
   };
 }
 
-type Facts = Readonly<{ name: string; wanted: number; up: number; isServed: boolean }>;
+/** `command`: of `flynn`, for its kind. */
+type Named = Readonly<{ name: string; command: string }>;
+type Facts = Named & Readonly<{ wanted: number; up: number; isServed: boolean }>;
 
 /** Pure. */
-export function memberFindings({ name, wanted, up, isServed }: Facts): Found[] {
+export function memberFindings({ name, command, wanted, up, isServed }: Facts): Found[] {
   const subject = `database ${name}`;
-  const look = `flynn pg -a ${name} tells how its members are, flynn ps -a ${name} where they run`;
+  const look = `flynn ${command} -a ${name} tells how its members are, flynn ps -a ${name} where they run`;
   if (!isServed) {
     return [
       {
@@ -50,7 +57,7 @@ export function memberFindings({ name, wanted, up, isServed }: Facts): Found[] {
         subject,
         what: `it has no primary: ${up} of ${wanted} members are up`,
         why: 'nothing is read from it or written to it; a copy that may lack what was committed last does not take over by itself',
-        remedy: `${look}; bring the host back that is away; else flynn pg failover -a ${name}, which may lose what was committed last`,
+        remedy: `${look}; bring the host back that is away; else flynn ${command} failover -a ${name}, which may lose what was committed last`,
       },
     ];
   }
@@ -72,11 +79,11 @@ export function memberFindings({ name, wanted, up, isServed }: Facts): Found[] {
 
 /** Pure. What an app that failed keeps good, and one that is not through after a while. */
 export function rotationFindings(
-  name: string,
+  { name, command }: Named,
   { status: { rotation, login } }: Pick<ProvidedResource, 'status'>,
   nowMs: number,
 ): Found[] {
-  if (login?.hasOthers === true && rotation?.state !== 'giving') return [othersFinding(name)];
+  if (login?.hasOthers === true && rotation?.state !== 'giving') return [othersFinding({ name, command })];
   if (rotation === undefined || rotation.state === 'done') return [];
   const failures = rotation.state === 'giving' ? Object.values(rotation.apps).map(({ failure }) => failure) : [];
   const failure = failures.find((one) => one !== undefined);
@@ -88,17 +95,17 @@ export function rotationFindings(
       what: `its password is being made anew, and the former one is still good${failure === undefined ? '' : `: ${failure}`}`,
       since: rotation.startedAt,
       why: 'whoever has the former one reads and writes all that is in it until it is through',
-      remedy: `flynn pg credentials -a ${name} tells what it waits for; flynn pg credentials rotate -a ${name} goes on with it`,
+      remedy: `flynn ${command} credentials -a ${name} tells what it waits for; flynn ${command} credentials rotate -a ${name} goes on with it`,
     },
   ];
 }
 
-function othersFinding(name: string): Found {
+function othersFinding({ name, command }: Named): Found {
   return {
     severity: 'warning',
     subject: `database ${name}`,
     what: 'a version of the platform from before passwords were made anew has written its record: a former password of it may be good',
     why: 'whether an app has another one than the present is not known, and whoever knows it reads and writes all that is in it',
-    remedy: `flynn resource attach ID --replace for each of its apps, whose ID flynn resource tells, and then flynn pg credentials rotate -a ${name}`,
+    remedy: `flynn resource attach ID --replace for each of its apps, whose ID flynn resource tells, and then flynn ${command} credentials rotate -a ${name}`,
   };
 }

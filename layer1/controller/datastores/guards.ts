@@ -18,8 +18,8 @@ export type ReleaseContent = Partial<
   Pick<Release, 'artifactId' | 'env' | 'references' | 'processes' | 'links' | 'scripts' | 'cron'>
 >;
 
-/** What the programs in a member go by: what they are told there is not what they are told by the platform. */
-const leading = /^(?:FLYNN_|PATRONI_|POSTGRES_|PG|PYTHON|PERL|LD_|BASH_|ENV$|PATH$|SHELL$)/;
+/** What programs in any member go by: what they are told there is not what they are told by the platform. */
+const leading = /^(?:FLYNN_|PYTHON|LD_|BASH_|ENV$|PATH$|SHELL$)/;
 
 /** `instead`: what is refused, and what there is in its place. */
 export function refuseForDatastore({ spec: { name, datastore } }: Pick<AppResource, 'spec'>, instead: string): void {
@@ -68,12 +68,16 @@ export function guardedContent(
   }
   const env = asked.env && withoutHidden(asked.env, before.env ?? {});
   const references = asked.references && withoutHidden(asked.references, before.references ?? {});
-  const secrets = new Set(appliances.get(datastore.appliance)?.secrets);
+  const { secrets = [], reservedVariables = [] } = appliances.get(datastore.appliance) ?? {};
   const refuseChanged = (changed: readonly string[]): void => {
-    const taken = changed.find((one) => secrets.has(one) || leading.test(one));
+    const isReserved = (one: string) => leading.test(one) || reservedVariables.some((start) => one.startsWith(start));
+    const taken = changed.find((one) => secrets.includes(one) || isReserved(one));
     if (taken !== undefined) refuse(`${taken} is not set or unset by hand`);
   };
-  if (env !== undefined) refuseChanged(changedNames(before.env ?? {}, env));
+  if (env !== undefined) {
+    refuseChanged(changedNames(before.env ?? {}, env));
+    checkOptions(app, env);
+  }
   if (references !== undefined) refuseChanged(changedNames(before.references ?? {}, references));
   const processes =
     asked.processes && guardedProcesses(before.processes ?? {}, asked.processes, { refuse, refuseChanged });
@@ -84,6 +88,15 @@ export function guardedContent(
     ...(references === undefined ? {} : { references }),
     ...(processes === undefined ? {} : { processes }),
   };
+}
+
+/** What its programs would not begin with. */
+function checkOptions({ spec: { name, datastore } }: Pick<AppResource, 'spec'>, env: Env): void {
+  for (const { variable, values } of Object.values(appliances.get(datastore?.appliance ?? '')?.options ?? {})) {
+    const value = env[variable];
+    if (value === undefined || values.includes(value)) continue;
+    throw new FlynnError('invalid', `${variable}=${value}: members of ${name} know ${values.join(', ')}`);
+  }
 }
 
 const words = { artifactId: 'image', links: 'link', scripts: 'script', cron: 'schedule' } as const;

@@ -13,6 +13,11 @@ export async function findDatastore(deps: Deps, nameOrId: string, signal: AbortS
   return asDatastore(await findApp(deps, nameOrId, signal));
 }
 
+/** Of `flynn`, for all that is done with it. */
+export function commandOf({ spec: { datastore } }: Pick<AppResource, 'spec'>): string {
+  return appliances.get(datastore?.appliance ?? '')?.cli.command ?? 'resource';
+}
+
 /** Throws `invalid` for an app that is none. */
 export function asDatastore(app: AppResource): Datastore {
   const { name, datastore } = app.spec;

@@ -59,7 +59,7 @@ export async function makeDatastore(deps: Deps, appliance: Appliance, asked: Ask
       app,
       {
         artifactId: await artifactOf(deps, image, signal),
-        env: newSecrets(appliance),
+        env: { ...wanted.env, ...newSecrets(appliance) },
         processes: { [appliance.name]: memberProcess(appliance, app.spec.name, wanted) },
         meta: {},
       },

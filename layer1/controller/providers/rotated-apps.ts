@@ -5,6 +5,7 @@
 import type { Login } from '@flynn/appliances/appliance';
 import type { Deps } from '../deps.ts';
 import { findBasis } from '../releases.ts';
+import { commandOf } from '../datastores/lookup.ts';
 import { appType, deploymentType, releaseType } from '../resources.ts';
 import type { AppResource, ReleaseResource } from '../resources.ts';
 import { itsDeployment, liveApp, orWait, rollOut, variablesOf } from './links.ts';
@@ -71,7 +72,7 @@ export async function renewIn(
 /** An app that does not have the resource is not given the next password: it is told of, and left as it is. */
 export async function lookAt(
   deps: Deps,
-  { appId, known, datastore }: Looked & Readonly<{ datastore: string }>,
+  { appId, known, datastore }: Looked & Readonly<{ datastore: AppResource }>,
   { password }: Login,
   signal: AbortSignal,
 ): Promise<RotatedApp> {
@@ -82,10 +83,10 @@ export async function lookAt(
   if (held.length === 0) return { ...tried, isThrough: true };
   const { name } = app.spec;
   const what = `${[...new Set(held)].join(', ')} of ${name} has the former password in it`;
-  const why = `${name} is not among the apps that have ${datastore}`;
+  const why = `${name} is not among the apps that have ${datastore.spec.name}`;
   return {
     ...tried,
-    failure: `${what}, and ${why}: flynn resource attach gives it the other, flynn pg credentials rotate --force -a ${datastore} shuts it out`,
+    failure: `${what}, and ${why}: flynn resource attach gives it the other, flynn ${commandOf(datastore)} credentials rotate --force -a ${datastore.spec.name} shuts it out`,
   };
 }
 

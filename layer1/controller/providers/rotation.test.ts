@@ -137,7 +137,7 @@ test('an app that does not start with it keeps the former one good, and asked ag
   assert.equal((await liveEnv('blog'))['PGPASSWORD'], former);
   assert.notEqual((await liveEnv('shop'))['PGPASSWORD'], former);
   const [finding] = rotationFindings(
-    'shop-postgres',
+    { name: 'shop-postgres', command: 'pg' },
     await world.deps.resources.get(resourceType, own.resourceId),
     Date.now(),
   );
@@ -345,11 +345,11 @@ test('a record that a version of before wrote shuts nobody out; that is told, an
   const { login } = await credentials();
   await waitFor(async () => (await find()).status.login !== undefined, { what: 'it to be told', ...until });
   assert.deepEqual(admitted, [`also ${login}`]);
-  const [finding] = rotationFindings('shop-postgres', await find(), Date.now());
+  const [finding] = rotationFindings({ name: 'shop-postgres', command: 'pg' }, await find(), Date.now());
   assert.match(finding?.what ?? '', /a former password of it may be good/);
   await rotate();
   await untilIt('the end', isDone);
-  assert.deepEqual(rotationFindings('shop-postgres', await find(), Date.now()), []);
+  assert.deepEqual(rotationFindings({ name: 'shop-postgres', command: 'pg' }, await find(), Date.now()), []);
 });
 
 test('no password is in what is shown, or in the trail', async () => {

@@ -11,6 +11,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Appliance } from '@flynn/appliances/appliance';
 import { messageOf } from '@flynn/kit/errors';
 import { admit, primaryOf } from '../datastores/logins.ts';
+import { commandOf } from '../datastores/lookup.ts';
 import { nextLogin, variablesOf as variablesFor } from '../datastores/datastore.ts';
 import { statusesOfApp } from '../cell-view.ts';
 import type { Deps } from '../deps.ts';
@@ -152,7 +153,7 @@ async function give(
     const outcome = await inTurn(appId, () =>
       own.has(appId)
         ? renewIn(deps, { appId, known }, change, signal)
-        : lookAt(deps, { appId, known, datastore: app.spec.name }, change.former.login, signal),
+        : lookAt(deps, { appId, known, datastore: app }, change.former.login, signal),
     ).catch((error: unknown): Waiting => {
       signal.throwIfAborted();
       deps.log.warn({ err: error, datastore: app.spec.name, appId }, 'an app does not get another password yet');
@@ -160,7 +161,7 @@ async function give(
     });
     if (!('is' in outcome)) await keep(appId, outcome);
     if (!isWaitedFor(appId)) continue;
-    const next = 'is' in outcome ? outcome : waitOf(outcome, app.spec.name);
+    const next = 'is' in outcome ? outcome : waitOf(outcome, app);
     if (next !== undefined) waiting.push(next);
     // One by one: what is wrong with the next one is wrong with one app.
     if (next === underWay) break;
@@ -172,7 +173,7 @@ async function give(
   const holders = await holdersOf(deps, change.former.login, signal);
   for (const { id } of holders) {
     if (apps[id]?.failure !== undefined) continue;
-    const known = { appId: id, known: {}, datastore: app.spec.name };
+    const known = { appId: id, known: {}, datastore: app };
     // What cannot be looked at now is told of when it is tried again.
     const unseen = (): RotatedApp => ({});
     await keep(id, own.has(id) ? {} : await lookAt(deps, known, change.former.login, signal).catch(unseen));
@@ -213,9 +214,10 @@ function begunFirst([, a]: readonly [string, RotatedApp], [, b]: readonly [strin
 }
 
 /** Whoever may see the datastore reads it: not of which app, nor what that said. */
-function waitOf({ failure, isThrough }: RotatedApp, datastore: string): Waiting | undefined {
+function waitOf({ failure, isThrough }: RotatedApp, datastore: AppResource): Waiting | undefined {
   if (failure !== undefined) {
-    return wait(`an app that has the former password still: flynn pg credentials -a ${datastore}`, tryAgainMs);
+    const look = `flynn ${commandOf(datastore)} credentials -a ${datastore.spec.name}`;
+    return wait(`an app that has the former password still: ${look}`, tryAgainMs);
   }
   return isThrough === true ? undefined : underWay;
 }

@@ -25,7 +25,13 @@ const backupTones: Readonly<Record<DatastoreBackup['state'], Tone>> = {
   failed: 'bad',
 };
 
-export function Backups({ app, resource, name }: { app: App; resource: ResourceView; name: string }) {
+/** Of `flynn`, for its kind. */
+function commandOf({ datastore }: App): string {
+  return datastore?.appliance === 'postgres' ? 'pg' : (datastore?.appliance ?? 'resource');
+}
+
+export function Backups({ app, resource, datastore }: { app: App; resource: ResourceView; datastore: App }) {
+  const { name } = datastore;
   const { api, session } = useServices();
   const params = { resource: resource.id };
   const [isWatched, setIsWatched] = useState(false);
@@ -63,7 +69,7 @@ export function Backups({ app, resource, name }: { app: App; resource: ResourceV
           ) : null}
           {found.backups.length === 0 ? (
             <Empty title="There is no backup yet.">
-              <Commands lines={[`flynn -a ${name} pg backup schedule "0 3 * * *"`]} />
+              <Commands lines={[`flynn -a ${name} ${commandOf(datastore)} backup schedule "0 3 * * *"`]} />
             </Empty>
           ) : (
             <BackupTable found={found} name={name} resource={resource} isOwn={isOwn} onChange={reload} />

@@ -1,6 +1,6 @@
 /** What an app has of providers, databases before all, with their backups. */
 import { useState } from 'preact/hooks';
-import type { datastores } from '@flynn/controller/datastores/api';
+import type { DatastoreView, datastores } from '@flynn/controller/datastores/api';
 import type { resources } from '@flynn/controller/providers/api';
 import type { ResourceView } from '@flynn/controller/providers/model';
 import type { App } from '@flynn/controller/model';
@@ -133,7 +133,7 @@ function Resource({ app, resource, onChange }: { app: App; resource: ResourceVie
         ),
       )}
       {datastore === undefined || resource.state !== 'ready' ? null : (
-        <Backups app={app} resource={resource} name={datastore.name} />
+        <Backups app={app} resource={resource} datastore={datastore} />
       )}
     </Section>
   );
@@ -184,8 +184,8 @@ function Members({ app }: { app: App }) {
             {problem === undefined ? null : <p class="notice notice-warn words">{problem}</p>}
             {database === undefined ? null : (
               <p>
-                Version {database.version}, {bytesText(database.sizeBytes)}, {database.connections} of{' '}
-                {database.maxConnections} connections
+                Version {database.version}, {sizeText(database)}, {database.connections} of {database.maxConnections}{' '}
+                connections
               </p>
             )}
             <Table caption={`Members of ${app.name}`} head={['Host', 'Role', 'State', '-Behind', '-Volume']}>
@@ -194,7 +194,7 @@ function Members({ app }: { app: App }) {
                   <th scope="row">{member.host ?? '–'}</th>
                   <td>
                     {member.role}
-                    {member.isSynchronous && member.role === 'replica' ? ', has all' : ''}
+                    {member.isSynchronous && member.role === 'replica' ? ', may take over' : ''}
                   </td>
                   <td>{member.state}</td>
                   <td class="wide">{member.lagBytes === undefined ? '–' : bytesText(member.lagBytes)}</td>
@@ -207,4 +207,10 @@ function Members({ app }: { app: App }) {
       </Shown>
     </Section>
   );
+}
+
+/** Of what is in memory, with how much may be. */
+function sizeText({ sizeBytes, maxBytes, keys }: NonNullable<DatastoreView['database']>): string {
+  const counted = keys === undefined ? '' : `${keys} keys, `;
+  return `${counted}${bytesText(sizeBytes)}${maxBytes === undefined ? '' : ` of ${bytesText(maxBytes)} in memory`}`;
 }

@@ -1,9 +1,10 @@
-/** `flynn pg credentials`: whom apps log in to a database as, and making its password anew. */
+/** `flynn pg credentials`, `flynn redis credentials`: whom apps log in to a database as, and making its password anew. */
 import type { Command } from 'commander';
 import { datastores } from '@flynn/controller/datastores/api';
 import type { Credentials } from '@flynn/controller/datastores/api';
 import { waitFor } from '@flynn/kit/retry';
 import type { Context } from '../context.ts';
+import type { DatastoreKind } from '../datastore-kinds.ts';
 import { datastoreOf } from '../datastore-target.ts';
 import { untilInterrupted } from '../interruption.ts';
 import { formatTable } from '../output.ts';
@@ -15,19 +16,20 @@ const resource = ['--resource <name>', 'of several that the app has: the name or
 /** Apps may take long to be deployed; it goes on by itself. */
 const followMs = 60 * 60_000;
 
-/** Under `flynn pg`. */
-export function addPgCredentialsCommands(parent: Parent, pg: Command): void {
+/** Under the command of its kind. */
+export function addDatastoreCredentialsCommands(parent: Parent, under: Command, kind: DatastoreKind): void {
+  const command = `flynn ${kind.command} credentials`;
   const credentials = addCommand<Target>(parent, {
-    under: pg,
+    under,
     name: 'credentials',
     summary:
       'whom apps log in as, since when with this password, and how far a change of it is; exit code 1 where that needs somebody',
     options: { resource },
-    examples: ['flynn pg credentials -a shop', 'flynn pg credentials rotate -a shop'],
+    examples: [`${command} -a shop`, `${command} rotate -a shop`],
     async run(context, { resource: named }) {
       const client = await context.client();
-      const { id } = await datastoreOf(context, named);
-      return show(context, await client.call(datastores.credentials, { params: { app: id } }));
+      const { id } = await datastoreOf(context, kind, named);
+      return show(context, kind, await client.call(datastores.credentials, { params: { app: id } }));
     },
   });
 
@@ -45,10 +47,10 @@ export function addPgCredentialsCommands(parent: Parent, pg: Command): void {
     },
     async run(context, { resource: named, force = false }) {
       const client = await context.client();
-      const { id, name } = await datastoreOf(context, named);
+      const { id, name } = await datastoreOf(context, kind, named);
       const params = { app: id };
       let now = await client.call(datastores.rotate, { params, query: force ? { force } : {} });
-      const left = `stopped: it goes on by itself, "flynn pg credentials -a ${name}" tells how far it is`;
+      const left = `stopped: it goes on by itself, "${command} -a ${name}" tells how far it is`;
       const settled = await context.progress(
         () => progressText(now),
         () =>
@@ -67,7 +69,7 @@ export function addPgCredentialsCommands(parent: Parent, pg: Command): void {
             ),
           ),
       );
-      return show(context, settled);
+      return show(context, kind, settled);
     },
   });
 }
@@ -89,26 +91,26 @@ function progressText({ datastore, rotation, waitingFor }: Credentials): string 
   return `making the password of ${datastore} anew${far}${waitingFor === undefined ? '' : `; waits for ${waitingFor}`}`;
 }
 
-function show(context: Context, credentials: Credentials): number {
+function show(context: Context, { command }: DatastoreKind, credentials: Credentials): number {
   context.show(credentials, () => textOf(credentials));
   if (!hasFailed(credentials)) return 0;
   const { datastore, rotation } = credentials;
   const failed = (rotation?.apps ?? []).filter(({ state }) => state === 'failed');
-  const whys = failed.map(({ failure }) => failure ?? notSeen(datastore));
+  const whys = failed.map(({ failure }) => failure ?? notSeen(command, datastore));
   const [first] = failed.flatMap(({ app }) => (app === undefined ? [] : [app]));
   const look = first === undefined ? '' : `"flynn log -a ${first}" and "flynn deployment -a ${first}" tell more; `;
   context.tell(
     [
       `flynn: the former password of ${datastore} is still good: ${whys.join('; ')}`,
-      `  ${look}once that is mended "flynn pg credentials rotate -a ${datastore}" goes on`,
+      `  ${look}once that is mended "flynn ${command} credentials rotate -a ${datastore}" goes on`,
     ].join('\n'),
   );
   return 1;
 }
 
 /** All that have the database are the caller's. */
-function notSeen(datastore: string): string {
-  return `an app that you do not see has it, and not the database: "flynn pg credentials rotate --force -a ${datastore}" shuts it out`;
+function notSeen(command: string, datastore: string): string {
+  return `an app that you do not see has it, and not the database: "flynn ${command} credentials rotate --force -a ${datastore}" shuts it out`;
 }
 
 function textOf({ datastore, login, since, rotation, waitingFor }: Credentials): string {

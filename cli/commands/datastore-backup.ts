@@ -1,4 +1,4 @@
-/** `flynn pg backup`: how a database of the platform's own is backed up, and what is put back into it. */
+/** `flynn pg backup`, `flynn redis backup`: how a database of the platform's own is backed up, and what is put back into it. */
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { datastoreBackups } from '@flynn/controller/datastore-backups/api';
@@ -15,6 +15,7 @@ import { usageError } from '../arguments.ts';
 import { confirmByTyping } from '../confirmation.ts';
 import type { Context } from '../context.ts';
 import { followBackup, wholeMs } from '../database-dumps.ts';
+import type { DatastoreKind } from '../datastore-kinds.ts';
 import { datastoreOf } from '../datastore-target.ts';
 import { untilInterrupted } from '../interruption.ts';
 import { formatCount, formatSize, formatTable } from '../output.ts';
@@ -23,41 +24,38 @@ import { addCommand, type Parent } from './command.ts';
 
 type Target = { resource?: string };
 const resource = ['--resource <name>', 'of several that the app has: the name or the id'] as const;
-const backupArgument = ['<id>', 'as "flynn pg backup" shows it'] as const;
+const backupArgument = ['<id>', 'as "backup" shows it'] as const;
 
 const beginMs = 90_000;
 
-/** Under `flynn pg`. */
-export function addPgBackupCommands(parent: Parent, pg: Command): void {
+/** Under the command of its kind. */
+export function addDatastoreBackupCommands(parent: Parent, under: Command, kind: DatastoreKind): void {
+  const command = `flynn ${kind.command} backup`;
   const backup = addCommand<Target>(parent, {
-    under: pg,
+    under,
     name: 'backup',
     summary: 'backups of the database: when, how large, by whom; exit code 1 while they fail',
     options: { resource },
-    examples: [
-      'flynn pg backup -a shop',
-      'flynn pg backup run -a shop',
-      'flynn pg backup schedule "0 */6 * * *" --keep 28',
-    ],
+    examples: [`${command} -a shop`, `${command} run -a shop`, `${command} schedule "0 */6 * * *" --keep 28`],
     lists: true,
-    run: (context, { resource: named }) => showBackups(context, named),
+    run: (context, { resource: named }) => showBackups(context, kind, named),
   });
-  addRun(parent, backup);
-  addDownload(parent, backup);
-  addRestore(parent, backup);
-  addDelete(parent, backup);
-  addSchedule(parent, backup);
+  addRun(parent, backup, kind);
+  addDownload(parent, backup, kind);
+  addRestore(parent, backup, kind);
+  addDelete(parent, backup, kind);
+  addSchedule(parent, backup, kind);
 }
 
-async function showBackups(context: Context, named: string | undefined): Promise<number> {
+async function showBackups(context: Context, kind: DatastoreKind, named: string | undefined): Promise<number> {
   const client = await context.client();
-  const { params } = await targetOf(context, named);
+  const { params } = await targetOf(context, kind, named);
   const found = await client.call(datastoreBackups.list, { params });
-  context.show(found, () => listText(found));
+  context.show(found, () => listText(kind, found));
   return found.failure === undefined && found.restore?.state !== 'failed' ? 0 : 1;
 }
 
-function addRun(parent: Parent, backup: Command): void {
+function addRun(parent: Parent, backup: Command, kind: DatastoreKind): void {
   addCommand<Target>(parent, {
     under: backup,
     name: 'run',
@@ -65,7 +63,7 @@ function addRun(parent: Parent, backup: Command): void {
     options: { resource },
     async run(context, { resource: named }) {
       const client = await context.client();
-      const { name, params } = await targetOf(context, named);
+      const { name, params } = await targetOf(context, kind, named);
       const asked = await client.call(datastoreBackups.run, { params });
       let bytes = 0;
       const ended = await context.progress(
@@ -78,17 +76,17 @@ function addRun(parent: Parent, backup: Command): void {
   });
 }
 
-function addDownload(parent: Parent, backup: Command): void {
+function addDownload(parent: Parent, backup: Command, kind: DatastoreKind): void {
   addCommand<Target & { output?: string }>(parent, {
     under: backup,
     name: 'download',
-    summary: 'a backup as a file, decrypted: what pg_restore reads',
+    summary: `a backup as a file, decrypted: what "flynn ${kind.command} restore" reads`,
     arguments: [backupArgument],
-    options: { resource, output: ['-o, --output <file>', 'the file; else NAME-ID.dump'] },
+    options: { resource, output: ['-o, --output <file>', `the file; else NAME-ID.${kind.dumpEnding}`] },
     async run(context, { resource: named, output }, [id = '']) {
       const client = await context.client();
-      const { name, params } = await targetOf(context, named);
-      const file = resolve(context.io.cwd, output ?? `${name}-${id}.dump`);
+      const { name, params } = await targetOf(context, kind, named);
+      const file = resolve(context.io.cwd, output ?? `${name}-${id}.${kind.dumpEnding}`);
       const known = (await client.call(datastoreBackups.list, { params })).backups.find((one) => one.id === id);
       let bytes = 0;
       await context.progress(
@@ -113,7 +111,7 @@ function addDownload(parent: Parent, backup: Command): void {
   });
 }
 
-function addRestore(parent: Parent, backup: Command): void {
+function addRestore(parent: Parent, backup: Command, kind: DatastoreKind): void {
   addCommand<Target & { yes?: boolean }>(parent, {
     under: backup,
     name: 'restore',
@@ -122,7 +120,7 @@ function addRestore(parent: Parent, backup: Command): void {
     options: { resource, yes: ['-y, --yes', 'do not ask'] },
     async run(context, { resource: named, yes = false }, [id = '']) {
       const client = await context.client();
-      const { name, params } = await targetOf(context, named);
+      const { name, params } = await targetOf(context, kind, named);
       if (!yes) {
         const doing = `replacing all that is in ${name} by ${id}`;
         await confirmByTyping(context.io, { doing, word: name, called: 'its name', kept: 'nothing was replaced' });
@@ -155,14 +153,14 @@ function addRestore(parent: Parent, backup: Command): void {
     options: { resource },
     async run(context, { resource: named }) {
       const client = await context.client();
-      const { name, params } = await targetOf(context, named);
+      const { name, params } = await targetOf(context, kind, named);
       await client.call(datastoreBackups.dismiss, { params });
       context.show({ datastore: name }, () => `${name} stays as it is, and is backed up as it is.`);
     },
   });
 }
 
-function addDelete(parent: Parent, backup: Command): void {
+function addDelete(parent: Parent, backup: Command, kind: DatastoreKind): void {
   addCommand<Target & { yes?: boolean }>(parent, {
     under: backup,
     name: 'delete',
@@ -171,7 +169,7 @@ function addDelete(parent: Parent, backup: Command): void {
     options: { resource, yes: ['-y, --yes', 'do not ask'] },
     async run(context, { resource: named, yes = false }, [id = '']) {
       const client = await context.client();
-      const { name, params } = await targetOf(context, named);
+      const { name, params } = await targetOf(context, kind, named);
       if (!yes) {
         const doing = `deleting the backup ${id} of ${name}`;
         await confirmByTyping(context.io, { doing, word: name, called: 'its name', kept: 'nothing was deleted' });
@@ -182,7 +180,7 @@ function addDelete(parent: Parent, backup: Command): void {
   });
 }
 
-function addSchedule(parent: Parent, backup: Command): void {
+function addSchedule(parent: Parent, backup: Command, kind: DatastoreKind): void {
   addCommand<Target & { keep?: string; timezone?: string }>(parent, {
     under: backup,
     name: 'schedule',
@@ -198,7 +196,7 @@ function addSchedule(parent: Parent, backup: Command): void {
         throw usageError(`--keep ${keep}: write a count from 1 to 999`);
       }
       const client = await context.client();
-      const { name, params } = await targetOf(context, named);
+      const { name, params } = await targetOf(context, kind, named);
       const set = await client.call(datastoreBackups.schedule, {
         params,
         body: {
@@ -207,7 +205,7 @@ function addSchedule(parent: Parent, backup: Command): void {
           ...(timezone === undefined ? {} : { timezone }),
         },
       });
-      context.show(set, () => `${name}: ${scheduleText(set)}`);
+      context.show(set, () => `${name}: ${scheduleText(kind.command, set)}`);
     },
   });
 
@@ -218,7 +216,7 @@ function addSchedule(parent: Parent, backup: Command): void {
     options: { resource },
     async run(context, { resource: named }) {
       const client = await context.client();
-      const { name, params } = await targetOf(context, named);
+      const { name, params } = await targetOf(context, kind, named);
       await client.call(datastoreBackups.unschedule, { params });
       context.show({ schedule: null }, () => `${name} is backed up by hand from now on, and with the cluster.`);
     },
@@ -227,13 +225,17 @@ function addSchedule(parent: Parent, backup: Command): void {
 
 async function targetOf(
   context: Context,
+  kind: DatastoreKind,
   named: string | undefined,
 ): Promise<{ name: string; params: { resource: string } }> {
-  const { name, datastore } = await datastoreOf(context, named);
+  const { name, datastore } = await datastoreOf(context, kind, named);
   return { name, params: { resource: datastore?.resourceId ?? '' } };
 }
 
-function listText({ datastore, schedule, restore, failure, backups }: DatastoreBackups): string {
+function listText(
+  { command }: DatastoreKind,
+  { datastore, schedule, restore, failure, backups }: DatastoreBackups,
+): string {
   const table = formatTable(
     ['ID', 'STATE', 'ENDED', 'SIZE', 'BY', 'ERROR'],
     backups.map((one) => [
@@ -246,19 +248,19 @@ function listText({ datastore, schedule, restore, failure, backups }: DatastoreB
     ]),
   );
   const head = [
-    `${datastore}: ${scheduleText(schedule)}`,
+    `${datastore}: ${scheduleText(command, schedule)}`,
     ...(failure === undefined
       ? []
       : [`failing since ${failure.since} (${formatCount(failure.count, 'backup')}): ${failure.message}`]),
     ...(restore === undefined ? [] : [restoreText(datastore, restore)]),
   ].join('\n');
   return backups.length === 0
-    ? `${head}\nthere is none yet: flynn pg backup run -a ${datastore}`
+    ? `${head}\nthere is none yet: flynn ${command} backup run -a ${datastore}`
     : `${head}\n\n${table}`;
 }
 
-function scheduleText({ schedule, timezone = 'UTC', keep, nextAt }: DatastoreSchedule): string {
-  if (schedule === undefined) return 'no schedule: "flynn pg backup schedule" sets one';
+function scheduleText(command: string, { schedule, timezone = 'UTC', keep, nextAt }: DatastoreSchedule): string {
+  if (schedule === undefined) return `no schedule: "flynn ${command} backup schedule" sets one`;
   return `"${schedule}" (${timezone}), the newest ${keep} are kept${nextAt === undefined ? '' : `, next: ${nextAt}`}`;
 }
 

@@ -1,0 +1,181 @@
+"""What a member answers over HTTP: how it is, to its host and the others; and what the others, and programs beside members, ask of it.
+
+GET /primary /replica /readiness /liveness     200 is yes
+GET /cluster                                   all members, as this one knows them
+POST /promise /wake /switchover /lead /logins  of members, with their password
+PUT /data                                      a dump in the place of all that there is, in pieces (replacement.py)
+"""
+
+import contextlib
+import hmac
+import http.server
+import json
+import threading
+import time
+
+import keyspace
+import logins
+import replacement
+import valkey
+from decision import LEASE_S
+from handover import hand_over
+from peers import PORT, Unwilling, ask
+
+# Longer than handing over takes, or anything else that a member does between two looks.
+ALIVE_S = 60
+HAND_OVER_S = 15
+LOGINS_S = 30
+
+
+def start(member, local):
+    """`local`: makes a connection to its Valkey."""
+    one_at_a_time = threading.Lock()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        # Of a client that stands still.
+        timeout = 600
+
+        def log_message(self, *_):
+            pass
+
+        def do_GET(self):
+            checks = {
+                "/primary": member.serves,
+                "/replica": member.follows,
+                "/readiness": lambda: member.serves() or member.follows(),
+                "/liveness": lambda: time.monotonic() - member.looked_at < ALIVE_S,
+            }
+            if self.path == "/cluster":
+                self.say(200, json.dumps(cluster(member)))
+            elif self.path in checks:
+                self.say(200 if checks[self.path]() else 503, json.dumps({"state": member.state}))
+            else:
+                self.say(404, "there is nothing here")
+
+        def do_POST(self):
+            asked = {
+                "/promise": lambda said: promised(member, said),
+                "/wake": lambda _: member.wake.set(),
+                "/switchover": lambda said: member.run(lambda: switch_over(member, said.get("to")), HAND_OVER_S),
+                "/lead": lambda _: told_to_lead(member),
+                "/logins": lambda said: member.run(lambda: change_logins(member, **said), LOGINS_S),
+            }.get(self.path)
+            size = int(self.headers.get("content-length") or 0)
+            body = self.rfile.read(min(size, 65536))
+            if asked is None:
+                self.say(404, "there is nothing here")
+            elif self.is_known():
+                self.answer(lambda: asked(json.loads(body or b"{}")))
+
+        def do_PUT(self):
+            self.close_connection = True
+            if self.path != "/data":
+                self.say(404, "there is nothing here")
+            elif self.is_known():
+                self.answer(self.replace)
+
+        def replace(self):
+            if not one_at_a_time.acquire(blocking=False):
+                raise keyspace.Refused("another restore is under way")
+            try:
+                return replacement.replace(member, local(), self.rfile)
+            finally:
+                replacement.clear()
+                one_at_a_time.release()
+
+        def is_known(self):
+            shown = self.headers.get("authorization", "").removeprefix("Bearer ")
+            known = hmac.compare_digest(shown.encode(), member.password["members"].encode())
+            if not known:
+                self.close_connection = True
+                self.say(401, "this is for members")
+            return known
+
+        def answer(self, ask):
+            try:
+                self.say(200, json.dumps(ask() or {}))
+            except (keyspace.Refused, keyspace.Away, valkey.Error, ValueError) as error:
+                self.say(409, str(error))
+            except replacement.Spoiled as error:
+                self.say(409, str(error))
+                # Its host starts it again, with what its disk has: what was there before.
+                member.server.kill()
+
+        def say(self, status, text):
+            encoded = text.encode()
+            self.send_response(status)
+            self.send_header("content-type", "application/json" if status == 200 else "text/plain")
+            self.send_header("content-length", str(len(encoded)))
+            self.end_headers()
+            self.wfile.write(encoded)
+
+    server = http.server.ThreadingHTTPServer(("", PORT), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
+def cluster(member):
+    lead, record = member.knows_lead(), member.record
+    leader = None if lead is None else member.peers.named(lead.name)
+    return {
+        "members": [
+            {
+                "name": peer.name,
+                "address": peer.address,
+                "isPrimary": lead is not None and peer.name == lead.name,
+                "isSynchronous": record is not None and lead is not None and peer.name in record.copies,
+                "state": peer.state,
+                "lagBytes": lag(leader, peer),
+                "position": peer.position.order(),
+            }
+            for peer in member.peers.all()
+        ]
+    }
+
+
+def lag(leader, peer):
+    if leader is None or leader is peer or leader.position.term != peer.position.term:
+        return None
+    return max(0, leader.position.offset - peer.position.offset)
+
+
+def promised(member, said):
+    if not member.promise(said["name"], said["term"]):
+        raise keyspace.Refused("it promises nothing to that one")
+
+
+def switch_over(member, address):
+    if not member.serves():
+        raise keyspace.Refused("this member is not the primary any more")
+    return hand_over(member, address)
+
+
+def told_to_lead(member):
+    if member.lead is not None:
+        raise keyspace.Refused(f"{member.lead.name} leads, for {LEASE_S} s more at most if it is gone")
+    if not member.is_ready():
+        raise keyspace.Refused("it reads its data")
+    member.is_told = True
+    member.wake.set()
+
+
+def change_logins(member, lines, alone):
+    """They are in the keyspace first: whoever leads next lets in the same."""
+    if not member.serves():
+        raise keyspace.Refused("this member is not the primary any more")
+    wanted = logins.parse(lines)
+    if not alone:
+        found = member.entries.get("logins")
+        before = {"app": logins.digest(member.password["app"])} if found is None else found.value
+        wanted = {**before, **wanted}
+    expected = {"lead": member.revision("lead"), "logins": member.revision("logins")}
+    if not member.store.commit(expected, [("logins", wanted, None)]):
+        raise keyspace.Refused("who leads, or who logs in, has changed meanwhile")
+    logins.admit(member.valkey, wanted)
+    member.admitted = wanted
+    for peer in member.peers.all():
+        # One that is away reads them when it is back, before it is asked for anything.
+        with contextlib.suppress(Unwilling):
+            if peer.name != member.name:
+                ask(peer.address, "/wake", {}, member.password["members"], 1)

@@ -1,0 +1,64 @@
+"""What a member keeps on its volume beside the data: what it is called, and how far the data there is."""
+
+import json
+import os
+import secrets
+from pathlib import Path
+
+from decision import Position
+
+FOLDER = Path("/data")
+# What is written gets to the disk within a second; it is told to be there once it surely is.
+SETTLE_S = 3
+
+
+def member_name(folder=FOLDER):
+    """The name goes with the data: a member that finds its volume again is who it was, whatever its job is called by now."""
+    file = folder / "member"
+    if not file.exists():
+        write(file, f"m{secrets.token_hex(4)}")
+    return file.read_text()
+
+
+class Noted:
+    """The position of what is on the disk: never further than that is."""
+
+    def __init__(self, folder=FOLDER):
+        self.file = folder / "position"
+        self.data, self.position = None, Position()
+        if self.file.exists():
+            said = json.loads(self.file.read_text())
+            self.data, self.position = said["data"], Position(said["term"], said["offset"])
+        self.waiting = []
+
+    def note(self, data, position, now_s, is_whole):
+        """`is_whole`: what is on the disk is of the same term, and not what there was before a copy."""
+        if not is_whole and position.term != self.position.term:
+            self.waiting = []
+            return
+        self.waiting.append((now_s, data, position))
+        settled = [one for one in self.waiting if one[0] <= now_s - SETTLE_S]
+        if settled:
+            _, data, position = settled[-1]
+            self.waiting = self.waiting[len(settled) :]
+            self.write(data, position)
+
+    def write(self, data, position):
+        if (data, position) == (self.data, self.position):
+            return
+        write(self.file, json.dumps({"data": data, "term": position.term, "offset": position.offset}))
+        self.data, self.position = data, position
+
+
+def write(file, text):
+    beside = file.with_suffix(".new")
+    with open(beside, "w") as opened:
+        opened.write(text)
+        opened.flush()
+        os.fsync(opened.fileno())
+    os.rename(beside, file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

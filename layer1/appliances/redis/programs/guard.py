@@ -1,0 +1,62 @@
+"""Sees to it that nothing is written once the lead may be another's, whatever else this program is at."""
+
+import threading
+import time
+
+import logins
+import valkey
+
+LOOK_S = 0.1
+FENCE_S = 1
+
+
+class Guard:
+    """`until`: of the monotonic clock. Closed at first."""
+
+    def __init__(self, valkey_, server):
+        self.valkey, self.server = valkey_, server
+        self.lock = threading.RLock()
+        self.until = 0.0
+        self.is_open = False
+
+    def extend(self, until):
+        with self.lock:
+            self.until = max(self.until, until)
+
+    def open(self):
+        """Writes are taken from now on, while there is time; whether they are."""
+        with self.lock:
+            if time.monotonic() >= self.until:
+                return False
+            self.valkey.ask("REPLICAOF", "NO", "ONE", timeout=FENCE_S)
+            self.is_open = True
+            return True
+
+    def close(self, host=None, port=None):
+        """None are once it returns: it follows that address, or nobody."""
+        with self.lock:
+            was_open, self.is_open, self.until = self.is_open, False, 0.0
+            self.valkey.ask("REPLICAOF", host or "127.0.0.1", port or self.server.quay_port, timeout=FENCE_S)
+            if was_open:
+                logins.disconnect_apps(self.valkey)
+
+    def watch(self):
+        while True:
+            time.sleep(LOOK_S)
+            with self.lock:
+                if not self.is_open or time.monotonic() < self.until:
+                    continue
+                print("the lead was not renewed in time: nothing is written any more", flush=True)
+                try:
+                    self.close()
+                except valkey.Error:
+                    # One that does not hear it has to go.
+                    self.server.kill()
+                    return
+
+    def lend(self, port):
+        """Writes end, for another reason than the lead: it follows what is at that port of this machine. Who leads goes on leading."""
+        with self.lock:
+            self.is_open = False
+            self.valkey.ask("REPLICAOF", "127.0.0.1", port, timeout=FENCE_S)
+            logins.disconnect_apps(self.valkey)

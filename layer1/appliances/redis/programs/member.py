@@ -1,0 +1,364 @@
+"""One member: looks at the keyspace and at its Valkey every two seconds, has it decided what to do, and does it."""
+
+import collections
+import secrets
+import threading
+import time
+import traceback
+
+import decision
+import keyspace
+import logins
+import valkey
+from decision import LEASE_S, LOOP_S, MARGIN_S, PROMISE_S, Begin, Follow, Lead, Member, Position, Record, Seen, Serve, Take
+from handover import hand_over
+from peers import Peers, ask_copies
+from server import PORT
+
+# A Valkey that answers nothing for so long is started anew.
+SILENT_S = 30
+# A copy that lacks what was written so long ago takes over only when somebody says so.
+BEHIND_S = 5
+# An acknowledgement is sent every second.
+HEARD_S = 3
+
+
+class Ended(Exception):
+    """It cannot go on, and its host is to start it again; in words for people."""
+
+
+class Supervisor:
+    def __init__(self, *, name, address, store, server, local, guard, noted, password):
+        self.name, self.address, self.password = name, address, password
+        self.store, self.server, self.valkey, self.guard, self.noted = store, server, local, guard, noted
+        self.peers = Peers()
+        self.lease = None
+        # Held while the lead is taken, or somebody is promised that it is not.
+        self.taking = threading.Lock()
+        self.promised_until = 0.0
+        self.may_have_taken = False
+        # What the keyspace had in it last.
+        self.entries, self.record, self.lead = {}, None, None
+        self.free_since = time.monotonic()
+        # The data of this process; as it was read from the disk until it has led or followed.
+        self.data, self.position, self.is_cold = noted.data, noted.position, True
+        # The term that it leads in, and what it may have written into the record of copies.
+        self.leads, self.possible_copies = None, frozenset()
+        self.own_offsets = collections.deque(maxlen=64)
+        self.info, self.answered_at = {}, time.monotonic()
+        self.admitted, self.state, self.told = None, "starting", ""
+        self.is_told = self.is_replacing = self.is_stopping = False
+        self.wake, self.jobs = threading.Event(), collections.deque()
+        self.looked_at, self.read_at = time.monotonic(), 0.0
+
+    # What others ask of it, in any thread.
+
+    def run(self, job, timeout):
+        """In this member's own thread, between two looks; what it returns, or throws."""
+        done, result = threading.Event(), {}
+
+        def task():
+            try:
+                result["value"] = job()
+            except Exception as error:
+                result["error"] = error
+            done.set()
+
+        self.jobs.append(task)
+        self.wake.set()
+        if not done.wait(timeout):
+            raise keyspace.Away("the member is busy; it may do it yet")
+        if "error" in result:
+            raise result["error"]
+        return result["value"]
+
+    def promise(self, asking, term):
+        if not self.taking.acquire(timeout=0.5):
+            return False
+        try:
+            leads = self.leads is not None or self.may_have_taken
+            if not decision.may_promise(self.record, asking, term, leads):
+                return False
+            self.promised_until = time.monotonic() + PROMISE_S
+            return True
+        finally:
+            self.taking.release()
+
+    def serves(self):
+        return self.leads is not None and self.guard.is_open and not self.is_replacing and not self.is_stopping
+
+    def follows(self):
+        return self.leads is None and self.is_linked()
+
+    def knows_lead(self):
+        """Who leads, as far as that is sure: what was read long ago may have changed."""
+        is_sure = time.monotonic() - self.read_at < LEASE_S or self.serves() or self.follows()
+        return self.lead if is_sure else None
+
+    # The loop, in the main thread.
+
+    def loop(self):
+        while not self.is_stopping:
+            began = time.monotonic()
+            self.wake.clear()
+            while self.jobs:
+                self.jobs.popleft()()
+            try:
+                self.look()
+            except keyspace.Away as error:
+                self.stay(error)
+            except (keyspace.Refused, valkey.Error) as error:
+                self.tell(str(error))
+            except Ended:
+                raise
+            except Exception:
+                traceback.print_exc()
+            self.looked_at = time.monotonic()
+            self.wake.wait(max(0.1, LOOP_S - (self.looked_at - began)))
+
+    def look(self):
+        self.examine()
+        self.renew()
+        self.read()
+        self.measure()
+        self.act(decision.decide(self.seen()))
+        self.publish()
+
+    def examine(self):
+        if self.server.has_ended():
+            raise Ended("Valkey has ended")
+        try:
+            self.info = self.valkey.info(timeout=2)
+            self.answered_at = time.monotonic()
+        except valkey.Unanswered:
+            self.info = {}
+            if time.monotonic() - self.answered_at > SILENT_S:
+                self.server.kill()
+                raise Ended(f"Valkey answers nothing for {SILENT_S} s") from None
+        except valkey.Error:
+            # It is busy with a program of somebody's, or reads its data.
+            self.info, self.answered_at = {}, time.monotonic()
+
+    def is_ready(self):
+        return self.info.get("loading") == "0"
+
+    def renew(self):
+        asked_at = time.monotonic()
+        if self.lease is not None and self.store.keep(self.lease):
+            if self.leads is not None:
+                self.guard.extend(asked_at + LEASE_S - MARGIN_S)
+            return
+        self.lease = None
+        self.lease = self.store.grant(LEASE_S)
+
+    def read(self):
+        asked_at = time.monotonic()
+        entries = self.store.read()
+        found = entries.get("record")
+        record = None if found is None else Record.read(found.value)
+        lead = entries.get("lead")
+        is_mine = lead is not None and lead.lease == self.lease
+        self.entries, self.record, self.read_at = entries, record, asked_at
+        self.lead = None if lead is None else Lead(**lead.value, is_mine=is_mine)
+        self.peers.update(entries)
+        self.may_have_taken = False
+        if lead is not None:
+            self.free_since = asked_at
+        if self.leads is not None and not is_mine and not self.has_lapsed():
+            self.step_down("the lead is another's")
+        self.apply_logins()
+
+    def has_lapsed(self):
+        """The lead ended while the store was away, and nobody has taken it: while the copies wait it goes on, and takes it again."""
+        record = self.record
+        return self.lead is None and record is not None and (record.leader, record.term, record.next) == (self.name, self.leads, None)
+
+    def apply_logins(self):
+        found = self.entries.get("logins")
+        wanted = None if found is None else found.value
+        if wanted is None or wanted == self.admitted or not self.is_ready():
+            return
+        logins.admit(self.valkey, wanted)
+        self.admitted = wanted
+
+    def is_linked(self):
+        """Its Valkey follows that of the member that leads, as that one is now, and has all that it sent."""
+        leader = None if self.lead is None else self.peers.named(self.lead.name)
+        return (
+            leader is not None
+            and self.info.get("master_link_status") == "up"
+            and self.info.get("master_host") == self.lead.address
+            and self.info.get("master_replid") == leader.replid
+            and leader.position.term == self.lead.term
+        )
+
+    def measure(self):
+        """How far its data is, and what of that is on its disk."""
+        if not self.is_ready():
+            return
+        if self.leads is not None and self.guard.is_open and not self.is_replacing:
+            self.position = Position(self.leads, int(self.info["master_repl_offset"]))
+            self.own_offsets.append((time.monotonic(), self.position.offset))
+        elif self.leads is None and self.is_linked():
+            self.position = Position(self.lead.term, int(self.info["slave_repl_offset"]))
+            self.data, self.is_cold = self.record.data, False
+        else:
+            return
+        rewrites = (self.info["aof_rewrite_in_progress"], self.info["aof_rewrite_scheduled"])
+        is_whole = self.info["aof_enabled"] == "1" and rewrites == ("0", "0") and self.info["aof_last_bgrewrite_status"] == "ok"
+        self.noted.note(self.data, self.position, time.monotonic(), is_whole)
+
+    def seen(self):
+        return Seen(
+            me=Member(self.name, self.position, self.is_ready(), self.data),
+            lead=self.lead,
+            record=self.record,
+            others=self.peers.others(self.name),
+            is_cold=self.is_cold,
+            free_s=time.monotonic() - self.free_since,
+            has_promised=time.monotonic() < self.promised_until,
+            is_told=self.is_told,
+        )
+
+    def act(self, action):
+        match action:
+            case Serve():
+                self.serve()
+            case Begin():
+                self.take(Record(data=secrets.token_hex(8), term=1, leader=self.name) if self.data is None else self.renewed())
+            case Take():
+                self.take(self.renewed())
+            case Follow(lead):
+                self.follow(lead)
+            case decision.Wait(why):
+                self.state = "loading" if not self.is_ready() else "waiting"
+                self.tell(why)
+
+    def renewed(self):
+        term = max(self.position.term, 0 if self.record is None else self.record.term) + 1
+        return Record(data=self.data or self.record.data, term=term, leader=self.name)
+
+    def take(self, record):
+        with self.taking:
+            if time.monotonic() < self.promised_until:
+                # It was given while this was decided.
+                return
+            asked_at = time.monotonic()
+            if not self.store.keep(self.lease):
+                return
+            expected = {key: self.revision(key) for key in ("lead", "record")}
+            lead = {"name": self.name, "address": self.address, "term": record.term}
+            self.may_have_taken = True
+            has_taken = self.store.commit(expected, [("lead", lead, self.lease), ("record", record.written(), None)])
+            self.may_have_taken = False
+            if not has_taken:
+                return
+            self.record, self.leads, self.is_told = record, record.term, False
+            self.lead = Lead(**lead, is_mine=True)
+            self.data, self.is_cold, self.possible_copies = record.data, False, frozenset()
+            self.own_offsets.clear()
+            self.guard.extend(asked_at + LEASE_S - MARGIN_S)
+        if self.admitted is None:
+            self.first_logins()
+        if self.guard.open():
+            self.tell(f"it leads, in term {record.term}")
+            self.state = "running"
+        self.wake.set()
+
+    def first_logins(self):
+        logins.admit(self.valkey, {"app": logins.digest(self.password["app"])})
+
+    def revision(self, key):
+        return None if key not in self.entries else self.entries[key].revision
+
+    def serve(self):
+        if self.leads is None:
+            # It was taken by a request that got no answer.
+            self.leads, self.own_offsets = self.lead.term, collections.deque(maxlen=64)
+            self.data = self.record.data
+            self.guard.extend(time.monotonic() + 1)
+            self.is_cold = False
+        if self.is_replacing:
+            return
+        if self.admitted is None and "logins" not in self.entries:
+            self.first_logins()
+        if not self.guard.is_open and not self.guard.open():
+            return
+        self.state = "running"
+        self.count_copies()
+
+    def count_copies(self):
+        """Who may take over: written down before anything else relies on it."""
+        now = time.monotonic()
+        acknowledged = valkey.copies_of(self.info)
+        copies = frozenset(
+            peer.name
+            for peer in self.peers.all()
+            if peer.address in acknowledged
+            and peer.position.term == self.leads
+            and acknowledged[peer.address][1] <= HEARD_S
+            and not decision.lacks(self.own_offsets, now, acknowledged[peer.address][0], BEHIND_S)
+        )
+        if copies == self.record.copies:
+            return
+        self.possible_copies = self.record.copies | copies
+        record = Record(self.record.data, self.leads, self.name, copies)
+        expected = {key: self.revision(key) for key in ("lead", "record")}
+        if self.store.commit(expected, [("record", record.written(), None)]):
+            self.record, self.possible_copies = record, copies
+            # Its revision is another.
+            self.entries = self.store.read()
+
+    def follow(self, lead):
+        if self.guard.is_open:
+            self.step_down(f"{lead.name} leads")
+        self.is_told = False
+        is_following = self.info.get("master_host") == lead.address and self.info.get("master_port") == str(PORT)
+        if not is_following and self.is_ready():
+            self.guard.close(lead.address, PORT)
+            self.tell(f"it follows {lead.name} at {lead.address}")
+        self.state = "streaming" if self.is_linked() else "syncing"
+
+    def step_down(self, why):
+        self.leads = None
+        self.state = "waiting"
+        self.tell(why)
+        self.guard.close()
+
+    def publish(self):
+        own = {
+            "address": self.address,
+            "term": self.position.term,
+            "offset": self.position.offset,
+            "data": self.data,
+            "isReady": self.is_ready(),
+            "replid": self.info.get("master_replid", ""),
+            "state": self.state,
+        }
+        self.store.put(f"members/{self.name}", own, self.lease)
+
+    def stay(self, why):
+        """The store is away: who leads asks the copies, and goes on if all of them wait."""
+        self.tell(str(why))
+        if self.leads is None:
+            return
+        asked_at = time.monotonic()
+        copies = [peer for peer in self.peers.all() if peer.name in self.possible_copies | self.record.copies]
+        unknown = (self.possible_copies | self.record.copies) - {peer.name for peer in copies}
+        if not unknown and ask_copies(copies, self.name, self.leads, self.password["members"]):
+            self.guard.extend(asked_at + PROMISE_S - 1)
+
+    def tell(self, text):
+        if text != self.told:
+            print(text, flush=True)
+        self.told = text
+
+    def end(self):
+        """It hands over as it goes, if a copy is close behind."""
+        self.is_stopping = True
+        try:
+            if self.leads is not None and self.record.copies:
+                hand_over(self, None)
+        except (keyspace.Away, keyspace.Refused, valkey.Error) as error:
+            self.tell(f"it does not hand over: {error}")
+        self.server.stop()

@@ -1,0 +1,87 @@
+"""The members that are there, as they say of themselves in the keyspace, and what they are asked directly."""
+
+import http.client
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from decision import ASK_S, Member, Position
+
+PORT = 8008
+PREFIX = "members/"
+
+
+@dataclass(frozen=True)
+class Peer:
+    name: str
+    address: str
+    position: Position
+    is_ready: bool
+    data: str | None
+    # Of its Valkey as it is now: another each time that it becomes a primary.
+    replid: str
+    state: str
+
+
+class Peers:
+    def __init__(self):
+        self.found = {}
+
+    def update(self, entries):
+        self.found = {
+            key[len(PREFIX) :]: peer_of(key[len(PREFIX) :], entry.value)
+            for key, entry in entries.items()
+            if key.startswith(PREFIX)
+        }
+
+    def all(self):
+        return list(self.found.values())
+
+    def named(self, name):
+        return self.found.get(name)
+
+    def others(self, name):
+        return tuple(
+            Member(peer.name, peer.position, peer.is_ready, peer.data) for peer in self.all() if peer.name != name
+        )
+
+
+def peer_of(name, said):
+    position = Position(said["term"], said["offset"])
+    return Peer(name, said["address"], position, said["isReady"], said["data"], said["replid"], said["state"])
+
+
+class Unwilling(Exception):
+    """What a member answered that is not a yes, or that it did not answer."""
+
+
+def ask(address, path, body, password, timeout, method="POST"):
+    connection = http.client.HTTPConnection(address, PORT, timeout=timeout)
+    try:
+        headers = {"authorization": f"Bearer {password}", "content-type": "application/json"}
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = connection.getresponse()
+        said = answer.read().decode(errors="replace")
+        if answer.status != 200:
+            raise Unwilling(said.strip() or f"it answers with {answer.status}")
+        return json.loads(said or "{}")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise Unwilling(f"the member at {address} does not answer: {error}") from error
+    finally:
+        connection.close()
+
+
+def ask_copies(copies, name, term, password):
+    """Whether all of them wait; at once where there are none."""
+    if not copies:
+        return True
+
+    def is_willing(peer):
+        try:
+            ask(peer.address, "/promise", {"name": name, "term": term}, password, ASK_S)
+            return True
+        except Unwilling:
+            return False
+
+    with ThreadPoolExecutor(len(copies)) as pool:
+        return all(pool.map(is_willing, copies))
