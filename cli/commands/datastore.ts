@@ -239,7 +239,10 @@ function textOf(
     `Version:   ${kind} ${database?.version ?? 'not known'}`,
     `Database:  ${database === undefined ? 'not known' : sizeText(database)}`,
     `Memory:    ${formatBytes(memoryBytes)} for each member\n`,
-    formatTable(['HOST', 'ROLE', 'STATE', 'LAG', 'VOLUME', 'JOB'], members.map((member) => rowOf(member, ready))),
+    formatTable(
+      ['HOST', 'ROLE', 'STATE', 'LAG', 'VOLUME', 'JOB'],
+      members.map((member) => rowOf(member, ready)),
+    ),
   ].join('\n');
 }
 
@@ -253,16 +256,7 @@ function sizeText(database: NonNullable<DatastoreView['database']>): string {
 }
 
 function rowOf(
-  {
-  host,
-  address,
-  role,
-  isSynchronous,
-  state,
-  lagBytes,
-  volumeBytes,
-  job,
-}: Member,
+  { host, address, role, isSynchronous, state, lagBytes, volumeBytes, job }: Member,
   ready: string,
 ): (string | undefined)[] {
   return [

@@ -20,6 +20,8 @@ export type Members = AsyncDisposable & {
   start(member: number): Promise<void>;
   /** As a host that loses power does it to its programs. */
   kill(member: number): Promise<void>;
+  /** One that has ended by itself is begun again, as its host does it. */
+  restarted(member: number): Promise<void>;
   nameOf(member: number): string;
   /** It answers nobody until it is thawed. */
   freezeStore(): Promise<void>;
@@ -193,6 +195,10 @@ export async function startMembersOf(kind: Kind, { count }: { count: number }): 
     async kill(member) {
       await docker('kill', nameOf(member));
       stopped.add(member);
+    },
+    async restarted(member) {
+      await docker('wait', nameOf(member));
+      await docker('start', nameOf(member));
     },
     async freezeStore() {
       await docker('pause', `${name}-etcd`);

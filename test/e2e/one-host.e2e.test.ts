@@ -2,7 +2,7 @@
 import { after, before, suite } from 'node:test';
 import { TestCluster } from '../test-cluster.ts';
 import { describeDashboard } from './dashboard.ts';
-import { describeDatabase, describeDatabaseRemoval } from './databases.ts';
+import { describeDatabase, describeDatabaseRemoval, describeRedis } from './databases.ts';
 import { describeDeploys } from './deploys.ts';
 import { describeBuilds } from './builds.ts';
 import { describeAccess } from './access.ts';
@@ -35,6 +35,7 @@ suite('one host', () => {
   describeUp(theCluster);
   describePush(theCluster);
   describeDatabase(theCluster);
+  describeRedis(theCluster);
   describeRestore(theCluster);
   describeDatabaseRemoval(theCluster);
   describeOperations(theCluster);

@@ -116,7 +116,7 @@ test('a database that cannot be put back is told by name, stays told, and nothin
     await download(at.world),
     async ({ world, database, store, found }) => {
       const error = 'restore ended with 1: no room on the disk';
-      assert.deepEqual(found, { count: 0, failed: [{ datastore: 'shop-postgres', error }] });
+      assert.deepEqual(found, { count: 0, failed: [{ datastore: 'shop-postgres', command: 'pg', error }] });
       assert.deepEqual(await unrestoredIn(store, step), found?.failed);
       const check = datastoreBackupCheck(world.deps);
       const [finding] = await check.find(signal);

@@ -18,7 +18,7 @@ from server import PORT
 # A Valkey that answers nothing for so long is started anew.
 SILENT_S = 30
 # A copy that lacks what was written so long ago takes over only when somebody says so.
-BEHIND_S = 5
+BEHIND_S = 3
 # An acknowledgement is sent every second.
 HEARD_S = 3
 
