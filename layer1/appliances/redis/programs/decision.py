@@ -66,7 +66,9 @@ class Record:
 
     @staticmethod
     def read(said):
-        return Record(**{**said, "copies": frozenset(said["copies"])})
+        """What a later version has beside it is none of this one's."""
+        copies = frozenset(said["copies"])
+        return Record(said["data"], said["term"], said["leader"], copies, said.get("next"))
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,12 @@ class Noted:
     def __init__(self, folder=FOLDER):
         self.file = folder / "position"
         self.data, self.position = None, Position()
-        if self.file.exists():
+        try:
             said = json.loads(self.file.read_text())
             self.data, self.position = said["data"], Position(said["term"], said["offset"])
+        except (FileNotFoundError, ValueError, KeyError):
+            # Who knows nothing of its data leads only if it led last, and else is copied anew.
+            pass
         self.waiting = []
 
     def note(self, data, position, now_s, is_whole):

@@ -55,9 +55,11 @@ class Supervisor:
 
     def run(self, job, timeout):
         """In this member's own thread, between two looks; what it returns, or throws."""
-        done, result = threading.Event(), {}
+        done, given_up, result = threading.Event(), threading.Event(), {}
 
         def task():
+            if given_up.is_set():
+                return
             try:
                 result["value"] = job()
             except Exception as error:
@@ -67,7 +69,8 @@ class Supervisor:
         self.jobs.append(task)
         self.wake.set()
         if not done.wait(timeout):
-            raise keyspace.Away("the member is busy; it may do it yet")
+            given_up.set()
+            raise keyspace.Away("the member is busy; it may be doing it")
         if "error" in result:
             raise result["error"]
         return result["value"]
@@ -159,7 +162,7 @@ class Supervisor:
         lead = entries.get("lead")
         is_mine = lead is not None and lead.lease == self.lease
         self.entries, self.record, self.read_at = entries, record, asked_at
-        self.lead = None if lead is None else Lead(**lead.value, is_mine=is_mine)
+        self.lead = None if lead is None else lead_of(lead.value, is_mine)
         self.peers.update(entries)
         self.may_have_taken = False
         if lead is not None:
@@ -206,7 +209,11 @@ class Supervisor:
             return
         rewrites = (self.info["aof_rewrite_in_progress"], self.info["aof_rewrite_scheduled"])
         is_whole = self.info["aof_enabled"] == "1" and rewrites == ("0", "0") and self.info["aof_last_bgrewrite_status"] == "ok"
-        self.noted.note(self.data, self.position, time.monotonic(), is_whole)
+        try:
+            self.noted.note(self.data, self.position, time.monotonic(), is_whole)
+        except OSError as error:
+            # What was noted before is true all the same.
+            self.tell(f"how far its data is cannot be noted on the disk: {error}")
 
     def seen(self):
         return Seen(
@@ -254,7 +261,7 @@ class Supervisor:
             if not has_taken:
                 return
             self.record, self.leads, self.is_told = record, record.term, False
-            self.lead = Lead(**lead, is_mine=True)
+            self.lead = lead_of(lead, is_mine=True)
             self.data, self.is_cold, self.possible_copies = record.data, False, frozenset()
             self.own_offsets.clear()
             self.guard.extend(asked_at + LEASE_S - MARGIN_S)
@@ -362,3 +369,7 @@ class Supervisor:
         except (keyspace.Away, keyspace.Refused, valkey.Error) as error:
             self.tell(f"it does not hand over: {error}")
         self.server.stop()
+
+
+def lead_of(said, is_mine):
+    return Lead(said["name"], said["address"], said["term"], is_mine)

@@ -15,7 +15,7 @@ from pathlib import Path
 import logins
 import valkey
 from decision import Record
-from keyspace import Refused
+from keyspace import Away, Refused
 
 FOLDER = Path("/data/replacement")
 CHECK_S = 3600
@@ -86,15 +86,20 @@ def replace(member, local, stream):
     most = int(local.info("memory")["maxmemory"])
     check(file, most)
     before = content(local)
-    member.run(lambda: begin(member), 10)
     try:
+        member.run(lambda: begin(member), 10)
         with open(file, "rb") as opened, Source(opened) as source:
             offset = int(local.info("replication")["master_repl_offset"])
             source.serve(offset + 1)
             load(member, local, source, most)
+    except Refused:
+        raise
     except Exception as error:
         raise Spoiled(f"{error}; what was there before is read from the disk") from error
-    member.run(lambda: settle(member), 20)
+    try:
+        member.run(lambda: settle(member), 20)
+    except (Away, Refused, valkey.Error) as error:
+        raise Spoiled(f"{error}; whether all was replaced is not known, and will be seen in a moment") from error
     with contextlib.suppress(OSError):
         file.unlink()
     return {"before": before, "after": content(local)}

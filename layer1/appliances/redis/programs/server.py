@@ -76,6 +76,8 @@ def settings(secrets, limit, eviction, quay):
         "maxmemory-policy": eviction,
         "latency-monitor-threshold": 100,
         "shutdown-timeout": 10,
+        # The log of changes has it all.
+        "shutdown-on-sigterm": "nosave",
         **shares(limit),
     }
     users = logins.fixed_users(secrets["REDIS_SUPERUSER_PASSWORD"], secrets["REDIS_REPLICATION_PASSWORD"])
