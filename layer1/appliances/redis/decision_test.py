@@ -276,8 +276,8 @@ class World:
             node.position, node.data, node.is_cold = leader.position, "d", False
 
     def count_copies(self, node):
-        behind = self.nodes
-        copies = frozenset(one.name for one in behind if one is not node and self.reaches(one, node) and one.position == node.position)
+        others = [one for one in self.nodes if one is not node and self.reaches(one, node)]
+        copies = frozenset(one.name for one in others if one.position == node.position)
         self.record = node.record = Record("d", node.leads, node.name, copies)
 
     def open_nodes(self):
@@ -285,9 +285,10 @@ class World:
 
     def write(self):
         for node in self.open_nodes():
+            before = Position(node.leads, node.position.offset)
             node.position = Position(node.leads, node.position.offset + 1)
             for other in self.nodes:
-                if other is not node and self.reaches(node, other) and other.position == Position(node.leads, node.position.offset - 1):
+                if other is not node and self.reaches(node, other) and other.position == before:
                     other.position = node.position
 
 

@@ -1,4 +1,4 @@
-"""What a member answers over HTTP: how it is, to its host and the others; and what the others, and programs beside members, ask of it.
+"""What a member answers over HTTP: how it is, to its host and the others; what these, and programs beside members, ask of it.
 
 GET /primary /replica /readiness /liveness     200 is yes
 GET /cluster                                   all members, as this one knows them

@@ -1,11 +1,11 @@
 """What is a member to do? Pure: what it sees goes in, one action comes out.
 
-In the keyspace there are the lead, a key that ends by itself unless its holder renews it; the record, which stays: whose the data is,
-the term, who led in it and which copies were close behind; and one key for each member that is there.
+In the keyspace there are the lead, a key that ends by itself unless its holder renews it; the record, which stays: whose the
+data is, the term, who led in it and which copies were close behind; and one key for each member that is there.
 
 Invariants
  1. Nobody serves writes but who has the lead, or, while the store is away, who has the promise of every copy that may take over.
- 2. The lead is taken only when it is free, and with it comes a higher term: both in one transaction, which of several succeeds once.
+ 2. The lead is taken only when it is free, and with it comes a higher term: in one transaction, which of several succeeds once.
  3. By itself only that one leads again who may have the newest data: who led last, or a copy of its present term.
     Of several the furthest along does. One that has its data from its disk waits for the others a while: theirs may be newer.
  4. Who handed over named the next one: the others wait for as long as a lead lasts.
@@ -196,6 +196,6 @@ def may_promise(record, asking, term, is_leading):
 
 
 def lacks(own, now_s, acknowledged, within_s):
-    """Does a copy lack more than the last few seconds? `own`: moments and the bytes that had been written by then, in their order."""
+    """Does a copy lack more than the last few seconds? `own`: moments, and the bytes that had been written by then."""
     past = [offset for at, offset in own if at <= now_s - within_s]
     return bool(past) and acknowledged < past[-1]

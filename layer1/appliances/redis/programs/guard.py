@@ -55,7 +55,7 @@ class Guard:
                     return
 
     def lend(self, port):
-        """Writes end, for another reason than the lead: it follows what is at that port of this machine. Who leads goes on leading."""
+        """Writes end, and not because of the lead, which it keeps: it follows what is at that port of this machine."""
         with self.lock:
             self.is_open = False
             self.valkey.ask("REPLICAOF", "127.0.0.1", port, timeout=FENCE_S)

@@ -172,9 +172,10 @@ class Supervisor:
         self.apply_logins()
 
     def has_lapsed(self):
-        """The lead ended while the store was away, and nobody has taken it: while the copies wait it goes on, and takes it again."""
-        record = self.record
-        return self.lead is None and record is not None and (record.leader, record.term, record.next) == (self.name, self.leads, None)
+        """The lead ended while the store was away, and nobody took it: while the copies wait it goes on, and takes it again."""
+        if self.lead is not None or self.record is None:
+            return False
+        return (self.record.leader, self.record.term, self.record.next) == (self.name, self.leads, None)
 
     def apply_logins(self):
         found = self.entries.get("logins")

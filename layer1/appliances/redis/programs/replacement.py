@@ -1,7 +1,7 @@
 """Puts a dump in the place of all that there is: on the primary, all of it or nothing.
 
-The file is checked first, from its first byte to its last. Then Valkey copies it as if from a primary, and its log of changes, which is
-what it begins with, stays that of before until all of the new one is on the disk. Until then no copy has anything else either.
+The file is checked first, from its first byte to its last. Then Valkey copies it as if from a primary. Its log of changes,
+which is what it begins with, stays that of before until all of the new one is on the disk.
 """
 
 import contextlib

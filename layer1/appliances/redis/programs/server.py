@@ -38,7 +38,7 @@ def limit_bytes():
 
 
 def shares(limit):
-    """Half of the limit is for data. The rest: what is written while a copy of it is made, connections, replication, this program."""
+    """Half of the limit is for data; the rest for writes while a copy of it is made, connections, replication, this program."""
     return {
         "maxmemory": limit // 2,
         "repl-backlog-size": max(MIB, limit // 16),
