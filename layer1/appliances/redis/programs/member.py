@@ -1,26 +1,24 @@
 """One member: looks at the keyspace and at its Valkey every two seconds, has it decided what to do, and does it."""
 
 import collections
-import secrets
 import threading
 import time
 import traceback
 
 import decision
 import keyspace
+import leadership
 import logins
 import valkey
-from decision import LEASE_S, LOOP_S, MARGIN_S, PROMISE_S, Begin, Follow, Lead, Member, Position, Record, Seen, Serve, Take
+from decision import LEASE_S, LOOP_S, MARGIN_S, PROMISE_S, Begin, Follow, Member, Position, Record, Seen, Serve, Take
 from handover import hand_over
-from peers import Peers, ask_copies
+from peers import Peers
 from server import PORT
 
 # A Valkey that answers nothing for so long is started anew.
 SILENT_S = 30
-# A copy that lacks what was written so long ago takes over only when somebody says so.
-BEHIND_S = 3
-# An acknowledgement is sent every second.
-HEARD_S = 3
+# Of the two minutes that a member has to stop.
+COPY_S = 15
 
 
 class Ended(Exception):
@@ -47,7 +45,7 @@ class Supervisor:
         self.own_offsets = collections.deque(maxlen=64)
         self.info, self.answered_at = {}, time.monotonic()
         self.admitted, self.state, self.told = None, "starting", ""
-        self.is_told = self.is_replacing = self.is_stopping = False
+        self.is_told = self.is_replacing = self.is_ending = self.is_stopping = False
         self.wake, self.jobs = threading.Event(), collections.deque()
         self.looked_at, self.read_at = time.monotonic(), 0.0
 
@@ -101,23 +99,26 @@ class Supervisor:
     # The loop, in the main thread.
 
     def loop(self):
-        while not self.is_stopping:
+        while not self.is_ending:
             began = time.monotonic()
             self.wake.clear()
-            while self.jobs:
-                self.jobs.popleft()()
-            try:
-                self.look()
-            except keyspace.Away as error:
-                self.stay(error)
-            except (keyspace.Refused, valkey.Error) as error:
-                self.tell(str(error))
-            except Ended:
-                raise
-            except Exception:
-                traceback.print_exc()
-            self.looked_at = time.monotonic()
-            self.wake.wait(max(0.1, LOOP_S - (self.looked_at - began)))
+            self.step()
+            self.wake.wait(max(0.1, LOOP_S - (time.monotonic() - began)))
+
+    def step(self):
+        while self.jobs:
+            self.jobs.popleft()()
+        try:
+            self.look()
+        except keyspace.Away as error:
+            leadership.stay(self, error)
+        except (keyspace.Refused, valkey.Error) as error:
+            self.tell(str(error))
+        except Ended:
+            raise
+        except Exception:
+            traceback.print_exc()
+        self.looked_at = time.monotonic()
 
     def look(self):
         self.examine()
@@ -162,7 +163,7 @@ class Supervisor:
         lead = entries.get("lead")
         is_mine = lead is not None and lead.lease == self.lease
         self.entries, self.record, self.read_at = entries, record, asked_at
-        self.lead = None if lead is None else lead_of(lead.value, is_mine)
+        self.lead = None if lead is None else leadership.lead_of(lead.value, is_mine)
         self.peers.update(entries)
         self.may_have_taken = False
         if lead is not None:
@@ -231,91 +232,17 @@ class Supervisor:
     def act(self, action):
         match action:
             case Serve():
-                self.serve()
-            case Begin():
-                self.take(Record(data=secrets.token_hex(8), term=1, leader=self.name) if self.data is None else self.renewed())
-            case Take():
-                self.take(self.renewed())
+                leadership.serve(self)
+            case Begin() | Take():
+                leadership.take(self, leadership.renewed(self))
             case Follow(lead):
                 self.follow(lead)
             case decision.Wait(why):
                 self.state = "loading" if not self.is_ready() else "waiting"
                 self.tell(why)
 
-    def renewed(self):
-        term = max(self.position.term, 0 if self.record is None else self.record.term) + 1
-        return Record(data=self.data or self.record.data, term=term, leader=self.name)
-
-    def take(self, record):
-        with self.taking:
-            if time.monotonic() < self.promised_until:
-                # It was given while this was decided.
-                return
-            asked_at = time.monotonic()
-            if not self.store.keep(self.lease):
-                return
-            expected = {key: self.revision(key) for key in ("lead", "record")}
-            lead = {"name": self.name, "address": self.address, "term": record.term}
-            self.may_have_taken = True
-            has_taken = self.store.commit(expected, [("lead", lead, self.lease), ("record", record.written(), None)])
-            self.may_have_taken = False
-            if not has_taken:
-                return
-            self.record, self.leads, self.is_told = record, record.term, False
-            self.lead = lead_of(lead, is_mine=True)
-            self.data, self.is_cold, self.possible_copies = record.data, False, frozenset()
-            self.own_offsets.clear()
-            self.guard.extend(asked_at + LEASE_S - MARGIN_S)
-        if self.admitted is None:
-            self.first_logins()
-        if self.guard.open():
-            self.tell(f"it leads, in term {record.term}")
-            self.state = "running"
-        self.wake.set()
-
-    def first_logins(self):
-        logins.admit(self.valkey, {"app": logins.digest(self.password["app"])})
-
     def revision(self, key):
         return None if key not in self.entries else self.entries[key].revision
-
-    def serve(self):
-        if self.leads is None:
-            # It was taken by a request that got no answer.
-            self.leads, self.own_offsets = self.lead.term, collections.deque(maxlen=64)
-            self.data = self.record.data
-            self.guard.extend(time.monotonic() + 1)
-            self.is_cold = False
-        if self.is_replacing:
-            return
-        if self.admitted is None and "logins" not in self.entries:
-            self.first_logins()
-        if not self.guard.is_open and not self.guard.open():
-            return
-        self.state = "running"
-        self.count_copies()
-
-    def count_copies(self):
-        """Who may take over: written down before anything else relies on it."""
-        now = time.monotonic()
-        acknowledged = valkey.copies_of(self.info)
-        copies = frozenset(
-            peer.name
-            for peer in self.peers.all()
-            if peer.address in acknowledged
-            and peer.position.term == self.leads
-            and acknowledged[peer.address][1] <= HEARD_S
-            and not decision.lacks(self.own_offsets, now, acknowledged[peer.address][0], BEHIND_S)
-        )
-        if copies == self.record.copies:
-            return
-        self.possible_copies = self.record.copies | copies
-        record = Record(self.record.data, self.leads, self.name, copies)
-        expected = {key: self.revision(key) for key in ("lead", "record")}
-        if self.store.commit(expected, [("record", record.written(), None)]):
-            self.record, self.possible_copies = record, copies
-            # Its revision is another.
-            self.entries = self.store.read()
 
     def follow(self, lead):
         if self.guard.is_open:
@@ -345,24 +272,19 @@ class Supervisor:
         }
         self.store.put(f"members/{self.name}", own, self.lease)
 
-    def stay(self, why):
-        """The store is away: who leads asks the copies, and goes on if all of them wait."""
-        self.tell(str(why))
-        if self.leads is None:
-            return
-        asked_at = time.monotonic()
-        copies = [peer for peer in self.peers.all() if peer.name in self.possible_copies | self.record.copies]
-        unknown = (self.possible_copies | self.record.copies) - {peer.name for peer in copies}
-        if not unknown and ask_copies(copies, self.name, self.leads, self.password["members"]):
-            self.guard.extend(asked_at + PROMISE_S - 1)
-
     def tell(self, text):
         if text != self.told:
             print(text, flush=True)
         self.told = text
 
     def end(self):
-        """It hands over as it goes, if a copy is close behind."""
+        """It hands over as it goes: one that has just begun, in an update, is a few seconds from being close behind."""
+        until = time.monotonic() + COPY_S
+        while self.leads is not None and not self.record.copies and time.monotonic() < until:
+            if not any(other.is_ready for other in self.peers.others(self.name)):
+                break
+            time.sleep(0.3)
+            self.step()
         self.is_stopping = True
         try:
             if self.leads is not None and self.record.copies:
@@ -370,7 +292,3 @@ class Supervisor:
         except (keyspace.Away, keyspace.Refused, valkey.Error) as error:
             self.tell(f"it does not hand over: {error}")
         self.server.stop()
-
-
-def lead_of(said, is_mine):
-    return Lead(said["name"], said["address"], said["term"], is_mine)

@@ -141,7 +141,7 @@ def until_loaded(member, local, source):
     while time.monotonic() < until:
         if source.asked > 1:
             raise Spoiled("Valkey could not read the dump")
-        if member.leads is None or member.is_stopping:
+        if member.leads is None or member.is_ending:
             raise Spoiled("this member is not the primary any more")
         with contextlib.suppress(valkey.Error):
             info = local.info("replication", "persistence")

@@ -1,0 +1,111 @@
+"""What the member does that leads: takes the lead, counts its copies, and goes on without the store while these wait."""
+
+import collections
+import secrets
+import time
+
+import decision
+import logins
+import valkey
+from decision import LEASE_S, MARGIN_S, PROMISE_S, Lead, Record
+from peers import ask_copies
+
+# A copy that lacks what was written so long ago takes over only when somebody says so.
+BEHIND_S = 3
+# An acknowledgement is sent every second.
+HEARD_S = 3
+
+
+def take(member, record):
+    with member.taking:
+        if time.monotonic() < member.promised_until:
+            # It was given while this was decided.
+            return
+        asked_at = time.monotonic()
+        if not member.store.keep(member.lease):
+            return
+        expected = {key: member.revision(key) for key in ("lead", "record")}
+        lead = {"name": member.name, "address": member.address, "term": record.term}
+        member.may_have_taken = True
+        has_taken = member.store.commit(expected, [("lead", lead, member.lease), ("record", record.written(), None)])
+        member.may_have_taken = False
+        if not has_taken:
+            return
+        member.record, member.leads, member.is_told = record, record.term, False
+        member.lead = lead_of(lead, is_mine=True)
+        member.data, member.is_cold, member.possible_copies = record.data, False, frozenset()
+        member.own_offsets.clear()
+        member.guard.extend(asked_at + LEASE_S - MARGIN_S)
+    if member.admitted is None:
+        first_logins(member)
+    if member.guard.open():
+        member.tell(f"it leads, in term {record.term}")
+        member.state = "running"
+    member.wake.set()
+
+
+def renewed(member):
+    """The record of the next term, which is this member's; of a database that there was none of, of the first."""
+    before = member.record or Record(member.data or secrets.token_hex(8), 0, member.name)
+    term = max(member.position.term, before.term) + 1
+    return Record(data=before.data, term=term, leader=member.name)
+
+
+def serve(member):
+    if member.leads is None:
+        # It was taken by a request that got no answer.
+        member.leads, member.own_offsets = member.lead.term, collections.deque(maxlen=64)
+        member.data = member.record.data
+        member.guard.extend(time.monotonic() + 1)
+        member.is_cold = False
+    if member.is_replacing:
+        return
+    if member.admitted is None and "logins" not in member.entries:
+        first_logins(member)
+    if not member.guard.is_open and not member.guard.open():
+        return
+    member.state = "running"
+    count_copies(member)
+
+
+def first_logins(member):
+    logins.admit(member.valkey, {"app": logins.digest(member.password["app"])})
+
+
+def count_copies(member):
+    """Who may take over: written down before anything else relies on it."""
+    now = time.monotonic()
+    acknowledged = valkey.copies_of(member.info)
+    copies = frozenset(
+        peer.name
+        for peer in member.peers.all()
+        if peer.address in acknowledged
+        and peer.position.term == member.leads
+        and acknowledged[peer.address][1] <= HEARD_S
+        and not decision.lacks(member.own_offsets, now, acknowledged[peer.address][0], BEHIND_S)
+    )
+    if copies == member.record.copies:
+        return
+    member.possible_copies = member.record.copies | copies
+    record = Record(member.record.data, member.leads, member.name, copies)
+    expected = {key: member.revision(key) for key in ("lead", "record")}
+    if member.store.commit(expected, [("record", record.written(), None)]):
+        member.record, member.possible_copies = record, copies
+        # Its revision is another.
+        member.entries = member.store.read()
+
+
+def stay(member, why):
+    """The store is away: who leads asks the copies, and goes on if all of them wait."""
+    member.tell(str(why))
+    if member.leads is None:
+        return
+    asked_at = time.monotonic()
+    copies = [peer for peer in member.peers.all() if peer.name in member.possible_copies | member.record.copies]
+    unknown = (member.possible_copies | member.record.copies) - {peer.name for peer in copies}
+    if not unknown and ask_copies(copies, member.name, member.leads, member.password["members"]):
+        member.guard.extend(asked_at + PROMISE_S - 1)
+
+
+def lead_of(said, is_mine):
+    return Lead(said["name"], said["address"], said["term"], is_mine)
