@@ -10,6 +10,7 @@ import contextlib
 import hmac
 import http.server
 import json
+import socketserver
 import threading
 import time
 
@@ -25,6 +26,13 @@ from peers import PORT, Unwilling, ask
 ALIVE_S = 60
 HAND_OVER_S = 15
 LOGINS_S = 30
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """As http.server's own, which asks a resolver for its name before it listens."""
+
+    allow_reuse_address = True
+    daemon_threads = True
 
 
 def start(member, local):
@@ -110,8 +118,7 @@ def start(member, local):
             self.end_headers()
             self.wfile.write(encoded)
 
-    server = http.server.ThreadingHTTPServer(("", PORT), Handler)
-    server.daemon_threads = True
+    server = Server(("", PORT), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
