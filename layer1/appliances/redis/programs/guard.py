@@ -17,7 +17,8 @@ class Guard:
         self.valkey, self.server = valkey_, server
         self.lock = threading.RLock()
         self.until = 0.0
-        self.is_open = False
+        # What was asked for and not answered may have been done.
+        self.may_be_open = self.is_open = False
 
     def extend(self, until):
         with self.lock:
@@ -28,6 +29,7 @@ class Guard:
         with self.lock:
             if time.monotonic() >= self.until:
                 return False
+            self.may_be_open = True
             self.valkey.ask("REPLICAOF", "NO", "ONE", timeout=FENCE_S)
             self.is_open = True
             return True
@@ -35,8 +37,10 @@ class Guard:
     def close(self, host=None, port=None):
         """None are once it returns: it follows that address, or nobody."""
         with self.lock:
-            was_open, self.is_open, self.until = self.is_open, False, 0.0
+            was_open, self.is_open, self.until = self.may_be_open, False, 0.0
+            # Where this fails `watch` tries it again, and then does without Valkey.
             self.valkey.ask("REPLICAOF", host or "127.0.0.1", port or self.server.quay_port, timeout=FENCE_S)
+            self.may_be_open = False
             if was_open:
                 logins.disconnect_apps(self.valkey)
 
@@ -44,7 +48,7 @@ class Guard:
         while True:
             time.sleep(LOOK_S)
             with self.lock:
-                if not self.is_open or time.monotonic() < self.until:
+                if not self.may_be_open or time.monotonic() < self.until:
                     continue
                 print("the lead was not renewed in time: nothing is written any more", flush=True)
                 try:
@@ -59,4 +63,5 @@ class Guard:
         with self.lock:
             self.is_open = False
             self.valkey.ask("REPLICAOF", "127.0.0.1", port, timeout=FENCE_S)
+            self.may_be_open = False
             logins.disconnect_apps(self.valkey)

@@ -245,7 +245,7 @@ class Supervisor:
         return None if key not in self.entries else self.entries[key].revision
 
     def follow(self, lead):
-        if self.guard.is_open:
+        if self.guard.may_be_open:
             self.step_down(f"{lead.name} leads")
         self.is_told = False
         is_following = self.info.get("master_host") == lead.address and self.info.get("master_port") == str(PORT)
