@@ -6,6 +6,7 @@ import unittest
 from decision import (
     ASK_S,
     LEASE_S,
+    LOADING_S,
     LOOP_S,
     MARGIN_S,
     PATIENCE_S,
@@ -29,8 +30,12 @@ from decision import (
 RECORD = Record(data="d", term=3, leader="a", copies=frozenset({"b", "c"}))
 
 
-def member(name, offset=10, term=3, ready=True, data="d"):
-    return Member(name, Position(term, offset), ready, data)
+def member(name, offset=10, term=3, ready=True, data="d", cold=False):
+    return Member(name, Position(term, offset), ready, data, cold)
+
+
+def cold(name, offset=10, **known):
+    return member(name, offset, cold=True, **known)
 
 
 def seen(me, **known):
@@ -92,6 +97,9 @@ class Rules(unittest.TestCase):
             (Wait, seen(member("e"), free_s=10 * PATIENCE_S)),
             (Take, seen(member("e"), is_told=True)),
             (Wait, seen(member("n", term=0, offset=0, data=None))),
+            # Nothing is no data, whoever says so; but who led last may not have noted it yet.
+            (Wait, seen(member("n", term=0, offset=0, data=None), is_told=True)),
+            (Take, seen(cold("a", term=0, offset=0, data=None), is_told=True)),
         ]:
             self.decides(expected, known)
 
@@ -104,23 +112,44 @@ class Rules(unittest.TestCase):
             (Take, seen(member("c"), others=(member("b"),))),
             (Take, seen(member("a"), others=(member("c"),))),
             # Those are further along only as it seems, or in no way to lead.
-            (Take, seen(member("b", 10), others=(member("c", 11, ready=False),))),
+            (Take, seen(member("b", 10), others=(member("c", 11, ready=False),), free_s=LEASE_S)),
+            (Wait, seen(member("b", 10), others=(member("c", 11, ready=False),), free_s=LEASE_S - 1)),
             (Take, seen(member("b", 10), others=(member("e", 11),))),
             (Take, seen(member("b", 10), others=(member("c", 99, term=2),))),
-            # It does not, for whatever reason.
-            (Take, seen(member("b", 10), others=(member("c", 11),), free_s=PATIENCE_S)),
+            (Take, seen(member("b", 10), others=(member("c", 11, data="other"),))),
+            # Whatever time passes.
+            (Wait, seen(member("b", 10), others=(member("c", 9000),), free_s=10 * PATIENCE_S)),
+            # How far they are was said before they had all.
+            (Wait, seen(member("c", 11), others=(member("b", 10),), free_s=0)),
+            (Take, seen(member("b"), free_s=0)),
+            # In memory there is what a disk may lack.
+            (Take, seen(member("b", 10), others=(cold("c", 11),))),
         ]:
             self.decides(expected, known)
 
     def test_after_all_lost_power_who_is_back_first_waits_for_those_who_may_have_more(self):
         for expected, known in [
-            (Wait, seen(member("b"), is_cold=True)),
-            (Wait, seen(member("b", 11), is_cold=True, others=(member("a", 10),))),
-            (Take, seen(member("b", 11), is_cold=True, others=(member("a", 10), member("c", 10)))),
-            (Wait, seen(member("b", 10), is_cold=True, others=(member("a", 11), member("c", 10)))),
-            (Take, seen(member("b"), is_cold=True, free_s=PATIENCE_S)),
-            # Who led has the most there is.
-            (Take, seen(member("a"), is_cold=True)),
+            (Wait, seen(cold("b"))),
+            (Wait, seen(cold("b"), free_s=PATIENCE_S - 1)),
+            (Take, seen(cold("b"), free_s=PATIENCE_S)),
+            (Wait, seen(cold("b", 11), others=(cold("a", 10),))),
+            (Take, seen(cold("b", 11), others=(cold("c", 10),), free_s=PATIENCE_S)),
+            (Wait, seen(cold("b", 10), others=(cold("c", 11),), free_s=10 * PATIENCE_S)),
+            # Who led has the most there is, whatever they have noted, and is waited for while it reads it.
+            (Take, seen(cold("a"))),
+            (Take, seen(cold("a", 10), others=(cold("b", 11), cold("c", 11)))),
+            (Wait, seen(cold("b", 11), others=(cold("a", 10), cold("c", 10)), free_s=PATIENCE_S)),
+            (Wait, seen(cold("b", 11), others=(cold("a", 10, ready=False), cold("c", 9)), free_s=PATIENCE_S)),
+            (Take, seen(cold("b", 11), others=(cold("a", 10, ready=False), cold("c", 9)), free_s=LOADING_S)),
+        ]:
+            self.decides(expected, known)
+
+    def test_after_the_store_was_away_who_is_first_at_its_door_waits_for_the_others(self):
+        for expected, known in [
+            (Wait, seen(member("b"), is_late=True, free_s=LEASE_S - 1)),
+            (Wait, seen(member("b"), is_late=True, free_s=LEASE_S - 1, others=(member("c", 9),))),
+            (Take, seen(member("b"), is_late=True, free_s=LEASE_S)),
+            (Take, seen(member("a"), is_late=True, free_s=0)),
         ]:
             self.decides(expected, known)
 
@@ -156,6 +185,11 @@ class Rules(unittest.TestCase):
         self.assertFalse(lacks([(6, 400)], 7, 0, 5))
 
 
+class Lease:
+    def __init__(self, until):
+        self.until = until
+
+
 class Node:
     """A member as member.py has it, in seconds that are steps."""
 
@@ -166,8 +200,9 @@ class Node:
 
     def start(self):
         self.until, self.leads, self.promised_until = 0.0, None, 0.0
-        self.is_cold, self.record, self.free_since, self.next_at = True, None, 0.0, 0.0
-        self.incarnation = object()
+        self.is_cold, self.record, self.next_at = True, None, 0.0
+        self.free_s, self.is_late, self.read_at, self.was_led = 0.0, False, -100.0, False
+        self.lease = self.lead_lease = None
 
 
 class World:
@@ -176,9 +211,9 @@ class World:
         self.now = 0.0
         self.nodes = [Node(name) for name in "abc"]
         self.up = {node.name for node in self.nodes}
-        # Who reaches the store, and who the others.
-        self.store_cut, self.cut = set(), set()
-        self.lead, self.holder, self.lead_until, self.record = None, None, 0.0, None
+        # Who does not reach the store, who is answered only that its lease goes on, and who does not reach the others.
+        self.store_cut, self.read_cut, self.cut = set(), set(), set()
+        self.lead, self.lead_lease, self.record = None, None, None
         # What was acknowledged when all copies had it.
         self.written = 0
         self.terms = set()
@@ -186,7 +221,7 @@ class World:
     def step(self):
         self.now += 0.5
         self.befall()
-        if self.now >= self.lead_until:
+        if self.lead is not None and self.now >= self.lead_lease.until:
             self.lead = None
         for node in self.nodes:
             if node.name in self.up and self.now >= node.next_at:
@@ -199,20 +234,22 @@ class World:
         if self.random.random() > 0.06:
             return
         node = self.random.choice(self.nodes)
-        what = self.random.choice(["stop", "start", "start", "store", "cut", "join", "join"])
+        what = self.random.choice(["stop", "start", "start", "store", "read", "cut", "join", "join"])
         if what == "stop":
             self.up.discard(node.name)
             node.start()
         elif what == "start" and node.name not in self.up:
             self.up.add(node.name)
-            node.free_since = self.now
         elif what == "store":
             self.store_cut = set(self.random.sample("abc", self.random.randint(1, 3)))
+        elif what == "read":
+            self.read_cut = set(self.random.sample("abc", self.random.randint(1, 3)))
         elif what == "cut":
             self.cut.add(node.name)
         elif what == "join":
             self.cut.clear()
             self.store_cut.clear()
+            self.read_cut.clear()
 
     def reaches(self, one, other):
         return one.name not in self.cut and other.name not in self.cut and {one.name, other.name} <= self.up
@@ -220,25 +257,29 @@ class World:
     def look(self, node):
         if node.name in self.store_cut | self.cut:
             return self.stay(node)
-        if self.lead is not None and self.holder is node.incarnation:
-            self.lead_until = self.now + LEASE_S
-            node.until = max(node.until, self.now + LEASE_S - MARGIN_S)
-        elif node.leads is not None:
+        self.renew(node)
+        if node.name in self.read_cut:
+            return self.stay(node)
+        is_mine = self.lead is not None and self.lead_lease is node.lease
+        if is_mine:
+            node.lead_lease = node.lease
+        elif node.leads is not None and not self.has_lapsed(node):
             node.leads, node.until = None, 0.0
+        self.count_free(node)
         node.record = self.record
         if self.lead is not None:
-            node.free_since = self.now
             self.replicate(node)
-        lead = self.lead and Lead(self.lead.name, "1", self.lead.term, self.holder is node.incarnation)
-        there = [one for one in self.nodes if one is not node and one.name in self.up - self.store_cut - self.cut]
+        lead = self.lead and Lead(self.lead.name, "1", self.lead.term, is_mine)
+        away = self.store_cut | self.read_cut | self.cut
+        there = [one for one in self.nodes if one is not node and one.name in self.up - away]
         decided = decide(
             Seen(
-                me=Member(node.name, node.position, True, node.data),
+                me=Member(node.name, node.position, True, node.data, node.is_cold),
                 lead=lead,
                 record=self.record,
-                others=tuple(Member(one.name, one.position, True, one.data) for one in there),
-                is_cold=node.is_cold,
-                free_s=self.now - node.free_since,
+                others=tuple(Member(one.name, one.position, True, one.data, one.is_cold) for one in there),
+                is_late=node.is_late,
+                free_s=node.free_s,
                 has_promised=self.now < node.promised_until,
             )
         )
@@ -247,12 +288,33 @@ class World:
         if isinstance(decided, Serve):
             self.count_copies(node)
 
+    def renew(self, node):
+        if node.lease is None or self.now >= node.lease.until:
+            node.lease = Lease(self.now + LEASE_S)
+            return
+        node.lease.until = self.now + LEASE_S
+        if node.leads is not None and node.lease is node.lead_lease:
+            node.until = max(node.until, self.now + LEASE_S - MARGIN_S)
+
+    def has_lapsed(self, node):
+        return self.lead is None and (self.record.leader, self.record.term) == (node.name, node.leads)
+
+    def count_free(self, node):
+        passed = self.now - node.read_at
+        if self.lead is not None:
+            node.free_s, node.is_late = 0.0, False
+        elif passed > LEASE_S:
+            node.is_late = True
+        elif not node.was_led:
+            node.free_s += passed
+        node.read_at, node.was_led = self.now, self.lead is not None
+
     def take(self, node):
         if self.lead is not None and self.lead.name != node.name:
             return
         term = 1 if self.record is None else self.record.term + 1
         self.record = node.record = Record("d", term, node.name)
-        self.lead, self.holder, self.lead_until = Lead(node.name, "1", term), node.incarnation, self.now + LEASE_S
+        self.lead, self.lead_lease, node.lead_lease = Lead(node.name, "1", term), node.lease, node.lease
         node.leads, node.until, node.data, node.is_cold = term, self.now + LEASE_S - MARGIN_S, "d", False
         assert term not in self.terms, "a term is one primary's"
         self.terms.add(term)
@@ -311,10 +373,7 @@ class Worlds(unittest.TestCase):
             for _ in range(400):
                 world.step()
             world.befall = lambda: None
-            for node in world.nodes:
-                if node.name not in world.up:
-                    node.free_since = world.now
-            world.up, world.cut, world.store_cut = set("abc"), set(), set()
+            world.up, world.cut, world.store_cut, world.read_cut = set("abc"), set(), set(), set()
             for _ in range(2 * (PATIENCE_S + 3 * LEASE_S)):
                 world.step()
             self.assertEqual(1, len(world.open_nodes()), f"seed {seed}")

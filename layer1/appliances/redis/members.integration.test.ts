@@ -42,7 +42,6 @@ async function assertKept(place: RedisMembers, confirmed: readonly string[]): Pr
   );
 }
 
-process.on('SIGUSR2', () => console.error(process.getActiveResourcesInfo()));
 test('the lead is handed over, lost and begun anew, and what was acknowledged and copied stays', async (t) => {
   await using place = await startMembers({ count: 2 });
   const first = primaryOf(await place.copied())?.address;

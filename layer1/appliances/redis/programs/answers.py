@@ -3,6 +3,7 @@
 GET /primary /replica /readiness /liveness     200 is yes
 GET /cluster                                   all members, as this one knows them
 POST /promise /wake /switchover /lead /logins  of members, with their password
+GET /data                                      all that there is, as a dump: for members, too (snapshot.py)
 PUT /data                                      a dump in the place of all that there is, in pieces (replacement.py)
 """
 
@@ -10,17 +11,20 @@ import contextlib
 import hmac
 import http.server
 import json
+import os
 import socketserver
 import threading
-import time
 
+import decision
 import keyspace
 import logins
 import replacement
+import snapshot
 import valkey
+from clock import now
 from decision import LEASE_S
 from handover import hand_over
-from peers import PORT, Unwilling, ask
+from peers import PORT, UNTOLD_BYTES, Unwilling, ask
 
 # Longer than handing over takes, or anything else that a member does between two looks.
 ALIVE_S = 60
@@ -52,9 +56,12 @@ def start(member, local):
                 "/primary": member.serves,
                 "/replica": member.follows,
                 "/readiness": lambda: member.serves() or member.follows(),
-                "/liveness": lambda: time.monotonic() - member.looked_at < ALIVE_S,
+                "/liveness": lambda: now() - member.looked_at < ALIVE_S,
             }
-            if self.path == "/cluster":
+            if self.path == "/data":
+                if self.is_known():
+                    self.send_data()
+            elif self.path == "/cluster":
                 self.say(200, json.dumps(cluster(member)))
             elif self.path in checks:
                 self.say(200 if checks[self.path]() else 503, json.dumps({"state": member.state}))
@@ -82,6 +89,21 @@ def start(member, local):
                 self.say(404, "there is nothing here")
             elif self.is_known():
                 self.answer(self.replace)
+
+        def send_data(self):
+            self.close_connection = True
+            try:
+                file = snapshot.take(local())
+            except (keyspace.Refused, valkey.Error, OSError) as error:
+                self.say(409, str(error))
+                return
+            with file, contextlib.suppress(OSError):
+                self.send_response(200)
+                self.send_header("content-type", "application/octet-stream")
+                self.send_header("content-length", str(os.fstat(file.fileno()).st_size))
+                self.end_headers()
+                self.wfile.flush()
+                self.connection.sendfile(file)
 
         def replace(self):
             if not one_at_a_time.acquire(blocking=False):
@@ -144,7 +166,8 @@ def cluster(member):
 def lag(leader, peer):
     if leader is None or leader is peer or leader.position.term != peer.position.term:
         return None
-    return max(0, leader.position.offset - peer.position.offset)
+    behind = leader.position.offset - peer.position.offset
+    return behind if behind > UNTOLD_BYTES else 0
 
 
 def promised(member, said):
@@ -163,6 +186,11 @@ def told_to_lead(member):
         raise keyspace.Refused(f"{member.lead.name} leads, for {LEASE_S} s more at most if it is gone")
     if not member.is_ready():
         raise keyspace.Refused("it reads its data")
+    if member.record is not None and not decision.has_some(member.me(), member.record):
+        raise keyspace.Refused(
+            "no member that is there has any of the data: wait for the host of one that has."
+            " If all of them are gone for good, remove the resource, add it anew, and restore a backup"
+        )
     member.is_told = True
     member.wake.set()
 

@@ -7,7 +7,8 @@ Invariants
  1. Nobody serves writes but who has the lead, or, while the store is away, who has the promise of every copy that may take over.
  2. The lead is taken only when it is free, and with it comes a higher term: in one transaction, which of several succeeds once.
  3. By itself only that one leads again who may have the newest data: who led last, or a copy of its present term.
-    Of several the furthest along does. One that has its data from its disk waits for the others a while: theirs may be newer.
+    Of several that are there the furthest along does, however long that takes. Those that are not there are waited for a while
+    by one that has its data from its disk, or could not see for long who leads: theirs may be newer.
  4. Who handed over named the next one: the others wait for as long as a lead lasts.
  5. Who has promised to wait does so, for longer than a lead lasts.
  6. Data of one database is never replaced by that of another.
@@ -26,8 +27,9 @@ STORE_S = 3
 ASK_S = 1
 # For so long a copy that was asked does not take over, and for a second less its primary relies on it.
 PROMISE_S = 10
-# A member that may have newer data is waited for, where nobody leads.
+# A member that may have newer data is waited for, where nobody leads and the store answers; longer if it is there, and reads it.
 PATIENCE_S = 60
+LOADING_S = 600
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class Member:
     is_ready: bool = True
     # None of one that never had any.
     data: str | None = None
+    # What it has it read from its disk, and has neither led nor followed since.
+    is_cold: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,9 +92,9 @@ class Seen:
     record: Record | None = None
     # The others that are there.
     others: tuple = ()
-    # What it has it read from its disk, and has neither led nor followed since.
-    is_cold: bool = False
-    # So long nobody has led, as far as it knows.
+    # The store was away, for longer than a lead lasts, before nobody led.
+    is_late: bool = False
+    # So long it has seen that nobody leads. What passes while the store is away is no part of it.
     free_s: float = 0
     has_promised: bool = False
     # Somebody says that it is to lead, whatever it lacks.
@@ -141,7 +145,7 @@ def decide(seen):
         return Take()
     if seen.has_promised:
         return Wait("it has promised a primary without the store to wait")
-    if seen.is_told:
+    if seen.is_told and has_some(me, record):
         return Take()
     return succeed(seen)
 
@@ -167,14 +171,15 @@ def succeed(seen):
         return Wait(f"{record.next} is to take over")
     if not may_lead(me, record):
         return Wait("it may lack what was written last: flynn redis failover makes it the primary all the same")
-    if seen.free_s >= PATIENCE_S:
-        return Take()
-    heirs = [other for other in seen.others if may_lead(other, record) and other.is_ready]
+    heirs = [other for other in seen.others if may_lead(other, record)]
     for other in heirs:
-        if rank(other, record) > rank(me, record):
+        if rank(other, record) > rank(me, record) and (other.is_ready or seen.free_s < loading_s(seen, other)):
             return Wait(f"{other.name} is further along")
-    # Who led last has what any copy has, up to what its disk may lack as well as theirs.
-    if seen.is_cold and me.name != record.leader:
+    # How far they are is said anew once nobody leads.
+    if me.name != record.leader and seen.free_s < LOOP_S and any(not other.is_cold for other in heirs):
+        return Wait("the others are to say how far they are")
+    # Who led last has what any copy has.
+    if me.name != record.leader and seen.free_s < patience_s(seen):
         there = {other.name for other in heirs}
         away = sorted(({record.leader} | record.copies) - there - {me.name})
         if away:
@@ -182,12 +187,34 @@ def succeed(seen):
     return Take()
 
 
+def patience_s(seen):
+    """One that has just followed, and whose primary is gone, waits for nobody."""
+    if seen.me.is_cold:
+        return PATIENCE_S
+    return LEASE_S if seen.is_late else 0
+
+
+def loading_s(seen, other):
+    return LOADING_S if seen.me.is_cold and other.is_cold else LEASE_S
+
+
 def may_lead(member, record):
+    if member.data not in (None, record.data):
+        return False
     return member.name == record.leader or (member.name in record.copies and member.position.term == record.term)
 
 
+def has_some(member, record):
+    """Of the data; who led last may not have noted yet that it has."""
+    return member.data == record.data or member.name == record.leader
+
+
 def rank(member, record):
-    return (member.position.order(), member.name == record.leader, member.name)
+    """Of what is on a disk the position is known only as it was some seconds before: there, who led last has most."""
+    is_leader, position = member.name == record.leader, member.position
+    if member.is_cold:
+        return (position.term, False, is_leader, position.offset, member.name)
+    return (position.term, True, position.offset, is_leader, member.name)
 
 
 def may_promise(record, asking, term, is_leading):

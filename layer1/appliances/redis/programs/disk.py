@@ -35,8 +35,8 @@ class Noted:
         self.waiting = []
 
     def note(self, data, position, now_s, is_whole):
-        """`is_whole`: what is on the disk is of the same term, and not what there was before a copy."""
-        if not is_whole and position.term != self.position.term:
+        """`is_whole`: no file is being written anew. While one is, the disk may have what there was before a copy."""
+        if not is_whole:
             self.waiting = []
             return
         self.waiting.append((now_s, data, position))

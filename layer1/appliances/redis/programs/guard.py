@@ -5,20 +5,22 @@ import time
 
 import logins
 import valkey
+from clock import now
 
 LOOK_S = 0.1
 FENCE_S = 1
 
 
 class Guard:
-    """`until`: of the monotonic clock. Closed at first."""
+    """`until`: by clock.py. Closed at first."""
 
     def __init__(self, valkey_, server):
         self.valkey, self.server = valkey_, server
         self.lock = threading.RLock()
         self.until = 0.0
-        # What was asked for and not answered may have been done.
-        self.may_be_open = self.is_open = False
+        # Writes are taken for sure; and they may be, since Valkey was told to, and has not answered yet that it does not any more.
+        # What is not answered in time may still be done, so whoever may take writes is watched.
+        self.is_open = self.may_be_open = False
 
     def extend(self, until):
         with self.lock:
@@ -27,7 +29,8 @@ class Guard:
     def open(self):
         """Writes are taken from now on, while there is time; whether they are."""
         with self.lock:
-            if time.monotonic() >= self.until:
+            # If this is not answered there is time to end it again.
+            if now() >= self.until - FENCE_S:
                 return False
             self.may_be_open = True
             self.valkey.ask("REPLICAOF", "NO", "ONE", timeout=FENCE_S)
@@ -35,28 +38,33 @@ class Guard:
             return True
 
     def close(self, host=None, port=None):
-        """None are once it returns: it follows that address, or nobody."""
+        """None are once it returns: it follows that address, or nobody. Where it throws, the watch does it again at once."""
         with self.lock:
-            was_open, self.is_open, self.until = self.may_be_open, False, 0.0
-            # Where this fails `watch` tries it again, and then does without Valkey.
+            was_open = self.may_be_open
+            self.is_open, self.until = False, 0.0
             self.valkey.ask("REPLICAOF", host or "127.0.0.1", port or self.server.quay_port, timeout=FENCE_S)
             self.may_be_open = False
             if was_open:
                 logins.disconnect_apps(self.valkey)
 
     def watch(self):
-        while True:
+        while self.look():
             time.sleep(LOOK_S)
-            with self.lock:
-                if not self.may_be_open or time.monotonic() < self.until:
-                    continue
-                print("the lead was not renewed in time: nothing is written any more", flush=True)
-                try:
-                    self.close()
-                except valkey.Error:
+
+    def look(self):
+        """Whether there is anything left to watch."""
+        with self.lock:
+            if not self.may_be_open or now() < self.until:
+                return True
+            print("the lead was not renewed in time: nothing is written any more", flush=True)
+            try:
+                self.close()
+            except valkey.Error:
+                if self.may_be_open:
                     # One that does not hear it has to go.
                     self.server.kill()
-                    return
+                    return False
+            return True
 
     def lend(self, port):
         """Writes end, and not because of the lead, which it keeps: it follows what is at that port of this machine."""

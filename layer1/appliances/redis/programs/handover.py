@@ -4,6 +4,7 @@ import contextlib
 import time
 
 import valkey
+from clock import now
 from decision import LEASE_S, MARGIN_S, Record
 from keyspace import Refused
 from peers import Unwilling, ask
@@ -17,8 +18,8 @@ LOOK_S = 0.02
 def hand_over(member, address):
     """To the member at that address, else to the copy that has most. Where that does not catch up it goes on as it is."""
     candidate = candidate_of(member, address)
-    asked_at = time.monotonic()
-    if not member.store.keep(member.lease):
+    asked_at = now()
+    if member.lease != member.lead_lease or not member.store.keep(member.lease):
         raise Refused("its lead has just ended")
     member.guard.extend(asked_at + LEASE_S - MARGIN_S)
     member.valkey.ask("CLIENT", "PAUSE", CATCH_UP_S * 1000 + 1000, "WRITE")
@@ -35,7 +36,7 @@ def hand_over(member, address):
     if not member.store.commit(expected, [("record", record.written(), None)], ["lead"]):
         raise Refused("who leads has changed meanwhile")
     member.leads, member.lead, member.record = None, None, record
-    member.free_since = time.monotonic()
+    member.free_s, member.read_at = 0.0, now()
     with contextlib.suppress(Unwilling):
         ask(candidate.address, "/wake", {}, member.password["members"], 1)
     return {"from": member.address, "to": candidate.address}
@@ -59,8 +60,8 @@ def candidate_of(member, address):
 
 
 def until_it_has(member, candidate, written):
-    until = time.monotonic() + CATCH_UP_S
-    while time.monotonic() < until:
+    until = now() + CATCH_UP_S
+    while now() < until:
         known = valkey.copies_of(member.valkey.info("replication")).get(candidate.address)
         if known is not None and known[0] >= written:
             return

@@ -6,6 +6,7 @@ import json
 import urllib.parse
 from dataclasses import dataclass
 
+from clock import now
 from decision import STORE_S
 
 
@@ -32,6 +33,11 @@ class Keyspace:
         self.name, self.password = name, password
         self.prefix = f"/flynn/keyspaces/{name}/"
         self.token = None
+        self.left_s = float(STORE_S)
+
+    def allow(self, seconds):
+        """All that is asked from now on takes no longer together."""
+        self.left_s = float(seconds)
 
     def read(self):
         """All that there is, by its name behind the prefix, as of one moment."""
@@ -87,7 +93,10 @@ class Keyspace:
         raise (Away if status >= 500 or status == 429 else Refused)(f"the keyspace says: {words_of(said)}")
 
     def post(self, path, body):
-        connection = http.client.HTTPConnection(self.address, timeout=STORE_S)
+        if self.left_s <= 0:
+            raise Away("the store takes too long")
+        began = now()
+        connection = http.client.HTTPConnection(self.address, timeout=self.left_s)
         headers = {"content-type": "application/json"}
         if self.token is not None:
             headers["authorization"] = self.token
@@ -98,6 +107,7 @@ class Keyspace:
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Away(f"the store does not answer: {error}") from error
         finally:
+            self.left_s -= now() - began
             connection.close()
 
 

@@ -2,26 +2,24 @@
 
 import collections
 import secrets
-import time
 
 import decision
 import logins
 import valkey
+from clock import now
 from decision import LEASE_S, MARGIN_S, PROMISE_S, Lead, Record
 from peers import ask_copies
 
 # A copy that lacks what was written so long ago takes over only when somebody says so.
 BEHIND_S = 3
-# An acknowledgement is sent every second.
-HEARD_S = 3
 
 
 def take(member, record):
     with member.taking:
-        if time.monotonic() < member.promised_until:
+        if now() < member.promised_until:
             # It was given while this was decided.
             return
-        asked_at = time.monotonic()
+        asked_at = now()
         if not member.store.keep(member.lease):
             return
         expected = {key: member.revision(key) for key in ("lead", "record")}
@@ -32,7 +30,7 @@ def take(member, record):
         if not has_taken:
             return
         member.record, member.leads, member.is_told = record, record.term, False
-        member.lead = lead_of(lead, is_mine=True)
+        member.lead, member.lead_lease = lead_of(lead, is_mine=True), member.lease
         member.data, member.is_cold, member.possible_copies = record.data, False, frozenset()
         member.own_offsets.clear()
         member.guard.extend(asked_at + LEASE_S - MARGIN_S)
@@ -56,7 +54,7 @@ def serve(member):
         # It was taken by a request that got no answer.
         member.leads, member.own_offsets = member.lead.term, collections.deque(maxlen=64)
         member.data = member.record.data
-        member.guard.extend(time.monotonic() + 1)
+        member.guard.extend(now() + 1)
         member.is_cold = False
     if member.is_replacing:
         return
@@ -74,16 +72,10 @@ def first_logins(member):
 
 def count_copies(member):
     """Who may take over: written down before anything else relies on it."""
-    now = time.monotonic()
-    acknowledged = valkey.copies_of(member.info)
-    copies = frozenset(
-        peer.name
-        for peer in member.peers.all()
-        if peer.address in acknowledged
-        and peer.position.term == member.leads
-        and acknowledged[peer.address][1] <= HEARD_S
-        and not decision.lacks(member.own_offsets, now, acknowledged[peer.address][0], BEHIND_S)
-    )
+    if not member.info:
+        # A Valkey that does not answer acknowledges nothing either: they are as close as they were.
+        return
+    copies = close_copies(member)
     if copies == member.record.copies:
         return
     member.possible_copies = member.record.copies | copies
@@ -95,16 +87,35 @@ def count_copies(member):
         member.entries = member.store.read()
 
 
+def close_copies(member):
+    """Those that have, in memory and on the disk, what was written some seconds ago. One that is gone lacks the last PING, too."""
+    acknowledged = valkey.copies_of(member.info)
+    return frozenset(
+        peer.name
+        for peer in member.peers.all()
+        if peer.address in acknowledged
+        and peer.position.term == member.leads
+        and peer.is_kept
+        and not decision.lacks(member.own_offsets, member.written_s, acknowledged[peer.address][0], BEHIND_S)
+    )
+
+
 def stay(member, why):
-    """The store is away: who leads asks the copies, and goes on if all of them wait."""
+    """The store is away: who leads goes on if all copies that may take over are close behind, and wait."""
     member.tell(str(why))
+    member.measure()
     if member.leads is None:
         return
-    asked_at = time.monotonic()
-    copies = [peer for peer in member.peers.all() if peer.name in member.possible_copies | member.record.copies]
-    unknown = (member.possible_copies | member.record.copies) - {peer.name for peer in copies}
-    if not unknown and ask_copies(copies, member.name, member.leads, member.password["members"]):
-        member.guard.extend(asked_at + PROMISE_S - 1)
+    asked_at = now()
+    heirs = member.possible_copies | member.record.copies
+    if not heirs <= close_copies(member):
+        return
+    copies = [peer for peer in member.peers.all() if peer.name in heirs]
+    if not ask_copies(copies, member.name, member.leads, member.password["members"]):
+        return
+    member.guard.extend(asked_at + PROMISE_S - 1)
+    if not member.guard.is_open and not member.is_replacing:
+        member.guard.open()
 
 
 def lead_of(said, is_mine):

@@ -10,13 +10,32 @@ import keyspace
 import leadership
 import logins
 import valkey
-from decision import LEASE_S, LOOP_S, MARGIN_S, PROMISE_S, Begin, Follow, Member, Position, Record, Seen, Serve, Take
+from clock import now
+from decision import (
+    LEASE_S,
+    LOOP_S,
+    MARGIN_S,
+    PROMISE_S,
+    STORE_S,
+    Begin,
+    Follow,
+    Member,
+    Position,
+    Record,
+    Seen,
+    Serve,
+    Take,
+)
 from handover import hand_over
-from peers import Peers
+from peers import UNTOLD_BYTES, Peers
 from server import PORT
 
 # A Valkey that answers nothing for so long is started anew.
 SILENT_S = 30
+# One that does nothing but somebody's script likewise: a script that has written cannot be ended otherwise.
+BUSY_S = 300
+# How far it is is told anew after a while: Valkey counts on where nothing is written, too.
+TOLD_S = 10
 # Of the two minutes that a member has to stop.
 COPY_S = 15
 
@@ -30,24 +49,30 @@ class Supervisor:
         self.name, self.address, self.password = name, address, password
         self.store, self.server, self.valkey, self.guard, self.noted = store, server, local, guard, noted
         self.peers = Peers()
-        self.lease = None
+        # The lead ends with the lease that it was seen with, or taken with; by now there may be another lease.
+        self.lease = self.lead_lease = None
         # Held while the lead is taken, or somebody is promised that it is not.
         self.taking = threading.Lock()
         self.promised_until = 0.0
         self.may_have_taken = False
         # What the keyspace had in it last.
         self.entries, self.record, self.lead = {}, None, None
-        self.free_since = time.monotonic()
+        # So long it has seen that nobody leads.
+        self.free_s, self.is_late = 0.0, False
         # The data of this process; as it was read from the disk until it has led or followed.
         self.data, self.position, self.is_cold = noted.data, noted.position, True
+        # Of a copy: what it has copied since it follows is on its disk.
+        self.is_kept, self.replid, self.published, self.published_at = False, "", None, 0.0
         # The term that it leads in, and what it may have written into the record of copies.
         self.leads, self.possible_copies = None, frozenset()
         self.own_offsets = collections.deque(maxlen=64)
-        self.info, self.answered_at = {}, time.monotonic()
+        # What was written is told from what copies have by a time that passes only while Valkey answers.
+        self.written_s, self.measured_at, self.has_stalled = 0.0, now(), False
+        self.info, self.answered_at, self.busy_since = {}, now(), None
         self.admitted, self.state, self.told = None, "starting", ""
         self.is_told = self.is_replacing = self.is_ending = self.is_stopping = False
         self.wake, self.jobs = threading.Event(), collections.deque()
-        self.looked_at, self.read_at = time.monotonic(), 0.0
+        self.looked_at, self.read_at = now(), float("-inf")
 
     # What others ask of it, in any thread.
 
@@ -80,7 +105,7 @@ class Supervisor:
             leads = self.leads is not None or self.may_have_taken
             if not decision.may_promise(self.record, asking, term, leads):
                 return False
-            self.promised_until = time.monotonic() + PROMISE_S
+            self.promised_until = now() + PROMISE_S
             return True
         finally:
             self.taking.release()
@@ -93,32 +118,38 @@ class Supervisor:
 
     def knows_lead(self):
         """Who leads, as far as that is sure: what was read long ago may have changed."""
-        is_sure = time.monotonic() - self.read_at < LEASE_S or self.serves() or self.follows()
+        is_sure = now() - self.read_at < LEASE_S or self.serves() or self.follows()
         return self.lead if is_sure else None
 
     # The loop, in the main thread.
 
     def loop(self):
         while not self.is_ending:
-            began = time.monotonic()
+            began = now()
             self.wake.clear()
             self.step()
-            self.wake.wait(max(0.1, LOOP_S - (time.monotonic() - began)))
+            self.wake.wait(max(0.1, LOOP_S - (now() - began)))
 
     def step(self):
         while self.jobs:
+            self.store.allow(STORE_S)
             self.jobs.popleft()()
+        self.store.allow(STORE_S)
         try:
-            self.look()
-        except keyspace.Away as error:
-            leadership.stay(self, error)
+            self.look_or_stay()
         except (keyspace.Refused, valkey.Error) as error:
             self.tell(str(error))
         except Ended:
             raise
         except Exception:
             traceback.print_exc()
-        self.looked_at = time.monotonic()
+        self.looked_at = now()
+
+    def look_or_stay(self):
+        try:
+            self.look()
+        except keyspace.Away as error:
+            leadership.stay(self, error)
 
     def look(self):
         self.examine()
@@ -133,44 +164,63 @@ class Supervisor:
             raise Ended("Valkey has ended")
         try:
             self.info = self.valkey.info(timeout=2)
-            self.answered_at = time.monotonic()
+            self.answered_at, self.busy_since = now(), None
+            self.replid = self.info.get("master_replid", self.replid)
         except valkey.Unanswered:
-            self.info = {}
-            if time.monotonic() - self.answered_at > SILENT_S:
+            self.info, self.has_stalled = {}, True
+            if now() - self.answered_at > SILENT_S:
                 self.server.kill()
                 raise Ended(f"Valkey answers nothing for {SILENT_S} s") from None
-        except valkey.Error:
-            # It is busy with a program of somebody's, or reads its data.
-            self.info, self.answered_at = {}, time.monotonic()
+        except valkey.Error as error:
+            # It is busy with a script of somebody's, or reads its data.
+            self.info, self.has_stalled, self.answered_at = {}, True, now()
+            if not str(error).startswith("BUSY"):
+                self.busy_since = None
+                return
+            self.busy_since = self.busy_since or now()
+            if now() - self.busy_since > BUSY_S:
+                self.server.kill()
+                raise Ended(f"Valkey has done nothing but a script for {BUSY_S} s") from None
 
     def is_ready(self):
         return self.info.get("loading") == "0"
 
     def renew(self):
-        asked_at = time.monotonic()
+        asked_at = now()
         if self.lease is not None and self.store.keep(self.lease):
-            if self.leads is not None:
+            if self.leads is not None and self.lease == self.lead_lease:
                 self.guard.extend(asked_at + LEASE_S - MARGIN_S)
             return
         self.lease = None
         self.lease = self.store.grant(LEASE_S)
 
     def read(self):
-        asked_at = time.monotonic()
+        asked_at = now()
         entries = self.store.read()
         found = entries.get("record")
         record = None if found is None else Record.read(found.value)
         lead = entries.get("lead")
         is_mine = lead is not None and lead.lease == self.lease
+        self.count_free(lead, asked_at)
         self.entries, self.record, self.read_at = entries, record, asked_at
         self.lead = None if lead is None else leadership.lead_of(lead.value, is_mine)
         self.peers.update(entries)
         self.may_have_taken = False
-        if lead is not None:
-            self.free_since = asked_at
+        if is_mine:
+            self.lead_lease = self.lease
         if self.leads is not None and not is_mine and not self.has_lapsed():
             self.step_down("the lead is another's")
         self.apply_logins()
+
+    def count_free(self, lead, asked_at):
+        """From one read to the next, if that comes soon."""
+        passed = asked_at - self.read_at
+        if lead is not None:
+            self.free_s, self.is_late = 0.0, False
+        elif passed > LEASE_S:
+            self.is_late = True
+        elif self.lead is None:
+            self.free_s += passed
 
     def has_lapsed(self):
         """The lead ended while the store was away, and nobody took it: while the copies wait it goes on, and takes it again."""
@@ -200,32 +250,44 @@ class Supervisor:
     def measure(self):
         """How far its data is, and what of that is on its disk."""
         if not self.is_ready():
+            self.is_kept = self.is_kept and self.info == {}
             return
         if self.leads is not None and self.guard.is_open and not self.is_replacing:
             self.position = Position(self.leads, int(self.info["master_repl_offset"]))
-            self.own_offsets.append((time.monotonic(), self.position.offset))
+            self.count_written()
         elif self.leads is None and self.is_linked():
             self.position = Position(self.lead.term, int(self.info["slave_repl_offset"]))
             self.data, self.is_cold = self.record.data, False
         else:
+            self.is_kept = False
             return
         rewrites = (self.info["aof_rewrite_in_progress"], self.info["aof_rewrite_scheduled"])
         is_whole = self.info["aof_enabled"] == "1" and rewrites == ("0", "0") and self.info["aof_last_bgrewrite_status"] == "ok"
+        self.is_kept = self.is_kept or is_whole
         try:
-            self.noted.note(self.data, self.position, time.monotonic(), is_whole)
+            self.noted.note(self.data, self.position, now(), is_whole)
         except OSError as error:
             # What was noted before is true all the same.
             self.tell(f"how far its data is cannot be noted on the disk: {error}")
 
+    def count_written(self):
+        passed = now() - self.measured_at
+        self.written_s += min(passed, LOOP_S) if self.has_stalled else passed
+        self.measured_at, self.has_stalled = now(), False
+        self.own_offsets.append((self.written_s, self.position.offset))
+
+    def me(self):
+        return Member(self.name, self.position, self.is_ready(), self.data, self.is_cold)
+
     def seen(self):
         return Seen(
-            me=Member(self.name, self.position, self.is_ready(), self.data),
+            me=self.me(),
             lead=self.lead,
             record=self.record,
             others=self.peers.others(self.name),
-            is_cold=self.is_cold,
-            free_s=time.monotonic() - self.free_since,
-            has_promised=time.monotonic() < self.promised_until,
+            is_late=self.is_late,
+            free_s=self.free_s,
+            has_promised=now() < self.promised_until,
             is_told=self.is_told,
         )
 
@@ -250,6 +312,7 @@ class Supervisor:
         self.is_told = False
         is_following = self.info.get("master_host") == lead.address and self.info.get("master_port") == str(PORT)
         if not is_following and self.is_ready():
+            self.is_kept = False
             self.guard.close(lead.address, PORT)
             self.tell(f"it follows {lead.name} at {lead.address}")
         self.state = "streaming" if self.is_linked() else "syncing"
@@ -267,10 +330,21 @@ class Supervisor:
             "offset": self.position.offset,
             "data": self.data,
             "isReady": self.is_ready(),
-            "replid": self.info.get("master_replid", ""),
+            "isCold": self.is_cold,
+            "isKept": self.is_kept,
+            "replid": self.replid,
             "state": self.state,
         }
-        self.store.put(f"members/{self.name}", own, self.lease)
+        if self.is_news(own):
+            self.store.put(f"members/{self.name}", own, self.lease)
+            self.published, self.published_at = (own, self.lease), now()
+
+    def is_news(self, own):
+        if self.published is None or self.lead is None or now() - self.published_at >= TOLD_S:
+            return True
+        before, lease = self.published
+        has_moved = abs(own["offset"] - before["offset"]) >= UNTOLD_BYTES
+        return has_moved or lease != self.lease or {**own, "offset": 0} != {**before, "offset": 0}
 
     def tell(self, text):
         if text != self.told:
@@ -279,13 +353,14 @@ class Supervisor:
 
     def end(self):
         """It hands over as it goes: one that has just begun, in an update, is a few seconds from being close behind."""
-        until = time.monotonic() + COPY_S
-        while self.leads is not None and not self.record.copies and time.monotonic() < until:
+        until = now() + COPY_S
+        while self.leads is not None and not self.record.copies and now() < until:
             if not any(other.is_ready for other in self.peers.others(self.name)):
                 break
             time.sleep(0.3)
             self.step()
         self.is_stopping = True
+        self.store.allow(STORE_S)
         try:
             if self.leads is not None and self.record.copies:
                 hand_over(self, None)

@@ -9,6 +9,8 @@ from decision import ASK_S, Member, Position
 
 PORT = 8008
 PREFIX = "members/"
+# A member tells how far it is once that has changed by so much, else from time to time.
+UNTOLD_BYTES = 1024
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,9 @@ class Peer:
     position: Position
     is_ready: bool
     data: str | None
+    is_cold: bool
+    # All that it has copied since it follows is on its disk, too.
+    is_kept: bool
     # Of its Valkey as it is now: another each time that it becomes a primary.
     replid: str
     state: str
@@ -42,13 +47,14 @@ class Peers:
 
     def others(self, name):
         return tuple(
-            Member(peer.name, peer.position, peer.is_ready, peer.data) for peer in self.all() if peer.name != name
+            Member(peer.name, peer.position, peer.is_ready, peer.data, peer.is_cold) for peer in self.all() if peer.name != name
         )
 
 
 def peer_of(name, said):
     position = Position(said["term"], said["offset"])
-    return Peer(name, said["address"], position, said["isReady"], said["data"], said["replid"], said["state"])
+    how = (said["isReady"], said["data"], said["isCold"], said["isKept"])
+    return Peer(name, said["address"], position, *how, said["replid"], said["state"])
 
 
 class Unwilling(Exception):

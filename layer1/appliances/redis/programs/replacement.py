@@ -14,6 +14,7 @@ from pathlib import Path
 
 import logins
 import valkey
+from clock import now
 from decision import Record
 from keyspace import Away, Refused
 
@@ -36,10 +37,10 @@ def clear():
         file.unlink()
 
 
-def receive(stream):
+def receive(stream, most):
     """Pieces, each behind a line with its size, and the end, a line "0", without which it was cut."""
     clear()
-    file = FOLDER / "dump.rdb"
+    file, had = FOLDER / "dump.rdb", 0
     try:
         with open(file, "wb") as opened:
             while True:
@@ -49,6 +50,10 @@ def receive(stream):
                 left = int(line)
                 if left == 0:
                     return file
+                had += left
+                if had > most:
+                    # It would take the room of what is there.
+                    raise Refused(f"the dump has more than {most} bytes, which is the room in memory: raise the limit first")
                 while left > 0:
                     piece = stream.read(min(left, PIECE))
                     if not piece:
@@ -59,7 +64,7 @@ def receive(stream):
         raise Refused(f"what was to be restored is not to be kept: {error}") from error
 
 
-def check(file, most):
+def check(file):
     with open(file, "rb") as opened:
         beginning = opened.read(9)
     if beginning[:5] not in (b"REDIS", b"VALKE"):
@@ -70,8 +75,6 @@ def check(file, most):
     if checked.returncode != 0:
         lines = [line for line in checked.stdout.splitlines() if "ERROR" not in line and not line.startswith("[offset 0]")]
         raise Refused(f"the dump is damaged, or of a later version than this: {' '.join(lines[:2])}")
-    if os.path.getsize(file) > most:
-        raise Refused(f"the dump has {os.path.getsize(file)} bytes, and there is room for {most} in memory: raise the limit first")
 
 
 def content(local):
@@ -82,9 +85,9 @@ def content(local):
 
 def replace(member, local, stream):
     """In a thread of its own; `local` is a connection of its own. Once it returns the new data is what lasts."""
-    file = receive(stream)
     most = int(local.info("memory")["maxmemory"])
-    check(file, most)
+    file = receive(stream, most)
+    check(file)
     before = content(local)
     try:
         member.run(lambda: begin(member), 10)
@@ -106,9 +109,21 @@ def replace(member, local, stream):
 
 
 def begin(member):
+    """In the member's own thread: from now on nothing is written, and no copy leads by itself, which may have some of the new data."""
     if not member.serves():
         raise Refused("this member is not the primary any more")
-    member.is_replacing = True
+    record = Record(member.record.data, member.leads, member.name)
+    expected = {key: member.revision(key) for key in ("lead", "record")}
+    try:
+        if not member.store.commit(expected, [("record", record.written(), None)]):
+            raise Refused("who leads has changed meanwhile")
+        # With the revision that the record has now.
+        member.entries = member.store.read()
+    except Away as error:
+        raise Refused(f"{error}; nothing has changed") from error
+    member.record, member.possible_copies, member.is_replacing = record, frozenset(), True
+    # What is written from here on would be in no file.
+    member.guard.lend(member.server.quay_port)
 
 
 def load(member, local, source, most):
@@ -125,8 +140,8 @@ def load(member, local, source, most):
     finally:
         local.ask("CONFIG", "SET", "sanitize-dump-payload", "clients")
     local.ask("CONFIG", "SET", "appendonly", "yes")
-    until = time.monotonic() + LOAD_S
-    while time.monotonic() < until:
+    until = now() + LOAD_S
+    while now() < until:
         info = local.info("persistence")
         if (info["aof_rewrite_in_progress"], info["aof_rewrite_scheduled"]) == ("0", "0"):
             if info["aof_last_bgrewrite_status"] == "ok" and info["aof_enabled"] == "1":
@@ -137,8 +152,8 @@ def load(member, local, source, most):
 
 
 def until_loaded(member, local, source):
-    until = time.monotonic() + LOAD_S
-    while time.monotonic() < until:
+    until = now() + LOAD_S
+    while now() < until:
         if source.asked > 1:
             raise Spoiled("Valkey could not read the dump")
         if member.leads is None or member.is_ending:
@@ -161,6 +176,7 @@ def settle(member):
     if not member.store.commit(expected, [("lead", lead, member.lease), ("record", record.written(), None)]):
         raise Spoiled("another member leads by now, with what was there before")
     member.leads, member.record, member.possible_copies = record.term, record, frozenset()
+    member.lead_lease = member.lease
     member.own_offsets.clear()
     member.is_replacing = False
     if not member.guard.open():
