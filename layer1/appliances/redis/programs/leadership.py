@@ -5,6 +5,7 @@ import secrets
 
 import decision
 import logins
+import progress
 import valkey
 from clock import now
 from decision import LEASE_S, MARGIN_S, PROMISE_S, Lead, Record
@@ -67,7 +68,9 @@ def serve(member):
 
 
 def first_logins(member):
-    logins.admit(member.valkey, {"app": logins.digest(member.password["app"])})
+    wanted = {"app": logins.digest(member.password["app"])}
+    logins.admit(member.valkey, wanted)
+    member.admitted = wanted
 
 
 def count_copies(member):
@@ -103,7 +106,7 @@ def close_copies(member):
 def stay(member, why):
     """The store is away: who leads goes on if all copies that may take over are close behind, and wait."""
     member.tell(str(why))
-    member.measure()
+    progress.measure(member)
     if member.leads is None:
         return
     asked_at = now()

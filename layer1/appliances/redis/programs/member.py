@@ -9,33 +9,18 @@ import decision
 import keyspace
 import leadership
 import logins
+import progress
 import valkey
 from clock import now
-from decision import (
-    LEASE_S,
-    LOOP_S,
-    MARGIN_S,
-    PROMISE_S,
-    STORE_S,
-    Begin,
-    Follow,
-    Member,
-    Position,
-    Record,
-    Seen,
-    Serve,
-    Take,
-)
+from decision import LEASE_S, LOOP_S, MARGIN_S, PROMISE_S, STORE_S, Begin, Follow, Member, Record, Seen, Serve, Take
 from handover import hand_over
-from peers import UNTOLD_BYTES, Peers
+from peers import Peers
 from server import PORT
 
 # A Valkey that answers nothing for so long is started anew.
 SILENT_S = 30
 # One that does nothing but somebody's script likewise: a script that has written cannot be ended otherwise.
 BUSY_S = 300
-# How far it is is told anew after a while: Valkey counts on where nothing is written, too.
-TOLD_S = 10
 # Of the two minutes that a member has to stop.
 COPY_S = 15
 
@@ -114,7 +99,7 @@ class Supervisor:
         return self.leads is not None and self.guard.is_open and not self.is_replacing and not self.is_stopping
 
     def follows(self):
-        return self.leads is None and self.is_linked()
+        return self.leads is None and progress.is_linked(self)
 
     def knows_lead(self):
         """Who leads, as far as that is sure: what was read long ago may have changed."""
@@ -155,9 +140,9 @@ class Supervisor:
         self.examine()
         self.renew()
         self.read()
-        self.measure()
+        progress.measure(self)
         self.act(decision.decide(self.seen()))
-        self.publish()
+        progress.publish(self)
 
     def examine(self):
         if self.server.has_ended():
@@ -236,46 +221,6 @@ class Supervisor:
         logins.admit(self.valkey, wanted)
         self.admitted = wanted
 
-    def is_linked(self):
-        """Its Valkey follows that of the member that leads, as that one is now, and has all that it sent."""
-        leader = None if self.lead is None else self.peers.named(self.lead.name)
-        return (
-            leader is not None
-            and self.info.get("master_link_status") == "up"
-            and self.info.get("master_host") == self.lead.address
-            and self.info.get("master_replid") == leader.replid
-            and leader.position.term == self.lead.term
-        )
-
-    def measure(self):
-        """How far its data is, and what of that is on its disk."""
-        if not self.is_ready():
-            self.is_kept = self.is_kept and self.info == {}
-            return
-        if self.leads is not None and self.guard.is_open and not self.is_replacing:
-            self.position = Position(self.leads, int(self.info["master_repl_offset"]))
-            self.count_written()
-        elif self.leads is None and self.is_linked():
-            self.position = Position(self.lead.term, int(self.info["slave_repl_offset"]))
-            self.data, self.is_cold = self.record.data, False
-        else:
-            self.is_kept = False
-            return
-        rewrites = (self.info["aof_rewrite_in_progress"], self.info["aof_rewrite_scheduled"])
-        is_whole = self.info["aof_enabled"] == "1" and rewrites == ("0", "0") and self.info["aof_last_bgrewrite_status"] == "ok"
-        self.is_kept = self.is_kept or is_whole
-        try:
-            self.noted.note(self.data, self.position, now(), is_whole)
-        except OSError as error:
-            # What was noted before is true all the same.
-            self.tell(f"how far its data is cannot be noted on the disk: {error}")
-
-    def count_written(self):
-        passed = now() - self.measured_at
-        self.written_s += min(passed, LOOP_S) if self.has_stalled else passed
-        self.measured_at, self.has_stalled = now(), False
-        self.own_offsets.append((self.written_s, self.position.offset))
-
     def me(self):
         return Member(self.name, self.position, self.is_ready(), self.data, self.is_cold)
 
@@ -315,36 +260,13 @@ class Supervisor:
             self.is_kept = False
             self.guard.close(lead.address, PORT)
             self.tell(f"it follows {lead.name} at {lead.address}")
-        self.state = "streaming" if self.is_linked() else "syncing"
+        self.state = "streaming" if progress.is_linked(self) else "syncing"
 
     def step_down(self, why):
         self.leads = None
         self.state = "waiting"
         self.tell(why)
         self.guard.close()
-
-    def publish(self):
-        own = {
-            "address": self.address,
-            "term": self.position.term,
-            "offset": self.position.offset,
-            "data": self.data,
-            "isReady": self.is_ready(),
-            "isCold": self.is_cold,
-            "isKept": self.is_kept,
-            "replid": self.replid,
-            "state": self.state,
-        }
-        if self.is_news(own):
-            self.store.put(f"members/{self.name}", own, self.lease)
-            self.published, self.published_at = (own, self.lease), now()
-
-    def is_news(self, own):
-        if self.published is None or self.lead is None or now() - self.published_at >= TOLD_S:
-            return True
-        before, lease = self.published
-        has_moved = abs(own["offset"] - before["offset"]) >= UNTOLD_BYTES
-        return has_moved or lease != self.lease or {**own, "offset": 0} != {**before, "offset": 0}
 
     def tell(self, text):
         if text != self.told:

@@ -109,7 +109,7 @@ def replace(member, local, stream):
 
 
 def begin(member):
-    """In the member's own thread: from now on nothing is written, and no copy leads by itself, which may have some of the new data."""
+    """In the member's own thread. From now on nothing is written, and no copy leads by itself: it may have some of the new data."""
     if not member.serves():
         raise Refused("this member is not the primary any more")
     record = Record(member.record.data, member.leads, member.name)

@@ -73,6 +73,8 @@ def settings(secrets, limit, eviction, quay):
         "appendonly": "yes",
         "appendfsync": "everysec",
         "save": "3600 1",
+        # A dump that fails is no reason to refuse writes: the log of changes has them.
+        "stop-writes-on-bgsave-error": "no",
         "maxmemory-policy": eviction,
         "latency-monitor-threshold": 100,
         "shutdown-timeout": 10,

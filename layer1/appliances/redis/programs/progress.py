@@ -1,0 +1,76 @@
+"""How far a member's data is: in memory, on its disk, and as it tells the others."""
+
+from clock import now
+from decision import LOOP_S, Position
+from peers import UNTOLD_BYTES
+
+# How far it is is told anew after a while: Valkey counts on where nothing is written, too.
+TOLD_S = 10
+
+
+def is_linked(member):
+    """Its Valkey follows that of the member that leads, as that one is now, and has all that it sent."""
+    leader = None if member.lead is None else member.peers.named(member.lead.name)
+    return (
+        leader is not None
+        and member.info.get("master_link_status") == "up"
+        and member.info.get("master_host") == member.lead.address
+        and member.info.get("master_replid") == leader.replid
+        and leader.position.term == member.lead.term
+    )
+
+
+def measure(member):
+    """How far its data is, and what of that is on its disk."""
+    if not member.is_ready():
+        member.is_kept = member.is_kept and member.info == {}
+        return
+    if member.leads is not None and member.guard.is_open and not member.is_replacing:
+        member.position = Position(member.leads, int(member.info["master_repl_offset"]))
+        count_written(member)
+    elif member.leads is None and is_linked(member):
+        member.position = Position(member.lead.term, int(member.info["slave_repl_offset"]))
+        member.data, member.is_cold = member.record.data, False
+    else:
+        member.is_kept = False
+        return
+    rewrites = (member.info["aof_rewrite_in_progress"], member.info["aof_rewrite_scheduled"])
+    is_whole = member.info["aof_enabled"] == "1" and rewrites == ("0", "0") and member.info["aof_last_bgrewrite_status"] == "ok"
+    member.is_kept = member.is_kept or is_whole
+    try:
+        member.noted.note(member.data, member.position, now(), is_whole)
+    except OSError as error:
+        # What was noted before is true all the same.
+        member.tell(f"how far its data is cannot be noted on the disk: {error}")
+
+
+def count_written(member):
+    passed = now() - member.measured_at
+    member.written_s += min(passed, LOOP_S) if member.has_stalled else passed
+    member.measured_at, member.has_stalled = now(), False
+    member.own_offsets.append((member.written_s, member.position.offset))
+
+
+def publish(member):
+    own = {
+        "address": member.address,
+        "term": member.position.term,
+        "offset": member.position.offset,
+        "data": member.data,
+        "isReady": member.is_ready(),
+        "isCold": member.is_cold,
+        "isKept": member.is_kept,
+        "replid": member.replid,
+        "state": member.state,
+    }
+    if is_news(member, own):
+        member.store.put(f"members/{member.name}", own, member.lease)
+        member.published, member.published_at = (own, member.lease), now()
+
+
+def is_news(member, own):
+    if member.published is None or member.lead is None or now() - member.published_at >= TOLD_S:
+        return True
+    before, lease = member.published
+    has_moved = abs(own["offset"] - before["offset"]) >= UNTOLD_BYTES
+    return has_moved or lease != member.lease or {**own, "offset": 0} != {**before, "offset": 0}
