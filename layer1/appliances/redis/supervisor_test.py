@@ -3,6 +3,7 @@
 import io
 import socket
 import tempfile
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -199,6 +200,23 @@ class Guards(Place):
         self.moment += 5
         self.assertTrue(self.guard.look())
         self.assertFalse(self.server.is_killed)
+
+
+class Connections(unittest.TestCase):
+    def test_one_that_is_not_let_in_has_no_answer_and_no_connection(self):
+        with socket.create_server(("127.0.0.1", 0)) as full:
+
+            def refuse():
+                with full.accept()[0] as connection:
+                    connection.sendall(b"-ERR max number of clients reached\r\n")
+
+            refusing = threading.Thread(target=refuse)
+            refusing.start()
+            local = valkey.Valkey(full.getsockname(), "flynn", "p")
+            with self.assertRaisesRegex(valkey.Unanswered, "max number of clients reached"):
+                local.ask("PING", timeout=2)
+            refusing.join()
+            self.assertIsNone(local.socket)
 
 
 class Leases(Place):
@@ -423,6 +441,10 @@ class Told(Place):
         self.step()
         with self.assertRaisesRegex(Refused, "no member that is there has any of the data"):
             answers.told_to_lead(self.member)
+        self.announce(term=1, isCold=True)
+        self.step()
+        ranks = {one["name"]: one["rank"] for one in answers.cluster(self.member)["members"]}
+        self.assertGreater(ranks["b"], ranks["a"])
         self.member.data = "d"
         answers.told_to_lead(self.member)
         self.assertTrue(self.member.is_told)

@@ -156,7 +156,7 @@ def cluster(member):
                 "isSynchronous": record is not None and lead is not None and peer.name in record.copies,
                 "state": peer.state,
                 "lagBytes": lag(leader, peer),
-                "position": peer.position.order(),
+                "rank": peer.position.order() if record is None else decision.rank(peer.member(), record),
             }
             for peer in member.peers.all()
         ]

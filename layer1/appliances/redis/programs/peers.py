@@ -27,6 +27,9 @@ class Peer:
     replid: str
     state: str
 
+    def member(self):
+        return Member(self.name, self.position, self.is_ready, self.data, self.is_cold)
+
 
 class Peers:
     def __init__(self):
@@ -46,9 +49,7 @@ class Peers:
         return self.found.get(name)
 
     def others(self, name):
-        return tuple(
-            Member(peer.name, peer.position, peer.is_ready, peer.data, peer.is_cold) for peer in self.all() if peer.name != name
-        )
+        return tuple(peer.member() for peer in self.all() if peer.name != name)
 
 
 def peer_of(name, said):

@@ -44,7 +44,11 @@ class Valkey:
             self.socket = socket.create_connection(self.place, timeout=timeout)
         self.reader = self.socket.makefile("rb")
         self.send(("AUTH", self.user, self.password))
-        self.receive()
+        try:
+            self.receive()
+        except Error as error:
+            # All connections are taken.
+            raise EOFError(str(error)) from error
 
     def close(self):
         for one in (self.reader, self.socket):
