@@ -25,6 +25,8 @@ import type { Deps } from './deps.ts';
 import { certificateType } from './certificates/resources.ts';
 import { backupFigures } from './datastore-backups/figures.ts';
 import { datastoreBackupCheck } from './datastore-backups/findings.ts';
+import { historyFigures } from './datastore-history/figures.ts';
+import { datastoreHistoryCheck } from './datastore-history/findings.ts';
 import { datastoreCheck } from './datastores/findings.ts';
 import { authorityCheck } from './health/authority.ts';
 import { blobCheck } from './health/blobs.ts';
@@ -79,6 +81,7 @@ export async function openWeb(options: {
       backupCheck(deps),
       datastoreCheck(deps),
       datastoreBackupCheck(deps),
+      datastoreHistoryCheck(deps),
       sealingCheck(deps),
       tokenCheck(deps),
       rotationCheck({ rootKeys, tokenRounds }),
@@ -100,7 +103,11 @@ export async function openWeb(options: {
     metricsHandler(metrics),
   ];
   clusterMetrics(metrics, deps, health);
-  const figures = await Promise.all([backupFigures(resources, metrics), autoscaleFigures(resources, metrics)]);
+  const figures = await Promise.all([
+    backupFigures(resources, metrics),
+    historyFigures(resources, metrics),
+    autoscaleFigures(resources, metrics),
+  ]);
   const handlers = audited(own, { store, trail, now, log });
   return {
     handlers: [...handlers, openApiHandler(handlers, { version: deps.settings.version })],

@@ -24,6 +24,7 @@ import { collectReleases } from './collection/collection.ts';
 import { appIdOf } from './compile.ts';
 import { keepDatastores } from './datastore-backups/keeping.ts';
 import type { DumpBlobs } from './datastore-backups/making.ts';
+import { keepHistories } from './datastore-history/keeping.ts';
 import { UpTimes } from './deployments/progress.ts';
 import { RoutersWord } from './deployments/routers-word.ts';
 import { addBuiltInProviders } from './datastores/built-in.ts';
@@ -121,6 +122,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
         addBuiltInProviders(deps, { signal: term, epoch: epochCompare }),
         backUpRegularly(deps, blobs, { signal: term, epoch: epochCompare }),
         blobs === undefined ? undefined : keepDatastores(deps, blobs, { apps, signal: term, epoch: epochCompare }),
+        blobs === undefined ? undefined : keepHistories(deps, blobs, { apps, signal: term, epoch: epochCompare }),
         runReconciler({
           ...common,
           name: 'deployments',

@@ -144,6 +144,8 @@ export const expected: Readonly<Record<string, string>> = {
   'DELETE /resources/:resource/backups/:backup': 'anybody',
   'PUT /resources/:resource/backup-schedule': 'anybody',
   'DELETE /resources/:resource/backup-schedule': 'anybody',
+  'GET /resources/:resource/history': 'anybody',
+  'PUT /resources/:resource/history': 'anybody',
   'POST /resources/:resource/restore': 'anybody',
   'DELETE /resources/:resource/restore': 'anybody',
   'GET /log-feed': 'admin',

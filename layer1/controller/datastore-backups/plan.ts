@@ -141,7 +141,13 @@ export function viewSchedule({ spec, status }: BackupPlan): DatastoreSchedule {
   };
 }
 
-export function viewRestore({ wantedMs: _w, attempt: _a, nextMs: _n, ...shown }: PendingRestore): DatastoreRestore {
+export function viewRestore({
+  wantedMs: _w,
+  attempt: _a,
+  nextMs: _n,
+  fromId: _f,
+  ...shown
+}: PendingRestore): DatastoreRestore {
   return shown;
 }
 

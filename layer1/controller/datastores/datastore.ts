@@ -21,16 +21,21 @@ const configSchema = z.strictObject({
   members: z.coerce.number().int().min(1).max(5).optional(),
   /** Of each member. */
   memory: amountOf('memory').optional(),
+  /** What another had at a moment is in it from the beginning: see origin.ts. */
+  from: z.string().optional(),
+  at: z.string().optional(),
 });
 
-export type Wanted = Readonly<{ members: number; memoryBytes: number }>;
+/** A moment of another datastore, which is a resource. */
+export type Origin = Readonly<{ from: string; at: string }>;
+export type Wanted = Readonly<{ members: number; memoryBytes: number; origin: Origin | undefined }>;
 
 /** What somebody asks for, with what they leave out. `hosts`: how many take jobs. Throws `invalid`. */
 export function wantedOf(appliance: Appliance, config: unknown, hosts: number): Wanted {
   const { data, error } = configSchema.safeParse(config);
   if (data === undefined) {
     const where = error.issues.map(({ path, message }) => `${path.join('.') || 'config'}: ${message}`).join('; ');
-    throw new FlynnError('invalid', `${appliance.name} takes --config members=2 and --config memory=1GB (${where})`);
+    throw new FlynnError('invalid', `${appliance.name} takes --config members=2, memory=1GB, and from=NAME with at=TIME (${where})`);
   }
   const members = data.members ?? Math.max(1, Math.min(2, hosts));
   if (members > Math.max(1, hosts)) {
@@ -44,7 +49,11 @@ export function wantedOf(appliance: Appliance, config: unknown, hosts: number): 
     const least = Math.ceil(appliance.leastMemoryBytes / 1024 ** 2);
     throw new FlynnError('invalid', `memory=${data.memory}: ${appliance.name} takes ${least}MB at least`);
   }
-  return { members, memoryBytes };
+  const { from, at } = data;
+  if ((from === undefined) !== (at === undefined)) {
+    throw new FlynnError('invalid', 'from=NAME and at=TIME go together: whose database it begins with, and as of when');
+  }
+  return { members, memoryBytes, origin: from === undefined || at === undefined ? undefined : { from, at } };
 }
 
 /** The name in discovery of what members with a role serve. */

@@ -23,6 +23,8 @@ import {
   variablesOf,
   wantedOf,
 } from './datastore.ts';
+import type { Origin } from './datastore.ts';
+import { fill } from './origin.ts';
 
 /** Its members may copy for long before they are up; what cannot start at all is known by its crashes. */
 const deployTimeoutMs = 15 * 60_000;
@@ -53,7 +55,7 @@ export async function makeDatastore(deps: Deps, appliance: Appliance, asked: Ask
   const wanted = wantedOf(appliance, asked.config, hostsOf(deps));
   const image = imageOf(deps, appliance);
   if (found === undefined) await checkVariables(deps, appliance, asked, signal);
-  const app = found ?? (await createApp(deps, appliance, asked, options));
+  const app = found ?? (await createApp(deps, appliance, { ...asked, origin: wanted.origin }, options));
   const release =
     (await findBasis(deps, app, signal)) ??
     (await createRelease(
@@ -72,6 +74,8 @@ export async function makeDatastore(deps: Deps, appliance: Appliance, asked: Ask
   if (releaseId === undefined) return begin(deps, appliance, { app, release, members: wanted.members }, asked, signal);
   const leading = roleService(app.spec.name, appliance.leadingRole);
   if (!(await isServed(deps, leading, signal))) return { is: 'pending', what: `${leading} to be announced` };
+  const filling = wanted.origin === undefined ? undefined : await fill(deps, app, wanted.origin, options);
+  if (filling !== undefined) return { is: 'pending', what: filling };
   const env = variablesOf(appliance, app.spec.name, appliance.logins.first(release.spec.env));
   return { is: 'made', id: app.id, env, services: servedOf(appliance, app.spec.name) };
 }
@@ -211,11 +215,11 @@ async function datastoreOf(
   return app;
 }
 
-/** `shop-postgres`, after the first of its apps; `shop-postgres-2` where there is one. */
+/** `shop-postgres`, after the first of its apps; `shop-postgres-2` where there is one, and what begins with another as that. */
 async function createApp(
   deps: Deps,
   appliance: Appliance,
-  { id: resourceId, apps }: Asked,
+  { id: resourceId, apps, origin }: Asked & Readonly<{ origin: Origin | undefined }>,
   { signal, ...guard }: Options,
 ): Promise<AppResource> {
   const { resources } = deps;
@@ -223,7 +227,8 @@ async function createApp(
   const owner = first === undefined ? undefined : await resources.find(appType, first.appId, { signal });
   const room = maxNameLength - appliance.name.length - `--${maxNames}`.length;
   const prefix = owner === undefined ? '' : `${owner.spec.name.slice(0, room).replace(/-+$/, '')}-`;
-  const base = `${prefix}${appliance.name}`;
+  const source = origin === undefined ? undefined : await datastoreOf(deps, origin.from, signal);
+  const base = source?.spec.name.slice(0, maxNameLength - `-${maxNames}`.length) ?? `${prefix}${appliance.name}`;
   for (let number = 1; ; number += 1) {
     const { resource, piece } = resources.draft(appType, {
       id: shortId(),

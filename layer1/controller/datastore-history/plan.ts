@@ -1,0 +1,62 @@
+/** What is next for a datastore's history: to collect, to copy all there is, or nothing until when? Pure. */
+import { allPieces, isAfter } from './pieces.ts';
+import type { Archive, Base, HistoryStatus } from './types.ts';
+
+export const defaultHistoryDays = 7;
+export const collectEveryMs = 60_000;
+/** While nothing is kept the log must not be kept for it, either. */
+export const skipEveryMs = 3_600_000;
+const longestPauseMs = 5 * 60_000;
+
+export const dayMs = 24 * 3_600_000;
+const weekMs = 7 * dayMs;
+/** What a copy that is a day old, or a week, has to have behind it for another. */
+const muchBytes = 16 * 1024 ** 2;
+const littleBytes = 64 * 1024;
+const basePausesMs = [60_000, 5 * 60_000, 15 * 60_000] as const;
+const laterPauseMs = 3_600_000;
+
+export type Due = { is: 'due' } | { is: 'wait'; untilMs: number | undefined };
+
+export function isDue(nextMs: number, nowMs: number): boolean {
+  return nextMs <= nowMs || isAbsurd(nextMs, nowMs);
+}
+
+/** Of a clock that was put back by more than a day: it says nothing. */
+function isAbsurd(ms: number, nowMs: number): boolean {
+  return ms > nowMs + dayMs;
+}
+
+export function collectRetryMs(failures: number): number {
+  return Math.min(longestPauseMs, collectEveryMs * 2 ** Math.min(failures - 1, 8));
+}
+
+export function baseRetryMs(attempt: number): number {
+  return basePausesMs[attempt - 1] ?? laterPauseMs;
+}
+
+/** A copy begins a run. Another is made so that the log after it is not long, and that old ones can go. */
+export function baseDue(archive: Archive, status: HistoryStatus, nowMs: number): Due {
+  const { at, base: tried, run } = status;
+  if (at === undefined) return { is: 'wait', untilMs: undefined };
+  const wantedMs = baseWantedMs(archive, status, nowMs);
+  if (wantedMs === undefined) return { is: 'wait', untilMs: undefined };
+  const isTried = tried?.run === run && tried.error !== undefined && !isAbsurd(tried.nextMs, nowMs);
+  const fromMs = isTried ? Math.max(wantedMs, tried.nextMs) : wantedMs;
+  return fromMs <= nowMs ? { is: 'due' } : { is: 'wait', untilMs: fromMs };
+}
+
+/** None: what was written since the last is too little. */
+function baseWantedMs(archive: Archive, status: HistoryStatus, nowMs: number): number | undefined {
+  const last = archive.bases.findLast(({ run }) => run === status.run);
+  if (last === undefined || isAbsurd(last.startedMs, nowMs)) return 0;
+  const bytes = bytesSince(last, archive, status);
+  if (bytes >= Math.max(muchBytes, last.bytes / 4)) return last.startedMs + dayMs;
+  return bytes >= littleBytes ? last.startedMs + weekMs : undefined;
+}
+
+function bytesSince(base: Base, archive: Archive, status: HistoryStatus): number {
+  return allPieces(archive, status)
+    .filter(({ run, end }) => run === base.run && isAfter(end, base.start))
+    .reduce((sum, { bytes }) => sum + bytes, 0);
+}
