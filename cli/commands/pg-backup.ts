@@ -9,9 +9,10 @@ import type {
   DatastoreRestore,
   DatastoreSchedule,
 } from '@flynn/controller/datastore-backups/model';
+import { datastoreHistories } from '@flynn/controller/datastore-history/api';
 import { FlynnError } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { usageError } from '../arguments.ts';
+import { parseTime, usageError } from '../arguments.ts';
 import { confirmByTyping } from '../confirmation.ts';
 import type { Context } from '../context.ts';
 import { followBackup, wholeMs } from '../database-dumps.ts';
@@ -20,6 +21,7 @@ import { untilInterrupted } from '../interruption.ts';
 import { formatCount, formatSize, formatTable } from '../output.ts';
 import { saveWhole } from '../transfer.ts';
 import { addCommand, type Parent } from './command.ts';
+import { checkKept } from './pg-history.ts';
 
 type Target = { resource?: string };
 const resource = ['--resource <name>', 'of several that the app has: the name or the id'] as const;
@@ -114,20 +116,29 @@ function addDownload(parent: Parent, backup: Command): void {
 }
 
 function addRestore(parent: Parent, backup: Command): void {
-  addCommand<Target & { yes?: boolean }>(parent, {
+  addCommand<Target & { yes?: boolean; at?: string }>(parent, {
     under: backup,
     name: 'restore',
-    summary: 'put a backup in the place of all that is in the database; where that fails nothing changes',
-    arguments: [backupArgument],
-    options: { resource, yes: ['-y, --yes', 'do not ask'] },
-    async run(context, { resource: named, yes = false }, [id = '']) {
+    summary: 'put a backup, or what there was at a moment, in the place of all that is in the database',
+    arguments: [['[id]', 'as "flynn pg backup" shows it']],
+    options: {
+      resource,
+      at: ['--at <time>', 'what there was then ("flynn pg history"): 10m, 2h, or 2030-01-31T12:00:00Z'],
+      yes: ['-y, --yes', 'do not ask'],
+    },
+    examples: ['flynn pg backup restore 20300131T031700Z-k3v9 -a shop', 'flynn pg backup restore --at 10m -a shop'],
+    async run(context, { resource: named, yes = false, at: time }, [id]) {
+      if ((id === undefined) === (time === undefined)) throw usageError('say which backup, or --at which moment');
+      const at = time === undefined ? undefined : parseTime(time, Date.now());
+      const what = at ?? id ?? '';
       const client = await context.client();
       const { name, params } = await targetOf(context, named);
+      if (at !== undefined) checkKept(await client.call(datastoreHistories.get, { params }), at);
       if (!yes) {
-        const doing = `replacing all that is in ${name} by ${id}`;
+        const doing = `replacing all that is in ${name} by ${at === undefined ? what : `what there was at ${at}`}`;
         await confirmByTyping(context.io, { doing, word: name, called: 'its name', kept: 'nothing was replaced' });
       }
-      await client.call(datastoreBackups.restore, { params, body: { backup: id } });
+      await client.call(datastoreBackups.restore, { params, body: at === undefined ? { backup: what } : { at } });
       let bytes = 0;
       const ended = await context.progress(
         () => `restoring ${name}: ${formatSize(bytes)}`,
@@ -136,7 +147,7 @@ function addRestore(parent: Parent, backup: Command): void {
             async () => {
               const { restore } = await client.call(datastoreBackups.list, { params });
               bytes = restore?.sentBytes ?? 0;
-              if (restore?.backupId !== id) return 'replaced';
+              if (restore === undefined || (restore.at ?? restore.backupId) !== what) return 'replaced';
               return restore.state === 'complete' || restore.state === 'failed' ? restore : undefined;
             },
             { what: `the end of the restore of ${name}`, deadlineMs: wholeMs, intervalMs: 500 },
@@ -269,9 +280,11 @@ function backupText(name: string, { id, state, dumpBytes = 0, error = 'nobody kn
 
 function restoreText(
   name: string,
-  { state, backupId, by, isOwed = false, endedAt = '', sentBytes = 0, error }: DatastoreRestore,
+  { state, backupId, at, from, by, isOwed = false, endedAt = '', sentBytes = 0, error }: DatastoreRestore,
 ): string {
-  const what = backupId ?? 'what it had when the cluster was backed up';
+  const whose = from === undefined || from === name ? '' : ` in ${from}`;
+  const moment = at === undefined ? undefined : `what there was at ${at}${whose}`;
+  const what = moment ?? backupId ?? 'what it had when the cluster was backed up';
   const who = by === undefined ? '' : `, by ${by}`;
   if (state === 'complete') return `Restored ${name} to ${what} at ${endedAt}${who}.`;
   if (state === 'running') return `${what} is being put back into ${name}${who}: ${formatSize(sentBytes)}`;

@@ -18,6 +18,7 @@ import { answerTo, outputOf, saveWhole } from '../transfer.ts';
 import { addCommand, type Parent } from './command.ts';
 import { addPgBackupCommands } from './pg-backup.ts';
 import { addPgCredentialsCommands } from './pg-credentials.ts';
+import { addPgHistoryCommands } from './pg-history.ts';
 import { attach } from './run.ts';
 
 type Target = { resource?: string };
@@ -42,6 +43,7 @@ export function addPostgresCommands(parent: Parent): void {
   addSwitchover(parent, pg);
   addPgCredentialsCommands(parent, pg);
   addPgBackupCommands(parent, pg);
+  addPgHistoryCommands(parent, pg);
 }
 
 function addPsql(parent: Parent, pg: Command): void {

@@ -44,27 +44,27 @@ async function copy(
   const start = { timeline: at.timeline, lsn: at.lsn };
   const isAgain = before?.run === run && before.error !== undefined;
   const attempt = isAgain ? before.attempt + 1 : 1;
-  const failingSinceMs = isAgain ? before.failingSinceMs : undefined;
   const begun = { run, attempt, start, startedMs: now(), nextMs: now() + baseRetryMs(attempt) };
   const write = async (base: NonNullable<HistoryStatus['base']>): Promise<void> => {
     const change = ({ status }: { status: HistoryStatus }) => ({ ...status, base });
     await resources.updateStatus(historyType, app.id, change, { signal, also: guard(options) });
   };
   // Whoever dies leaves a try that failed, and what it was for is kept so long.
-  const since = failingSinceMs ?? now();
-  await write({ ...begun, error: 'whoever made it died', failingSinceMs: since });
+  const failingSinceMs = (isAgain ? before.failingSinceMs : undefined) ?? now();
+  const error = (isAgain ? before.error : undefined) ?? 'whoever made it died';
+  await write({ ...begun, error, failingSinceMs });
   try {
     const member = memberOf(deps, { app, appliance }, attempt);
     const made = await copyAll({ hosts }, blobs, programs, { member, secret: plan.spec.secret }, options);
     await keep(deps, app.id, { run, start, startedMs: begun.startedMs, ...made }, options);
     await write(begun);
     log.info({ datastore: app.spec.name, bytes: made.bytes }, 'a datastore was copied for its history');
-  } catch (error) {
-    if (signal.aborted) throw error;
-    if (hasCode(error, 'not_found') && (await resources.find(appType, app.id, { signal })) === undefined) return;
-    log.warn({ err: error, datastore: app.spec.name, attempt }, 'a datastore could not be copied for its history');
+  } catch (err) {
+    if (signal.aborted) throw err;
+    if (hasCode(err, 'not_found') && (await resources.find(appType, app.id, { signal })) === undefined) return;
+    log.warn({ err, datastore: app.spec.name, attempt }, 'a datastore could not be copied for its history');
     const nextMs = now() + baseRetryMs(attempt);
-    await write({ ...begun, nextMs, error: messageOf(error).slice(0, 1_000), failingSinceMs: since });
+    await write({ ...begun, nextMs, error: messageOf(err).slice(0, 1_000), failingSinceMs });
   }
 }
 

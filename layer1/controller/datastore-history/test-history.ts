@@ -70,7 +70,7 @@ export class TestHistory {
       if (frame.kind === 'stdin') chunks.push(frame.data);
       if (frame.kind !== 'stdin-end') continue;
       this.recovered.push({ at, roomBytes: Number(roomBytes), input: Buffer.concat(chunks) });
-      end(socket, 0);
+      socket.end(encodeFrame({ kind: 'exit', code: 0 }));
     }
   }
 }

@@ -35,7 +35,10 @@ export function wantedOf(appliance: Appliance, config: unknown, hosts: number): 
   const { data, error } = configSchema.safeParse(config);
   if (data === undefined) {
     const where = error.issues.map(({ path, message }) => `${path.join('.') || 'config'}: ${message}`).join('; ');
-    throw new FlynnError('invalid', `${appliance.name} takes --config members=2, memory=1GB, and from=NAME with at=TIME (${where})`);
+    throw new FlynnError(
+      'invalid',
+      `${appliance.name} takes --config members=2, memory=1GB, and from=NAME with at=TIME (${where})`,
+    );
   }
   const members = data.members ?? Math.max(1, Math.min(2, hosts));
   if (members > Math.max(1, hosts)) {

@@ -1,0 +1,229 @@
+/** The history of a datastore: collected, copied, merged, forgotten, and gone back by. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import { apps } from '../api.ts';
+import { blobGraceMs, collectBlobs } from '../collection/blob-collection.ts';
+import { datastoreBackups } from '../datastore-backups/api.ts';
+import { startDatastoreWorld } from '../datastore-backups/datastore-fixture.ts';
+import type { DatastoreWorld } from '../datastore-backups/datastore-fixture.ts';
+import { resources } from '../providers/api.ts';
+import { datastoreHistories as routes } from './api.ts';
+import { stepCopy } from './copying.ts';
+import { stepHistory } from './steps.ts';
+import { archiveType, historyType } from './types.ts';
+
+const { signal } = new AbortController();
+const minuteMs = 60_000;
+const dayMs = 24 * 60 * minuteMs;
+
+/** The log and the clock of its database, minute by minute. */
+class Story {
+  readonly at: DatastoreWorld;
+  nowMs = Date.now();
+
+  constructor(at: DatastoreWorld) {
+    this.at = at;
+  }
+
+  async begin(): Promise<void> {
+    await this.at.step(this.nowMs);
+    await this.collect();
+    await this.copy();
+    await this.collect();
+  }
+
+  /** A minute later. */
+  async collect(minutes = 1): Promise<void> {
+    this.nowMs += minutes * minuteMs;
+    this.at.database.history.nowMs = this.nowMs;
+    await stepHistory(this.#deps(), this.at.blobs, this.at.appId, { signal });
+  }
+
+  async copy(): Promise<void> {
+    await stepCopy(this.#deps(), this.at.blobs, this.at.appId, { signal });
+  }
+
+  async status() {
+    return (await this.at.world.deps.resources.get(historyType, this.at.appId)).status;
+  }
+
+  async archive() {
+    return (await this.at.world.deps.resources.get(archiveType, this.at.appId)).status;
+  }
+
+  view() {
+    return this.at.world.client.call(routes.get, { params: this.at.params });
+  }
+
+  #deps() {
+    return { ...this.at.world.deps, now: () => this.nowMs };
+  }
+}
+
+const iso = (ms: number): string => new Date(ms).toISOString();
+
+async function restored(at: DatastoreWorld, nowMs: number) {
+  await at.step(nowMs);
+  return (await at.plan()).status.restore;
+}
+
+test('what is written is kept every minute, and what was there at a moment is put in the place of what is there', async () => {
+  await using at = await startDatastoreWorld();
+  const { database, world, params } = at;
+  const story = new Story(at);
+  await story.begin();
+  const base = iso(story.nowMs);
+  const lsn = database.history.lsn;
+  database.history.write(100);
+  await story.collect();
+  const moment = story.nowMs - 3_000;
+  // Nothing is written: nothing is stored, and it is known until when.
+  await story.collect();
+  database.history.write(100);
+  await story.collect();
+  const { ranges, copiedAt, bytes } = await story.view();
+  assert.deepEqual(ranges, [{ from: base, until: iso(story.nowMs - 2_000) }]);
+  assert.ok(copiedAt !== undefined && bytes > 0);
+  assert.deepEqual(database.history.runs.slice(0, 3), ['collect', 'base', `collect a 1 ${lsn}`]);
+
+  const ask = (ms: number) =>
+    world.client.call(datastoreBackups.restore, { params, body: { at: iso(ms) } }, { timeoutMs: 5_000 });
+  await assert.rejects(ask(story.nowMs), {
+    code: 'invalid',
+    message: /is not kept: one can go back to \S+ to \S+; what/,
+  });
+  await ask(moment);
+  const done = await restored(at, story.nowMs);
+  assert.deepEqual([done?.state, done?.at, done?.from], ['complete', iso(moment), 'shop-postgres']);
+  const [recovered] = database.history.recovered;
+  assert.equal(recovered?.at, iso(moment));
+  assert.ok((recovered?.roomBytes ?? 0) > 60_000_000);
+  const first = `[${lsn} 1/${lsn + 100}]`;
+  assert.equal(recovered?.input.toString(), `base 12\nall there iswal ${first.length}\n${first}end\n`);
+
+  database.history.failures.push('42 MiB are free');
+  await ask(moment);
+  const failed = await restored(at, story.nowMs);
+  assert.equal(failed?.state, 'failed');
+  assert.match(failed?.error ?? '', /42 MiB are free/);
+});
+
+test('pieces are made few, of which each byte is there; no blob that is needed is collected, and all others are', async () => {
+  await using at = await startDatastoreWorld();
+  const { database, world, params } = at;
+  const story = new Story(at);
+  await story.begin();
+  const { lsn } = database.history;
+  for (let minute = 0; minute < 20; minute += 1) {
+    database.history.write(10);
+    await story.collect();
+  }
+  const [archive, status] = [await story.archive(), await story.status()];
+  assert.deepEqual([archive.pieces.length, status.recent.length], [1, 4]);
+  const later = { ...world.deps, now: () => Date.now() + 2 * blobGraceMs };
+  await collectBlobs(later, at.blobs, { signal });
+  assert.equal((await Array.fromAsync(at.blobs.list())).length, 6);
+  await world.client.call(datastoreBackups.restore, { params, body: { at: iso(story.nowMs - 3_000) } });
+  assert.equal((await restored(at, story.nowMs))?.state, 'complete');
+  const input = database.history.recovered[0]?.input.toString() ?? '';
+  const parts = Array.from({ length: 20 }, (_, n) => `[${lsn + 10 * n} 1/${lsn + 10 * (n + 1)}]`);
+  assert.equal(input.replaceAll(/(?:base|wal) \d+\n|end\n/g, ''), `all there is${parts.join('')}`);
+});
+
+test('a gap begins another run with a copy of its own; both can be gone back to, until the first is too old', async () => {
+  await using at = await startDatastoreWorld();
+  const { database } = at;
+  const story = new Story(at);
+  await story.begin();
+  database.history.write();
+  await story.collect();
+  const before = await story.view();
+  database.history.gap = 'it is gone';
+  database.history.write();
+  await story.collect();
+  assert.deepEqual((await story.view()).gap, { at: iso(story.nowMs), reason: 'it is gone' });
+  await story.collect(0);
+  await story.copy();
+  await story.collect();
+  await story.collect();
+  const { ranges } = await story.view();
+  assert.equal(ranges.length, 2);
+  assert.deepEqual(ranges[0], before.ranges[0]);
+  assert.deepEqual(database.history.runs.filter((run) => run === 'collect').length, 2);
+  await story.collect((8 * dayMs) / minuteMs);
+  assert.equal((await story.view()).ranges.length, 1);
+
+  // Data that were made anew are another's.
+  database.history.system = 'b';
+  await story.collect();
+  assert.match((await story.view()).gap?.reason ?? '', /made anew/);
+});
+
+test('what fails is told and tried again, each time beside another member; off, nothing is kept, and the log is not either', async () => {
+  await using at = await startDatastoreWorld();
+  const { database, world, params } = at;
+  const story = new Story(at);
+  database.history.failures.push('no primary');
+  await at.step(story.nowMs);
+  await story.collect(0);
+  assert.match((await story.view()).failure?.message ?? '', /no primary/);
+  await story.collect();
+  assert.equal((await story.view()).failure, undefined);
+  for (const error of ['checksum error', 'still']) {
+    database.history.failures.push(error);
+    await story.copy();
+    await story.collect();
+  }
+  assert.match((await story.view()).copyFailure?.message ?? '', /still/);
+  await story.collect(5);
+  await story.copy();
+  await story.collect();
+  assert.equal((await story.view()).copyFailure, undefined);
+  database.history.write();
+  await story.collect();
+  assert.equal((await story.view()).ranges.length, 1);
+
+  await world.client.call(routes.set, { params, body: { days: 0 } });
+  await story.collect(0);
+  assert.deepEqual(await story.view(), { datastore: 'shop-postgres', days: 0, ranges: [], bytes: 0 });
+  const runs = database.history.runs.length;
+  await story.collect(1);
+  await story.collect(30);
+  await story.copy();
+  assert.deepEqual(database.history.runs.slice(runs), ['collect']);
+  await world.client.call(routes.set, { params, body: { days: 3 } });
+  await story.collect(60);
+  await story.copy();
+  await story.collect();
+  await story.collect();
+  const { days, ranges } = await story.view();
+  assert.deepEqual([days, ranges.length], [3, 1]);
+});
+
+test('a new datastore begins with what another had at a moment; who asks for what is not kept gets nothing', async () => {
+  await using at = await startDatastoreWorld({ backsUp: true });
+  const { database, world } = at;
+  await world.deployApp('then', { web: {} });
+  // The worker does it all.
+  const isKept = async () => (await world.client.call(routes.get, { params: at.params })).ranges[0];
+  const story = new Story(at);
+  await waitFor(async () => (await at.world.deps.resources.find(historyType, at.appId))?.status.at, {
+    what: 'the log to be collected',
+    deadlineMs: 30_000,
+  });
+  await waitFor(async () => (await story.archive()).bases.length > 0, { what: 'a copy', deadlineMs: 30_000 });
+  for (let minute = 0; minute < 2; minute += 1) await story.collect();
+  const range = await waitFor(isKept, { what: 'a moment', deadlineMs: 30_000 });
+  const fork = (config: Record<string, string>) =>
+    world.client.call(resources.create, { params: { provider: 'postgres' }, body: { config, apps: ['then'] } });
+  await assert.rejects(fork({ from: 'shop-postgres' }), { code: 'invalid', message: /go together/ });
+  await assert.rejects(fork({ from: 'nobody', at: range.until }), { code: 'not_found' });
+  await assert.rejects(fork({ from: 'shop-postgres', at: '2001-01-01T00:00:00Z' }), { code: 'invalid' });
+  await assert.rejects(fork({ from: 'shop-postgres', at: 'noon' }), { code: 'invalid', message: /write a time like/ });
+  const made = await fork({ from: 'shop-postgres', at: range.until });
+  assert.equal(made.state, 'ready');
+  assert.equal(database.history.recovered[0]?.at, range.until);
+  const own = (await world.client.call(apps.list, {})).find(({ datastore }) => datastore?.resourceId === made.id);
+  assert.equal(own?.name, 'shop-postgres-2');
+});
