@@ -9,7 +9,6 @@ import type {
   DatastoreRestore,
   DatastoreSchedule,
 } from '@flynn/controller/datastore-backups/model';
-import { datastoreHistories } from '@flynn/controller/datastore-history/api';
 import { FlynnError } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { parseTime, usageError } from '../arguments.ts';
@@ -21,7 +20,7 @@ import { untilInterrupted } from '../interruption.ts';
 import { formatCount, formatSize, formatTable } from '../output.ts';
 import { saveWhole } from '../transfer.ts';
 import { addCommand, type Parent } from './command.ts';
-import { checkKept } from './pg-history.ts';
+import { awaitKept } from './pg-history.ts';
 
 type Target = { resource?: string };
 const resource = ['--resource <name>', 'of several that the app has: the name or the id'] as const;
@@ -133,7 +132,7 @@ function addRestore(parent: Parent, backup: Command): void {
       const what = at ?? id ?? '';
       const client = await context.client();
       const { name, params } = await targetOf(context, named);
-      if (at !== undefined) checkKept(await client.call(datastoreHistories.get, { params }), at);
+      if (at !== undefined) await awaitKept(context, params, at);
       if (!yes) {
         const doing = `replacing all that is in ${name} by ${at === undefined ? what : `what there was at ${at}`}`;
         await confirmByTyping(context.io, { doing, word: name, called: 'its name', kept: 'nothing was replaced' });

@@ -29,7 +29,7 @@ async function open() {
     async collect(): Promise<void> {
       const hasCopy = async () => ((await deps.resources.find(archiveType, appId))?.status.bases.length ?? 0) > 0;
       await waitFor(hasCopy, { what: 'a copy', deadlineMs: 30_000 });
-      for (const end = minutes + 2; minutes < end; ) {
+      for (const end = minutes + 2; minutes < end;) {
         minutes += 1;
         const nowMs = Date.now() + minutes * 60_000;
         database.history.nowMs = nowMs;

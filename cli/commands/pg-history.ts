@@ -5,6 +5,7 @@ import { datastoreHistories } from '@flynn/controller/datastore-history/api';
 import { maxHistoryDays } from '@flynn/controller/datastore-history/model';
 import type { DatastoreHistory } from '@flynn/controller/datastore-history/model';
 import { FlynnError } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
 import { parseDurationMs, parseTime, usageError } from '../arguments.ts';
 import { confirmByTyping } from '../confirmation.ts';
 import type { Context } from '../context.ts';
@@ -17,6 +18,8 @@ import { addResource, configOf } from './resource.ts';
 type Target = { resource?: string };
 const resource = ['--resource <name>', 'of several that the app has: the name or the id'] as const;
 const dayMs = 24 * 3_600_000;
+/** The log is collected every minute. */
+const comingMs = 3 * 60_000;
 
 /** Under `flynn pg`. */
 export function addPgHistoryCommands(parent: Parent, pg: Command): void {
@@ -99,7 +102,7 @@ function addFork(parent: Parent, pg: Command): void {
       const client = await context.client();
       const { name, datastore } = await datastoreOf(context, named);
       const from = datastore?.resourceId ?? '';
-      checkKept(await client.call(datastoreHistories.get, { params: { resource: from } }), at);
+      await awaitKept(context, { resource: from }, at);
       const asked = { provider: datastore?.appliance ?? '', app: to, config: { ...configOf(config), from, at } };
       const { made, version } = await addResource(context, { ...asked, isReplacing: replace }, wholeMs);
       const own = (await client.call(apps.list, {})).find((one) => one.datastore?.resourceId === made.id);
@@ -113,8 +116,28 @@ async function paramsOf(context: Context, named: string | undefined): Promise<{ 
   return { resource: (await datastoreOf(context, named)).datastore?.resourceId ?? '' };
 }
 
-/** Before anything is asked for: throws `invalid` with what is kept. */
-export function checkKept({ datastore, ranges }: DatastoreHistory, at: string): void {
+/** Before anything is asked for; a moment that has just passed is waited for. Throws `invalid` with what is kept. */
+export async function awaitKept(context: Context, params: { resource: string }, at: string): Promise<void> {
+  const client = await context.client();
+  const atMs = Date.parse(at);
+  const isComing = ({ ranges, failure }: DatastoreHistory): boolean =>
+    failure === undefined && atMs <= Date.now() && atMs > Date.parse(ranges.at(-1)?.until ?? 'never');
+  const first = await client.call(datastoreHistories.get, { params });
+  const found = !isComing(first)
+    ? first
+    : await context.progress(`waiting until ${at} is kept`, () =>
+        waitFor(
+          async () => {
+            const now = await client.call(datastoreHistories.get, { params });
+            return isComing(now) ? undefined : now;
+          },
+          { what: `${at} to be kept: "flynn pg history" tells how it is`, deadlineMs: comingMs, intervalMs: 1_000 },
+        ),
+      );
+  checkKept(found, at);
+}
+
+function checkKept({ datastore, ranges }: DatastoreHistory, at: string): void {
   const atMs = Date.parse(at);
   if (ranges.some(({ from, until }) => Date.parse(from) <= atMs && atMs <= Date.parse(until))) return;
   const last = ranges.at(-1);

@@ -1,7 +1,7 @@
 /**
- * What the controller keeps of datastores' histories: copies of all there was, and the log of what was written after them, as blobs
- * under the key that backups have (datastore-backups/types.ts). Both types have the id of the datastore's app, which owns them. What
- * is written every minute is small; what grows with the days is written with every sixteenth piece of the log.
+ * What the controller keeps of datastores' histories: copies of all there was, and the log of what was written after them, as
+ * blobs under the key that backups have (datastore-backups/types.ts). Both types have the id of the datastore's app, which owns
+ * them. What is written every minute is small; what grows with the days is written with every sixteenth piece of the log.
  */
 import { defineType } from '@flynn/resource/type';
 import type { ResourceOf } from '@flynn/resource/type';

@@ -28,7 +28,7 @@ const configSchema = z.strictObject({
 
 /** A moment of another datastore, which is a resource. */
 export type Origin = Readonly<{ from: string; at: string }>;
-export type Wanted = Readonly<{ members: number; memoryBytes: number; origin: Origin | undefined }>;
+export type Wanted = Readonly<{ members: number; memoryBytes: number; origin?: Origin }>;
 
 /** What somebody asks for, with what they leave out. `hosts`: how many take jobs. Throws `invalid`. */
 export function wantedOf(appliance: Appliance, config: unknown, hosts: number): Wanted {
@@ -56,7 +56,7 @@ export function wantedOf(appliance: Appliance, config: unknown, hosts: number): 
   if ((from === undefined) !== (at === undefined)) {
     throw new FlynnError('invalid', 'from=NAME and at=TIME go together: whose database it begins with, and as of when');
   }
-  return { members, memoryBytes, origin: from === undefined || at === undefined ? undefined : { from, at } };
+  return { members, memoryBytes, ...(from === undefined || at === undefined ? {} : { origin: { from, at } }) };
 }
 
 /** The name in discovery of what members with a role serve. */

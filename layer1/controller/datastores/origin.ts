@@ -17,7 +17,7 @@ import type { Origin } from './datastore.ts';
 
 type Config = Readonly<Record<string, unknown>>;
 
-/** What was asked for, with the resource that is meant and a moment that is kept. Throws for what is not the caller's, or not kept. */
+/** What was asked for, with the resource that is meant. Throws for one that is not the caller's, and a moment that is not kept. */
 export async function withOrigin<Asked extends Config>(
   deps: Deps,
   call: Pick<CheckedCall, 'caller' | 'signal'>,
