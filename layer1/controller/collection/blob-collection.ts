@@ -7,6 +7,7 @@ import { collections } from './api.ts';
 import { collectArtifacts, collectReleases } from './collection.ts';
 import type { Deps } from '../deps.ts';
 import { datastoreBackupType } from '../datastore-backups/types.ts';
+import { catalogueNames } from '../datastore-history/catalogue.ts';
 import { blobsOfArchive } from '../datastore-history/pieces.ts';
 import { archiveType, historyType } from '../datastore-history/types.ts';
 import { broughtNames } from './own-blobs.ts';
@@ -87,7 +88,7 @@ async function removeNames(deps: Deps, blobs: BlobCollector, before: number, sig
     if (kind === broughtNames) return true;
     if (rest.length > 0) return false;
     if (kind === 'builds') return !operations.has(id);
-    return (kind === 'cache' || kind === 'layers') && !apps.has(id);
+    return (kind === 'cache' || kind === 'layers' || kind === catalogueNames) && !apps.has(id);
   });
   for (const { name } of gone) await blobs.removeName(name, { signal });
   return gone.length;

@@ -1,10 +1,10 @@
 /** Copies all there is in a datastore, where that is due. Its log is collected meanwhile: see steps.ts. */
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Again } from '@flynn/resource/reconciler';
-import type { DumpBlobs } from '../datastore-backups/making.ts';
 import { guard, memberOf } from '../datastore-backups/subject.ts';
 import type { StepDeps, StepOptions } from '../datastore-backups/subject.ts';
 import { appType } from '../resources.ts';
+import type { HistoryBlobs } from './catalogue.ts';
 import { copyAll } from './collecting.ts';
 import { baseDue, baseRetryMs } from './plan.ts';
 import { historyDays, subjectOf } from './steps.ts';
@@ -18,12 +18,12 @@ const lookMs = 15 * 60_000;
 /** One look at the datastore of that app. */
 export async function stepCopy(
   deps: StepDeps,
-  blobs: DumpBlobs,
+  blobs: HistoryBlobs,
   appId: string,
   options: StepOptions,
 ): Promise<void | Again> {
-  const subject = await subjectOf(deps, appId, options);
-  if (subject === undefined || subject === 'without a plan' || historyDays(subject.plan) === 0) return undefined;
+  const subject = await subjectOf(deps, blobs, appId, options);
+  if (subject === undefined || subject === 'not yet' || historyDays(subject.plan) === 0) return undefined;
   const { now } = deps;
   const due = baseDue(subject.archive.status, subject.history.status, now());
   if (due.is === 'wait') return { againInMs: Math.max(1, Math.min(lookMs, (due.untilMs ?? Infinity) - now())) };
@@ -33,7 +33,7 @@ export async function stepCopy(
 
 async function copy(
   deps: StepDeps,
-  blobs: DumpBlobs,
+  blobs: HistoryBlobs,
   { app, appliance, programs, plan, history }: HistorySubject,
   options: StepOptions,
 ): Promise<void> {

@@ -3,10 +3,10 @@ import { keysOf, runReconciler } from '@flynn/resource/reconciler';
 import type { Compare } from '@flynn/store/store';
 import type { Mirror } from '@flynn/store/mirror';
 import { wholeMs } from '../datastore-backups/making.ts';
-import type { DumpBlobs } from '../datastore-backups/making.ts';
 import type { StepDeps } from '../datastore-backups/subject.ts';
 import { backupPlanType } from '../datastore-backups/types.ts';
 import type { AppResource } from '../resources.ts';
+import type { HistoryBlobs } from './catalogue.ts';
 import { stepCopy } from './copying.ts';
 import { stepHistory } from './steps.ts';
 import { historyType } from './types.ts';
@@ -17,7 +17,7 @@ const atOnce = { logs: 8, copies: 2 } as const;
 /** Resolves when the signal aborts. */
 export async function keepHistories(
   deps: StepDeps,
-  blobs: DumpBlobs,
+  blobs: HistoryBlobs,
   { apps, signal, epoch }: { apps: Mirror<AppResource>; signal: AbortSignal; epoch: Compare },
 ): Promise<void> {
   await using plans = await deps.resources.mirror(backupPlanType, { signal });

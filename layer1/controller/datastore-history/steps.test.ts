@@ -123,12 +123,48 @@ test('pieces are made few, of which each byte is there; no blob that is needed i
   assert.deepEqual([archive.pieces.length, status.recent.length], [1, 4]);
   const later = { ...world.deps, now: () => Date.now() + 2 * blobGraceMs };
   await collectBlobs(later, at.blobs, { signal });
-  assert.equal((await Array.fromAsync(at.blobs.list())).length, 6);
+  // A copy, a piece of sixteen, four of one, and the catalogue.
+  assert.equal((await Array.fromAsync(at.blobs.list())).length, 7);
   await world.client.call(datastoreBackups.restore, { params, body: { at: iso(story.nowMs - 3_000) } });
   assert.equal((await restored(at, story.nowMs))?.state, 'complete');
   const input = database.history.recovered[0]?.input.toString() ?? '';
   const parts = Array.from({ length: 20 }, (_, n) => `[${lsn + 10 * n} 1/${lsn + 10 * (n + 1)}]`);
   assert.equal(input.replaceAll(/(?:base|wal) \d+\n|end\n/g, ''), `all there is${parts.join('')}`);
+});
+
+test('a cluster that came back, onto the blobs it had, finds what was kept; that of another key is nothing to it', async () => {
+  await using at = await startDatastoreWorld();
+  const { database, world } = at;
+  const story = new Story(at);
+  await story.begin();
+  for (let minute = 0; minute < 18; minute += 1) {
+    database.history.write(10);
+    await story.collect();
+  }
+  const before = await story.view();
+  const forget = async () => {
+    for (const type of [historyType, archiveType] as const)
+      await world.deps.resources.delete(type, at.appId, { signal });
+  };
+  await forget();
+  database.history.system = 'b';
+  await story.collect();
+  assert.deepEqual((await story.view()).ranges, before.ranges);
+  assert.deepEqual((await story.status()).run, 2);
+  await world.client.call(datastoreBackups.restore, {
+    params: at.params,
+    body: { at: before.ranges[0]?.until ?? '' },
+  });
+  assert.equal((await restored(at, story.nowMs))?.state, 'complete');
+
+  await forget();
+  const foreign = await at.blobs.put('of somebody else');
+  await at.blobs.putName(`history/${at.appId}`, foreign.digest);
+  await story.collect();
+  assert.deepEqual((await story.view()).ranges, []);
+  const later = { ...world.deps, now: () => Date.now() + 2 * blobGraceMs };
+  await collectBlobs(later, at.blobs, { signal });
+  assert.equal((await Array.fromAsync(at.blobs.listNames())).length, 1);
 });
 
 test('a gap begins another run with a copy of its own; both can be gone back to, until the first is too old', async () => {

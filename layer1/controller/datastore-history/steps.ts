@@ -10,13 +10,15 @@ import { appliances } from '@flynn/appliances/appliances';
 import type { Appliance, History } from '@flynn/appliances/appliance';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Again } from '@flynn/resource/reconciler';
-import type { DumpBlobs } from '../datastore-backups/making.ts';
+
 import { guard, memberOf } from '../datastore-backups/subject.ts';
 import type { StepDeps, StepOptions } from '../datastore-backups/subject.ts';
 import { backupPlanType } from '../datastore-backups/types.ts';
 import type { BackupPlan } from '../datastore-backups/types.ts';
 import { appType, ownedBy } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
+import { markOf, readCatalogue, writeCatalogue } from './catalogue.ts';
+import type { HistoryBlobs } from './catalogue.ts';
 import { collectLog, mergeStored } from './collecting.ts';
 import type { Collected } from './collecting.ts';
 import { dueMerge, kept, mergedPiece, unmerged, withMerged } from './pieces.ts';
@@ -42,17 +44,17 @@ const mostMerges = 4;
 /** One look at the log of the datastore of that app. */
 export async function stepHistory(
   deps: StepDeps,
-  blobs: DumpBlobs,
+  blobs: HistoryBlobs,
   appId: string,
   options: StepOptions,
 ): Promise<void | Again> {
-  const subject = await subjectOf(deps, appId, options);
+  const subject = await subjectOf(deps, blobs, appId, options);
   if (subject === undefined) return undefined;
-  if (subject === 'without a plan') return { againInMs: planMs };
+  if (subject === 'not yet') return { againInMs: planMs };
   const { now } = deps;
   const { nextMs } = subject.history.status;
   const days = historyDays(subject.plan);
-  if (days === 0 && holds(subject)) return forgetAll(deps, subject, options);
+  if (days === 0 && holds(subject)) return forgetAll(deps, blobs, subject, options);
   if (!isDue(nextMs, now())) return { againInMs: nextMs - now() };
   const status = await collect(deps, blobs, subject, { ...options, isKept: days > 0 });
   if (status === undefined) return undefined;
@@ -60,28 +62,39 @@ export async function stepHistory(
   return { againInMs: Math.max(1, status.nextMs - now()) };
 }
 
-/** None where its appliance has no history, or there is nothing yet. */
+/** None where its appliance has no history. Not yet: its plan is not made, or nothing of it runs. */
 export async function subjectOf(
-  { resources }: StepDeps,
+  { resources, log }: StepDeps,
+  blobs: HistoryBlobs,
   appId: string,
   options: StepOptions,
-): Promise<HistorySubject | 'without a plan' | undefined> {
+): Promise<HistorySubject | 'not yet' | undefined> {
   const { signal } = options;
   const app = await resources.find(appType, appId, { signal });
   const appliance = appliances.get(app?.spec.datastore?.appliance ?? '');
   const programs = appliance?.history;
-  if (app === undefined || app.deletingSince !== undefined || app.status.releaseId === undefined) return undefined;
+  if (app === undefined || app.deletingSince !== undefined) return undefined;
   if (appliance === undefined || programs === undefined) return undefined;
   const plan = await resources.find(backupPlanType, appId, { signal });
-  if (plan === undefined) return 'without a plan';
+  if (plan === undefined) return 'not yet';
   const made = { id: appId, owner: ownedBy(appId), spec: { datastore: app.spec.name } };
   const also = guard(options);
-  const history =
-    (await resources.find(historyType, appId, { signal })) ??
-    (await resources.create(historyType, made, { signal, also }));
+  let history = await resources.find(historyType, appId, { signal });
+  // Of a cluster that came back: before anything would collect what it has.
+  const found =
+    history === undefined ? await readCatalogue(blobs, appId, { secret: plan.spec.secret, signal }) : undefined;
   const archive =
     (await resources.find(archiveType, appId, { signal })) ??
-    (await resources.create(archiveType, made, { signal, also }));
+    (await resources.create(
+      archiveType,
+      { ...made, ...(found === undefined ? {} : { status: found.archive }) },
+      { signal, also },
+    ));
+  if (found !== undefined)
+    log.info({ datastore: app.spec.name }, 'the history of a datastore was found in the blob store');
+  const status = { run: found?.run ?? 0, recent: found?.recent ?? [], nextMs: 0 };
+  history ??= await resources.create(historyType, { ...made, status }, { signal, also });
+  if (app.status.releaseId === undefined) return 'not yet';
   return { app, appliance, programs, plan, history, archive };
 }
 
@@ -94,8 +107,15 @@ function holds({ history, archive }: HistorySubject): boolean {
 }
 
 /** Its blobs go with the next collection. Turned on again it is another run. */
-async function forgetAll({ resources }: StepDeps, { app }: HistorySubject, options: StepOptions): Promise<Again> {
+async function forgetAll(
+  { resources }: StepDeps,
+  blobs: HistoryBlobs,
+  { app, plan, history: { status: before } }: HistorySubject,
+  options: StepOptions,
+): Promise<Again> {
   const { signal } = options;
+  const nothing = { run: before.run, recent: [], archive: { bases: [], pieces: [] } };
+  await writeCatalogue(blobs, app.id, nothing, { secret: plan.spec.secret, signal });
   const also = guard(options);
   await resources.updateStatus(archiveType, app.id, () => ({ bases: [], pieces: [] }), { signal, also });
   const empty = ({ status }: HistoryResource) => ({ run: status.run, nextMs: 0, recent: [] });
@@ -106,7 +126,7 @@ async function forgetAll({ resources }: StepDeps, { app }: HistorySubject, optio
 /** Undefined where the datastore was deleted meanwhile. */
 async function collect(
   deps: StepDeps,
-  blobs: DumpBlobs,
+  blobs: HistoryBlobs,
   { app, appliance, programs, plan, history, archive }: HistorySubject,
   options: StepOptions & { isKept: boolean },
 ): Promise<HistoryStatus | undefined> {
@@ -122,8 +142,20 @@ async function collect(
     if (!options.isKept) return await change((before) => ({ ...before, nextMs: now() + skipEveryMs }));
     if (collected.gap !== undefined) {
       log.warn({ datastore: app.spec.name, gap: collected.gap }, 'the history of a datastore has a gap');
-    } else await readyBases(deps, archive, { ...options, atMs: collected.at });
-    return await change((before) => afterCollecting(before, collected, now()));
+    }
+    const known =
+      collected.gap === undefined
+        ? await readyBases(deps, archive, { ...options, atMs: collected.at })
+        : archive.status;
+    const next = afterCollecting(history.status, collected, now());
+    const catalogued = await catalogue(
+      deps,
+      blobs,
+      { app, plan },
+      { before: history.status, next, archive: known },
+      signal,
+    );
+    return await change((before) => ({ ...afterCollecting(before, collected, now()), ...catalogued }));
   } catch (error) {
     if (signal.aborted) throw error;
     if (hasCode(error, 'not_found') && (await resources.find(appType, app.id, { signal })) === undefined)
@@ -132,6 +164,26 @@ async function collect(
     log.warn({ err: error, datastore: app.spec.name, count }, 'the log of a datastore could not be collected');
     const failed = { sinceMs: failure?.sinceMs ?? now(), count, message: messageOf(error).slice(0, 1_000) };
     return change((before) => ({ ...before, failure: failed, nextMs: now() + collectRetryMs(count) }));
+  }
+}
+
+/** Where there is something else to be found. What fails here is tried again with the next minute. */
+async function catalogue(
+  { log }: StepDeps,
+  blobs: HistoryBlobs,
+  { app, plan }: Pick<HistorySubject, 'app' | 'plan'>,
+  { before, next, archive }: { before: HistoryStatus; next: HistoryStatus; archive: Archive },
+  signal: AbortSignal,
+): Promise<Pick<HistoryStatus, 'catalogued'>> {
+  const catalogued = markOf(archive, next);
+  if (catalogued === before.catalogued) return {};
+  try {
+    await writeCatalogue(blobs, app.id, { ...next, archive }, { secret: plan.spec.secret, signal });
+    return { catalogued };
+  } catch (error) {
+    if (signal.aborted) throw error;
+    log.warn({ err: error, datastore: app.spec.name }, 'the catalogue of a history could not be written');
+    return {};
   }
 }
 
@@ -151,22 +203,23 @@ export function afterCollecting(before: HistoryStatus, collected: Collected, now
 /** Those that had ended before this was collected are whole with it. */
 async function readyBases(
   { resources }: StepDeps,
-  { id, status: { bases } }: ArchiveResource,
+  { id, status: before }: ArchiveResource,
   { atMs, ...options }: StepOptions & { atMs: number },
-): Promise<void> {
-  const ended = new Set(bases.filter(({ readyMs }) => readyMs === undefined).map(({ digest }) => digest));
-  if (ended.size === 0) return;
+): Promise<Archive> {
+  const ended = new Set(before.bases.filter(({ readyMs }) => readyMs === undefined).map(({ digest }) => digest));
+  if (ended.size === 0) return before;
   const ready = ({ status }: ArchiveResource): Archive => ({
     ...status,
     bases: status.bases.map((base) => (ended.has(base.digest) ? { ...base, readyMs: atMs } : base)),
   });
-  await resources.updateStatus(archiveType, id, ready, { signal: options.signal, also: guard(options) });
+  return (await resources.updateStatus(archiveType, id, ready, { signal: options.signal, also: guard(options) }))
+    .status;
 }
 
 /** Few pieces are made of many, and what is too old goes. What fails here is tried again with the next minute. */
 async function tidy(
   deps: StepDeps,
-  blobs: DumpBlobs,
+  blobs: HistoryBlobs,
   { app, plan }: HistorySubject,
   { days, ...options }: StepOptions & { days: number },
 ): Promise<void> {

@@ -18,7 +18,7 @@ const storedSchema = z.object({
 const placeSchema = z.object({ timeline: z.int(), lsn: z.int() });
 
 /** A part of the log: what came after the piece before it, up to `end`. */
-const pieceSchema = storedSchema.extend({
+export const pieceSchema = storedSchema.extend({
   /** Pieces of a run follow each other without a gap. */
   run: z.int(),
   /** How often it was merged of others: see pieces.ts. */
@@ -62,6 +62,8 @@ export const historyType = defineType({
     gap: z.object({ atMs: z.int(), reason: z.string() }).optional(),
     /** The newest pieces, not merged yet. */
     recent: z.array(pieceSchema),
+    /** What the catalogue has in it: see catalogue.ts. */
+    catalogued: z.string().optional(),
     /** The copy under way, or the last try. */
     base: z
       .object({
@@ -85,12 +87,14 @@ export const historyType = defineType({
 export type HistoryResource = ResourceOf<typeof historyType>;
 export type HistoryStatus = HistoryResource['status'];
 
+/** The oldest first. */
+export const archiveStatusSchema = z.object({ bases: z.array(baseSchema), pieces: z.array(pieceSchema) });
+
 export const archiveType = defineType({
   name: 'datastore-archive',
   version: 1,
   spec: z.object({ datastore: z.string() }),
-  /** The oldest first. */
-  status: z.object({ bases: z.array(baseSchema), pieces: z.array(pieceSchema) }),
+  status: archiveStatusSchema,
   initialStatus: () => ({ bases: [], pieces: [] }),
   immutable: ['datastore'],
   owner: 'app',
