@@ -6,7 +6,7 @@ import type { StepDeps, StepOptions } from '../datastore-backups/subject.ts';
 import { appType } from '../resources.ts';
 import type { HistoryBlobs } from './catalogue.ts';
 import { copyAll } from './collecting.ts';
-import { baseDue, baseRetryMs } from './plan.ts';
+import { baseDue, baseRetryMs, settleMs } from './plan.ts';
 import { historyDays, subjectOf } from './steps.ts';
 import type { HistorySubject } from './steps.ts';
 import { archiveType, historyType } from './types.ts';
@@ -45,8 +45,12 @@ async function copy(
   const isAgain = before?.run === run && before.error !== undefined;
   const attempt = isAgain ? before.attempt + 1 : 1;
   const begun = { run, attempt, start, startedMs: now(), nextMs: now() + baseRetryMs(attempt) };
-  const write = async (base: NonNullable<HistoryStatus['base']>): Promise<void> => {
-    const change = ({ status }: { status: HistoryStatus }) => ({ ...status, base });
+  const write = async (base: NonNullable<HistoryStatus['base']>, latestMs = Infinity): Promise<void> => {
+    const change = ({ status }: { status: HistoryStatus }) => ({
+      ...status,
+      base,
+      nextMs: Math.min(status.nextMs, latestMs),
+    });
     await resources.updateStatus(historyType, app.id, change, { signal, also: guard(options) });
   };
   // Whoever dies leaves a try that failed, and what it was for is kept so long.
@@ -56,8 +60,9 @@ async function copy(
   try {
     const member = memberOf(deps, { app, appliance }, attempt);
     const made = await copyAll({ hosts }, blobs, programs, { member, secret: plan.spec.secret }, options);
-    await keep(deps, app.id, { run, start, startedMs: begun.startedMs, ...made }, options);
-    await write(begun);
+    await keep(deps, app.id, { run, start, startedMs: begun.startedMs, endedMs: now(), ...made }, options);
+    // It is of use once the log was collected after it.
+    await write(begun, now() + settleMs);
     log.info({ datastore: app.spec.name, bytes: made.bytes }, 'a datastore was copied for its history');
   } catch (err) {
     if (signal.aborted) throw err;

@@ -25,6 +25,7 @@ export function copy(minute: number, more: Partial<Base> = {}): Base {
     run: 1,
     start: { timeline: 1, lsn: minute * 100 },
     startedMs: startMs + minute * minuteMs,
+    endedMs: startMs + minute * minuteMs,
     readyMs: startMs + (minute + 1) * minuteMs,
     dataBytes: 30_000_000,
     bytes: 4_000,

@@ -29,7 +29,7 @@ export async function keepHistories(
     runReconciler({
       ...common,
       name: 'logs of datastores',
-      sources: [datastores, keysOf(plans)],
+      sources: [datastores, keysOf(plans), keysOf(histories)],
       concurrency: atOnce.logs,
       reconcile: (id, { signal: run }) => stepHistory(deps, blobs, id, { signal: run, epoch }),
     }),

@@ -6,6 +6,8 @@ export const defaultHistoryDays = 7;
 export const collectEveryMs = 60_000;
 /** While nothing is kept the log must not be kept for it, either. */
 export const skipEveryMs = 3_600_000;
+/** A copy that ended so long before is older than what the log, collected now, is whole until (collecting.ts). */
+export const settleMs = 4_000;
 const longestPauseMs = 5 * 60_000;
 
 export const dayMs = 24 * 3_600_000;

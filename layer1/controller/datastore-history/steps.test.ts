@@ -73,7 +73,7 @@ test('what is written is kept every minute, and what was there at a moment is pu
   const { database, world, params } = at;
   const story = new Story(at);
   await story.begin();
-  const base = iso(story.nowMs);
+  const base = iso(story.nowMs - 2_000);
   const lsn = database.history.lsn;
   database.history.write(100);
   await story.collect();
@@ -143,8 +143,8 @@ test('a cluster that came back, onto the blobs it had, finds what was kept; that
   }
   const before = await story.view();
   const forget = async () => {
-    for (const type of [historyType, archiveType] as const)
-      await world.deps.resources.delete(type, at.appId, { signal });
+    await world.deps.resources.delete(historyType, at.appId, { signal });
+    await world.deps.resources.delete(archiveType, at.appId, { signal });
   };
   await forget();
   database.history.system = 'b';

@@ -22,9 +22,9 @@ import type { HistoryBlobs } from './catalogue.ts';
 import { collectLog, mergeStored } from './collecting.ts';
 import type { Collected } from './collecting.ts';
 import { dueMerge, kept, mergedPiece, unmerged, withMerged } from './pieces.ts';
-import { collectEveryMs, collectRetryMs, dayMs, defaultHistoryDays, isDue, skipEveryMs } from './plan.ts';
+import { collectEveryMs, collectRetryMs, dayMs, defaultHistoryDays, isDue, settleMs, skipEveryMs } from './plan.ts';
 import { archiveType, historyType } from './types.ts';
-import type { Archive, ArchiveResource, HistoryResource, HistoryStatus } from './types.ts';
+import type { Archive, ArchiveResource, Base, HistoryResource, HistoryStatus } from './types.ts';
 
 /** What a step is about. */
 export type HistorySubject = Readonly<{
@@ -133,6 +133,7 @@ async function collect(
   const { now, log, resources } = deps;
   const { signal } = options;
   const { failure, at: since } = history.status;
+  const begunMs = now();
   const change = async (to: (before: HistoryStatus) => HistoryStatus): Promise<HistoryStatus> =>
     (await resources.updateStatus(historyType, app.id, ({ status }) => to(status), { signal, also: guard(options) }))
       .status;
@@ -145,7 +146,7 @@ async function collect(
     }
     const known =
       collected.gap === undefined
-        ? await readyBases(deps, archive, { ...options, atMs: collected.at })
+        ? await readyBases(deps, archive, { ...options, begunMs, untilMs: collected.until })
         : archive.status;
     const next = afterCollecting(history.status, collected, now());
     const catalogued = await catalogue(
@@ -200,17 +201,17 @@ export function afterCollecting(before: HistoryStatus, collected: Collected, now
   return { ...next, recent: [...before.recent, { run: before.run, level: 0, from, end, untilMs, ...stored }] };
 }
 
-/** Those that had ended before this was collected are whole with it. */
+/** Those that had ended before what is collected now are whole with it. */
 async function readyBases(
   { resources }: StepDeps,
   { id, status: before }: ArchiveResource,
-  { atMs, ...options }: StepOptions & { atMs: number },
+  { begunMs, untilMs, ...options }: StepOptions & { begunMs: number; untilMs: number },
 ): Promise<Archive> {
-  const ended = new Set(before.bases.filter(({ readyMs }) => readyMs === undefined).map(({ digest }) => digest));
-  if (ended.size === 0) return before;
+  const isEnded = ({ readyMs, endedMs }: Base): boolean => readyMs === undefined && endedMs + settleMs <= begunMs;
+  if (!before.bases.some(isEnded)) return before;
   const ready = ({ status }: ArchiveResource): Archive => ({
     ...status,
-    bases: status.bases.map((base) => (ended.has(base.digest) ? { ...base, readyMs: atMs } : base)),
+    bases: status.bases.map((base) => (isEnded(base) ? { ...base, readyMs: untilMs } : base)),
   });
   return (await resources.updateStatus(archiveType, id, ready, { signal: options.signal, also: guard(options) }))
     .status;

@@ -35,7 +35,8 @@ const baseSchema = storedSchema.extend({
   run: z.int(),
   start: placeSchema,
   startedMs: z.int(),
-  /** It had ended by then, by the datastore's clock; none until the log was collected once more. */
+  endedMs: z.int(),
+  /** It had ended by then, by the datastore's clock; none until the log was collected after that. */
   readyMs: z.int().optional(),
   /** Of the datastore's files. */
   dataBytes: z.int(),
