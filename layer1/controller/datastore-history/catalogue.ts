@@ -1,6 +1,6 @@
 /**
- * What a history consists of, beside it in the blob store and encrypted as it is. Records go with their cluster, a bucket does not: a
- * cluster that comes back, from a backup with the key and onto the same bucket, goes on from what it finds there.
+ * What a history consists of, beside it in the blob store and encrypted as it is. Records go with their cluster, a bucket does not:
+ * a cluster that comes back, from a backup with the key and onto the same bucket, goes on from what it finds there.
  */
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';

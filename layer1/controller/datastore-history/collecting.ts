@@ -28,7 +28,8 @@ const foundSchema = z.object({
 });
 const collectedSchema = z.union([
   foundSchema.extend({ gap: z.string() }),
-  foundSchema.extend({ gap: z.undefined().optional(), from: z.int(), to: z.int() }),
+  /** `left`: where the timeline that was collected before went over to another, if it did. */
+  foundSchema.extend({ gap: z.undefined().optional(), from: z.int(), to: z.int(), left: z.int().optional() }),
 ]);
 /** `stored`: none where nothing was written since. */
 export type Collected = z.output<typeof collectedSchema> & { stored?: Stored };

@@ -29,8 +29,8 @@ test('one that failed is tried again later; that of another run does not count, 
   assert.deepEqual(of('no room', 2), { is: 'due' });
   assert.deepEqual(of('no room', 1, startMs - 2 * dayMs), { is: 'due' });
   assert.deepEqual(
-    [1, 2, 3, 4, 20].map(collectRetryMs),
-    [1, 2, 4, 5, 5].map((minutes) => minutes * minuteMs),
+    [1, 2, 3, 7, 20].map(collectRetryMs),
+    [5, 10, 20, 300, 300].map((seconds) => seconds * 1_000),
   );
   assert.deepEqual([isDue(5, 5), isDue(6, 5), isDue(6 + dayMs, 5)], [true, false, true]);
 });

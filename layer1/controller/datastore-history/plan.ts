@@ -8,7 +8,9 @@ export const collectEveryMs = 60_000;
 export const skipEveryMs = 3_600_000;
 /** A copy that ended so long before is older than what the log, collected now, is whole until (collecting.ts). */
 export const settleMs = 4_000;
-const longestPauseMs = 5 * 60_000;
+/** Members may just begin. */
+const shortestPauseMs = 5_000;
+export const longestPauseMs = 5 * 60_000;
 
 export const dayMs = 24 * 3_600_000;
 const weekMs = 7 * dayMs;
@@ -30,7 +32,7 @@ function isAbsurd(ms: number, nowMs: number): boolean {
 }
 
 export function collectRetryMs(failures: number): number {
-  return Math.min(longestPauseMs, collectEveryMs * 2 ** Math.min(failures - 1, 8));
+  return Math.min(longestPauseMs, shortestPauseMs * 2 ** Math.min(failures - 1, 8));
 }
 
 export function baseRetryMs(attempt: number): number {

@@ -25,6 +25,6 @@ export async function recoveryOf(
 export function withoutHistory({ spec }: Pick<AppResource, 'spec'>): FlynnError {
   return new FlynnError(
     'invalid',
-    `${spec.name} is of a kind that keeps no history (${spec.datastore?.appliance ?? 'none'}): one can go back to its backups, see flynn resource`,
+    `${spec.name} is of a kind (${spec.datastore?.appliance ?? 'none'}) of which no moments are kept: its backups are what one can go back to`,
   );
 }

@@ -8,9 +8,13 @@ import { datastoreBackups } from '../datastore-backups/api.ts';
 import { startDatastoreWorld } from '../datastore-backups/datastore-fixture.ts';
 import type { DatastoreWorld } from '../datastore-backups/datastore-fixture.ts';
 import { resources } from '../providers/api.ts';
+import { appType } from '../resources.ts';
 import { datastoreHistories as routes } from './api.ts';
 import { stepCopy } from './copying.ts';
-import { stepHistory } from './steps.ts';
+import { copy, startMs } from './history-fixture.ts';
+import { afterBase, stepHistory } from './steps.ts';
+import type { Base } from './types.ts';
+import { recoveryOf } from './recovery.ts';
 import { archiveType, historyType } from './types.ts';
 
 const { signal } = new AbortController();
@@ -196,6 +200,23 @@ test('a gap begins another run with a copy of its own; both can be gone back to,
   assert.match((await story.view()).gap?.reason ?? '', /made anew/);
 });
 
+test('a copy of what a primary wrote last, and no other has, is not gone on from', () => {
+  const status = { run: 1, at: { system: 'a', timeline: 1, lsn: 500 } };
+  const found = { system: 'a', at: 90_000, until: 88_000, from: 500, to: 700 };
+  const { readyMs: _, ...unready } = copy(0);
+  const old = { ...copy(0), readyLsn: 300 };
+  const on = (base: Base, more: object) =>
+    afterBase(base, status, { ...found, timeline: 1, ...more }, startMs + minuteMs);
+  assert.deepEqual(on(unready, {}), { ...unready, readyMs: 88_000, readyLsn: 700 });
+  assert.equal(afterBase(unready, status, { ...found, timeline: 1 }, unready.endedMs), unready);
+  assert.equal(on(unready, { gap: 'it is gone' }), unready);
+  assert.equal(afterBase(unready, { run: 2 }, { ...found, timeline: 1 }, startMs + minuteMs), unready);
+  assert.equal(on(unready, { timeline: 2, left: 400 }), undefined);
+  assert.equal(on(old, { timeline: 2, left: 400 }), old);
+  assert.equal(on(old, { timeline: 2, left: 200 }), undefined);
+  assert.equal(on({ ...old, start: { timeline: 0, lsn: 0 } }, { timeline: 2, left: 200 })?.readyLsn, 300);
+});
+
 test('what fails is told and tried again, each time beside another member; off, nothing is kept, and the log is not either', async () => {
   await using at = await startDatastoreWorld();
   const { database, world, params } = at;
@@ -229,7 +250,7 @@ test('what fails is told and tried again, each time beside another member; off, 
   await story.copy();
   assert.deepEqual(database.history.runs.slice(runs), ['collect']);
   await world.client.call(routes.set, { params, body: { days: 3 } });
-  await story.collect(60);
+  await story.collect();
   await story.copy();
   await story.collect();
   await story.collect();
@@ -262,4 +283,11 @@ test('a new datastore begins with what another had at a moment; who asks for wha
   assert.equal(database.history.recovered[0]?.at, range.until);
   const own = (await world.client.call(apps.list, {})).find(({ datastore }) => datastore?.resourceId === made.id);
   assert.equal(own?.name, 'shop-postgres-2');
+
+  const app = await world.deps.resources.get(appType, at.appId);
+  const other = { ...app, spec: { ...app.spec, datastore: { appliance: 'cache', resourceId: at.resourceId } } };
+  await assert.rejects(recoveryOf(world.deps, other, Date.parse(range.until), signal), {
+    code: 'invalid',
+    message: /shop-postgres is of a kind \(cache\) of which no moments are kept/,
+  });
 });

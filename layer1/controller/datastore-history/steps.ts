@@ -22,7 +22,16 @@ import type { HistoryBlobs } from './catalogue.ts';
 import { collectLog, mergeStored } from './collecting.ts';
 import type { Collected } from './collecting.ts';
 import { dueMerge, kept, mergedPiece, unmerged, withMerged } from './pieces.ts';
-import { collectEveryMs, collectRetryMs, dayMs, defaultHistoryDays, isDue, settleMs, skipEveryMs } from './plan.ts';
+import {
+  collectEveryMs,
+  collectRetryMs,
+  dayMs,
+  defaultHistoryDays,
+  isDue,
+  longestPauseMs,
+  settleMs,
+  skipEveryMs,
+} from './plan.ts';
 import { archiveType, historyType } from './types.ts';
 import type { Archive, ArchiveResource, Base, HistoryResource, HistoryStatus } from './types.ts';
 
@@ -55,7 +64,9 @@ export async function stepHistory(
   const { nextMs } = subject.history.status;
   const days = historyDays(subject.plan);
   if (days === 0 && holds(subject)) return forgetAll(deps, blobs, subject, options);
-  if (!isDue(nextMs, now())) return { againInMs: nextMs - now() };
+  // Nothing was kept until now: what was to be skipped for long begins.
+  const isSkipping = days > 0 && nextMs - now() > longestPauseMs;
+  if (!isDue(nextMs, now()) && !isSkipping) return { againInMs: nextMs - now() };
   const status = await collect(deps, blobs, subject, { ...options, isKept: days > 0 });
   if (status === undefined) return undefined;
   if (days > 0 && status.failure === undefined) await tidy(deps, blobs, subject, { ...options, days });
@@ -144,10 +155,12 @@ async function collect(
     if (collected.gap !== undefined) {
       log.warn({ datastore: app.spec.name, gap: collected.gap }, 'the history of a datastore has a gap');
     }
-    const known =
-      collected.gap === undefined
-        ? await readyBases(deps, archive, { ...options, begunMs, untilMs: collected.until })
-        : archive.status;
+    const known = await changeBases(
+      deps,
+      archive,
+      (base) => afterBase(base, history.status, collected, begunMs),
+      options,
+    );
     const next = afterCollecting(history.status, collected, now());
     const catalogued = await catalogue(
       deps,
@@ -201,19 +214,37 @@ export function afterCollecting(before: HistoryStatus, collected: Collected, now
   return { ...next, recent: [...before.recent, { run: before.run, level: 0, from, end, untilMs, ...stored }] };
 }
 
-/** Those that had ended before what is collected now are whole with it. */
-async function readyBases(
+/**
+ * Pure. A copy that had ended before what was collected now is whole with it. One of what a primary wrote last and no other has is
+ * not to be gone on from: undefined.
+ */
+export function afterBase(
+  base: Base,
+  { run, at }: Pick<HistoryStatus, 'run' | 'at'>,
+  collected: Collected,
+  begunMs: number,
+): Base | undefined {
+  if (collected.gap !== undefined || at === undefined || base.run !== run) return base;
+  const { timeline, left, until, to } = collected;
+  const isLeft = left !== undefined && base.start.timeline === at.timeline && (base.readyLsn ?? Infinity) > left;
+  if (isLeft || (base.readyMs === undefined && base.start.timeline !== timeline)) return undefined;
+  if (base.readyMs !== undefined || base.endedMs + settleMs > begunMs) return base;
+  return { ...base, readyMs: until, readyLsn: to };
+}
+
+/** What they are then. */
+async function changeBases(
   { resources }: StepDeps,
   { id, status: before }: ArchiveResource,
-  { begunMs, untilMs, ...options }: StepOptions & { begunMs: number; untilMs: number },
+  change: (base: Base) => Base | undefined,
+  options: StepOptions,
 ): Promise<Archive> {
-  const isEnded = ({ readyMs, endedMs }: Base): boolean => readyMs === undefined && endedMs + settleMs <= begunMs;
-  if (!before.bases.some(isEnded)) return before;
-  const ready = ({ status }: ArchiveResource): Archive => ({
+  if (before.bases.every((base) => change(base) === base)) return before;
+  const changed = ({ status }: ArchiveResource): Archive => ({
     ...status,
-    bases: status.bases.map((base) => (isEnded(base) ? { ...base, readyMs: untilMs } : base)),
+    bases: status.bases.flatMap((base) => change(base) ?? []),
   });
-  return (await resources.updateStatus(archiveType, id, ready, { signal: options.signal, also: guard(options) }))
+  return (await resources.updateStatus(archiveType, id, changed, { signal: options.signal, also: guard(options) }))
     .status;
 }
 

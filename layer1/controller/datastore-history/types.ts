@@ -38,6 +38,8 @@ const baseSchema = storedSchema.extend({
   endedMs: z.int(),
   /** It had ended by then, by the datastore's clock; none until the log was collected after that. */
   readyMs: z.int().optional(),
+  /** By then it had ended, too: an LSN. */
+  readyLsn: z.int().optional(),
   /** Of the datastore's files. */
   dataBytes: z.int(),
 });
