@@ -107,3 +107,14 @@ test('how long it is kept is said in days; off it is gone, and while it fails th
   assert.match((await pg('history', 'off', '-y')).stdout, /^No moment of shop-postgres is kept any more/);
   assert.match((await pg('history')).stdout, /no moment is kept; "flynn pg history on -a shop-postgres" begins/);
 });
+
+test('a moment that has just passed is collected when it is asked for, and not within the minute', async () => {
+  await using it = await open();
+  const hasBegun = async () => moments.test((await it.pg('history')).stdout);
+  await waitFor(hasBegun, { what: 'the first moment', deadlineMs: 30_000 });
+  it.database.history.write();
+  const beganMs = Date.now();
+  const done = await it.pg('backup', 'restore', '--at', '1s', '-y');
+  assert.match(done.stdout, /^Restored shop-postgres to what there was at/, done.stderr);
+  assert.ok(Date.now() - beganMs < 30_000);
+});

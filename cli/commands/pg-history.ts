@@ -18,8 +18,10 @@ import { addResource, configOf } from './resource.ts';
 type Target = { resource?: string };
 const resource = ['--resource <name>', 'of several that the app has: the name or the id'] as const;
 const dayMs = 24 * 3_600_000;
-/** The log is collected every minute. */
+/** The log is collected every minute, and when it is asked for. */
 const comingMs = 3 * 60_000;
+/** Commits are written a moment after the time that they say. */
+const settleMs = 4_000;
 
 /** Under `flynn pg`. */
 export function addPgHistoryCommands(parent: Parent, pg: Command): void {
@@ -122,13 +124,17 @@ export async function awaitKept(context: Context, params: { resource: string }, 
   const atMs = Date.parse(at);
   const isComing = ({ ranges, failure }: DatastoreHistory): boolean =>
     failure === undefined && atMs <= Date.now() && atMs > Date.parse(ranges.at(-1)?.until ?? 'never');
+  let isAsked = false;
   const first = await client.call(datastoreHistories.get, { params });
   const found = !isComing(first)
     ? first
     : await context.progress(`waiting until ${at} is kept`, () =>
         waitFor(
           async () => {
-            const now = await client.call(datastoreHistories.get, { params });
+            // What is collected earlier is not known to have all of that moment.
+            const isTime = !isAsked && Date.now() >= atMs + settleMs;
+            const now = await client.call(datastoreHistories[isTime ? 'collect' : 'get'], { params });
+            isAsked ||= isTime;
             return isComing(now) ? undefined : now;
           },
           { what: `${at} to be kept: "flynn pg history" tells how it is`, deadlineMs: comingMs, intervalMs: 1_000 },

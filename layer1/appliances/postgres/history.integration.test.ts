@@ -18,7 +18,15 @@ after(async () => {
   await place?.[Symbol.asyncDispose]();
 });
 
-type Header = { system: string; timeline: number; from?: number; to?: number; at: number; until: number; gap?: string };
+type Header = {
+  system: string;
+  timeline: number;
+  from?: number;
+  to?: number;
+  left?: number;
+  until: number;
+  gap?: string;
+};
 
 async function run(command: readonly string[]): Promise<{ header: unknown; rest: Buffer }> {
   const { code, stdout, stderr } = await place.exec(command);
@@ -30,7 +38,7 @@ async function run(command: readonly string[]): Promise<{ header: unknown; rest:
 /** As the controller keeps it: all of it in memory. */
 class Kept {
   base: Buffer = Buffer.alloc(0);
-  readonly log: Buffer[] = [];
+  log: Buffer[] = [];
   at: { system: string; timeline: number; lsn: number } | undefined;
   until = 0;
 
@@ -99,8 +107,13 @@ test('what was dropped comes back as it was at any moment since, also over a swi
   const three = await moment();
   await place.query('DROP TABLE kept');
   const dropped = await moment();
+  const ahead = Object.assign(new Kept(), kept, { log: [...kept.log] });
+  const { left = 0 } = (await run(history.collect(kept.at))).header as Header;
   await kept.collectAll();
   assert.equal(kept.at?.timeline, 2);
+  // The former primary had written more than the other has, and that was collected.
+  if (ahead.at !== undefined) ahead.at.lsn = left + 100;
+  await ahead.collectAll();
   await place.query('CREATE TABLE later ()');
 
   // Nothing changes where it fails.
@@ -110,11 +123,12 @@ test('what was dropped comes back as it was at any moment since, also over a swi
   assert.match(tight.stderr, /MiB are free/);
   assert.equal(await place.query("SELECT to_regclass('later')"), 'later');
 
-  for (const [at, content] of [
-    [three, 'one three two'],
-    [one, 'one'],
+  for (const [by, at, content] of [
+    [ahead, three, 'one three two'],
+    [kept, one, 'one'],
+    [kept, three, 'one three two'],
   ] as const) {
-    const ended = await kept.recover(at);
+    const ended = await by.recover(at);
     assert.equal(ended.code, 0, ended.stderr);
     assert.equal(await rows(), content);
     assert.equal(await place.query("SELECT to_regclass('later')"), '');
@@ -124,8 +138,8 @@ test('what was dropped comes back as it was at any moment since, also over a swi
   const end = await kept.recover(dropped);
   assert.equal(end.code, 0, end.stderr);
   assert.equal(await place.query("SELECT to_regclass('kept')"), '');
-  const left = await place.exec(['sh', '-c', 'ls /data; pgrep -fc /data/recovery/data || true']);
-  assert.doesNotMatch(left.stdout.toString(), /recovery$/m);
+  const remains = await place.exec(['sh', '-c', 'ls /data; pgrep -fc /data/recovery/data || true']);
+  assert.doesNotMatch(remains.stdout.toString(), /recovery$/m);
 });
 
 test('what is not collected does not fill the disk: there is a gap, which is told, and it begins anew', async () => {

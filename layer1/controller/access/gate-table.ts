@@ -146,6 +146,7 @@ export const expected: Readonly<Record<string, string>> = {
   'DELETE /resources/:resource/backup-schedule': 'anybody',
   'GET /resources/:resource/history': 'anybody',
   'PUT /resources/:resource/history': 'anybody',
+  'POST /resources/:resource/history/collect': 'anybody',
   'POST /resources/:resource/restore': 'anybody',
   'DELETE /resources/:resource/restore': 'anybody',
   'GET /log-feed': 'admin',

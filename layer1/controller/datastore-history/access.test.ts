@@ -44,6 +44,7 @@ test('who sees the app sees it, developers of all its apps set it; it goes into 
     Promise.all([
       outcome(client.call(routes.get, { params })),
       outcome(client.call(routes.set, { params, body: { days: 7 } })),
+      outcome(client.call(routes.collect, { params })),
       outcome(
         client.call(datastoreBackups.restore, {
           params: { resource: other.resourceId },
@@ -57,9 +58,12 @@ test('who sees the app sees it, developers of all its apps set it; it goes into 
         }),
       ),
     ]);
-  assert.deepEqual(await all(nobody), ['not_found', 'not_found', 'not_found', 'not_found']);
-  assert.deepEqual(await all(viewer), ['done', 'denied', 'denied', 'denied']);
-  assert.deepEqual(await all(developer), ['done', 'done', 'denied', 'denied']);
+  assert.deepEqual(
+    await all(nobody),
+    Array.from({ length: 5 }, () => 'not_found'),
+  );
+  assert.deepEqual(await all(viewer), ['done', 'denied', 'denied', 'denied', 'denied']);
+  assert.deepEqual(await all(developer), ['done', 'done', 'done', 'denied', 'denied']);
   // Nothing is kept yet.
-  assert.deepEqual(await all(both), ['done', 'done', 'invalid', 'invalid']);
+  assert.deepEqual(await all(both), ['done', 'done', 'done', 'invalid', 'invalid']);
 });

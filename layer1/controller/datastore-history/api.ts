@@ -22,4 +22,11 @@ export const datastoreHistories = {
     response: datastoreHistorySchema,
     summary: 'Keep each moment of so many days',
   }),
+  collect: defineRoute({
+    method: 'POST',
+    path: '/resources/:resource/history/collect',
+    access: 'anybody',
+    response: datastoreHistorySchema,
+    summary: 'Collect what was written now, and not within the minute; how far it is is told with its history',
+  }),
 } as const;

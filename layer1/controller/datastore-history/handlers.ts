@@ -11,6 +11,7 @@ import type { DatastoreHistory } from './model.ts';
 import { withoutHistory } from './recovery.ts';
 import { historyDays } from './steps.ts';
 import { archiveType, historyType } from './types.ts';
+import type { HistoryResource } from './types.ts';
 import { viewHistory } from './view.ts';
 
 export function datastoreHistoryHandlers(deps: Deps): Handler[] {
@@ -26,6 +27,16 @@ export function datastoreHistoryHandlers(deps: Deps): Handler[] {
         spec: { ...spec, historyDays: body.days },
         status,
       }));
+      return view(deps, app, plan, signal);
+    }),
+    handle(routes.collect, async (call) => {
+      const { params, signal } = call;
+      const app = withHistory(await datastoreOf(deps, call, params.resource));
+      const plan = await planOf(deps, app, signal);
+      const hurried = ({ status }: HistoryResource) => ({ ...status, nextMs: Math.min(status.nextMs, deps.now()) });
+      const isKept =
+        historyDays(plan) > 0 && (await deps.resources.find(historyType, app.id, { signal })) !== undefined;
+      if (isKept) await deps.resources.updateStatus(historyType, app.id, hurried, { signal });
       return view(deps, app, plan, signal);
     }),
   ];
