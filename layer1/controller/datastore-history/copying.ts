@@ -7,8 +7,8 @@ import { appType } from '../resources.ts';
 import type { HistoryBlobs } from './catalogue.ts';
 import { copyAll } from './collecting.ts';
 import { baseDue, baseRetryMs, settleMs } from './plan.ts';
-import { historyDays, subjectOf } from './steps.ts';
-import type { HistorySubject } from './steps.ts';
+import { historyDays, subjectOf } from './subject.ts';
+import type { HistorySubject } from './subject.ts';
 import { archiveType, historyType } from './types.ts';
 import type { Base, HistoryStatus } from './types.ts';
 

@@ -9,7 +9,7 @@ import type { AppResource } from '../resources.ts';
 import { datastoreHistories as routes } from './api.ts';
 import type { DatastoreHistory } from './model.ts';
 import { withoutHistory } from './recovery.ts';
-import { historyDays } from './steps.ts';
+import { historyDays } from './subject.ts';
 import { archiveType, historyType } from './types.ts';
 import type { HistoryResource } from './types.ts';
 import { viewHistory } from './view.ts';

@@ -6,49 +6,24 @@
  * all of it is stored. The database is told that its log was kept by the collection after, when that is written down: whoever
  * dies in between collects the same once more. A piece is in the archive before it leaves the newest.
  */
-import { appliances } from '@flynn/appliances/appliances';
-import type { Appliance, History } from '@flynn/appliances/appliance';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Again } from '@flynn/resource/reconciler';
-
 import { guard, memberOf } from '../datastore-backups/subject.ts';
 import type { StepDeps, StepOptions } from '../datastore-backups/subject.ts';
-import { backupPlanType } from '../datastore-backups/types.ts';
-import type { BackupPlan } from '../datastore-backups/types.ts';
-import { appType, ownedBy } from '../resources.ts';
-import type { AppResource } from '../resources.ts';
-import { markOf, readCatalogue, writeCatalogue } from './catalogue.ts';
+import { appType } from '../resources.ts';
+import { markOf, writeCatalogue } from './catalogue.ts';
 import type { HistoryBlobs } from './catalogue.ts';
-import { collectLog, mergeStored } from './collecting.ts';
+import { collectLog } from './collecting.ts';
 import type { Collected } from './collecting.ts';
-import { dueMerge, kept, mergedPiece, unmerged, withMerged } from './pieces.ts';
-import {
-  collectEveryMs,
-  collectRetryMs,
-  dayMs,
-  defaultHistoryDays,
-  isDue,
-  longestPauseMs,
-  settleMs,
-  skipEveryMs,
-} from './plan.ts';
+import { collectEveryMs, collectRetryMs, isDue, longestPauseMs, settleMs, skipEveryMs } from './plan.ts';
+import { historyDays, subjectOf } from './subject.ts';
+import type { HistorySubject } from './subject.ts';
+import { tidy } from './tidying.ts';
 import { archiveType, historyType } from './types.ts';
 import type { Archive, ArchiveResource, Base, HistoryResource, HistoryStatus } from './types.ts';
 
-/** What a step is about. */
-export type HistorySubject = Readonly<{
-  app: AppResource;
-  appliance: Appliance;
-  programs: History;
-  plan: BackupPlan;
-  history: HistoryResource;
-  archive: ArchiveResource;
-}>;
-
 /** Its plan is made by whoever looks after its backups. */
 const planMs = 2_000;
-/** Newest pieces are merged by sixteen, an archive's as well: more than this is not due at once. */
-const mostMerges = 4;
 
 /** One look at the log of the datastore of that app. */
 export async function stepHistory(
@@ -71,46 +46,6 @@ export async function stepHistory(
   if (status === undefined) return undefined;
   if (days > 0 && status.failure === undefined) await tidy(deps, blobs, subject, { ...options, days });
   return { againInMs: Math.max(1, status.nextMs - now()) };
-}
-
-/** None where its appliance has no history. Not yet: its plan is not made, or nothing of it runs. */
-export async function subjectOf(
-  { resources, log }: StepDeps,
-  blobs: HistoryBlobs,
-  appId: string,
-  options: StepOptions,
-): Promise<HistorySubject | 'not yet' | undefined> {
-  const { signal } = options;
-  const app = await resources.find(appType, appId, { signal });
-  const appliance = appliances.get(app?.spec.datastore?.appliance ?? '');
-  const programs = appliance?.history;
-  if (app === undefined || app.deletingSince !== undefined) return undefined;
-  if (appliance === undefined || programs === undefined) return undefined;
-  const plan = await resources.find(backupPlanType, appId, { signal });
-  if (plan === undefined) return 'not yet';
-  const made = { id: appId, owner: ownedBy(appId), spec: { datastore: app.spec.name } };
-  const also = guard(options);
-  let history = await resources.find(historyType, appId, { signal });
-  // Of a cluster that came back: before anything would collect what it has.
-  const found =
-    history === undefined ? await readCatalogue(blobs, appId, { secret: plan.spec.secret, signal }) : undefined;
-  const archive =
-    (await resources.find(archiveType, appId, { signal })) ??
-    (await resources.create(
-      archiveType,
-      { ...made, ...(found === undefined ? {} : { status: found.archive }) },
-      { signal, also },
-    ));
-  if (found !== undefined)
-    log.info({ datastore: app.spec.name }, 'the history of a datastore was found in the blob store');
-  const status = { run: found?.run ?? 0, recent: found?.recent ?? [], nextMs: 0 };
-  history ??= await resources.create(historyType, { ...made, status }, { signal, also });
-  if (app.status.releaseId === undefined) return 'not yet';
-  return { app, appliance, programs, plan, history, archive };
-}
-
-export function historyDays({ spec }: Pick<BackupPlan, 'spec'>): number {
-  return spec.historyDays ?? defaultHistoryDays;
 }
 
 function holds({ history, archive }: HistorySubject): boolean {
@@ -246,54 +181,4 @@ async function changeBases(
   });
   return (await resources.updateStatus(archiveType, id, changed, { signal: options.signal, also: guard(options) }))
     .status;
-}
-
-/** Few pieces are made of many, and what is too old goes. What fails here is tried again with the next minute. */
-async function tidy(
-  deps: StepDeps,
-  blobs: HistoryBlobs,
-  { app, plan }: HistorySubject,
-  { days, ...options }: StepOptions & { days: number },
-): Promise<void> {
-  const { resources, now, log } = deps;
-  const { signal } = options;
-  const also = guard(options);
-  try {
-    for (let merges = 0; merges < mostMerges; merges += 1) {
-      const { status } = await resources.get(historyType, app.id, { signal });
-      const archive = (await resources.get(archiveType, app.id, { signal })).status;
-      const due = dueMerge(archive, status);
-      if (due === undefined) break;
-      const [first] = due;
-      const stored =
-        due.length === 1 && first !== undefined ? first : await mergeStored(blobs, due, plan.spec, options);
-      const { digest, blobBytes, bytes } = stored;
-      const one = mergedPiece(due, { digest, blobBytes, bytes });
-      if (one === undefined) break;
-      const merged = await resources.updateStatus(archiveType, app.id, (now_) => withMerged(now_.status, due, one), {
-        signal,
-        also,
-      });
-      const newest = ({ status: own }: HistoryResource) => ({ ...own, recent: unmerged(merged.status, own.recent) });
-      await resources.updateStatus(historyType, app.id, newest, { signal, also });
-    }
-    const { status } = await resources.get(historyType, app.id, { signal });
-    const archive = (await resources.get(archiveType, app.id, { signal })).status;
-    const left = kept(archive, status, now() - days * dayMs);
-    const isSame =
-      left.archive.bases.length === archive.bases.length && left.archive.pieces.length === archive.pieces.length;
-    const forget = (own: ArchiveResource) => kept(own.status, status, now() - days * dayMs).archive;
-    if (!isSame) await resources.updateStatus(archiveType, app.id, forget, { signal, also });
-    if (left.recent.length < status.recent.length) {
-      const needed = new Set(left.recent.map(({ digest }) => digest));
-      const newest = ({ status: own }: HistoryResource) => ({
-        ...own,
-        recent: own.recent.filter(({ digest }) => needed.has(digest)),
-      });
-      await resources.updateStatus(historyType, app.id, newest, { signal, also });
-    }
-  } catch (error) {
-    if (signal.aborted) throw error;
-    log.warn({ err: error, datastore: app.spec.name }, 'the history of a datastore could not be tidied');
-  }
 }
