@@ -1,12 +1,13 @@
 /**
  * PostgreSQL 17 under Patroni: `flynn-postgres` starts a member, `flynn-postgres-client` is for what is done with what is in it,
- * `flynn-postgres-history` for going back to a moment, `flynn-postgres-members` for who of them leads.
+ * `flynn-postgres-history` and `-recover` for going back to a moment, `flynn-postgres-members` for who of them leads.
  */
 import { type Appliance, type Login, keyspacePassword } from '../appliance.ts';
 import { scramVerifier } from './scram.ts';
 
 const client = '/usr/lib/flynn/flynn-postgres-client';
 const history = '/usr/lib/flynn/flynn-postgres-history';
+const recovery = '/usr/lib/flynn/flynn-postgres-recover';
 const members = '/usr/lib/flynn/flynn-postgres-members';
 const patroniPort = 8_008;
 
@@ -64,7 +65,7 @@ export const postgres: Appliance = {
       ...(since === undefined ? [] : [since.system, `${since.timeline}`, `${since.lsn}`]),
     ],
     base: [history, 'base'],
-    recover: (at, roomBytes) => [history, 'recover', at, `${roomBytes}`],
+    recover: (at, roomBytes) => [recovery, at, `${roomBytes}`],
   },
 };
 

@@ -45,7 +45,7 @@ export class TestDatabase {
   }
 
   async run(command: readonly string[], socket: Duplex, job: HostJob): Promise<void> {
-    if (command.includes('collect') || command.includes('base') || command.includes('recover')) {
+    if (command.includes('collect') || command.includes('base') || command[0]?.endsWith('-recover') === true) {
       await this.history.run(command, socket);
       return;
     }

@@ -31,8 +31,8 @@ export class TestHistory {
   }
 
   async run(command: readonly string[], socket: Duplex): Promise<void> {
-    const at = command.findIndex((word) => ['collect', 'base', 'recover'].includes(word));
-    const [task = '', ...words] = command.slice(at);
+    const [program = '', ...rest] = command;
+    const [task = '', ...words] = program.endsWith('-recover') ? ['recover', ...rest] : rest;
     this.runs.push([task, ...words].join(' '));
     const says = this.failures.shift();
     if (says !== undefined) {
