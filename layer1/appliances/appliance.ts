@@ -63,8 +63,11 @@ export type History = Readonly<{
   collect: (since?: LogPlace) => readonly string[];
   /** A copy of all that there is. */
   base: readonly string[];
-  /** Of a copy and the log after it, from standard input: what there was at that time takes the place of what there is. */
-  recover: (at: string, roomBytes: number) => readonly string[];
+  /**
+   * Of a copy and the log after it up to `end`, from standard input: what there was at that time takes the place of what there is.
+   * Where a part is missing, or cannot be read, nothing does.
+   */
+  recover: (at: string, roomBytes: number, end: Omit<LogPlace, 'system'>) => readonly string[];
 }>;
 
 /**

@@ -1,14 +1,12 @@
 /** A PostgreSQL of two members goes back to a moment, by what was collected of its log; also over a switchover. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { setTimeout as pause } from 'node:timers/promises';
-import { waitFor } from '@flynn/kit/retry';
+import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
+import { Kept, copyOf, history, moment, run } from './history-fixture.ts';
+import type { Header } from './history-fixture.ts';
 import { startMembers } from './members-fixture.ts';
 import type { Members } from './members-fixture.ts';
 import { postgres } from './postgres.ts';
-
-const history = postgres.history ?? assert.fail('it has no history');
-const roomBytes = 100 * 1024 ** 2;
 
 let place: Members;
 before(async () => {
@@ -18,82 +16,15 @@ after(async () => {
   await place?.[Symbol.asyncDispose]();
 });
 
-type Header = {
-  system: string;
-  timeline: number;
-  from?: number;
-  to?: number;
-  left?: number;
-  until: number;
-  gap?: string;
-};
-
-async function run(command: readonly string[]): Promise<{ header: unknown; rest: Buffer }> {
-  const { code, stdout, stderr } = await place.exec(command);
-  assert.equal(code, 0, stderr);
-  const end = stdout.indexOf('\n') + 1;
-  return { header: JSON.parse(stdout.toString('utf8', 0, end)), rest: stdout.subarray(end) };
-}
-
-/** As the controller keeps it: all of it in memory. */
-class Kept {
-  base: Buffer = Buffer.alloc(0);
-  log: Buffer[] = [];
-  at: { system: string; timeline: number; lsn: number } | undefined;
-  until = 0;
-
-  async collect(): Promise<Header> {
-    const { header, rest } = await run(history.collect(this.at));
-    const said = header as Header;
-    if (said.gap !== undefined) return said;
-    this.at = { system: said.system, timeline: said.timeline, lsn: said.to ?? 0 };
-    this.until = said.until;
-    if (rest.length > 0) this.log.push(rest);
-    return said;
-  }
-
-  async begin(): Promise<void> {
-    await this.collect();
-    this.base = (await run(history.base)).rest;
-    await this.collect();
-  }
-
-  /** Until all that is committed by now was collected. */
-  async collectAll(): Promise<void> {
-    const now = Date.now();
-    await waitFor(async () => (await this.collect()).until > now, {
-      what: 'what is committed',
-      deadlineMs: 20_000,
-      intervalMs: 500,
-    });
-  }
-
-  async recover(at: number, { roomBytes: room = roomBytes, cutBytes = 0 } = {}) {
-    const lines = (kind: string, data: Buffer) => [Buffer.from(`${kind} ${data.length}\n`), data];
-    const parts = [...lines('base', this.base), ...this.log.flatMap((one) => lines('wal', one)), Buffer.from('end\n')];
-    const whole = Buffer.concat(parts);
-    const input = whole.subarray(0, whole.length - cutBytes);
-    return place.exec(history.recover(new Date(at).toISOString(), room), { input });
-  }
-}
-
-/** The moment by the clock of the database, with nothing else in it. */
-async function moment(): Promise<number> {
-  await pause(50);
-  const now = Number(await place.query('SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint'));
-  await pause(50);
-  return now;
-}
-
 const rows = () => place.query("SELECT string_agg(name, ' ' ORDER BY name) FROM kept");
 const write = (name: string) => place.query(`INSERT INTO kept VALUES ('${name}')`);
 
 test('what was dropped comes back as it was at any moment since, also over a switchover; later it is as it is', async () => {
-  const kept = new Kept();
+  const kept = new Kept(place);
   await place.query('CREATE TABLE kept (name text); ALTER TABLE kept OWNER TO app; CREATE UNLOGGED TABLE lost (n int)');
   await kept.begin();
   await write('one');
-  const one = await moment();
+  const one = await moment(place);
   await write('two');
   await kept.collectAll();
   const quiet = await kept.collect();
@@ -104,11 +35,11 @@ test('what was dropped comes back as it was at any moment since, also over a swi
   assert.equal(moved.code, 0, moved.stderr);
   await place.copied();
   await write('three');
-  const three = await moment();
+  const three = await moment(place);
   await place.query('DROP TABLE kept');
-  const dropped = await moment();
-  const ahead = Object.assign(new Kept(), kept, { log: [...kept.log] });
-  const { left = 0 } = (await run(history.collect(kept.at))).header as Header;
+  const dropped = await moment(place);
+  const ahead = copyOf(place, kept);
+  const { left = 0 } = (await run(place, history.collect(kept.at))).header as Header;
   await kept.collectAll();
   assert.equal(kept.at?.timeline, 2);
   // The former primary had written more than the other has, and that was collected.
@@ -143,7 +74,7 @@ test('what was dropped comes back as it was at any moment since, also over a swi
 });
 
 test('what is not collected does not fill the disk: there is a gap, which is told, and it begins anew', async () => {
-  const kept = new Kept();
+  const kept = new Kept(place);
   await place.query("ALTER SYSTEM SET max_slot_wal_keep_size = '32MB'");
   await place.query('SELECT pg_reload_conf()');
   await kept.collect();
@@ -159,10 +90,53 @@ test('what is not collected does not fill the disk: there is a gap, which is tol
   kept.at = undefined;
   await place.query('CREATE TABLE anew ()');
   await kept.begin();
-  const anew = await moment();
+  const anew = await moment(place);
   await place.query('DROP TABLE anew');
   await kept.collectAll();
   const ended = await kept.recover(anew);
   assert.equal(ended.code, 0, ended.stderr);
   assert.equal(await place.query("SELECT to_regclass('anew')"), 'anew');
 });
+
+test('a log of which something is missing, or cannot be read, puts nothing back; many tables are no trouble', async () => {
+  const kept = new Kept(place);
+  await place.query(
+    "DO $$ BEGIN FOR n IN 1..5000 LOOP EXECUTE 'CREATE TABLE many_' || n || ' (n int)'; END LOOP; END $$",
+  );
+  await kept.begin();
+  for (const name of ['first', 'second', 'third']) {
+    await place.query(`CREATE TABLE ${name} AS SELECT repeat(md5(n::text), 20) FROM generate_series(1, 5000) AS n`);
+    await kept.collectAll();
+  }
+  const then = await moment(place);
+  await kept.collectAll();
+  await place.query('CREATE TABLE untouched ()');
+  const without = (change: (log: Buffer[]) => Buffer[]): Kept => {
+    const other = copyOf(place, kept);
+    other.log = change(other.log);
+    return other;
+  };
+  const large = kept.log.findLastIndex((one) => one.length > 100_000);
+  const hole = await without((log) => log.toSpliced(large, 1)).recover(then);
+  assert.match(hole.stderr, /a part of the log is missing/);
+  const short = await without((log) => log.slice(0, -1)).recover(then);
+  assert.match(short.stderr, /a part of the log is missing: it ends at/);
+  const spoilt = await without((log) => log.with(large, spoil(log[large] ?? Buffer.alloc(0)))).recover(then);
+  assert.match(spoilt.stderr, /its log could be read up to \S+ alone, and goes on to/);
+  assert.equal(await place.query("SELECT to_regclass('untouched')"), 'untouched');
+  const ended = await kept.recover(then);
+  assert.equal(ended.code, 0, ended.stderr);
+  assert.equal(
+    await place.query("SELECT to_regclass('third'), to_regclass('untouched'), to_regclass('many_5000')"),
+    'third||many_5000',
+  );
+});
+
+/** In the middle of it there are zeros. */
+function spoil(piece: Buffer): Buffer {
+  const content = zstdDecompressSync(piece);
+  const at = Math.floor(content.length / 2);
+  // Lines that say what follows are as they were.
+  const from = content.subarray(at - 4_096, at).includes('wal ') ? at + 8_192 : at;
+  return zstdCompressSync(content.fill(0, from, from + 1_000));
+}

@@ -38,6 +38,13 @@ export type Status = {
   problem: string | null;
 };
 
+const MiB = 1024 ** 2;
+
+/** In memory, and gone with the container. */
+function smallDisk(bytes: number): string[] {
+  return ['type=tmpfs', 'device=tmpfs', `o=size=${bytes},uid=5432,gid=5432,mode=0700`].flatMap((one) => ['--opt', one]);
+}
+
 export const keyspace = { name: 'abc', password: 'k' };
 const client = '/usr/lib/flynn/flynn-postgres-members';
 
@@ -65,7 +72,7 @@ async function openKeyspace(address: string): Promise<void> {
 }
 
 /** Of the images that the run has made ready. */
-export async function startMembers({ count }: { count: number }): Promise<Members> {
+export async function startMembers({ count, diskBytes }: { count: number; diskBytes?: number }): Promise<Members> {
   const { FLYNN_TEST_POSTGRES_IMAGE: image = '', FLYNN_TEST_ETCD_IMAGE: etcdImage = '' } = process.env;
   const name = `flynn-test-postgres-${process.pid}`;
   const nameOf = (member: number) => `${name}-${member}`;
@@ -84,7 +91,8 @@ export async function startMembers({ count }: { count: number }): Promise<Member
   }
 
   async function create(member: number): Promise<void> {
-    const volume = await docker('volume', 'create', ...label);
+    const disk = diskBytes === undefined ? [] : smallDisk(diskBytes);
+    const volume = await docker('volume', 'create', ...label, ...disk);
     volumes.push(volume);
     const data = ['--volume', `${volume}:/data`];
     await docker('run', '--rm', ...label, ...data, '--entrypoint', 'chown', image, '5432:5432', '/data');
@@ -99,7 +107,7 @@ export async function startMembers({ count }: { count: number }): Promise<Member
     };
     const given = Object.entries(env).flatMap(([key, value]) => ['--env', `${key}=${value}`]);
     containers.push(nameOf(member));
-    const more = ['--init', '--network', name, '--user', '5432', '--memory', '512m'];
+    const more = ['--init', '--network', name, '--user', '5432', '--memory', `${512 + (diskBytes ?? 0) / MiB}m`];
     await docker('run', '--detach', '--name', nameOf(member), ...label, ...more, ...data, ...given, image);
   }
 

@@ -65,7 +65,7 @@ export const postgres: Appliance = {
       ...(since === undefined ? [] : [since.system, `${since.timeline}`, `${since.lsn}`]),
     ],
     base: [history, 'base'],
-    recover: (at, roomBytes) => [recovery, at, `${roomBytes}`],
+    recover: (at, roomBytes, { timeline, lsn }) => [recovery, at, `${roomBytes}`, `${timeline}`, `${lsn}`],
   },
 };
 

@@ -5,7 +5,7 @@ import type { Handler } from '@flynn/kit/http-server';
 import type { CheckedCall } from '@flynn/kit/http-handler';
 import { Readable } from 'node:stream';
 import { principalOf } from '../access/principal.ts';
-import { recoveryOf } from '../datastore-history/recovery.ts';
+import { momentAsked, recoveryOf } from '../datastore-history/recovery.ts';
 import { parseSchedule } from '../cron/schedule.ts';
 import type { Deps } from '../deps.ts';
 import { checkChange, isSeen, sightOf } from '../providers/sight.ts';
@@ -109,13 +109,13 @@ async function momentOf(
   call: Pick<CheckedCall, 'caller' | 'signal'>,
   app: AppResource,
   { at, from }: { at: string; from?: string | undefined },
-): Promise<Pick<PendingRestore, 'at' | 'from' | 'fromId'>> {
+): Promise<Pick<PendingRestore, 'at' | 'backupId' | 'from' | 'fromId'>> {
   const source = from === undefined ? app : await datastoreOf(deps, call, from);
   if (source.spec.datastore?.appliance !== app.spec.datastore?.appliance) {
     throw new FlynnError('invalid', `${source.spec.name} and ${app.spec.name} are not of the same kind`);
   }
   await recoveryOf(deps, source, Date.parse(at), call.signal);
-  return { at: new Date(at).toISOString(), from: source.spec.name, fromId: source.id };
+  return momentAsked(source, Date.parse(at));
 }
 
 /** The app behind a resource that the caller sees, and may change. What somebody may not see is not there for them. */

@@ -9,7 +9,7 @@ import { type Member, outputOf } from './member.ts';
 import { openedDump, sealedDump } from './sealing.ts';
 import { Stall } from './stall.ts';
 
-export type DumpBlobs = Pick<BlobClient, 'put' | 'get'>;
+export type DumpBlobs = Pick<BlobClient, 'put' | 'get' | 'stat'>;
 
 /** Of all of it: what takes longer is stopped by a person. */
 export const wholeMs = 24 * 3_600_000;

@@ -146,9 +146,11 @@ export function viewRestore({
   attempt: _a,
   nextMs: _n,
   fromId: _f,
+  backupId,
   ...shown
 }: PendingRestore): DatastoreRestore {
-  return shown;
+  // Of a moment it names none: see momentAsked.
+  return backupId === undefined || shown.at !== undefined ? shown : { ...shown, backupId };
 }
 
 export function viewBackups(plan: BackupPlan, records: readonly DatastoreBackupResource[]): DatastoreBackups {

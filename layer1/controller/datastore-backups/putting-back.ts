@@ -12,7 +12,7 @@ import type { Again } from '@flynn/resource/reconciler';
 import type { Bytes } from '../backup/archive.ts';
 import { recoveryInput } from '../datastore-history/collecting.ts';
 import { roomOf } from '../datastore-history/ranges.ts';
-import { recoveryOf, withoutHistory } from '../datastore-history/recovery.ts';
+import { holdBlobs, recoveryOf, withoutHistory } from '../datastore-history/recovery.ts';
 import { appType } from '../resources.ts';
 import { type DumpBlobs, openDump, wholeMs } from './making.ts';
 import { feed } from './member.ts';
@@ -101,9 +101,15 @@ async function momentInput(
     deps.resources.get(backupPlanType, fromId, { signal }),
   ]);
   const recovery = await recoveryOf(deps, source, Date.parse(at), signal);
-  const command = appliance.history?.recover(at, roomOf(recovery));
+  const { end } = recovery.pieces.at(-1) ?? { end: recovery.base.start };
+  const command = appliance.history?.recover(at, roomOf(recovery), end);
   if (command === undefined) throw withoutHistory(app);
-  return { command, ...recoveryInput(blobs, recovery, { secret: spec.secret, signal }) };
+  const { input, bytes } = recoveryInput(blobs, recovery, { secret: spec.secret, signal });
+  const held = async function* (): AsyncGenerator<Uint8Array> {
+    await using _ = await holdBlobs(blobs, recovery, signal);
+    yield* input;
+  };
+  return { command, input: held(), bytes };
 }
 
 async function* counted(

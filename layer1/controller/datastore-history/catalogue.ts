@@ -11,10 +11,13 @@ import { hasCode } from '@flynn/kit/errors';
 import { z } from 'zod';
 import { openDump, storeSealed } from '../datastore-backups/making.ts';
 import { blobsOfArchive } from './pieces.ts';
-import { archiveStatusSchema, pieceSchema } from './types.ts';
+import { archiveStatusSchema, endSchema, pieceSchema } from './types.ts';
 import type { Archive, HistoryStatus } from './types.ts';
 
 export type HistoryBlobs = Pick<BlobClient, 'put' | 'get' | 'putName' | 'getName'>;
+
+/** So far behind is what it says of a datastore that nothing is written to. */
+const untilEveryMs = 3_600_000;
 
 /** Names of blobs that begin so are catalogues, and end with an app's id. */
 export const catalogueNames = 'history';
@@ -24,15 +27,19 @@ const catalogueSchema = z.object({
   run: z.int(),
   archive: archiveStatusSchema,
   recent: z.array(pieceSchema),
+  untilMs: z.int().optional(),
+  ended: z.array(endSchema).optional(),
 });
 
-type Listed = Pick<HistoryStatus, 'run' | 'recent'>;
+type Listed = Pick<HistoryStatus, 'run' | 'recent' | 'untilMs' | 'ended'>;
 type Options = Readonly<{ secret: string; signal: AbortSignal }>;
 
 /** Another where something else is in it. */
-export function markOf(archive: Archive, { run, recent }: Listed): string {
+export function markOf(archive: Archive, { run, recent, untilMs = 0, ended = [] }: Listed): string {
   const ready = archive.bases.map(({ readyMs = 0 }) => readyMs);
-  const all = [run, ...blobsOfArchive(archive), ...ready, ...recent.map(({ digest }) => digest)];
+  const ends = [Math.floor(untilMs / untilEveryMs), ...ended.map((one) => one.untilMs)];
+  const lost = archive.pieces.filter(({ isLost }) => isLost).length;
+  const all = [run, ...blobsOfArchive(archive), ...ready, ...recent.map(({ digest }) => digest), ...ends, lost];
   return createHash('sha256').update(all.join(' ')).digest('base64url').slice(0, 16);
 }
 
@@ -40,10 +47,17 @@ export function markOf(archive: Archive, { run, recent }: Listed): string {
 export async function writeCatalogue(
   blobs: HistoryBlobs,
   appId: string,
-  { archive, run, recent }: Listed & { archive: Archive },
+  { archive, run, recent, untilMs, ended }: Listed & { archive: Archive },
   { secret, signal }: Options,
 ): Promise<void> {
-  const content: z.input<typeof catalogueSchema> = { version: 1, run, archive, recent: [...recent] };
+  const content: z.input<typeof catalogueSchema> = {
+    version: 1,
+    run,
+    archive,
+    recent,
+    ...(untilMs === undefined ? {} : { untilMs }),
+    ...(ended === undefined ? {} : { ended }),
+  };
   const source = Readable.from([gzipSync(JSON.stringify(content))]);
   const { digest } = await storeSealed(blobs, source, { secret, signal });
   await blobs.putName(`${catalogueNames}/${appId}`, digest, { signal });

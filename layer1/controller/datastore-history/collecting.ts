@@ -3,7 +3,7 @@
  * not grow with either.
  */
 import type { History, LogPlace } from '@flynn/appliances/appliance';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { z } from 'zod';
 import type { Bytes } from '../backup/archive.ts';
 import { type DumpBlobs, openDump, storeSealed } from '../datastore-backups/making.ts';
@@ -25,6 +25,8 @@ const foundSchema = z.object({
   at: z.int(),
   /** All that was committed by then is before `to`. */
   until: z.int(),
+  /** Of all its files, by then. */
+  data: z.int(),
 });
 const collectedSchema = z.union([
   foundSchema.extend({ gap: z.string() }),
@@ -65,9 +67,9 @@ export async function copyAll(
   return { ...(await storeSealed(blobs, rest, { secret, signal: stall.signal })), dataBytes };
 }
 
-/** Several in a row as one blob. */
+/** Several in a row as one blob. Throws `LostBlob` where one of them is not what it was. */
 export async function mergeStored(
-  blobs: DumpBlobs,
+  blobs: Pick<DumpBlobs, 'put' | 'get'>,
   pieces: readonly Piece[],
   { secret }: Pick<Place, 'secret'>,
   limits: Limits,
@@ -85,11 +87,26 @@ async function* contentOf(
 ): AsyncGenerator<Uint8Array> {
   for (const { digest, bytes } of pieces) {
     let left = bytes;
-    for await (const chunk of await openDump(blobs, { digest, secret }, signal)) {
-      left -= chunk.length;
-      yield chunk;
+    try {
+      for await (const chunk of await openDump(blobs, { digest, secret }, signal)) {
+        left -= chunk.length;
+        yield chunk;
+      }
+    } catch (error) {
+      if (hasCode(error, 'not_found', 'invalid', 'internal')) throw new LostBlob(digest, messageOf(error));
+      throw error;
     }
-    if (left !== 0) throw new FlynnError('internal', `${digest} is not as long as it was when it was stored`);
+    if (left !== 0) throw new LostBlob(digest, 'it is not as long as it was when it was stored');
+  }
+}
+
+/** Nobody has it, or not as it was. */
+export class LostBlob extends FlynnError {
+  readonly digest: string;
+
+  constructor(digest: string, message: string) {
+    super('internal', `${digest} of the history cannot be read: ${message}`);
+    this.digest = digest;
   }
 }
 

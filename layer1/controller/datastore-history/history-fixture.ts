@@ -12,6 +12,7 @@ export function piece(minute: number, more: Partial<Piece> = {}): Piece {
     from: minute * 100,
     end: { timeline: 1, lsn: (minute + 1) * 100 },
     untilMs: startMs + (minute + 1) * minuteMs,
+    dataBytes: 30_000_000,
     bytes: 100,
     blobBytes: 150,
     digest: `sha256:${minute}`,

@@ -8,11 +8,12 @@ import { backupPlanType } from '../datastore-backups/types.ts';
 import type { AppResource } from '../resources.ts';
 import type { HistoryBlobs } from './catalogue.ts';
 import { stepCopy } from './copying.ts';
+import { stepMerge } from './merging.ts';
 import { stepHistory } from './steps.ts';
 import { historyType } from './types.ts';
 
 /** A log that waits for those before it is written on meanwhile; a copy streams for long. */
-const atOnce = { logs: 8, copies: 2 } as const;
+const atOnce = { logs: 8, pieces: 2, copies: 2 } as const;
 
 /** Resolves when the signal aborts. */
 export async function keepHistories(
@@ -32,6 +33,13 @@ export async function keepHistories(
       sources: [datastores, keysOf(plans), keysOf(histories)],
       concurrency: atOnce.logs,
       reconcile: (id, { signal: run }) => stepHistory(deps, blobs, id, { signal: run, epoch }),
+    }),
+    runReconciler({
+      ...common,
+      name: 'pieces of logs of datastores',
+      sources: [keysOf(histories)],
+      concurrency: atOnce.pieces,
+      reconcile: (id, { signal: run }) => stepMerge(deps, blobs, id, { signal: run, epoch }),
     }),
     runReconciler({
       ...common,

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { archive, copy, minuteMs, piece, pieces, startMs, status } from './history-fixture.ts';
-import { allPieces, dueMerge, kept, mergedPiece, unmerged, withMerged } from './pieces.ts';
+import { allPieces, dueMerge, kept, mergedPiece, unmerged, withLost, withMerged } from './pieces.ts';
 import type { Archive, HistoryStatus, Piece } from './types.ts';
 
 let count = 0;
@@ -70,6 +70,37 @@ test('what is large stays as it is; of a run that is over all goes to the archiv
     left.map(({ run }) => run),
     [2],
   );
+});
+
+test('large pieces in a row keep none after them from being merged', () => {
+  const large = pieces(0, 2, { level: 1, blobBytes: 3 * 1024 ** 3 });
+  const [now] = merge(archive([], [...large, ...pieces(2, 66, { level: 1 })]), { recent: [], run: 1 });
+  assert.ok(now.pieces.length < 25, `${now.pieces.length} pieces`);
+  assert.ok(now.pieces.slice(0, 2).every(({ level }) => level === 2));
+  for (const [at, one] of now.pieces.entries()) assert.equal(one.from, now.pieces[at - 1]?.end.lsn ?? 0);
+});
+
+test('what was forgotten while it was merged does not come back behind what came after it', () => {
+  const all = pieces(0, 20, { level: 1 });
+  const due = dueMerge(archive([], all), { recent: [], run: 1 }) ?? [];
+  const one = mergedPiece(due, { digest: 'm', blobBytes: 1, bytes: 1 }) ?? assert.fail();
+  const left = archive([], all.slice(3));
+  assert.equal(withMerged(left, due, one), left);
+});
+
+test('one that is lost is made one with no other, and keeps none of them from it', () => {
+  const recent = withLost(pieces(0, 40), 'sha256:5');
+  const [now, newest] = merge(archive([]), { recent, run: 1 });
+  assert.deepEqual(
+    now.pieces.map(({ from, end, isLost }) => [from, end.lsn, isLost]),
+    [
+      [0, 500, undefined],
+      [500, 600, true],
+      [600, 2_200, undefined],
+      [2_200, 3_800, undefined],
+    ],
+  );
+  assert.equal(newest.length, 2);
 });
 
 test('kept is the newest copy before the time, and the log from there on; nothing of a run that is too old', () => {

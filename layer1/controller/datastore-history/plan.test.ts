@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { archive, copy, minuteMs, piece, startMs, status } from './history-fixture.ts';
-import { baseDue, collectRetryMs, dayMs, isDue } from './plan.ts';
+import { baseDue, collectRetryMs, dayMs, isDue, isLostSince } from './plan.ts';
 
 const MiB = 1024 ** 2;
 
@@ -15,10 +15,18 @@ test('a copy begins a run; after a day another, if much was written, after a wee
   assert.deepEqual(due(20 * MiB, dayMs - 1), { is: 'wait', untilMs: startMs + dayMs });
   assert.deepEqual(due(20 * MiB, dayMs), { is: 'due' });
   assert.deepEqual(due(20 * MiB, dayMs, 400 * MiB), { is: 'wait', untilMs: startMs + 7 * dayMs });
+  // As much log as a copy: all copies together are no more than the log, and two of them.
+  assert.deepEqual(due(399 * MiB, dayMs, 400 * MiB), { is: 'wait', untilMs: startMs + 7 * dayMs });
+  assert.deepEqual(due(400 * MiB, dayMs, 400 * MiB), { is: 'due' });
   assert.deepEqual(due(MiB, dayMs), { is: 'wait', untilMs: startMs + 7 * dayMs });
   assert.deepEqual(due(MiB, 7 * dayMs), { is: 'due' });
   assert.deepEqual(due(1_000, 70 * dayMs), { is: 'wait', untilMs: undefined });
   assert.deepEqual(baseDue(archive([copy(0)]), status([], { run: 2 }), startMs), { is: 'due' });
+  assert.deepEqual(baseDue(archive([copy(0)], [piece(1, { isLost: true })]), status(), startMs), { is: 'due' });
+  assert.deepEqual(
+    [startMs + dayMs, startMs - 60 * minuteMs + 1, startMs - 60 * minuteMs].map((since) => isLostSince(since, startMs)),
+    [false, false, true],
+  );
 });
 
 test('one that failed is tried again later; that of another run does not count, nor a clock that was put back', () => {

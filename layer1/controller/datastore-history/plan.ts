@@ -1,6 +1,6 @@
 /** What is next for a datastore's history: to collect, to copy all there is, or nothing until when? Pure. */
 import { allPieces, isAfter } from './pieces.ts';
-import type { Archive, Base, HistoryStatus } from './types.ts';
+import type { Archive, Base, HistoryStatus, Piece } from './types.ts';
 
 export const defaultHistoryDays = 7;
 export const collectEveryMs = 60_000;
@@ -8,6 +8,12 @@ export const collectEveryMs = 60_000;
 export const skipEveryMs = 3_600_000;
 /** A copy that ended so long before is older than what the log, collected now, is whole until (collecting.ts). */
 export const settleMs = 4_000;
+/** So much at once comes of somebody who is busy: there is more by then, and members keep 2 GB. */
+export const busyBytes = 128 * 1024 ** 2;
+/** More do not wait to be merged: where they cannot be, a record that grows would meet the limit of the store. */
+export const mostRecent = 512;
+/** One that is not there, or not as it was, is lost after so long: hosts that have it may be away. */
+const lostMs = 3_600_000;
 /** Members may just begin. */
 const shortestPauseMs = 5_000;
 export const longestPauseMs = 5 * 60_000;
@@ -29,6 +35,15 @@ export function isDue(nextMs: number, nowMs: number): boolean {
 /** Of a clock that was put back by more than a day: it says nothing. */
 function isAbsurd(ms: number, nowMs: number): boolean {
   return ms > nowMs + dayMs;
+}
+
+export function isLostSince(sinceMs: number, nowMs: number): boolean {
+  return nowMs - sinceMs >= lostMs;
+}
+
+/** Of a run that is over now. */
+export function endOf({ run, untilMs }: Pick<HistoryStatus, 'run' | 'untilMs'>): NonNullable<HistoryStatus['ended']> {
+  return untilMs === undefined ? [] : [{ run, untilMs }];
 }
 
 export function collectRetryMs(failures: number): number {
@@ -54,13 +69,14 @@ export function baseDue(archive: Archive, status: HistoryStatus, nowMs: number):
 function baseWantedMs(archive: Archive, status: HistoryStatus, nowMs: number): number | undefined {
   const last = archive.bases.findLast(({ run }) => run === status.run);
   if (last === undefined || isAbsurd(last.startedMs, nowMs)) return 0;
-  const bytes = bytesSince(last, archive, status);
-  if (bytes >= Math.max(muchBytes, last.bytes / 4)) return last.startedMs + dayMs;
+  // What is behind what is lost has nothing to begin from.
+  if (since(last, archive, status).some(({ isLost }) => isLost)) return 0;
+  const bytes = since(last, archive, status).reduce((sum, one) => sum + one.bytes, 0);
+  // All copies together are so no larger than the log of the days that are kept, and two of them.
+  if (bytes >= Math.max(muchBytes, last.bytes)) return last.startedMs + dayMs;
   return bytes >= littleBytes ? last.startedMs + weekMs : undefined;
 }
 
-function bytesSince(base: Base, archive: Archive, status: HistoryStatus): number {
-  return allPieces(archive, status)
-    .filter(({ run, end }) => run === base.run && isAfter(end, base.start))
-    .reduce((sum, { bytes }) => sum + bytes, 0);
+function since(base: Base, archive: Archive, status: HistoryStatus): Piece[] {
+  return allPieces(archive, status).filter(({ run, end }) => run === base.run && isAfter(end, base.start));
 }

@@ -1,72 +1,70 @@
 /** To which moments can one go back, and by what? Pure. */
 import { FlynnError } from '@flynn/kit/errors';
-import { allPieces, isAfter } from './pieces.ts';
-import type { Archive, Base, HistoryStatus, Piece } from './types.ts';
+import { allPieces, isAfter, untilOf } from './pieces.ts';
+import type { Known } from './pieces.ts';
+import type { Archive, Base, Piece } from './types.ts';
 
 export type Range = Readonly<{ fromMs: number; untilMs: number }>;
 export type Recovery = Readonly<{ base: Base; pieces: readonly Piece[] }>;
+/** A copy, and the log that follows it without a gap. */
+type Chain = Range & Recovery;
 
 const segmentBytes = 16 * 1024 ** 2;
+/** Of what is put back members keep so much for those that copy it, and for the history. */
+const mostSlotBytes = 2 * 1024 ** 3;
 
-type Known = Pick<HistoryStatus, 'recent' | 'run' | 'untilMs'>;
-
-/** Of each run with a copy, the oldest first. */
+/** What follows each copy, the oldest first; what overlaps is one. */
 export function rangesOf(archive: Archive, status: Known): Range[] {
-  const pieces = allPieces(archive, status);
-  const runs = Map.groupBy(archive.bases.filter(isReady), ({ run }) => run);
-  return [...runs]
-    .toSorted(([a], [b]) => a - b)
-    .flatMap(([run, bases]) => {
-      const fromMs = Math.min(...bases.map(({ readyMs = Infinity }) => readyMs));
-      const untilMs = untilOf(run, pieces, status);
-      return untilMs === undefined || untilMs < fromMs ? [] : [{ fromMs, untilMs }];
-    });
+  const found: Range[] = [];
+  for (const { fromMs, untilMs } of chainsOf(archive, status)) {
+    const last = found.at(-1);
+    if (last !== undefined && fromMs <= last.untilMs) {
+      found[found.length - 1] = { fromMs: last.fromMs, untilMs: Math.max(last.untilMs, untilMs) };
+    } else found.push({ fromMs, untilMs });
+  }
+  return found;
 }
 
 /** The newest copy before that moment, and the log after it until then. Throws `invalid` where there is none. */
 export function recoveryTo(atMs: number, archive: Archive, status: Known): Recovery {
-  const all = allPieces(archive, status);
-  const base = archive.bases
-    .filter(({ run, readyMs }) => {
-      const untilMs = untilOf(run, all, status);
-      return readyMs !== undefined && readyMs <= atMs && untilMs !== undefined && atMs <= untilMs;
-    })
-    .toSorted((a, b) => (a.readyMs ?? 0) - (b.readyMs ?? 0))
-    .at(-1);
-  if (base === undefined) throw notThere(atMs, rangesOf(archive, status));
-  const after = all.filter(({ run, end }) => run === base.run && isAfter(end, base.start));
-  const last = after.findIndex(({ untilMs }) => untilMs >= atMs);
-  const pieces = last < 0 ? after : after.slice(0, last + 1);
-  if (!isWhole(base, pieces))
-    throw new FlynnError('internal', 'the history is not whole: a piece of its log is missing');
-  return { base, pieces };
+  const chain = chainsOf(archive, status).findLast(({ fromMs, untilMs }) => fromMs <= atMs && atMs <= untilMs);
+  if (chain === undefined) throw notThere(atMs, rangesOf(archive, status));
+  const { base, pieces } = chain;
+  const last = pieces.findIndex(({ untilMs }) => untilMs >= atMs);
+  return { base, pieces: last < 0 ? pieces : pieces.slice(0, last + 1) };
 }
 
-/** As much as it takes beside what there is: the copy, the log, and once more what is read from them. */
+function chainsOf(archive: Archive, status: Known): Chain[] {
+  const all = allPieces(archive, status);
+  return archive.bases
+    .flatMap((base): Chain[] => {
+      const { readyMs, run, start } = base;
+      if (readyMs === undefined) return [];
+      const after = all.filter((one) => one.run === run && isAfter(one.end, start));
+      const gap = after.findIndex(({ isLost, from }, at) => {
+        const before = after[at - 1];
+        return isLost || (before === undefined ? from > start.lsn : from !== before.end.lsn);
+      });
+      const pieces = gap < 0 ? after : after.slice(0, gap);
+      const untilMs = gap < 0 ? untilOf(run, all, status) : pieces.at(-1)?.untilMs;
+      return untilMs === undefined || untilMs < readyMs ? [] : [{ base, pieces, fromMs: readyMs, untilMs }];
+    })
+    .toSorted((a, b) => a.fromMs - b.fromMs);
+}
+
+/**
+ * As much as it takes beside what there is: the data, as they were largest, and once more as they are dumped into the restore; the
+ * log to get there, and that of the restore.
+ */
 export function roomOf({ base, pieces }: Recovery): number {
-  const log = pieces.reduce((sum, { from, end }) => sum + Math.max(0, end.lsn - from) + segmentBytes, 0);
-  return 2 * base.dataBytes + log;
+  const data = Math.max(base.dataBytes, ...pieces.map(({ dataBytes }) => dataBytes));
+  const timelines = new Set(pieces.map(({ end }) => end.timeline)).size;
+  const log = pieces.reduce((sum, { from, end }) => sum + Math.max(0, end.lsn - from), 0);
+  return 2 * data + log + (timelines + 1) * segmentBytes + Math.min(mostSlotBytes, data);
 }
 
 export function rangeText(ranges: readonly Range[]): string {
   return ranges.map(({ fromMs, untilMs }) => `${iso(fromMs)} to ${iso(untilMs)}`).join(', ');
-}
-
-function untilOf(run: number, pieces: readonly Piece[], status: Known): number | undefined {
-  return run === status.run && status.untilMs !== undefined
-    ? status.untilMs
-    : pieces.findLast((one) => one.run === run)?.untilMs;
-}
-
-function isReady({ readyMs }: Base): boolean {
-  return readyMs !== undefined;
-}
-
-function isWhole({ start }: Base, pieces: readonly Piece[]): boolean {
-  return pieces.every(({ from }, at) => {
-    const before = pieces[at - 1];
-    return before === undefined ? from <= start.lsn : from === before.end.lsn;
-  });
 }
 
 function notThere(atMs: number, ranges: readonly Range[]): FlynnError {

@@ -10,9 +10,9 @@ import type { DatastoreWorld } from '../datastore-backups/datastore-fixture.ts';
 import { resources } from '../providers/api.ts';
 import { appType } from '../resources.ts';
 import { datastoreHistories as routes } from './api.ts';
-import { stepCopy } from './copying.ts';
-import { copy, startMs } from './history-fixture.ts';
-import { afterBase, stepHistory } from './steps.ts';
+import { copy, piece, startMs, status } from './history-fixture.ts';
+import { afterBase, afterCollecting } from './steps.ts';
+import { Story } from './story-fixture.ts';
 import type { Base } from './types.ts';
 import { recoveryOf } from './recovery.ts';
 import { archiveType, historyType } from './types.ts';
@@ -20,50 +20,6 @@ import { archiveType, historyType } from './types.ts';
 const { signal } = new AbortController();
 const minuteMs = 60_000;
 const dayMs = 24 * 60 * minuteMs;
-
-/** The log and the clock of its database, minute by minute. */
-class Story {
-  readonly at: DatastoreWorld;
-  nowMs = Date.now();
-
-  constructor(at: DatastoreWorld) {
-    this.at = at;
-  }
-
-  async begin(): Promise<void> {
-    await this.at.step(this.nowMs);
-    await this.collect();
-    await this.copy();
-    await this.collect();
-  }
-
-  /** A minute later. */
-  async collect(minutes = 1): Promise<void> {
-    this.nowMs += minutes * minuteMs;
-    this.at.database.history.nowMs = this.nowMs;
-    await stepHistory(this.#deps(), this.at.blobs, this.at.appId, { signal });
-  }
-
-  async copy(): Promise<void> {
-    await stepCopy(this.#deps(), this.at.blobs, this.at.appId, { signal });
-  }
-
-  async status() {
-    return (await this.at.world.deps.resources.get(historyType, this.at.appId)).status;
-  }
-
-  async archive() {
-    return (await this.at.world.deps.resources.get(archiveType, this.at.appId)).status;
-  }
-
-  view() {
-    return this.at.world.client.call(routes.get, { params: this.at.params });
-  }
-
-  #deps() {
-    return { ...this.at.world.deps, now: () => this.nowMs };
-  }
-}
 
 const iso = (ms: number): string => new Date(ms).toISOString();
 
@@ -201,14 +157,14 @@ test('a gap begins another run with a copy of its own; both can be gone back to,
 });
 
 test('a copy of what a primary wrote last, and no other has, is not gone on from', () => {
-  const status = { run: 1, at: { system: 'a', timeline: 1, lsn: 500 } };
-  const found = { system: 'a', at: 90_000, until: 88_000, from: 500, to: 700 };
+  const known = { run: 1, at: { system: 'a', timeline: 1, lsn: 500 } };
+  const found = { system: 'a', at: 90_000, until: 88_000, data: 1, from: 500, to: 700 };
   const { readyMs: _, ...unready } = copy(0);
   const old = { ...copy(0), readyLsn: 300 };
   const on = (base: Base, more: object) =>
-    afterBase(base, status, { ...found, timeline: 1, ...more }, startMs + minuteMs);
+    afterBase(base, known, { ...found, timeline: 1, ...more }, startMs + minuteMs);
   assert.deepEqual(on(unready, {}), { ...unready, readyMs: 88_000, readyLsn: 700 });
-  assert.equal(afterBase(unready, status, { ...found, timeline: 1 }, unready.endedMs), unready);
+  assert.equal(afterBase(unready, known, { ...found, timeline: 1 }, unready.endedMs), unready);
   assert.equal(on(unready, { gap: 'it is gone' }), unready);
   assert.equal(afterBase(unready, { run: 2 }, { ...found, timeline: 1 }, startMs + minuteMs), unready);
   assert.equal(on(unready, { timeline: 2, left: 400 }), undefined);
@@ -244,10 +200,19 @@ test('what fails is told and tried again, each time beside another member; off, 
   await world.client.call(routes.set, { params, body: { days: 0 } });
   await story.collect(0);
   assert.deepEqual(await story.view(), { datastore: 'shop-postgres', days: 0, ranges: [], bytes: 0 });
+  // A member that begins anew is no reason to be told of anything: nothing is missing.
+  database.history.failures.push('no primary');
+  await story.collect(0);
+  assert.notEqual((await story.status()).failure, undefined);
+  assert.equal((await story.view()).failure, undefined);
+  await story.collect(1);
+  assert.equal((await story.status()).failure, undefined);
   const runs = database.history.runs.length;
   await story.collect(1);
   await story.collect(30);
   await story.copy();
+  assert.deepEqual(database.history.runs.slice(runs), []);
+  await story.collect(60);
   assert.deepEqual(database.history.runs.slice(runs), ['collect']);
   await world.client.call(routes.set, { params, body: { days: 3 } });
   await story.collect();
@@ -290,4 +255,70 @@ test('a new datastore begins with what another had at a moment; who asks for wha
     code: 'invalid',
     message: /shop-postgres is of a kind \(cache\) of which no moments are kept/,
   });
+  // One of another kind would be made, and could never be filled.
+  await world.deps.resources.change(appType, at.appId, () => ({ spec: other.spec }));
+  await assert.rejects(fork({ from: 'shop-postgres', at: range.until }), {
+    code: 'invalid',
+    message: /shop-postgres is of another kind \(cache\): ask cache for it, and not postgres/,
+  });
+});
+
+test('a piece that is large is followed by the next at once; with too many that wait to be merged nothing is collected', async () => {
+  const before = status([], { run: 1 });
+  const found = { system: 'a', timeline: 1, at: startMs, until: startMs, data: 5, from: 0 };
+  const stored = { digest: 'x', blobBytes: 1, bytes: 1 };
+  const nextOf = (to: number) => afterCollecting(before, { ...found, to, stored }, startMs).nextMs;
+  assert.deepEqual([nextOf(127 * 1024 ** 2), nextOf(128 * 1024 ** 2)], [startMs + minuteMs, startMs]);
+
+  await using at = await startDatastoreWorld();
+  const story = new Story(at);
+  await story.begin();
+  const many = Array.from({ length: 512 }, (_, n) => piece(n));
+  await at.world.deps.resources.updateStatus(historyType, at.appId, (one) => ({ ...one.status, recent: many }));
+  const runs = at.database.history.runs.length;
+  await story.collectAlone();
+  assert.match((await story.view()).failure?.message ?? '', /512 pieces of its log wait to be merged/);
+  assert.equal(at.database.history.runs.length, runs);
+});
+
+test('a gap takes nothing away: also where nothing had been written for days before it', async () => {
+  await using at = await startDatastoreWorld();
+  const { database, world } = at;
+  const story = new Story(at);
+  await story.begin();
+  database.history.write();
+  await story.collect();
+  await story.collect((6 * dayMs) / minuteMs);
+  const until = iso(story.nowMs - 2_000);
+  await story.collect((3 * dayMs) / minuteMs);
+  const before = await story.view();
+  database.history.system = 'b';
+  database.history.write();
+  await story.collect();
+  await story.collect(0);
+  await story.collect();
+  assert.deepEqual((await story.view()).ranges, before.ranges);
+  await world.client.call(datastoreBackups.restore, { params: at.params, body: { at: until } });
+  assert.equal((await restored(at, story.nowMs))?.state, 'complete');
+
+  // So does a cluster that comes back, by what is beside it in the blob store: with that gap,
+  await world.deps.resources.delete(historyType, at.appId, { signal });
+  await world.deps.resources.delete(archiveType, at.appId, { signal });
+  await story.collect();
+  await story.collect();
+  assert.deepEqual((await story.view()).ranges, before.ranges);
+  // and with days in which nothing was written at its end.
+  await story.copy();
+  await story.collect();
+  await story.collect((6 * dayMs) / minuteMs);
+  const quiet = (await story.view()).ranges.at(-1) ?? assert.fail();
+  await world.deps.resources.delete(historyType, at.appId, { signal });
+  await world.deps.resources.delete(archiveType, at.appId, { signal });
+  await story.collect(2 * 24 * 60);
+  await story.collect();
+  assert.deepEqual((await story.view()).ranges.at(-1), quiet);
+  await story.collect((8 * dayMs) / minuteMs);
+  await story.collect();
+  assert.deepEqual((await story.view()).ranges, []);
+  assert.deepEqual((await story.status()).ended, []);
 });

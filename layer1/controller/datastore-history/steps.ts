@@ -1,12 +1,12 @@
 /**
- * Does what is next for a datastore's history: collects its log, makes few pieces of many, forgets what is too old; and, beside
- * that, copies all there is.
+ * Does what is next for a datastore's history: collects its log, and forgets what is too old. Beside that few pieces are made of
+ * many (merging.ts), and all there is is copied (copying.ts).
  *
  * INVARIANTS. One worker does it, the one that leads: what it writes carries its term's compare. A record names a blob only once
  * all of it is stored. The database is told that its log was kept by the collection after, when that is written down: whoever
  * dies in between collects the same once more. A piece is in the archive before it leaves the newest.
  */
-import { hasCode, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { Again } from '@flynn/resource/reconciler';
 import { guard, memberOf } from '../datastore-backups/subject.ts';
 import type { StepDeps, StepOptions } from '../datastore-backups/subject.ts';
@@ -15,10 +15,20 @@ import { markOf, writeCatalogue } from './catalogue.ts';
 import type { HistoryBlobs } from './catalogue.ts';
 import { collectLog } from './collecting.ts';
 import type { Collected } from './collecting.ts';
-import { collectEveryMs, collectRetryMs, isDue, longestPauseMs, settleMs, skipEveryMs } from './plan.ts';
+import {
+  busyBytes,
+  collectEveryMs,
+  collectRetryMs,
+  endOf,
+  isDue,
+  longestPauseMs,
+  mostRecent,
+  settleMs,
+  skipEveryMs,
+} from './plan.ts';
 import { historyDays, subjectOf } from './subject.ts';
 import type { HistorySubject } from './subject.ts';
-import { tidy } from './tidying.ts';
+import { forget } from './forgetting.ts';
 import { archiveType, historyType } from './types.ts';
 import type { Archive, ArchiveResource, Base, HistoryResource, HistoryStatus } from './types.ts';
 
@@ -44,7 +54,7 @@ export async function stepHistory(
   if (!isDue(nextMs, now()) && !isSkipping) return { againInMs: nextMs - now() };
   const status = await collect(deps, blobs, subject, { ...options, isKept: days > 0 });
   if (status === undefined) return undefined;
-  if (days > 0 && status.failure === undefined) await tidy(deps, blobs, subject, { ...options, days });
+  if (days > 0) await forget(deps, appId, { ...options, days });
   return { againInMs: Math.max(1, status.nextMs - now()) };
 }
 
@@ -84,9 +94,11 @@ async function collect(
     (await resources.updateStatus(historyType, app.id, ({ status }) => to(status), { signal, also: guard(options) }))
       .status;
   try {
+    if (options.isKept && history.status.recent.length >= mostRecent) throw tooMany(history.status);
     const member = memberOf(deps, { app, appliance }, (failure?.count ?? 0) + 1);
     const collected = await collectLog(deps, blobs, programs, { member, secret: plan.spec.secret, since }, options);
-    if (!options.isKept) return await change((before) => ({ ...before, nextMs: now() + skipEveryMs }));
+    if (!options.isKept)
+      return await change(({ failure: _f, ...before }) => ({ ...before, nextMs: now() + skipEveryMs }));
     if (collected.gap !== undefined) {
       log.warn({ datastore: app.spec.name, gap: collected.gap }, 'the history of a datastore has a gap');
     }
@@ -139,14 +151,26 @@ async function catalogue(
 /** Pure. */
 export function afterCollecting(before: HistoryStatus, collected: Collected, nowMs: number): HistoryStatus {
   const { failure: _f, at, untilMs: _u, ...rest } = before;
-  // A run begins anew at once.
-  if (collected.gap !== undefined) return { ...rest, gap: { atMs: nowMs, reason: collected.gap }, nextMs: nowMs };
-  const { system, timeline, from, to, until: untilMs, stored } = collected;
+  if (collected.gap !== undefined) {
+    const ended = [...(before.ended ?? []), ...endOf(before)];
+    // A run begins anew at once.
+    return { ...rest, ended, gap: { atMs: nowMs, reason: collected.gap }, nextMs: nowMs };
+  }
+  const { system, timeline, from, to, until: untilMs, data: dataBytes, stored } = collected;
   const end = { timeline, lsn: to };
-  const next = { ...rest, at: { system, ...end }, untilMs, nextMs: nowMs + collectEveryMs };
+  const nextMs = stored !== undefined && to - from >= busyBytes ? nowMs : nowMs + collectEveryMs;
+  const next = { ...rest, at: { system, ...end }, untilMs, nextMs };
   if (at === undefined) return { ...next, run: before.run + 1 };
   if (stored === undefined) return next;
-  return { ...next, recent: [...before.recent, { run: before.run, level: 0, from, end, untilMs, ...stored }] };
+  return {
+    ...next,
+    recent: [...before.recent, { run: before.run, level: 0, from, end, untilMs, dataBytes, ...stored }],
+  };
+}
+
+function tooMany({ recent, unmerged }: HistoryStatus): FlynnError {
+  const why = unmerged === undefined ? '' : `, which fails: ${unmerged.message}`;
+  return new FlynnError('exhausted', `${recent.length} pieces of its log wait to be merged${why}`);
 }
 
 /**

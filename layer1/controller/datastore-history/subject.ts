@@ -9,7 +9,7 @@ import { appType, ownedBy } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import { readCatalogue } from './catalogue.ts';
 import type { HistoryBlobs } from './catalogue.ts';
-import { defaultHistoryDays } from './plan.ts';
+import { defaultHistoryDays, endOf } from './plan.ts';
 import { archiveType, historyType } from './types.ts';
 import type { ArchiveResource, HistoryResource } from './types.ts';
 
@@ -52,7 +52,8 @@ export async function subjectOf(
     ));
   if (found !== undefined)
     log.info({ datastore: app.spec.name }, 'the history of a datastore was found in the blob store');
-  const status = { run: found?.run ?? 0, recent: found?.recent ?? [], nextMs: 0 };
+  const ended = found === undefined ? [] : [...(found.ended ?? []), ...endOf(found)];
+  const status = { run: found?.run ?? 0, recent: found?.recent ?? [], ended, nextMs: 0 };
   history ??= await resources.create(historyType, { ...made, status }, { signal, also });
   if (app.status.releaseId === undefined) return 'not yet';
   return { app, appliance, programs, plan, history, archive };

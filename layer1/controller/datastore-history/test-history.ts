@@ -25,6 +25,8 @@ export class TestHistory {
     this.#now = now;
   }
 
+  /** Of its files. */
+  dataBytes = 30_000_000;
   /** Something is written. */
   write(bytes = 1_000): void {
     this.lsn += bytes;
@@ -47,12 +49,12 @@ export class TestHistory {
   }
 
   #base(): Buffer[] {
-    return [Buffer.from(`${JSON.stringify({ bytes: 30_000_000 })}\n`), this.content];
+    return [Buffer.from(`${JSON.stringify({ bytes: this.dataBytes })}\n`), this.content];
   }
 
   #collect([system, , lsn]: readonly string[]): Buffer[] {
     const at = this.nowMs ?? this.#now();
-    const found = { system: this.system, timeline: this.timeline, at, until: at - 2_000 };
+    const found = { system: this.system, timeline: this.timeline, at, until: at - 2_000, data: this.dataBytes };
     const say = (more: object) => Buffer.from(`${JSON.stringify({ ...found, ...more })}\n`);
     if (lsn === undefined) return [say({ from: this.lsn, to: this.lsn })];
     const gap = system === this.system ? this.gap : 'its data were made anew';

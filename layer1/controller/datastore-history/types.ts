@@ -27,8 +27,15 @@ export const pieceSchema = storedSchema.extend({
   end: placeSchema,
   /** All that was committed by then is in it, or in those before: by the datastore's clock. */
   untilMs: z.int(),
+  /** Of the datastore's files at its end; of one that was merged, the most there were. */
+  dataBytes: z.int(),
+  /** Nobody has it any more, or as it was: a gap. */
+  isLost: z.boolean().optional(),
 });
 export type Piece = z.output<typeof pieceSchema>;
+
+/** Of a run that is over: what was committed by then is kept, also where nothing was. */
+export const endSchema = z.object({ run: z.int(), untilMs: z.int() });
 
 /** A copy of all there was. With the log from `start` on, to `readyMs` at least, it is of use. */
 const baseSchema = storedSchema.extend({
@@ -63,7 +70,18 @@ export const historyType = defineType({
     failure: z.object({ sinceMs: z.int(), count: z.int(), message: z.string() }).optional(),
     /** The last one: what was written before and after is there, and not between. */
     gap: z.object({ atMs: z.int(), reason: z.string() }).optional(),
-    /** The newest pieces, not merged yet. */
+    /** Of runs that are over, as long as they have a copy. */
+    ended: z.array(endSchema).optional(),
+    /** Pieces cannot be merged since then. */
+    unmerged: z
+      .object({
+        sinceMs: z.int(),
+        message: z.string(),
+        /** The piece that cannot be read, which its store said for the first time then. */
+        lost: z.object({ digest: z.string(), sinceMs: z.int() }).optional(),
+      })
+      .optional(),
+    /** The newest pieces, not merged yet: see mostRecent in plan.ts. */
     recent: z.array(pieceSchema),
     /** What the catalogue has in it: see catalogue.ts. */
     catalogued: z.string().optional(),

@@ -9,7 +9,9 @@ export function viewHistory(
   archive: Archive,
   status: HistoryStatus,
 ): DatastoreHistory {
-  const { failure, base, gap } = status;
+  const { base, gap } = status;
+  // Of what is not kept nothing is missing.
+  const failure = days === 0 ? undefined : status.failure;
   const copiedMs = archive.bases.at(-1)?.startedMs;
   const stored = [...archive.bases, ...allPieces(archive, status)];
   const isFailing = base?.error !== undefined && base.attempt > 1 && base.failingSinceMs !== undefined;

@@ -2,13 +2,14 @@
  * A new datastore that begins with what another had at a moment. It is put into it as a backup is put back, before any app has it:
  * one that cannot be filled is given to nobody.
  */
+import type { Appliance } from '@flynn/appliances/appliance';
 import { FlynnError } from '@flynn/kit/errors';
 import type { CheckedCall } from '@flynn/kit/http-handler';
 import type { Compare } from '@flynn/store/store';
 import { datastoreOf } from '../datastore-backups/handlers.ts';
 import { backupPlanType } from '../datastore-backups/types.ts';
 import type { BackupPlan } from '../datastore-backups/types.ts';
-import { recoveryOf } from '../datastore-history/recovery.ts';
+import { momentAsked, recoveryOf } from '../datastore-history/recovery.ts';
 import type { Deps } from '../deps.ts';
 import { resourceType } from '../providers/types.ts';
 import { appType } from '../resources.ts';
@@ -21,13 +22,20 @@ type Config = Readonly<Record<string, unknown>>;
 export async function withOrigin<Asked extends Config>(
   deps: Deps,
   call: Pick<CheckedCall, 'caller' | 'signal'>,
-  config: Asked,
+  { config, appliance }: Readonly<{ config: Asked; appliance: Appliance }>,
 ): Promise<Asked> {
   const { from, at } = config;
   if (typeof from !== 'string' || typeof at !== 'string') return config;
   const apps = await deps.resources.list(appType, { signal: call.signal, where: ({ spec }) => spec.name === from });
   const app = await datastoreOf(deps, call, apps[0]?.spec.datastore?.resourceId ?? from);
   const atMs = Date.parse(at);
+  const { appliance: kind } = app.spec.datastore ?? {};
+  if (kind !== appliance.name) {
+    throw new FlynnError(
+      'invalid',
+      `${app.spec.name} is of another kind (${kind}): ask ${kind} for it, and not ${appliance.name}`,
+    );
+  }
   if (Number.isNaN(atMs)) throw new FlynnError('invalid', `at=${at}: write a time like 2030-01-31T12:00:00Z`);
   await recoveryOf(deps, app, atMs, call.signal);
   return { ...config, from: app.spec.datastore?.resourceId ?? from, at: new Date(atMs).toISOString() };
@@ -52,7 +60,7 @@ export async function fill(
   const source = fromId === undefined ? undefined : await resources.find(appType, fromId, { signal });
   if (source === undefined) throw new FlynnError('invalid', `the database that it was to begin with is gone (${from})`);
   const nowMs = now();
-  const wanted = { state: 'wanted', at, from: source.spec.name, fromId: source.id, wantedMs: nowMs } as const;
+  const wanted = { state: 'wanted', ...momentAsked(source, Date.parse(at)), wantedMs: nowMs } as const;
   await resources.updateStatus(
     backupPlanType,
     app.id,

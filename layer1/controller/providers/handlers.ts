@@ -53,7 +53,9 @@ export function resourceHandlers(deps: Deps): Handler[] {
       }
       const provider = await getProvider(deps, params.provider, signal);
       const apps = await Promise.all(body.apps.map((name) => developedApp(deps, principal, name, signal)));
-      const config = applianceOf(provider) === undefined ? body.config : await withOrigin(deps, call, body.config);
+      const appliance = applianceOf(provider);
+      const config =
+        appliance === undefined ? body.config : await withOrigin(deps, call, { config: body.config, appliance });
       const { id, revision } = await create(deps, provider.id, { ...body, config, apps }, signal);
       const outcome = await settled(deps, { id, revision }, hasItsApps, signal);
       if (outcome === undefined) throw new FlynnError('conflict', `the resource ${id} was removed at the same time`);
