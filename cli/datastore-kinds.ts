@@ -11,6 +11,8 @@ export type DatastoreKind = Readonly<{
   ready: string;
   /** What the files are called that it is dumped into. */
   dumpEnding: string;
+  /** It can be gone back to a moment. */
+  hasHistory: boolean;
 }>;
 
 export const postgresKind: DatastoreKind = {
@@ -20,6 +22,7 @@ export const postgresKind: DatastoreKind = {
   console: 'psql',
   ready: 'replica,sync',
   dumpEnding: 'dump',
+  hasHistory: true,
 };
 
 export const redisKind: DatastoreKind = {
@@ -29,6 +32,7 @@ export const redisKind: DatastoreKind = {
   console: 'cli',
   ready: 'replica,ready',
   dumpEnding: 'rdb',
+  hasHistory: false,
 };
 
 const kinds = [postgresKind, redisKind];

@@ -237,7 +237,7 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
   },
   postgres: {
     parent: 'python',
-    packages: ['patroni', 'postgresql-17', 'python3-etcd'],
+    packages: ['patroni', 'postgresql-17', 'python3-etcd', 'zstd'],
     files: [
       // Patroni makes the databases there are.
       {
@@ -253,7 +253,7 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
         path: '/etc/postgresql-common/pg_service.conf',
         mode: 0o644,
       },
-      ...['', '-begin', '-client', '-members', '-settle'].map((name) => ({
+      ...['', '-begin', '-client', '-history', '-members', '-recover', '-settle'].map((name) => ({
         type: 'repository' as const,
         source: `layer1/appliances/postgres/flynn-postgres${name}`,
         path: `${programs}/flynn-postgres${name}`,

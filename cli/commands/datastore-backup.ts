@@ -11,7 +11,7 @@ import type {
 } from '@flynn/controller/datastore-backups/model';
 import { FlynnError } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { usageError } from '../arguments.ts';
+import { parseTime, usageError } from '../arguments.ts';
 import { confirmByTyping } from '../confirmation.ts';
 import type { Context } from '../context.ts';
 import { followBackup, wholeMs } from '../database-dumps.ts';
@@ -21,6 +21,7 @@ import { untilInterrupted } from '../interruption.ts';
 import { formatCount, formatSize, formatTable } from '../output.ts';
 import { saveWhole } from '../transfer.ts';
 import { addCommand, type Parent } from './command.ts';
+import { awaitKept } from './pg-history.ts';
 
 type Target = { resource?: string };
 const resource = ['--resource <name>', 'of several that the app has: the name or the id'] as const;
@@ -112,39 +113,39 @@ function addDownload(parent: Parent, backup: Command, kind: DatastoreKind): void
 }
 
 function addRestore(parent: Parent, backup: Command, kind: DatastoreKind): void {
-  addCommand<Target & { yes?: boolean }>(parent, {
-    under: backup,
-    name: 'restore',
-    summary: 'put a backup in the place of all that is in the database; where that fails nothing changes',
-    arguments: [backupArgument],
-    options: { resource, yes: ['-y, --yes', 'do not ask'] },
-    async run(context, { resource: named, yes = false }, [id = '']) {
-      const client = await context.client();
-      const { name, params } = await targetOf(context, kind, named);
-      if (!yes) {
-        const doing = `replacing all that is in ${name} by ${id}`;
-        await confirmByTyping(context.io, { doing, word: name, called: 'its name', kept: 'nothing was replaced' });
-      }
-      await client.call(datastoreBackups.restore, { params, body: { backup: id } });
-      let bytes = 0;
-      const ended = await context.progress(
-        () => `restoring ${name}: ${formatSize(bytes)}`,
-        () =>
-          waitFor(
-            async () => {
-              const { restore } = await client.call(datastoreBackups.list, { params });
-              bytes = restore?.sentBytes ?? 0;
-              if (restore?.backupId !== id) return 'replaced';
-              return restore.state === 'complete' || restore.state === 'failed' ? restore : undefined;
-            },
-            { what: `the end of the restore of ${name}`, deadlineMs: wholeMs, intervalMs: 500 },
-          ),
-      );
-      if (ended === 'replaced') throw new FlynnError('conflict', `another backup is put back into ${name} by now`);
-      context.show(ended, () => restoreText(name, ended));
-      return ended.state === 'complete' ? 0 : 1;
-    },
-  });
+  const command = `flynn ${kind.command} backup restore`;
+  const example = `${command} 20300131T031700Z-k3v9 -a shop`;
+  const yes = ['-y, --yes', 'do not ask'] as const;
+  if (kind.hasHistory) {
+    addCommand<Target & { yes?: boolean; at?: string }>(parent, {
+      under: backup,
+      name: 'restore',
+      summary: 'put a backup, or what there was at a moment, in the place of all that is in the database',
+      arguments: [['[id]', 'as "backup" shows it']],
+      options: {
+        resource,
+        at: ['--at <time>', 'what there was then ("flynn pg history"): 10m, 2h, or 2030-01-31T12:00:00Z'],
+        yes,
+      },
+      examples: [example, `${command} --at 10m -a shop`],
+      async run(context, { resource: named, yes: isSure = false, at }, [id]) {
+        if ((id === undefined) === (at === undefined)) throw usageError('say which backup, or --at which moment');
+        const what = at === undefined ? { backup: id ?? '' } : { at: parseTime(at, Date.now()) };
+        return restore(context, kind, { named, isSure, what });
+      },
+    });
+  } else {
+    addCommand<Target & { yes?: boolean }>(parent, {
+      under: backup,
+      name: 'restore',
+      summary: 'put a backup in the place of all that is in the database; where that fails nothing changes',
+      arguments: [backupArgument],
+      options: { resource, yes },
+      examples: [example],
+      run: (context, { resource: named, yes: isSure = false }, [id = '']) =>
+        restore(context, kind, { named, isSure, what: { backup: id } }),
+    });
+  }
 
   addCommand<Target>(parent, {
     under: backup,
@@ -158,6 +159,41 @@ function addRestore(parent: Parent, backup: Command, kind: DatastoreKind): void 
       context.show({ datastore: name }, () => `${name} stays as it is, and is backed up as it is.`);
     },
   });
+}
+
+/** To its end. */
+async function restore(
+  context: Context,
+  kind: DatastoreKind,
+  { named, isSure, what }: { named: string | undefined; isSure: boolean; what: { backup: string } | { at: string } },
+): Promise<number> {
+  const client = await context.client();
+  const { name, params } = await targetOf(context, kind, named);
+  if ('at' in what) await awaitKept(context, params, what.at);
+  if (!isSure) {
+    const by = 'at' in what ? `what there was at ${what.at}` : what.backup;
+    const doing = `replacing all that is in ${name} by ${by}`;
+    await confirmByTyping(context.io, { doing, word: name, called: 'its name', kept: 'nothing was replaced' });
+  }
+  await client.call(datastoreBackups.restore, { params, body: what });
+  let bytes = 0;
+  const wanted = 'at' in what ? what.at : what.backup;
+  const ended = await context.progress(
+    () => `restoring ${name}: ${formatSize(bytes)}`,
+    () =>
+      waitFor(
+        async () => {
+          const { restore: found } = await client.call(datastoreBackups.list, { params });
+          bytes = found?.sentBytes ?? 0;
+          if (found === undefined || (found.at ?? found.backupId) !== wanted) return 'replaced';
+          return found.state === 'complete' || found.state === 'failed' ? found : undefined;
+        },
+        { what: `the end of the restore of ${name}`, deadlineMs: wholeMs, intervalMs: 500 },
+      ),
+  );
+  if (ended === 'replaced') throw new FlynnError('conflict', `another backup is put back into ${name} by now`);
+  context.show(ended, () => restoreText(name, ended));
+  return ended.state === 'complete' ? 0 : 1;
 }
 
 function addDelete(parent: Parent, backup: Command, kind: DatastoreKind): void {
@@ -271,9 +307,11 @@ function backupText(name: string, { id, state, dumpBytes = 0, error = 'nobody kn
 
 function restoreText(
   name: string,
-  { state, backupId, by, isOwed = false, endedAt = '', sentBytes = 0, error }: DatastoreRestore,
+  { state, backupId, at, from, by, isOwed = false, endedAt = '', sentBytes = 0, error }: DatastoreRestore,
 ): string {
-  const what = backupId ?? 'what it had when the cluster was backed up';
+  const whose = from === undefined || from === name ? '' : ` in ${from}`;
+  const moment = at === undefined ? undefined : `what there was at ${at}${whose}`;
+  const what = moment ?? backupId ?? 'what it had when the cluster was backed up';
   const who = by === undefined ? '' : `, by ${by}`;
   if (state === 'complete') return `Restored ${name} to ${what} at ${endedAt}${who}.`;
   if (state === 'running') return `${what} is being put back into ${name}${who}: ${formatSize(sentBytes)}`;

@@ -3,6 +3,7 @@ import { usageError } from '../arguments.ts';
 import { postgresKind } from '../datastore-kinds.ts';
 import { addCommand, type Parent } from './command.ts';
 import { addDatastoreCommands, resource, startConsole, type Target } from './datastore.ts';
+import { addPgHistoryCommands } from './pg-history.ts';
 
 const words = {
   dump: 'all that is in the database as one file, in the format of pg_dump',
@@ -43,6 +44,7 @@ export function addPostgresCommands(parent: Parent): void {
           return startConsole(context, postgresKind, { named, args: all, isSuperuser: superuser });
         },
       });
+      addPgHistoryCommands(parent, under);
     },
   });
 }

@@ -35,17 +35,9 @@ export function addResourceCommand(parent: Parent): void {
     },
     examples: ['flynn resource add postgres -a shop', 'flynn resource add postgres --config plan=small'],
     async run(context, { config, replace = false }, [provider = '']) {
-      const client = await context.client();
       const app = await context.appName();
-      const body = { config: configOf(config), apps: [app], isReplacing: replace };
-      const ask = (signal: AbortSignal) =>
-        afterOthers(context, { app, waitsUntilLive: true, signal }, () =>
-          client.call(resources.create, { params: { provider }, body }, { signal }),
-        );
-      const made = await context.progress(`asking ${provider}`, async () =>
-        whole(context, await untilInterrupted(context.io, interrupted, ask)),
-      );
-      const got = await rolledOut(context, made, await idOf(context, app));
+      const asked = { provider, app, config: configOf(config), isReplacing: replace };
+      const { made, version: got } = await addResource(context, asked);
       context.show(made, () => `Created resource ${made.id}${got === undefined ? '.' : ` and release ${got}.`}`);
     },
   });
@@ -120,6 +112,33 @@ export function addResourceCommand(parent: Parent): void {
   });
 }
 
+type Asked = Readonly<{
+  provider: string;
+  /** None: only an admin asks for what no app has. */
+  app: string | undefined;
+  config: Readonly<Record<string, string>>;
+  isReplacing: boolean;
+}>;
+
+/** Once it is made, and live in the app; `version`: of the release that the app got of it. */
+export async function addResource(
+  context: Context,
+  { provider, app, config, isReplacing }: Asked,
+  deadlineMs = followMs,
+): Promise<{ made: ResourceView; version: string | undefined }> {
+  const client = await context.client();
+  const body = { config, apps: app === undefined ? [] : [app], isReplacing };
+  const create = (signal: AbortSignal) => client.call(resources.create, { params: { provider }, body }, { signal });
+  const ask = (signal: AbortSignal) =>
+    app === undefined
+      ? create(signal)
+      : afterOthers(context, { app, waitsUntilLive: true, signal }, () => create(signal));
+  const made = await context.progress(`asking ${provider}`, async () =>
+    whole(context, await untilInterrupted(context.io, interrupted, ask), deadlineMs),
+  );
+  return { made, version: app === undefined ? undefined : await rolledOut(context, made, await idOf(context, app)) };
+}
+
 async function listing(context: Context): Promise<void> {
   const client = await context.client();
   const { app } = context.options;
@@ -149,7 +168,7 @@ async function listing(context: Context): Promise<void> {
   );
 }
 
-function configOf(assignments: readonly string[]): Record<string, string> {
+export function configOf(assignments: readonly string[]): Record<string, string> {
   return Object.fromEntries(
     assignments.map((text) => {
       const at = text.indexOf('=');
@@ -165,7 +184,7 @@ async function idOf(context: Context, app: string): Promise<string> {
 }
 
 /** Once its apps have what it holds; what went wrong is thrown. */
-async function whole(context: Context, first: ResourceView): Promise<ResourceView> {
+async function whole(context: Context, first: ResourceView, deadlineMs = followMs): Promise<ResourceView> {
   const client = await context.client();
   const params = { resource: first.id };
   const problemOf = ({ failure, apps: all }: ResourceView) =>
@@ -179,7 +198,7 @@ async function whole(context: Context, first: ResourceView): Promise<ResourceVie
           const now = await client.call(resources.get, { params });
           return isSettled(now) ? now : undefined;
         },
-        { what: `the resource ${first.id}: "flynn resource" tells how it is`, deadlineMs: followMs, intervalMs: 500 },
+        { what: `the resource ${first.id}: "flynn resource" tells how it is`, deadlineMs, intervalMs: 500 },
       );
   const problem = problemOf(view);
   if (problem === undefined) return view;

@@ -53,6 +53,27 @@ export type Appliance = Readonly<{
    * layer1/controller/datastores/description.ts and handlers.ts read.
    */
   commands: Readonly<Record<'dump' | 'restore' | 'import' | 'status' | 'switchover', readonly string[]>>;
+  /** Of a kind that can go back to any moment: the programs for it. */
+  history?: History;
+}>;
+
+/** Where its log was collected to: whose it is, and a place in it. */
+export type LogPlace = Readonly<{ system: string; timeline: number; lsn: number }>;
+
+/**
+ * Programs of its image, run beside a member. The first two write a line of JSON first, which
+ * layer1/controller/datastore-history/collecting.ts reads, and then what is kept: outputs of `collect` in a row are one.
+ */
+export type History = Readonly<{
+  /** What was written since that place; without one it begins here. */
+  collect: (since?: LogPlace) => readonly string[];
+  /** A copy of all that there is. */
+  base: readonly string[];
+  /**
+   * Of a copy and the log after it up to `end`, from standard input: what there was at that time takes the place of what there is.
+   * Where a part is missing, or cannot be read, nothing does.
+   */
+  recover: (at: string, roomBytes: number, end: Omit<LogPlace, 'system'>) => readonly string[];
 }>;
 
 /**

@@ -51,7 +51,7 @@ export type Kind = Readonly<{
   secrets: Readonly<Record<string, string>>;
   /** What leads its programs to the primary in the place of the cluster's names. */
   hostVariable: string;
-  memory: string;
+  memoryBytes: number;
 }>;
 
 export const keyspace = { name: 'abc', password: 'k' };
@@ -79,9 +79,18 @@ async function openKeyspace(address: string): Promise<void> {
   await ask('auth/enable', {});
 }
 
-/** Of the images that the run has made ready. */
-export async function startMembersOf(kind: Kind, { count }: { count: number }): Promise<Members> {
-  const { appliance, image, secrets, hostVariable, memory } = kind;
+/** In memory, and gone with the container. */
+function smallDisk(bytes: number, user: string): string[] {
+  const options = `o=size=${bytes},uid=${user},gid=${user},mode=0700`;
+  return ['type=tmpfs', 'device=tmpfs', options].flatMap((one) => ['--opt', one]);
+}
+
+/** Of the images that the run has made ready. `diskBytes`: of each member's volume, which is in its memory then. */
+export async function startMembersOf(
+  kind: Kind,
+  { count, diskBytes }: { count: number; diskBytes?: number },
+): Promise<Members> {
+  const { appliance, image, secrets, hostVariable, memoryBytes } = kind;
   const { FLYNN_TEST_ETCD_IMAGE: etcdImage = '' } = process.env;
   const { user, dataPath } = appliance;
   const name = `flynn-test-${appliance.name}-${process.pid}`;
@@ -101,7 +110,8 @@ export async function startMembersOf(kind: Kind, { count }: { count: number }): 
   }
 
   async function create(member: number): Promise<void> {
-    const volume = await docker('volume', 'create', ...label);
+    const disk = diskBytes === undefined ? [] : smallDisk(diskBytes, user);
+    const volume = await docker('volume', 'create', ...label, ...disk);
     volumes.push(volume);
     const data = ['--volume', `${volume}:${dataPath}`];
     await docker('run', '--rm', ...label, ...data, '--entrypoint', 'chown', image, `${user}:${user}`, dataPath);
@@ -113,7 +123,7 @@ export async function startMembersOf(kind: Kind, { count }: { count: number }): 
     };
     const given = Object.entries(env).flatMap(([key, value]) => ['--env', `${key}=${value}`]);
     containers.push(nameOf(member));
-    const more = ['--init', '--network', name, '--user', user, '--memory', memory];
+    const more = ['--init', '--network', name, '--user', user, '--memory', `${memoryBytes + (diskBytes ?? 0)}`];
     await docker('run', '--detach', '--name', nameOf(member), ...label, ...more, ...data, ...given, image);
   }
 

@@ -14,6 +14,7 @@ import { isOpen, placedJobs, statusesOfApp, valuesOf } from './cell-view.ts';
 import { collectArtifacts } from './collection/collection.ts';
 import { appIdOf } from './compile.ts';
 import { backupPlanType, datastoreBackupType } from './datastore-backups/types.ts';
+import { archiveType, historyType } from './datastore-history/types.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { hasEnded } from './job-views.ts';
@@ -183,6 +184,8 @@ async function removeEverything(
       ...(await removalsOf(deps, sourceType, id, signal)),
       ...(await removalsOf(deps, grantType, id, signal)),
       ...(await removalsOf(deps, datastoreBackupType, id, signal)),
+      ...(await removalsOf(deps, historyType, id, signal)),
+      ...(await removalsOf(deps, archiveType, id, signal)),
       ...(await removalsOf(deps, backupPlanType, id, signal)),
       // Last, because what else belongs to the app is found by them.
       ...own.flatMap((release) => removePiece(releaseType, release).then ?? []),

@@ -28,6 +28,7 @@ import { certificateHandlers } from './certificates/certificates.ts';
 import { cronHandlers } from './cron/crons.ts';
 import { datastoreHandlers } from './datastores/handlers.ts';
 import { datastoreBackupHandlers } from './datastore-backups/handlers.ts';
+import { datastoreHistoryHandlers } from './datastore-history/handlers.ts';
 import { deploymentHandlers } from './deployments/deployments.ts';
 import type { ControllerSettings, Deps, RoutersOfCluster } from './deps.ts';
 import { drainHandlers } from './drains.ts';
@@ -166,6 +167,7 @@ export function controllerHandlers(
     ...resourceHandlers(deps),
     ...datastoreHandlers(deps),
     ...datastoreBackupHandlers(deps, blobs),
+    ...datastoreHistoryHandlers(deps),
     ...platformHandlers(deps, logAggregator, certificates),
     ...layerHandlers(deps, blobs, own),
     ...collectionHandlers(deps, blobs),

@@ -27,7 +27,8 @@ export async function startTestBlobs(): Promise<AsyncDisposable & { url: string;
     async [Symbol.asyncDispose]() {
       await blobs.close();
       await server.close();
-      await rm(dir, { recursive: true, force: true });
+      // What a worker that was ended was just storing is given up a moment later.
+      await rm(dir, { recursive: true, force: true, maxRetries: 10 });
     },
   };
 }

@@ -27,6 +27,8 @@ import { figuresHandlers } from './figures/handlers.ts';
 import { FiguresWatch } from './figures/watch.ts';
 import { backupFigures } from './datastore-backups/figures.ts';
 import { datastoreBackupCheck } from './datastore-backups/findings.ts';
+import { historyFigures } from './datastore-history/figures.ts';
+import { datastoreHistoryCheck } from './datastore-history/findings.ts';
 import { datastoreCheck } from './datastores/findings.ts';
 import { authorityCheck } from './health/authority.ts';
 import { blobCheck } from './health/blobs.ts';
@@ -82,6 +84,7 @@ export async function openWeb(options: {
       backupCheck(deps),
       datastoreCheck(deps),
       datastoreBackupCheck(deps),
+      datastoreHistoryCheck(deps),
       sealingCheck(deps),
       tokenCheck(deps),
       rotationCheck({ rootKeys, tokenRounds }),
@@ -105,7 +108,11 @@ export async function openWeb(options: {
     metricsHandler(metrics),
   ];
   clusterMetrics(metrics, deps, health);
-  const figures = await Promise.all([backupFigures(resources, metrics), autoscaleFigures(resources, metrics)]);
+  const figures = await Promise.all([
+    backupFigures(resources, metrics),
+    historyFigures(resources, metrics),
+    autoscaleFigures(resources, metrics),
+  ]);
   const handlers = audited(own, { store, trail, now, log });
   return {
     handlers: [...handlers, openApiHandler(handlers, { version: deps.settings.version })],

@@ -24,6 +24,8 @@ import { collectReleases } from './collection/collection.ts';
 import { appIdOf } from './compile.ts';
 import { keepDatastores } from './datastore-backups/keeping.ts';
 import type { DumpBlobs } from './datastore-backups/making.ts';
+import type { HistoryBlobs } from './datastore-history/catalogue.ts';
+import { keepHistories } from './datastore-history/keeping.ts';
 import { UpTimes } from './deployments/progress.ts';
 import { RoutersWord } from './deployments/routers-word.ts';
 import { addBuiltInProviders } from './datastores/built-in.ts';
@@ -53,7 +55,7 @@ const backupLookMs = 2_000;
 
 type Options = { signal: AbortSignal; epoch: Compare };
 
-type WorkerBlobs = BlobCollector & BackupBlobs & DumpBlobs;
+type WorkerBlobs = BlobCollector & BackupBlobs & DumpBlobs & HistoryBlobs;
 
 /** Runs until the signal aborts. */
 export async function runWorker(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promise<void> {
@@ -121,6 +123,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
         addBuiltInProviders(deps, { signal: term, epoch: epochCompare }),
         backUpRegularly(deps, blobs, { signal: term, epoch: epochCompare }),
         blobs === undefined ? undefined : keepDatastores(deps, blobs, { apps, signal: term, epoch: epochCompare }),
+        blobs === undefined ? undefined : keepHistories(deps, blobs, { apps, signal: term, epoch: epochCompare }),
         runReconciler({
           ...common,
           name: 'deployments',

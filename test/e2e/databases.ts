@@ -146,6 +146,7 @@ async function pushGuestbook(cluster: TestCluster): Promise<Checkout> {
 
 export function describeDatabase(theCluster: () => TestCluster): void {
   let app: Checkout;
+  let moment = '';
 
   test('an app gets a PostgreSQL of its own, and has written into it when the command has ended', async () => {
     app = await pushGuestbook(theCluster());
@@ -156,6 +157,16 @@ export function describeDatabase(theCluster: () => TestCluster): void {
       members.map(({ role }) => role),
       ['primary'],
     );
+  });
+
+  test('what is in it at a moment is kept', async () => {
+    const hasBegun = async () => /^Moments: +\d/m.test((await app.flynn(['pg', 'history'])).stdout);
+    await waitFor(hasBegun, { what: 'the first moment', deadlineMs: longMs, intervalMs: 1_000 });
+    await app.get('/?note=kept');
+    const sql = 'SELECT now(), pg_sleep(0.1)';
+    const { stdout } = await app.flynn(['pg', 'psql', '--sql', sql, '--', '-At', '-F,']);
+    moment = new Date(stdout.split(',')[0] ?? '').toISOString();
+    await app.flynn(['pg', 'psql', '--sql', "DELETE FROM notes WHERE note = 'kept'"]);
   });
 
   test('nobody else reaches it, whatever they know', async () => {
@@ -211,6 +222,12 @@ export function describeDatabase(theCluster: () => TestCluster): void {
     await app.flynn(['pg', 'psql', '--sql', 'DROP TABLE notes']);
     await app.flynn(['pg', 'backup', 'restore', backup?.id ?? '', '-y']);
     assert.equal((await app.untilAnswers()).body, before);
+  });
+
+  test('it goes back to that moment, with what was deleted since and nothing that was written since', async () => {
+    await app.flynn(['pg', 'backup', 'restore', '--at', moment, '-y'], { timeoutMs: longMs });
+    assert.equal((await app.untilAnswers()).body, 'first\nkept\n');
+    assert.match((await app.flynn(['pg', 'backup'])).stdout, /Restored guestbook-postgres to what there was at/);
   });
 }
 

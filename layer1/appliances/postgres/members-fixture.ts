@@ -11,7 +11,13 @@ export type PostgresMembers = Members & {
 };
 
 /** Of the images that the run has made ready. */
-export async function startMembers({ count }: { count: number }): Promise<PostgresMembers> {
+export async function startMembers({
+  count,
+  diskBytes,
+}: {
+  count: number;
+  diskBytes?: number;
+}): Promise<PostgresMembers> {
   const { FLYNN_TEST_POSTGRES_IMAGE: image = '' } = process.env;
   const secrets = {
     POSTGRES_PASSWORD: 'own',
@@ -20,8 +26,8 @@ export async function startMembers({ count }: { count: number }): Promise<Postgr
     PATRONI_RESTAPI_PASSWORD: 'rest',
   };
   const members = await startMembersOf(
-    { appliance: postgres, image, secrets, hostVariable: 'POSTGRES_HOST', memory: '512m' },
-    { count },
+    { appliance: postgres, image, secrets, hostVariable: 'POSTGRES_HOST', memoryBytes: 512 * 1024 ** 2 },
+    { count, ...(diskBytes === undefined ? {} : { diskBytes }) },
   );
   const queryAt = (connection: string, sql: string): Promise<Ended> =>
     members.exec(['psql', '--no-psqlrc', '-qtA', '-v', 'ON_ERROR_STOP=1', '-c', sql, connection]);

@@ -1,11 +1,13 @@
 /**
  * PostgreSQL 17 under Patroni: `flynn-postgres` starts a member, `flynn-postgres-client` is for what is done with what is in it,
- * `flynn-postgres-members` for who of them leads.
+ * `flynn-postgres-history` and `-recover` for going back to a moment, `flynn-postgres-members` for who of them leads.
  */
 import { type Appliance, type Login, keyspacePassword } from '../appliance.ts';
 import { scramVerifier } from './scram.ts';
 
 const client = '/usr/lib/flynn/flynn-postgres-client';
+const history = '/usr/lib/flynn/flynn-postgres-history';
+const recovery = '/usr/lib/flynn/flynn-postgres-recover';
 const members = '/usr/lib/flynn/flynn-postgres-members';
 const patroniPort = 8_008;
 
@@ -58,6 +60,15 @@ export const postgres: Appliance = {
     import: [client, 'import'],
     status: [members, 'status'],
     switchover: [members, 'switchover'],
+  },
+  history: {
+    collect: (since) => [
+      history,
+      'collect',
+      ...(since === undefined ? [] : [since.system, `${since.timeline}`, `${since.lsn}`]),
+    ],
+    base: [history, 'base'],
+    recover: (at, roomBytes, { timeline, lsn }) => [recovery, at, `${roomBytes}`, `${timeline}`, `${lsn}`],
   },
 };
 

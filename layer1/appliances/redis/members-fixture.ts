@@ -23,7 +23,7 @@ export async function startMembers({ count }: { count: number }): Promise<RedisM
     REDIS_MEMBERS_PASSWORD: 'rest',
   };
   const members = await startMembersOf(
-    { appliance: redis, image, secrets, hostVariable: 'REDIS_HOST', memory: '256m' },
+    { appliance: redis, image, secrets, hostVariable: 'REDIS_HOST', memoryBytes: 256 * 1024 ** 2 },
     { count },
   );
   const askAt = (host: string, { name, password }: Login, words: readonly string[], input = ''): Promise<Ended> =>

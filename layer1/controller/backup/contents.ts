@@ -30,6 +30,7 @@ import { notificationType } from '../notifications/types.ts';
 import { runnerEnvType } from '../runner-env/resource.ts';
 import { sourceType } from '../source/resource.ts';
 import { backupPlanType, datastoreBackupType } from '../datastore-backups/types.ts';
+import { archiveType, historyType } from '../datastore-history/types.ts';
 import { providerType, resourceType } from '../providers/types.ts';
 import { backupScheduleType, backupType } from './resources.ts';
 
@@ -66,8 +67,19 @@ export const laterTypes: ReadonlySet<string> = new Set(
   [autoscaleType, backupPlanType, datastoreBackupType, notificationType].map(({ name }) => name),
 );
 
-/** Of work under way, and of sessions, and of backups themselves: nothing of it could be gone on with elsewhere. */
-export const leftTypes: readonly AnyType[] = [deploymentType, operationType, ticketsType, tombstoneType, backupType];
+/**
+ * Of work under way, of sessions, of backups themselves, and of datastores' histories, which begin anew with new data: nothing of
+ * it could be gone on with elsewhere.
+ */
+export const leftTypes: readonly AnyType[] = [
+  deploymentType,
+  operationType,
+  ticketsType,
+  tombstoneType,
+  backupType,
+  historyType,
+  archiveType,
+];
 
 /** What every cluster makes anew for its parts, and what opens only what is gone. */
 const ownVariables = new Set([

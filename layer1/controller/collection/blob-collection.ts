@@ -7,6 +7,9 @@ import { collections } from './api.ts';
 import { collectArtifacts, collectReleases } from './collection.ts';
 import type { Deps } from '../deps.ts';
 import { datastoreBackupType } from '../datastore-backups/types.ts';
+import { catalogueNames } from '../datastore-history/catalogue.ts';
+import { blobsOfArchive } from '../datastore-history/pieces.ts';
+import { archiveType, historyType } from '../datastore-history/types.ts';
 import { broughtNames } from './own-blobs.ts';
 import { blobsOf, resultMeta } from '../images/image-blobs.ts';
 import { appType, artifactType } from '../resources.ts';
@@ -57,6 +60,9 @@ export async function collectBlobs(
 async function neededBlobs(deps: Deps, blobs: BlobCollector, signal: AbortSignal): Promise<Set<string>> {
   const artifacts = await deps.resources.list(artifactType, { signal });
   const dumps = await deps.resources.list(datastoreBackupType, { signal });
+  // What leaves the newest is in the archive by then.
+  const histories = await deps.resources.list(historyType, { signal });
+  const archives = await deps.resources.list(archiveType, { signal });
   const open = [...deps.operations.snapshot.entries.values()].map(({ value }) => value);
   const named = await Array.fromAsync(blobs.listNames({ signal }));
   return new Set([
@@ -64,6 +70,8 @@ async function neededBlobs(deps: Deps, blobs: BlobCollector, signal: AbortSignal
     ...artifacts.map(({ spec }) => spec.meta[resultMeta] ?? ''),
     ...open.flatMap(({ spec: { input } }) => [input.sourceDigest ?? '', input.resultDigest ?? '']),
     ...dumps.map(({ status }) => status.digest ?? ''),
+    ...histories.flatMap(({ status }) => status.recent.map(({ digest }) => digest)),
+    ...archives.flatMap(({ status }) => blobsOfArchive(status)),
     ...named.map(({ digest }) => digest),
   ]);
 }
@@ -80,7 +88,7 @@ async function removeNames(deps: Deps, blobs: BlobCollector, before: number, sig
     if (kind === broughtNames) return true;
     if (rest.length > 0) return false;
     if (kind === 'builds') return !operations.has(id);
-    return (kind === 'cache' || kind === 'layers') && !apps.has(id);
+    return (kind === 'cache' || kind === 'layers' || kind === catalogueNames) && !apps.has(id);
   });
   for (const { name } of gone) await blobs.removeName(name, { signal });
   return gone.length;

@@ -68,9 +68,18 @@ export const datastoreBackups = {
     method: 'POST',
     path: '/resources/:resource/restore',
     access: 'anybody',
-    body: z.object({ backup: z.string() }),
+    body: z.union([
+      z.strictObject({ backup: z.string() }),
+      z.strictObject({
+        /** What was committed by then, as its history has it. */
+        at: z.iso.datetime({ offset: true }),
+        /** Another resource, whose history it is; default: its own. */
+        from: z.string().optional(),
+      }),
+    ]),
     response: datastoreRestoreSchema,
-    summary: 'Put a backup in the place of what is in the database; how that goes is told with its backups',
+    summary:
+      'Put a backup, or what there was at a moment, in the place of what is in the database; how that goes is told with its backups',
   }),
   dismiss: defineRoute({
     method: 'DELETE',

@@ -5,6 +5,7 @@ import type { Handler } from '@flynn/kit/http-server';
 import type { CheckedCall } from '@flynn/kit/http-handler';
 import { Readable } from 'node:stream';
 import { principalOf } from '../access/principal.ts';
+import { momentAsked, recoveryOf } from '../datastore-history/recovery.ts';
 import { parseSchedule } from '../cron/schedule.ts';
 import type { Deps } from '../deps.ts';
 import { checkChange, isSeen, sightOf } from '../providers/sight.ts';
@@ -76,10 +77,11 @@ export function datastoreBackupHandlers(deps: Deps, blobs: Pick<DumpBlobs, 'get'
     handle(routes.restore, async (call) => {
       const { params, body, signal } = call;
       const app = await datastoreOf(deps, call, params.resource);
-      await completeBackup(deps, app, body.backup, signal);
+      const what = 'at' in body ? await momentOf(deps, call, app, body) : { backupId: body.backup };
+      if ('backup' in body) await completeBackup(deps, app, body.backup, signal);
       const restore: PendingRestore = {
         state: 'wanted',
-        backupId: body.backup,
+        ...what,
         by: principalOf(call).name,
         wantedMs: now(),
         attempt: 0,
@@ -102,8 +104,23 @@ export function datastoreBackupHandlers(deps: Deps, blobs: Pick<DumpBlobs, 'get'
   ];
 }
 
+/** A moment of its own history, or of that of another which is the caller's as well. Throws `invalid` where that is not kept. */
+async function momentOf(
+  deps: Deps,
+  call: Pick<CheckedCall, 'caller' | 'signal'>,
+  app: AppResource,
+  { at, from }: { at: string; from?: string | undefined },
+): Promise<Pick<PendingRestore, 'at' | 'backupId' | 'from' | 'fromId'>> {
+  const source = from === undefined ? app : await datastoreOf(deps, call, from);
+  if (source.spec.datastore?.appliance !== app.spec.datastore?.appliance) {
+    throw new FlynnError('invalid', `${source.spec.name} and ${app.spec.name} are not of the same kind`);
+  }
+  await recoveryOf(deps, source, Date.parse(at), call.signal);
+  return momentAsked(source, Date.parse(at));
+}
+
 /** The app behind a resource that the caller sees, and may change. What somebody may not see is not there for them. */
-async function datastoreOf(
+export async function datastoreOf(
   deps: Deps,
   call: Pick<CheckedCall, 'caller' | 'signal'>,
   id: string,
@@ -122,7 +139,7 @@ async function datastoreOf(
   throw new FlynnError('invalid', `the resource ${id} is no database of the platform's own: its provider backs it up`);
 }
 
-async function planOf({ resources }: Deps, app: AppResource, signal: AbortSignal): Promise<BackupPlan> {
+export async function planOf({ resources }: Deps, app: AppResource, signal: AbortSignal): Promise<BackupPlan> {
   const plan = await resources.find(backupPlanType, app.id, { signal });
   if (plan !== undefined) return plan;
   throw new FlynnError('unavailable', `${app.spec.name} is being made: ask again in a moment`);
@@ -153,7 +170,7 @@ async function completeBackup(
   throw new FlynnError('conflict', `the backup ${id} is ${state}: only one that is complete is of use`);
 }
 
-async function changePlan(
+export async function changePlan(
   deps: Deps,
   app: AppResource,
   signal: AbortSignal,
@@ -171,6 +188,6 @@ function checkIdle(app: AppResource, restore: PendingRestore | undefined): void 
   if (restore === undefined || restore.state === 'complete' || restore.state === 'failed') return;
   throw new FlynnError(
     'conflict',
-    `a backup is being put back into ${app.spec.name}: flynn ${commandOf(app)} backup -a ${app.spec.name} tells how far it is`,
+    `something is being put back into ${app.spec.name}: flynn ${commandOf(app)} backup -a ${app.spec.name} tells how far it is`,
   );
 }

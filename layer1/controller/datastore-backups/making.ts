@@ -9,7 +9,7 @@ import { type Member, outputOf } from './member.ts';
 import { openedDump, sealedDump } from './sealing.ts';
 import { Stall } from './stall.ts';
 
-export type DumpBlobs = Pick<BlobClient, 'put' | 'get'>;
+export type DumpBlobs = Pick<BlobClient, 'put' | 'get' | 'stat'>;
 
 /** Of all of it: what takes longer is stopped by a person. */
 export const wholeMs = 24 * 3_600_000;
@@ -32,28 +32,47 @@ export async function makeDump(
   }: { signal: AbortSignal; onProgress: (bytes: number) => Promise<void>; quietMs?: number },
 ): Promise<MadeDump> {
   using stall = new Stall({ what: 'the backup', signal, ...(quietMs === undefined ? {} : { quietMs }) });
-  const hash = createHash('sha256');
-  let dumpBytes = 0;
-  let blobBytes = 0;
-  let isWhole = false;
   const dump = async function* (): AsyncGenerator<Uint8Array> {
+    let dumpBytes = 0;
     for await (const chunk of outputOf(hosts, member, command, { signal: stall.signal })) {
       dumpBytes += chunk.length;
       stall.progressed();
       await onProgress(dumpBytes);
       yield chunk;
     }
+  };
+  const { bytes: dumpBytes, ...stored } = await storeSealed(blobs, dump(), { secret, signal: stall.signal });
+  if (dumpBytes === 0)
+    throw new FlynnError('internal', `${command.at(-1) ?? 'the program'} ended well, and wrote nothing`);
+  return { ...stored, dumpBytes };
+}
+
+/** Resolves once the blob store has answered that it has all of the source, encrypted. `bytes`: of the source. */
+export async function storeSealed(
+  blobs: Pick<DumpBlobs, 'put'>,
+  source: Bytes,
+  { secret, signal }: { secret: string; signal: AbortSignal },
+): Promise<Readonly<{ digest: string; blobBytes: number; bytes: number }>> {
+  const hash = createHash('sha256');
+  let bytes = 0;
+  let blobBytes = 0;
+  let isWhole = false;
+  const whole = async function* (): AsyncGenerator<Uint8Array> {
+    for await (const chunk of source) {
+      bytes += chunk.length;
+      yield chunk;
+    }
     isWhole = true;
   };
   const sealed = async function* (): AsyncGenerator<Uint8Array> {
-    for await (const chunk of sealedDump(dump(), secret)) {
+    for await (const chunk of sealedDump(whole(), secret)) {
       blobBytes += chunk.length;
       hash.update(chunk);
       yield chunk;
     }
   };
   const body = Readable.from(sealed(), { objectMode: false });
-  const stored = await blobs.put(body, { signal: stall.signal, timeoutMs: wholeMs });
+  const stored = await blobs.put(body, { signal, timeoutMs: wholeMs });
   const digest = `sha256:${hash.digest('hex')}`;
   if (!isWhole || stored.sizeBytes !== blobBytes || stored.digest !== digest) {
     throw new FlynnError(
@@ -61,9 +80,7 @@ export async function makeDump(
       `the blob store has ${stored.sizeBytes} bytes (${stored.digest}) of ${blobBytes} that were sent (${digest})`,
     );
   }
-  if (dumpBytes === 0)
-    throw new FlynnError('internal', `${command.at(-1) ?? 'the program'} ended well, and wrote nothing`);
-  return { digest, blobBytes, dumpBytes };
+  return { digest, blobBytes, bytes };
 }
 
 /** What the datastore's program had written. Fails at its end, at the latest, if it is anything else. */

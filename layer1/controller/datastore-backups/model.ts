@@ -39,6 +39,9 @@ export const datastoreRestoreSchema = z.object({
   state: z.enum(datastoreRestoreStates),
   /** What is put back. Of a cluster that was restored it is the newest that came along, and left out until it is known. */
   backupId: z.string().optional(),
+  /** In the place of a backup: what there was at that moment, by the history of that datastore. */
+  at: z.string().optional(),
+  from: z.string().optional(),
   /** Nobody: the cluster itself came back from a backup. */
   by: z.string().optional(),
   /** The cluster came back from a backup, and what was in the datastore then has not been put back, nor been done without. */

@@ -141,8 +141,16 @@ export function viewSchedule({ spec, status }: BackupPlan): DatastoreSchedule {
   };
 }
 
-export function viewRestore({ wantedMs: _w, attempt: _a, nextMs: _n, ...shown }: PendingRestore): DatastoreRestore {
-  return shown;
+export function viewRestore({
+  wantedMs: _w,
+  attempt: _a,
+  nextMs: _n,
+  fromId: _f,
+  backupId,
+  ...shown
+}: PendingRestore): DatastoreRestore {
+  // Of a moment it names none: see momentAsked.
+  return backupId === undefined || shown.at !== undefined ? shown : { ...shown, backupId };
 }
 
 export function viewBackups(plan: BackupPlan, records: readonly DatastoreBackupResource[]): DatastoreBackups {

@@ -1,6 +1,7 @@
 /**
  * Puts a backup back into its datastore: the dump, decrypted, on the standard input of the appliance's own program, which puts it
- * in the place of what is there once it has read all of it. Cut off before, nothing has changed.
+ * in the place of what is there once it has read all of it. Cut off before, nothing has changed. In the place of a dump it may be a
+ * copy and a log, which its program makes a dump of by itself.
  *
  * What a person asked for is tried once. What a cluster that came back is to have is tried some times, its members being waited
  * for: nobody else uses it before.
@@ -9,6 +10,10 @@ import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import type { Again } from '@flynn/resource/reconciler';
 import type { Bytes } from '../backup/archive.ts';
+import { recoveryInput } from '../datastore-history/collecting.ts';
+import { roomOf } from '../datastore-history/ranges.ts';
+import { holdBlobs, recoveryOf, withoutHistory } from '../datastore-history/recovery.ts';
+import { appType } from '../resources.ts';
 import { type DumpBlobs, openDump, wholeMs } from './making.ts';
 import { feed } from './member.ts';
 import { Meter } from './meter.ts';
@@ -39,24 +44,27 @@ export async function putBack(
     return fail(asked, 'whoever did it died: look at what is in it, then restore it again, or not');
   }
   if (restore.attempt >= maxRestoreAttempts) return fail(asked, before ?? 'whoever did it died');
-  const backup = restore.backupId === undefined ? newestComplete(records) : records.find(isBackup(restore.backupId));
-  const { digest } = backup?.status ?? {};
-  if (backup === undefined || digest === undefined) {
-    return fail(asked, `there is no backup of ${app.spec.name} to put back`);
-  }
-  const begun = { ...asked, backupId: backup.id, attempt: restore.attempt + 1, startedAt: iso(now()) };
+  const isMoment = restore.at !== undefined;
+  const backup = isMoment ? undefined : backupOf(restore, records);
+  if (!isMoment && backup === undefined) return fail(asked, `there is no backup of ${app.spec.name} to put back`);
+  const named = backup === undefined ? {} : { backupId: backup.id };
+  const begun = { ...asked, ...named, attempt: restore.attempt + 1, startedAt: iso(now()) };
   const nextMs = restoreRetryAt(begun, now()) ?? now();
   try {
     const member = memberOf(deps, subject, begun.attempt);
     await write({ ...begun, state: 'running', nextMs });
     const meter = new Meter(now, (sentBytes) => write({ ...begun, state: 'running', nextMs, sentBytes }));
-    const dump = { digest, secret: plan.spec.secret };
-    const command = subject.appliance.commands.restore;
     const signal = withDeadline(wholeMs, options.signal);
-    await feed(deps.hosts, member, command, counted(await openDump(blobs, dump, signal), backup, meter), { signal });
+    const { command, input, bytes } =
+      backup === undefined
+        ? await momentInput(deps, blobs, subject, signal)
+        : await dumpInput(blobs, subject, backup, signal);
+    await feed(deps.hosts, member, command, counted(input, { what: backup?.id ?? 'the history', bytes }, meter), {
+      signal,
+    });
     const { isOwed: _o, ...done } = begun;
-    await write({ ...done, state: 'complete', nextMs, endedAt: iso(now()), sentBytes: backup.status.dumpBytes });
-    log.info({ datastore: app.spec.name, backup: backup.id }, 'a backup was put back');
+    await write({ ...done, state: 'complete', nextMs, endedAt: iso(now()), sentBytes: bytes });
+    log.info({ datastore: app.spec.name, backup: backup?.id, at: restore.at }, 'a backup was put back');
   } catch (error) {
     if (options.signal.aborted) throw error;
     const membersMs = hasNoMember(error) ? awaitMembers(restore, now()) : undefined;
@@ -69,9 +77,44 @@ export async function putBack(
   return { againInMs: 1 };
 }
 
+type Input = Readonly<{ command: readonly string[]; input: Bytes; bytes: number }>;
+
+async function dumpInput(
+  blobs: DumpBlobs,
+  { appliance, plan }: Putting,
+  { status: { digest = '', dumpBytes = 0 } }: DatastoreBackupResource,
+  signal: AbortSignal,
+): Promise<Input> {
+  const input = await openDump(blobs, { digest, secret: plan.spec.secret }, signal);
+  return { command: appliance.commands.restore, input, bytes: dumpBytes };
+}
+
+/** Recovered beside the member, then put in the place of what is there as a dump is. */
+async function momentInput(
+  deps: StepDeps,
+  blobs: DumpBlobs,
+  { app, appliance, restore: { at = '', fromId = app.id } }: Putting,
+  signal: AbortSignal,
+): Promise<Input> {
+  const [source, { spec }] = await Promise.all([
+    deps.resources.get(appType, fromId, { signal }),
+    deps.resources.get(backupPlanType, fromId, { signal }),
+  ]);
+  const recovery = await recoveryOf(deps, source, Date.parse(at), signal);
+  const { end } = recovery.pieces.at(-1) ?? { end: recovery.base.start };
+  const command = appliance.history?.recover(at, roomOf(recovery), end);
+  if (command === undefined) throw withoutHistory(app);
+  const { input, bytes } = recoveryInput(blobs, recovery, { secret: spec.secret, signal });
+  const held = async function* (): AsyncGenerator<Uint8Array> {
+    await using _ = await holdBlobs(blobs, recovery, signal);
+    yield* input;
+  };
+  return { command, input: held(), bytes };
+}
+
 async function* counted(
   dump: Bytes,
-  { id, status }: DatastoreBackupResource,
+  { what, bytes }: { what: string; bytes: number },
   meter: Meter,
 ): AsyncGenerator<Uint8Array> {
   let sentBytes = 0;
@@ -81,12 +124,16 @@ async function* counted(
     await meter.count(sentBytes);
   }
   // Its frames were all its own, and its blob's digest is known by its end: this is of the record.
-  if (sentBytes === status.dumpBytes) return;
-  throw new FlynnError('internal', `${id} is ${sentBytes} bytes, and was ${status.dumpBytes ?? 0} when it was made`);
+  if (sentBytes === bytes) return;
+  throw new FlynnError('internal', `${what} is ${sentBytes} bytes, and was ${bytes} when it was made`);
 }
 
-function isBackup(wanted: string): (one: DatastoreBackupResource) => boolean {
-  return ({ id, status }) => id === wanted && status.state === 'complete';
+function backupOf(
+  { backupId }: PendingRestore,
+  records: readonly DatastoreBackupResource[],
+): DatastoreBackupResource | undefined {
+  if (backupId === undefined) return newestComplete(records);
+  return records.find(({ id, status }) => id === backupId && status.state === 'complete');
 }
 
 /** `conflict` if somebody asked for another meanwhile. */

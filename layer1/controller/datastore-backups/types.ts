@@ -2,6 +2,7 @@
 import { defineType } from '@flynn/resource/type';
 import type { ResourceOf } from '@flynn/resource/type';
 import { z } from 'zod';
+import { maxHistoryDays } from '../datastore-history/model.ts';
 import { datastoreBackupSchema, datastoreRestoreSchema, makerSchema } from './model.ts';
 
 export const maxKeep = 1_000;
@@ -16,6 +17,8 @@ export const backupPlanType = defineType({
     schedule: z.string().optional(),
     timezone: z.string().optional(),
     keep: z.int().min(1).max(maxKeep),
+    /** Each moment of so many days can be gone back to; 0: none. Default: see datastore-history/plan.ts. */
+    historyDays: z.int().min(0).max(maxHistoryDays).optional(),
     /** What its backups are encrypted with: 32 random bytes, base64url. The name is one that the audit trail hides. */
     secret: z.string(),
   }),
@@ -30,6 +33,8 @@ export const backupPlanType = defineType({
         attempt: z.int(),
         /** Not before. */
         nextMs: z.int(),
+        /** Of whose history it is: an app's id. */
+        fromId: z.string().optional(),
       })
       .optional(),
   }),

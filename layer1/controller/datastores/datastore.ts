@@ -22,9 +22,19 @@ const commonConfig = {
   members: z.coerce.number().int().min(1).max(maxMembers).optional(),
   /** Of each member. */
   memory: amountOf('memory').optional(),
+  /** What another had at a moment is in it from the beginning: see origin.ts. */
+  from: z.string().optional(),
+  at: z.string().optional(),
 };
 
-export type Wanted = Readonly<{ members: number; memoryBytes: number; env: Readonly<Record<string, string>> }>;
+/** A moment of another datastore, which is a resource. */
+export type Origin = Readonly<{ from: string; at: string }>;
+export type Wanted = Readonly<{
+  members: number;
+  memoryBytes: number;
+  env: Readonly<Record<string, string>>;
+  origin?: Origin;
+}>;
 
 /** What somebody asks for, with what they leave out. `hosts`: how many take jobs. Throws `invalid`. */
 export function wantedOf(appliance: Appliance, config: unknown, hosts: number): Wanted {
@@ -36,27 +46,36 @@ export function wantedOf(appliance: Appliance, config: unknown, hosts: number): 
     const issues = [...(error?.issues ?? []), ...(ownError?.issues ?? [])];
     const where = issues.map(({ path, message }) => `${path.join('.') || 'config'}: ${message}`).join('; ');
     const more = Object.entries(options).map(([name, { values }]) => ` and --config ${name}=${values[0] ?? ''}`);
-    const taken = `--config members=2 and --config memory=1GB${more.join('')}`;
+    const taken = `--config members=2 and --config memory=1GB${more.join('')}${ofAnother(appliance)}`;
     throw new FlynnError('invalid', `${appliance.name} takes ${taken} (${where})`);
   }
-  const data = common;
-  const members = data.members ?? Math.max(1, Math.min(2, hosts));
+  const members = common.members ?? Math.max(1, Math.min(2, hosts));
   if (members > Math.max(1, hosts)) {
     throw new FlynnError(
       'invalid',
       `members=${members}: each is on another host, and ${hosts === 1 ? 'there is one' : `${hosts} take jobs`}: add hosts first, or ask for fewer`,
     );
   }
-  const memoryBytes = data.memory === undefined ? appliance.defaultMemoryBytes : bytesOf(data.memory);
+  const memoryBytes = common.memory === undefined ? appliance.defaultMemoryBytes : bytesOf(common.memory);
   if (memoryBytes < appliance.leastMemoryBytes) {
     const least = Math.ceil(appliance.leastMemoryBytes / 1024 ** 2);
-    throw new FlynnError('invalid', `memory=${data.memory}: ${appliance.name} takes ${least}MB at least`);
+    throw new FlynnError('invalid', `memory=${common.memory}: ${appliance.name} takes ${least}MB at least`);
   }
   const env = Object.entries(options).flatMap(([name, { variable }]): [string, string][] => {
     const value = chosen[name];
     return value === undefined ? [] : [[variable, value]];
   });
-  return { members, memoryBytes, env: Object.fromEntries(env) };
+  const { from, at } = common;
+  if ((from === undefined) !== (at === undefined)) {
+    throw new FlynnError('invalid', 'from=NAME and at=TIME go together: whose database it begins with, and as of when');
+  }
+  const origin = from === undefined || at === undefined ? undefined : { from, at };
+  return { members, memoryBytes, env: Object.fromEntries(env), ...(origin === undefined ? {} : { origin }) };
+}
+
+/** Where a kind can be gone back to a moment. */
+function ofAnother({ history }: Appliance): string {
+  return history === undefined ? '' : ', and from=NAME with at=TIME';
 }
 
 function withoutCommon(config: unknown): unknown {

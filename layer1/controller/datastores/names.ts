@@ -14,10 +14,18 @@ export const maxNames = 50;
 /** Of an app. */
 const maxNameLength = 30;
 
-/** `shop-postgres`, after the first of its apps; `shop-postgres-2` where there is one. */
-export function datastoreName(kind: string, owner: string | undefined, number: number): string {
-  const room = maxNameLength - kind.length - `--${maxNames}`.length;
-  const prefix = owner === undefined ? '' : `${owner.slice(0, room).replace(/-+$/, '')}-`;
-  const base = `${prefix}${kind}`;
+/** `shop-postgres`, after the first of its apps; what begins with another's data is called as that: `shop-postgres-2`. */
+export function datastoreName(
+  kind: string,
+  { owner, source }: { owner?: string | undefined; source?: string | undefined },
+  number: number,
+): string {
+  const room = maxNameLength - `-${maxNames}`.length;
+  const prefix = owner === undefined ? '' : `${cut(owner, room - kind.length - 1)}-`;
+  const base = source === undefined ? `${prefix}${kind}` : cut(source, room);
   return number === 1 ? base : `${base}-${number}`;
+}
+
+function cut(name: string, length: number): string {
+  return name.slice(0, length).replace(/-+$/, '');
 }

@@ -23,7 +23,9 @@ import {
   variablesOf,
   wantedOf,
 } from './datastore.ts';
+import type { Origin } from './datastore.ts';
 import { datastoreName, maxNames } from './names.ts';
+import { fill } from './origin.ts';
 
 /** Its members may copy for long before they are up; what cannot start at all is known by its crashes. */
 const deployTimeoutMs = 15 * 60_000;
@@ -51,7 +53,7 @@ export async function makeDatastore(deps: Deps, appliance: Appliance, asked: Ask
   const wanted = wantedOf(appliance, asked.config, hostsOf(deps));
   const image = imageOf(deps, appliance);
   if (found === undefined) await checkVariables(deps, appliance, asked, signal);
-  const app = found ?? (await createApp(deps, appliance, asked, options));
+  const app = found ?? (await createApp(deps, appliance, { ...asked, origin: wanted.origin }, options));
   const release =
     (await findBasis(deps, app, signal)) ??
     (await createRelease(
@@ -70,6 +72,8 @@ export async function makeDatastore(deps: Deps, appliance: Appliance, asked: Ask
   if (releaseId === undefined) return begin(deps, appliance, { app, release, members: wanted.members }, asked, signal);
   const leading = roleService(app.spec.name, appliance.leadingRole);
   if (!(await isServed(deps, leading, signal))) return { is: 'pending', what: `${leading} to be announced` };
+  const filling = wanted.origin === undefined ? undefined : await fill(deps, app, wanted.origin, options);
+  if (filling !== undefined) return { is: 'pending', what: filling };
   const env = variablesOf(appliance, app.spec.name, appliance.logins.first(release.spec.env));
   return { is: 'made', id: app.id, env, services: servedOf(appliance, app.spec.name) };
 }
@@ -212,17 +216,18 @@ async function datastoreOf(
 async function createApp(
   deps: Deps,
   appliance: Appliance,
-  { id: resourceId, apps }: Asked,
+  { id: resourceId, apps, origin }: Asked & Readonly<{ origin: Origin | undefined }>,
   { signal, ...guard }: Options,
 ): Promise<AppResource> {
   const { resources } = deps;
   const [first] = apps;
   const owner = first === undefined ? undefined : await resources.find(appType, first.appId, { signal });
+  const source = origin === undefined ? undefined : await datastoreOf(deps, origin.from, signal);
   for (let number = 1; ; number += 1) {
     const { resource, piece } = resources.draft(appType, {
       id: shortId(),
       spec: {
-        name: datastoreName(appliance.name, owner?.spec.name, number),
+        name: datastoreName(appliance.name, { owner: owner?.spec.name, source: source?.spec.name }, number),
         meta: {},
         isSystem: false,
         deployTimeoutMs,

@@ -7,6 +7,7 @@ import { mergePieces } from '@flynn/resource/piece';
 import { compareOf } from '@flynn/resource/record';
 import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
+import { withOrigin } from '../datastores/origin.ts';
 import { findApp, findLiveApp, forLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { pageOf } from '../paging.ts';
@@ -16,7 +17,7 @@ import { settled } from './following.ts';
 import type { Failure, ResourceApp, ResourceView } from './model.ts';
 import { getProvider } from './providers.ts';
 import { checkChange, developedApp, isSeen, sightOf } from './sight.ts';
-import { isLinked, providerFinalizer, providerType, resourceType } from './types.ts';
+import { applianceOf, isLinked, providerFinalizer, providerType, resourceType } from './types.ts';
 import type { ProvidedResource } from './types.ts';
 import { viewApps, viewResource } from './views.ts';
 
@@ -52,7 +53,10 @@ export function resourceHandlers(deps: Deps): Handler[] {
       }
       const provider = await getProvider(deps, params.provider, signal);
       const apps = await Promise.all(body.apps.map((name) => developedApp(deps, principal, name, signal)));
-      const { id, revision } = await create(deps, provider.id, { ...body, apps }, signal);
+      const appliance = applianceOf(provider);
+      const config =
+        appliance === undefined ? body.config : await withOrigin(deps, call, { config: body.config, appliance });
+      const { id, revision } = await create(deps, provider.id, { ...body, config, apps }, signal);
       const outcome = await settled(deps, { id, revision }, hasItsApps, signal);
       if (outcome === undefined) throw new FlynnError('conflict', `the resource ${id} was removed at the same time`);
       const failure = failureOf(outcome);

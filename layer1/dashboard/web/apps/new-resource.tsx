@@ -129,6 +129,6 @@ function Form(props: { app: App; found: readonly Provider[]; onAsked: (isUnderWa
 
 /** As the controller calls it, where nobody else is quicker; names that the caller does not see may be taken. */
 function nameFor(kind: string, owner: string, isTaken: (name: string) => boolean): string {
-  const names = Array.from({ length: maxNames }, (_, index) => datastoreName(kind, owner, index + 1));
+  const names = Array.from({ length: maxNames }, (_, index) => datastoreName(kind, { owner }, index + 1));
   return names.find((name) => !isTaken(name)) ?? `${owner}-${kind}`;
 }

@@ -1,0 +1,34 @@
+/** Where there is too little room, what is brought to a moment is given up before the disk of the database is full. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { Kept, moment } from './history-fixture.ts';
+import { startMembers } from './members-fixture.ts';
+import type { PostgresMembers } from './members-fixture.ts';
+
+const MiB = 1024 ** 2;
+
+let place: PostgresMembers;
+before(async () => {
+  place = await startMembers({ count: 1, diskBytes: 700 * MiB });
+});
+after(async () => {
+  await place?.[Symbol.asyncDispose]();
+});
+
+test('a copy of little, and a log of much, are given up once a tenth of the disk is left; the database goes on', async () => {
+  const kept = new Kept(place);
+  await kept.begin();
+  // Some 150 MB, and as much log.
+  await place.query('CREATE TABLE large AS SELECT repeat(md5(n::text), 30) FROM generate_series(1, 150000) AS n');
+  await kept.collectAll();
+  const then = await moment(place);
+  await kept.collectAll();
+  const ended = await kept.recover(then, { roomBytes: 0 });
+  assert.notEqual(ended.code, 0);
+  assert.match(ended.stderr, /it was given up before the disk got full/);
+  const { stdout } = await place.exec(['df', '--output=avail', '-B1M', '/data']);
+  const freeMiB = Number(stdout.toString().split('\n')[1]);
+  assert.ok(freeMiB > 150, `${freeMiB} MiB are free`);
+  assert.equal(await place.query('SELECT count(*) FROM large'), '150000');
+  assert.equal(await place.query("SELECT count(*) FROM pg_database WHERE datname = 'app_restoring'"), '0');
+});

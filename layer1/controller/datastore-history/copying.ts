@@ -1,0 +1,85 @@
+/** Copies all there is in a datastore, where that is due. Its log is collected meanwhile: see steps.ts. */
+import { hasCode, messageOf } from '@flynn/kit/errors';
+import type { Again } from '@flynn/resource/reconciler';
+import { guard, memberOf } from '../datastore-backups/subject.ts';
+import type { StepDeps, StepOptions } from '../datastore-backups/subject.ts';
+import { appType } from '../resources.ts';
+import type { HistoryBlobs } from './catalogue.ts';
+import { copyAll } from './collecting.ts';
+import { baseDue, baseRetryMs, settleMs } from './plan.ts';
+import { historyDays, subjectOf } from './subject.ts';
+import type { HistorySubject } from './subject.ts';
+import { archiveType, historyType } from './types.ts';
+import type { Base, HistoryStatus } from './types.ts';
+
+/** How much was written is looked at anew after so long. */
+const lookMs = 15 * 60_000;
+
+/** One look at the datastore of that app. */
+export async function stepCopy(
+  deps: StepDeps,
+  blobs: HistoryBlobs,
+  appId: string,
+  options: StepOptions,
+): Promise<void | Again> {
+  const subject = await subjectOf(deps, blobs, appId, options);
+  if (subject === undefined || subject === 'not yet' || historyDays(subject.plan) === 0) return undefined;
+  const { now } = deps;
+  const due = baseDue(subject.archive.status, subject.history.status, now());
+  if (due.is === 'wait') return { againInMs: Math.max(1, Math.min(lookMs, (due.untilMs ?? Infinity) - now())) };
+  await copy(deps, blobs, subject, options);
+  return { againInMs: 1 };
+}
+
+async function copy(
+  deps: StepDeps,
+  blobs: HistoryBlobs,
+  { app, appliance, programs, plan, history }: HistorySubject,
+  options: StepOptions,
+): Promise<void> {
+  const { now, log, resources, hosts } = deps;
+  const { signal } = options;
+  const { run, at, base: before } = history.status;
+  if (at === undefined) return;
+  const start = { timeline: at.timeline, lsn: at.lsn };
+  const isAgain = before?.run === run && before.error !== undefined;
+  const attempt = isAgain ? before.attempt + 1 : 1;
+  const begun = { run, attempt, start, startedMs: now(), nextMs: now() + baseRetryMs(attempt) };
+  const write = async (base: NonNullable<HistoryStatus['base']>, latestMs = Infinity): Promise<void> => {
+    const change = ({ status }: { status: HistoryStatus }) => ({
+      ...status,
+      base,
+      nextMs: Math.min(status.nextMs, latestMs),
+    });
+    await resources.updateStatus(historyType, app.id, change, { signal, also: guard(options) });
+  };
+  // Whoever dies leaves a try that failed, and what it was for is kept so long.
+  const failingSinceMs = (isAgain ? before.failingSinceMs : undefined) ?? now();
+  const error = (isAgain ? before.error : undefined) ?? 'whoever made it died';
+  await write({ ...begun, error, failingSinceMs });
+  try {
+    const member = memberOf(deps, { app, appliance }, attempt);
+    const made = await copyAll({ hosts }, blobs, programs, { member, secret: plan.spec.secret }, options);
+    await keep(deps, app.id, { run, start, startedMs: begun.startedMs, endedMs: now(), ...made }, options);
+    // It is of use once the log was collected after it.
+    await write(begun, now() + settleMs);
+    log.info({ datastore: app.spec.name, bytes: made.bytes }, 'a datastore was copied for its history');
+  } catch (err) {
+    if (signal.aborted) throw err;
+    if (hasCode(err, 'not_found') && (await resources.find(appType, app.id, { signal })) === undefined) return;
+    log.warn({ err, datastore: app.spec.name, attempt }, 'a datastore could not be copied for its history');
+    const nextMs = now() + baseRetryMs(attempt);
+    await write({ ...begun, nextMs, error: messageOf(err).slice(0, 1_000), failingSinceMs });
+  }
+}
+
+/** Of a run that is over by now it is of no use: it is dropped with what else is not needed. */
+async function keep({ resources }: StepDeps, id: string, base: Base, options: StepOptions): Promise<void> {
+  const { signal } = options;
+  await resources.updateStatus(
+    archiveType,
+    id,
+    ({ status }) => ({ ...status, bases: [...status.bases.filter(({ digest }) => digest !== base.digest), base] }),
+    { signal, also: guard(options) },
+  );
+}

@@ -1,0 +1,115 @@
+/** What is wrong with the histories of datastores? */
+import type { Check, Found } from '@flynn/host-agent/doctor/finding';
+import { backupPlanType } from '../datastore-backups/types.ts';
+import type { Deps } from '../deps.ts';
+import { allPieces } from './pieces.ts';
+import { mostRecent } from './plan.ts';
+import { historyDays } from './subject.ts';
+import { archiveType, historyType } from './types.ts';
+import type { Archive, HistoryResource } from './types.ts';
+
+/** A member that begins anew, or a worker that gives way, takes less. */
+const lateMs = 15 * 60_000;
+/** So long a gap is told of. */
+const gapMs = 24 * 3_600_000;
+/** What is kept, and how many copies it is as large as, before it is told. */
+const largeBytes = 10 * 1024 ** 3;
+const largeCopies = 10;
+
+export function datastoreHistoryCheck({ resources, now }: Pick<Deps, 'resources' | 'now'>): Check {
+  return {
+    name: 'histories of databases',
+    find: async (signal) => {
+      const [histories, archives, plans] = await Promise.all([
+        resources.list(historyType, { signal }),
+        resources.list(archiveType, { signal }),
+        resources.list(backupPlanType, { signal }),
+      ]);
+      const own = new Map(archives.map(({ id, status }) => [id, status]));
+      const kept = new Set(plans.filter((plan) => historyDays(plan) > 0).map(({ id }) => id));
+      return histories
+        .filter(({ id }) => kept.has(id))
+        .flatMap((one) => historyFindings(one, own.get(one.id) ?? { bases: [], pieces: [] }, now()));
+    },
+  };
+}
+
+/** Pure. Of one that is kept. */
+export function historyFindings(
+  { spec: { datastore }, status }: Pick<HistoryResource, 'spec' | 'status'>,
+  archive: Archive,
+  now: number,
+): Found[] {
+  const subject = `database ${datastore}`;
+  const { bases } = archive;
+  const { failure, base, gap, untilMs, run, at, unmerged } = status;
+  const found: Found[] = [];
+  const last = untilMs === undefined ? 'nothing is kept yet' : `the newest moment that is kept is ${iso(untilMs)}`;
+  // Whatever the reason: also where nobody could write it down.
+  const sinceMs = failure?.sinceMs ?? untilMs ?? now;
+  if (now - sinceMs >= lateMs) {
+    found.push({
+      severity: 'critical',
+      subject,
+      what: `its log is not collected: ${failure?.message ?? 'nobody says why'}`,
+      since: iso(sinceMs),
+      why: `what is written meanwhile cannot be gone back to: ${last}; members keep 2 GB of it, then there is a gap`,
+      remedy: `mend that, it goes on by itself: flynn pg history -a ${datastore}; flynn pg history off -a ${datastore} does without`,
+    });
+  }
+  if (
+    at !== undefined &&
+    base?.run === run &&
+    base.error !== undefined &&
+    now - (base.failingSinceMs ?? now) >= lateMs &&
+    base.attempt > 1
+  ) {
+    const hasOne = bases.some((one) => one.run === run && one.readyMs !== undefined);
+    found.push({
+      severity: hasOne ? 'warning' : 'critical',
+      subject,
+      what: `no copy of it can be made for its history: ${base.error}`,
+      ...(base.failingSinceMs === undefined ? {} : { since: iso(base.failingSinceMs) }),
+      why: hasOne
+        ? 'going back takes longer, and takes more room'
+        : 'without a first copy its log cannot be gone back by',
+      remedy: `mend that, it is tried again every hour: flynn pg history -a ${datastore}`,
+    });
+  }
+  if (unmerged !== undefined && now - unmerged.sinceMs >= lateMs) {
+    found.push({
+      severity: 'warning',
+      subject,
+      what: `its log cannot be merged: ${unmerged.message}`,
+      since: iso(unmerged.sinceMs),
+      why: `a part of it that cannot be read for an hour is given up, as a gap; with ${mostRecent} parts that wait nothing more is collected`,
+      remedy: 'see that the hosts that keep blobs are up: flynn doctor',
+    });
+  }
+  const copyBytes = bases.at(-1)?.blobBytes ?? 0;
+  const bytes = [...bases, ...allPieces(archive, status)].reduce((sum, { blobBytes }) => sum + blobBytes, 0);
+  if (bytes >= largeBytes && bytes >= largeCopies * copyBytes) {
+    found.push({
+      severity: 'warning',
+      subject,
+      what: `its history takes ${Math.round(bytes / 1024 ** 3)} GiB, and a copy of it ${(copyBytes / 1024 ** 3).toFixed(1)} GiB`,
+      why: 'much is written to it, and each byte of that is kept, on two hosts or in the bucket',
+      remedy: `keep fewer days: flynn pg history on --keep 2d -a ${datastore}`,
+    });
+  }
+  if (gap !== undefined && now - gap.atMs < gapMs) {
+    found.push({
+      severity: 'warning',
+      subject,
+      what: `its history has a gap: ${gap.reason}`,
+      since: iso(gap.atMs),
+      why: 'moments in it cannot be gone back to; those before and after can',
+      remedy: `flynn pg history -a ${datastore} says which these are; this is told for a day`,
+    });
+  }
+  return found;
+}
+
+function iso(ms: number): string {
+  return new Date(ms).toISOString();
+}

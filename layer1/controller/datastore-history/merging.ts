@@ -1,0 +1,113 @@
+/**
+ * Makes few pieces of a datastore's log of many, beside the collecting of it (steps.ts), which does not wait for it.
+ *
+ * INVARIANTS. A piece is in the archive before it leaves the newest. A piece whose blob is gone, or damaged, keeps none after it
+ * from being merged: it is marked once that is known for long, and is a gap.
+ */
+import { messageOf } from '@flynn/kit/errors';
+import type { Again } from '@flynn/resource/reconciler';
+import { guard } from '../datastore-backups/subject.ts';
+import type { StepDeps, StepOptions } from '../datastore-backups/subject.ts';
+import { backupPlanType } from '../datastore-backups/types.ts';
+import type { BackupPlan } from '../datastore-backups/types.ts';
+import type { HistoryBlobs } from './catalogue.ts';
+import { LostBlob, mergeStored } from './collecting.ts';
+import { dueMerge, mergedPiece, unmerged, withLost, withMerged } from './pieces.ts';
+import { isLostSince } from './plan.ts';
+import { archiveType, historyType } from './types.ts';
+import type { ArchiveResource, HistoryResource, HistoryStatus, Piece } from './types.ts';
+
+const retryMs = 60_000;
+
+/** One look at the pieces of the datastore of that app. */
+export async function stepMerge(
+  deps: StepDeps,
+  blobs: HistoryBlobs,
+  appId: string,
+  options: StepOptions,
+): Promise<void | Again> {
+  const { resources, log, now } = deps;
+  const { signal } = options;
+  const [plan, history, archive] = await Promise.all([
+    resources.find(backupPlanType, appId, { signal }),
+    resources.find(historyType, appId, { signal }),
+    resources.find(archiveType, appId, { signal }),
+  ]);
+  if (plan === undefined || history === undefined || archive === undefined) return undefined;
+  const due = dueMerge(archive.status, history.status);
+  if (due === undefined) return undefined;
+  try {
+    await merge(deps, blobs, { plan, due }, options);
+    return { againInMs: 1 };
+  } catch (error) {
+    if (signal.aborted) throw error;
+    if ((await resources.find(historyType, appId, { signal })) === undefined) return undefined;
+    log.warn({ err: error, datastore: plan.spec.datastore }, 'the log of a datastore could not be merged');
+    const { lost } = history.status.unmerged ?? {};
+    const isLost = error instanceof LostBlob && lost?.digest === error.digest && isLostSince(lost.sinceMs, now());
+    if (isLost) await markLost(deps, appId, error, options);
+    else await changeHistory(deps, appId, (status) => failed(status, error, now()), options);
+    return { againInMs: isLost ? 1 : retryMs };
+  }
+}
+
+async function merge(
+  deps: StepDeps,
+  blobs: HistoryBlobs,
+  { plan: { id, spec }, due }: { plan: BackupPlan; due: readonly Piece[] },
+  options: StepOptions,
+): Promise<void> {
+  const [first] = due;
+  const isOne = due.length === 1 && first !== undefined;
+  const { digest, blobBytes, bytes } = isOne ? first : await mergeStored(blobs, due, spec, options);
+  const one = mergedPiece(due, { digest, blobBytes, bytes });
+  if (one === undefined) return;
+  const change = ({ status }: ArchiveResource) => withMerged(status, due, one);
+  const { signal } = options;
+  const merged = await deps.resources.updateStatus(archiveType, id, change, { signal, also: guard(options) });
+  await changeHistory(
+    deps,
+    id,
+    ({ unmerged: _u, ...own }) => ({ ...own, recent: unmerged(merged.status, own.recent) }),
+    options,
+  );
+}
+
+/** Each failure is written once: that wakes this again. */
+function failed(status: HistoryStatus, error: unknown, nowMs: number): HistoryStatus {
+  const { unmerged: before } = status;
+  const lost = error instanceof LostBlob ? { lost: { digest: error.digest, sinceMs: nowMs } } : {};
+  if (before !== undefined && (lost.lost === undefined || lost.lost.digest === before.lost?.digest)) return status;
+  return {
+    ...status,
+    unmerged: { sinceMs: before?.sinceMs ?? nowMs, message: messageOf(error).slice(0, 1_000), ...lost },
+  };
+}
+
+async function markLost(
+  deps: StepDeps,
+  id: string,
+  { digest, message }: LostBlob,
+  options: StepOptions,
+): Promise<void> {
+  const { signal } = options;
+  const change = ({ status }: ArchiveResource) => ({ ...status, pieces: withLost(status.pieces, digest) });
+  await deps.resources.updateStatus(archiveType, id, change, { signal, also: guard(options) });
+  const gap = { atMs: deps.now(), reason: message.slice(0, 1_000) };
+  await changeHistory(
+    deps,
+    id,
+    ({ unmerged: _u, ...own }) => ({ ...own, gap, recent: withLost(own.recent, digest) }),
+    options,
+  );
+}
+
+async function changeHistory(
+  { resources }: StepDeps,
+  id: string,
+  change: (status: HistoryStatus) => HistoryStatus,
+  options: StepOptions,
+): Promise<void> {
+  const update = ({ status }: HistoryResource) => change(status);
+  await resources.updateStatus(historyType, id, update, { signal: options.signal, also: guard(options) });
+}

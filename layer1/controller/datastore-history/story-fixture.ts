@@ -1,0 +1,65 @@
+/** For tests: what the worker does for the history of a datastore, step by step. */
+import type { DatastoreWorld } from '../datastore-backups/datastore-fixture.ts';
+import { datastoreHistories as routes } from './api.ts';
+import { stepCopy } from './copying.ts';
+import { stepMerge } from './merging.ts';
+import { stepHistory } from './steps.ts';
+import { archiveType, historyType } from './types.ts';
+
+const { signal } = new AbortController();
+const minuteMs = 60_000;
+
+/** The log and the clock of its database, minute by minute. */
+export class Story {
+  readonly at: DatastoreWorld;
+  nowMs = Date.now();
+
+  constructor(at: DatastoreWorld) {
+    this.at = at;
+  }
+
+  async begin(): Promise<void> {
+    await this.at.step(this.nowMs);
+    await this.collect();
+    await this.copy();
+    await this.collect();
+  }
+
+  /** A minute later. */
+  async collect(minutes = 1): Promise<void> {
+    await this.collectAlone(minutes);
+    await this.merge();
+  }
+
+  async collectAlone(minutes = 1): Promise<void> {
+    this.nowMs += minutes * minuteMs;
+    this.at.database.history.nowMs = this.nowMs;
+    await stepHistory(this.#deps(), this.at.blobs, this.at.appId, { signal });
+  }
+
+  /** As long as something is due. */
+  async merge(): Promise<void> {
+    const again = await stepMerge(this.#deps(), this.at.blobs, this.at.appId, { signal });
+    if (again?.againInMs === 1) await this.merge();
+  }
+
+  async copy(): Promise<void> {
+    await stepCopy(this.#deps(), this.at.blobs, this.at.appId, { signal });
+  }
+
+  async status() {
+    return (await this.at.world.deps.resources.get(historyType, this.at.appId)).status;
+  }
+
+  async archive() {
+    return (await this.at.world.deps.resources.get(archiveType, this.at.appId)).status;
+  }
+
+  view() {
+    return this.at.world.client.call(routes.get, { params: this.at.params });
+  }
+
+  #deps() {
+    return { ...this.at.world.deps, now: () => this.nowMs };
+  }
+}
