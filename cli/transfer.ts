@@ -10,10 +10,12 @@ import { writeTo } from './output.ts';
 
 /** Of what a program complains: the end tells most. */
 const mostComplaint = 4_096;
+/** EX_TEMPFAIL of sysexits.h. */
+const exitUnknown = 75;
 
 /**
- * Its standard output, to the end. Throws what it complains of where it fails, and `unavailable` where the connection ends
- * before it has: what came until then is not all.
+ * Its standard output, to the end. Throws what it complains of where it fails, as `timeout` where it does not know whether it has
+ * done all, and `unavailable` where the connection ends before it has: what came until then is not all.
  */
 export async function* outputOf(socket: Duplex): AsyncGenerator<Buffer, void, undefined> {
   let complaint = '';
@@ -24,7 +26,9 @@ export async function* outputOf(socket: Duplex): AsyncGenerator<Buffer, void, un
       if (frame.kind === 'error') throw new FlynnError(frame.code, frame.message);
       if (frame.kind !== 'exit') continue;
       if (frame.code === 0) return;
-      throw new FlynnError('invalid', frame.error ?? (complaint.trim() || `it ended with ${frame.code}`));
+      // Where it is not known whether it was done, a program says so.
+      const code = frame.code === exitUnknown ? 'timeout' : 'invalid';
+      throw new FlynnError(code, frame.error ?? (complaint.trim() || `it ended with ${frame.code}`));
     }
   } catch (error) {
     if (error instanceof FlynnError && !hasCode(error, 'unavailable')) throw error;

@@ -149,7 +149,7 @@ function addRestore(parent: Parent, under: Command, { kind, words }: Declared): 
       const text = await context.progress(
         () => `restoring ${name}: ${formatSize(bytes)}`,
         () =>
-          untilInterrupted(context.io, `stopped: ${name} is as it was`, async (signal) => {
+          untilInterrupted(context.io, `stopped: ${notKnown(kind, name)}`, async (signal) => {
             const limits = { timeoutMs: beginMs, signal };
             const socket = await client.upgrade(datastores.import, { params: { app: id } }, limits);
             const onAbort = (): void => void socket.destroy();
@@ -175,14 +175,15 @@ function addRestore(parent: Parent, under: Command, { kind, words }: Declared): 
   });
 }
 
-/** It is known to be as it was where its program says that it failed; the connection may have ended a moment after it was done. */
-function unchanged({ command }: DatastoreKind, name: string, error: unknown): FlynnError {
+/** It is known to be as it was where its program says so; the connection may have ended a moment after it was done. */
+function unchanged(kind: DatastoreKind, name: string, error: unknown): FlynnError {
   const code = error instanceof FlynnError ? error.code : 'internal';
-  const state =
-    code === 'unavailable'
-      ? `${name} is as it was, unless all was through: "flynn ${command} -a ${name}" tells its size`
-      : `${name} is as it was`;
+  const state = code === 'unavailable' || code === 'timeout' ? notKnown(kind, name) : `${name} is as it was`;
   return new FlynnError(code, `${messageOf(error)}\n  ${state}`, { cause: error });
+}
+
+function notKnown({ command }: DatastoreKind, name: string): string {
+  return `${name} is as it was, unless all was through: "flynn ${command} -a ${name}" tells its size`;
 }
 
 function contentText({ tables, keys, sizeBytes }: Replaced['after']): string {

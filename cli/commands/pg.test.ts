@@ -154,6 +154,11 @@ test('`pg restore` asks first, sends a file or standard input, and says what it 
     [failed.code, failed.stderr],
     [1, 'flynn: ERROR:  role "bob" does not exist\n  shop-postgres is as it was\n'],
   );
+  env.answerWith(() => ({ stderr: 'whether all was replaced is not known', code: 75 }));
+  assert.match(
+    (await desk.run(['pg', 'restore', 'a.dump', '-y', '-a', 'shop'])).stderr,
+    /not known\n {2}shop-postgres is as it was, unless all was through: "flynn pg -a shop-postgres" tells its size/,
+  );
 });
 
 test('`pg switchover` hands over, to a host if it is named', async () => {

@@ -24,6 +24,16 @@ const inPieces = (data: Buffer, size = 65_536): Buffer => {
   return Buffer.concat([...pieces, Buffer.from('0\n')]);
 };
 
+/** Sends all of it, and says by closing its side that it waits for no answer; what that is all the same. */
+const hangsUp = `
+import os, socket, sys
+with socket.create_connection((os.environ["REDIS_HOST"], 8008)) as asked:
+    head = "PUT /data HTTP/1.1\\r\\nhost: a\\r\\nauthorization: Bearer " + os.environ["REDIS_MEMBERS_PASSWORD"] + "\\r\\n\\r\\n"
+    asked.sendall(head.encode() + sys.stdin.buffer.read())
+    asked.shutdown(socket.SHUT_WR)
+    print(asked.makefile().read(), end="")
+`;
+
 async function untilCopied(place: RedisMembers, key: string, value: string): Promise<void> {
   const { members } = await place.copied();
   const copy = members.find(({ isPrimary }) => !isPrimary)?.address;
@@ -63,6 +73,12 @@ test('what is in it is dumped, and put back in the place of all that is there, o
     }
     const left = await place.exec(['sh', '-c', 'ls /data/replacement']);
     assert.equal(left.stdout.toString(), '');
+  });
+
+  await t.test('nobody waits for it any more: nothing changes', async () => {
+    const gone = await place.exec(['python3', '-c', hangsUp], { input: inPieces(dumped.stdout) });
+    assert.match(gone.stdout.toString(), / 409 .*who asked for it is gone: nothing was replaced$/s, gone.stderr);
+    await isSecond();
   });
 
   await t.test('a dump takes the place of what is there, on the copy as well', async () => {
@@ -139,6 +155,7 @@ test('apps log in as those who are let in, and do what is theirs', async () => {
   const tell = async ({ command, input }: ReturnType<typeof redis.logins.admit>) =>
     assertDone(await place.exec(command, { input: Buffer.from(input) }));
   assert.deepEqual([await isIn(first), await isIn(next)], [true, false]);
+  for (const member of [1, 2]) assertDone(await place.askAs(first, ['GET', 'by'], member));
   await tell(redis.logins.letIn([next]));
   assert.deepEqual([await isIn(first), await isIn(next)], [true, true]);
   // One that waits for something is not let wait on.

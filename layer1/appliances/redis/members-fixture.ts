@@ -9,8 +9,8 @@ import { redis } from './redis.ts';
 export type RedisMembers = Members & {
   /** What the superuser is told, by the primary or by one of its members. */
   ask(words: readonly string[], member?: number): Promise<string>;
-  /** What an app's command comes to that logs in so. */
-  askAs(login: Login, words: readonly string[], input?: string): Promise<Ended>;
+  /** What an app's command comes to that logs in so, at the primary or at one of its members. */
+  askAs(login: Login, words: readonly string[], member?: number): Promise<Ended>;
 };
 
 /** Of the images that the run has made ready. */
@@ -26,31 +26,29 @@ export async function startMembers({ count }: { count: number }): Promise<RedisM
     { appliance: redis, image, secrets, hostVariable: 'REDIS_HOST', memoryBytes: 256 * 1024 ** 2 },
     { count },
   );
-  const askAt = (host: string, { name, password }: Login, words: readonly string[], input = ''): Promise<Ended> =>
-    members.exec(
-      [
-        'env',
-        `REDISCLI_AUTH=${password}`,
-        'valkey-cli',
-        '-h',
-        host,
-        '--user',
-        name,
-        '--no-auth-warning',
-        '-e',
-        ...words,
-      ],
-      { input: Buffer.from(input) },
-    );
+  const askAt = (host: string, { name, password }: Login, words: readonly string[]): Promise<Ended> =>
+    members.exec([
+      'env',
+      `REDISCLI_AUTH=${password}`,
+      'valkey-cli',
+      '-h',
+      host,
+      '--user',
+      name,
+      '--no-auth-warning',
+      '-e',
+      ...words,
+    ]);
+  const hostOf = async (member: number | undefined): Promise<string> =>
+    member === undefined ? members.primary() : members.addressOf(member);
   return {
     ...members,
     async ask(words, member) {
-      const host = member === undefined ? members.primary() : await members.addressOf(member);
-      const asked = await askAt(host, { name: 'flynn', password: 'super' }, words);
+      const asked = await askAt(await hostOf(member), { name: 'flynn', password: 'super' }, words);
       if (asked.code !== 0) throw new Error(asked.stderr + asked.stdout.toString());
       return asked.stdout.toString().trim();
     },
-    askAs: (login, words, input) => askAt(members.primary(), login, words, input),
+    askAs: async (login, words, member) => askAt(await hostOf(member), login, words),
     [Symbol.asyncDispose]: () => members[Symbol.asyncDispose](),
   };
 }

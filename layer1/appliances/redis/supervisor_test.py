@@ -12,7 +12,7 @@ from unittest import mock
 import answers
 import handover
 import keyspace
-import leadership
+import logins
 import replacement
 import snapshot
 import valkey
@@ -21,9 +21,13 @@ from disk import SETTLE_S, Noted
 from guard import Guard
 from keyspace import Away, Entry, Refused
 from member import BUSY_S, Ended, Supervisor
-from progress import TOLD_S
+from peers import TOLD_S
 
 WHOLE = {"aof_enabled": "1", "aof_rewrite_in_progress": "0", "aof_rewrite_scheduled": "0", "aof_last_bgrewrite_status": "ok"}
+
+
+def wanted():
+    return True
 
 
 class FakeValkey:
@@ -135,6 +139,7 @@ class Place(unittest.TestCase):
         self.moment += passed
         self.valkey.infos["master_repl_offset"] = str(int(self.valkey.infos["master_repl_offset"]) + 100)
         self.member.step()
+        self.noted.write_due()
 
     def lead(self):
         """With a copy "b" that is close behind."""
@@ -155,6 +160,26 @@ class Place(unittest.TestCase):
     def acknowledge(self, lacking=0):
         offset = int(self.valkey.infos["master_repl_offset"]) - lacking
         self.valkey.infos["slave0"] = f"ip=10.0.0.2,port=6379,state=online,offset={offset},lag=0"
+
+    def lose(self, call):
+        """What is asked of the store is done, and the answer is lost."""
+        asked = getattr(self.store, call)
+
+        def lost(*words):
+            asked(*words)
+            raise Away("the answer is lost")
+
+        return mock.patch.object(self.store, call, lost)
+
+    def follow(self):
+        """A "b" that leads."""
+        self.store.set("record", {"data": "d", "term": 1, "leader": "b", "copies": ["a"]})
+        self.announce()
+        self.store.set("lead", {"name": "b", "address": "10.0.0.2", "term": 1})
+        linked = {"master_link_status": "up", "master_host": "10.0.0.2", "master_port": "6379", "slave_repl_offset": "10"}
+        self.valkey.infos.update(linked)
+        self.step()
+        self.assertTrue(self.member.follows())
 
     def until_shut(self):
         self.moment = max(self.moment, self.guard.until)
@@ -243,6 +268,30 @@ class Leases(Place):
         self.assertTrue(self.member.serves())
         self.assertEqual(term + 1, self.member.leads)
 
+    def test_one_that_was_taken_though_the_answer_was_lost_is_led_in_its_own_term(self):
+        self.lead()
+        term = self.member.leads
+        self.store.away = {"keep", "grant", "read"}
+        for _ in range(4):
+            self.acknowledge()
+            self.step()
+        self.store.end(self.member.lease)
+        self.announce()
+        self.store.away = set()
+        self.acknowledge()
+        with self.lose("commit"):
+            self.step()
+        self.assertEqual(term + 1, self.store.entries["lead"].value["term"])
+        self.assertEqual(term, self.member.leads)
+        for _ in range(4):
+            self.step()
+            self.announce()
+            self.acknowledge()
+        self.assertEqual(term + 1, self.member.leads)
+        self.assertEqual(term + 1, self.store.entries["members/a"].value["term"])
+        self.assertTrue(self.member.serves())
+        self.assertEqual(["b"], self.store.entries["record"].value["copies"])
+
     def test_a_look_s_calls_take_no_longer_together_than_the_store_may(self):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             store = keyspace.Keyspace(f"http://127.0.0.1:{silent.getsockname()[1]}", "n", "p")
@@ -300,6 +349,42 @@ class Copies(Place):
             self.step()
         self.assertEqual([], self.store.entries["record"].value["copies"])
 
+    def test_one_that_went_is_waited_for_no_more_though_the_answer_to_that_was_lost(self):
+        self.lead()
+        del self.valkey.infos["slave0"]
+        with self.lose("commit"):
+            self.step()
+        self.assertEqual([], self.store.entries["record"].value["copies"])
+        self.step()
+        self.asks.side_effect = lambda copies, *_: not copies
+        self.store.away = {"keep"}
+        for _ in range(5):
+            self.step(4)
+            self.guard.look()
+        self.assertTrue(self.member.serves())
+
+    def test_one_that_may_be_written_down_yet_is_waited_for_until_it_cannot_be(self):
+        self.lead()
+        self.announce(address="10.0.0.3")
+        said = self.store.entries.pop("members/b")
+        self.store.set("members/c", said.value)
+        self.announce()
+        self.acknowledge()
+        self.valkey.infos["slave1"] = self.valkey.infos["slave0"].replace("10.0.0.2", "10.0.0.3")
+        self.store.away = {"commit"}
+        self.step()
+        self.assertEqual({"b", "c"}, self.member.possible_copies)
+        del self.valkey.infos["slave1"]
+        self.acknowledge()
+        self.step()
+        self.assertEqual({"b", "c"}, self.member.possible_copies)
+        self.store.away = set()
+        for _ in range(2):
+            self.acknowledge()
+            self.step()
+        self.assertEqual(["b"], self.store.entries["record"].value["copies"])
+        self.assertLessEqual(self.member.possible_copies, {"b"})
+
     def test_one_is_none_before_its_disk_has_what_it_copied(self):
         self.lead()
         self.announce(isKept=False)
@@ -347,20 +432,116 @@ class WithoutTheStore(Place):
         self.assertGreaterEqual(self.noted.position.offset, self.member.position.offset - 300)
 
 
+class Jobs(Place):
+    def test_one_that_the_member_has_no_time_for_is_not_done_later(self):
+        done = []
+        with self.assertRaisesRegex(Refused, "nothing was done"):
+            self.member.run(lambda: done.append(1), 0.01)
+        self.step()
+        self.assertEqual([], done)
+
+    def test_of_one_that_it_is_at_it_is_not_known_whether_it_is_done(self):
+        begun, may_end, said = threading.Event(), threading.Event(), []
+
+        def job():
+            begun.set()
+            may_end.wait(10)
+
+        def ask():
+            try:
+                self.member.run(job, 0.05)
+            except Exception as error:
+                said.append(error)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        while not self.member.jobs:
+            time.sleep(0.001)
+        working = threading.Thread(target=self.member.step)
+        working.start()
+        self.assertTrue(begun.wait(10))
+        asking.join()
+        may_end.set()
+        working.join()
+        self.assertIsInstance(said[0], Away)
+
+
+class Logins(Place):
+    def test_a_copy_lets_in_whom_the_primary_does_from_the_beginning(self):
+        self.follow()
+        self.assertEqual({"app": logins.digest("p")}, self.member.admitted)
+        self.store.set("logins", {"app_1": "0" * 64})
+        self.step()
+        self.assertEqual({"app_1": "0" * 64}, self.member.admitted)
+
+    def test_nobody_is_let_in_before_there_is_a_database(self):
+        self.store.away = {"commit"}
+        self.step()
+        self.assertIsNone(self.member.admitted)
+        self.store.away = set()
+        self.step()
+        self.assertEqual({"app": logins.digest("p")}, self.member.admitted)
+
+
 class Notes(Place):
+    def assert_noted(self, term, offset):
+        self.noted.write_due()
+        self.assertEqual(Position(term, offset), self.noted.position)
+        self.assertEqual(Position(term, offset), Noted(self.noted.file.parent).position)
+
+    def test_a_member_at_rest_notes_seldom_and_one_that_is_written_to_each_time(self):
+        with mock.patch("disk.write") as write:
+            for second in range(0, 5 * TOLD_S, 2):
+                self.noted.note("d", Position(3, 100 + second), self.moment + second, True)
+                self.noted.write_due()
+            self.assertLessEqual(write.call_count, 5)
+            write.reset_mock()
+            for second in range(5 * TOLD_S, 6 * TOLD_S, 2):
+                self.noted.note("d", Position(3, 10_000 * second), self.moment + second, True)
+                self.noted.write_due()
+            self.assertGreaterEqual(write.call_count, 3)
+
+    def test_a_disk_that_takes_its_time_takes_none_of_the_member_s(self):
+        at, may_end, seen = self.moment, threading.Event(), []
+
+        def slow(_, text):
+            seen.append(text)
+            may_end.wait(10)
+
+        with mock.patch("disk.write", slow):
+            threading.Thread(target=self.noted.watch, daemon=True).start()
+            for second in range(0, 20, 2):
+                self.noted.note("d", Position(3, 10_000 * second), at + second, True)
+            may_end.set()
+            until = time.monotonic() + 10
+            while self.noted.position != Position(3, 140_000) and time.monotonic() < until:
+                time.sleep(0.01)
+        self.assertEqual(Position(3, 140_000), self.noted.position)
+        self.assertLessEqual(len(seen), 3)
+
+    def test_a_full_disk_is_told_once_and_noted_on_when_there_is_room(self):
+        with mock.patch("disk.write", side_effect=OSError("no room")):
+            for second in range(0, 20, 2):
+                self.noted.note("d", Position(3, 10_000 * second), self.moment + second, True)
+                self.noted.write_due()
+        self.assertEqual(Position(), self.noted.position)
+        self.noted.note("d", Position(3, 900_000), self.moment + 20, True)
+        self.noted.note("d", Position(3, 900_000), self.moment + 24, True)
+        self.assert_noted(3, 900_000)
+
     def test_nothing_is_noted_while_a_file_is_written_anew_in_whatever_term(self):
         at = self.moment
         self.noted.note("d", Position(3, 10), at, True)
         self.noted.note("d", Position(3, 20), at + SETTLE_S, True)
-        self.assertEqual(Position(3, 10), self.noted.position)
+        self.assert_noted(3, 10)
         # All was copied anew in the same term; the disk has what there was before.
         for later in range(1, 5):
             self.noted.note("d", Position(3, 5000), at + SETTLE_S * later, False)
-        self.assertEqual(Position(3, 10), self.noted.position)
+        self.assert_noted(3, 10)
         self.noted.note("d", Position(3, 5000), at + 60, True)
-        self.assertEqual(Position(3, 10), self.noted.position)
+        self.assert_noted(3, 10)
         self.noted.note("d", Position(3, 5000), at + 60 + SETTLE_S, True)
-        self.assertEqual(Position(3, 5000), self.noted.position)
+        self.assert_noted(3, 5000)
 
 
 class Scripts(Place):
@@ -407,7 +588,7 @@ class Restores(Place):
 
     def test_before_it_begins_no_copy_leads_by_itself_and_nothing_is_written(self):
         self.lead()
-        replacement.begin(self.member)
+        replacement.begin(self.member, wanted)
         self.assertEqual([], self.store.entries["record"].value["copies"])
         self.assertEqual(("REPLICAOF", "127.0.0.1", 999), self.guarded.asked[-2])
         self.assertFalse(self.member.serves())
@@ -421,17 +602,103 @@ class Restores(Place):
 
     def test_one_that_is_small_is_through_before_the_next_look(self):
         self.lead()
-        replacement.begin(self.member)
+        replacement.begin(self.member, wanted)
         replacement.settle(self.member)
         self.assertTrue(self.member.serves())
+
+    def test_while_it_is_under_way_that_is_what_is_said(self):
+        self.lead()
+        replacement.begin(self.member, wanted)
+        self.step()
+        self.assertEqual("restoring", self.store.entries["members/a"].value["state"])
+        for ask in (lambda: answers.switch_over(self.member, None), lambda: answers.told_to_lead(self.member)):
+            with self.assertRaisesRegex(Refused, "a restore is under way"):
+                ask()
+        replacement.settle(self.member)
+        self.step()
+        self.assertEqual("running", self.store.entries["members/a"].value["state"])
+
+    def test_a_lead_that_is_taken_anew_does_not_break_it_off(self):
+        self.lead()
+        term = self.member.leads
+        replacement.begin(self.member, wanted)
+        self.step()
+        self.guarded.asked.clear()
+        self.store.away = {"keep", "grant", "read"}
+        for _ in range(6):
+            self.step()
+        self.store.end(self.member.lease)
+        self.store.away = set()
+        for _ in range(3):
+            self.step()
+        self.assertEqual(term + 1, self.member.leads)
+        self.assertNotIn(("REPLICAOF", "NO", "ONE"), self.guarded.asked)
+        self.assertFalse(self.member.serves())
+        replacement.settle(self.member)
+        self.assertTrue(self.member.serves())
+
+    def test_one_is_not_settled_without_a_lease(self):
+        self.lead()
+        replacement.begin(self.member, wanted)
+        self.store.end(self.member.lease)
+        for lease in (self.member.lease, None):
+            self.member.lease = lease
+            self.assertRaises(Refused, replacement.settle, self.member)
+            self.assertNotIn("lead", self.store.entries)
+
+    def reading(self, **known):
+        self.valkey.infos.update({"role": "slave", "master_link_status": "down", **known})
+        return mock.Mock(asked=1, sent=False, port=1234)
+
+    def test_what_was_told_to_be_a_primary_reads_nothing_to_its_end(self):
+        self.lead()
+        with self.assertRaisesRegex(replacement.Spoiled, "told to read no further"):
+            replacement.until_loaded(self.member, self.valkey, self.reading(role="master"), wanted)
+
+    def test_one_that_nobody_waits_for_ends_before_it_is_on_the_disk(self):
+        self.lead()
+        with self.assertRaisesRegex(Refused, "gone: nothing was replaced"):
+            replacement.begin(self.member, lambda: False)
+        self.assertTrue(self.member.serves())
+        replacement.begin(self.member, wanted)
+        with self.assertRaisesRegex(replacement.Spoiled, "who asked for it is gone"):
+            replacement.load(self.member, self.valkey, self.reading(), 100, lambda: False)
+        source = self.reading(master_link_status="up", used_memory="50")
+        source.sent = True
+        looks = iter([True, False])
+        with self.assertRaisesRegex(replacement.Spoiled, "who asked for it is gone"):
+            replacement.load(self.member, self.valkey, source, 100, lambda: next(looks))
+        self.assertNotIn(("CONFIG", "SET", "appendonly", "yes"), self.valkey.asked)
+
+    def test_once_it_is_on_its_way_to_the_disk_what_is_there_may_not_be_known(self):
+        self.valkey.failing, self.valkey.failing_at = valkey.Unanswered("nothing"), ("INFO",)
+        with self.assertRaisesRegex(replacement.Unknown, "whether all was replaced is not known"):
+            source = self.reading(master_link_status="up", used_memory="50")
+            with mock.patch("replacement.until_loaded"), mock.patch.object(self.valkey, "info", self.info_until_kept):
+                replacement.load(self.member, self.valkey, source, 100, wanted)
+
+    def info_until_kept(self, *_):
+        if ("CONFIG", "SET", "appendonly", "yes") in self.valkey.asked:
+            raise valkey.Unanswered("nothing")
+        return self.valkey.infos
+
+    def test_who_has_hung_up_is_gone_and_who_says_nothing_waits(self):
+        own, other = socket.socketpair()
+        with own:
+            with other:
+                self.assertFalse(replacement.is_gone(own))
+                other.sendall(b"0\n")
+                self.assertFalse(replacement.is_gone(own))
+                own.recv(2)
+            self.assertTrue(replacement.is_gone(own))
 
     def test_one_that_cannot_be_begun_changes_nothing(self):
         self.lead()
         self.store.away = {"commit"}
-        self.assertRaises(Refused, replacement.begin, self.member)
+        self.assertRaises(Refused, replacement.begin, self.member, wanted)
         self.store.away = set()
         self.store.set("lead", {"name": "b", "address": "10.0.0.2", "term": 9})
-        self.assertRaises(Refused, replacement.begin, self.member)
+        self.assertRaises(Refused, replacement.begin, self.member, wanted)
         self.assertTrue(self.member.serves())
 
 
@@ -445,9 +712,21 @@ class Told(Place):
         self.step()
         ranks = {one["name"]: one["rank"] for one in answers.cluster(self.member)["members"]}
         self.assertGreater(ranks["b"], ranks["a"])
+        with self.assertRaisesRegex(Refused, "another member has: say --to that"):
+            answers.told_to_lead(self.member)
         self.member.data = "d"
         answers.told_to_lead(self.member)
         self.assertTrue(self.member.is_told)
+
+
+    def test_one_with_the_data_of_another_database_comes_last(self):
+        self.store.set("record", {"data": "d", "term": 1, "leader": "z", "copies": ["b"]})
+        self.member.data, self.member.position = "another", Position(9, 9)
+        self.announce(term=1)
+        for _ in range(2):
+            self.step()
+        ranks = {one["name"]: one["rank"] for one in answers.cluster(self.member)["members"]}
+        self.assertGreater(ranks["b"], ranks["a"])
 
 
 class Saving(FakeValkey):

@@ -57,7 +57,7 @@ export function memberFindings({ name, command, wanted, up, isServed }: Facts): 
         subject,
         what: `it has no primary: ${up} of ${wanted} members are up`,
         why: 'nothing is read from it or written to it; a copy that may lack what was committed last does not take over by itself',
-        remedy: `${look}; bring the host back that is away; else flynn ${command} failover -a ${name}, which may lose what was committed last`,
+        remedy: `${look}; a member that is restoring serves again by itself, and is waited for; bring the host back that is away; else flynn ${command} failover -a ${name}, which may lose what was committed last`,
       },
     ];
   }

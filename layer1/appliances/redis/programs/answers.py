@@ -24,7 +24,7 @@ import valkey
 from clock import now
 from decision import LEASE_S
 from handover import hand_over
-from peers import PORT, UNTOLD_BYTES, Unwilling, ask
+from peers import PORT, UNKNOWN, UNTOLD_BYTES, Unwilling, ask, keep_alive
 
 # Longer than handing over takes, or anything else that a member does between two looks.
 ALIVE_S = 60
@@ -85,6 +85,7 @@ def start(member, local):
 
         def do_PUT(self):
             self.close_connection = True
+            keep_alive(self.connection)
             if self.path != "/data":
                 self.say(404, "there is nothing here")
             elif self.is_known():
@@ -109,7 +110,7 @@ def start(member, local):
             if not one_at_a_time.acquire(blocking=False):
                 raise keyspace.Refused("another restore is under way")
             try:
-                return replacement.replace(member, local(), self.rfile)
+                return replacement.replace(member, local(), self.rfile, lambda: not replacement.is_gone(self.connection))
             finally:
                 replacement.clear()
                 one_at_a_time.release()
@@ -128,8 +129,8 @@ def start(member, local):
             except (keyspace.Refused, keyspace.Away, valkey.Error, ValueError) as error:
                 self.say(409, str(error))
             except replacement.Spoiled as error:
-                self.say(409, str(error))
-                # Its host starts it again, with what its disk has: what was there before.
+                self.say(UNKNOWN if isinstance(error, replacement.Unknown) else 409, str(error))
+                # Its host starts it again, with what its disk has.
                 member.server.kill()
 
         def say(self, status, text):
@@ -137,8 +138,10 @@ def start(member, local):
             self.send_response(status)
             self.send_header("content-type", "application/json" if status == 200 else "text/plain")
             self.send_header("content-length", str(len(encoded)))
-            self.end_headers()
-            self.wfile.write(encoded)
+            # Who is gone hears nothing; what is to be done then is done all the same.
+            with contextlib.suppress(OSError):
+                self.end_headers()
+                self.wfile.write(encoded)
 
     server = Server(("", PORT), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -156,11 +159,18 @@ def cluster(member):
                 "isSynchronous": record is not None and lead is not None and peer.name in record.copies,
                 "state": peer.state,
                 "lagBytes": lag(leader, peer),
-                "rank": peer.position.order() if record is None else decision.rank(peer.member(), record),
+                "rank": rank(peer, record),
             }
             for peer in member.peers.all()
         ]
     }
+
+
+def rank(peer, record):
+    """For who is to lead because somebody says so: one that has none of the data comes last."""
+    if record is None:
+        return peer.position.order()
+    return (decision.has_some(peer.member(), record), *decision.rank(peer.member(), record))
 
 
 def lag(leader, peer):
@@ -175,18 +185,28 @@ def promised(member, said):
         raise keyspace.Refused("it promises nothing to that one")
 
 
-def switch_over(member, address):
+def expect_serving(member):
+    if member.is_replacing:
+        raise keyspace.Refused("a restore is under way: wait until it is through")
     if not member.serves():
         raise keyspace.Refused("this member is not the primary any more")
+
+
+def switch_over(member, address):
+    expect_serving(member)
     return hand_over(member, address)
 
 
 def told_to_lead(member):
+    if member.is_replacing:
+        raise keyspace.Refused("a restore is under way: wait until it is through")
     if member.lead is not None:
         raise keyspace.Refused(f"{member.lead.name} leads, for {LEASE_S} s more at most if it is gone")
     if not member.is_ready():
-        raise keyspace.Refused("it reads its data")
+        raise keyspace.Refused("it reads its data: wait until it has, or say --to another, which may lack more")
     if member.record is not None and not decision.has_some(member.me(), member.record):
+        if any(decision.has_some(other, member.record) for other in member.peers.others(member.name)):
+            raise keyspace.Refused("it has none of the data, and another member has: say --to that")
         raise keyspace.Refused(
             "no member that is there has any of the data: wait for the host of one that has."
             " If all of them are gone for good, remove the resource, add it anew, and restore a backup"
@@ -197,13 +217,10 @@ def told_to_lead(member):
 
 def change_logins(member, lines, alone):
     """They are in the keyspace first: whoever leads next lets in the same."""
-    if not member.serves():
-        raise keyspace.Refused("this member is not the primary any more")
+    expect_serving(member)
     wanted = logins.parse(lines)
     if not alone:
-        found = member.entries.get("logins")
-        before = {"app": logins.digest(member.password["app"])} if found is None else found.value
-        wanted = {**before, **wanted}
+        wanted = {**member.known_logins(), **wanted}
     expected = {"lead": member.revision("lead"), "logins": member.revision("logins")}
     if not member.store.commit(expected, [("logins", wanted, None)]):
         raise keyspace.Refused("who leads, or who logs in, has changed meanwhile")

@@ -1,10 +1,8 @@
 """What the member does that leads: takes the lead, counts its copies, and goes on without the store while these wait."""
 
-import collections
 import secrets
 
 import decision
-import logins
 import progress
 import valkey
 from clock import now
@@ -35,9 +33,9 @@ def take(member, record):
         member.data, member.is_cold, member.possible_copies = record.data, False, frozenset()
         member.own_offsets.clear()
         member.guard.extend(asked_at + LEASE_S - MARGIN_S)
-    if member.admitted is None:
-        first_logins(member)
-    if member.guard.open():
+    member.apply_logins()
+    # A restore goes on in the term that is now: what it reads is not to be broken off.
+    if not member.is_replacing and member.guard.open():
         member.tell(f"it leads, in term {record.term}")
         member.state = "running"
     member.wake.set()
@@ -51,26 +49,19 @@ def renewed(member):
 
 
 def serve(member):
-    if member.leads is None:
+    if member.leads != member.lead.term:
         # It was taken by a request that got no answer.
-        member.leads, member.own_offsets = member.lead.term, collections.deque(maxlen=64)
-        member.data = member.record.data
+        member.leads, member.is_told = member.lead.term, False
+        member.data, member.is_cold, member.possible_copies = member.record.data, False, frozenset()
+        member.own_offsets.clear()
         member.guard.extend(now() + 1)
-        member.is_cold = False
     if member.is_replacing:
+        member.state = "restoring"
         return
-    if member.admitted is None and "logins" not in member.entries:
-        first_logins(member)
     if not member.guard.is_open and not member.guard.open():
         return
     member.state = "running"
     count_copies(member)
-
-
-def first_logins(member):
-    wanted = {"app": logins.digest(member.password["app"])}
-    logins.admit(member.valkey, wanted)
-    member.admitted = wanted
 
 
 def count_copies(member):
@@ -79,11 +70,12 @@ def count_copies(member):
         # A Valkey that does not answer acknowledges nothing either: they are as close as they were.
         return
     copies = close_copies(member)
-    if copies == member.record.copies:
+    if copies == member.record.copies and member.possible_copies <= copies:
         return
-    member.possible_copies = member.record.copies | copies
     record = Record(member.record.data, member.leads, member.name, copies)
     expected = {key: member.revision(key) for key in ("lead", "record")}
+    member.possible_copies |= member.record.copies | copies
+    member.possible_at = expected["record"]
     if member.store.commit(expected, [("record", record.written(), None)]):
         member.record, member.possible_copies = record, copies
         # Its revision is another.

@@ -49,7 +49,7 @@ class Supervisor:
         # Of a copy: what it has copied since it follows is on its disk.
         self.is_kept, self.replid, self.published, self.published_at = False, "", None, 0.0
         # The term that it leads in, and what it may have written into the record of copies.
-        self.leads, self.possible_copies = None, frozenset()
+        self.leads, self.possible_copies, self.possible_at = None, frozenset(), None
         self.own_offsets = collections.deque(maxlen=64)
         # What was written is told from what copies have by a time that passes only while Valkey answers.
         self.written_s, self.measured_at, self.has_stalled = 0.0, now(), False
@@ -63,10 +63,11 @@ class Supervisor:
 
     def run(self, job, timeout):
         """In this member's own thread, between two looks; what it returns, or throws."""
-        done, given_up, result = threading.Event(), threading.Event(), {}
+        done, claim, result = threading.Event(), threading.Lock(), {}
 
         def task():
-            if given_up.is_set():
+            # Whoever is first has it: the job begins, or is given up.
+            if not claim.acquire(blocking=False):
                 return
             try:
                 result["value"] = job()
@@ -77,7 +78,8 @@ class Supervisor:
         self.jobs.append(task)
         self.wake.set()
         if not done.wait(timeout):
-            given_up.set()
+            if claim.acquire(blocking=False):
+                raise keyspace.Refused(f"the member is busy for {timeout} s: nothing was done")
             raise keyspace.Away("the member is busy; it may be doing it")
         if "error" in result:
             raise result["error"]
@@ -193,6 +195,9 @@ class Supervisor:
         self.may_have_taken = False
         if is_mine:
             self.lead_lease = self.lease
+        if self.revision("record") != self.possible_at:
+            # What was to be written over that one is written, or never will be.
+            self.possible_copies = frozenset()
         if self.leads is not None and not is_mine and not self.has_lapsed():
             self.step_down("the lead is another's")
         self.apply_logins()
@@ -214,12 +219,17 @@ class Supervisor:
         return (self.record.leader, self.record.term, self.record.next) == (self.name, self.leads, None)
 
     def apply_logins(self):
-        found = self.entries.get("logins")
-        wanted = None if found is None else found.value
-        if wanted is None or wanted == self.admitted or not self.is_ready():
+        """On each member: who reads at a copy logs in there."""
+        wanted = self.known_logins()
+        if self.record is None or wanted == self.admitted or not self.is_ready():
             return
         logins.admit(self.valkey, wanted)
         self.admitted = wanted
+
+    def known_logins(self):
+        """The keyspace has none before any was changed."""
+        found = self.entries.get("logins")
+        return {"app": logins.digest(self.password["app"])} if found is None else found.value
 
     def me(self):
         return Member(self.name, self.position, self.is_ready(), self.data, self.is_cold)

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -9,8 +10,10 @@ from decision import ASK_S, Member, Position
 
 PORT = 8008
 PREFIX = "members/"
-# A member tells how far it is once that has changed by so much, else from time to time.
+# A member tells how far it is, and notes it, once that has changed by so much, else from time to time: Valkey counts on where
+# nothing is written, too.
 UNTOLD_BYTES = 1024
+TOLD_S = 10
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,19 @@ def peer_of(name, said):
     position = Position(said["term"], said["offset"])
     how = (said["isReady"], said["data"], said["isCold"], said["isKept"])
     return Peer(name, said["address"], position, *how, said["replid"], said["state"])
+
+
+# The status of what may have been done, and may not.
+UNKNOWN = 504
+
+
+def keep_alive(connection):
+    """A host that is gone is noticed within a minute, also while nobody says anything."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4)):
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+    # What is under way to it counts, too.
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 35_000)
 
 
 class Unwilling(Exception):

@@ -2,10 +2,7 @@
 
 from clock import now
 from decision import LOOP_S, Position
-from peers import UNTOLD_BYTES
-
-# How far it is is told anew after a while: Valkey counts on where nothing is written, too.
-TOLD_S = 10
+from peers import TOLD_S, UNTOLD_BYTES
 
 
 def is_linked(member):
@@ -37,11 +34,7 @@ def measure(member):
     rewrites = (member.info["aof_rewrite_in_progress"], member.info["aof_rewrite_scheduled"])
     is_whole = member.info["aof_enabled"] == "1" and rewrites == ("0", "0") and member.info["aof_last_bgrewrite_status"] == "ok"
     member.is_kept = member.is_kept or is_whole
-    try:
-        member.noted.note(member.data, member.position, now(), is_whole)
-    except OSError as error:
-        # What was noted before is true all the same.
-        member.tell(f"how far its data is cannot be noted on the disk: {error}")
+    member.noted.note(member.data, member.position, now(), is_whole)
 
 
 def count_written(member):

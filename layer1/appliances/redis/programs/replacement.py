@@ -6,6 +6,7 @@ which is what it begins with, stays that of before until all of the new one is o
 
 import contextlib
 import os
+import select
 import socket
 import subprocess
 import threading
@@ -15,7 +16,7 @@ from pathlib import Path
 import logins
 import valkey
 from clock import now
-from decision import Record
+from decision import LEASE_S, MARGIN_S, Record
 from keyspace import Away, Refused
 
 FOLDER = Path("/data/replacement")
@@ -24,10 +25,15 @@ CHECK_S = 3600
 LOAD_S = 4 * 3600
 LOOK_S = 0.2
 PIECE = 1024**2
+NOT_KNOWN = "whether all was replaced is not known, and will be seen in a moment"
 
 
 class Spoiled(Exception):
     """It failed when what was there had gone from memory already: Valkey has to begin anew, with what its disk has."""
+
+
+class Unknown(Spoiled):
+    """What that is, of before or anew, is not known."""
 
 
 def clear():
@@ -83,35 +89,50 @@ def content(local):
     return {"sizeBytes": int(local.info("memory")["used_memory"]), "keys": keys}
 
 
-def replace(member, local, stream):
-    """In a thread of its own; `local` is a connection of its own. Once it returns the new data is what lasts."""
+def is_gone(connection):
+    """Has who asked for it hung up? It says nothing more, and waits."""
+    if not select.select([connection], [], [], 0)[0]:
+        return False
+    try:
+        return connection.recv(1, socket.MSG_PEEK) == b""
+    except OSError:
+        return True
+
+
+def replace(member, local, stream, is_wanted):
+    """
+    In a thread of its own; `local` is a connection of its own. Once it returns the new data is what lasts. `is_wanted`: who asked for
+    it waits; once nobody does it ends, and what was there before stays.
+    """
     most = int(local.info("memory")["maxmemory"])
     file = receive(stream, most)
     check(file)
     before = content(local)
     try:
-        member.run(lambda: begin(member), 10)
+        member.run(lambda: begin(member, is_wanted), 10)
         with open(file, "rb") as opened, Source(opened) as source:
             offset = int(local.info("replication")["master_repl_offset"])
             source.serve(offset + 1)
-            load(member, local, source, most)
-    except Refused:
+            load(member, local, source, most, is_wanted)
+    except (Refused, Unknown):
         raise
     except Exception as error:
         raise Spoiled(f"{error}; what was there before is read from the disk") from error
     try:
         member.run(lambda: settle(member), 20)
     except (Away, Refused, valkey.Error) as error:
-        raise Spoiled(f"{error}; whether all was replaced is not known, and will be seen in a moment") from error
+        raise Unknown(f"{error}; {NOT_KNOWN}") from error
     with contextlib.suppress(OSError):
         file.unlink()
     return {"before": before, "after": content(local)}
 
 
-def begin(member):
+def begin(member, is_wanted):
     """In the member's own thread. From now on nothing is written, and no copy leads by itself: it may have some of the new data."""
     if not member.serves():
         raise Refused("this member is not the primary any more")
+    if not is_wanted():
+        raise Refused("who asked for it is gone: nothing was replaced")
     record = Record(member.record.data, member.leads, member.name)
     expected = {key: member.revision(key) for key in ("lead", "record")}
     try:
@@ -122,23 +143,34 @@ def begin(member):
     except Away as error:
         raise Refused(f"{error}; nothing has changed") from error
     member.record, member.possible_copies, member.is_replacing = record, frozenset(), True
+    member.state = "restoring"
     # What is written from here on would be in no file.
     member.guard.lend(member.server.quay_port)
 
 
-def load(member, local, source, most):
+def load(member, local, source, most, is_wanted):
     """Once it returns all of it is on the disk, in the place of what was there."""
     # What is on the disk stays as it is until it is told to be what is in memory.
     local.ask("CONFIG", "SET", "appendonly", "no")
     local.ask("CONFIG", "SET", "sanitize-dump-payload", "yes")
     try:
         member.guard.lend(source.port)
-        until_loaded(member, local, source)
+        until_loaded(member, local, source, is_wanted)
         used = int(local.info("memory")["used_memory"])
         if used > most:
             raise Spoiled(f"it takes {used} bytes of memory, and may take {most}: raise the limit first")
     finally:
         local.ask("CONFIG", "SET", "sanitize-dump-payload", "clients")
+    if not is_wanted():
+        raise Spoiled("who asked for it is gone")
+    try:
+        keep(local)
+    except valkey.Error as error:
+        raise Unknown(f"{error}; {NOT_KNOWN}") from error
+
+
+def keep(local):
+    """On the disk, from where nobody takes it back."""
     local.ask("CONFIG", "SET", "appendonly", "yes")
     until = now() + LOAD_S
     while now() < until:
@@ -151,15 +183,19 @@ def load(member, local, source, most):
     raise Spoiled("what was restored does not get to the disk")
 
 
-def until_loaded(member, local, source):
+def until_loaded(member, local, source, is_wanted):
     until = now() + LOAD_S
     while now() < until:
         if source.asked > 1:
             raise Spoiled("Valkey could not read the dump")
         if member.leads is None or member.is_ending:
             raise Spoiled("this member is not the primary any more")
+        if not is_wanted():
+            raise Spoiled("who asked for it is gone")
         with contextlib.suppress(valkey.Error):
             info = local.info("replication", "persistence")
+            if info.get("role") == "master":
+                raise Spoiled("Valkey was told to read no further")
             if source.sent and info.get("master_link_status") == "up" and info.get("loading") == "0":
                 return
         time.sleep(LOOK_S)
@@ -170,6 +206,9 @@ def settle(member):
     """In the member's own thread: copies of before are none of this, and it serves again."""
     if member.leads is None:
         raise Spoiled("another member leads by now, with what was there before")
+    asked_at = now()
+    if member.lease is None or not member.store.keep(member.lease):
+        raise Refused("its lead has just ended")
     record = Record(member.record.data, member.leads + 1, member.name)
     lead = {"name": member.name, "address": member.address, "term": record.term}
     expected = {key: member.revision(key) for key in ("lead", "record")}
@@ -178,9 +217,10 @@ def settle(member):
     member.leads, member.record, member.possible_copies = record.term, record, frozenset()
     member.lead_lease = member.lease
     member.own_offsets.clear()
-    member.is_replacing = False
+    member.is_replacing, member.state = False, "running"
+    member.guard.extend(asked_at + LEASE_S - MARGIN_S)
     if not member.guard.open():
-        raise Spoiled("the lead was not renewed in time")
+        raise Unknown(f"the lead was not renewed in time; {NOT_KNOWN}")
     logins.disconnect_apps(member.valkey)
     member.wake.set()
 

@@ -72,13 +72,11 @@ def settings(secrets, limit, eviction, quay):
         "replica-read-only": "yes",
         "appendonly": "yes",
         "appendfsync": "everysec",
-        "save": "3600 1",
-        # A dump that fails is no reason to refuse writes: the log of changes has them.
-        "stop-writes-on-bgsave-error": "no",
+        # The log of changes has it all. Dumps are made when somebody wants one.
+        "save": '""',
         "maxmemory-policy": eviction,
         "latency-monitor-threshold": 100,
         "shutdown-timeout": 10,
-        # The log of changes has it all.
         "shutdown-on-sigterm": "nosave",
         **shares(limit),
     }
