@@ -15,6 +15,34 @@ after(async () => {
   await place?.[Symbol.asyncDispose]();
 });
 
+test('a disk that gets full once the place is taken undoes nothing, and what was put back is told to be there', async () => {
+  const kept = new Kept(place);
+  await place.query('CREATE TABLE large AS SELECT repeat(md5(n::text), 30) FROM generate_series(1, 60000) AS n');
+  await kept.begin();
+  const then = await moment(place);
+  await place.query("DELETE FROM large WHERE ctid > '(10,0)'");
+  await kept.collectAll();
+  // While it takes the place, and takes its time for that, less than what stays free is free.
+  const filling = place.exec([
+    'sh',
+    '-c',
+    `until [ -L /data/recovery/decided ]; do sleep 0.01; done
+     client=$(pgrep -f 'postgres-client restor[e]-piped')
+     kill -STOP $client
+     fallocate -l $(($(df --output=avail -B1M /data | tail -1) - 30))M /data/filler
+     sleep 2
+     kill -CONT $client
+     while [ -e /data/recovery ]; do sleep 0.02; done
+     rm /data/filler`,
+  ]);
+  const ended = await kept.recover(then, { roomBytes: 0 });
+  assert.equal((await filling).code, 0);
+  assert.equal(ended.code, 0, ended.stderr);
+  assert.equal(await place.query('SELECT count(*) FROM large'), '60000');
+  assert.equal(await place.query("SELECT count(*) FROM pg_database WHERE datname LIKE 'app\\__%'"), '0');
+  await place.query('DROP TABLE large');
+});
+
 test('a copy of little, and a log of much, are given up once a tenth of the disk is left; the database goes on', async () => {
   const kept = new Kept(place);
   await kept.begin();
