@@ -6,6 +6,7 @@
  * broke, ended without a code, or brought nothing, not even the agent's ping, for a minute: the host is gone. Whatever ends
  * early is an error: only what is whole ends well.
  */
+import { basename } from 'node:path';
 import { Readable } from 'node:stream';
 import type { Duplex } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -150,7 +151,7 @@ async function* inputFrames(input: Bytes, failed: unknown[]): AsyncGenerator<Buf
   yield encodeFrame({ kind: 'stdin-end' });
 }
 
-/** Its last word is what it is to do: `dump`. */
-function nameOf(command: readonly string[]): string {
-  return command.at(-1) ?? 'the program';
+/** What it is to do, `dump`, where its first word says so; its program's name else. */
+function nameOf([program = 'the program', task = '']: readonly string[]): string {
+  return /^[a-z][a-z-]*$/.test(task) ? task : basename(program);
 }
