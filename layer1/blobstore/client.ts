@@ -90,7 +90,13 @@ export function checkDigest(digest: string, onOther: () => void = () => undefine
       const actual = `sha256:${hash.digest('hex')}`;
       if (actual === digest) return done();
       onOther();
-      done(new FlynnError('internal', `the blob store sent ${actual} when asked for ${digest}: the blob is damaged`));
+      const message = `the blob store sent ${actual} when asked for ${digest}: the blob is damaged`;
+      done(new FlynnError('internal', message, { detail: { isDamaged: true } }));
     },
   });
+}
+
+/** All of it came, and it is not what was asked for. */
+export function isDamaged(error: unknown): boolean {
+  return error instanceof FlynnError && error.detail['isDamaged'] === true;
 }

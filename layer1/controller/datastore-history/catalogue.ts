@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { gunzipSync, gzipSync } from 'node:zlib';
+import { isDamaged } from '@flynn/blobstore/client';
 import type { BlobClient } from '@flynn/blobstore/client';
 import { hasCode } from '@flynn/kit/errors';
 import { z } from 'zod';
@@ -14,7 +15,7 @@ import { blobsOfArchive } from './pieces.ts';
 import { archiveStatusSchema, endSchema, pieceSchema } from './types.ts';
 import type { Archive, HistoryStatus } from './types.ts';
 
-export type HistoryBlobs = Pick<BlobClient, 'put' | 'get' | 'putName' | 'getName'>;
+export type HistoryBlobs = Pick<BlobClient, 'put' | 'get' | 'stat' | 'putName' | 'getName'>;
 
 /** So far behind is what it says of a datastore that nothing is written to. */
 const untilEveryMs = 3_600_000;
@@ -38,7 +39,7 @@ type Options = Readonly<{ secret: string; signal: AbortSignal }>;
 export function markOf(archive: Archive, { run, recent, untilMs = 0, ended = [] }: Listed): string {
   const ready = archive.bases.map(({ readyMs = 0 }) => readyMs);
   const ends = [Math.floor(untilMs / untilEveryMs), ...ended.map((one) => one.untilMs)];
-  const lost = archive.pieces.filter(({ isLost }) => isLost).length;
+  const lost = [...archive.bases, ...archive.pieces].filter(({ isLost }) => isLost).length;
   const all = [run, ...blobsOfArchive(archive), ...ready, ...recent.map(({ digest }) => digest), ...ends, lost];
   return createHash('sha256').update(all.join(' ')).digest('base64url').slice(0, 16);
 }
@@ -63,7 +64,7 @@ export async function writeCatalogue(
   await blobs.putName(`${catalogueNames}/${appId}`, digest, { signal });
 }
 
-/** Undefined where there is none, and where it is another's: of a datastore with another key, or of a later version. */
+/** Undefined where there is none, where it is damaged, and where it is another's: of another key, or of a later version. */
 export async function readCatalogue(
   blobs: Pick<HistoryBlobs, 'get' | 'getName'>,
   appId: string,
@@ -75,7 +76,8 @@ export async function readCatalogue(
     const content = await buffer(await openDump(blobs, { digest: named.digest, secret }, signal));
     return catalogueSchema.safeParse(JSON.parse(gunzipSync(content).toString())).data;
   } catch (error) {
-    if (hasCode(error, 'invalid', 'not_found')) return undefined;
+    // Not each `internal` says so: what a store answers that fails for a moment is no reason to begin anew.
+    if (hasCode(error, 'invalid', 'not_found') || isDamaged(error)) return undefined;
     throw error;
   }
 }

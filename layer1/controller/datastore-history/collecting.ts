@@ -25,8 +25,8 @@ const foundSchema = z.object({
   at: z.int(),
   /** All that was committed by then is before `to`. */
   until: z.int(),
-  /** Of all its files, by then. */
-  data: z.int(),
+  /** Of all its files, by then; not asked for where nothing was written, and not waited for. */
+  data: z.int().optional(),
 });
 const collectedSchema = z.union([
   foundSchema.extend({ gap: z.string() }),
@@ -77,6 +77,17 @@ export async function mergeStored(
   using stall = stallOf('merging the log', limits);
   const { signal } = stall;
   return storeSealed(blobs, watched(contentOf(blobs, pieces, { secret, signal }), stall), { secret, signal });
+}
+
+/** Throws `LostBlob` where it is not there, or not what it was. */
+export async function readStored(
+  blobs: Pick<DumpBlobs, 'get'>,
+  one: Stored,
+  { secret }: Pick<Place, 'secret'>,
+  limits: Limits,
+): Promise<void> {
+  using stall = stallOf('reading a part of the history', limits);
+  for await (const _ of watched(contentOf(blobs, [one], { secret, signal: stall.signal }), stall));
 }
 
 /** What programs wrote, in a row. Fails where one is anything else than it was. */

@@ -24,6 +24,8 @@ export async function stepCopy(
 ): Promise<void | Again> {
   const subject = await subjectOf(deps, blobs, appId, options);
   if (subject === undefined || subject === 'not yet' || historyDays(subject.plan) === 0) return undefined;
+  // It is looked at again when its log is.
+  if (!subject.isWanted) return undefined;
   const { now } = deps;
   const due = baseDue(subject.archive.status, subject.history.status, now());
   if (due.is === 'wait') return { againInMs: Math.max(1, Math.min(lookMs, (due.untilMs ?? Infinity) - now())) };

@@ -1,15 +1,20 @@
 /** What is said of histories of datastores, and when. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { historyFindings } from './findings.ts';
+import { startDatastoreWorld } from '../datastore-backups/datastore-fixture.ts';
+import { formations } from '../api.ts';
+import { appType } from '../resources.ts';
+import { datastoreHistoryCheck, historyFindings } from './findings.ts';
 import { archive, copy, minuteMs, piece, startMs, status } from './history-fixture.ts';
-import type { HistoryStatus } from './types.ts';
+import { Story } from './story-fixture.ts';
+import { type HistoryStatus, historyType } from './types.ts';
 
 const spec = { datastore: 'shop-postgres' };
-const said = (more: Partial<HistoryStatus>, bases = [copy(0)], minutes = 16) =>
-  historyFindings({ spec, status: status([], more) }, archive(bases), startMs + minutes * minuteMs).map(
-    ({ severity, what }) => `${severity}: ${what}`,
-  );
+const said = (more: Partial<HistoryStatus>, bases = [copy(0)], minutes = 16, isWanted = true) => {
+  const now = startMs + minutes * minuteMs;
+  const found = historyFindings({ spec, status: status([], more) }, archive(bases), { now, isWanted });
+  return found.map(({ severity, what }) => `${severity}: ${what}`);
+};
 
 test('nothing is said while all is well, nor of what fails for a moment', () => {
   assert.deepEqual(said({}), []);
@@ -39,4 +44,54 @@ test('whatever the reason, what is not collected is told; so are pieces that can
     said({ recent: [piece(0, { blobBytes: recentBytes })] }, [copy(0, { blobBytes: GiB })]);
   assert.deepEqual(large(8 * GiB), []);
   assert.deepEqual(large(11 * GiB), ['warning: its history takes 12 GiB, and a copy of it 1.0 GiB']);
+});
+
+test('parts that are missing are told, before they are given up; as critical where no copy is left', () => {
+  const missing = (digest: string) => ({
+    looked: { atMs: startMs, nextMs: startMs, missing: [{ digest, sinceMs: startMs, seenMs: startMs, times: 3 }] },
+  });
+  assert.deepEqual(said(missing('sha256:5'), [copy(0)], 14), []);
+  assert.deepEqual(said(missing('sha256:5')), [
+    'warning: of its history 1 of its parts, like sha256:5, cannot be read',
+  ]);
+  assert.deepEqual(said(missing('sha256:copy-0')), [
+    'critical: of its history 1 of its parts, like sha256:copy-0, cannot be read',
+  ]);
+  assert.deepEqual(said({}, [copy(0, { isLost: true })]), ['critical: of its history its copies cannot be read']);
+  assert.deepEqual(said({}, [copy(0, { isLost: true }), copy(9)]), []);
+});
+
+test('of one that nobody wants to run nothing is collected, and nothing is told; of one that runs without a history it is', async () => {
+  await using at = await startDatastoreWorld();
+  const { world } = at;
+  const story = new Story(at);
+  await story.begin();
+  const find = () => datastoreHistoryCheck({ ...world.deps, now: () => story.nowMs }).find(AbortSignal.timeout(5_000));
+  at.database.history.failures.push('no primary');
+  await story.collect();
+  assert.notEqual((await story.view()).failure, undefined);
+  const { status: app } = await world.deps.resources.get(appType, at.appId);
+  const scale = (postgres: number) =>
+    world.client.call(formations.put, {
+      params: { app: 'shop-postgres', release: app.releaseId ?? '' },
+      body: { processes: { postgres } },
+    });
+  await scale(0);
+  const runs = at.database.history.runs.length;
+  await story.collect(20);
+  await story.copy();
+  assert.equal(at.database.history.runs.length, runs);
+  assert.deepEqual([(await story.view()).failure, await find()], [undefined, []]);
+  await scale(2);
+  assert.deepEqual(
+    (await find()).map(({ what }) => what),
+    ['its log is not collected: nobody says why'],
+  );
+
+  await world.deps.resources.delete(historyType, at.appId);
+  const what = async () => (await find()).map((one) => one.what);
+  story.nowMs = Date.now();
+  assert.deepEqual(await what(), []);
+  story.nowMs += 20 * minuteMs;
+  assert.deepEqual(await what(), ['it has no history yet, and its members run']);
 });

@@ -1,12 +1,15 @@
 /** What is wrong with the histories of datastores? */
+import { appliances } from '@flynn/appliances/appliances';
 import type { Check, Found } from '@flynn/host-agent/doctor/finding';
+import { statusesOfApp } from '../cell-view.ts';
 import { backupPlanType } from '../datastore-backups/types.ts';
 import type { Deps } from '../deps.ts';
+import { appType } from '../resources.ts';
 import { allPieces } from './pieces.ts';
 import { mostRecent } from './plan.ts';
-import { historyDays } from './subject.ts';
+import { historyDays, wantsMembers } from './subject.ts';
 import { archiveType, historyType } from './types.ts';
-import type { Archive, HistoryResource } from './types.ts';
+import type { Archive, HistoryResource, Missing } from './types.ts';
 
 /** A member that begins anew, or a worker that gives way, takes less. */
 const lateMs = 15 * 60_000;
@@ -16,21 +19,45 @@ const gapMs = 24 * 3_600_000;
 const largeBytes = 10 * 1024 ** 3;
 const largeCopies = 10;
 
-export function datastoreHistoryCheck({ resources, now }: Pick<Deps, 'resources' | 'now'>): Check {
+export function datastoreHistoryCheck({ resources, cell, now }: Pick<Deps, 'resources' | 'cell' | 'now'>): Check {
   return {
     name: 'histories of databases',
     find: async (signal) => {
-      const [histories, archives, plans] = await Promise.all([
+      const [apps, histories, archives, plans] = await Promise.all([
+        resources.list(appType, { signal, where: ({ spec }) => spec.datastore !== undefined }),
         resources.list(historyType, { signal }),
         resources.list(archiveType, { signal }),
         resources.list(backupPlanType, { signal }),
       ]);
       const own = new Map(archives.map(({ id, status }) => [id, status]));
+      const known = new Map(histories.map((one) => [one.id, one]));
       const kept = new Set(plans.filter((plan) => historyDays(plan) > 0).map(({ id }) => id));
-      return histories
-        .filter(({ id }) => kept.has(id))
-        .flatMap((one) => historyFindings(one, own.get(one.id) ?? { bases: [], pieces: [] }, now()));
+      const found = apps.map(async (app): Promise<Found[]> => {
+        const { id, spec, deletingSince } = app;
+        const hasOne = appliances.get(spec.datastore?.appliance ?? '')?.history !== undefined;
+        if (!hasOne || deletingSince !== undefined || !kept.has(id)) return [];
+        const isWanted = await wantsMembers(resources, app, signal);
+        const history = known.get(id);
+        const archive = own.get(id) ?? { bases: [], pieces: [] };
+        if (history !== undefined) return historyFindings(history, archive, { now: now(), isWanted });
+        const started = statusesOfApp(cell, id).map((one) => (one.state === 'running' ? one.startedAt : undefined));
+        const sinceMs = Math.min(...started.filter((ms) => ms !== undefined));
+        return isWanted && now() - sinceMs >= lateMs ? [noneFinding(spec.name, sinceMs)] : [];
+      });
+      return (await Promise.all(found)).flat();
     },
+  };
+}
+
+function noneFinding(datastore: string, sinceMs: number): Found {
+  return {
+    severity: 'critical',
+    subject: `database ${datastore}`,
+    what: 'it has no history yet, and its members run',
+    since: iso(sinceMs),
+    why: 'what is in it cannot be gone back to; it is looked for in the blob store before it begins',
+    remedy:
+      'see that the blob store answers: flynn doctor; flynn -a controller log -t worker has what stops it',
   };
 }
 
@@ -38,16 +65,16 @@ export function datastoreHistoryCheck({ resources, now }: Pick<Deps, 'resources'
 export function historyFindings(
   { spec: { datastore }, status }: Pick<HistoryResource, 'spec' | 'status'>,
   archive: Archive,
-  now: number,
+  { now, isWanted }: Readonly<{ now: number; isWanted: boolean }>,
 ): Found[] {
   const subject = `database ${datastore}`;
   const { bases } = archive;
-  const { failure, base, gap, untilMs, run, at, unmerged } = status;
+  const { failure, base, gap, untilMs, run, at, unmerged, looked } = status;
   const found: Found[] = [];
   const last = untilMs === undefined ? 'nothing is kept yet' : `the newest moment that is kept is ${iso(untilMs)}`;
   // Whatever the reason: also where nobody could write it down.
   const sinceMs = failure?.sinceMs ?? untilMs ?? now;
-  if (now - sinceMs >= lateMs) {
+  if (isWanted && now - sinceMs >= lateMs) {
     found.push({
       severity: 'critical',
       subject,
@@ -58,13 +85,14 @@ export function historyFindings(
     });
   }
   if (
+    isWanted &&
     at !== undefined &&
     base?.run === run &&
     base.error !== undefined &&
     now - (base.failingSinceMs ?? now) >= lateMs &&
     base.attempt > 1
   ) {
-    const hasOne = bases.some((one) => one.run === run && one.readyMs !== undefined);
+    const hasOne = bases.some((one) => one.run === run && one.readyMs !== undefined && !one.isLost);
     found.push({
       severity: hasOne ? 'warning' : 'critical',
       subject,
@@ -82,9 +110,17 @@ export function historyFindings(
       subject,
       what: `its log cannot be merged: ${unmerged.message}`,
       since: iso(unmerged.sinceMs),
-      why: `a part of it that cannot be read for an hour is given up, as a gap; with ${mostRecent} parts that wait nothing more is collected`,
+      why: `with ${mostRecent} parts that wait nothing more is collected`,
       remedy: 'see that the hosts that keep blobs are up: flynn doctor',
     });
+  }
+  const missing = looked?.missing.filter((one) => now - one.sinceMs >= lateMs) ?? [];
+  const [first] = missing;
+  const gone = new Set(missing.map(({ digest }) => digest));
+  const copies = bases.filter((one) => one.run === run && one.readyMs !== undefined);
+  if (first !== undefined || copies.some(({ isLost }) => isLost)) {
+    const isWhole = copies.some(({ isLost, digest }) => !isLost && !gone.has(digest));
+    if (first !== undefined || !isWhole) found.push(missingFinding(datastore, { missing, isWhole }));
   }
   const copyBytes = bases.at(-1)?.blobBytes ?? 0;
   const bytes = [...bases, ...allPieces(archive, status)].reduce((sum, { blobBytes }) => sum + blobBytes, 0);
@@ -108,6 +144,24 @@ export function historyFindings(
     });
   }
   return found;
+}
+
+function missingFinding(
+  datastore: string,
+  { missing, isWhole }: Readonly<{ missing: readonly Missing[]; isWhole: boolean }>,
+): Found {
+  const [first] = missing;
+  const which = first === undefined ? 'its copies' : `${missing.length} of its parts, like ${first.digest},`;
+  return {
+    severity: isWhole ? 'warning' : 'critical',
+    subject: `database ${datastore}`,
+    what: `of its history ${which} cannot be read`,
+    ...(first === undefined ? {} : { since: iso(first.sinceMs) }),
+    why: isWhole
+      ? 'moments that need them cannot be gone back to; after an hour they are given up, as a gap, and it is copied anew'
+      : 'nothing of the present run of it can be gone back to until it is copied anew',
+    remedy: `bring back the hosts that keep blobs: flynn doctor; flynn pg history -a ${datastore} says what there is`,
+  };
 }
 
 function iso(ms: number): string {

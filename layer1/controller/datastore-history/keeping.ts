@@ -1,4 +1,7 @@
-/** Looks after the histories of all datastores: their logs every minute, copies of all there is where they are due. */
+/**
+ * Looks after the histories of all datastores: their logs every minute, copies of all there is where they are due, and whether what
+ * is kept of both is there.
+ */
 import { keysOf, runReconciler } from '@flynn/resource/reconciler';
 import type { Compare } from '@flynn/store/store';
 import type { Mirror } from '@flynn/store/mirror';
@@ -8,12 +11,13 @@ import { backupPlanType } from '../datastore-backups/types.ts';
 import type { AppResource } from '../resources.ts';
 import type { HistoryBlobs } from './catalogue.ts';
 import { stepCopy } from './copying.ts';
+import { stepLook } from './looking.ts';
 import { stepMerge } from './merging.ts';
 import { stepHistory } from './steps.ts';
 import { historyType } from './types.ts';
 
 /** A log that waits for those before it is written on meanwhile; a copy streams for long. */
-const atOnce = { logs: 8, pieces: 2, copies: 2 } as const;
+const atOnce = { logs: 8, pieces: 2, looks: 2, copies: 2 } as const;
 
 /** Resolves when the signal aborts. */
 export async function keepHistories(
@@ -40,6 +44,13 @@ export async function keepHistories(
       sources: [keysOf(histories)],
       concurrency: atOnce.pieces,
       reconcile: (id, { signal: run }) => stepMerge(deps, blobs, id, { signal: run, epoch }),
+    }),
+    runReconciler({
+      ...common,
+      name: 'blobs of histories of datastores',
+      sources: [keysOf(histories)],
+      concurrency: atOnce.looks,
+      reconcile: (id, { signal: run }) => stepLook(deps, blobs, id, { signal: run, epoch }),
     }),
     runReconciler({
       ...common,

@@ -2,7 +2,7 @@
  * Makes few pieces of a datastore's log of many, beside the collecting of it (steps.ts), which does not wait for it.
  *
  * INVARIANTS. A piece is in the archive before it leaves the newest. A piece whose blob is gone, or damaged, keeps none after it
- * from being merged: it is marked once that is known for long, and is a gap.
+ * from being merged: it is missing from then on, and given up once that is so for long (looking.ts).
  */
 import { messageOf } from '@flynn/kit/errors';
 import type { Again } from '@flynn/resource/reconciler';
@@ -12,10 +12,10 @@ import { backupPlanType } from '../datastore-backups/types.ts';
 import type { BackupPlan } from '../datastore-backups/types.ts';
 import type { HistoryBlobs } from './catalogue.ts';
 import { LostBlob, mergeStored } from './collecting.ts';
-import { dueMerge, mergedPiece, unmerged, withLost, withMerged } from './pieces.ts';
-import { isLostSince } from './plan.ts';
+import { withUnread } from './missing.ts';
+import { dueMerge, mergedPiece, unmerged, withMerged } from './pieces.ts';
 import { archiveType, historyType } from './types.ts';
-import type { ArchiveResource, HistoryResource, HistoryStatus, Piece } from './types.ts';
+import type { ArchiveResource, HistoryResource, HistoryStatus, Missing, Piece } from './types.ts';
 
 const retryMs = 60_000;
 
@@ -43,11 +43,13 @@ export async function stepMerge(
     if (signal.aborted) throw error;
     if ((await resources.find(historyType, appId, { signal })) === undefined) return undefined;
     log.warn({ err: error, datastore: plan.spec.datastore }, 'the log of a datastore could not be merged');
-    const { lost } = history.status.unmerged ?? {};
-    const isLost = error instanceof LostBlob && lost?.digest === error.digest && isLostSince(lost.sinceMs, now());
-    if (isLost) await markLost(deps, appId, error, options);
-    else await changeHistory(deps, appId, (status) => failed(status, error, now()), options);
-    return { againInMs: isLost ? 1 : retryMs };
+    if (error instanceof LostBlob) {
+      const unread = { digest: error.digest, isDamaged: await isThere(blobs, error.digest, signal) };
+      await changeHistory(deps, appId, (status) => unreadOne(status, unread, now()), options);
+      return { againInMs: 1 };
+    }
+    await changeHistory(deps, appId, (status) => failed(status, error, now()), options);
+    return { againInMs: retryMs };
   }
 }
 
@@ -75,31 +77,27 @@ async function merge(
 
 /** Each failure is written once: that wakes this again. */
 function failed(status: HistoryStatus, error: unknown, nowMs: number): HistoryStatus {
-  const { unmerged: before } = status;
-  const lost = error instanceof LostBlob ? { lost: { digest: error.digest, sinceMs: nowMs } } : {};
-  if (before !== undefined && (lost.lost === undefined || lost.lost.digest === before.lost?.digest)) return status;
-  return {
-    ...status,
-    unmerged: { sinceMs: before?.sinceMs ?? nowMs, message: messageOf(error).slice(0, 1_000), ...lost },
-  };
+  if (status.unmerged !== undefined) return status;
+  return { ...status, unmerged: { sinceMs: nowMs, message: messageOf(error).slice(0, 1_000) } };
 }
 
-async function markLost(
-  deps: StepDeps,
-  id: string,
-  { digest, message }: LostBlob,
-  options: StepOptions,
-): Promise<void> {
-  const { signal } = options;
-  const change = ({ status }: ArchiveResource) => ({ ...status, pieces: withLost(status.pieces, digest) });
-  await deps.resources.updateStatus(archiveType, id, change, { signal, also: guard(options) });
-  const gap = { atMs: deps.now(), reason: message.slice(0, 1_000) };
-  await changeHistory(
-    deps,
-    id,
-    ({ unmerged: _u, ...own }) => ({ ...own, gap, recent: withLost(own.recent, digest) }),
-    options,
-  );
+/** All are asked after then: several may have gone together. */
+function unreadOne(
+  { unmerged: _u, ...status }: HistoryStatus,
+  unread: Pick<Missing, 'digest' | 'isDamaged'>,
+  nowMs: number,
+): HistoryStatus {
+  return { ...status, looked: withUnread(status.looked, unread, nowMs) };
+}
+
+async function isThere(blobs: HistoryBlobs, digest: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    await blobs.stat(digest, { signal });
+    return true;
+  } catch {
+    signal.throwIfAborted();
+    return false;
+  }
 }
 
 async function changeHistory(

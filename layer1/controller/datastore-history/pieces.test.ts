@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { archive, copy, minuteMs, piece, pieces, startMs, status } from './history-fixture.ts';
-import { allPieces, dueMerge, kept, mergedPiece, unmerged, withLost, withMerged } from './pieces.ts';
+import { allPieces, dueMerge, kept, mergedPiece, unmerged, withMerged } from './pieces.ts';
 import type { Archive, HistoryStatus, Piece } from './types.ts';
 
 let count = 0;
@@ -89,7 +89,7 @@ test('what was forgotten while it was merged does not come back behind what came
 });
 
 test('one that is lost is made one with no other, and keeps none of them from it', () => {
-  const recent = withLost(pieces(0, 40), 'sha256:5');
+  const recent = pieces(0, 40).with(5, piece(5, { isLost: true }));
   const [now, newest] = merge(archive([]), { recent, run: 1 });
   assert.deepEqual(
     now.pieces.map(({ from, end, isLost }) => [from, end.lsn, isLost]),
@@ -101,6 +101,47 @@ test('one that is lost is made one with no other, and keeps none of them from it
     ],
   );
   assert.equal(newest.length, 2);
+});
+
+test('one that is missing holds up none either, and is not lost by that', () => {
+  const missing = [5, 6].map((at) => ({ digest: `sha256:${at}`, sinceMs: startMs, seenMs: startMs, times: 1 }));
+  const looked = { atMs: startMs, nextMs: startMs, missing };
+  const ends: (number | undefined)[] = [];
+  let [now, recent] = [archive([]), pieces(0, 40)];
+  for (let due = dueMerge(now, { recent, run: 1, looked }); due; due = dueMerge(now, { recent, run: 1, looked })) {
+    const one = mergedPiece(due, { digest: due[0]?.digest ?? '', blobBytes: 1, bytes: 1 }) ?? assert.fail();
+    now = withMerged(now, due, one);
+    recent = unmerged(now, recent);
+    ends.push(one.end.lsn);
+  }
+  assert.deepEqual(ends, [500, 600, 700, 2_300, 3_900]);
+  assert.ok(now.pieces.every(({ isLost }) => isLost === undefined));
+});
+
+test('of short runs that are over, the longest of each day is kept and the newest; of a long one, all', () => {
+  const hour = 60;
+  const bases = Array.from({ length: 20 }, (_, at) => copy(30 * hour + at * 6, { run: at + 2, digest: `short-${at}` }));
+  const ended = bases.map(({ run, readyMs = 0 }) => ({ run, untilMs: readyMs + (run === 9 ? 4 : 2) * minuteMs }));
+  const long = copy(0);
+  const now = status([], {
+    run: 22,
+    ended: [{ run: 1, untilMs: startMs + 29 * hour * minuteMs }, ...ended],
+  });
+  const left = kept(archive([long, ...bases, copy(33 * hour, { run: 22 })]), now, startMs);
+  assert.deepEqual(
+    left.archive.bases.map(({ run }) => run),
+    [1, 9, 21, 22],
+  );
+  assert.deepEqual(
+    left.ended.map(({ run }) => run),
+    [1, 9, 21],
+  );
+});
+
+test('a copy that is lost takes the place of none', () => {
+  const bases = [copy(1), copy(10, { isLost: true })];
+  const left = kept(archive(bases, pieces(0, 20)), status(), startMs + 15 * minuteMs);
+  assert.equal(left.archive.bases.length, 2);
 });
 
 test('kept is the newest copy before the time, and the log from there on; nothing of a run that is too old', () => {

@@ -8,6 +8,7 @@ const mostLevel = 2;
 const mostBytes = 4 * 1024 ** 3;
 
 type Place = Piece['end'];
+const dayMs = 24 * 3_600_000;
 export type Known = Pick<HistoryStatus, 'recent' | 'run' | 'untilMs' | 'ended'>;
 type Kept = Readonly<{ archive: Archive; recent: Piece[]; ended: NonNullable<HistoryStatus['ended']> }>;
 
@@ -31,19 +32,24 @@ export function unmerged(archive: Archive, recent: readonly Piece[]): Piece[] {
 /** What is made one: pieces that follow each other, the oldest first. One piece alone goes to the archive as it is. */
 export function dueMerge(
   archive: Archive,
-  { recent, run: now }: Pick<HistoryStatus, 'recent' | 'run'>,
+  { recent, run: now, looked }: Pick<HistoryStatus, 'recent' | 'run' | 'looked'>,
 ): Piece[] | undefined {
+  const missing = new Set(looked?.missing.map(({ digest }) => digest));
+  // What cannot be read keeps nothing after it from being merged.
+  const isApart = ({ isLost, digest }: Piece): boolean => isLost === true || missing.has(digest);
   const fresh = unmerged(archive, recent);
   const [first] = fresh;
   if (first !== undefined) {
-    const other = fresh.findIndex((one, at) => at > 0 && (one.run !== first.run || one.isLost || first.isLost));
+    const other = fresh.findIndex((one, at) => at > 0 && (one.run !== first.run || isApart(one) || isApart(first)));
     const own = other < 0 ? fresh : fresh.slice(0, other);
-    // Of a run that is over nothing more comes, nor before one that is lost.
+    // Of a run that is over nothing more comes, nor before one that is apart.
     if (own.length >= mergedAtOnce || other > 0 || first.run !== now) return fitting(own.slice(0, mergedAtOnce));
   }
   const last = archive.pieces.at(-1);
   if (last === undefined || last.level >= mostLevel) return undefined;
-  const before = archive.pieces.findLastIndex((one) => one.run !== last.run || one.level !== last.level || one.isLost);
+  const before = archive.pieces.findLastIndex(
+    (one) => one.run !== last.run || one.level !== last.level || isApart(one),
+  );
   const same = archive.pieces.slice(before + 1);
   if (same.length < mergedAtOnce) return undefined;
   return fitting(same.slice(0, mergedAtOnce));
@@ -63,11 +69,6 @@ export function withMerged(archive: Archive, merged: readonly Piece[], one: Piec
   return unmerged(archive, merged).length < merged.length ? archive : { ...archive, pieces: [...archive.pieces, one] };
 }
 
-/** With that one as lost. */
-export function withLost<Of extends Piece>(pieces: readonly Of[], lost: string): Of[] {
-  return pieces.map((one) => (one.digest === lost ? { ...one, isLost: true } : one));
-}
-
 /** What they are as one; `stored`: its blob. */
 export function mergedPiece(
   pieces: readonly Piece[],
@@ -79,22 +80,24 @@ export function mergedPiece(
   const level = pieces.length === 1 ? mostLevel : Math.min(mostLevel, Math.max(...pieces.map((one) => one.level)) + 1);
   const { run, from } = first;
   const dataBytes = Math.max(...pieces.map((one) => one.dataBytes));
-  const lost = first.isLost ? { isLost: true } : {};
+  const lost = { ...(first.isLost && { isLost: true }), ...(first.isDamaged && { isDamaged: true }) };
   return { run, from, level, end: last.end, untilMs: last.untilMs, dataBytes, ...lost, ...stored };
 }
 
 /**
  * What is kept so that each moment since `sinceMs` can be gone back to: of each run the newest copy that is as old, those after it,
- * and the log from there on. `open`: where a copy that is under way begins.
+ * and the log from there on. Of short runs that are over not all are (crowdedRuns). `open`: where a copy that is under way begins.
  */
 export function kept(archive: Archive, status: Known & Pick<HistoryStatus, 'base'>, sinceMs: number): Kept {
   const { recent, run: now, base: open, ended = [] } = status;
   const all = allPieces(archive, { recent });
-  const isOver = (run: number): boolean => run !== now && (untilOf(run, all, status) ?? 0) < sinceMs;
+  const crowded = crowdedRuns(archive, all, status);
+  const isOver = (run: number): boolean =>
+    run !== now && (crowded.has(run) || (untilOf(run, all, status) ?? 0) < sinceMs);
   const bases = archive.bases.filter((base) => {
     const later = archive.bases.some(
-      ({ run, readyMs, startedMs }) =>
-        run === base.run && startedMs > base.startedMs && readyMs !== undefined && readyMs <= sinceMs,
+      ({ run, readyMs, startedMs, isLost }) =>
+        run === base.run && startedMs > base.startedMs && readyMs !== undefined && readyMs <= sinceMs && !isLost,
     );
     return !isOver(base.run) && !later && (base.run === now || base.readyMs !== undefined);
   });
@@ -109,6 +112,25 @@ export function kept(archive: Archive, status: Known & Pick<HistoryStatus, 'base
     recent: recent.filter(isNeeded),
     ended: ended.filter(({ run }) => runs.has(run)),
   };
+}
+
+/**
+ * Each run has a copy of its own. Of those that are over, and were shorter than a day, the longest of each day stays, and the
+ * newest: gaps in quick succession are not a copy each.
+ */
+function crowdedRuns({ bases }: Archive, all: readonly Piece[], status: Known): Set<number> {
+  const over = [...new Set(bases.map(({ run }) => run))].filter((run) => run !== status.run);
+  const short = over.flatMap((run) => {
+    const untilMs = untilOf(run, all, status) ?? 0;
+    const ready = bases.flatMap((one) => (one.run === run && !one.isLost ? (one.readyMs ?? []) : []));
+    const lastedMs = untilMs - Math.min(untilMs, ...ready);
+    return lastedMs < dayMs ? [{ run, lastedMs, day: Math.floor(untilMs / dayMs) }] : [];
+  });
+  const longest = short
+    .toSorted((a, b) => b.lastedMs - a.lastedMs)
+    .filter(({ day }, at, sorted) => sorted.findIndex((one) => one.day === day) === at);
+  const staying = new Set([Math.max(...over), ...longest.map(({ run }) => run)]);
+  return new Set(short.map(({ run }) => run).filter((run) => !staying.has(run)));
 }
 
 /** All that was committed by then is kept of that run: also where nothing was since its last piece. */

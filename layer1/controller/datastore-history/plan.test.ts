@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { archive, copy, minuteMs, piece, startMs, status } from './history-fixture.ts';
-import { baseDue, collectRetryMs, dayMs, isDue, isLostSince } from './plan.ts';
+import { baseDue, collectRetryMs, dayMs, gapsWith, isDue } from './plan.ts';
 
 const MiB = 1024 ** 2;
 
@@ -22,11 +22,27 @@ test('a copy begins a run; after a day another, if much was written, after a wee
   assert.deepEqual(due(MiB, 7 * dayMs), { is: 'due' });
   assert.deepEqual(due(1_000, 70 * dayMs), { is: 'wait', untilMs: undefined });
   assert.deepEqual(baseDue(archive([copy(0)]), status([], { run: 2 }), startMs), { is: 'due' });
-  assert.deepEqual(baseDue(archive([copy(0)], [piece(1, { isLost: true })]), status(), startMs), { is: 'due' });
+  const behindLost = archive([copy(0)], [piece(1, { isLost: true })]);
+  assert.deepEqual(baseDue(behindLost, status(), startMs), { is: 'wait', untilMs: startMs + 60 * minuteMs });
+  assert.deepEqual(baseDue(behindLost, status(), startMs + 60 * minuteMs), { is: 'due' });
+  assert.deepEqual(baseDue(archive([copy(0, { isLost: true })]), status(), startMs), { is: 'due' });
+});
+
+test('after a gap a copy waits until its run has lasted: as long as the last took, longer with each gap that comes soon, an hour at most', () => {
+  const waitOf = (gaps: number, tookMinutes = 0) => {
+    const last = copy(0, { run: 1, endedMs: startMs + tookMinutes * minuteMs });
+    const due = baseDue(archive([last]), status([], { run: 2, gaps, begunMs: startMs }), startMs - 1);
+    return due.is === 'due' ? 0 : ((due.untilMs ?? Infinity) - startMs) / minuteMs;
+  };
   assert.deepEqual(
-    [startMs + dayMs, startMs - 60 * minuteMs + 1, startMs - 60 * minuteMs].map((since) => isLostSince(since, startMs)),
-    [false, false, true],
+    [0, 1, 2, 3, 4, 5, 200].map((gaps) => waitOf(gaps)),
+    [0, 5, 10, 20, 40, 60, 60],
   );
+  assert.deepEqual([waitOf(1, 25), waitOf(2, 25), waitOf(1, 300)], [25, 50, 60]);
+  const behind = status([], { run: 2, gaps: 1, begunMs: startMs + 2 * dayMs });
+  assert.deepEqual(baseDue(archive([]), behind, startMs), { is: 'due' });
+  const after = (hours: number) => gapsWith({ gaps: 4, begunMs: startMs }, startMs + hours * 60 * minuteMs);
+  assert.deepEqual([gapsWith({}, startMs), after(1), after(6)], [1, 5, 1]);
 });
 
 test('one that failed is tried again later; that of another run does not count, nor a clock that was put back', () => {

@@ -12,8 +12,6 @@ export const settleMs = 4_000;
 export const busyBytes = 128 * 1024 ** 2;
 /** More do not wait to be merged: where they cannot be, a record that grows would meet the limit of the store. */
 export const mostRecent = 512;
-/** One that is not there, or not as it was, is lost after so long: hosts that have it may be away. */
-const lostMs = 3_600_000;
 /** Members may just begin. */
 const shortestPauseMs = 5_000;
 export const longestPauseMs = 5 * 60_000;
@@ -25,6 +23,10 @@ const muchBytes = 16 * 1024 ** 2;
 const littleBytes = 64 * 1024;
 const basePausesMs = [60_000, 5 * 60_000, 15 * 60_000] as const;
 const laterPauseMs = 3_600_000;
+/** What outruns the collecting of its log, a bulk load, is not copied beside that: a run has to last first. */
+const gapPauseMs = 5 * 60_000;
+/** A gap after so long is one by itself. */
+const calmMs = 6 * 3_600_000;
 
 export type Due = { is: 'due' } | { is: 'wait'; untilMs: number | undefined };
 
@@ -37,13 +39,14 @@ function isAbsurd(ms: number, nowMs: number): boolean {
   return ms > nowMs + dayMs;
 }
 
-export function isLostSince(sinceMs: number, nowMs: number): boolean {
-  return nowMs - sinceMs >= lostMs;
-}
-
 /** Of a run that is over now. */
 export function endOf({ run, untilMs }: Pick<HistoryStatus, 'run' | 'untilMs'>): NonNullable<HistoryStatus['ended']> {
   return untilMs === undefined ? [] : [{ run, untilMs }];
+}
+
+/** With one more, now. */
+export function gapsWith({ gaps = 0, begunMs = 0 }: Pick<HistoryStatus, 'gaps' | 'begunMs'>, nowMs: number): number {
+  return nowMs - begunMs >= calmMs ? 1 : gaps + 1;
 }
 
 export function collectRetryMs(failures: number): number {
@@ -67,14 +70,23 @@ export function baseDue(archive: Archive, status: HistoryStatus, nowMs: number):
 
 /** None: what was written since the last is too little. */
 function baseWantedMs(archive: Archive, status: HistoryStatus, nowMs: number): number | undefined {
-  const last = archive.bases.findLast(({ run }) => run === status.run);
-  if (last === undefined || isAbsurd(last.startedMs, nowMs)) return 0;
-  // What is behind what is lost has nothing to begin from.
-  if (since(last, archive, status).some(({ isLost }) => isLost)) return 0;
+  const last = archive.bases.findLast(({ run, isLost }) => run === status.run && isLost !== true);
+  if (last === undefined) return firstWantedMs(archive, status, nowMs);
+  if (isAbsurd(last.startedMs, nowMs)) return 0;
+  // What is behind what is lost has nothing to begin from. More of it may be lost, part by part.
+  if (since(last, archive, status).some(({ isLost }) => isLost)) return last.startedMs + laterPauseMs;
   const bytes = since(last, archive, status).reduce((sum, one) => sum + one.bytes, 0);
   // All copies together are so no larger than the log of the days that are kept, and two of them.
   if (bytes >= Math.max(muchBytes, last.bytes)) return last.startedMs + dayMs;
   return bytes >= littleBytes ? last.startedMs + weekMs : undefined;
+}
+
+/** Of a run. After a gap it takes as long as the last one took, and longer the more there were: a copy is a load of its own. */
+function firstWantedMs({ bases }: Archive, { begunMs = 0, gaps = 0 }: HistoryStatus, nowMs: number): number {
+  const last = bases.at(-1);
+  if (gaps === 0 || isAbsurd(begunMs, nowMs)) return 0;
+  const tookMs = last === undefined ? 0 : last.endedMs - last.startedMs;
+  return begunMs + Math.min(laterPauseMs, Math.max(gapPauseMs, tookMs) * 2 ** Math.min(gaps - 1, 8));
 }
 
 function since(base: Base, archive: Archive, status: HistoryStatus): Piece[] {

@@ -68,6 +68,14 @@ test('a piece that is lost is a gap: what is before it can be gone back to, and 
   assert.equal(recoveryTo(at(35), kept, now).pieces.length, 10);
 });
 
+test('a copy that is lost is gone back by no more: the one before it is, as far as the log goes', () => {
+  const kept = archive([copy(0), copy(10, { isLost: true })], pieces(0, 20));
+  const now = status([], { untilMs: at(20) });
+  assert.deepEqual(rangesOf(kept, now), [{ fromMs: at(1), untilMs: at(20) }]);
+  assert.equal(recoveryTo(at(15), kept, now).base.digest, 'sha256:copy-0');
+  assert.deepEqual(rangesOf(archive([copy(10, { isLost: true })], pieces(0, 20)), now), []);
+});
+
 test('room is for the data as they were largest, twice, for the log, and for that of the restore', () => {
   const GiB = 1024 ** 3;
   // Copied when it was empty, and then loaded.

@@ -38,8 +38,8 @@ function chainsOf(archive: Archive, status: Known): Chain[] {
   const all = allPieces(archive, status);
   return archive.bases
     .flatMap((base): Chain[] => {
-      const { readyMs, run, start } = base;
-      if (readyMs === undefined) return [];
+      const { readyMs, run, start, isLost: isGone } = base;
+      if (readyMs === undefined || isGone) return [];
       const after = all.filter((one) => one.run === run && isAfter(one.end, start));
       const gap = after.findIndex(({ isLost, from }, at) => {
         const before = after[at - 1];

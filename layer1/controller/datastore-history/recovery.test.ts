@@ -76,4 +76,15 @@ test('what a restore reads is asked after before it begins and every hour, so th
     throw new FlynnError('not_found', 'it is gone');
   };
   await assert.rejects(holdBlobs({ stat: gone }, recovery, signal, clock), { code: 'not_found' });
+
+  // Others may have what a host that has just gone had: it is read, and asked after soon.
+  let refused = 0;
+  const silent = async () => {
+    refused += 1;
+    throw new FlynnError('timeout', 'its host says nothing');
+  };
+  await using _ = await holdBlobs({ stat: silent }, recovery, signal, clock);
+  assert.equal(refused, 1);
+  await clock.advance(60_000);
+  assert.equal(refused, 2);
 });

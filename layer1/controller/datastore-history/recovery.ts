@@ -3,7 +3,7 @@ import { appliances } from '@flynn/appliances/appliances';
 import type { BlobClient } from '@flynn/blobstore/client';
 import { pause, systemClock } from '@flynn/kit/clock';
 import type { Clock } from '@flynn/kit/clock';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { Deps } from '../deps.ts';
 import type { AppResource } from '../resources.ts';
 import { recoveryTo } from './ranges.ts';
@@ -11,6 +11,8 @@ import type { Recovery } from './ranges.ts';
 import { archiveType, historyType } from './types.ts';
 
 const holdEveryMs = 3_600_000;
+/** After what could not be asked. */
+const holdSoonMs = 60_000;
 
 /** Throws `invalid`, with what is kept, where that moment is not. */
 export async function recoveryOf(
@@ -39,7 +41,10 @@ export function momentAsked(
   return { at, backupId: `moment ${at}`, from: spec.name, fromId: id };
 }
 
-/** Whoever reads for long, or waits for a member, finds all of it still: what was asked after is not collected for a day. */
+/**
+ * Whoever reads for long, or waits for a member, finds all of it still: what was asked after is not collected for a day. Throws
+ * `not_found` where one is gone. A host that has just gone keeps others' answers waiting, and they are read all the same.
+ */
 export async function holdBlobs(
   blobs: Pick<BlobClient, 'stat'>,
   { base, pieces }: Recovery,
@@ -49,10 +54,17 @@ export async function holdBlobs(
   const ask = async (until: AbortSignal): Promise<void> => {
     for (const { digest } of [base, ...pieces]) await blobs.stat(digest, { signal: until });
   };
-  await ask(signal);
+  let isHeld = true;
+  try {
+    await ask(signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (hasCode(error, 'not_found')) throw error;
+    isHeld = false;
+  }
   const over = new AbortController();
   const until = AbortSignal.any([signal, over.signal]);
-  const asking = holdAgain(ask, until, clock);
+  const asking = holdAgain(ask, { isHeld, until, clock });
   return {
     async [Symbol.asyncDispose]() {
       over.abort();
@@ -64,12 +76,16 @@ export async function holdBlobs(
 /** Resolves when the signal aborts. What fails is asked again: a day is many hours. */
 async function holdAgain(
   ask: (until: AbortSignal) => Promise<void>,
-  until: AbortSignal,
-  clock: Pick<Clock, 'sleep'>,
+  { isHeld: isAsked, until, clock }: { isHeld: boolean; until: AbortSignal; clock: Pick<Clock, 'sleep'> },
 ): Promise<void> {
+  let isHeld = isAsked;
   while (!until.aborted) {
-    await pause(holdEveryMs, until, clock);
-    if (!until.aborted) await ask(until).catch(() => undefined);
+    await pause(isHeld ? holdEveryMs : holdSoonMs, until, clock);
+    if (until.aborted) return;
+    isHeld = await ask(until).then(
+      () => true,
+      () => false,
+    );
   }
 }
 

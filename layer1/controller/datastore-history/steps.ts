@@ -1,6 +1,6 @@
 /**
  * Does what is next for a datastore's history: collects its log, and forgets what is too old. Beside that few pieces are made of
- * many (merging.ts), and all there is is copied (copying.ts).
+ * many (merging.ts), all there is is copied (copying.ts), and what is kept of both is asked after (looking.ts).
  *
  * INVARIANTS. One worker does it, the one that leads: what it writes carries its term's compare. A record names a blob only once
  * all of it is stored. The database is told that its log was kept by the collection after, when that is written down: whoever
@@ -20,6 +20,7 @@ import {
   collectEveryMs,
   collectRetryMs,
   endOf,
+  gapsWith,
   isDue,
   longestPauseMs,
   mostRecent,
@@ -52,6 +53,11 @@ export async function stepHistory(
   // Nothing was kept until now: what was to be skipped for long begins.
   const isSkipping = days > 0 && nextMs - now() > longestPauseMs;
   if (!isDue(nextMs, now()) && !isSkipping) return { againInMs: nextMs - now() };
+  if (!subject.isWanted) {
+    await rest(deps, subject, options);
+    if (days > 0) await forget(deps, appId, { ...options, days });
+    return { againInMs: collectEveryMs };
+  }
   const status = await collect(deps, blobs, subject, { ...options, isKept: days > 0 });
   if (status === undefined) return undefined;
   if (days > 0) await forget(deps, appId, { ...options, days });
@@ -60,6 +66,13 @@ export async function stepHistory(
 
 function holds({ history, archive }: HistorySubject): boolean {
   return history.status.at !== undefined || archive.status.bases.length > 0 || archive.status.pieces.length > 0;
+}
+
+/** Nobody wants it to run: nothing is collected, and nothing is wrong. */
+async function rest({ resources }: StepDeps, { history }: HistorySubject, options: StepOptions): Promise<void> {
+  if (history.status.failure === undefined) return;
+  const without = ({ status: { failure: _f, ...status } }: HistoryResource) => status;
+  await resources.updateStatus(historyType, history.id, without, { signal: options.signal, also: guard(options) });
 }
 
 /** Its blobs go with the next collection. Turned on again it is another run. */
@@ -154,13 +167,16 @@ export function afterCollecting(before: HistoryStatus, collected: Collected, now
   if (collected.gap !== undefined) {
     const ended = [...(before.ended ?? []), ...endOf(before)];
     // A run begins anew at once.
-    return { ...rest, ended, gap: { atMs: nowMs, reason: collected.gap }, nextMs: nowMs };
+    const gaps = gapsWith(before, nowMs);
+    return { ...rest, ended, gaps, gap: { atMs: nowMs, reason: collected.gap }, nextMs: nowMs };
   }
-  const { system, timeline, from, to, until: untilMs, data: dataBytes, stored } = collected;
+  const { system, timeline, from, to, until: untilMs, data, stored } = collected;
+  // As it was the last time.
+  const dataBytes = data ?? before.recent.at(-1)?.dataBytes ?? 0;
   const end = { timeline, lsn: to };
   const nextMs = stored !== undefined && to - from >= busyBytes ? nowMs : nowMs + collectEveryMs;
   const next = { ...rest, at: { system, ...end }, untilMs, nextMs };
-  if (at === undefined) return { ...next, run: before.run + 1 };
+  if (at === undefined) return { ...next, run: before.run + 1, begunMs: nowMs };
   if (stored === undefined) return next;
   return {
     ...next,

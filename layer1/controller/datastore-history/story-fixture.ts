@@ -1,7 +1,9 @@
 /** For tests: what the worker does for the history of a datastore, step by step. */
+import type { BlobClient } from '@flynn/blobstore/client';
 import type { DatastoreWorld } from '../datastore-backups/datastore-fixture.ts';
 import { datastoreHistories as routes } from './api.ts';
 import { stepCopy } from './copying.ts';
+import { stepLook } from './looking.ts';
 import { stepMerge } from './merging.ts';
 import { stepHistory } from './steps.ts';
 import { archiveType, historyType } from './types.ts';
@@ -12,10 +14,13 @@ const minuteMs = 60_000;
 /** The log and the clock of its database, minute by minute. */
 export class Story {
   readonly at: DatastoreWorld;
+  /** Where it is to be another than the world's. */
+  blobs: BlobClient;
   nowMs = Date.now();
 
   constructor(at: DatastoreWorld) {
     this.at = at;
+    this.blobs = at.blobs;
   }
 
   async begin(): Promise<void> {
@@ -29,22 +34,28 @@ export class Story {
   async collect(minutes = 1): Promise<void> {
     await this.collectAlone(minutes);
     await this.merge();
+    await this.look();
   }
 
   async collectAlone(minutes = 1): Promise<void> {
     this.nowMs += minutes * minuteMs;
     this.at.database.history.nowMs = this.nowMs;
-    await stepHistory(this.#deps(), this.at.blobs, this.at.appId, { signal });
+    await stepHistory(this.#deps(), this.blobs, this.at.appId, { signal });
   }
 
   /** As long as something is due. */
   async merge(): Promise<void> {
-    const again = await stepMerge(this.#deps(), this.at.blobs, this.at.appId, { signal });
+    const again = await stepMerge(this.#deps(), this.blobs, this.at.appId, { signal });
     if (again?.againInMs === 1) await this.merge();
   }
 
+  /** Where it is due. */
+  async look(): Promise<void> {
+    await stepLook(this.#deps(), this.blobs, this.at.appId, { signal });
+  }
+
   async copy(): Promise<void> {
-    await stepCopy(this.#deps(), this.at.blobs, this.at.appId, { signal });
+    await stepCopy(this.#deps(), this.blobs, this.at.appId, { signal });
   }
 
   async status() {

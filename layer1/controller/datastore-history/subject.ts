@@ -5,7 +5,7 @@ import { guard } from '../datastore-backups/subject.ts';
 import type { StepDeps, StepOptions } from '../datastore-backups/subject.ts';
 import { backupPlanType } from '../datastore-backups/types.ts';
 import type { BackupPlan } from '../datastore-backups/types.ts';
-import { appType, ownedBy } from '../resources.ts';
+import { appType, formationType, ownedBy } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import { readCatalogue } from './catalogue.ts';
 import type { HistoryBlobs } from './catalogue.ts';
@@ -20,6 +20,8 @@ export type HistorySubject = Readonly<{
   plan: BackupPlan;
   history: HistoryResource;
   archive: ArchiveResource;
+  /** Somebody wants it to run. */
+  isWanted: boolean;
 }>;
 
 /** None where its appliance has no history. Not yet: its plan is not made, or nothing of it runs. */
@@ -56,7 +58,19 @@ export async function subjectOf(
   const status = { run: found?.run ?? 0, recent: found?.recent ?? [], ended, nextMs: 0 };
   history ??= await resources.create(historyType, { ...made, status }, { signal, also });
   if (app.status.releaseId === undefined) return 'not yet';
-  return { app, appliance, programs, plan, history, archive };
+  const isWanted = await wantsMembers(resources, app, signal);
+  return { app, appliance, programs, plan, history, archive, isWanted };
+}
+
+/** Scaled to none, nothing is written to it, and nothing is missing. */
+export async function wantsMembers(
+  resources: StepDeps['resources'],
+  { spec, status: { releaseId } }: Pick<AppResource, 'spec' | 'status'>,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (releaseId === undefined) return false;
+  const formation = await resources.find(formationType, releaseId, { signal });
+  return (formation?.spec.processes[spec.datastore?.appliance ?? ''] ?? 0) > 0;
 }
 
 export function historyDays({ spec }: Pick<BackupPlan, 'spec'>): number {

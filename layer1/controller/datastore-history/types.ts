@@ -12,6 +12,10 @@ const storedSchema = z.object({
   blobBytes: z.int(),
   /** Of what the datastore's program wrote. */
   bytes: z.int(),
+  /** Nobody has it any more, or as it was: a gap. One that is found again is not (looking.ts). */
+  isLost: z.boolean().optional(),
+  /** It is there, and cannot be read: that does not end. */
+  isDamaged: z.boolean().optional(),
 });
 
 /** A place in the log: later ones have a later timeline, or are further on. */
@@ -29,8 +33,6 @@ export const pieceSchema = storedSchema.extend({
   untilMs: z.int(),
   /** Of the datastore's files at its end; of one that was merged, the most there were. */
   dataBytes: z.int(),
-  /** Nobody has it any more, or as it was: a gap. */
-  isLost: z.boolean().optional(),
 });
 export type Piece = z.output<typeof pieceSchema>;
 
@@ -52,6 +54,17 @@ const baseSchema = storedSchema.extend({
 });
 export type Base = z.output<typeof baseSchema>;
 
+const missingSchema = z.object({
+  digest: z.string(),
+  /** In each look since then, so many, the last of which was at `seenMs`. */
+  sinceMs: z.int(),
+  seenMs: z.int(),
+  times: z.int(),
+  /** It is there, and has to be read to be believed. */
+  isDamaged: z.boolean().optional(),
+});
+export type Missing = z.output<typeof missingSchema>;
+
 export const historyType = defineType({
   name: 'datastore-history',
   version: 1,
@@ -60,6 +73,10 @@ export const historyType = defineType({
   status: z.object({
     /** The newest; another begins where something is missing. */
     run: z.int(),
+    /** When it began. */
+    begunMs: z.int().optional(),
+    /** So many gaps came one soon after the other; none before the first. */
+    gaps: z.int().optional(),
     /** Collected to there; none before a run has begun. */
     at: placeSchema.extend({ system: z.string() }).optional(),
     /** All that was committed by then is kept. */
@@ -77,8 +94,15 @@ export const historyType = defineType({
       .object({
         sinceMs: z.int(),
         message: z.string(),
-        /** The piece that cannot be read, which its store said for the first time then. */
-        lost: z.object({ digest: z.string(), sinceMs: z.int() }).optional(),
+      })
+      .optional(),
+    /** When its blobs were asked after, and which are missing, but not given up yet: see looking.ts. */
+    looked: z
+      .object({
+        atMs: z.int(),
+        /** Not before. */
+        nextMs: z.int(),
+        missing: z.array(missingSchema),
       })
       .optional(),
     /** The newest pieces, not merged yet: see mostRecent in plan.ts. */
