@@ -56,8 +56,7 @@ function noneFinding(datastore: string, sinceMs: number): Found {
     what: 'it has no history yet, and its members run',
     since: iso(sinceMs),
     why: 'what is in it cannot be gone back to; it is looked for in the blob store before it begins',
-    remedy:
-      'see that the blob store answers: flynn doctor; flynn -a controller log -t worker has what stops it',
+    remedy: 'see that the blob store answers: flynn doctor; flynn -a controller log -t worker has what stops it',
   };
 }
 
