@@ -1,0 +1,40 @@
+/** By the Python that members run: who leads, that two never do, and what a member does where something does not answer. */
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { test } from 'node:test';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+async function assertPasses(file: string): Promise<void> {
+  const { FLYNN_TEST_REDIS_IMAGE: image = '' } = process.env;
+  const tests = ['--volume', `${import.meta.dirname}:/tests:ro`, '--env', 'PYTHONPATH=/usr/lib/flynn/redis'];
+  const program = ['--entrypoint', 'python3', image, '-B', `/tests/${file}`];
+  const { stderr } = await run('docker', [
+    'run',
+    '--rm',
+    '--user',
+    '0',
+    '--label',
+    'flynn.test=1',
+    ...tests,
+    ...program,
+  ]);
+  assert.match(stderr, /Ran [1-9]\d* tests/);
+}
+
+test('members decide by their rules, and whatever befalls their hosts two never take writes at the same time', () =>
+  assertPasses('decision_test.py'));
+
+test('what may take writes is watched, though Valkey does not answer', () => assertPasses('guard_test.py'));
+
+test('a member whose store or whose Valkey does not answer leads for no longer than it may', () =>
+  assertPasses('leadership_test.py'));
+
+test('a member does what it is asked to, lets in whom it is to, and ends what never ends', () =>
+  assertPasses('member_test.py'));
+
+test('what is on the disk is known to be, and a dump needs room', () => assertPasses('disk_test.py'));
+
+test('a restore that is not whole, does not fit or is not waited for changes nothing', () =>
+  assertPasses('replacement_test.py'));
