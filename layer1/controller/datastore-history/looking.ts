@@ -8,13 +8,13 @@ import { hasCode } from '@flynn/kit/errors';
 import type { Again } from '@flynn/resource/reconciler';
 import { guard } from '../datastore-backups/subject.ts';
 import type { StepDeps, StepOptions } from '../datastore-backups/subject.ts';
-import { backupPlanType } from '../datastore-backups/types.ts';
 import type { HistoryBlobs } from './catalogue.ts';
 import { LostBlob, readStored } from './collecting.ts';
 import { givenUp, lookedAt, withLost } from './missing.ts';
 import type { Answer } from './missing.ts';
 import { allPieces } from './pieces.ts';
 import { isDue } from './plan.ts';
+import { recordsOf } from './subject.ts';
 import { archiveType, historyType } from './types.ts';
 import type { ArchiveResource, HistoryResource, HistoryStatus, Piece } from './types.ts';
 
@@ -32,12 +32,9 @@ export async function stepLook(
 ): Promise<void | Again> {
   const { resources, log, now } = deps;
   const { signal } = options;
-  const [plan, history, archive] = await Promise.all([
-    resources.find(backupPlanType, appId, { signal }),
-    resources.find(historyType, appId, { signal }),
-    resources.find(archiveType, appId, { signal }),
-  ]);
-  if (plan === undefined || history === undefined || archive === undefined) return undefined;
+  const records = await recordsOf(resources, appId, signal);
+  if (records === undefined) return undefined;
+  const { plan, history, archive } = records;
   const parts: Part[] = [...archive.status.bases, ...allPieces(archive.status, history.status)];
   if (parts.length === 0) return undefined;
   const { nextMs = 0 } = history.status.looked ?? {};

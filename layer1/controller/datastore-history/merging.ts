@@ -8,12 +8,12 @@ import { messageOf } from '@flynn/kit/errors';
 import type { Again } from '@flynn/resource/reconciler';
 import { guard } from '../datastore-backups/subject.ts';
 import type { StepDeps, StepOptions } from '../datastore-backups/subject.ts';
-import { backupPlanType } from '../datastore-backups/types.ts';
 import type { BackupPlan } from '../datastore-backups/types.ts';
 import type { HistoryBlobs } from './catalogue.ts';
 import { LostBlob, mergeStored } from './collecting.ts';
 import { withUnread } from './missing.ts';
 import { dueMerge, mergedPiece, unmerged, withMerged } from './pieces.ts';
+import { recordsOf } from './subject.ts';
 import { archiveType, historyType } from './types.ts';
 import type { ArchiveResource, HistoryResource, HistoryStatus, Missing, Piece } from './types.ts';
 
@@ -28,12 +28,9 @@ export async function stepMerge(
 ): Promise<void | Again> {
   const { resources, log, now } = deps;
   const { signal } = options;
-  const [plan, history, archive] = await Promise.all([
-    resources.find(backupPlanType, appId, { signal }),
-    resources.find(historyType, appId, { signal }),
-    resources.find(archiveType, appId, { signal }),
-  ]);
-  if (plan === undefined || history === undefined || archive === undefined) return undefined;
+  const records = await recordsOf(resources, appId, signal);
+  if (records === undefined) return undefined;
+  const { plan, history, archive } = records;
   const due = dueMerge(archive.status, history.status);
   if (due === undefined) return undefined;
   try {

@@ -62,6 +62,21 @@ export async function subjectOf(
   return { app, appliance, programs, plan, history, archive, isWanted };
 }
 
+/** As they are; none where one of them is not made yet, or is gone. */
+export async function recordsOf(
+  resources: StepDeps['resources'],
+  appId: string,
+  signal: AbortSignal,
+): Promise<Pick<HistorySubject, 'plan' | 'history' | 'archive'> | undefined> {
+  const [plan, history, archive] = await Promise.all([
+    resources.find(backupPlanType, appId, { signal }),
+    resources.find(historyType, appId, { signal }),
+    resources.find(archiveType, appId, { signal }),
+  ]);
+  if (plan === undefined || history === undefined || archive === undefined) return undefined;
+  return { plan, history, archive };
+}
+
 /** Scaled to none, nothing is written to it, and nothing is missing. */
 export async function wantsMembers(
   resources: StepDeps['resources'],
