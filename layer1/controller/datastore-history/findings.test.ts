@@ -10,9 +10,19 @@ import { Story } from './story-fixture.ts';
 import { type HistoryStatus, historyType } from './types.ts';
 
 const spec = { datastore: 'shop-postgres' };
-const said = (more: Partial<HistoryStatus>, bases = [copy(0)], minutes = 16, isWanted = true) => {
+const createdAt = new Date(startMs).toISOString();
+const said = (
+  more: Partial<HistoryStatus>,
+  bases = [copy(0)],
+  minutes = 16,
+  { isWanted = true, runsSinceMs = 0 } = {},
+) => {
   const now = startMs + minutes * minuteMs;
-  const found = historyFindings({ spec, status: status([], more) }, archive(bases), { now, isWanted });
+  const found = historyFindings({ spec, createdAt, status: status([], more) }, archive(bases), {
+    now,
+    isWanted,
+    runsSinceMs,
+  });
   return found.map(({ severity, what }) => `${severity}: ${what}`);
 };
 
@@ -31,7 +41,7 @@ test('a copy that cannot be made is critical where there is none; a gap is told 
   assert.deepEqual(said({ base: { ...base, attempt: 1 } }, []), []);
   const gap = { atMs: startMs, reason: 'it is gone' };
   assert.deepEqual(said({ gap }), ['warning: its history has a gap: it is gone']);
-  assert.deepEqual(said({ gap }, [copy(0)], 1_441), []);
+  assert.deepEqual(said({ gap, untilMs: startMs + 1_441 * minuteMs }, [copy(0)], 1_441), []);
 });
 
 test('whatever the reason, what is not collected is told; so are pieces that cannot be merged, and much that is kept', () => {
@@ -44,6 +54,30 @@ test('whatever the reason, what is not collected is told; so are pieces that can
     said({ recent: [piece(0, { blobBytes: recentBytes })] }, [copy(0, { blobBytes: GiB })]);
   assert.deepEqual(large(8 * GiB), []);
   assert.deepEqual(large(11 * GiB), ['warning: its history takes 12 GiB, and a copy of it 1.0 GiB']);
+});
+
+test('gaps that come faster than copies are critical: no moment can be gone back to', () => {
+  const now = { gap: { atMs: startMs + 130 * minuteMs, reason: 'it is gone' }, run: 9 };
+  const told = (minutes: number, bases = [copy(0)]) =>
+    said(
+      { ...now, ended: [{ run: 1, untilMs: startMs + 20 * minuteMs }], untilMs: startMs + minutes * minuteMs },
+      bases,
+      minutes,
+    );
+  assert.deepEqual(told(139), ['warning: its history has a gap: it is gone']);
+  const critical = (time: string) =>
+    `critical: no moment since ${time} can be gone back to: gaps come faster than copies are made`;
+  assert.ok(told(140).includes(critical('2027-01-01T00:20:00.000Z')));
+  assert.ok(told(120, []).includes(critical(createdAt)));
+  assert.ok(!told(140, [copy(0), copy(131, { run: 9 })]).some((one) => one.startsWith('critical')));
+});
+
+test('what is scaled up again has the time that its members need', () => {
+  const since = (minutes: number) => ({ runsSinceMs: startMs + minutes * minuteMs });
+  assert.deepEqual(said({ untilMs: startMs }, [copy(0)], 60, since(50)), []);
+  assert.deepEqual(said({ untilMs: startMs }, [copy(0)], 65, since(50)), [
+    'critical: its log is not collected: nobody says why',
+  ]);
 });
 
 test('parts that are missing are told, before they are given up; as critical where no copy is left', () => {

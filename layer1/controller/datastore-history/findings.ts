@@ -7,6 +7,7 @@ import type { Deps } from '../deps.ts';
 import { appType } from '../resources.ts';
 import { allPieces } from './pieces.ts';
 import { mostRecent } from './plan.ts';
+import { rangesOf } from './ranges.ts';
 import { historyDays, wantsMembers } from './subject.ts';
 import { archiveType, historyType } from './types.ts';
 import type { Archive, HistoryResource, Missing } from './types.ts';
@@ -18,6 +19,8 @@ const gapMs = 24 * 3_600_000;
 /** What is kept, and how many copies it is as large as, before it is told. */
 const largeBytes = 10 * 1024 ** 3;
 const largeCopies = 10;
+/** After a gap a copy is there within the hour, if it may be. */
+const noneMs = 2 * 3_600_000;
 
 export function datastoreHistoryCheck({ resources, cell, now }: Pick<Deps, 'resources' | 'cell' | 'now'>): Check {
   return {
@@ -39,9 +42,10 @@ export function datastoreHistoryCheck({ resources, cell, now }: Pick<Deps, 'reso
         const isWanted = await wantsMembers(resources, app, signal);
         const history = known.get(id);
         const archive = own.get(id) ?? { bases: [], pieces: [] };
-        if (history !== undefined) return historyFindings(history, archive, { now: now(), isWanted });
         const started = statusesOfApp(cell, id).map((one) => (one.state === 'running' ? one.startedAt : undefined));
         const sinceMs = Math.min(...started.filter((ms) => ms !== undefined));
+        const runsSinceMs = Number.isFinite(sinceMs) ? sinceMs : 0;
+        if (history !== undefined) return historyFindings(history, archive, { now: now(), isWanted, runsSinceMs });
         return isWanted && now() - sinceMs >= lateMs ? [noneFinding(spec.name, sinceMs)] : [];
       });
       return (await Promise.all(found)).flat();
@@ -62,17 +66,17 @@ function noneFinding(datastore: string, sinceMs: number): Found {
 
 /** Pure. Of one that is kept. */
 export function historyFindings(
-  { spec: { datastore }, status }: Pick<HistoryResource, 'spec' | 'status'>,
+  { spec: { datastore }, status, createdAt }: Pick<HistoryResource, 'spec' | 'status' | 'createdAt'>,
   archive: Archive,
-  { now, isWanted }: Readonly<{ now: number; isWanted: boolean }>,
+  { now, isWanted, runsSinceMs }: Readonly<{ now: number; isWanted: boolean; runsSinceMs: number }>,
 ): Found[] {
   const subject = `database ${datastore}`;
   const { bases } = archive;
   const { failure, base, gap, untilMs, run, at, unmerged, looked } = status;
   const found: Found[] = [];
   const last = untilMs === undefined ? 'nothing is kept yet' : `the newest moment that is kept is ${iso(untilMs)}`;
-  // Whatever the reason: also where nobody could write it down.
-  const sinceMs = failure?.sinceMs ?? untilMs ?? now;
+  // Whatever the reason: also where nobody could write it down. Before its members run there is nothing to be collected.
+  const sinceMs = failure?.sinceMs ?? Math.max(untilMs ?? now, runsSinceMs);
   if (isWanted && now - sinceMs >= lateMs) {
     found.push({
       severity: 'critical',
@@ -101,6 +105,16 @@ export function historyFindings(
         ? 'going back takes longer, and takes more room'
         : 'without a first copy its log cannot be gone back by',
       remedy: `mend that, it is tried again every hour: flynn pg history -a ${datastore}`,
+    });
+  }
+  const newestMs = rangesOf(archive, status).at(-1)?.untilMs ?? Date.parse(createdAt);
+  if (isWanted && gap !== undefined && failure === undefined && now - Math.max(newestMs, runsSinceMs) >= noneMs) {
+    found.push({
+      severity: 'critical',
+      subject,
+      what: `no moment since ${iso(newestMs)} can be gone back to: gaps come faster than copies are made`,
+      why: 'moments after a gap need a copy that was made after it',
+      remedy: `write less at once, or see why its log is not collected in time: ${gap.reason}`,
     });
   }
   if (unmerged !== undefined && now - unmerged.sinceMs >= lateMs) {

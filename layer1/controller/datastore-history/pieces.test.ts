@@ -138,6 +138,25 @@ test('of short runs that are over, the longest of each day is kept and the newes
   );
 });
 
+test('a run is as long as it was, though its first copy is forgotten by now, or its copies are lost for a while', () => {
+  const day = 1_440;
+  const at = (days: number) => startMs + days * day * minuteMs;
+  const bases = [copy(9 * day), copy(10 * day), copy(10.4 * day, { run: 2 }), copy(11 * day, { run: 3 })];
+  const ended = [
+    { run: 1, sinceMs: at(0), untilMs: at(10.35) },
+    { run: 2, sinceMs: at(10.4), untilMs: at(10.9) },
+  ];
+  const now = status([], { run: 3, ended });
+  const runs = (found: ReturnType<typeof kept>) =>
+    found.archive.bases.map(({ startedMs }) => (startedMs - startMs) / day / minuteMs);
+  const first = kept(archive(bases), now, at(10.01));
+  assert.deepEqual(runs(first), [10, 10.4, 11]);
+  assert.deepEqual(runs(kept(first.archive, { ...now, ended: first.ended }, at(10.01))), [10, 10.4, 11]);
+  const lost = bases.map((one) => (one.run === 1 ? Object.assign({}, one, { isLost: true }) : one));
+  const before = status([], { run: 3, ended: ended.map(({ run, untilMs }) => ({ run, untilMs })) });
+  assert.ok(runs(kept(archive(lost), before, at(9))).includes(9));
+});
+
 test('a copy that is lost takes the place of none', () => {
   const bases = [copy(1), copy(10, { isLost: true })];
   const left = kept(archive(bases, pieces(0, 20)), status(), startMs + 15 * minuteMs);

@@ -122,8 +122,10 @@ function crowdedRuns({ bases }: Archive, all: readonly Piece[], status: Known): 
   const over = [...new Set(bases.map(({ run }) => run))].filter((run) => run !== status.run);
   const short = over.flatMap((run) => {
     const untilMs = untilOf(run, all, status) ?? 0;
-    const ready = bases.flatMap((one) => (one.run === run && !one.isLost ? (one.readyMs ?? []) : []));
-    const lastedMs = untilMs - Math.min(untilMs, ...ready);
+    // Its first copy may have been forgotten by now. One that is lost may be found again.
+    const ready = bases.flatMap((one) => (one.run === run ? (one.readyMs ?? []) : []));
+    const sinceMs = status.ended?.find((one) => one.run === run)?.sinceMs ?? Math.min(untilMs, ...ready);
+    const lastedMs = untilMs - sinceMs;
     return lastedMs < dayMs ? [{ run, lastedMs, day: Math.floor(untilMs / dayMs) }] : [];
   });
   const longest = short

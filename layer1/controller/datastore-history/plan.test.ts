@@ -28,7 +28,7 @@ test('a copy begins a run; after a day another, if much was written, after a wee
   assert.deepEqual(baseDue(archive([copy(0, { isLost: true })]), status(), startMs), { is: 'due' });
 });
 
-test('after a gap a copy waits until its run has lasted: as long as the last took, longer with each gap that comes soon, an hour at most', () => {
+test('after a gap a copy waits until its run has lasted: longer with each that comes soon, and than the last one took; an hour at most', () => {
   const waitOf = (gaps: number, tookMinutes = 0) => {
     const last = copy(0, { run: 1, endedMs: startMs + tookMinutes * minuteMs });
     const due = baseDue(archive([last]), status([], { run: 2, gaps, begunMs: startMs }), startMs - 1);
@@ -38,11 +38,11 @@ test('after a gap a copy waits until its run has lasted: as long as the last too
     [0, 1, 2, 3, 4, 5, 200].map((gaps) => waitOf(gaps)),
     [0, 5, 10, 20, 40, 60, 60],
   );
-  assert.deepEqual([waitOf(1, 25), waitOf(2, 25), waitOf(1, 300)], [25, 50, 60]);
+  assert.deepEqual([waitOf(1, 25), waitOf(2, 25), waitOf(2, 300)], [5, 50, 60]);
   const behind = status([], { run: 2, gaps: 1, begunMs: startMs + 2 * dayMs });
   assert.deepEqual(baseDue(archive([]), behind, startMs), { is: 'due' });
-  const after = (hours: number) => gapsWith({ gaps: 4, begunMs: startMs }, startMs + hours * 60 * minuteMs);
-  assert.deepEqual([gapsWith({}, startMs), after(1), after(6)], [1, 5, 1]);
+  const after = (minutes: number) => gapsWith({ gaps: 4, begunMs: startMs }, startMs + minutes * minuteMs);
+  assert.deepEqual([gapsWith({}, startMs), after(29), after(30)], [1, 5, 1]);
 });
 
 test('one that failed is tried again later; that of another run does not count, nor a clock that was put back', () => {
@@ -57,4 +57,16 @@ test('one that failed is tried again later; that of another run does not count, 
     [5, 10, 20, 300, 300].map((seconds) => seconds * 1_000),
   );
   assert.deepEqual([isDue(5, 5), isDue(6, 5), isDue(6 + dayMs, 5)], [true, false, true]);
+});
+
+test('with a gap every hour, or every half, each run has its copy', () => {
+  for (const everyMinutes of [30, 60]) {
+    let now = status([], { run: 1, begunMs: startMs });
+    for (let gap = 1; gap <= 48; gap += 1) {
+      const atMs = startMs + gap * everyMinutes * minuteMs;
+      now = status([], { run: gap + 1, gaps: gapsWith(now, atMs), begunMs: atMs });
+      const due = baseDue(archive([copy(0)]), now, atMs + 10 * minuteMs);
+      assert.deepEqual(due, { is: 'due' }, `after gap ${gap}`);
+    }
+  }
 });

@@ -25,8 +25,8 @@ const basePausesMs = [60_000, 5 * 60_000, 15 * 60_000] as const;
 const laterPauseMs = 3_600_000;
 /** What outruns the collecting of its log, a bulk load, is not copied beside that: a run has to last first. */
 const gapPauseMs = 5 * 60_000;
-/** A gap after so long is one by itself. */
-const calmMs = 6 * 3_600_000;
+/** A gap after so long is one by itself: what is loaded every hour has a copy in between. */
+const calmMs = 30 * 60_000;
 
 export type Due = { is: 'due' } | { is: 'wait'; untilMs: number | undefined };
 
@@ -40,8 +40,12 @@ function isAbsurd(ms: number, nowMs: number): boolean {
 }
 
 /** Of a run that is over now. */
-export function endOf({ run, untilMs }: Pick<HistoryStatus, 'run' | 'untilMs'>): NonNullable<HistoryStatus['ended']> {
-  return untilMs === undefined ? [] : [{ run, untilMs }];
+export function endOf({
+  run,
+  begunMs,
+  untilMs,
+}: Pick<HistoryStatus, 'run' | 'begunMs' | 'untilMs'>): NonNullable<HistoryStatus['ended']> {
+  return untilMs === undefined ? [] : [{ run, ...(begunMs === undefined ? {} : { sinceMs: begunMs }), untilMs }];
 }
 
 /** With one more, now. */
@@ -81,11 +85,11 @@ function baseWantedMs(archive: Archive, status: HistoryStatus, nowMs: number): n
   return bytes >= littleBytes ? last.startedMs + weekMs : undefined;
 }
 
-/** Of a run. After a gap it takes as long as the last one took, and longer the more there were: a copy is a load of its own. */
+/** Of a run. After gaps in quick succession it waits as long as the last one took, and longer: a copy is a load of its own. */
 function firstWantedMs({ bases }: Archive, { begunMs = 0, gaps = 0 }: HistoryStatus, nowMs: number): number {
   const last = bases.at(-1);
   if (gaps === 0 || isAbsurd(begunMs, nowMs)) return 0;
-  const tookMs = last === undefined ? 0 : last.endedMs - last.startedMs;
+  const tookMs = last === undefined || gaps === 1 ? 0 : last.endedMs - last.startedMs;
   return begunMs + Math.min(laterPauseMs, Math.max(gapPauseMs, tookMs) * 2 ** Math.min(gaps - 1, 8));
 }
 

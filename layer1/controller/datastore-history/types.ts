@@ -37,7 +37,8 @@ export const pieceSchema = storedSchema.extend({
 export type Piece = z.output<typeof pieceSchema>;
 
 /** Of a run that is over: what was committed by then is kept, also where nothing was. */
-export const endSchema = z.object({ run: z.int(), untilMs: z.int() });
+/** When a run that is over began, where that is known, and until when all of it is kept. */
+export const endSchema = z.object({ run: z.int(), sinceMs: z.int().optional(), untilMs: z.int() });
 
 /** A copy of all there was. With the log from `start` on, to `readyMs` at least, it is of use. */
 const baseSchema = storedSchema.extend({
