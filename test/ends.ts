@@ -20,8 +20,10 @@ function endAfter(ms: number, what: string): void {
 
 /** Where they lead; Node tells of them by this alone. */
 function connections(): string[] {
-  const { _getActiveHandles: handles } = process as unknown as { _getActiveHandles?: () => unknown[] };
-  return (handles?.call(process) ?? []).flatMap((handle) =>
+  const ask: unknown = Reflect.get(process, '_getActiveHandles');
+  const handles: unknown = typeof ask === 'function' ? ask.call(process) : [];
+  if (!Array.isArray(handles)) return [];
+  return handles.flatMap((handle: unknown) =>
     handle instanceof Socket && handle.remoteAddress !== undefined
       ? [`a connection to ${handle.remoteAddress}:${handle.remotePort}`]
       : [],

@@ -2,7 +2,7 @@
 import { after, before, suite } from 'node:test';
 import { TestCluster } from '../test-cluster.ts';
 import { describeDashboard } from './dashboard.ts';
-import { describeDatabase, describeDatabaseRemoval, describeRedis } from './databases.ts';
+import { describeDatabase, describeDatabaseRemoval } from './databases.ts';
 import { describeDeploys } from './deploys.ts';
 import { describeBuilds } from './builds.ts';
 import { describeAccess } from './access.ts';
@@ -15,6 +15,7 @@ import { describeImages } from './images.ts';
 import { describeLogs } from './logs.ts';
 import { describePush } from './push.ts';
 import { describeRecovery } from './recovery.ts';
+import { describeRedis } from './redis.ts';
 import { describeRefusals } from './refusals.ts';
 import { describeResources } from './resources.ts';
 import { describeRestore } from './restore.ts';

@@ -1,7 +1,7 @@
 /** Three hosts, end to end: they join, share the work, keep strangers out, lose one of them, and lose power all at once. */
 import { after, before, suite } from 'node:test';
 import { TestCluster } from '../test-cluster.ts';
-import { describeLastingDatabase, describeReplicatedDatabase } from './databases.ts';
+import { describeLastingDatabase, describeReplicatedDatabase } from './replicated-databases.ts';
 import { describeEncryption } from './encryption.ts';
 import { describeJoining } from './joining.ts';
 import { describeLeaving } from './leaving.ts';
