@@ -7,7 +7,12 @@ const program = new URL('./handover.ts', import.meta.url).pathname;
 // A network of its own, in which the kernel moves what waits at a closed port as host agents have it do.
 const script = 'ip link set lo up && echo 1 > /proc/sys/net/ipv4/tcp_migrate_req && exec "$@"';
 
-type Tally = { answered: number; unheard: number; failed: Record<string, number> };
+type Tally = {
+  answered: number;
+  unheard: number;
+  failed: Record<string, number>;
+  counted: { requests: number; answers: number };
+};
 
 async function handOver(what: string, times: number): Promise<Tally> {
   const command = ['--net', 'sh', '-c', script, 'sh', process.execPath, program, what, String(times)];
@@ -32,9 +37,12 @@ describe('routers take over from each other at one port under load, and no reque
   });
 
   test('a worker that comes and goes', async () => {
-    const { answered, unheard, failed } = await handOver('workers', 5);
+    const { answered, unheard, failed, counted } = await handOver('workers', 5);
     assert.deepEqual(failed, {});
     assert.ok(unheard <= 1, String(unheard));
     assert.ok(answered > 200, String(answered));
+    // What those that left had counted is neither lost nor said twice.
+    for (const count of Object.values(counted))
+      assert.ok(count >= answered && count <= answered + unheard, String(count));
   });
 });
