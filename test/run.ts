@@ -20,8 +20,9 @@ import { Leftovers } from './leftovers.ts';
 import { closedFolderOf, runInCopy } from './reachable.ts';
 
 /**
- * Suites that run together. `concurrency`: so many processes at a time; tests wait more than they work, and two cores do that
- * of four when engines and stores are real: in half the time of two. `timeoutMs` is for a test, `processMs` for all of a process, which has one file or a group of them.
+ * Suites that run together. `concurrency`: so many processes at a time; tests wait more than they work, and where engines and
+ * stores are real, four take half the time of two on two cores. `timeoutMs` is for a test, `processMs` for all of a process,
+ * which has one file or a group of them.
  */
 type Batch = {
   suites: readonly string[];
