@@ -28,7 +28,7 @@ export function addCronCommands(parent: Parent): void {
             formatAge(run.startedAt, Date.now()),
             tookText(run),
             run.jobId ?? run.workloadId,
-            run.error,
+            noteText(run),
           ]),
         ),
       );
@@ -81,6 +81,10 @@ async function findCron(context: Context, id: string): Promise<Cron> {
   const [one] = found;
   if (one !== undefined && found.length === 1) return one;
   throw new FlynnError('not_found', `"${id}" is ${found.length} lines of cron of ${app}\n  "flynn cron" lists them`);
+}
+
+function noteText({ error, skips }: CronRun): string | undefined {
+  return skips === undefined ? error : `${error ?? 'skipped'}: ${skips} ticks, of which this was the last`;
 }
 
 function tookText({ startedAt, endedAt }: CronRun): string | undefined {

@@ -85,6 +85,11 @@ export function valuesOf<T>(mirror: Mirror<T>): T[] {
 
 /** What is known of jobs, as it is to be read: hosts that are away said it before they went. */
 export function seenStatuses(cell: CellView, isWanted: (status: JobStatus) => boolean = () => true): SeenStatus[] {
+  return seenOf(cell, valuesOf(cell.statuses).filter(isWanted));
+}
+
+/** The same of some of them. */
+export function seenOf(cell: CellView, statuses: readonly JobStatus[]): SeenStatus[] {
   const hosts = cell.hosts.snapshot.entries;
   // Asked for only of hosts that are away: mostly there is none.
   const assigned = new Map<string, ReadonlySet<string>>();
@@ -93,12 +98,10 @@ export function seenStatuses(cell: CellView, isWanted: (status: JobStatus) => bo
     assigned.set(hostId, known);
     return known.has(id);
   };
-  return valuesOf(cell.statuses)
-    .filter(isWanted)
-    .map((status) => {
-      const isThere = hosts.has(status.hostId);
-      return seenStatus(status, { isThere, isAssigned: !isThere && isAssigned(status) });
-    });
+  return statuses.map((status) => {
+    const isThere = hosts.has(status.hostId);
+    return seenStatus(status, { isThere, isAssigned: !isThere && isAssigned(status) });
+  });
 }
 
 function assignedJobs(cell: CellView, hostId: string): Set<string> {

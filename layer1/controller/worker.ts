@@ -1,16 +1,14 @@
 /** The controller's background: one worker leads and reconciles, the others wait. All it knows is in the store. */
 import { pause, systemClock } from '@flynn/kit/clock';
-import { hasCode } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import { forever } from '@flynn/kit/tasks';
 import { runAsLeader } from '@flynn/resource/lease';
-import { removePiece } from '@flynn/resource/piece';
 import { keysOf, runReconciler } from '@flynn/resource/reconciler';
 import type { Source } from '@flynn/resource/reconciler';
-import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Mirror } from '@flynn/store/mirror';
-import type { Compare, Operation } from '@flynn/store/store';
+import type { Compare } from '@flynn/store/store';
 import { stepDeletion } from './app-deletion.ts';
+import { ByApp } from './by-app.ts';
 import { isCronJob, stepCron } from './cron/steps.ts';
 import { pruneTokens } from './access/expiry.ts';
 import { stepBackups } from './backup/steps.ts';
@@ -19,7 +17,8 @@ import { pruneAnswers } from './audit/answers.ts';
 import { pruneAudit } from './audit/reading.ts';
 import { collectBlobs } from './collection/blob-collection.ts';
 import type { BlobCollector } from './collection/blob-collection.ts';
-import { statusesOfApp, valuesOf } from './cell-view.ts';
+import { valuesOf } from './cell-view.ts';
+import { cleanUp, keptByApp } from './collection/clean-up.ts';
 import { collectReleases } from './collection/collection.ts';
 import { appIdOf } from './compile.ts';
 import { keepDatastores } from './datastore-backups/keeping.ts';
@@ -31,24 +30,20 @@ import { RoutersWord } from './deployments/routers-word.ts';
 import { addBuiltInProviders } from './datastores/built-in.ts';
 import { leaveDraining } from './datastores/switchover.ts';
 import { stepDeployment } from './deployments/steps.ts';
-import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { runKinds } from './generic/worker.ts';
-import { expiredOneOffs } from './collection/one-off-cleanup.ts';
-import { keepHistory, pruneApp } from './operations/pruning.ts';
+import { keepHistory } from './operations/pruning.ts';
 import { OperationWatch, buildOperationOf, stopEndedBuild } from './operations/watch.ts';
-import { appType, cronType, deploymentType } from './resources.ts';
+import { appType, cronType } from './resources.ts';
 import { stepReview } from './review-apps.ts';
 import { keepSealed } from './sealing/steps.ts';
 import { sourceType } from './source/resource.ts';
 import { stepSource } from './source/steps.ts';
-import type { AppResource, DeploymentResource } from './resources.ts';
+import type { AppResource } from './resources.ts';
 import { keepRunners } from './operations/runner-registry.ts';
 
 const leaseTtlSeconds = 5;
 const sweepMs = 1_000;
-const keepDeployments = 50;
-const deletionBatch = 30;
 const forgetMs = 3_600_000;
 const collectEveryMs = 30 * 60_000;
 const backupLookMs = 2_000;
@@ -75,6 +70,8 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
       await using sources = await deps.resources.mirror(sourceType, { signal: term });
       await using crons = await deps.resources.mirror(cronType, { signal: term });
       const { cell, deployments, operations } = deps;
+      using lines = new ByApp(crons, ({ spec }) => spec.appId);
+      using kept = keptByApp(deps);
       const watch = new OperationWatch(deps);
       const upTimes = new UpTimes();
       const word = new RoutersWord();
@@ -104,7 +101,6 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
       const evaluationApps = keysOf(cell.evaluations, ({ workloadId }) => [appIdOf(workloadId)]);
       const deletingApps = (source: Source): Source =>
         mapSource(source, (id) => (apps.snapshot.entries.get(id)?.value.deletingSince === undefined ? [] : [id]));
-      const hasLines = (appId: string) => valuesOf(crons).some(({ spec }) => spec.appId === appId);
       const cronJobs = keysOf(cell.statuses, ({ workloadId }) => (isCronJob(workloadId) ? [appIdOf(workloadId)] : []));
       const endedOneOffs = keysOf(cell.workloads, ({ kind, count, id }) =>
         kind === 'ephemeral' && count === 0 ? [appIdOf(id)] : [],
@@ -155,7 +151,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
           ...common,
           name: 'cron',
           sources: [keysOf(apps), keysOf(crons, ({ spec }) => [spec.appId]), cronJobs],
-          reconcile: (id, { signal: run }) => stepCron(deps, id, { signal: run, hasLines }),
+          reconcile: (id, { signal: run }) => stepCron(deps, id, { signal: run, linesOf: (appId) => lines.of(appId) }),
         }),
         runReconciler({
           ...common,
@@ -191,7 +187,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
           ],
           concurrency: 1,
           resyncMs: 600_000,
-          reconcile: (appId, { signal: run }) => cleanUp(deps, appId, { signal: run, epoch: epochCompare }),
+          reconcile: (appId, { signal: run }) => cleanUp(deps, appId, kept, { signal: run, epoch: epochCompare }),
         }),
       ]);
     },
@@ -247,39 +243,4 @@ async function forget(deps: Deps, options: Options): Promise<void> {
   await pruneAnswers(deps.store, { ...options, nowMs });
   await pruneTokens(deps, { ...options, nowMs });
   await systemClock.sleep(forgetMs, options);
-}
-
-/** Old operations with their logs, old deployments, and one-off jobs of old. */
-async function cleanUp(deps: Deps, appId: string, options: Options): Promise<void> {
-  await pruneApp(deps, appId, options);
-  for (const deployment of expiredDeployments(deps, appId).slice(0, deletionBatch)) {
-    await deps.resources
-      .commit([removePiece(deploymentType, deployment), { compare: [options.epoch] }], options)
-      .catch(ignoreGone);
-  }
-  const workloads = valuesOf(deps.cell.workloads).filter(({ id }) => appIdOf(id) === appId);
-  const old = expiredOneOffs(workloads, statusesOfApp(deps.cell, appId), deps.now()).slice(0, deletionBatch);
-  if (old.length > 0)
-    await write(
-      deps,
-      old.flatMap((id) => workloadRemoval(id, evaluationContext(deps))),
-      options,
-    );
-}
-
-function expiredDeployments(deps: Deps, appId: string): DeploymentResource[] {
-  return [...deps.deployments.snapshot.entries.values()]
-    .map(({ value }) => value)
-    .filter(({ spec, status }) => spec.appId === appId && status.endedAt !== undefined)
-    .sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1))
-    .slice(keepDeployments);
-}
-
-/** What was deleted by somebody else meanwhile is as good as deleted. */
-function ignoreGone(error: unknown): void {
-  if (!hasCode(error, 'conflict')) throw error;
-}
-
-async function write(deps: Deps, then: Operation[], { signal, epoch }: Options): Promise<void> {
-  await deps.store.transact({ compare: [epoch], then }, { signal });
 }

@@ -3,13 +3,15 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
+import { resourceKey } from '@flynn/resource/keys';
+import { createMemoryStore } from '@flynn/store/memory';
 import { apps, jobs, releases } from '../api.ts';
 import { crons } from './api.ts';
 import type { CronEntry } from '../app-json.ts';
 import { lastTick, parseSchedule } from './schedule.ts';
 import { stepCron } from './steps.ts';
 import type { Cron } from './model.ts';
-import { cronType } from '../resources.ts';
+import { cronType, ownedBy } from '../resources.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 
@@ -34,6 +36,12 @@ const cronJobs = async ({ client }: TestController) =>
     ({ type }) => type === 'cron',
   );
 
+/** One look at the lines as they are now, at a moment. */
+async function look({ deps }: TestController, appId: string, nowMs: number): Promise<void> {
+  const lines = await deps.resources.list(cronType, { owner: ownedBy(appId), signal });
+  await stepCron({ ...deps, now: () => nowMs }, appId, { signal, linesOf: () => lines });
+}
+
 /**
  * Looks at the lines so many hours from now, until the tick of that hour is dealt with: the worker may be faster, or in
  * between.
@@ -44,7 +52,7 @@ async function stepAt(world: TestController, appId: string, hours: number): Prom
   const tick = new Date(tickMs).toISOString();
   return waitFor(
     async () => {
-      await stepCron({ ...world.deps, now: () => nowMs }, appId, { signal });
+      await look(world, appId, nowMs);
       const [line] = await list(world);
       return line?.runs[0]?.tick === tick ? line : undefined;
     },
@@ -68,14 +76,12 @@ test('two controllers that look at once run a tick once, and what was missed onc
   world.setBehaviour((job) => (job.template.meta['flynn.type'] === 'cron' ? { is: 'exit', code: 0 } : { is: 'run' }));
   const appId = await prepare(world, [hourly]);
   await linesWhen(world, 'the line', (lines) => lines.length === 1);
-  const later = { ...world.deps, now: () => Date.now() + 5 * hourMs };
-  await Promise.all(Array.from({ length: 8 }, () => stepCron(later, appId, { signal })));
+  await Promise.all(Array.from({ length: 8 }, () => look(world, appId, Date.now() + 5 * hourMs)));
   await stepAt(world, appId, 5);
   const [line] = await linesWhen(world, 'the end of the run', ([one]) => one?.runs[0]?.state === 'done');
   assert.equal(line?.runs.length, 1, 'of five ticks missed one is made up for, once');
   assert.equal((await cronJobs(world)).length, 1);
-  const before = { ...world.deps, now: () => Date.now() + 4 * hourMs };
-  await stepCron(before, appId, { signal });
+  await look(world, appId, Date.now() + 4 * hourMs);
   assert.equal((await cronJobs(world)).length, 1, 'a clock that is put back runs nothing twice');
 });
 
@@ -109,12 +115,32 @@ test('a line that ran by a clock that was a year ahead goes on by the right one'
   world.setBehaviour((job) => (job.template.meta['flynn.type'] === 'cron' ? { is: 'exit', code: 0 } : { is: 'run' }));
   const appId = await prepare(world, [hourly]);
   await linesWhen(world, 'the line', (lines) => lines.length === 1);
-  const ahead = { ...world.deps, now: () => Date.now() + 365 * 24 * hourMs };
-  await stepCron(ahead, appId, { signal });
+  await look(world, appId, Date.now() + 365 * 24 * hourMs);
   await linesWhen(world, 'the run', ([line]) => line?.runs.length === 1);
   const handled = async () => (await world.deps.resources.list(cronType, { signal }))[0]?.status.handledMs ?? Infinity;
   await waitFor(async () => (await handled()) <= Date.now(), { what: 'a look', deadlineMs: 60_000, intervalMs: 5 });
   assert.equal((await stepAt(world, appId, 1)).runs.length, 2);
+});
+
+test('however many ticks are skipped, what still runs is known, keeps others from beginning, and its end is told', async () => {
+  await using world = await startTestController();
+  const appId = await prepare(world, [hourly]);
+  await linesWhen(world, 'the line', (lines) => lines.length === 1);
+  await stepAt(world, appId, 1);
+  const [running] = await world.jobsOf('shop', 1, ({ type, state }) => type === 'cron' && state === 'running');
+  for (let hours = 2; hours <= 23; hours += 1) await stepAt(world, appId, hours);
+  const [line] = await list(world);
+  assert.deepEqual(
+    line?.runs.map(({ state, skips }) => [state, skips]),
+    [
+      ['skipped', 22],
+      ['running', undefined],
+    ],
+  );
+  assert.equal((await cronJobs(world)).length, 1);
+  const host = world.hosts.find(({ id }) => id === running?.hostId);
+  await host?.end(running?.id ?? '', 3);
+  await linesWhen(world, 'the failure', ([one]) => one?.runs.some(({ exitCode }) => exitCode === 3) ?? false);
 });
 
 test('a line that is replaced stops what still ran', async () => {
@@ -138,13 +164,37 @@ test('by hand: run now, pause, resume without making up for what passed; an unkn
   await world.jobsOf('shop', 1, ({ workloadId }) => workloadId === ran.runs[0]?.workloadId);
   const paused = await world.client.call(crons.pause, { params });
   assert.deepEqual([paused.isPaused, paused.nextAt], [true, undefined]);
-  await stepCron({ ...world.deps, now: () => Date.now() + 5 * hourMs }, appId, { signal });
+  await look(world, appId, Date.now() + 5 * hourMs);
   assert.equal((await list(world))[0]?.runs.length, 1);
   assert.equal((await world.client.call(crons.resume, { params })).isPaused, false);
   await assert.rejects(
     world.client.call(crons.run, { params: { app: 'shop', cron: 'zz' } }),
     (error: unknown) => hasCode(error, 'not_found') && /no line of cron "zz" of shop/.test(error.message),
   );
+});
+
+test('a run by hand of an app that is deleted before it is written is refused', async () => {
+  const store = createMemoryStore();
+  await using world = await startTestController({ store });
+  const appId = await prepare(world, [hourly]);
+  const [line] = await linesWhen(world, 'the line', (lines) => lines.length === 1);
+  const transact = store.transact.bind(store);
+  let hasBegun: boolean | undefined;
+  store.transact = async (transaction, options) => {
+    if (!JSON.stringify(transaction.then).includes(`${appId}-cron-`)) return transact(transaction, options);
+    store.transact = transact;
+    const key = resourceKey('app', appId);
+    const app: object = JSON.parse((await store.get(key))?.value ?? '{}');
+    await transact({ then: [{ put: key, value: JSON.stringify({ ...app, deletingSince: new Date().toISOString() }) }] });
+    const result = await transact(transaction, options);
+    hasBegun = result.succeeded;
+    return result;
+  };
+  await assert.rejects(
+    world.client.call(crons.run, { params: { app: 'shop', cron: line?.id ?? '' } }),
+    (error: unknown) => hasCode(error, 'conflict', 'not_found') && /being deleted|no app "shop"/.test(error.message),
+  );
+  assert.equal(hasBegun, false);
 });
 
 test('lines that a release has no more are gone, and with the app all of them', async () => {

@@ -4,7 +4,9 @@ import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
 import { writePiece } from '@flynn/resource/piece';
+import { compareOf } from '@flynn/resource/record';
 import { crons } from './api.ts';
+import { maxRunning } from './plan.ts';
 import { nextTick, parseSchedule } from './schedule.ts';
 import { startPiece } from './steps.ts';
 import { findApp, findLiveApp } from '../deps.ts';
@@ -30,8 +32,8 @@ export function cronHandlers(deps: Deps): Handler[] {
       return all.map((cron) => viewCron(cron, deps.now())).sort((a, b) => (a.command < b.command ? -1 : 1));
     }),
     handle(crons.run, async ({ params, signal }) => {
-      const app = await findLiveApp(deps, params.app, signal);
       for (let attempt = 1; ; attempt += 1) {
+        const app = await findLiveApp(deps, params.app, signal);
         try {
           return await runNow(deps, app, await findCron(deps, app, params.cron, signal), signal);
         } catch (error) {
@@ -70,9 +72,16 @@ async function runNow(deps: Deps, app: AppResource, cron: CronResource, signal: 
   if (runnable === undefined) {
     throw new FlynnError('invalid', `${app.spec.name} has no image or slug: there is nothing to run in`);
   }
+  const running = cron.status.runs.filter(({ state }) => state === 'running').length;
+  if (running >= maxRunning) {
+    throw new FlynnError(
+      'exhausted',
+      `${running} runs of this line go on, which is as many as may: try again when one has ended, or stop some with: flynn kill`,
+    );
+  }
   const { piece, runs } = startPiece(deps, { runnable, cron, runs: cron.status.runs, name: shortId() });
   const next: CronResource = { ...cron, status: { ...cron.status, runs } };
-  await deps.resources.commit([writePiece(cronType, cron, next), piece], { signal });
+  await deps.resources.commit([writePiece(cronType, cron, next), piece, { compare: [compareOf(app)] }], { signal });
   return viewCron(next, deps.now());
 }
 

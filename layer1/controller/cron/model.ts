@@ -14,6 +14,8 @@ export const cronRunSchema = z.object({
   jobId: id.optional(),
   /** `skipped`: the run before was still going on. */
   state: z.enum(['running', 'done', 'failed', 'skipped']),
+  /** Of ticks that were skipped one after the other, of which this is the last: how many, where it is more than one. */
+  skips: z.int().optional(),
   startedAt: time,
   endedAt: time.optional(),
   exitCode: z.int().optional(),

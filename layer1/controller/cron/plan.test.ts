@@ -27,7 +27,11 @@ test('of many missed ticks the last is made up for', () => {
 
 test('what still runs is waited for, joined or replaced', () => {
   const busy = state({ runs: [running] });
-  assert.deepEqual(nextAction(everyMinute, 'forbid', busy, minute), { do: 'skip', tickMs: minute });
+  assert.deepEqual(nextAction(everyMinute, 'forbid', busy, minute), {
+    do: 'skip',
+    tickMs: minute,
+    why: 'the run before was still going on',
+  });
   assert.deepEqual(nextAction(everyMinute, 'allow', busy, minute), { do: 'run', tickMs: minute, replaces: [] });
   const replaced = nextAction(everyMinute, 'replace', busy, minute);
   assert.deepEqual(replaced, { do: 'run', tickMs: minute, replaces: ['before'] });
@@ -73,7 +77,31 @@ test('however the clock steps within a day, no tick runs twice', () => {
   );
 });
 
-test('the newest runs are kept', () => {
-  const runs = Array.from({ length: 30 }).reduce<CronRun[]>((before) => withRun(before, running), []);
-  assert.equal(runs.length, 20);
+const ran: CronRun = { workloadId: 'ended', state: 'done', startedAt: '' };
+const skipped: CronRun = { state: 'skipped', startedAt: '' };
+const added = (before: CronRun[], run: CronRun, times: number): CronRun[] =>
+  Array.from({ length: times }).reduce<CronRun[]>((runs) => withRun(runs, run), before);
+
+test('the newest runs are kept, and all that still run', () => {
+  assert.equal(added([], ran, 30).length, 20);
+  const runs = added(added(added([], running, 1), ran, 30), running, 25);
+  assert.deepEqual(
+    runs.map(({ state }) => state),
+    Array.from({ length: 26 }, () => 'running'),
+  );
+});
+
+test('ticks skipped one after the other are one entry, the last of them', () => {
+  const once = added([running], skipped, 1);
+  assert.deepEqual(once, [skipped, running]);
+  const often = added(once, { ...skipped, tick: 'last' }, 20);
+  assert.deepEqual(often, [{ ...skipped, tick: 'last', skips: 21 }, running]);
+  assert.deepEqual(added(added(often, ran, 1), skipped, 1).slice(0, 2), [skipped, ran]);
+});
+
+test('of runs that join each other there are so many, and a tick beyond them is skipped', () => {
+  const busy = (count: number) => state({ runs: added([], running, count) });
+  assert.equal(nextAction(everyMinute, 'allow', busy(99), minute).do, 'run');
+  const action = nextAction(everyMinute, 'allow', busy(100), minute);
+  assert.deepEqual(action, { do: 'skip', tickMs: minute, why: '100 runs before were still going on' });
 });

@@ -8,6 +8,8 @@ import type { CronEntry } from '../app-json.ts';
 import type { CronRun } from './model.ts';
 
 const keepRuns = 20;
+/** Runs of a line that go on at a time: each is looked at, and written with the line, until it ends. */
+export const maxRunning = 100;
 const dayMs = 24 * 60 * 60_000;
 
 export type CronState = { isPaused: boolean; handledMs: number; runs: readonly CronRun[] };
@@ -16,7 +18,7 @@ export type CronAction =
   | { do: 'wait'; untilMs: number | undefined }
   /** `replaces`: what still runs is to go. */
   | { do: 'run'; tickMs: number; replaces: readonly string[] }
-  | { do: 'skip'; tickMs: number }
+  | { do: 'skip'; tickMs: number; why: string }
   /** What is said to be dealt with is of a clock that was ahead: from now on it is counted anew. */
   | { do: 'reset' };
 
@@ -40,13 +42,24 @@ export function nextAction(
   const running = runs.flatMap(({ state, workloadId }) =>
     state === 'running' && workloadId !== undefined ? [workloadId] : [],
   );
-  if (running.length > 0 && overlap === 'forbid') return { do: 'skip', tickMs };
+  if (running.length > 0 && overlap === 'forbid') {
+    return { do: 'skip', tickMs, why: 'the run before was still going on' };
+  }
+  if (running.length >= maxRunning && overlap === 'allow') {
+    return { do: 'skip', tickMs, why: `${running.length} runs before were still going on` };
+  }
   return { do: 'run', tickMs, replaces: overlap === 'replace' ? running : [] };
 }
 
-/** The newest first, and not more than are of use. */
+/**
+ * The newest first, and not more than are of use, but each that still runs: what is not in here is neither waited for, nor
+ * stopped, nor does anybody learn how it ended. Ticks skipped one after the other are one entry, so that they push no run out.
+ */
 export function withRun(runs: readonly CronRun[], run: CronRun): CronRun[] {
-  return [run, ...runs].slice(0, keepRuns);
+  const [last, ...before] = runs;
+  const isOneMore = run.state === 'skipped' && last?.state === 'skipped';
+  const all = isOneMore ? [{ ...run, skips: (last.skips ?? 1) + 1 }, ...before] : [run, ...runs];
+  return all.filter(({ state }, at) => at < keepRuns || state === 'running');
 }
 
 /** Runs that ended since, with how. A job nobody knows of any more has ended too. */

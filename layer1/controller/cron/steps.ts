@@ -34,20 +34,16 @@ const longestWaitMs = 30_000;
 /** A line that hangs must not for ever keep its next ticks from running. */
 const runLimitMs = 24 * 60 * 60_000;
 
-/** One look at an app's lines. */
+/** One look at an app's lines. `linesOf`: those there are; every write compares, so that they may be of a while ago. */
 export async function stepCron(
   deps: Deps,
   appId: string,
-  options: { signal: AbortSignal; hasLines?: (appId: string) => boolean },
+  { signal, linesOf }: { signal: AbortSignal; linesOf: (appId: string) => readonly CronResource[] },
 ): Promise<void | Again> {
-  const { signal, hasLines = () => true } = options;
   const app = await deps.resources.find(appType, appId, { signal });
   if (app === undefined || app.deletingSince !== undefined || app.status.releaseId === undefined) return;
   const release = await deps.resources.get(releaseType, app.status.releaseId, { signal });
-  // Most apps have none: they cost a read or two.
-  const isWithout = (release.spec.cron ?? []).length === 0 && !hasLines(appId);
-  if (isWithout) return;
-  const known = await deps.resources.list(cronType, { owner: ownedBy(appId), signal });
+  const known = linesOf(appId);
   const wanted = new Map((release.spec.cron ?? []).map((entry) => [cronId(appId, entry), entry]));
   if (wanted.size === 0 && known.length === 0) return;
   try {
@@ -128,7 +124,7 @@ async function stepLine(deps: Deps, line: Line, signal: AbortSignal): Promise<nu
       tick,
       state: 'skipped',
       startedAt: iso(nowMs),
-      error: 'the run before was still going on',
+      error: action.do === 'skip' ? action.why : 'there is nothing to run in',
     };
     const next = { ...status, handledMs: tickMs, runs: withRun(runs, skipped) };
     await deps.resources.commit([writePiece(cronType, cron, { ...cron, status: next })], { signal });

@@ -94,7 +94,10 @@ function Line({ app, line, onChange }: { app: App; line: Cron; onChange: () => v
               <td>
                 <Badge tone={runTones[run.state]}>{run.state}</Badge>
                 {run.error === undefined && (run.exitCode ?? 0) === 0 ? null : (
-                  <p class="note words">{run.error ?? `exit code ${run.exitCode ?? ''}`}</p>
+                  <p class="note words">
+                    {run.error ?? `exit code ${run.exitCode ?? ''}`}
+                    {run.skips === undefined ? '' : `: ${run.skips} ticks, of which this was the last`}
+                  </p>
                 )}
               </td>
               <td class="wide">

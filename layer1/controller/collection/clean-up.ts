@@ -1,0 +1,70 @@
+/** What an app has too much of: ended operations with their logs, deployments and one-off jobs of old. */
+import { hasCode } from '@flynn/kit/errors';
+import { removePiece } from '@flynn/resource/piece';
+import type { JobStatus, Workload } from '@flynn/scheduler/cell';
+import { workloadRemoval } from '@flynn/scheduler/evaluations';
+import type { Compare } from '@flynn/store/store';
+import { ByApp } from '../by-app.ts';
+import { seenOf } from '../cell-view.ts';
+import { appIdOf } from '../compile.ts';
+import { evaluationContext } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { pruneApp } from '../operations/pruning.ts';
+import { deploymentType } from '../resources.ts';
+import type { DeploymentResource } from '../resources.ts';
+import { expiredOneOffs } from './one-off-cleanup.ts';
+
+const keepDeployments = 50;
+const deletionBatch = 30;
+
+type KeptByApp = Disposable & {
+  deployments: ByApp<DeploymentResource>;
+  workloads: ByApp<Workload>;
+  statuses: ByApp<JobStatus>;
+};
+
+/** Every app is looked at every few minutes: what all have is not to be gone through for each of them. */
+export function keptByApp({ cell, deployments }: Pick<Deps, 'cell' | 'deployments'>): KeptByApp {
+  const kept = {
+    deployments: new ByApp(deployments, ({ spec }) => spec.appId),
+    workloads: new ByApp(cell.workloads, ({ id }) => appIdOf(id)),
+    statuses: new ByApp(cell.statuses, ({ workloadId }) => appIdOf(workloadId)),
+  };
+  return {
+    ...kept,
+    [Symbol.dispose]() {
+      for (const one of Object.values(kept)) one[Symbol.dispose]();
+    },
+  };
+}
+
+export async function cleanUp(
+  deps: Deps,
+  appId: string,
+  kept: KeptByApp,
+  options: { signal: AbortSignal; epoch: Compare },
+): Promise<void> {
+  const { signal, epoch } = options;
+  await pruneApp(deps, appId, options);
+  for (const deployment of expiredDeployments(kept.deployments.of(appId)).slice(0, deletionBatch)) {
+    await deps.resources
+      .commit([removePiece(deploymentType, deployment), { compare: [epoch] }], { signal })
+      .catch(ignoreGone);
+  }
+  const statuses = seenOf(deps.cell, kept.statuses.of(appId));
+  const old = expiredOneOffs(kept.workloads.of(appId), statuses, deps.now()).slice(0, deletionBatch);
+  const then = old.flatMap((id) => workloadRemoval(id, evaluationContext(deps)));
+  if (then.length > 0) await deps.store.transact({ compare: [epoch], then }, { signal });
+}
+
+function expiredDeployments(all: readonly DeploymentResource[]): DeploymentResource[] {
+  return all
+    .filter(({ status }) => status.endedAt !== undefined)
+    .toSorted((a, b) => (a.createdAt < b.createdAt ? 1 : -1))
+    .slice(keepDeployments);
+}
+
+/** What was deleted by somebody else meanwhile is as good as deleted. */
+function ignoreGone(error: unknown): void {
+  if (!hasCode(error, 'conflict')) throw error;
+}
