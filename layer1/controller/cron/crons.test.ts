@@ -185,7 +185,9 @@ test('a run by hand of an app that is deleted before it is written is refused', 
     store.transact = transact;
     const key = resourceKey('app', appId);
     const app: object = JSON.parse((await store.get(key))?.value ?? '{}');
-    await transact({ then: [{ put: key, value: JSON.stringify({ ...app, deletingSince: new Date().toISOString() }) }] });
+    await transact({
+      then: [{ put: key, value: JSON.stringify({ ...app, deletingSince: new Date().toISOString() }) }],
+    });
     const result = await transact(transaction, options);
     hasBegun = result.succeeded;
     return result;

@@ -12,29 +12,10 @@ import { logKeys } from './log.ts';
 import { expiredOfApp, pruneHistory } from './pruning.ts';
 import { historyKey, historyPrefix, historyPut, historyShards } from './records.ts';
 import type { OperationResource } from '../resources.ts';
+import { endedOperation as ended } from './ended-fixture.ts';
 
 const log = silentLogger();
 const { signal } = new AbortController();
-
-/** It ended at this second. */
-function ended(id: string, second: number, appId = 'a'): OperationResource {
-  const at = new Date(second * 1_000).toISOString();
-  return {
-    type: 'operation',
-    id,
-    uid: id,
-    revision: 0,
-    generation: 1,
-    createdAt: at,
-    updatedAt: at,
-    labels: {},
-    finalizers: [],
-    waitingFor: {},
-    conditions: [],
-    spec: { appId, kind: 'build', pushId: `push of ${id}`, input: {} },
-    status: { state: 'complete', output: {}, endedAt: at },
-  };
-}
 
 async function write(store: Store, ...operations: OperationResource[]): Promise<void> {
   await store.transact({

@@ -77,6 +77,12 @@ export class OperationHistory implements AsyncDisposable {
     return this.#byEnd.length < this.#max ? undefined : this.#byEnd[0];
   }
 
+  /** All that are indexed, newest first. */
+  async rows(signal: AbortSignal): Promise<EndedOperation[]> {
+    await this.ready(signal);
+    return this.#byEnd.toReversed();
+  }
+
   /** Newest first. */
   async rowsOfApp(appId: string, signal: AbortSignal): Promise<EndedOperation[]> {
     await this.ready(signal);

@@ -3,29 +3,33 @@
  *
  * INVARIANTS. The head is compared and put with every chunk, so two writers never add the same line. Line numbers go up
  * by one. At `maxBytes` a notice takes the place of everything after it. The end marker is put by whoever ends the
- * operation, in that very transaction: a reader that sees it has seen every line.
+ * operation, in that very transaction: a reader that sees it has seen every line. Of one that has ended the lines may go, for
+ * their room: a notice is there in their place, under the number after the last of them.
  */
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { decodeJson, encodeJson } from '@flynn/store/codec';
-import type { Entry, Operation as StoreOperation, Store } from '@flynn/store/store';
+import type { Compare, Entry, Operation as StoreOperation, Revision, Store } from '@flynn/store/store';
 import { z } from 'zod';
 
 const logPrefix = '/flynn/operation-log/';
 const maxBytes = 4 * 1024 * 1024;
 const maxChunkBytes = 256 * 1024;
 const maxLineChars = 10_000;
+const droppedText = '--- this log is not kept any more: newer ones needed its room ---';
 
 export const logKeys = {
   prefix: logPrefix,
   operation: (id: string) => `${logPrefix}${id}/`,
   /** Sorts before the chunks, the end marker after them. */
   head: (id: string) => `${logPrefix}${id}/0-head`,
+  chunks: (id: string) => `${logPrefix}${id}/1-`,
   chunk: (id: string, line: number) => `${logPrefix}${id}/1-${String(line).padStart(9, '0')}`,
   end: (id: string) => `${logPrefix}${id}/2-end`,
 } as const;
 
 const headSchema = z.object({ lines: z.int(), bytes: z.int(), isFull: z.boolean() });
 export type LogHead = z.output<typeof headSchema>;
+export type LogSize = Pick<LogHead, 'lines' | 'bytes'> & { modRevision: Revision };
 const chunkSchema = z.array(z.string());
 
 export type Chunk = { line: number; lines: string[] };
@@ -163,6 +167,48 @@ export function closeLog(id: string): StoreOperation {
 /** Says that the operation's build was started; it goes with the log. */
 export function buildMarker(id: string): string {
   return `${logPrefix}${id}/3-build`;
+}
+
+/** How much it is of those operations that have lines, with the key that tells and its revision. */
+export async function logSizes(
+  store: Pick<Store, 'transact'>,
+  ids: readonly string[],
+  options: { signal: AbortSignal },
+): Promise<Map<string, LogSize>> {
+  const { reads } = await store.transact({ then: ids.map((id) => ({ get: logKeys.head(id) })) }, options);
+  return new Map(
+    ids.flatMap((id, at) => {
+      const entry = reads[at]?.[0];
+      if (entry === undefined) return [];
+      const { lines, bytes } = decodeJson(headSchema, entry.value, entry.key);
+      return [[id, { lines, bytes, modRevision: entry.modRevision }] as const];
+    }),
+  );
+}
+
+/**
+ * Takes the lines of an operation that has ended out of the store. In two transactions, since none may delete a range and put a
+ * key in it; interrupted in between, the size says what it was, and doing it again ends it. Answers false if one was refused.
+ */
+export async function dropLines(
+  store: Pick<Store, 'transact'>,
+  id: string,
+  { lines, modRevision }: LogSize,
+  { epoch, signal }: { epoch: Compare; signal: AbortSignal },
+): Promise<boolean> {
+  const compare = [epoch, { key: logKeys.head(id), modRevision }];
+  const head = { lines: lines + 1, bytes: Buffer.byteLength(droppedText) + 1, isFull: true };
+  for (const then of [
+    [{ deletePrefix: logKeys.chunks(id) }],
+    [
+      { put: logKeys.head(id), value: encodeJson(head) },
+      { put: logKeys.chunk(id, lines), value: encodeJson([droppedText]) },
+    ],
+  ]) {
+    const { succeeded } = await store.transact({ compare, then }, { signal });
+    if (!succeeded) return false;
+  }
+  return true;
 }
 
 export function removeLog(id: string): StoreOperation {

@@ -7,6 +7,7 @@ import type { Deps } from '../deps.ts';
 import { byEnd, endedRow } from './history.ts';
 import type { EndedOperation, OperationHistory } from './history.ts';
 import { removeLog } from './log.ts';
+import { pruneLogs } from './log-pruning.ts';
 import { historyKey, historyShards } from './records.ts';
 
 /** Each is two operations of a transaction. */
@@ -34,6 +35,8 @@ export async function keepHistory(deps: Deps, options: Options & { log: Logger }
     async (signal) => {
       const gone = await pruneHistory(deps, { signal, epoch: options.epoch });
       if (gone > 0) deps.log.info({ gone }, 'ended operations were pruned');
+      const dropped = await pruneLogs(deps, { signal, epoch: options.epoch });
+      if (dropped > 0) deps.log.info({ dropped }, 'logs of ended operations were dropped for their room');
       await pause(pruneMs, signal);
     },
     options,
