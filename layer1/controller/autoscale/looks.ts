@@ -2,6 +2,7 @@
 
 /** Looks fall on the same moments, whatever the windows: each host and router is asked once for all. */
 const intervals = [2_500, 5_000, 10_000] as const;
+export const longestIntervalMs = Math.max(...intervals);
 /** Looks in a window, at least. */
 const least = 4;
 

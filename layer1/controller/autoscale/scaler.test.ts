@@ -11,7 +11,7 @@ import { autoscales } from './api.ts';
 import { autoscaleFigures } from './figures.ts';
 import type { Job } from '../model.ts';
 import { autoscaleType } from './resource.ts';
-import { params, startWorld, waiting } from './scaler-fixture.ts';
+import { everyMs, params, startWorld, waiting } from './scaler-fixture.ts';
 
 test('jobs come with what there is to do and go once it has been less for a while, and it is told why', async (t) => {
   const world = await startWorld(t);
@@ -54,6 +54,20 @@ test('who takes over begins with nothing, and takes no jobs away before it has s
   const counts = await world.pass(40);
   assert.deepEqual([...new Set(counts.slice(0, 30))], [3]);
   assert.equal(counts.at(-1), 1);
+});
+
+test('a clock that was hours ahead keeps nobody from scaling once it is right', async (t) => {
+  const world = await startWorld(t);
+  await world.set({ min: 1, max: 6, cpuPercent: 80, downAfterMs: 0 });
+  world.cores = 1.2;
+  assert.equal((await world.pass(5)).at(-1), 3);
+  world.nowMs -= 6 * 3_600_000;
+  const nextMs = await world.look();
+  assert.ok(nextMs - world.nowMs <= everyMs, `the next look is in ${nextMs - world.nowMs} ms`);
+  world.cores = 2;
+  assert.equal((await world.pass(6)).at(-1), 5);
+  world.cores = 0.3;
+  assert.equal((await world.pass(12)).at(-1), 1);
 });
 
 test('a host that says nothing keeps the jobs there are, and is named; more are still added', async (t) => {

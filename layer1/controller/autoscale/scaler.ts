@@ -19,7 +19,7 @@ import { jobsOfWorkloads } from './jobs.ts';
 import type { TypeJobs } from './jobs.ts';
 import { nextCount, wantedFor, withWanted } from './law.ts';
 import type { Past } from './law.ts';
-import { intervalOf, nextLookMs } from './looks.ts';
+import { intervalOf, longestIntervalMs, nextLookMs } from './looks.ts';
 import { CpuMeter, RequestMeter } from './meters.ts';
 import { statusAfter } from './report.ts';
 import type { Look } from './report.ts';
@@ -58,6 +58,7 @@ export class Autoscaler {
   readonly #reads = new Slots(atOnce);
   /** When each is looked at next; at once, if somebody changed it. */
   readonly #due = new Map<string, Due>();
+  #lookedMs = -Infinity;
   readonly #tracks = new Map<string, Track>();
 
   /** `epoch`: of the seat, which every write compares. */
@@ -71,11 +72,19 @@ export class Autoscaler {
    * other.
    */
   async look(settings: readonly AutoscaleResource[], signal: AbortSignal): Promise<number> {
+    this.#forgetFuture();
     const ids = new Set(settings.map(({ id }) => id));
     for (const known of [this.#tracks, this.#due]) for (const id of known.keys()) if (!ids.has(id)) known.delete(id);
     const due = settings.filter((setting) => this.#isDue(setting));
     if (due.length > 0) await this.#lookAtAll(due, withDeadline(lookMs, signal));
     return Math.min(...[...this.#due.values()].map(({ atMs }) => atMs));
+  }
+
+  /** What a clock saw that was ahead, and is right now, is of no time that there was: whatever is measured begins anew. */
+  #forgetFuture(): void {
+    const nowMs = this.#deps.now();
+    if (nowMs < this.#lookedMs - longestIntervalMs) for (const known of [this.#tracks, this.#due]) known.clear();
+    this.#lookedMs = nowMs;
   }
 
   #isDue({ id, generation, spec }: AutoscaleResource): boolean {

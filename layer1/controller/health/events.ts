@@ -144,7 +144,8 @@ export class HealthEvents {
 
   #isSettled(since: Map<string, number>, key: string, isAtOnce: boolean): boolean {
     const nowMs = this.#deps.now();
-    const firstMs = since.get(key) ?? nowMs;
+    // It may have been seen by a clock that was ahead.
+    const firstMs = Math.min(since.get(key) ?? nowMs, nowMs);
     since.set(key, firstMs);
     return isAtOnce || nowMs - firstMs >= settledMs;
   }

@@ -177,6 +177,19 @@ test('a heartbeat is tried when it is due, however long the receiver was away an
   assert.deepEqual([nextOf(queue, start)?.message.id, nextOf(queue, start)?.inMs], ['a', 0], 'it is there again');
 });
 
+test('what was put off by a clock that was ahead is tried at once by the right one; a heartbeat waits an hour at most', () => {
+  const busy = { status: 503, text: 'busy' };
+  const ahead = start + 6 * hourMs;
+  const queue = answered(put(emptyQueue, message('a')), message('a'), busy, ahead, 0);
+  assert.equal(nextOf(queue, start)?.inMs, 0);
+  assert.equal(nextOf(queue, ahead)?.inMs, 5_000);
+  const beaten = answered(enqueueBeat(emptyQueue, beat('h1'), ahead, hourMs), beat('h1'), busy, ahead, 0);
+  assert.equal(nextOf(beaten, start)?.inMs, 0);
+  const asking = { ...busy, retryAfterMs: 9 * hourMs };
+  const asked = answered(enqueueBeat(emptyQueue, beat('h1'), start, hourMs), beat('h1'), asking, start, 0);
+  assert.equal(nextOf(asked, start)?.inMs, hourMs);
+});
+
 test('a receiver that never takes a heartbeat is known to take none', () => {
   const queue = answered(
     enqueueBeat(emptyQueue, beat('h1'), start, 60_000),

@@ -8,6 +8,7 @@
  * holds it up. That messages were lost stays told for a day, or until a test is accepted.
  */
 import { z } from 'zod';
+import { dueInMs } from '../due.ts';
 import { idOf, messageSchema } from './message.ts';
 import type { Message } from './message.ts';
 
@@ -32,6 +33,7 @@ const backoff = { firstMs: 5_000, mostMs: 30 * 60_000, growth: 3 } as const;
 const refusedForGood: ReadonlySet<number> = new Set([400, 413, 415, 422]);
 /** A heartbeat is tried often: its receiver waits for it. */
 const beatPauseMs = { first: 5_000, most: 60_000 } as const;
+const longestPauseMs = Math.max(maxRetryAfterMs, backoff.mostMs, beatPauseMs.most);
 
 export const outcomes = ['delivered', 'refused', 'expired', 'overtaken', 'dropped'] as const;
 
@@ -127,8 +129,8 @@ export function withoutExpired(queue: Queue, now: number): Queue {
 export function nextOf({ beat, waiting, failing }: Queue, now: number): { message: Message; inMs: number } | undefined {
   const [head] = waiting;
   const lanes = [
-    ...(beat === undefined ? [] : [{ message: beat, inMs: Math.max(0, beat.nextMs - now) }]),
-    ...(head === undefined ? [] : [{ message: head, inMs: Math.max(0, (failing?.nextMs ?? 0) - now) }]),
+    ...(beat === undefined ? [] : [{ message: beat, inMs: dueInMs(beat.nextMs, now, longestPauseMs) }]),
+    ...(head === undefined ? [] : [{ message: head, inMs: dueInMs(failing?.nextMs ?? 0, now, longestPauseMs) }]),
   ];
   return lanes.toSorted((a, b) => a.inMs - b.inMs)[0];
 }
@@ -147,7 +149,7 @@ export function answered(queue: Queue, sent: Message, answer: Answer, now: numbe
     return ended({ ...queue, waiting }, [tried(known)], 'refused', now, textOf(answer));
   }
   const count = (queue.failing?.count ?? 0) + 1;
-  const pauseMs = Math.max(backoffMs(count, random), Math.min(answer.retryAfterMs ?? 0, maxRetryAfterMs));
+  const pauseMs = Math.max(backoffMs(count, random), retryAfterMs(answer));
   const failing = { ...failingFrom(queue, answer, now), count, nextMs: now + pauseMs };
   return { ...queue, waiting: afterTry(queue.waiting, sent), failing };
 }
@@ -166,7 +168,7 @@ function answeredBeat(queue: Queue, sent: Message, answer: Answer, now: number):
   const still = { failing: failingFrom(queue, answer, now) };
   if (own === undefined) return { ...queue, ...still };
   const pauseMs = Math.min(beatPauseMs.first * backoff.growth ** (own.attempts - 1), beatPauseMs.most);
-  return { ...queue, ...still, beat: { ...own, nextMs: now + Math.max(pauseMs, answer.retryAfterMs ?? 0) } };
+  return { ...queue, ...still, beat: { ...own, nextMs: now + Math.max(pauseMs, retryAfterMs(answer)) } };
 }
 
 function failingFrom({ failing }: Queue, answer: Answer, now: number): NonNullable<Queue['failing']> {
@@ -231,6 +233,10 @@ export function anew({ failing: _failing, lost: _lost, isRestored: _isRestored, 
 /** Whether it is still to be told that messages were lost. */
 export function isLost({ lost }: Queue, now: number): boolean {
   return lost !== undefined && now - Date.parse(lost.at) < lostMs;
+}
+
+function retryAfterMs(answer: Answer): number {
+  return Math.min(answer.retryAfterMs ?? 0, maxRetryAfterMs);
 }
 
 /** With a fifth of it left to chance. */

@@ -168,6 +168,17 @@ test('there is a pulse as long as what is to be told is found and handed on, and
   assert.equal((await world.status(other)).beat, undefined);
 });
 
+test('a clock that was ahead stops no pulse once it is right', async () => {
+  await using world = new World();
+  const pulse = await world.add('pulse', 'heartbeat');
+  const beaten = async () => (await world.status(pulse)).heartbeatMs ?? 0;
+  await world.look(0);
+  const first = await beaten();
+  await world.look(6 * 3_600_000);
+  await world.look(-6 * 3_600_000 + 60_000);
+  assert.equal(await beaten(), first + 60_000);
+});
+
 test('how a later version ended an update is nothing that would keep anybody from looking', async () => {
   await using world = new World();
   const ops = await world.add('ops', 'update', 'finding');

@@ -201,6 +201,34 @@ test('a deployment is told when it ends, once, also of one that is heard of late
   assert.deepEqual(types(600, [], { deployments: [before, first, next, late] }), []);
 });
 
+test('a clock that was hours ahead keeps nothing from being told in its time once it is right', () => {
+  const { look, types, now } = watcher();
+  look(6 * 60, [away]);
+  assert.deepEqual(types(-6 * 60, [away]), []);
+  assert.deepEqual(types(1, [away]), ['host.lost']);
+  look(6 * 60, [away]);
+  look(1, []);
+  assert.deepEqual(types(-6 * 60, []), []);
+  assert.deepEqual(types(5, []), ['host.back']);
+
+  const app = { id: 'a1', name: 'shop' };
+  const ended = (id: string): EndedDeployment => {
+    return { id, app, version: 7, hasFailed: false, endedAt: new Date(now()).toISOString() };
+  };
+  const all = [ended('d1')];
+  look(6 * 60, []);
+  all.push(ended('d2'));
+  assert.deepEqual(types(1, [], { deployments: all }), ['deployment.succeeded', 'deployment.succeeded']);
+  look(-6 * 60, [], { deployments: all });
+  all.push(ended('d3'));
+  assert.deepEqual(
+    look(1, [], { deployments: all }).map(({ about, text }) => [about, text]),
+    [['deployment a1', 'v7 is deployed']],
+  );
+  const update: EndedUpdate = { version: '2.1', outcome: 'moved', at: new Date(now() + 360 * minuteMs).toISOString() };
+  assert.deepEqual(types(0, [], { deployments: all, update }), ['update.succeeded']);
+});
+
 test('an update is told as it ended in the end, once', () => {
   const { look, types, now } = watcher();
   const update = (outcome: EndedUpdate['outcome'], version: string): EndedUpdate => {

@@ -7,6 +7,7 @@
  */
 import { severities } from '@flynn/host-agent/doctor/finding';
 import { z } from 'zod';
+import { dueInMs } from '../due.ts';
 import type { HealthEvent } from '../health/api.ts';
 import { idOf, messageSchema, subjectSchema } from './message.ts';
 import type { EventType, FindingGroup, Message, Subject } from './message.ts';
@@ -92,7 +93,8 @@ export function firstState({ update }: Pick<Seen, 'update'>, sinceMs: number): W
 }
 
 /** The state as it is to be, with what is to be told then in its outbox. `room`: of more messages the next look tells. */
-export function plan(state: WatchState, seen: Seen, now: number, room: number): WatchState {
+export function plan(before: WatchState, seen: Seen, now: number, room: number): WatchState {
+  const state = withoutFuture(before, now);
   const update = room > 0 ? planUpdate(state, seen.update, now) : { next: {}, messages: [] };
   const alerts = planAlerts(state, seen.health, now, room - update.messages.length);
   const left = room - update.messages.length - alerts.messages.length;
@@ -107,13 +109,30 @@ export function plan(state: WatchState, seen: Seen, now: number, room: number): 
   };
 }
 
+/** What was written down by a clock that was ahead was no later than now: else nothing would be told until it is that late. */
+function withoutFuture(state: WatchState, now: number): WatchState {
+  const earlier = (ms: number): number => Math.min(ms, now);
+  const alerts = Object.entries(state.alerts).map(([key, { missingMs, toldMs, repeatedMs, ...alert }]) => [
+    key,
+    {
+      ...alert,
+      seenMs: earlier(alert.seenMs),
+      ...(missingMs === undefined ? {} : { missingMs: earlier(missingMs) }),
+      ...(toldMs === undefined ? {} : { toldMs: earlier(toldMs) }),
+      ...(repeatedMs === undefined ? {} : { repeatedMs: earlier(repeatedMs) }),
+    },
+  ]);
+  const deployments = { ...state.deployments, untilMs: earlier(state.deployments.untilMs) };
+  return { ...state, sinceMs: earlier(state.sinceMs), alerts: Object.fromEntries(alerts), deployments };
+}
+
 /** Which deployments are to be looked at: not those of before or of long ago, nor those that were dealt with. */
 export function isNewDeployment(
   { sinceMs, deployments: { untilMs, lately } }: Pick<WatchState, 'sinceMs' | 'deployments'>,
   { id, endedAt }: Readonly<{ id: string; endedAt: string }>,
   now: number,
 ): boolean {
-  const fromMs = Math.max(sinceMs, untilMs - lateMs, now - staleMs);
+  const fromMs = Math.max(sinceMs, Math.min(untilMs, now) - lateMs, now - staleMs);
   return Date.parse(endedAt) >= fromMs && lately[id] === undefined;
 }
 
@@ -155,8 +174,8 @@ function planUpdate(
   update: EndedUpdate | undefined,
   now: number,
 ): { next: Pick<WatchState, 'updateAt'>; messages: Message[] } {
-  const isTold = update === undefined || update.at === updateAt || now - Date.parse(update.at) < updateSettleMs;
-  if (isTold) return { next: {}, messages: [] };
+  if (update === undefined || update.at === updateAt) return { next: {}, messages: [] };
+  if (dueInMs(Date.parse(update.at) + updateSettleMs, now, 2 * updateSettleMs) > 0) return { next: {}, messages: [] };
   const { version, previous, outcome, at } = update;
   if (outcome === 'unknown') return { next: { updateAt: at }, messages: [] };
   const common = {

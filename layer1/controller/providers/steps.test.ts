@@ -39,4 +39,7 @@ test('what a provider is not there for any more is said, and taken up again late
   const waiting = await stepResource(deps, 'orphan', options);
   assert.ok(waiting !== undefined);
   assert.equal((await deps.resources.get(resourceType, 'orphan')).status.failure?.count, 1, 'not before its time');
+  await stepResource({ ...deps, now: () => nowMs - 6 * 3_600_000 }, 'orphan', options);
+  const { failure } = (await deps.resources.get(resourceType, 'orphan')).status;
+  assert.equal(failure?.count, 2, 'a clock that was ahead, and is right now, puts nothing off');
 });

@@ -14,6 +14,7 @@ import type { ResourceChange } from '@flynn/resource/change';
 import type { Compare } from '@flynn/store/store';
 import { keepCurrent, makeDatastore, removeDatastore } from '../datastores/provision.ts';
 import type { Deps } from '../deps.ts';
+import { dueInMs } from '../due.ts';
 import { addTo, takeFrom } from './links.ts';
 import type { Linked, Renewal } from './links.ts';
 import type { Failure, Provisioned } from './model.ts';
@@ -322,8 +323,7 @@ function nextFailure(
 
 function waitMsOf({ now }: Pick<Deps, 'now'>, { status: { failure }, deletingSince }: ProvidedResource): number {
   if (failure === undefined || failure.isOfRemoval !== (deletingSince !== undefined)) return 0;
-  // A clock that was put back keeps nobody waiting for longer than it would have been.
-  return Math.min(failure.nextMs - now(), longestPauseMs);
+  return dueInMs(failure.nextMs, now(), longestPauseMs);
 }
 
 function without<T>(of: Readonly<Record<string, T>>, name: string): Record<string, T> {

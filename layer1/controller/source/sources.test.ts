@@ -13,6 +13,7 @@ import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { sources } from './api.ts';
 import type { Source } from './model.ts';
+import { sourceType } from './resource.ts';
 import { stepSource } from './steps.ts';
 
 const params = { app: 'shop' };
@@ -113,6 +114,22 @@ test('a look that fails is told, comes ever more seldom, and does not keep the n
   await found(world, { commit: first, sourceDigest: 'sha256:1' });
   const mended = await sourceWhen(world, 'the commit', ({ commit }) => commit === first);
   assert.deepEqual([mended.failures, mended.error], [0, undefined]);
+});
+
+test('a look that was put off by a clock that was ahead is due once it is right', async () => {
+  await using world = await startWorld();
+  const { id } = await world.client.call(apps.get, { params });
+  await follow(world, { everyMs: 3_600_000 });
+  await found(world, { commit: first });
+  await sourceWhen(world, 'the look', ({ pollId, polledAt }) => pollId === undefined && polledAt !== undefined);
+  const seat = { key: '/nobody', modRevision: 0 };
+  const signal = AbortSignal.timeout(deadlineMs);
+  const at = (ms: number) => stepSource({ ...world.deps, now: () => Date.now() + ms }, id, { signal, epoch: seat });
+  await at(0);
+  const looks = async () => (await world.deps.resources.get(sourceType, id)).status.pollId;
+  assert.equal(await looks(), undefined, 'its time has not come');
+  await at(-6 * 3_600_000);
+  assert.notEqual(await looks(), undefined);
 });
 
 test('however many look at once, a look is one operation and a commit one push', async () => {

@@ -10,6 +10,7 @@ import type { Again } from '@flynn/resource/reconciler';
 import type { Compare } from '@flynn/store/store';
 import { forLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
+import { dueInMs } from '../due.ts';
 import { insideNetworks } from '../inside-networks.ts';
 import { createOnce } from '../operations/intake.ts';
 import { removeEnded } from '../operations/pruning.ts';
@@ -27,6 +28,7 @@ const expireMs = 15 * 60_000;
 const longestBackoffMs = 60 * 60_000;
 const longestWaitMs = 30_000;
 const busyMs = 2_000;
+const spread = 0.1;
 
 type Options = { signal: AbortSignal; epoch: Compare; random?: () => number };
 type Status = SourceResource['status'];
@@ -46,7 +48,7 @@ export async function stepSource(deps: Deps, id: string, options: Options): Prom
     await settle(deps, source, poll, options);
     return { againInMs: 0 };
   }
-  const waitMs = isWanted ? 0 : nextMs - deps.now();
+  const waitMs = isWanted ? 0 : dueInMs(nextMs, deps.now(), longestOf(source.spec) * (1 + spread));
   if (waitMs > 0) return { againInMs: Math.min(waitMs, longestWaitMs) };
   if (deps.queue.ofApp(app.id).length > 0) return { againInMs: busyMs };
   await begin(deps, source, options);
@@ -101,7 +103,7 @@ async function settle(
 
 function missed(deps: Deps, { spec, status }: SourceResource, error: string, { random }: Options): Status {
   const failures = status.failures + 1;
-  const backoffMs = Math.min(spec.everyMs * 2 ** Math.min(failures, 10), Math.max(longestBackoffMs, spec.everyMs));
+  const backoffMs = Math.min(spec.everyMs * 2 ** Math.min(failures, 10), longestOf(spec));
   return { ...after(deps, status, backoffMs, random), failures, error };
 }
 
@@ -125,10 +127,14 @@ async function taken(
   return { ...seen, commit, pushId, pushes: status.pushes + 1 };
 }
 
+function longestOf({ everyMs }: SourceResource['spec']): number {
+  return Math.max(longestBackoffMs, everyMs);
+}
+
 /** Up to a tenth sooner or later, so that all apps of a cluster do not ask one server at once. */
 function after({ now }: Deps, status: Status, waitMs: number, random: () => number = Math.random): Status {
   const polledMs = now();
-  const nextMs = polledMs + Math.round(waitMs * (0.9 + 0.2 * random()));
+  const nextMs = polledMs + Math.round(waitMs * (1 - spread + 2 * spread * random()));
   const { pollId } = status;
   return {
     ...status,
