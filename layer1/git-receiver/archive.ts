@@ -1,6 +1,9 @@
 /** A commit as the archive that a build starts from. */
+import { text } from 'node:stream/consumers';
 import { FlynnError } from '@flynn/kit/errors';
-import { exitOf, runGit, startGit } from './git.ts';
+import { endGroup } from '@flynn/kit/process-group';
+import { withDeadline } from '@flynn/kit/retry';
+import { endOf, endedBy, exitOf, runGit, startGit } from './git.ts';
 
 export type Archived = {
   commit: string;
@@ -9,17 +12,30 @@ export type Archived = {
   env?: Record<string, string>;
 };
 
+/** Of files and folders; of one path, which no system takes if it is longer; and of what tells the submodules, one word to git. */
+export const treeLimits = { paths: 1_000_000, pathBytes: 8_192, submodulesBytes: 100_000 } as const;
+type TreeLimits = Readonly<Record<keyof typeof treeLimits, number>>;
+/** Of an archive: what is packed well is as much as it likes. */
+export const maxArchiveBytes = 4 * 1024 ** 3;
+const treeMs = 2 * 60_000;
+const slow = `git did not tell within ${treeMs / 60_000} minutes what is in the commit: the disk is too slow, or it is too much`;
+const submoduleMode = Buffer.from('160000 ');
+const isSubmodule = (entry: Buffer): boolean => entry.subarray(0, submoduleMode.length).equals(submoduleMode);
+const ofSubmodule = /^160000 commit ([0-9a-f]+)\t(.+)$/s;
+
 /** In the archive, for the builder. */
 const submodulesFile = '.flynn-submodules.json';
 
 /**
  * A tar of the commit. git is started by the first read: the output of a process that has exited before anybody reads is
- * thrown away. A failure of git fails the stream, since half an archive is not to be taken for a whole one.
+ * thrown away. A failure of git fails the stream, since half an archive is not to be taken for a whole one; so does one of more than
+ * `maxBytes`, as `invalid`.
  */
 export async function* archiveOf(
   { commit, repository, env = {} }: Archived,
   submodules: Readonly<Record<string, string>>,
   signal: AbortSignal,
+  maxBytes = maxArchiveBytes,
 ): AsyncGenerator<Buffer> {
   signal.throwIfAborted();
   const isNeeded = Object.keys(submodules).length > 0;
@@ -30,7 +46,12 @@ export async function* archiveOf(
   git.stderr.on('data', (data: Buffer) => (problem += data.toString().slice(0, 1_000)));
   const ended = exitOf(git);
   try {
-    yield* git.stdout;
+    let bytes = 0;
+    for await (const chunk of git.stdout as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes > maxBytes) throw tooMuch(`more than ${maxBytes / 1024 ** 2} MiB of files`);
+      yield chunk;
+    }
     const code = await ended;
     if (code !== 0) {
       throw new FlynnError('internal', `git archive failed with exit code ${code}: ${problem.trim()}`);
@@ -41,20 +62,73 @@ export async function* archiveOf(
 }
 
 /** `commit`, as it should be, or `tag`, `tree`, `blob`. */
-export async function typeOf({ commit, repository, env = {} }: Archived): Promise<string> {
-  return (await runGit(['--git-dir', repository, 'cat-file', '-t', commit], { env })).trim();
+export async function typeOf({ commit, repository, env = {} }: Archived, signal: AbortSignal): Promise<string> {
+  return (await runGit(['--git-dir', repository, 'cat-file', '-t', commit], { env, signal })).trim();
 }
 
 /**
  * Path → commit. An archive has an empty folder in the place of a submodule: the builder, which has the app's keys and reaches
- * no more of the cluster than the app does, fetches what belongs there.
+ * no more of the cluster than the app does, fetches what belongs there. `invalid` of a commit that is more than `limits`, which
+ * few objects are enough for: folders that are all the same one are as many paths as somebody likes.
  */
-export async function findSubmodules({ commit, repository, env = {} }: Archived): Promise<Record<string, string>> {
-  const tree = await runGit(['--git-dir', repository, 'ls-tree', '-r', '-z', commit], { env });
-  return Object.fromEntries(
-    tree.split('\0').flatMap((entry) => {
-      const [, submodule, path] = /^160000 commit ([0-9a-f]+)\t(.+)$/s.exec(entry) ?? [];
-      return submodule === undefined || path === undefined ? [] : [[path, submodule] as const];
-    }),
+export async function findSubmodules(
+  { commit, repository, env = {} }: Archived,
+  signal: AbortSignal,
+  limits: TreeLimits = treeLimits,
+): Promise<Record<string, string>> {
+  const limited = withDeadline(treeMs, signal);
+  limited.throwIfAborted();
+  // Folders are told too: one that has nothing but folders has an end only by their number.
+  const git = startGit(['--git-dir', repository, 'ls-tree', '-r', '-t', '-z', commit], { env });
+  using _ending = endedBy(git, limited);
+  git.stdin.end();
+  const [ended, problem] = [exitOf(git), text(git.stderr)];
+  const submodules: (readonly [path: string, commit: string])[] = [];
+  let submodulesBytes = 0;
+  let begun: Buffer = Buffer.alloc(0);
+  let count = 0;
+  try {
+    for await (const chunk of git.stdout as AsyncIterable<Buffer>) {
+      const split = splitEntries(begun, chunk, limits.pathBytes);
+      ({ begun } = split);
+      count += split.entries.length;
+      if (count > limits.paths) throw tooMuch(`more than ${limits.paths} files and folders`);
+      for (const entry of split.entries) {
+        const [, submodule, path] = isSubmodule(entry) ? (ofSubmodule.exec(entry.toString()) ?? []) : [];
+        if (submodule === undefined || path === undefined) continue;
+        const found = [path, submodule] as const;
+        submodulesBytes += Buffer.byteLength(JSON.stringify(found));
+        if (submodulesBytes > limits.submodulesBytes) throw tooMuch(`more than ${submodules.length} submodules`);
+        submodules.push(found);
+      }
+    }
+  } catch (error) {
+    endGroup(git);
+    await ended;
+    throw limited.aborted ? endOf(limited, slow) : error;
+  }
+  const code = await ended;
+  if (limited.aborted) throw endOf(limited, slow);
+  if (code !== 0) throw new FlynnError('internal', `git ls-tree failed with exit code ${code}: ${await problem}`);
+  return Object.fromEntries(submodules);
+}
+
+/** What is told of one path ends with a zero byte. `begun`: of the one that the next chunk goes on with. */
+function splitEntries(begun: Buffer, chunk: Buffer, mostBytes: number): { entries: Buffer[]; begun: Buffer } {
+  const entries: Buffer[] = [];
+  let rest = begun.length === 0 ? chunk : Buffer.concat([begun, chunk]);
+  for (let end = rest.indexOf(0); end >= 0; end = rest.indexOf(0)) {
+    entries.push(rest.subarray(0, end));
+    rest = rest.subarray(end + 1);
+  }
+  const isTooLong = rest.length > mostBytes || entries.some(({ length }) => length > mostBytes);
+  if (isTooLong) throw tooMuch(`a path of more than ${mostBytes} bytes`);
+  return { entries, begun: rest };
+}
+
+function tooMuch(what: string): FlynnError {
+  return new FlynnError(
+    'invalid',
+    `the commit has ${what}: keep what is not built from out of the repository, and fetch it in the build`,
   );
 }

@@ -117,4 +117,11 @@ test('what goes wrong on the way is told, with what to do', async (t) => {
   });
   assert.equal(await refused.run(never), false);
   assert.match(refused.said.join('\n'), /did not get through: the app is being deleted.*Push again/s);
+  const large = await setUp(t, {
+    put: async () => {
+      throw new FlynnError('invalid', 'the commit has too many files: keep them elsewhere');
+    },
+  });
+  assert.equal(await large.run(never), false);
+  assert.match(large.said.join('\n'), /did not get through: the commit has too many files: keep them elsewhere\.$/);
 });

@@ -67,7 +67,7 @@ export async function deploy(
       ` !     The push did not get through: ${code === 'internal' ? 'the platform failed unexpectedly' : messageOf(error)}.`,
     );
     // Once more would be refused once more; the message says what helps.
-    if (code === 'denied') return false;
+    if (code === 'denied' || code === 'invalid') return false;
     say(` !     Push again in a moment; "flynn ps" and "flynn log" tell how the app is. (push ${pushId})`);
     return false;
   }
@@ -107,7 +107,7 @@ function failureText({ kind, state, error }: Operation): string {
 async function upload(deps: DeployDeps, pushed: Pushed, signal: AbortSignal): Promise<{ digest: string }> {
   const { commit, repository, quarantine } = pushed;
   const source = { commit, repository, env: quarantine };
-  const submodules = await findSubmodules(source);
+  const submodules = await findSubmodules(source, signal);
   const send = (limited: AbortSignal) =>
     deps.blobs.put(Readable.from(archiveOf(source, submodules, limited), { objectMode: false }), { signal: limited });
   // No room is not made by waiting: whoever can make some has to hear of it.

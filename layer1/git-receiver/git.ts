@@ -5,8 +5,11 @@ import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
+import { abortError } from '@flynn/kit/clock';
 import { FlynnError, asFlynnError, hasErrno } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
+import { endGroup } from '@flynn/kit/process-group';
+import { withDeadline } from '@flynn/kit/retry';
 
 /** Nothing of this process's own environment: it holds the cluster key. */
 const cleanEnv = {
@@ -35,6 +38,8 @@ export const maxPackBytes = 1024 ** 3;
 const limited = ['-c', `trap '' XFSZ; ulimit -f "$0" && exec git "$@"`] as const;
 const limitUnit = 512;
 
+const runMs = 60_000;
+
 export type Git = ChildProcessByStdio<Writable, Readable, Readable>;
 
 /** `maxFileBytes`: of each file that it, or what it starts, writes. */
@@ -62,14 +67,36 @@ export function exitOf(git: Git): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<number>();
   git.once('error', (error) => reject(asFlynnError(error)));
   git.once('close', (code) => resolve(code ?? 128));
+  // Who reads its output first hears of it after that.
+  promise.catch(() => undefined);
   return promise;
 }
 
-/** Runs to the end. Throws `internal` with what git said if it failed. */
-export async function runGit(args: readonly string[], options: { env?: Record<string, string> } = {}): Promise<string> {
-  const git = startGit(args, options);
+/** Until this is disposed of the signal ends git, and what that has started. */
+export function endedBy(git: Git, signal: AbortSignal): Disposable {
+  const stop = (): void => endGroup(git);
+  signal.addEventListener('abort', stop, { once: true });
+  return { [Symbol.dispose]: () => signal.removeEventListener('abort', stop) };
+}
+
+/** Why it was ended. `slow`: what is said if it was its time that was over. */
+export function endOf(signal: AbortSignal, slow: string): FlynnError {
+  const reason = abortError(signal);
+  return reason.code === 'timeout' ? new FlynnError('timeout', slow) : reason;
+}
+
+/** Of what is told in a few words: runs to the end. Throws `internal` with what git said if it failed. */
+export async function runGit(
+  args: readonly string[],
+  { env = {}, signal }: { env?: Record<string, string>; signal?: AbortSignal } = {},
+): Promise<string> {
+  const limited = withDeadline(runMs, signal);
+  limited.throwIfAborted();
+  const git = startGit(args, { env });
+  using _ending = endedBy(git, limited);
   git.stdin.end();
   const [code, out, problem] = await Promise.all([exitOf(git), text(git.stdout), text(git.stderr)]);
+  if (limited.aborted) throw endOf(limited, `git ${args[0] ?? ''} was not done within ${runMs / 1_000} s`);
   if (code === 0) return out;
   throw new FlynnError('internal', `git ${args[0] ?? ''} failed with exit code ${code}: ${problem.trim()}`);
 }

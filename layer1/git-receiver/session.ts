@@ -202,7 +202,7 @@ export class Sessions {
     const asked = parsePushOptions(call.options);
     if ('refusal' in asked) return refusePush(call, asked.refusal);
     const { say, quarantine } = call;
-    const type = await typeOf({ commit: decision.deploy.commit, repository, env: quarantine });
+    const type = await typeOf({ commit: decision.deploy.commit, repository, env: quarantine }, signal);
     if (type !== 'commit') return refusePush(call, noCommit(type, decision.deploy.branch));
     const pushId = newId();
     this.#deps.log.info({ app: app.id, pushId, commit: decision.deploy.commit }, 'push');

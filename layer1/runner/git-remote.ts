@@ -2,13 +2,13 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { abortError, pause } from '@flynn/kit/clock';
+import { pause } from '@flynn/kit/clock';
 import { FlynnError, hasErrno } from '@flynn/kit/errors';
-import { endGroup } from '@flynn/kit/process-group';
 import { withDeadline } from '@flynn/kit/retry';
-import { exitOf, maxPackBytes, startGit } from '@flynn/git-receiver/git';
+import { endOf, endedBy, exitOf, maxPackBytes, startGit } from '@flynn/git-receiver/git';
 
 const lookMs = 60_000;
+const slow = 'git was not done in time: the server does not answer, or is too slow';
 
 /** `env`: what git needs to get there, as a proxy or how to call ssh. */
 export type Remote = Readonly<{ url: string; branch: string; env: Record<string, string> }>;
@@ -160,20 +160,9 @@ async function succeed(args: readonly string[], options: GitOptions): Promise<Ou
 async function run(args: readonly string[], { signal, ...options }: GitOptions): Promise<Outcome> {
   signal.throwIfAborted();
   const git = startGit(args, options);
-  const stop = (): void => endGroup(git);
-  signal.addEventListener('abort', stop, { once: true });
+  using _ending = endedBy(git, signal);
   git.stdin.end();
-  try {
-    const [code, out, problem] = await Promise.all([exitOf(git), text(git.stdout), text(git.stderr)]);
-    if (signal.aborted) throw endOf(signal);
-    return { code, out, problem };
-  } finally {
-    signal.removeEventListener('abort', stop);
-  }
-}
-
-function endOf(signal: AbortSignal): FlynnError {
-  const reason = abortError(signal);
-  if (reason.code !== 'timeout') return reason;
-  return new FlynnError('timeout', 'git was not done in time: the server does not answer, or is too slow');
+  const [code, out, problem] = await Promise.all([exitOf(git), text(git.stdout), text(git.stderr)]);
+  if (signal.aborted) throw endOf(signal, slow);
+  return { code, out, problem };
 }

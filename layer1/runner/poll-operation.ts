@@ -41,7 +41,7 @@ export async function executePoll(execution: Execution): Promise<Record<string, 
     const repository = join(dir, 'repository.git');
     const commit = await fetchInto(repository, remote, { signal });
     const source = { repository, commit };
-    const submodules = await findSubmodules(source);
+    const submodules = await findSubmodules(source, signal);
     const send = (limited: AbortSignal) =>
       blobs.put(Readable.from(archiveOf(source, submodules, limited), { objectMode: false }), { signal: limited });
     // No room is not made by waiting.
