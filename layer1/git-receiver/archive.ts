@@ -28,8 +28,8 @@ const submodulesFile = '.flynn-submodules.json';
 
 /**
  * A tar of the commit. git is started by the first read: the output of a process that has exited before anybody reads is
- * thrown away. A failure of git fails the stream, since half an archive is not to be taken for a whole one; so does one of more than
- * `maxBytes`, as `invalid`.
+ * thrown away. A failure of git fails the stream, since half an archive is not to be taken for a whole one; so does an archive
+ * of more than `maxBytes`, as `invalid`.
  */
 export async function* archiveOf(
   { commit, repository, env = {} }: Archived,
