@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
-import { appendFile, readFile, readdir, rename, stat, truncate } from 'node:fs/promises';
+import { appendFile, readFile, readdir, rename, stat, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import * as fc from 'fast-check';
 import type { AppLog } from './app-log.ts';
+import { KnownLines } from './known-lines.ts';
 import { encodeLine } from './record.ts';
 import { encoded, line, messages, openTestHistory, testLimits } from './testing.ts';
 
@@ -96,6 +98,67 @@ test('a place whose lines were deleted meanwhile leads on to what is kept, and s
   const block = await log.readFrom(from, log.end);
   assert.equal(block?.lost, 5);
   assert.deepEqual(await messages([block.bytes]), named(105, 5));
+});
+
+test('of a log that makes room for others its newest line stays: its end, and what was deleted, are known after a restart', async () => {
+  await using env = await openTestHistory();
+  await env.history.append('a', encoded(0, 20));
+  const before = await env.history.app('a');
+  const { end } = before;
+  const dropping = before.dropOldest();
+  await nextTurn();
+  await before.append(encoded(20));
+  assert.equal(await dropping, true);
+  assert.deepEqual(await contents(before), named(19, 2));
+  assert.equal(before.end.line, 21);
+  assert.equal(await before.dropOldest(), true);
+  assert.equal(await before.dropOldest(), false, 'a line is left');
+  const log = await (await env.reopen()).app('a');
+  assert.deepEqual(log.end, before.end);
+  assert.ok(log.end.byte > end.byte);
+  assert.deepEqual(await contents(log), named(20, 1));
+  const known = await KnownLines.read(log, 'replay');
+  const replayed = Array.from({ length: 22 }, (_, at) => encodeLine(line(at)));
+  assert.deepEqual(
+    replayed.filter((one) => known.isNew(one)),
+    replayed.slice(21),
+  );
+});
+
+test('a crash while a log is cut to its newest line costs and doubles nothing', async () => {
+  await using env = await openTestHistory();
+  await env.history.append('a', encoded(0, 5));
+  const log = await env.history.app('a');
+  const [segment] = log.segments;
+  assert.ok(segment);
+  const bytes = await readFile(segment.file);
+  await log.dropOldest();
+  await writeFile(segment.file, bytes);
+  const again = await (await env.reopen()).app('a');
+  assert.deepEqual(again.end, log.end);
+  assert.deepEqual(await contents(again), named(0, 5));
+  assert.deepEqual(await backwards(again), named(0, 5));
+});
+
+test('apps that write at once make room once', async () => {
+  const segmentBytes = 4_096;
+  const limits = { bytes: segmentBytes * 8, segmentBytes, totalBytes: segmentBytes * 20 };
+  await using env = await openTestHistory({ limits });
+  const { history } = env;
+  const apps = Array.from({ length: 40 }, (_, index) => `a${index}`);
+  const kept: number[] = [];
+  for (let round = 0; round < 60; round += 1) {
+    await Promise.all(
+      apps.map(async (app, index) => {
+        await history.append(app, encoded(round, index < 4 ? 8 : 1));
+        kept.push(history.bytes);
+      }),
+    );
+  }
+  const full = kept.slice(kept.findIndex((bytes) => bytes > limits.totalBytes - segmentBytes));
+  assert.ok(full.length > apps.length * 10, String(full.length));
+  const least = Math.min(...full);
+  assert.ok(least > limits.totalBytes - 2 * segmentBytes, `${least} of ${limits.totalBytes}`);
 });
 
 test('a deleted app leaves no file, its followers end, and lines that come late make none', async () => {

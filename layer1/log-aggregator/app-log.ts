@@ -1,5 +1,5 @@
 /** One app's log: on disk what is kept of it, and in memory what followers need. */
-import { mkdir, open, rm } from 'node:fs/promises';
+import { mkdir, open, rm, writeFile } from 'node:fs/promises';
 import { FlynnError, hasErrno } from '@flynn/kit/errors';
 import { linesOf } from './filter.ts';
 import { LogBuffer } from './log-buffer.ts';
@@ -31,8 +31,8 @@ const sizeOf = (line: Buffer): number => line.length;
 /**
  * INVARIANTS. Lines are on disk before anybody is told of them, in the same order for all: `append` resolves then. One
  * write at a time; what comes meanwhile makes up the next one. A write that fails leaves nothing behind, and those lines
- * are not in the log. At most `limits.bytes`, but for the segment that is written to. Followers share one buffer, which is
- * there as long as they are.
+ * are not in the log. At most `limits.bytes`, but for the segment that is written to. A log that had a line has one, so that no
+ * place in it is ever given to another line. Followers share one buffer, which is there as long as they are.
  */
 export class AppLog {
   readonly #dir: string;
@@ -45,6 +45,7 @@ export class AppLog {
   #live: LogBuffer<Buffer> | undefined;
   #pending: Buffer[] = [];
   #writing: Promise<void> | undefined;
+  #cutting: Promise<void> | undefined;
   #isClosed = false;
   /** The last write may have left a part of itself behind. */
   #isTorn = false;
@@ -104,12 +105,13 @@ export class AppLog {
     await this.#writing;
   }
 
-  /** Resolves when the write under way has ended, however it did. */
+  /** Resolves when what is under way has ended, however it did. */
   async settled(): Promise<void> {
-    await Promise.allSettled([this.#writing]);
+    await Promise.allSettled([this.#writing, this.#cutting]);
   }
 
   async #write(): Promise<void> {
+    await Promise.allSettled([this.#cutting]);
     const lines = this.#pending;
     this.#pending = [];
     if (lines.length === 0) return;
@@ -158,12 +160,37 @@ export class AppLog {
     while (this.#segments.length > 1 && this.bytes > this.#limits.bytes) await this.#dropFirst();
   }
 
-  /** Makes room by the oldest segment; not of what is being written. False if there is none. */
+  /**
+   * Makes room by the oldest segment; not of what is being written. Of the only one its newest line stays: by that the log
+   * knows after a restart where it ends, and how old what was deleted is. False if there is nothing to give.
+   */
   async dropOldest(): Promise<boolean> {
     await this.settled();
-    if (this.#segments.length === 0 || this.#writing !== undefined) return false;
-    await this.#dropFirst();
+    const [oldest] = this.#segments;
+    if (oldest === undefined || this.#writing !== undefined) return false;
+    if (this.#segments.length > 1) {
+      await this.#dropFirst();
+      return true;
+    }
+    if (oldest.lines <= 1) return false;
+    this.#cutting ??= this.#cutToNewestLine(oldest).finally(() => {
+      this.#cutting = undefined;
+    });
+    await this.#cutting;
     return true;
+  }
+
+  /** Whatever ends this in the middle, both files say the same of the line that they both have then. */
+  async #cutToNewestLine(segment: Segment): Promise<void> {
+    const block = (await blockBefore(segment.file, segment.bytes)) ?? Buffer.alloc(0);
+    const line = block.subarray(block.lastIndexOf(newline, -2) + 1);
+    const lines = countLines(line);
+    const start = { byte: this.#end.byte - line.length, line: this.#end.line - lines };
+    const file = segmentFile(this.#dir, start);
+    await writeFile(file, line, { mode: 0o600, flush: true });
+    this.#segments[0] = { file, start, bytes: line.length, lines, writtenMs: segment.writtenMs };
+    this.#unsynced.delete(segment.file);
+    await rm(segment.file, { force: true });
   }
 
   async #dropFirst(): Promise<void> {

@@ -48,6 +48,7 @@ export class History {
   readonly #removed = new Set<string>();
   #grown = Promise.withResolvers<void>();
   #syncing = Promise.resolve();
+  #trimming = Promise.resolve();
 
   private constructor(options: HistoryOptions) {
     this.#dir = join(options.dir, 'apps');
@@ -143,7 +144,14 @@ export class History {
     await log?.remove();
   }
 
-  async #trim(): Promise<void> {
+  /** One at a time: two would take for the same room twice. */
+  #trim(): Promise<void> {
+    this.#trimming = this.#trimming.then(() => this.#trimAll());
+    return this.#trimming;
+  }
+
+  /** A disk that does not let go of a file keeps nobody from writing. */
+  async #trimAll(): Promise<void> {
     const stuck = new Set<AppLog>();
     while (this.bytes > this.#limits.totalBytes) {
       const oldest = [...this.#opened.values()]
@@ -151,7 +159,13 @@ export class History {
         .flatMap((log) => log.segments.slice(0, 1).map((segment): [AppLog, Segment] => [log, segment]))
         .sort(([, a], [, b]) => a.writtenMs - b.writtenMs)[0];
       if (oldest === undefined) return;
-      if (!(await oldest[0].dropOldest())) stuck.add(oldest[0]);
+      const [log] = oldest;
+      try {
+        if (!(await log.dropOldest())) stuck.add(log);
+      } catch (error) {
+        stuck.add(log);
+        this.#log.warn({}, `no room could be made by the oldest lines: ${messageOf(error)}`);
+      }
     }
   }
 
