@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import type { TestContext } from 'node:test';
 import { connect as connectTls } from 'node:tls';
 import { hasProxyProtocol } from '../config.ts';
@@ -59,6 +60,21 @@ test('before TLS too', async (t) => {
   const socket = connectTls({ socket: raw, servername: 'app.test', ca: world.authority.certificate });
   socket.write(request);
   assert.match(await text(socket), /\r\n\r\n203\.0\.113\.7 https$/);
+});
+
+test('a connection that is reset before or within its header takes nothing else with it', async (t) => {
+  const world = await worldWith(t, '127.0.0.0/8');
+  for (const port of [world.router.httpPort, world.port]) {
+    for (const said of ['', header.slice(0, 9)]) {
+      const socket = connect(port, '127.0.0.1');
+      await once(socket, 'connect');
+      if (said !== '') await new Promise((resolve) => socket.write(said, resolve));
+      await setTimeout(20);
+      socket.resetAndDestroy();
+      await once(socket, 'close');
+    }
+  }
+  assert.match(await say(world.router.httpPort, header + request), /\r\n\r\n203\.0\.113\.7 http$/);
 });
 
 test('it can be on only where somebody is believed', () => {

@@ -20,7 +20,7 @@ export function lookAtFirstBytes<T>(
   const stopWaiting = deadlines.start(timeoutMs, giveUp);
   const leave = () => {
     stopWaiting();
-    socket.off('data', onData).off('end', giveUp).off('close', leave);
+    socket.off('data', onData).off('end', giveUp).off('error', giveUp).off('close', leave);
   };
   const onData = (chunk: Buffer) => {
     bytes = bytes.length === 0 ? chunk : Buffer.concat([bytes, chunk]);
@@ -30,6 +30,6 @@ export function lookAtFirstBytes<T>(
     socket.pause();
     done(found, bytes);
   };
-  socket.on('data', onData).on('end', giveUp).on('close', leave);
+  socket.on('data', onData).on('end', giveUp).on('error', giveUp).on('close', leave);
   socket.resume();
 }
