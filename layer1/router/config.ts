@@ -36,6 +36,8 @@ export const configSchema = z.object({
   ...identityConfig,
   /** For the controller: what this service may do there, and nothing else. The cluster key stands in where there is none yet. */
   FLYNN_CONTROLLER_TOKEN: secret().optional(),
+  /** What this router is a job of. */
+  FLYNN_RELEASE_ID: z.string().optional(),
   /** Service discovery, on the host's gateway address. */
   FLYNN_DISCOVERY_URL: z.url(),
   /** Where requests come in. */

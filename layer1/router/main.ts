@@ -182,7 +182,7 @@ async function openKept(config: Context['config'], log: Logger) {
     import('./tls/remembered.ts'),
   ]);
   const [table, certificates] = await Promise.all([
-    RememberedTable.open({ ...options, file: join(folder, tableFile) }),
+    RememberedTable.open({ ...options, file: join(folder, tableFile), release: config.FLYNN_RELEASE_ID }),
     RememberedCertificates.open({ ...options, file: join(folder, 'certificates.sealed') }),
   ]);
   return { routes: { remembered: table }, tls: { remembered: certificates } };

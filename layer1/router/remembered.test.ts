@@ -130,6 +130,17 @@ test('routes are kept whole, many of them too, with what to go on from', async (
   assert.equal(again.revision, '12');
 });
 
+test('another release of the router goes on from nowhere: it may understand what this one left out', async (t) => {
+  const folder = await folderOf(t);
+  await write(folder, [routeOf('a')], { release: 'r1' });
+  assert.equal((await open(folder, { release: 'r1' })).revision, '12');
+  for (const release of ['r2', undefined]) {
+    const other = await open(folder, { release });
+    assert.equal(other.revision, undefined);
+    assert.equal(other.routes?.length, 1);
+  }
+});
+
 test('what was begun and never ended is cleared away, what is being written is not', async (t) => {
   const folder = await folderOf(t);
   const names = ['table.jsonl.old.tmp', 'table.jsonl.new.tmp', 'other.tmp'];

@@ -24,7 +24,9 @@ const headSchema = z.object({
   /** Of the machine's start: after another one the same addresses may be other jobs'. */
   boot: z.string(),
   savedMs: z.number(),
-  /** Of the routes, for going on from there. */
+  /** Of the router that wrote this. */
+  release: z.string().optional(),
+  /** Of the routes, for going on from there: by the same release alone. Another one understands what this one left out. */
   revision: z.string().optional(),
 });
 const lineSchema = z.union([
@@ -33,6 +35,7 @@ const lineSchema = z.union([
 ]);
 const tailSchema = z.strictObject({ lines: z.int() });
 
+type Origin = Pick<z.output<typeof headSchema>, 'cluster' | 'boot' | 'release'>;
 type Known = { instances: readonly Instance[]; leader: string | undefined };
 type Content = { savedMs: number; revision: string | undefined; routes: Route[]; services: Map<string, Known> };
 type Discovery = Pick<DiscoveryClient, 'openServiceSet'>;
@@ -49,6 +52,8 @@ export type RememberedOptions = {
   file: string;
   /** The cluster's key. */
   key: string;
+  /** This router's own, if it is of one. */
+  release?: string | undefined;
   log: Logger;
   now?: () => number;
   /** What tells one start of the machine from the next. */
@@ -62,7 +67,7 @@ export type RememberedOptions = {
 export class RememberedTable implements RouteSink {
   readonly #options: Required<RememberedOptions>;
   readonly #file: KeptFile;
-  readonly #head: { cluster: string; boot: string };
+  readonly #head: Origin;
   readonly #routes = new Map<string, Route>();
   readonly #services = new Map<string, { signal: AbortSignal; known: () => Known }>();
   readonly #saved: Content | undefined;
@@ -71,7 +76,7 @@ export class RememberedTable implements RouteSink {
   #isLive = false;
   readonly #keeping = new Keeping();
 
-  private constructor(options: Required<RememberedOptions>, head: { cluster: string; boot: string }, saved?: Content) {
+  private constructor(options: Required<RememberedOptions>, head: Origin, saved?: Content) {
     this.#options = options;
     this.#file = new KeptFile(options.file);
     this.#head = head;
@@ -80,9 +85,9 @@ export class RememberedTable implements RouteSink {
 
   /** A file that cannot be used is as good as none, and told. */
   static async open(given: RememberedOptions): Promise<RememberedTable> {
-    const options = { now: Date.now, boot: readBoot, restMs, writes: true, ...given };
+    const options = { now: Date.now, boot: readBoot, restMs, writes: true, ...given, release: given.release ?? '' };
     const cluster = createHash('sha256').update(`flynn router table: ${options.key}`).digest('hex');
-    const head = { cluster, boot: await options.boot() };
+    const head = { cluster, boot: await options.boot(), release: options.release };
     const file = new KeptFile(options.file);
     await file.clean(options.now(), options.log);
     try {
@@ -210,11 +215,7 @@ async function isSettled(promise: Promise<unknown>): Promise<boolean> {
 }
 
 /** undefined if there is none. Throws what is wrong with it. */
-async function load(
-  file: KeptFile,
-  expected: { cluster: string; boot: string },
-  nowMs: number,
-): Promise<Content | undefined> {
+async function load(file: KeptFile, expected: Origin, nowMs: number): Promise<Content | undefined> {
   const lines = await file.read();
   if (lines === undefined) return undefined;
   let head: z.output<typeof headSchema> | undefined;
@@ -242,7 +243,8 @@ async function load(
   if (head.cluster !== expected.cluster) throw new FlynnError('invalid', `${file.path} is of another cluster`);
   const isOld = head.boot !== expected.boot || nowMs - head.savedMs > backendsMaxAgeMs;
   if (isOld) services.clear();
-  return { savedMs: head.savedMs, revision: head.revision, routes, services };
+  const revision = head.release === expected.release ? head.revision : undefined;
+  return { savedMs: head.savedMs, revision, routes, services };
 }
 
 /** The same in a container as on its host. */
