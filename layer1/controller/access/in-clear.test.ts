@@ -81,7 +81,12 @@ test('a key sent in clear is refused as soon as there is another way, and who se
 test('only a certificate that is good counts, for any name it covers, and the port of the router is told', () => {
   const resource = (domains: string[], notAfter: string | undefined) => ({
     spec: { source: 'acme' as const, domains, isAutomatic: false },
-    status: { issued: notAfter === undefined ? undefined : { ...bundle, notAfter }, issuedFor: [], challenges: [] },
+    status: {
+      issued: notAfter === undefined ? undefined : { ...bundle, notAfter },
+      issuedFor: [],
+      challenges: [],
+      records: [],
+    },
   });
   const bundle = { certificate: '', privateKey: '', issuer: '', notBefore: '', notAfter: '', notes: [] };
   const all = [

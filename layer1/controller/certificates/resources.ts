@@ -18,6 +18,9 @@ const bundleSchema = z.object({
 });
 export type Bundle = z.output<typeof bundleSchema>;
 
+const dnsRecordSchema = z.object({ name: z.string(), value: z.string() });
+export type DnsRecord = Readonly<z.output<typeof dnsRecordSchema>>;
+
 export const certificateType = defineType({
   name: 'certificate',
   version: 1,
@@ -35,6 +38,8 @@ export const certificateType = defineType({
     /** The names it was asked for with. */
     issuedFor: z.array(z.string()).default([]),
     challenges: challengesSchema.default([]),
+    /** Of dns-01, that are there or may be. */
+    records: z.array(dnsRecordSchema).default([]),
     failure: z
       .object({
         /** In a row. */
@@ -45,7 +50,7 @@ export const certificateType = defineType({
       })
       .optional(),
   }),
-  initialStatus: () => ({ issuedFor: [], challenges: [] }),
+  initialStatus: () => ({ issuedFor: [], challenges: [], records: [] }),
   nameOf: ({ domains }) => domains[0],
   cascades: false,
 });

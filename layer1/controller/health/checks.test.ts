@@ -151,6 +151,7 @@ it('certificates of routes are named before they end, and when none comes', () =
       status: {
         issuedFor: [],
         challenges: [],
+        records: [],
         ...(source === 'acme' && held ? { issued: held } : {}),
         ...(failures === 0 ? {} : { failure }),
       },

@@ -2,6 +2,7 @@
 import { createHmac } from 'node:crypto';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
+import type { DnsRecord } from '../resources.ts';
 import type { AcmeSpec } from './resources.ts';
 
 /** Until the record is to be seen everywhere. */
@@ -9,11 +10,20 @@ const presentMs = 5 * 60_000;
 const cleanUpMs = 30_000;
 const shownCharacters = 300;
 
-export type DnsRecord = Readonly<{ name: string; value: string }>;
+type Hook = NonNullable<AcmeSpec['hook']>;
 
-/** Resolves once the hook has answered that the record is there, or gone. Idempotent, as hooks have to be. */
-export async function callHook(
-  hook: NonNullable<AcmeSpec['hook']>,
+/** Resolves once the hook has answered that the record is there. Idempotent, as hooks have to be. */
+export async function presentRecord(hook: Hook, record: DnsRecord, signal: AbortSignal): Promise<void> {
+  await callHook(hook, 'present', record, withDeadline(presentMs, signal));
+}
+
+/** Resolves once the hook has answered that the record is gone. Whoever is told to stop cleans up first. */
+export async function cleanUpRecord(hook: Hook, record: DnsRecord): Promise<void> {
+  await callHook(hook, 'cleanup', record, withDeadline(cleanUpMs));
+}
+
+async function callHook(
+  hook: Hook,
   action: 'present' | 'cleanup',
   record: DnsRecord,
   signal: AbortSignal,
@@ -31,7 +41,7 @@ export async function callHook(
       headers,
       body,
       redirect: 'error',
-      signal: withDeadline(action === 'present' ? presentMs : cleanUpMs, signal),
+      signal,
     });
   } catch (error) {
     throw new FlynnError('unavailable', `the DNS hook could not ${action} ${record.name}: ${reasonOf(error)}`, {

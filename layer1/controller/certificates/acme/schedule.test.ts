@@ -19,7 +19,8 @@ test('renewal is after two thirds of the life, spread over a twentieth of it, al
 test('due is one that was never had, or has other names; one that failed when it said so; else its renewal', () => {
   const spec = { source: 'acme' as const, domains: ['a.net', 'b.net'], isAutomatic: false };
   const issued = { certificate: '', privateKey: '', issuer: '', notes: [], ...life };
-  const due = (status: object) => dueMs({ id: 'c1', spec, status: { issuedFor: [], challenges: [], ...status } });
+  const due = (status: object) =>
+    dueMs({ id: 'c1', spec, status: { issuedFor: [], challenges: [], records: [], ...status } });
   assert.equal(due({}), 0);
   assert.equal(due({ issued, issuedFor: ['a.net'] }), 0);
   assert.equal(due({ issued, issuedFor: ['b.net', 'a.net'] }), renewalMs('c1', life));

@@ -7,17 +7,20 @@ import type { Deps } from '../../deps.ts';
 import { checkCertificate } from '../check.ts';
 import type { Challenge } from '../model.ts';
 import { certificateType } from '../resources.ts';
-import type { CertificateResource } from '../resources.ts';
+import type { CertificateResource, DnsRecord } from '../resources.ts';
 import { untilShown } from './arrival.ts';
 import { openAuthority } from './authority.ts';
 import type { Authority, Proof } from './authority.ts';
-import { callHook } from './hook.ts';
+import { cleanUpRecord, presentRecord } from './hook.ts';
 import { acmeId, acmeType } from './resources.ts';
 import type { AcmeResource, AcmeSpec } from './resources.ts';
 import { dueMs, nextTryMs } from './schedule.ts';
 
 /** Timers do not count further, and clocks are set. */
 const longestPauseMs = 6 * 3_600_000;
+
+/** Of hooks that never clean up: older ones are forgotten. */
+const mostRecords = 200;
 
 type StepDeps = Pick<Deps, 'resources' | 'now' | 'log'> & {
   cell: Pick<Deps['cell'], 'hosts'>;
@@ -68,7 +71,7 @@ async function keepAccount(
 
 async function issue(
   deps: StepDeps,
-  { id, spec }: CertificateResource,
+  { id, spec, status: { records: left } }: CertificateResource,
   acme: AcmeSpec,
   authority: Authority,
   options: Options,
@@ -76,10 +79,13 @@ async function issue(
   const { resources, now, log } = deps;
   const { signal } = options;
   const { domains } = spec;
-  const withdrawals: (() => Promise<void>)[] = [];
+  // Of a worker that was killed, or whose hook was away.
+  await withdraw(deps, { id, acme, records: left }, options);
+  const records: DnsRecord[] = [];
   const present = async (proofs: readonly Proof[]): Promise<void> => {
     if (acme.challenge === 'dns-01') {
-      withdrawals.push(...(await presentRecords(acme, proofs, signal)));
+      records.push(...proofs.map(recordOf));
+      await presentRecords(deps, { id, acme, records }, options);
       return;
     }
     const challenges = proofs.map(challengeOf);
@@ -94,14 +100,17 @@ async function issue(
     await resources.updateStatus(
       certificateType,
       id,
-      () => ({ issued: { ...issued, notes: [] }, issuedFor: [...domains], challenges: [] }),
+      ({ status }) => ({
+        issued: { ...issued, notes: [] },
+        issuedFor: [...domains],
+        challenges: [],
+        records: status.records,
+      }),
       guarded(options),
     );
     log.info({ domains, notAfter: issued.notAfter, issuer: issued.issuer }, 'a certificate was issued');
   } finally {
-    for (const withdraw of withdrawals) {
-      await withdraw().catch((error: unknown) => log.warn({ err: error, domains }, 'a DNS record was left behind'));
-    }
+    await withdraw(deps, { id, acme, records }, options);
   }
 }
 
@@ -111,20 +120,57 @@ function challengeOf({ domain, token, value, alpn }: Proof): Challenge {
     : { type: 'tls-alpn-01', domain, certificate: alpn.certificate, privateKey: alpn.privateKey };
 }
 
-/** What has been presented before one fails is cleaned up too. */
+function recordOf({ domain, value }: Proof): DnsRecord {
+  return { name: `_acme-challenge.${domain}`, value };
+}
+
+/** They are noted before there are any: whatever ends this, somebody knows what to clean up. */
 async function presentRecords(
-  { hook }: AcmeSpec,
-  proofs: readonly Proof[],
-  signal: AbortSignal,
-): Promise<(() => Promise<void>)[]> {
+  { resources }: StepDeps,
+  { id, acme: { hook }, records }: { id: string; acme: AcmeSpec; records: readonly DnsRecord[] },
+  options: Options,
+): Promise<void> {
   if (hook === undefined) throw new FlynnError('invalid', 'dns-01 needs a hook: set the authority again with one');
-  const records = proofs.map(({ domain, value }) => ({ name: `_acme-challenge.${domain}`, value }));
-  const cleanUps = records.map((record) => () => callHook(hook, 'cleanup', record, signal));
-  const presented = await Promise.allSettled(records.map((record) => callHook(hook, 'present', record, signal)));
+  await resources.updateStatus(
+    certificateType,
+    id,
+    ({ status }) => ({ ...status, records: [...status.records, ...records].slice(-mostRecords) }),
+    guarded(options),
+  );
+  const presented = await Promise.allSettled(records.map((one) => presentRecord(hook, one, options.signal)));
   const failed = presented.find((one) => one.status === 'rejected');
-  if (failed === undefined) return cleanUps;
-  await Promise.allSettled(cleanUps.map((cleanUp) => cleanUp()));
-  throw failed.reason;
+  if (failed !== undefined) throw failed.reason;
+}
+
+/**
+ * Cleans up `records`; by whoever is told to stop, too. What could not be cleaned up stays noted for the next time, as does what
+ * nobody could note as gone: another one cleans it up again, and finds nothing. Never rejects.
+ */
+async function withdraw(
+  { resources, log }: StepDeps,
+  { id, acme: { hook }, records }: { id: string; acme: AcmeSpec; records: readonly DnsRecord[] },
+  options: Options,
+): Promise<void> {
+  if (hook === undefined || records.length === 0) return;
+  const gone = new Set<string>();
+  for (const { name, value } of records) {
+    try {
+      await cleanUpRecord(hook, { name, value });
+      gone.add(value);
+    } catch (error) {
+      log.warn({ err: error, record: name }, 'a DNS record was left behind: it is cleaned up with the next try');
+    }
+  }
+  try {
+    await resources.updateStatus(
+      certificateType,
+      id,
+      ({ status }) => ({ ...status, records: status.records.filter(({ value }) => !gone.has(value)) }),
+      guarded(options),
+    );
+  } catch (error) {
+    log.warn({ err: error }, 'DNS records that are gone could not be noted as that');
+  }
 }
 
 async function fail(
