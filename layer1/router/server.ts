@@ -12,6 +12,7 @@ import type { Status } from './api.ts';
 import { AppTeller } from './app-teller.ts';
 import type { Knowledge } from './knowledge.ts';
 import { prometheusText } from './policy/prometheus.ts';
+import { RouteSeries } from './policy/route-series.ts';
 
 /** What was counted for apps; `unknown`: of routes that were asked about, those that are not there. */
 export type AppCounts = Readonly<{ apps: AppStats[]; unknown: string[] }>;
@@ -56,6 +57,7 @@ export function voiceOf(told: Told, stopping?: AbortSignal): Voice {
 /** `metrics`: of the process, told beside what all workers count together. */
 export function statusHandlers(voice: Voice, metrics: Metrics = new Metrics()): Handler[] {
   const apps = new AppTeller(voice);
+  const series = new RouteSeries();
   return [
     handle(routes.status, async () => voice.status()),
     handle(routes.routeStats, async ({ params }) => {
@@ -67,7 +69,7 @@ export function statusHandlers(voice: Voice, metrics: Metrics = new Metrics()): 
     handle(routes.appStats, async () => apps.tell()),
     handle(routes.metrics, async () => {
       const [stats, { counters }] = await Promise.all([voice.allStats(), voice.status()]);
-      return metricsAnswer(prometheusText(stats, counters) + (await metrics.text()));
+      return metricsAnswer(prometheusText(series.bounded(stats), counters) + (await metrics.text()));
     }),
     handle(routes.word, async ({ body: { waitMs, ...word }, signal }) => ({
       isSo: await voice.isSo(word, { waitMs, signal }),

@@ -1,17 +1,13 @@
 /** The same figures as Prometheus reads them: https://prometheus.io/docs/instrumenting/exposition_formats/ */
 import { latencyBoundsMs } from '@flynn/controller/routes/latency';
-import { sumRouteStats } from '@flynn/controller/routes/stats';
 import type { BackendStats, RouteStats } from '@flynn/controller/routes/stats';
 import { MetricsText } from '@flynn/kit/metrics';
 import type { Labels } from '@flynn/kit/metrics';
 import type { Counters } from '../api.ts';
 
-/** The busiest have series of their own; all others are one, called `other`. */
-const maxRoutes = 500;
-
-export function prometheusText(stats: readonly RouteStats[], counters: Counters): string {
+/** `routes`: at most as many as there are to be series of, as `RouteSeries` has them. */
+export function prometheusText(routes: readonly RouteStats[], counters: Counters): string {
   const text = new MetricsText();
-  const routes = withinBounds(stats);
   routeMetrics(text, routes);
   latencyMetric(text, routes);
   backendMetrics(text, routes);
@@ -28,17 +24,6 @@ export function prometheusText(stats: readonly RouteStats[], counters: Counters)
     text.metric(`flynn_router_${name}`, 'counter', help, (add) => add({}, value));
   }
   return text.done();
-}
-
-function withinBounds(stats: readonly RouteStats[]): readonly RouteStats[] {
-  if (stats.length <= maxRoutes) return stats;
-  const sorted = stats.toSorted((a, b) => b.requests - a.requests);
-  const [first, ...others] = sorted.splice(maxRoutes - 1);
-  if (first === undefined) return sorted;
-  return [
-    ...sorted,
-    { ...sumRouteStats([first, ...others]), id: 'other', appId: 'other', service: 'other', backends: [] },
-  ];
 }
 
 function labelsOf({ id, appId, service }: RouteStats): Labels {
