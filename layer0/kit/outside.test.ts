@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
 import { test } from 'node:test';
 import { hasCode } from './errors.ts';
+import { listenOn } from './listening.ts';
+import { silentLogger } from './log.ts';
 import { Outside } from './outside.ts';
 
 test('outside is what is neither this machine, nor its link, nor a host or a container of the cluster', () => {
@@ -35,6 +39,21 @@ test('outside is what is neither this machine, nor its link, nor a host or a con
   );
   outside.check('198.51.100.1');
   outside.check('a-name');
+});
+
+test('a connection to what has come to be inside is closed, and no other', async (t) => {
+  const server = createServer((socket) => socket.on('error', () => undefined));
+  t.after(() => server.close());
+  const port = await listenOn(server, { name: 'test', at: { host: '127.0.0.1', port: 0 }, log: silentLogger() });
+  const socket = connect(port, '127.0.0.1');
+  t.after(() => socket.destroy());
+  await once(socket, 'connect');
+  const outside = new Outside([]);
+  await outside.closeInside([socket]);
+  assert.equal(socket.destroyed, false);
+  outside.setInside(['127.0.0.0/8']);
+  await outside.closeInside([socket]);
+  assert.equal(socket.closed, true);
 });
 
 test('who may lead inside leads neither to its link, nor by a name to itself', async () => {

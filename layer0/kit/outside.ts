@@ -1,7 +1,9 @@
 /** Whether an address lies outside the cluster: for connections to addresses that somebody without a say in the cluster chose. */
 import type { LookupAddress, LookupOptions } from 'node:dns';
 import { lookup as systemLookup } from 'node:dns';
+import { once } from 'node:events';
 import { BlockList, isIP } from 'node:net';
+import type { Socket } from 'node:net';
 import { FlynnError } from './errors.ts';
 
 /**
@@ -54,6 +56,18 @@ export class Outside {
   /** Of a host as an address or a name; names are left to `lookup`. Throws `denied`. */
   check(host: string): void {
     if (isIP(host) !== 0 && !this.has(host)) throw insideError(host);
+  }
+
+  /** Connections to what has come to be inside, as a host that joined is. Resolves when they are closed. */
+  async closeInside(sockets: readonly Socket[]): Promise<void> {
+    const inside = sockets.filter(({ remoteAddress }) => remoteAddress !== undefined && !this.has(remoteAddress));
+    await Promise.all(
+      inside.map(async (socket) => {
+        const closed = once(socket, 'close');
+        socket.destroy();
+        await closed;
+      }),
+    );
   }
 
   /** As `node:net` wants it: finds only addresses outside. */

@@ -102,6 +102,20 @@ test('the feed tells the log aggregator all apps and drains, with their secrets,
   );
 });
 
+test('a host that joins is inside at once', async () => {
+  await using world = await startTestController();
+  const stop = new AbortController();
+  const told: unknown[] = [];
+  for await (const { event, data } of world.client.events(feedRoute, {}, { signal: stop.signal })) {
+    if (event === 'networks') told.push(data);
+    if (told.length === 2) stop.abort();
+    if (event !== 'current') continue;
+    const lease = { hostId: 'host9', address: '192.0.2.7', subnet: '10.100.3.0/24', joinedAt: 1 };
+    await world.store.transact({ then: [{ put: leaseKey('host9'), value: JSON.stringify(lease) }] });
+  }
+  assert.deepEqual(told, [{ inside: ['127.0.0.1'] }, { inside: ['127.0.0.1', '192.0.2.7', '10.100.3.0/24'] }]);
+});
+
 test('the log aggregator follows: a drain begins and ends, and the log of a deleted app goes', async (t) => {
   await using world = await startTestController();
   await using env = await openTestHistory();

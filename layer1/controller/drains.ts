@@ -4,14 +4,16 @@ import type { HttpClient } from '@flynn/kit/http-client';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
+import { interleaved } from '@flynn/kit/interleaved';
 import type { ServerEvent } from '@flynn/kit/routes';
+import { leasePrefix } from '@flynn/host-agent/network/lease';
 import { feedRoute, routes as logRoutes } from '@flynn/log-aggregator/api';
 import type { DrainStatus } from '@flynn/log-aggregator/api';
 import { hideSecrets, parseDrainUrl } from '@flynn/log-aggregator/drain-url';
 import { parseCertificate } from '@flynn/kit/certificate';
 import { resourcePrefix } from '@flynn/resource/keys';
 import { compareOf, decodeResource } from '@flynn/resource/record';
-import type { Entry } from '@flynn/store/store';
+import type { Entry, Revision } from '@flynn/store/store';
 import { drains } from './api-drains.ts';
 import { principalOf } from './access/principal.ts';
 import type { Principal } from './access/principal.ts';
@@ -185,10 +187,29 @@ function removalOf(key: string): ServerEvent | undefined {
   return undefined;
 }
 
-/** The cluster's networks, all apps and drains, `current`, then changes. Not to be resumed: a list has no gaps. */
+/** The cluster's networks first, and whenever they change; all apps and drains, `current`, then changes. Not to be resumed. */
 async function* logFeed(deps: Pick<Deps, 'store' | 'cell'>, signal: AbortSignal): AsyncGenerator<ServerEvent> {
-  const { store } = deps;
-  yield { event: 'networks', data: { inside: await insideNetworks(deps, signal) } };
+  const { revision } = await deps.store.list(leasePrefix, { signal });
+  yield await networksOf(deps, signal);
+  yield* interleaved(drainsFeed(deps, signal), networksFeed(deps, revision, signal));
+}
+
+async function networksOf(deps: Pick<Deps, 'store' | 'cell'>, signal: AbortSignal): Promise<ServerEvent> {
+  return { event: 'networks', data: { inside: await insideNetworks(deps, signal) } };
+}
+
+async function* networksFeed(
+  deps: Pick<Deps, 'store' | 'cell'>,
+  after: Revision,
+  signal: AbortSignal,
+): AsyncGenerator<ServerEvent> {
+  for await (const { changes } of deps.store.watch(leasePrefix, { after, signal })) {
+    if (changes.length > 0) yield await networksOf(deps, signal);
+  }
+}
+
+/** A list has no gaps. */
+async function* drainsFeed({ store }: Pick<Deps, 'store'>, signal: AbortSignal): AsyncGenerator<ServerEvent> {
   const apps = await store.list(appPrefix, { signal });
   const all = await store.list(drainPrefix, { signal, revision: apps.revision });
   for (const entry of [...apps.entries, ...all.entries]) {

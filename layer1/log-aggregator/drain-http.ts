@@ -73,6 +73,7 @@ export class HttpTarget implements Transport {
     };
     // A name is judged by what it leads to, an address is looked up by nobody.
     this.#outside?.check(new URL(url).hostname.replace(/^\[(.*)\]$/, '$1'));
+    await this.#outside?.closeInside(Object.values(this.#agent.freeSockets).flatMap((sockets) => sockets ?? []));
     const send = url.startsWith('https:') ? httpsRequest : httpRequest;
     const request = send(url, { method: 'POST', agent: this.#agent, headers, signal });
     request.end(body);

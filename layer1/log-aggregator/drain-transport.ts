@@ -59,6 +59,7 @@ class SyslogTarget implements Transport {
 
   async send(lines: readonly NamedLine[], signal: AbortSignal): Promise<undefined> {
     this.#isBroken = false;
+    if (this.#socket !== undefined) await this.#outside?.closeInside([this.#socket]);
     const socket = this.#socket ?? (await this.#dial(signal));
     const bytes = Buffer.concat(lines.map(({ line, appName }) => syslogMessage(line, appName)));
     const limited = AbortSignal.any([signal, AbortSignal.timeout(writeMs)]);
