@@ -26,11 +26,13 @@ export async function runDaemon<S extends z.ZodObject>(options: {
   name: string;
   config: S;
   start: (context: DaemonContext<S>) => Promise<void>;
+  /** Where it says what it does, unless that is systemd's journal. Default standard output, which is waited for. */
+  output?: { write(line: string): unknown } | undefined;
 }): Promise<void> {
   const { name } = options;
   const tasks = new TaskGroup();
   const stopping = new AbortController();
-  const destination = journalAt(process.env);
+  const destination = journalAt(process.env) ?? options.output;
   let log = createLogger(name, { destination });
   let isToReturn = false;
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGUSR2'] as const) {

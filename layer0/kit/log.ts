@@ -9,7 +9,7 @@ const redact = { paths: secretFields.flatMap((field) => [field, `*.${field}`]), 
 
 export function createLogger(
   name: string,
-  options: { level?: string; destination?: pino.DestinationStream | undefined } = {},
+  options: { level?: string; destination?: { write(line: string): unknown } | undefined } = {},
 ): Logger {
   const settings: pino.LoggerOptions = {
     name,
@@ -21,7 +21,9 @@ export function createLogger(
     redact,
   };
   // Synchronous: what a process says last is not lost or out of order when it exits.
-  return pino(settings, options.destination ?? pino.destination({ dest: 1, sync: true }));
+  const { destination } = options;
+  if (destination !== undefined) return pino(settings, destination);
+  return pino(settings, pino.destination({ dest: 1, sync: true }));
 }
 
 export function silentLogger(): Logger {

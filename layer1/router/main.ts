@@ -13,6 +13,7 @@ import { fullCollection, keepHeapSmall } from '@flynn/kit/idle-memory';
 import { anyHost, appRole, ownIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import { openMetrics } from '@flynn/kit/metrics-server';
+import { PipeLines } from '@flynn/kit/pipe-lines';
 import { configSchema, hasProxyProtocol } from './config.ts';
 import type { Router } from './router.ts';
 import { statusHandlers, voiceOf } from './server.ts';
@@ -31,9 +32,16 @@ const idleShare = 0.005;
 
 type Context = DaemonContext<typeof configSchema>;
 
+/** One for all that this process says: the access log fills a pipe in no time that nobody reads, and a line of the log waited there. */
+const output = PipeLines.open(
+  1,
+  (lost) => `${JSON.stringify({ level: 'warn', msg: 'lines of the log were lost', lost })}\n`,
+);
+
 await runDaemon({
   name: 'router',
   config: configSchema,
+  output,
   start: async (context) => {
     const { config, log, tasks } = context;
     tasks.run('heap', (signal) => keepHeapSmall(signal, { idleShare, keepsCode: true }));
@@ -157,6 +165,7 @@ async function startRouting({ config, log, tasks }: Context): Promise<Routing> {
     trustedProxies: config.FLYNN_TRUSTED_PROXIES,
     proxyProtocol: hasProxyProtocol(config),
     accessLog: config.FLYNN_ACCESS_LOG,
+    output,
     share: 1 / (config.FLYNN_ROUTER_WORKERS?.least ?? 1),
     log,
   });

@@ -19,7 +19,7 @@ import { Http1Front, shared } from './http1/front.ts';
 import { Http2Front } from './http2/front.ts';
 import { Knowledge } from './knowledge.ts';
 import { AccessLog } from './policy/access-log.ts';
-import type { AccessLogFormat } from './policy/access-log.ts';
+import type { AccessLogFormat, LogStream } from './policy/access-log.ts';
 import { Cookies } from './policy/cookies.ts';
 import { Networks } from './policy/networks.ts';
 import { RouterPolicy } from './policy/policy.ts';
@@ -62,6 +62,8 @@ export type RouterOptions = {
   /** Connections from there begin with a PROXY protocol header, on every port. */
   proxyProtocol?: boolean;
   accessLog?: AccessLogFormat;
+  /** Of the access log. Default standard output. */
+  output?: LogStream | undefined;
   /** The part of all requests that comes to this process: limits of all together are that much lower. Default 1. */
   share?: number;
   timeouts?: Timeouts;
@@ -123,8 +125,8 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const { dialMs } = timeouts;
   const { tcpWait: wait = defaultTcpWait } = options;
   const tcp = new TcpRoutes({ backends, figuresOf, accept, counters, dialMs, wait, deadlines, host, log });
-  const { accessLog: format = 'off' } = options;
-  const accessLog = format === 'off' ? undefined : new AccessLog({ format, stream: process.stdout });
+  const { accessLog: format = 'off', output: stream = process.stdout } = options;
+  const accessLog = format === 'off' ? undefined : new AccessLog({ format, stream });
   const challenges = new Challenges();
   const requestIds = new RequestIds();
   const routed = new RouterPolicy({

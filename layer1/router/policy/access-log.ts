@@ -1,4 +1,5 @@
 /** One line for each request, for whoever wants them. */
+import { wholeBytes } from '@flynn/kit/pipe-lines';
 import type { Ending, RequestHead } from '../exchange.ts';
 
 export const accessLogFormats = ['off', 'json', 'combined'] as const;
@@ -28,9 +29,11 @@ export type LogStream = {
 const flushBytes = 65_536;
 const maxBufferedBytes = 4_194_304;
 const flushMs = 200;
+/** Of each part of a line that is too long. */
+const shownCharacters = 300;
 
 /**
- * INVARIANTS. A line is one line, whatever a client sends. Lines wait for a fifth of a second or 64 KB and are written at
+ * INVARIANTS. A line is one line, whatever a client sends; the parts of one above 4 KB are shortened. Lines wait for a fifth of a second or 64 KB and are written at
  * once. When the reader is slower than requests come, 4 MB are kept and the rest is counted and told of, never waited for.
  */
 export class AccessLog implements Disposable {
@@ -52,7 +55,8 @@ export class AccessLog implements Disposable {
       this.#lost += 1;
       return;
     }
-    this.#add(this.#format(access));
+    const line = this.#format(access);
+    this.#add(line.length > wholeBytes ? this.#format(shortened(access)) : line);
     if (this.#bytes >= flushBytes) this.flush();
     else this.#timer ??= setTimeout(() => this.flush(), flushMs).unref();
   }
@@ -83,6 +87,25 @@ export class AccessLog implements Disposable {
     this.#lines.push(line);
     this.#bytes += line.length;
   }
+}
+
+/** So that it stays one piece beside what other processes write to the same pipe. */
+function shortened({ head, ...access }: Access): Access {
+  const short = (text: string) => (text.length > shownCharacters ? `${text.slice(0, shownCharacters)}…` : text);
+  const { method, target, host, protocol } = head;
+  return {
+    ...access,
+    head: {
+      method: short(method),
+      target: short(target),
+      host: short(host),
+      protocol,
+      header(name) {
+        const value = head.header(name);
+        return value === undefined ? undefined : short(value);
+      },
+    },
+  };
 }
 
 function jsonLine(access: Access): string {
