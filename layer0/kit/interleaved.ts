@@ -1,6 +1,6 @@
 /** What several sources have, as it comes. */
 
-/** Ends when all have ended; with the first error, or when it is left, all are left. A source is never asked ahead of its reader. */
+/** Ends when all have ended; with the first error, or when it is left, all are left. No source is asked ahead of its reader. */
 export async function* interleaved<T>(...sources: readonly AsyncIterable<T>[]): AsyncGenerator<T> {
   const iterators = sources.map((source) => source[Symbol.asyncIterator]());
   const come: { iterator: AsyncIterator<T>; result: IteratorResult<T> }[] = [];

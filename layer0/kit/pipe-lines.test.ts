@@ -6,14 +6,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
-import { setTimeout } from 'node:timers/promises';
+import { setTimeout as pause } from 'node:timers/promises';
 import { hasErrno } from './errors.ts';
 import { PipeLines } from './pipe-lines.ts';
 
 const lostLine = (lost: number) => `lost ${lost}\n`;
 
 /** A pipe, what is read of it so far, and writers that have it as their output. */
-async function pipe(t: TestContext) {
+async function openPipe(t: TestContext) {
   const folder = await mkdtemp(join(tmpdir(), 'flynn-pipe-'));
   t.after(() => rm(folder, { recursive: true }));
   const file = join(folder, 'pipe');
@@ -45,22 +45,22 @@ async function pipe(t: TestContext) {
 }
 
 test('lines of two writers are never mixed, however slowly they are read', async (t) => {
-  const { open, read, text } = await pipe(t);
-  const writers = [open(), open()];
+  const pipe = await openPipe(t);
+  const writers = [pipe.open(), pipe.open()];
   const line = (writer: number, at: number) => `${writer} ${at} ${'x'.repeat(at % 300)}`;
   const count = 2_000;
   for (let at = 0; at < count; at += 100) {
     for (const [writer, lines] of writers.entries()) {
       lines.write(Array.from({ length: 100 }, (_, more) => `${line(writer, at + more)}\n`).join(''));
-      read(9_973);
+      pipe.read(9_973);
     }
-    if (at % 500 === 0) await setTimeout(25);
+    if (at % 500 === 0) await pause(25);
   }
   for (let silent = 0; silent < 5;) {
-    silent = read(65_536) === 0 ? silent + 1 : 0;
-    await setTimeout(silent === 0 ? 1 : 25);
+    silent = pipe.read(65_536) === 0 ? silent + 1 : 0;
+    await pause(silent === 0 ? 1 : 25);
   }
-  const told = text().trimEnd().split('\n');
+  const told = pipe.text().trimEnd().split('\n');
   for (const writer of [0, 1]) {
     const own = told.filter((one) => one.startsWith(`${writer} `));
     assert.deepEqual(
@@ -72,20 +72,20 @@ test('lines of two writers are never mixed, however slowly they are read', async
 });
 
 test('a reader that stands still is waited for by nobody: 8 MB are kept, the rest is counted', async (t) => {
-  const { open, read, text } = await pipe(t);
-  const lines = open();
+  const pipe = await openPipe(t);
+  const lines = pipe.open();
   const block = `${'y'.repeat(1_023)}\n`.repeat(64);
-  let isDrained = false;
+  const drained = Promise.withResolvers<void>();
   for (let at = 0; at < 200; at += 1) lines.write(block);
-  lines.once('drain', () => (isDrained = true));
+  lines.once('drain', () => drained.resolve());
   assert.equal(lines.write('one more\n'), false);
-  for (let turn = 0; !isDrained && turn < 2_000; turn += 1) {
-    while (read(65_536) > 0);
-    await setTimeout(5);
-  }
-  assert.equal(isDrained, true);
-  while (read(65_536) > 0);
-  const told = text().trimEnd().split('\n');
+  const reading = setInterval(() => {
+    while (pipe.read(65_536) > 0);
+  }, 5);
+  await drained.promise;
+  clearInterval(reading);
+  while (pipe.read(65_536) > 0);
+  const told = pipe.text().trimEnd().split('\n');
   const lost = /^lost (\d+)$/.exec(told.at(-1) ?? '')?.[1];
   const kept = (told.length - 1) / 64;
   assert.equal(kept + Number(lost), 201);
@@ -94,15 +94,15 @@ test('a reader that stands still is waited for by nobody: 8 MB are kept, the res
 });
 
 test('a line that is longer than what a pipe takes whole gets there too', async (t) => {
-  const { open, read, text } = await pipe(t);
-  const lines = open();
+  const pipe = await openPipe(t);
+  const lines = pipe.open();
   const long = `${'z'.repeat(300_000)}\n`;
   lines.write(`a\n${long}b\n`);
-  for (let turn = 0; !text().endsWith('b\n') && turn < 2_000; turn += 1) {
-    while (read(65_536) > 0);
-    await setTimeout(5);
+  for (let turn = 0; !pipe.text().endsWith('b\n') && turn < 2_000; turn += 1) {
+    while (pipe.read(65_536) > 0);
+    await pause(5);
   }
-  assert.equal(text(), `a\n${long}b\n`);
+  assert.equal(pipe.text(), `a\n${long}b\n`);
 });
 
 test('what is no pipe is left to others', () => {

@@ -32,7 +32,7 @@ const idleShare = 0.005;
 
 type Context = DaemonContext<typeof configSchema>;
 
-/** One for all that this process says: the access log fills a pipe in no time that nobody reads, and a line of the log waited there. */
+/** For all that this process says: the access log soon fills a pipe that nobody reads, and whoever waits there stands still. */
 const output = PipeLines.open(
   1,
   (lost) => `${JSON.stringify({ level: 'warn', msg: 'lines of the log were lost', lost })}\n`,

@@ -33,8 +33,9 @@ const flushMs = 200;
 const shownCharacters = 300;
 
 /**
- * INVARIANTS. A line is one line, whatever a client sends; the parts of one above 4 KB are shortened. Lines wait for a fifth of a second or 64 KB and are written at
- * once. When the reader is slower than requests come, 4 MB are kept and the rest is counted and told of, never waited for.
+ * INVARIANTS. A line is one line, whatever a client sends; the parts of one above 4 KB are shortened. Lines wait for a fifth of
+ * a second or 64 KB and are written at once. When the reader is slower than requests come, 4 MB are kept and the rest is counted
+ * and told of, never waited for.
  */
 export class AccessLog implements Disposable {
   readonly #format: (access: Access) => string;
