@@ -9,6 +9,7 @@ import { z } from 'zod';
 import { shelfType } from './demo.ts';
 import { nameKey, resourceKey } from './keys.ts';
 import { claimName } from './piece.ts';
+import { isUnreadable } from './record.ts';
 import { ResourceService } from './service.ts';
 import { defineType } from './type.ts';
 
@@ -227,6 +228,10 @@ export function checkWrites(open: OpenStore): void {
     assert.deepEqual(await names({ object: 'b' }), ['b']);
     assert.deepEqual(await names({ owner }), ['a', 'b']);
     assert.deepEqual(await names({ owner, where: ({ spec }) => spec.books === 2 }), ['b']);
+    await assert.rejects(
+      names({ isStrict: true, object: 'b' }),
+      (error: unknown) => isUnreadable(error) && hasCode(error, 'internal') && error.message.includes('/shelf/broken '),
+    );
   });
 
   test('a resource written by a later version is refused, naming the version', async () => {

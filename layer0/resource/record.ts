@@ -1,5 +1,5 @@
 /** How is a resource stored, and read back? */
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { checkJson, deepFreeze, encodeJson, parseJson } from '@flynn/store/codec';
 import type { Entry } from '@flynn/store/store';
 import { z } from 'zod';
@@ -38,6 +38,18 @@ export function decodeResource<Spec, Status, SpecInput>(
   entry: Entry,
 ): Resource<Spec, Status> {
   return readRecord(type, parseJson(entry.value, entry.key), entry);
+}
+
+/** Somebody has to see to it: it is there, and this program cannot say what it is. */
+export function unreadable(key: string, cause: unknown): FlynnError {
+  return new FlynnError('internal', `${key} cannot be read: ${messageOf(cause)}`, {
+    cause,
+    detail: { unreadable: key },
+  });
+}
+
+export function isUnreadable(error: unknown): error is FlynnError {
+  return error instanceof FlynnError && error.detail['unreadable'] !== undefined;
 }
 
 /** Of a record whose type need not be known. */

@@ -11,7 +11,7 @@ import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare, Operation } from '@flynn/store/store';
 import { grantType } from './access/resources.ts';
 import { isOpen, placedJobs, statusesOfApp, valuesOf } from './cell-view.ts';
-import { collectArtifacts } from './collection/collection.ts';
+import { collectArtifactsOf } from './collection/collection.ts';
 import { appIdOf } from './compile.ts';
 import { backupPlanType, datastoreBackupType } from './datastore-backups/types.ts';
 import { archiveType, historyType } from './datastore-history/types.ts';
@@ -193,7 +193,7 @@ async function removeEverything(
     options,
   );
   // What another app takes over at this moment stays.
-  await collectArtifacts(deps, new Set(own.flatMap(({ spec }) => spec.artifactId ?? [])), options);
+  await collectArtifactsOf(deps, own, options);
 }
 
 async function removalsOf<Spec, Status, SpecInput>(

@@ -19,7 +19,7 @@ import { auditHandlers } from './audit/reading.ts';
 import { recordingStore } from './audit/mutation.ts';
 import { backupHandlers } from './backup/handlers.ts';
 import { buildHandlers } from './builds.ts';
-import { collectionHandlers } from './collection/blob-collection.ts';
+import { collectionHandlers } from './collection/handlers.ts';
 import type { Directory } from './access/directory.ts';
 import { OwnBlobs } from './collection/own-blobs.ts';
 import { openCellView } from './cell-view.ts';

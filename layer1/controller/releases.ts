@@ -12,7 +12,7 @@ import { checkServices } from './access/neighbours.ts';
 import { principalOf } from './access/principal.ts';
 import { withoutSecrets } from './access/redaction.ts';
 import { releases } from './api.ts';
-import { collectArtifacts, removeRelease } from './collection/collection.ts';
+import { collectArtifactsOf, removeRelease } from './collection/collection.ts';
 import { madeOf } from './collection/own-blobs.ts';
 import type { OwnBlobs } from './collection/own-blobs.ts';
 import { checkDefaults } from './check-defaults.ts';
@@ -86,8 +86,7 @@ export function releaseHandlers(deps: Deps, own: OwnBlobs): Handler[] {
       const app = await findLiveApp(deps, params.app, signal);
       const release = await findRelease(deps, app, params.release, signal);
       await removeRelease(deps, app, release, { signal });
-      const { artifactId } = release.spec;
-      if (artifactId !== undefined) await collectArtifacts(deps, new Set([artifactId]), { signal });
+      await collectArtifactsOf(deps, [release], { signal });
     }),
   ];
 }

@@ -31,6 +31,7 @@ import { historyFigures } from './datastore-history/figures.ts';
 import { datastoreHistoryCheck } from './datastore-history/findings.ts';
 import { datastoreCheck } from './datastores/findings.ts';
 import { authorityCheck } from './health/authority.ts';
+import { collectionCheck } from './collection/findings.ts';
 import { blobCheck } from './health/blobs.ts';
 import { drainCheck } from './health/drains.ts';
 import { healthHandlers } from './health/handlers.ts';
@@ -82,6 +83,7 @@ export async function openWeb(options: {
     certificates: options.certificates ?? [],
     checks: [
       backupCheck(deps),
+      collectionCheck(deps),
       datastoreCheck(deps),
       datastoreBackupCheck(deps),
       datastoreHistoryCheck(deps),

@@ -15,11 +15,10 @@ import { stepBackups } from './backup/steps.ts';
 import type { BackupBlobs } from './backup/steps.ts';
 import { pruneAnswers } from './audit/answers.ts';
 import { pruneAudit } from './audit/reading.ts';
-import { collectBlobs } from './collection/blob-collection.ts';
 import type { BlobCollector } from './collection/blob-collection.ts';
 import { valuesOf } from './cell-view.ts';
 import { cleanUp, keptByApp } from './collection/clean-up.ts';
-import { collectReleases } from './collection/collection.ts';
+import { collectAll } from './collection/rounds.ts';
 import { appIdOf } from './compile.ts';
 import { keepDatastores } from './datastore-backups/keeping.ts';
 import type { DumpBlobs } from './datastore-backups/making.ts';
@@ -200,8 +199,7 @@ async function collectRegularly(deps: Deps, blobs: BlobCollector | undefined, op
     await pause(collectEveryMs, limited);
     if (limited.aborted) return;
     const signal = withDeadline(collectEveryMs, limited);
-    await collectReleases(deps, { ...options, signal });
-    if (blobs !== undefined) await collectBlobs(deps, blobs, { signal });
+    await collectAll(deps, blobs, { ...options, signal });
   };
   await forever('collection', step, { signal: options.signal, log: deps.log });
 }

@@ -1,10 +1,7 @@
 /** Which blobs does nobody need? Those nothing refers to, and nobody used for a day: an upload under way is safe. */
 import type { BlobClient } from '@flynn/blobstore/client';
 import { hasCode } from '@flynn/kit/errors';
-import { handle } from '@flynn/kit/http-server';
-import type { Handler } from '@flynn/kit/http-server';
-import { collections } from './api.ts';
-import { collectArtifacts, collectReleases } from './collection.ts';
+import { collectArtifacts } from './collection.ts';
 import type { Deps } from '../deps.ts';
 import { datastoreBackupType } from '../datastore-backups/types.ts';
 import { catalogueNames } from '../datastore-history/catalogue.ts';
@@ -12,24 +9,16 @@ import { blobsOfArchive } from '../datastore-history/pieces.ts';
 import { archiveType, historyType } from '../datastore-history/types.ts';
 import { broughtNames } from './own-blobs.ts';
 import { blobsOf, resultMeta } from '../images/image-blobs.ts';
-import { appType, artifactType } from '../resources.ts';
+import { appType, artifactType, operationType } from '../resources.ts';
 
 export type BlobCollector = Pick<BlobClient, 'list' | 'listNames' | 'remove' | 'removeName'>;
-
-export function collectionHandlers(deps: Deps, blobs: BlobCollector): Handler[] {
-  return [
-    handle(collections.run, async ({ signal }) => {
-      const releases = await collectReleases(deps, { signal });
-      return { releases, ...(await collectBlobs(deps, blobs, { signal })) };
-    }),
-  ];
-}
 
 export const blobGraceMs = 24 * 60 * 60_000;
 
 /**
  * Blobs are listed before what refers to them is: what comes to be referred to meanwhile was used meanwhile, and a blob
  * that was used since is not removed. Of names only those of builds, of apps and of what somebody brought are ours to judge.
+ * A record that cannot be read may refer to any of them: it is thrown (isUnreadable), and they stay.
  */
 export async function collectBlobs(
   deps: Deps,
@@ -58,12 +47,13 @@ export async function collectBlobs(
 }
 
 async function neededBlobs(deps: Deps, blobs: BlobCollector, signal: AbortSignal): Promise<Set<string>> {
-  const artifacts = await deps.resources.list(artifactType, { signal });
-  const dumps = await deps.resources.list(datastoreBackupType, { signal });
+  const all = { signal, isStrict: true };
+  const artifacts = await deps.resources.list(artifactType, all);
+  const dumps = await deps.resources.list(datastoreBackupType, all);
   // What leaves the newest is in the archive by then.
-  const histories = await deps.resources.list(historyType, { signal });
-  const archives = await deps.resources.list(archiveType, { signal });
-  const open = [...deps.operations.snapshot.entries.values()].map(({ value }) => value);
+  const histories = await deps.resources.list(historyType, all);
+  const archives = await deps.resources.list(archiveType, all);
+  const open = await deps.resources.list(operationType, all);
   const named = await Array.fromAsync(blobs.listNames({ signal }));
   return new Set([
     ...artifacts.flatMap(({ spec }) => blobsOf(spec.image)),
@@ -78,9 +68,9 @@ async function neededBlobs(deps: Deps, blobs: BlobCollector, signal: AbortSignal
 
 async function removeNames(deps: Deps, blobs: BlobCollector, before: number, signal: AbortSignal): Promise<number> {
   const named = await Array.fromAsync(blobs.listNames({ signal }));
-  const apps = new Set((await deps.resources.list(appType, { signal })).map(({ id }) => id));
+  const apps = new Set((await deps.resources.list(appType, { signal, isStrict: true })).map(({ id }) => id));
   // Of those that are not through; the result of a build is read by what depends on it.
-  const open = [...deps.operations.snapshot.entries.values()].map(({ value }) => value);
+  const open = await deps.resources.list(operationType, { signal, isStrict: true });
   const operations = new Set(open.flatMap(({ id, spec: { dependsOn = [] } }) => dependsOn.concat(id)));
   const gone = named.filter(({ name, changedAt }) => {
     const [kind, id = '', ...rest] = name.split('/');

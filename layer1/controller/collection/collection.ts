@@ -1,13 +1,14 @@
 /**
  * Takes away what nothing refers to any more: releases nobody goes back to, their artifacts, and the blobs behind those.
  *
- * INVARIANT. An artifact is marked before it is looked for once more and removed, and a release is made comparing its
+ * INVARIANTS. Where one record cannot be read nothing goes that it may refer to: it is thrown (isUnreadable).
+ * An artifact is marked before it is looked for once more and removed, and a release is made comparing its
  * artifact: whoever of the two comes first, no release is left without its artifact.
  */
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { removePiece } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
-import { compareOf } from '@flynn/resource/record';
+import { compareOf, isUnreadable } from '@flynn/resource/record';
 import type { Compare } from '@flynn/store/store';
 import { isRestoring } from '../backup/restore-state.ts';
 import type { Deps } from '../deps.ts';
@@ -27,9 +28,13 @@ export async function collectReleases(deps: Deps, options: Options): Promise<num
   // Until its apps are live again, of none it is known which release they ran.
   if (await isRestoring(deps.store, { signal })) return 0;
   const [apps, releases, artifacts] = await Promise.all([
-    resources.list(appType, { signal, where: (app) => app.deletingSince === undefined && !app.spec.isSystem }),
-    resources.list(releaseType, { signal }),
-    resources.list(artifactType, { signal }),
+    resources.list(appType, {
+      signal,
+      isStrict: true,
+      where: (app) => app.deletingSince === undefined && !app.spec.isSystem,
+    }),
+    resources.list(releaseType, { signal, isStrict: true }),
+    resources.list(artifactType, { signal, isStrict: true }),
   ]);
   // Whole images take room as slugs do, and are gone back to like them.
   const isStored = ({ spec }: (typeof artifacts)[number]) => spec.type === 'slug' || 'config' in spec.image;
@@ -120,7 +125,10 @@ export async function collectArtifacts(
 ): Promise<number> {
   if (wanted?.size === 0) return 0;
   const { resources } = deps;
-  const used = async () => new Set((await resources.list(releaseType, { signal })).map(({ spec }) => spec.artifactId));
+  const used = async () => {
+    const all = await resources.list(releaseType, { signal, isStrict: true });
+    return new Set(all.map(({ spec }) => spec.artifactId));
+  };
   const also = () => (epoch === undefined ? {} : { compare: [epoch] });
   const mark = (id: string, status: { condemnedAt?: string }) =>
     resources.updateStatus(artifactType, id, () => status, { signal, also }).catch(undefinedIfBeaten);
@@ -147,6 +155,20 @@ export async function collectArtifacts(
     }
   }
   return removed;
+}
+
+/** Of what was removed just now. Where it is not known whether others have them they stay for the next collection. */
+export async function collectArtifactsOf(
+  deps: Deps,
+  removed: readonly ReleaseResource[],
+  options: Options,
+): Promise<void> {
+  try {
+    await collectArtifacts(deps, new Set(removed.flatMap(({ spec }) => spec.artifactId ?? [])), options);
+  } catch (error) {
+    if (!isUnreadable(error)) throw error;
+    deps.log.warn({ err: error }, 'artifacts of releases that are gone stay for now');
+  }
 }
 
 /** Somebody else was at it. */

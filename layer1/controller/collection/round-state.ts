@@ -1,0 +1,51 @@
+/** When was there a collection, may there be another by this clock, and what keeps it from ending? */
+import { decodeJson } from '@flynn/store/codec';
+import type { Compare, Store } from '@flynn/store/store';
+import { z } from 'zod';
+
+const key = '/flynn/collection';
+const hourMs = 3_600_000;
+
+/** A cluster that is off for a night loses none. */
+const leapMs = 12 * hourMs;
+/** A clock that has gone on for so long since it leapt is right: the cluster was off. */
+const settledMs = 24 * hourMs;
+
+const stateSchema = z.object({
+  /** The last that began by a clock that was believed. */
+  begunMs: z.int().optional(),
+  /** One by a clock that was not: the first since then. */
+  aheadMs: z.int().optional(),
+  /** None has ended well since then. `isUnreadable`: for a record that cannot be read. */
+  failure: z.object({ since: z.string(), message: z.string(), isUnreadable: z.boolean() }).optional(),
+});
+export type RoundState = Readonly<z.output<typeof stateSchema>>;
+
+/**
+ * What is known once a round is begun now; without `aheadMs` it may collect. What is too old is so by the clock alone, and is
+ * gone for good: one that leaps ahead is not believed at once. `usedMs`: when the blob store last knew of a use, for the first
+ * round. Pure.
+ */
+export function beginRound(before: RoundState, nowMs: number, usedMs: number | undefined): RoundState {
+  const { begunMs, aheadMs, ...rest } = before;
+  const lastMs = begunMs ?? usedMs;
+  const isAhead = lastMs !== undefined && nowMs > lastMs + leapMs;
+  if (!isAhead) return { ...rest, begunMs: nowMs };
+  const sinceMs = aheadMs === undefined || aheadMs > nowMs ? nowMs : aheadMs;
+  if (nowMs >= sinceMs + settledMs) return { ...rest, begunMs: nowMs };
+  return { ...rest, ...(begunMs === undefined ? {} : { begunMs }), aheadMs: sinceMs };
+}
+
+export async function readRounds(store: Store, signal: AbortSignal): Promise<RoundState> {
+  const entry = await store.get(key, { signal });
+  return entry === undefined ? {} : decodeJson(stateSchema, entry.value, key);
+}
+
+export async function writeRounds(
+  store: Store,
+  state: RoundState,
+  { signal, epoch }: { signal: AbortSignal; epoch?: Compare },
+): Promise<void> {
+  const compare = epoch === undefined ? [] : [epoch];
+  await store.transact({ compare, then: [{ put: key, value: JSON.stringify(state) }] }, { signal });
+}

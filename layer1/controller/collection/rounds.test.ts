@@ -1,0 +1,70 @@
+/** Nothing is collected by a clock that leapt ahead, and what keeps rounds from ending is told. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { FlynnError } from '@flynn/kit/errors';
+import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestController } from '../testing.ts';
+import { blobGraceMs } from './blob-collection.ts';
+import { collectionFindings } from './findings.ts';
+import { beginRound } from './round-state.ts';
+import type { RoundState } from './round-state.ts';
+import { collectAll } from './rounds.ts';
+
+const { signal } = new AbortController();
+const hourMs = 3_600_000;
+const dayMs = 24 * hourMs;
+
+test('a clock that leaps is not believed before it has gone on for a day; one that is put back, or only late, is', () => {
+  const begun = (nowMs: number): RoundState => ({ begunMs: nowMs });
+  const at = 100 * dayMs;
+  assert.deepEqual(beginRound({}, at, undefined), begun(at), 'there is nothing to compare it with');
+  assert.deepEqual(beginRound({}, at, at - hourMs), begun(at));
+  assert.deepEqual(beginRound({}, at, at - 9 * dayMs), { aheadMs: at });
+  assert.deepEqual(beginRound(begun(at), at + 11 * hourMs, undefined), begun(at + 11 * hourMs));
+  assert.deepEqual(beginRound(begun(at), at - 40 * dayMs, undefined), begun(at - 40 * dayMs));
+  const leapt = beginRound(begun(at), at + 8 * dayMs, undefined);
+  assert.deepEqual(leapt, { begunMs: at, aheadMs: at + 8 * dayMs });
+  assert.deepEqual(beginRound(leapt, at + hourMs, undefined), begun(at + hourMs), 'it is right again');
+  const stays = beginRound(leapt, at + 8 * dayMs + 23 * hourMs, undefined);
+  assert.deepEqual(stays, leapt);
+  assert.deepEqual(beginRound(stays, at + 9 * dayMs, undefined), begun(at + 9 * dayMs), 'the cluster was off');
+});
+
+test('a clock that is ahead for a round costs no blob that was just used', async () => {
+  await using world = await startTestController();
+  await using blobStore = await startTestBlobs();
+  const { blobs } = blobStore;
+  const at = (ms: number) => ({ ...world.deps, now: () => Date.now() + ms });
+  await blobs.put('on its way');
+  await blobs.putName('brought/user/u1/00', (await blobs.put('brought')).digest);
+  const none = { releases: 0, blobs: 0, bytes: 0, names: 0 };
+  const isAll = async () => (await Array.fromAsync(blobs.list())).length === 2;
+  assert.equal(await collectAll(at(8 * dayMs), blobs, { signal }), 'clock is ahead', 'of what the blob store saw last');
+  assert.deepEqual(await collectAll(at(0), blobs, { signal }), none);
+  assert.equal(await collectAll(at(8 * dayMs), blobs, { signal }), 'clock is ahead');
+  assert.ok(await isAll());
+  const collected = await collectAll(at(9 * dayMs + blobGraceMs), blobs, { signal });
+  assert.ok(typeof collected === 'object');
+  assert.deepEqual([collected.blobs, collected.names], [2, 1]);
+});
+
+test('a round that does not end well is told after hours, since the first that did not', async () => {
+  await using world = await startTestController();
+  const failing = () => {
+    throw new FlynnError('unavailable', 'no blob store is running');
+  };
+  const blobs = { list: failing, listNames: failing, remove: failing, removeName: failing };
+  const nowMs = Date.now();
+  const { store } = world;
+  await store.transact({ then: [{ put: '/flynn/collection', value: JSON.stringify({ begunMs: nowMs }) }] });
+  const state = async () => JSON.parse((await store.get('/flynn/collection'))?.value ?? '{}') as RoundState;
+  for (const ms of [0, hourMs]) {
+    const round = collectAll({ ...world.deps, now: () => nowMs + ms }, blobs, { signal });
+    await assert.rejects(round, { code: 'unavailable' });
+  }
+  const since = new Date(nowMs).toISOString();
+  assert.deepEqual((await state()).failure, { since, message: 'no blob store is running', isUnreadable: false });
+  assert.deepEqual(collectionFindings(await state(), nowMs + 2 * hourMs), []);
+  const [found] = collectionFindings(await state(), nowMs + 4 * hourMs);
+  assert.deepEqual([found?.severity, found?.since], ['warning', since]);
+});

@@ -1,0 +1,90 @@
+/** A record that this version cannot read keeps all that it may refer to, and is told. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { resourceKey } from '@flynn/resource/keys';
+import { isUnreadable } from '@flynn/resource/record';
+import { apps, releases } from '../api.ts';
+import { datastoreBackupType } from '../datastore-backups/types.ts';
+import { archiveType, historyType } from '../datastore-history/types.ts';
+import { appType, artifactType, operationType, releaseType } from '../resources.ts';
+import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestController } from '../testing.ts';
+import { blobGraceMs, collectBlobs } from './blob-collection.ts';
+import { collectArtifacts } from './collection.ts';
+import { collectionCheck } from './findings.ts';
+import { collectAll } from './rounds.ts';
+
+const { signal } = new AbortController();
+
+test('what a later version wrote of a live app, its release, its slug, or of backups and histories costs none of them anything', async () => {
+  await using world = await startTestController();
+  await using blobStore = await startTestBlobs();
+  const { blobs } = blobStore;
+  const { client, store, deps } = world;
+  const later = { ...deps, now: () => Date.now() + blobGraceMs + 60_000 };
+  const { id: appId } = await client.call(apps.create, { body: { name: 'shop' } });
+  const layer = await blobs.put('layer');
+  const image = { base: 'slug-runner', layers: [layer] };
+  const { id: artifactId } = await client.call(releases.createArtifact, { body: { type: 'slug', image } });
+  const params = { app: 'shop' };
+  const { id: releaseId } = await client.call(releases.create, {
+    params,
+    body: { artifactId, processes: { web: {} } },
+  });
+  assert.equal((await world.deploy('shop', releaseId)).state, 'complete');
+  const cache = `cache/${appId}`;
+  await blobs.putName(cache, (await blobs.put('cache')).digest);
+  // Something unreadable refers to it, as far as anybody knows.
+  const held = await blobs.put('held');
+  const isThere = async () => {
+    const digests = (await Array.fromAsync(blobs.list())).map(({ digest }) => digest);
+    const names = (await Array.fromAsync(blobs.listNames())).map(({ name }) => name);
+    await deps.resources.get(artifactType, artifactId);
+    await deps.resources.get(releaseType, releaseId);
+    return [digests.includes(layer.digest), names.includes(cache), digests.includes(held.digest)];
+  };
+  const keys = [
+    resourceKey(appType.name, appId),
+    resourceKey(artifactType.name, artifactId),
+    resourceKey(releaseType.name, releaseId),
+    ...[datastoreBackupType, historyType, archiveType, operationType].map(({ name }) => resourceKey(name, 'broken')),
+  ];
+  for (const key of keys) {
+    const before = await store.get(key);
+    const record = { ...JSON.parse(before?.value ?? '{}'), version: 99 };
+    await store.transact({ then: [{ put: key, value: JSON.stringify(record) }] });
+    const isTold = (error: unknown): boolean =>
+      isUnreadable(error) && hasCode(error, 'internal') && error.message.includes(key);
+    await assert.rejects(collectBlobs(later, blobs, { signal }), isTold, key);
+    await store.transact({ then: [before === undefined ? { delete: key } : { put: key, value: before.value }] });
+    assert.deepEqual(await isThere(), [true, true, true], key);
+  }
+  await collectBlobs(later, blobs, { signal });
+  assert.deepEqual(await isThere(), [true, true, false]);
+});
+
+test('one record that cannot be read is told at once, and no more once it can be; a release is deleted meanwhile', async () => {
+  await using world = await startTestController();
+  await using blobStore = await startTestBlobs();
+  const { blobs } = blobStore;
+  const { client, store, deps } = world;
+  const findings = async () => collectionCheck(deps).find(signal);
+  await client.call(apps.create, { body: { name: 'shop' } });
+  const params = { app: 'shop' };
+  const artifact = { type: 'image' as const, image: { name: 'test/image' } };
+  const { id: artifactId } = await client.call(releases.createArtifact, { body: artifact });
+  await client.call(releases.create, { params, body: { artifactId, processes: {} } });
+  const broken = resourceKey(releaseType.name, 'broken');
+  await store.transact({ then: [{ put: broken, value: 'sealed with a key that is gone' }] });
+  await assert.rejects(collectAll(deps, blobs, { signal }), isUnreadable);
+  await assert.rejects(collectArtifacts(deps, new Set([artifactId]), { signal }), isUnreadable);
+  const [found, ...more] = await findings();
+  assert.deepEqual([found?.severity, found?.subject, more], ['warning', 'collection', []]);
+  assert.match(found?.what ?? '', /release\/broken cannot be read/);
+  await client.call(releases.remove, { params: { ...params, release: 'v1' } });
+  await deps.resources.get(artifactType, artifactId);
+  await store.transact({ then: [{ delete: broken }] });
+  await collectAll(deps, blobs, { signal });
+  assert.deepEqual(await findings(), []);
+});
