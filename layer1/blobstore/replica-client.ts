@@ -2,19 +2,23 @@
 import { Readable } from 'node:stream';
 import { FlynnError } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
+import { Stall } from '@flynn/kit/stall';
 import { replicaRoutes } from './replica-api.ts';
 import type { Replica } from './replica.ts';
+
+/** Of all of a copy, which may be as large as a database; it ends before that where it does not get on. */
+const copyMs = 24 * 3_600_000;
 
 /** Errors: the store's own, and `unavailable` or `timeout` when it does not answer. A closed client ends what is under way so. */
 export function remoteReplica(http: HttpClient): Replica {
   const until = (signal: AbortSignal | undefined) => (signal === undefined ? {} : { signal });
   return {
-    copy: ({ digest, usedAt }, body, { signal } = {}) =>
-      http.call(
-        replicaRoutes.copy,
-        { params: { digest }, query: { usedAt }, body: Readable.from(body, { objectMode: false }) },
-        until(signal),
-      ),
+    async copy({ digest, usedAt }, body, { signal } = {}) {
+      using stall = new Stall({ what: `the copy of ${digest}`, signal });
+      const sent = Readable.from(stall.watched(body), { objectMode: false });
+      const input = { params: { digest }, query: { usedAt }, body: sent };
+      return await http.call(replicaRoutes.copy, input, { signal: stall.signal, timeoutMs: copyMs });
+    },
     async open(digest, { from = 0, signal } = {}) {
       const params = { digest };
       const { held } = await http.call(replicaRoutes.find, { params }, until(signal));

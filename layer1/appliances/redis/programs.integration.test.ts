@@ -36,5 +36,7 @@ test('a member does what it is asked to, lets in whom it is to, and ends what ne
 
 test('what is on the disk is known to be, and a dump needs room', () => assertPasses('disk_test.py'));
 
+test('whoever dumps is told that the primary is still at it', () => assertPasses('client_test.py'));
+
 test('a restore that is not whole, does not fit or is not waited for changes nothing', () =>
   assertPasses('replacement_test.py'));

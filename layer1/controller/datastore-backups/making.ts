@@ -1,25 +1,28 @@
 /** Makes one backup of a datastore: what its program writes, encrypted, as a blob. Memory for it does not grow with it. */
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
+import { type Clock, pause, systemClock } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
+import { Stall } from '@flynn/kit/stall';
 import type { BlobClient } from '@flynn/blobstore/client';
 import type { Bytes } from '../backup/archive.ts';
 import type { HostClients } from '../host-clients.ts';
 import { type Member, outputOf } from './member.ts';
 import { openedDump, sealedDump } from './sealing.ts';
-import { Stall } from './stall.ts';
 
 export type DumpBlobs = Pick<BlobClient, 'put' | 'get' | 'stat'>;
 
 /** Of all of it: what takes longer is stopped by a person. */
 export const wholeMs = 24 * 3_600_000;
+const tellMs = 5_000;
 
 export type MadeDump = Readonly<{ digest: string; blobBytes: number; dumpBytes: number }>;
 
 /**
  * Resolves once the program has ended well and the blob store has answered that it has every byte that was sent. Fails otherwise,
  * also with `timeout` when nothing gets on for ten minutes; a blob that came about is nobody's then, and is collected.
- * `onProgress` is given the bytes that the program has written; it is waited for.
+ * A program that is preparing what it writes gets on as long as it says anything. `onProgress` is given the bytes that it has
+ * written, every few seconds to the end, also while the blob store copies what it was sent; what it throws ends all of it.
  */
 export async function makeDump(
   hosts: Pick<HostClients, 'exec'>,
@@ -29,19 +32,37 @@ export async function makeDump(
     signal,
     onProgress,
     quietMs,
-  }: { signal: AbortSignal; onProgress: (bytes: number) => Promise<void>; quietMs?: number },
+    clock = systemClock,
+  }: {
+    signal: AbortSignal;
+    onProgress: (bytes: number) => Promise<void>;
+    quietMs?: number | undefined;
+    clock?: Pick<Clock, 'sleep'>;
+  },
 ): Promise<MadeDump> {
-  using stall = new Stall({ what: 'the backup', signal, ...(quietMs === undefined ? {} : { quietMs }) });
+  const over = new AbortController();
+  using stall = new Stall({ what: 'the backup', signal: AbortSignal.any([signal, over.signal]), quietMs });
+  let writtenBytes = 0;
   const dump = async function* (): AsyncGenerator<Uint8Array> {
-    let dumpBytes = 0;
-    for await (const chunk of outputOf(hosts, member, command, { signal: stall.signal })) {
-      dumpBytes += chunk.length;
-      stall.progressed();
-      await onProgress(dumpBytes);
+    const options = { signal: stall.signal, onWords: () => stall.progressed() };
+    for await (const chunk of outputOf(hosts, member, command, options)) {
+      writtenBytes += chunk.length;
       yield chunk;
     }
   };
-  const { bytes: dumpBytes, ...stored } = await storeSealed(blobs, dump(), { secret, signal: stall.signal });
+  const storing = storeSealed(blobs, stall.watched(dump()), { secret, signal: stall.signal });
+  const isStored = new AbortController();
+  const ended = Promise.allSettled([storing]).then(() => isStored.abort());
+  try {
+    while (!isStored.signal.aborted) {
+      await pause(tellMs, isStored.signal, clock);
+      if (!isStored.signal.aborted) await onProgress(writtenBytes);
+    }
+  } finally {
+    over.abort();
+    await ended;
+  }
+  const { bytes: dumpBytes, ...stored } = await storing;
   if (dumpBytes === 0)
     throw new FlynnError('internal', `${command.at(-1) ?? 'the program'} ended well, and wrote nothing`);
   return { ...stored, dumpBytes };

@@ -22,6 +22,8 @@ type Options = Readonly<{
   signal: AbortSignal;
   /** Default: a minute. Agents ping four times as often. */
   silenceMs?: number;
+  /** Called with whatever the program says beside its output: it is at work. */
+  onWords?: () => void;
 }>;
 
 const usualSilenceMs = 60_000;
@@ -32,12 +34,12 @@ export async function* outputOf(
   hosts: Pick<HostClients, 'exec'>,
   member: Member,
   command: readonly string[],
-  { signal, silenceMs = usualSilenceMs }: Options,
+  { signal, silenceMs = usualSilenceMs, onWords }: Options,
 ): AsyncGenerator<Buffer> {
   using program = await begin(hosts, member, command, signal);
   const { socket } = program;
   socket.write(encodeFrame({ kind: 'stdin-end' }));
-  yield* untilExit(framesOf(socket, silenceMs), command);
+  yield* untilExit(framesOf(socket, silenceMs), command, onWords);
 }
 
 /** Resolves once the program has read all of it and ended with 0. Input that fails ends the program before its end is told. */
@@ -113,10 +115,15 @@ async function* framesOf(socket: Duplex, silenceMs: number): AsyncGenerator<Fram
   }
 }
 
-async function* untilExit(frames: AsyncIterable<Frame>, command: readonly string[]): AsyncGenerator<Buffer> {
+async function* untilExit(
+  frames: AsyncIterable<Frame>,
+  command: readonly string[],
+  onWords?: () => void,
+): AsyncGenerator<Buffer> {
   let lastWords = Buffer.alloc(0);
   for await (const frame of unbroken(frames, command)) {
     if (frame.kind === 'stdout') yield frame.data;
+    if (frame.kind === 'stderr') onWords?.();
     if (frame.kind === 'stderr') lastWords = Buffer.concat([lastWords, frame.data]).subarray(-lastWordsBytes);
     if (frame.kind === 'error') throw new FlynnError(frame.code, `${nameOf(command)}: ${frame.message}`);
     if (frame.kind !== 'exit') continue;

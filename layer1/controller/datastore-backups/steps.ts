@@ -117,7 +117,7 @@ async function backUp(
       hosts,
       blobs,
       { member, command: appliance.commands.dump, secret: plan.spec.secret },
-      { signal, onProgress: (bytes) => meter.count(bytes), ...(quietMs === undefined ? {} : { quietMs }) },
+      { signal, onProgress: (bytes) => meter.count(bytes), quietMs },
     );
     await write({ state: 'complete', nextMs: now(), endedAt: iso(now()), ...made });
     log.info({ datastore: app.spec.name, backup: record.id, dumpBytes: made.dumpBytes }, 'a datastore was backed up');

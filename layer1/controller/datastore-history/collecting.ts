@@ -4,11 +4,11 @@
  */
 import type { History, LogPlace } from '@flynn/appliances/appliance';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { Stall } from '@flynn/kit/stall';
 import { z } from 'zod';
 import type { Bytes } from '../backup/archive.ts';
 import { type DumpBlobs, openDump, storeSealed } from '../datastore-backups/making.ts';
 import { type Member, outputOf } from '../datastore-backups/member.ts';
-import { Stall } from '../datastore-backups/stall.ts';
 import type { StepDeps, StepOptions } from '../datastore-backups/subject.ts';
 import type { Piece } from './types.ts';
 
@@ -43,8 +43,8 @@ export async function collectLog(
   { member, secret, since }: Place & { since: LogPlace | undefined },
   limits: Limits,
 ): Promise<Collected> {
-  using stall = stallOf('collecting the log', limits);
-  const { header, rest } = await splitHeader(watched(outputOf(hosts, member, collect(since), stall), stall));
+  using stall = new Stall({ what: 'collecting the log', ...limits });
+  const { header, rest } = await splitHeader(stall.watched(outputOf(hosts, member, collect(since), stall)));
   const collected = collectedSchema.parse(header);
   if (collected.gap !== undefined || collected.from === collected.to || since === undefined) {
     // Its end says whether it was well.
@@ -61,8 +61,8 @@ export async function copyAll(
   { member, secret }: Place,
   limits: Limits,
 ): Promise<Stored & { dataBytes: number }> {
-  using stall = stallOf('the copy', limits);
-  const { header, rest } = await splitHeader(watched(outputOf(hosts, member, base, stall), stall));
+  using stall = new Stall({ what: 'the copy', ...limits });
+  const { header, rest } = await splitHeader(stall.watched(outputOf(hosts, member, base, stall)));
   const { bytes: dataBytes } = z.object({ bytes: z.int() }).parse(header);
   return { ...(await storeSealed(blobs, rest, { secret, signal: stall.signal })), dataBytes };
 }
@@ -74,9 +74,9 @@ export async function mergeStored(
   { secret }: Pick<Place, 'secret'>,
   limits: Limits,
 ): Promise<Stored> {
-  using stall = stallOf('merging the log', limits);
+  using stall = new Stall({ what: 'merging the log', ...limits });
   const { signal } = stall;
-  return storeSealed(blobs, watched(contentOf(blobs, pieces, { secret, signal }), stall), { secret, signal });
+  return await storeSealed(blobs, stall.watched(contentOf(blobs, pieces, { secret, signal })), { secret, signal });
 }
 
 /** Throws `LostBlob` where it is not there, or not what it was. */
@@ -86,8 +86,8 @@ export async function readStored(
   { secret }: Pick<Place, 'secret'>,
   limits: Limits,
 ): Promise<void> {
-  using stall = stallOf('reading a part of the history', limits);
-  for await (const _ of watched(contentOf(blobs, [one], { secret, signal: stall.signal }), stall));
+  using stall = new Stall({ what: 'reading a part of the history', ...limits });
+  for await (const _ of stall.watched(contentOf(blobs, [one], { secret, signal: stall.signal })));
 }
 
 /** What programs wrote, in a row. Fails where one is anything else than it was. */
@@ -140,17 +140,6 @@ export function recoveryInput(
   };
   const bytes = parts.reduce((sum, { one, line }) => sum + line.length + one.bytes, end.length);
   return { input: input(), bytes };
-}
-
-function stallOf(what: string, { signal, quietMs }: Limits): Stall {
-  return new Stall({ what, signal, ...(quietMs === undefined ? {} : { quietMs }) });
-}
-
-async function* watched(source: Bytes, stall: Stall): AsyncGenerator<Uint8Array> {
-  for await (const chunk of source) {
-    stall.progressed();
-    yield chunk;
-  }
 }
 
 /** Its first line as JSON, and what comes after it. */
