@@ -1,8 +1,7 @@
 /** What is too old goes: see pieces.ts. What fails here is tried again with the next minute. */
 import { guard } from '../datastore-backups/subject.ts';
 import type { StepDeps, StepOptions } from '../datastore-backups/subject.ts';
-import { blobsOfArchive, kept } from './pieces.ts';
-import { dayMs } from './plan.ts';
+import { blobsOfArchive, kept, keptSince } from './pieces.ts';
 import { archiveType, historyType } from './types.ts';
 import type { HistoryResource } from './types.ts';
 
@@ -22,7 +21,7 @@ async function forgetOld({ resources, now }: StepDeps, id: string, options: Opti
   const { signal, days } = options;
   const { status: history } = await resources.get(historyType, id, { signal });
   const { status: archive } = await resources.get(archiveType, id, { signal });
-  const sinceMs = now() - days * dayMs;
+  const sinceMs = keptSince(archive, history, { days, nowMs: now() });
   const left = kept(archive, history, sinceMs);
   const write = { signal, also: guard(options) };
   if (blobsOfArchive(left.archive).length < blobsOfArchive(archive).length) {

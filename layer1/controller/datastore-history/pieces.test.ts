@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { archive, copy, minuteMs, piece, pieces, startMs, status } from './history-fixture.ts';
-import { allPieces, dueMerge, kept, mergedPiece, unmerged, withMerged } from './pieces.ts';
+import { allPieces, dueMerge, kept, keptSince, mergedPiece, unmerged, withMerged } from './pieces.ts';
 import type { Archive, HistoryStatus, Piece } from './types.ts';
 
 let count = 0;
@@ -161,6 +161,20 @@ test('a copy that is lost takes the place of none', () => {
   const bases = [copy(1), copy(10, { isLost: true })];
   const left = kept(archive(bases, pieces(0, 20)), status(), startMs + 15 * minuteMs);
   assert.equal(left.archive.bases.length, 2);
+});
+
+test('what is too old is so by our clock and by that of the datastore, as far as that is known', () => {
+  const day = 24 * 60 * minuteMs;
+  const hour = 60 * minuteMs;
+  const since = (more: Parameters<typeof status>[1], nowMs: number, bases: Piece[] = []) =>
+    keptSince(archive([], bases), status([], more), { days: 7, nowMs });
+  const untilMs = startMs + 20 * day;
+  assert.equal(since({ untilMs }, untilMs + minuteMs), untilMs + minuteMs - 7 * day);
+  assert.equal(since({ untilMs }, untilMs + 30 * day), untilMs + hour - 7 * day);
+  assert.equal(since({ untilMs: untilMs + 30 * day }, untilMs), untilMs - 7 * day, 'that one may be ahead, too');
+  assert.equal(since({ ended: [{ run: 1, untilMs }] }, untilMs + 30 * day), untilMs + hour - 7 * day);
+  assert.equal(since({}, untilMs + 30 * day, [piece(0, { untilMs })]), untilMs + hour - 7 * day);
+  assert.equal(since({}, untilMs), untilMs - 7 * day, 'there is nothing yet');
 });
 
 test('kept is the newest copy before the time, and the log from there on; nothing of a run that is too old', () => {

@@ -9,6 +9,8 @@ const mostBytes = 4 * 1024 ** 3;
 
 type Place = Piece['end'];
 const dayMs = 24 * 3_600_000;
+/** What is kept may be so much behind: it was not collected for a while. */
+const lagMs = 3_600_000;
 export type Known = Pick<HistoryStatus, 'recent' | 'run' | 'untilMs' | 'ended'>;
 type Kept = Readonly<{ archive: Archive; recent: Piece[]; ended: NonNullable<HistoryStatus['ended']> }>;
 
@@ -82,6 +84,15 @@ export function mergedPiece(
   const dataBytes = Math.max(...pieces.map((one) => one.dataBytes));
   const lost = { ...(first.isLost && { isLost: true }), ...(first.isDamaged && { isDamaged: true }) };
   return { run, from, level, end: last.end, untilMs: last.untilMs, dataBytes, ...lost, ...stored };
+}
+
+/**
+ * Since when each moment is kept, of so many days. It is not later than the datastore's own clock has it: ours may be ahead, and what
+ * is forgotten by it is gone.
+ */
+export function keptSince(archive: Archive, status: Known, { days, nowMs }: { days: number; nowMs: number }): number {
+  const { untilMs = status.ended?.at(-1)?.untilMs ?? allPieces(archive, status).at(-1)?.untilMs ?? nowMs } = status;
+  return Math.min(nowMs, untilMs + lagMs) - days * dayMs;
 }
 
 /**

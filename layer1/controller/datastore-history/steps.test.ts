@@ -153,7 +153,10 @@ test('a gap begins another run with a copy of its own; both can be gone back to,
   assert.equal(ranges.length, 2);
   assert.deepEqual(ranges[0], before.ranges[0]);
   assert.deepEqual(database.history.runs.filter((run) => run === 'collect').length, 2);
-  await story.collect((8 * dayMs) / minuteMs);
+  // What is too old is so by the database's clock, too.
+  await story.collectAhead(8 * dayMs);
+  assert.deepEqual((await story.view()).ranges, ranges);
+  await story.collect((8 * dayMs) / minuteMs + 1);
   assert.equal((await story.view()).ranges.length, 1);
 
   // Data that were made anew are another's.
