@@ -13,6 +13,8 @@ import type { DatastoreBackupResource } from './types.ts';
 const lookMs = 500;
 /** One that waits to be tried again waits no longer than this. */
 const quietMs = 20 * 60_000;
+/** Where one waits for its turn, how often it is looked whether others get on. */
+const othersMs = 60_000;
 
 type AskingDeps = Pick<Deps, 'resources' | 'now'>;
 
@@ -69,10 +71,7 @@ export function isLiveDatastore({ spec, status, deletingSince }: AppResource): b
   return spec.datastore !== undefined && status.releaseId !== undefined && deletingSince === undefined;
 }
 
-/**
- * Resolves once all are complete. `conflict` naming those that could not be made, `unavailable` if nothing gets on for twenty
- * minutes.
- */
+/** Resolves once all are complete. `conflict` naming those that could not be made, or that nobody gets on with for twenty minutes. */
 export async function freshBackups(
   deps: AskingDeps,
   { signal, clock = systemClock }: { signal: AbortSignal; clock?: Clock },
@@ -93,23 +92,50 @@ export function notDumped(failed: readonly string[]): FlynnError {
   );
 }
 
+/** When the last of them changed. */
+type Others = number | 'restoring';
+
 /** Why it failed, if it did. */
 async function outcomeOf(
   { resources }: AskingDeps,
-  { backupId, attempt }: Asked,
+  { app, backupId, attempt }: Asked,
   { signal, clock }: { signal: AbortSignal; clock: Clock },
 ): Promise<string | undefined> {
   let seen = 0;
   let sinceMs = clock.now();
+  let [others, lookedMs]: [Others, number] = [0, sinceMs];
   for (;;) {
     const record = await resources.find(datastoreBackupType, backupId, { signal });
-    // Its datastore was deleted meanwhile.
-    if (record === undefined || record.status.state === 'complete') return undefined;
+    if (record === undefined) return (await isLive(resources, app, signal)) ? 'it was deleted meanwhile' : undefined;
     const { state, error = 'it failed' } = record.status;
+    if (state === 'complete') return undefined;
     if (state === 'failed' || (state === 'retrying' && record.status.attempt > attempt)) return error;
     if (record.revision !== seen) sinceMs = clock.now();
     seen = record.revision;
+    if (state !== 'running' && clock.now() - lookedMs > othersMs) {
+      lookedMs = clock.now();
+      const before: Others = others;
+      others = await othersOf(resources, signal);
+      if (others === 'restoring' || others !== before) sinceMs = lookedMs;
+    }
     if (clock.now() - sinceMs > quietMs) return 'nobody makes it: flynn -a controller ps, does its worker run?';
     await clock.sleep(lookMs, { signal });
   }
+}
+
+/** One thing at a time is done for a datastore, and few for all of them: as long as others change, one that waits will have its turn. */
+async function othersOf(resources: Deps['resources'], signal: AbortSignal): Promise<Others> {
+  const [records, plans] = await Promise.all([
+    resources.list(datastoreBackupType, { signal }),
+    resources.list(backupPlanType, { signal }),
+  ]);
+  // A program that has all of it may be at it for long, and says nothing: it has a deadline of its own.
+  if (plans.some(({ status }) => status.restore?.state === 'running')) return 'restoring';
+  return Math.max(0, ...records.map(({ revision }) => revision));
+}
+
+/** What goes with its datastore is none that is missing. */
+async function isLive(resources: Deps['resources'], { id, uid }: AppResource, signal: AbortSignal): Promise<boolean> {
+  const app = await resources.find(appType, id, { signal });
+  return app !== undefined && app.uid === uid && app.deletingSince === undefined;
 }

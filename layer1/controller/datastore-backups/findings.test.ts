@@ -6,7 +6,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { startDatastoreWorld } from './datastore-fixture.ts';
 import { backupFigures } from './figures.ts';
 import { datastoreFindings } from './findings.ts';
-import { defaultSchedule, nextStep, superfluous } from './plan.ts';
+import { defaultSchedule, newestComplete, nextOrder, nextStep, superfluous } from './plan.ts';
 import type { BackupPlan, DatastoreBackupResource } from './types.ts';
 
 const hourMs = 3_600_000;
@@ -107,6 +107,20 @@ test('of each kind the newest are kept, of those for backups of the cluster one,
     .map(({ id }) => id)
     .toSorted();
   assert.deepEqual(gone, ['10', '11', '20', '21', '410', '411']);
+});
+
+test('what began later is newer, whatever the clock said of it: a dump of a clock that was ahead takes no other one’s place', () => {
+  const by = { is: 'cluster backup' } as const;
+  const month = 30 * 24 * hourMs;
+  const ahead = { ...record('20270131T000000Z-aaaa', {}, by), createdAt: iso(start + month) };
+  const first = nextOrder([ahead], start);
+  assert.ok(first > start + month);
+  const fresh = record('20270101T000000Z-bbbb', { orderMs: first }, by);
+  assert.equal(newestComplete([fresh, ahead])?.id, fresh.id);
+  assert.deepEqual(superfluous([ahead, fresh], 7), [ahead]);
+  const later = record('20270101T000001Z-aaaa', { orderMs: nextOrder([ahead, fresh], start + 1_000) }, by);
+  assert.deepEqual(superfluous([ahead, fresh, later], 7), [fresh, ahead]);
+  assert.equal(nextOrder([], start), start);
 });
 
 test('figures tell when the last one ended, how large it was, and how many failed since', async () => {

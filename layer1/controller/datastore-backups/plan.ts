@@ -100,10 +100,18 @@ export function newBackupId(nowMs: number, random: string): string {
   return `${new Date(nowMs).toISOString().slice(0, 19).replaceAll(/[-:]/g, '')}Z-${random.slice(0, 4)}`;
 }
 
-/** In which they were asked for. */
+/** In which they were begun: each has in it what was there then. Those that have yet to begin, as they were asked for. */
 export function inOrder(records: readonly DatastoreBackupResource[]): DatastoreBackupResource[] {
-  const orderOf = ({ createdAt, id }: DatastoreBackupResource): string => `${createdAt} ${id}`;
-  return records.toSorted((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1));
+  return records.toSorted((a, b) => orderOf(a) - orderOf(b) || (a.id < b.id ? -1 : 1));
+}
+
+function orderOf({ createdAt, status: { orderMs = Date.parse(createdAt) } }: DatastoreBackupResource): number {
+  return orderMs;
+}
+
+/** Of one that begins now: later than all others of its datastore, also than those of a clock that was ahead. */
+export function nextOrder(records: readonly DatastoreBackupResource[], nowMs: number): number {
+  return Math.max(nowMs, ...records.map((one) => orderOf(one) + 1));
 }
 
 export function newestComplete(records: readonly DatastoreBackupResource[]): DatastoreBackupResource | undefined {
@@ -120,7 +128,7 @@ export function failureOf(records: readonly DatastoreBackupResource[]): Datastor
   return { since: first.createdAt, count: failed.length, message: last.status.error ?? '' };
 }
 
-/** Those beyond the newest so many of their kind. Of what was made for backups of the cluster the newest is enough. */
+/** Those beyond the newest so many of their kind, which the one that was just made is among. Of those for backups of the cluster one is enough. */
 export function superfluous(records: readonly DatastoreBackupResource[], keep: number): DatastoreBackupResource[] {
   const newestFirst = inOrder(records).toReversed();
   const complete = newestFirst.filter(({ status }) => status.state === 'complete');
@@ -171,6 +179,6 @@ export function viewBackup({
   status,
   createdAt,
 }: DatastoreBackupResource): DatastoreBackups['backups'][number] {
-  const { nextMs: _n, digest: _d, blobBytes: _b, ...shown } = status;
+  const { nextMs: _n, orderMs: _o, digest: _d, blobBytes: _b, ...shown } = status;
   return { id, by: spec.by, createdAt, ...shown };
 }

@@ -13,7 +13,16 @@ import { appType, ownedBy } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import { type DumpBlobs, makeDump } from './making.ts';
 import { Meter } from './meter.ts';
-import { defaultKeep, defaultSchedule, maxAttempts, newBackupId, nextStep, retryAt, superfluous } from './plan.ts';
+import {
+  defaultKeep,
+  defaultSchedule,
+  maxAttempts,
+  newBackupId,
+  nextOrder,
+  nextStep,
+  retryAt,
+  superfluous,
+} from './plan.ts';
 import { putBack } from './putting-back.ts';
 import { newSecret } from './sealing.ts';
 import { guard, iso, memberOf } from './subject.ts';
@@ -48,7 +57,7 @@ export async function stepDatastore(
       return putBack(deps, blobs, { ...subject, restore: step.restore, records }, options);
     case 'back up': {
       const record = step.record ?? (await beginTick(deps, subject, options));
-      await backUp(deps, blobs, { ...subject, record }, options);
+      await backUp(deps, blobs, { ...subject, record, records }, options);
       return { againInMs: 1 };
     }
   }
@@ -91,17 +100,20 @@ async function beginTick(deps: StepDeps, { plan }: Subject, options: StepOptions
   return record;
 }
 
+/** Which it is, among all of its datastore. */
+type Named = Readonly<{ record: DatastoreBackupResource; records: readonly DatastoreBackupResource[] }>;
+
 async function backUp(
   deps: StepDeps,
   blobs: DumpBlobs,
-  { app, appliance, plan, record }: Subject & { record: DatastoreBackupResource },
+  { app, appliance, plan, record, records }: Subject & Named,
   options: StepOptions,
 ): Promise<void> {
   const { now, log, hosts } = deps;
   const { signal, quietMs } = options;
   const attempt = record.status.attempt + 1;
-  const begun = { attempt, startedAt: iso(now()) };
-  const write = (status: Omit<Status, 'attempt' | 'startedAt'>) =>
+  const begun = { attempt, startedAt: iso(now()), orderMs: nextOrder(records, now()) };
+  const write = (status: Omit<Status, keyof typeof begun>) =>
     writeBackup(deps, record.id, { ...begun, ...status }, options);
   const nextMs = retryAt(attempt, now()) ?? now();
   const before = record.status.error === undefined ? {} : { error: record.status.error };

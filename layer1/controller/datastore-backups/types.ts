@@ -56,6 +56,8 @@ export const datastoreBackupType = defineType({
     .extend({
       /** Not before. */
       nextMs: z.int(),
+      /** Of what is later in the datastore it is larger, whatever clocks say; none before it begins (see plan.ts). */
+      orderMs: z.int().optional(),
       /** Of one that is complete: the blob, and its size. */
       digest: z.string().optional(),
       blobBytes: z.int().optional(),

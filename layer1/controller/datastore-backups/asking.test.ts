@@ -1,0 +1,140 @@
+/** Fresh backups of all datastores: which they are, how long they are waited for, and what becomes of the wait. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { resourceKey } from '@flynn/resource/keys';
+import { dumpsAt } from '../backup/dumps.ts';
+import { appType } from '../resources.ts';
+import { freshBackups } from './asking.ts';
+import { startDatastoreWorld } from './datastore-fixture.ts';
+import type { DatastoreWorld } from './datastore-fixture.ts';
+import { nextOrder } from './plan.ts';
+import { backupPlanType, datastoreBackupType } from './types.ts';
+
+const { signal } = new AbortController();
+const minuteMs = 60_000;
+
+/** Time passes where it is waited for, and `then` is told of each minute. */
+async function wait({ world }: DatastoreWorld, then: (minute: number) => Promise<void>): Promise<number> {
+  let ms = 0;
+  const clock = {
+    now: () => ms,
+    async sleep(sleptMs: number) {
+      const before = Math.floor(ms / minuteMs);
+      ms += sleptMs;
+      const minute = Math.floor(ms / minuteMs);
+      if (minute > before) await then(minute);
+    },
+  };
+  await freshBackups(world.deps, { signal, clock });
+  return ms;
+}
+
+/** One that is made for the cluster's backup, and another of the same datastore that is under way. */
+async function underWay({ world, appId }: DatastoreWorld): Promise<(dumpBytes: number) => Promise<void>> {
+  const status = { state: 'running' as const, attempt: 1, nextMs: 0, dumpBytes: 0 };
+  const owner = { type: appType.name, id: appId };
+  const spec = { by: { is: 'schedule' as const } };
+  const { resources } = world.deps;
+  const { id } = await resources.create(datastoreBackupType, { owner, spec, status }, { signal });
+  return async (dumpBytes) => {
+    await resources.updateStatus(datastoreBackupType, id, () => ({ ...status, dumpBytes }), { signal });
+  };
+}
+
+const askedOf = async (at: DatastoreWorld) =>
+  (await at.records()).filter(({ spec }) => spec.by.is === 'cluster backup');
+
+test('one that waits for its turn is waited for as long as another gets on, and no longer', async () => {
+  await using at = await startDatastoreWorld();
+  await at.step(Date.now());
+  const { resources } = at.world.deps;
+  const getOn = await underWay(at);
+  const waitedMs = await wait(at, async (minute) => {
+    if (minute < 120) return getOn(minute);
+    const [asked] = await askedOf(at);
+    assert.equal(asked?.status.state, 'queued');
+    await resources.updateStatus(datastoreBackupType, asked.id, (one) => ({
+      ...one.status,
+      state: 'complete' as const,
+    }));
+  });
+  assert.equal(Math.floor(waitedMs / minuteMs), 120);
+  const [begun] = await askedOf(at);
+  await resources.delete(datastoreBackupType, begun?.id ?? '', { signal });
+  let last = 0;
+  await assert.rejects(
+    wait(at, async (minute) => {
+      last = minute;
+      if (minute < 30) await getOn(1_000 + minute);
+    }),
+    { code: 'conflict', message: /shop-postgres \(nobody makes it/ },
+  );
+  assert.ok(last >= 49 && last <= 52, `given up after ${last} minutes`);
+});
+
+test('one that waits for a restore is waited for, and one that is begun has twenty minutes again', async () => {
+  await using at = await startDatastoreWorld();
+  await at.step(Date.now());
+  const { resources } = at.world.deps;
+  const restore = { state: 'running', wantedMs: 0, attempt: 1, nextMs: 0 } as const;
+  await resources.updateStatus(backupPlanType, at.appId, ({ status }) => ({ ...status, restore }));
+  let last = 0;
+  await assert.rejects(
+    wait(at, async (minute) => {
+      last = minute;
+      if (minute !== 60) return;
+      await resources.updateStatus(backupPlanType, at.appId, ({ status: { restore: _r, ...status } }) => status);
+      const [asked] = await askedOf(at);
+      const begun = { state: 'running', attempt: 1, nextMs: 0 } as const;
+      await resources.updateStatus(datastoreBackupType, asked?.id ?? '', () => begun);
+    }),
+    /nobody makes it/,
+  );
+  assert.equal(last, 80);
+});
+
+test('one that is deleted meanwhile is none, unless its datastore goes too', async () => {
+  await using at = await startDatastoreWorld();
+  await at.step(Date.now());
+  const { deps } = at.world;
+  const forget = async () => {
+    const [asked] = await askedOf(at);
+    await deps.resources.delete(datastoreBackupType, asked?.id ?? '', { signal });
+  };
+  await assert.rejects(wait(at, forget), { code: 'conflict', message: /shop-postgres \(it was deleted meanwhile\)/ });
+  await wait(at, async () => {
+    await forget();
+    await deps.resources.delete(appType, at.appId, { signal });
+  });
+});
+
+test('a dump whose date is in the future is in no backup of the cluster after it, and costs no fresh one its place', async () => {
+  await using at = await startDatastoreWorld();
+  const { store } = at.world;
+  await at.step(Date.now());
+  const made = async () => {
+    const known = new Set((await at.records()).map(({ id }) => id));
+    await wait(at, async () => void (await at.step(Date.now())));
+    const [fresh] = (await at.records()).filter(({ id }) => !known.has(id));
+    const { revision } = await store.list('/flynn/none/');
+    const dumps = await dumpsAt(store, { revision, signal });
+    return { fresh: fresh?.id, isKept: fresh?.status.state === 'complete', taken: dumps.map(({ id }) => id) };
+  };
+  const first = await made();
+  // As a version of before wrote it, by a clock that was ahead.
+  const key = resourceKey(datastoreBackupType.name, first.fresh ?? '');
+  const record = JSON.parse((await store.get(key))?.value ?? '');
+  const { orderMs: _, ...status } = record.status;
+  const createdAt = new Date(Date.now() + 30 * 24 * 60 * minuteMs).toISOString();
+  await store.transact({ then: [{ put: key, value: JSON.stringify({ ...record, createdAt, status }) }] });
+  for (const _ of [1, 2]) {
+    const { fresh, isKept, taken } = await made();
+    assert.ok(fresh !== undefined && isKept);
+    assert.deepEqual(taken, [fresh]);
+    assert.deepEqual(
+      (await askedOf(at)).map(({ id }) => id),
+      [fresh],
+    );
+  }
+  assert.ok(nextOrder(await at.records(), Date.now()) > Date.parse(createdAt));
+});
