@@ -39,7 +39,7 @@ import type { Manifest, Part, PlatformPart } from './manifest.ts';
 import { entriesAt } from './pages.ts';
 import { limitsOf, parseLimits } from './platform-limits.ts';
 import type { PlatformLimits } from './platform-limits.ts';
-import { isRestoring } from './restore-state.ts';
+import { checkRestored } from './restore-state.ts';
 
 export type BackupSource = Readonly<{
   store: Store;
@@ -64,9 +64,7 @@ export async function prepareBackup(
   { signal, mayMiss = false }: { signal: AbortSignal; mayMiss?: boolean },
 ): Promise<PreparedBackup> {
   const { store, blobs, settings, clusterId, now } = source;
-  if (await isRestoring(store, { signal })) {
-    throw new FlynnError('conflict', 'a backup is being restored onto this cluster: go on with that first');
-  }
+  await checkRestored(store, { signal });
   const { entries, revision } = await store.list(prefixOf(appType), { signal });
   const at = { revision, signal };
   const apps = entries.map((entry) => decodeResource(appType, entry));

@@ -17,6 +17,17 @@ test('backups that fail, or that nobody makes, are found, with what is lost sinc
   const [late] = backupFindings({ spec, status: { handledMs } }, handledMs + dayMs + 3 * 3_600_000);
   assert.equal(late?.since, '2027-01-02T03:00:00.000Z');
   assert.match(late?.why ?? '', /there is none yet/);
+  // What was due before a restore began is late as long after that.
+  const since = handledMs + 40 * dayMs;
+  const restoring = (ms: number) =>
+    backupFindings({ spec, status: { handledMs } }, since + ms, new Date(since).toISOString());
+  assert.deepEqual(restoring(3_600_000), []);
+  const [waiting] = restoring(2 * 3_600_000);
+  assert.deepEqual([waiting?.severity, waiting?.since], ['critical', new Date(since).toISOString()]);
+  assert.match(
+    `${waiting?.what} ${waiting?.remedy}`,
+    /restored onto this cluster .*--from-backup .* with the same file/,
+  );
   // One under way has until it is tried again, and then some.
   const pending = { tickMs: handledMs, attempt: 1, nextMs: handledMs + 60_000 };
   assert.deepEqual(backupFindings({ spec, status: { handledMs, pending } }, handledMs + 3_600_000), []);

@@ -9,6 +9,7 @@ import { packArchive } from './archive.ts';
 import { clusterIdOf, prepareBackup } from './export.ts';
 import { targetText } from './model.ts';
 import type { Backup, BackupScheduleView, TargetAddress } from './model.ts';
+import { checkRestored } from './restore-state.ts';
 import { backupScheduleType, backupType, scheduleId } from './resources.ts';
 import type { BackupResource, BackupSchedule } from './resources.ts';
 import { giveUp } from './steps.ts';
@@ -44,6 +45,7 @@ export function backupHandlers(deps: Deps, blobs: BackupBlobs): Handler[] {
       };
     }),
     handle(backups.run, async ({ signal }) => {
+      await checkRestored(deps.store, { signal });
       const made = await resources.list(backupType, { signal });
       const after = made
         .map(({ id }) => id)

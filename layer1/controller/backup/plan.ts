@@ -39,7 +39,12 @@ function isAbsurd(ms: number, nowMs: number): boolean {
 }
 
 function make(tickMs: number, attempt: number, nowMs: number): BackupStep {
-  return { do: 'make', tickMs, attempt, retryMs: nowMs + (pausesMs[attempt - 1] ?? 60 * 60_000) };
+  return { do: 'make', tickMs, attempt, retryMs: retryAt(attempt, nowMs) };
+}
+
+/** Of one that ended, or began, at that moment. */
+export function retryAt(attempt: number, nowMs: number): number {
+  return nowMs + (pausesMs[attempt - 1] ?? 60 * 60_000);
 }
 
 /** `20261121T030000Z`: in order of time, and good in the name of a file. */

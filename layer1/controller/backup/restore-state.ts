@@ -36,6 +36,12 @@ export async function isRestoring(store: Store, options: { signal?: AbortSignal 
   return found !== undefined && found.state.stage !== 'complete';
 }
 
+/** `conflict` in the middle of a restore: what there is of the cluster is no whole one. */
+export async function checkRestored(store: Store, options: { signal?: AbortSignal } = {}): Promise<void> {
+  if (!(await isRestoring(store, options))) return;
+  throw new FlynnError('conflict', 'a backup is being restored onto this cluster: go on with that first');
+}
+
 /** The store is this archive's from now on, or was. `conflict` if it is not empty, or another archive's. */
 export async function claimStore(
   store: Store,

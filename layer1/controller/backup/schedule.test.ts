@@ -164,6 +164,48 @@ test('one that fails is tried again, told of while it does, and forgotten when i
   assert.deepEqual(await readdir(desk.directory), [last.backups[0]?.file]);
 });
 
+test('the pause before the next try begins when a try ends, however long it took', async () => {
+  await using desk = await openDesk();
+  await schedule(desk);
+  await rm(desk.directory, { recursive: true });
+  const { world, blobs } = desk;
+  let now = start + hourMs;
+  // Whoever says that the place is not there takes forty minutes to find out.
+  const backupsOf = (...args: Parameters<typeof world.deps.hosts.backups>) => {
+    now += 40 * 60_000;
+    return world.deps.hosts.backups(...args);
+  };
+  const deps = { ...world.deps, now: () => now, hosts: { ...world.deps.hosts, backups: backupsOf } };
+  for (const pauseMs of [60_000, 5 * 60_000, 15 * 60_000, 60 * 60_000]) {
+    assert.equal(await stepBackups(deps, blobs, { signal }), 0);
+    assert.equal(await stepBackups(deps, blobs, { signal }), pauseMs);
+    now += pauseMs;
+  }
+});
+
+test('in the middle of a restore none is begun and no try is used up; it is made once that is through', async () => {
+  await using desk = await openDesk();
+  await schedule(desk);
+  const { store, client } = desk.world;
+  const restore = { archive: 'a', stage: 'blobs', startedAt: new Date(start).toISOString() };
+  const write = (stage: string) =>
+    store.transact({ then: [{ put: '/flynn/restore', value: JSON.stringify({ ...restore, stage }) }] });
+  await write('blobs');
+  for (let minute = 0; minute < 300; minute += 60) {
+    assert.equal(await desk.at(start + hourMs + minute * 60_000), 10_000);
+  }
+  await assert.rejects(client.call(backups.run, {}), { code: 'conflict', message: /being restored onto this cluster/ });
+  assert.deepEqual((await listed(desk)).backups, []);
+  await write('complete');
+  assert.equal(await desk.at(start + 7 * hourMs), 0);
+  const { backups: made, schedule: shown } = await listed(desk);
+  assert.deepEqual(
+    made.map(({ state, attempt }) => [state, attempt]),
+    [['complete', 1]],
+  );
+  assert.equal(shown?.failure, undefined);
+});
+
 test('one does not go to another disk unnoticed: what its directory was on is not mounted any more', async () => {
   await using desk = await openDesk();
   // Which is a file system of its own everywhere.

@@ -15,12 +15,15 @@ import type { Bytes } from './archive.ts';
 import { encrypted } from './encryption.ts';
 import { clusterIdOf, prepareBackup } from './export.ts';
 import { targetText } from './model.ts';
-import { beginningOf, fileOf, maxAttempts, nextBackup, stampOf, superfluous } from './plan.ts';
+import { beginningOf, fileOf, maxAttempts, nextBackup, retryAt, stampOf, superfluous } from './plan.ts';
 import type { NamedCluster } from './plan.ts';
 import { targetAt } from './place.ts';
+import { isRestoring } from './restore-state.ts';
 import { backupScheduleType, backupType, scheduleId } from './resources.ts';
 import type { BackupResource, BackupSchedule } from './resources.ts';
 
+/** What is due in the middle of a restore is looked at again. */
+const restoringMs = 10_000;
 /** Beside those whose files are kept. */
 const keptRecords = 20;
 
@@ -36,6 +39,8 @@ export async function stepBackups(deps: BackupDeps, blobs: BackupBlobs, options:
   if (schedule === undefined) return Infinity;
   const step = nextBackup(schedule, now());
   if (step.do === 'wait') return step.untilMs === undefined ? Infinity : step.untilMs - now();
+  // What there is of the cluster is no whole one. It is made once that is through.
+  if (await isRestoring(deps.store, { signal })) return restoringMs;
   const { attempt, retryMs } = step;
   const tickMs = attempt === 1 ? await laterThanAll(resources, step.tickMs, signal) : step.tickMs;
   const { isWanted: _, ...status } = schedule.status;
@@ -112,7 +117,7 @@ async function makeOne(
     log.error({ err: error, file, to: targetText(to), attempt, isLast }, 'the cluster could not be backed up');
     const settled = await settle(deps, options, ({ pending, failure, ...status }) => ({
       ...status,
-      ...(isLast || pending === undefined ? {} : { pending }),
+      ...(isLast || pending === undefined ? {} : { pending: { ...pending, nextMs: retryAt(attempt, now()) } }),
       failure: { since: failure?.since ?? endedAt, count: (failure?.count ?? 0) + 1, message: failed.error },
     }));
     // Of a schedule that was changed or taken away meanwhile none is tried again.
