@@ -38,11 +38,11 @@ test('what a later version wrote of a live app, its release, its slug, or of bac
   // Something unreadable refers to it, as far as anybody knows.
   const held = await blobs.put('held');
   const isThere = async () => {
-    const digests = (await Array.fromAsync(blobs.list())).map(({ digest }) => digest);
+    const digests = new Set((await Array.fromAsync(blobs.list())).map(({ digest }) => digest));
     const names = (await Array.fromAsync(blobs.listNames())).map(({ name }) => name);
     await deps.resources.get(artifactType, artifactId);
     await deps.resources.get(releaseType, releaseId);
-    return [digests.includes(layer.digest), names.includes(cache), digests.includes(held.digest)];
+    return [digests.has(layer.digest), names.includes(cache), digests.has(held.digest)];
   };
   const keys = [
     resourceKey(appType.name, appId),

@@ -115,7 +115,7 @@ test('a dump whose date is in the future is in no backup of the cluster after it
   const made = async () => {
     const known = new Set((await at.records()).map(({ id }) => id));
     await wait(at, async () => void (await at.step(Date.now())));
-    const [fresh] = (await at.records()).filter(({ id }) => !known.has(id));
+    const fresh = (await at.records()).find(({ id }) => !known.has(id));
     const { revision } = await store.list('/flynn/none/');
     const dumps = await dumpsAt(store, { revision, signal });
     return { fresh: fresh?.id, isKept: fresh?.status.state === 'complete', taken: dumps.map(({ id }) => id) };

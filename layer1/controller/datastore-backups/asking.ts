@@ -71,7 +71,7 @@ export function isLiveDatastore({ spec, status, deletingSince }: AppResource): b
   return spec.datastore !== undefined && status.releaseId !== undefined && deletingSince === undefined;
 }
 
-/** Resolves once all are complete. `conflict` naming those that could not be made, or that nobody gets on with for twenty minutes. */
+/** Resolves once all are complete. `conflict` naming those that could not be made, or that stood still for twenty minutes. */
 export async function freshBackups(
   deps: AskingDeps,
   { signal, clock = systemClock }: { signal: AbortSignal; clock?: Clock },
@@ -123,7 +123,7 @@ async function outcomeOf(
   }
 }
 
-/** One thing at a time is done for a datastore, and few for all of them: as long as others change, one that waits will have its turn. */
+/** One thing at a time is done for a datastore, and few for all: as long as others change, one that waits will have its turn. */
 async function othersOf(resources: Deps['resources'], signal: AbortSignal): Promise<Others> {
   const [records, plans] = await Promise.all([
     resources.list(datastoreBackupType, { signal }),

@@ -128,7 +128,7 @@ export function failureOf(records: readonly DatastoreBackupResource[]): Datastor
   return { since: first.createdAt, count: failed.length, message: last.status.error ?? '' };
 }
 
-/** Those beyond the newest so many of their kind, which the one that was just made is among. Of those for backups of the cluster one is enough. */
+/** Those beyond the newest so many of their kind. Of what was made for backups of the cluster the newest is enough. */
 export function superfluous(records: readonly DatastoreBackupResource[], keep: number): DatastoreBackupResource[] {
   const newestFirst = inOrder(records).toReversed();
   const complete = newestFirst.filter(({ status }) => status.state === 'complete');

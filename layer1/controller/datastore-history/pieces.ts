@@ -87,8 +87,8 @@ export function mergedPiece(
 }
 
 /**
- * Since when each moment is kept, of so many days. It is not later than the datastore's own clock has it: ours may be ahead, and what
- * is forgotten by it is gone.
+ * Since when each moment is kept, of so many days. It is not later than the datastore's own clock has it: ours may be ahead, and
+ * what is forgotten by it is gone.
  */
 export function keptSince(archive: Archive, status: Known, { days, nowMs }: { days: number; nowMs: number }): number {
   const { untilMs = status.ended?.at(-1)?.untilMs ?? allPieces(archive, status).at(-1)?.untilMs ?? nowMs } = status;
