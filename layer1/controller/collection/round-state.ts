@@ -1,4 +1,5 @@
 /** When was there a collection, may there be another by this clock, and what keeps it from ending? */
+import { hasCode } from '@flynn/kit/errors';
 import { decodeJson } from '@flynn/store/codec';
 import type { Compare, Store } from '@flynn/store/store';
 import { z } from 'zod';
@@ -36,9 +37,16 @@ export function beginRound(before: RoundState, nowMs: number, usedMs: number | u
   return { ...rest, ...(begunMs === undefined ? {} : { begunMs }), aheadMs: sinceMs };
 }
 
+/** What cannot be read says nothing: the next round is the first, and writes it anew. */
 export async function readRounds(store: Store, signal: AbortSignal): Promise<RoundState> {
   const entry = await store.get(key, { signal });
-  return entry === undefined ? {} : decodeJson(stateSchema, entry.value, key);
+  if (entry === undefined) return {};
+  try {
+    return decodeJson(stateSchema, entry.value, key);
+  } catch (error) {
+    if (!hasCode(error, 'invalid')) throw error;
+    return {};
+  }
 }
 
 export async function writeRounds(

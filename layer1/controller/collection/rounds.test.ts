@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
 import { startTestBlobs } from '../testing-blobs.ts';
 import { startTestController } from '../testing.ts';
+import { collections } from './api.ts';
 import { blobGraceMs } from './blob-collection.ts';
 import { collectionFindings } from './findings.ts';
 import { beginRound } from './round-state.ts';
@@ -46,6 +47,19 @@ test('a clock that is ahead for a round costs no blob that was just used', async
   const collected = await collectAll(at(9 * dayMs + blobGraceMs), blobs, { signal });
   assert.ok(typeof collected === 'object');
   assert.deepEqual([collected.blobs, collected.names], [2, 1]);
+});
+
+test('who asks for a round by a clock that is ahead is told why there is none', async () => {
+  await using blobStore = await startTestBlobs();
+  await using world = await startTestController({ blobStoreUrl: blobStore.url });
+  const { client, store } = world;
+  const write = (value: string) => store.transact({ then: [{ put: '/flynn/collection', value }] });
+  await write(JSON.stringify({ begunMs: Date.now() - 8 * dayMs }));
+  await assert.rejects(client.call(collections.run, {}), { code: 'conflict', message: /put the clock right/ });
+  for (const value of ['no state', '{"begunMs":"then"}']) {
+    await write(value);
+    assert.deepEqual(await client.call(collections.run, {}), { releases: 0, blobs: 0, bytes: 0, names: 0 });
+  }
 });
 
 test('a round that does not end well is told after hours, since the first that did not', async () => {
