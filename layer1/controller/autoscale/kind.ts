@@ -47,14 +47,13 @@ async function findNamed(deps: Deps, name: string, signal: AbortSignal): Promise
 async function apply(
   deps: Deps,
   { name = '', owner, spec, revision }: Wanted<SettingsChange>,
-  { isDryRun, assumed, signal }: ApplyContext,
+  { isDryRun, assumed, signal, current: before }: ApplyContext<AutoscaleResource>,
 ): Promise<Applied> {
   const { appName, type } = partsOf(name);
   const what = `autoscale ${name}`;
   if (appName === '' || !processType.safeParse(type).success) {
     throw refusal(what, [{ path: 'name', message: 'it is called by its app and its process type, like shop/web' }]);
   }
-  const before = await findNamed(deps, name, signal);
   if (before !== undefined) checkOwner(name, before, owner);
   else if (owner?.type !== 'app') {
     throw refusal(what, [{ path: 'owner', message: `it belongs to an app, say which: owner: app/${appName}` }]);

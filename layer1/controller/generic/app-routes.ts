@@ -45,7 +45,7 @@ export async function checkPlaces(
 /** The same as by hand: a route is to a service of one's own, on a host name that is nobody else's. */
 export async function checkRoutes(
   deps: Deps,
-  { principal, signal }: ApplyContext,
+  { principal, signal }: Pick<ApplyContext, 'principal' | 'signal'>,
   app: { id: string; spec: Pick<AppResource['spec'], 'name' | 'isSystem'>; before: AppState; after: AppState },
 ): Promise<void> {
   const { before, after } = app;

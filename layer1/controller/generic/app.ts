@@ -19,7 +19,7 @@ import { differences, fieldOf, isEqual } from './difference.ts';
 import { atField } from './fields.ts';
 import { defineKind } from './kind.ts';
 import type { Applied, ApplyContext, Wanted } from './kind.ts';
-import { beingDeleted, findObject } from './plain.ts';
+import { beingDeleted } from './plain.ts';
 import { readOne } from './reader.ts';
 import type { ResourceReader } from './reader.ts';
 import { createRelease } from '../releases.ts';
@@ -112,14 +112,12 @@ function newState({ settings }: Deps, name: string): AppState {
 }
 
 /** In steps, each of which finds what those before it did, should it have to be asked again. */
-async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyContext): Promise<Applied> {
-  const { signal, isDryRun } = context;
+async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyContext<AppResource>): Promise<Applied> {
+  const { signal, isDryRun, current } = context;
   const { name } = wanted;
   if (name === undefined) throw refusal('app', [{ path: 'name', message: 'an app has a name' }]);
   if (wanted.owner !== undefined)
     throw refusal(`app ${name}`, [{ path: 'owner', message: 'an app belongs to nothing' }]);
-  const found = await findObject(deps, appKind, name, signal);
-  const current = found === undefined ? undefined : await deps.resources.get(appType, found.id, { signal });
   if (current?.deletingSince !== undefined) throw beingDeleted(appKind, name, current);
   // What differs is told with what there was.
   if (current !== undefined && !context.principal.isAdmin) {
@@ -179,7 +177,7 @@ async function setApp(
   deps: Deps,
   { id }: AppResource,
   { spec: wanted, labels, revision }: Wanted<WantedApp>,
-  { principal, signal }: ApplyContext,
+  { principal, signal }: Pick<ApplyContext, 'principal' | 'signal'>,
 ): Promise<void> {
   await deps.resources.change(
     appType,

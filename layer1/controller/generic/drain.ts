@@ -34,16 +34,21 @@ export const drainKind = defineKind({
   async view(_deps, { spec: { url, ca } }) {
     return { spec: { url: hideSecrets(url), ...(ca === undefined ? {} : { ca }) } };
   },
+  async target(deps, wanted, { signal }) {
+    return { current: await currentOf(deps, wanted, signal) };
+  },
   apply,
 });
 
 /** It may go without a name: then it is the one its owner has to that address. */
-async function apply(deps: Deps, wanted: WantedDrain, { isDryRun, signal, principal }: ApplyContext): Promise<Applied> {
-  const { name, owner, labels, spec } = wanted;
+async function apply(
+  deps: Deps,
+  { name, owner, labels, spec }: WantedDrain,
+  { isDryRun, signal, principal, current }: ApplyContext<DrainResource>,
+): Promise<Applied> {
   if (owner !== undefined && owner.type !== 'app') {
     throw refusal('drain', [{ path: 'owner', message: 'it is an app’s, owner: app/NAME, or of all apps without one' }]);
   }
-  const current = await currentOf(deps, wanted, signal);
   const shown = { url: urlShown(spec.url), ...(spec.ca === undefined ? {} : { ca: spec.ca }) };
   if (current === undefined) {
     const wrong = name === undefined ? undefined : drainName.safeParse(name).error?.issues[0];

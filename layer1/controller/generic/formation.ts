@@ -1,5 +1,7 @@
 /** The kind Formation: how many jobs of each type a release has. `shop` is the live release's, `shop/v3` that of another. */
 import { ifFound } from '@flynn/kit/errors';
+import type { FlynnError } from '@flynn/kit/errors';
+import { mayRead } from '@flynn/resource/access';
 import { refusal } from '@flynn/resource/record';
 import { nameOf } from '@flynn/resource/watch';
 import { z } from 'zod';
@@ -22,7 +24,7 @@ import type { Cell } from '../job-views.ts';
 import { cellOf } from '../jobs.ts';
 import type { Wake } from './wakes.ts';
 import { findRelease } from '../releases.ts';
-import { appType, formationType, releaseType } from '../resources.ts';
+import { appType, formationType, ownedBy, releaseType } from '../resources.ts';
 import type { AppResource, FormationResource, ReleaseResource } from '../resources.ts';
 
 const wantedSchema = z.strictObject({
@@ -64,6 +66,14 @@ export const formationKind = defineKind({
       ...(conditions.length === 0 ? {} : { observedGeneration: formation.generation }),
     };
   },
+  async target(deps, { name = '' }, { asking, signal }) {
+    const named = await releaseNamed(deps, name, signal);
+    if (named !== undefined) await asking.learn([named.app], signal);
+    // What somebody may not see is not there for them.
+    if (named === undefined || !mayRead(appType, asking, named.app)) throw noRelease(name);
+    const current = await deps.resources.find(formationType, named.release.id, { signal });
+    return { current, owner: ownedBy(named.app.id) };
+  },
   apply,
 });
 
@@ -78,18 +88,20 @@ async function releaseNamed(deps: Deps, name: string, signal: AbortSignal): Prom
   return release === undefined ? undefined : { app, release };
 }
 
+function noRelease(name: string): FlynnError {
+  const message = 'it is an app with a release (APP, or APP/vN): push code, or give the app an image';
+  return refusal(`formation ${name}`, [{ path: 'name', message }]);
+}
+
 async function apply(
   deps: Deps,
-  { name = '', revision, spec }: Wanted<z.output<typeof wantedSchema>>,
-  { isDryRun, signal }: ApplyContext,
+  { name = '', owner, revision, spec }: Wanted<z.output<typeof wantedSchema>>,
+  { isDryRun, signal, current: before }: ApplyContext<FormationResource>,
 ): Promise<Applied> {
   const named = await releaseNamed(deps, name, signal);
-  if (named === undefined) {
-    const message = 'it is an app with a release (APP, or APP/vN): push code, or give the app an image';
-    throw refusal(`formation ${name}`, [{ path: 'name', message }]);
-  }
+  // The name may be another app's by now.
+  if (named === undefined || named.app.id !== owner?.id) throw noRelease(name);
   const { app, release } = named;
-  const before = await deps.resources.find(formationType, release.id, { signal });
   const kept = await countsToKeep(deps, app, { release, before }, signal);
   for (const [type, count] of Object.entries(spec.processes)) {
     atField(`formation ${name}`, `processes.${type}`, () => checkCounts(app, release, { [type]: count }, kept));

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { Deps } from '../deps.ts';
 import { addKey, keyIdOf } from '../keys.ts';
 import { keyType } from '../resources.ts';
+import type { KeyResource } from '../resources.ts';
 import { parseSshKey } from '../ssh-key.ts';
 import { differences } from './difference.ts';
 import { atField } from './fields.ts';
@@ -26,6 +27,10 @@ export const keyKind = defineKind({
     const { fingerprint, publicKey, comment } = spec;
     return { name: fingerprint, spec: { publicKey: `${publicKey} ${comment}`.trim() }, status: { comment } };
   },
+  async target(deps, { spec }, { signal }) {
+    const { fingerprint } = atField('key', 'publicKey', () => parseSshKey(spec.publicKey));
+    return { current: await deps.resources.find(keyType, keyIdOf(fingerprint), { signal }) };
+  },
   apply: applyKey,
 });
 
@@ -33,13 +38,12 @@ export const keyKind = defineKind({
 async function applyKey(
   deps: Deps,
   { spec }: Wanted<z.output<typeof wantedKeySchema>>,
-  { isDryRun, signal, principal: { userId } }: ApplyContext,
+  { isDryRun, signal, principal: { userId }, current }: ApplyContext<KeyResource>,
 ): Promise<Applied> {
   const { fingerprint, publicKey } = atField('key', 'publicKey', () => parseSshKey(spec.publicKey));
-  const known = await deps.resources.find(keyType, keyIdOf(fingerprint), { signal });
-  if (!isDryRun && known === undefined)
+  if (!isDryRun && current === undefined)
     await addKey(deps, { text: spec.publicKey, ...(userId === undefined ? {} : { userId }) }, signal);
   // A key is what it is: who has it again with another comment keeps the first.
-  const changes = known === undefined ? differences({}, { spec: { publicKey } }) : [];
-  return { name: fingerprint, isNew: known === undefined, changes };
+  const changes = current === undefined ? differences({}, { spec: { publicKey } }) : [];
+  return { name: fingerprint, isNew: current === undefined, changes };
 }

@@ -10,6 +10,7 @@ import type { AnyType, Owner, Resource, ResourceType } from '@flynn/resource/typ
 import type { z } from 'zod';
 import type { Principal } from '../access/principal.ts';
 import type { Deps } from '../deps.ts';
+import type { CallerAsking } from './access.ts';
 import type { Difference } from './difference.ts';
 import type { ResourceReader } from './reader.ts';
 import type { Wake } from './wakes.ts';
@@ -34,14 +35,25 @@ export type Applied = Readonly<{
   notes?: readonly string[];
 }>;
 
-export type ApplyContext = Readonly<{
+export type ApplyContext<Current = Resource<unknown, unknown>> = Readonly<{
   isDryRun: boolean;
+  /** What was judged, and so what is acted on: nothing is looked up again by what the spec says. Undefined: there is none yet. */
+  current: Current | undefined;
   /** What the same files make or change, `app/shop`, in a dry run only what comes before: it may be another by then. */
   assumed: readonly string[];
   signal: AbortSignal;
   /** Who asks: a kind's own rules are asked by it whether they may, as far as the type's hooks do not say. */
   principal: Principal;
 }>;
+
+/** What is about to be made or changed: by this whoever asks is judged. */
+export type Target<Current = Resource<unknown, unknown>> = Readonly<{
+  current: Current | undefined;
+  /** Whose it is, or will be, where the name says that: an owner that is given has to be the same. */
+  owner?: Owner | undefined;
+}>;
+
+export type TargetContext = Readonly<{ asking: CallerAsking; signal: AbortSignal }>;
 
 /** What differs from the resource itself. */
 export type Shown = Readonly<{
@@ -78,6 +90,8 @@ export type Kind = Readonly<{
   /** Default: by id, or by name. */
   find?(deps: Deps, name: string, signal: AbortSignal): Promise<Resource<unknown, unknown> | undefined>;
   view?(deps: Deps, resource: Resource<unknown, unknown>, read: ResourceReader): Promise<Shown>;
+  /** What is acted on, where more than the name says so. Default: what has the name. */
+  target?(deps: Deps, wanted: Wanted<unknown>, context: TargetContext): Promise<Target>;
   apply?(deps: Deps, wanted: Wanted<unknown>, context: ApplyContext): Promise<Applied>;
   /** `plain`: before a spec is written, throws what this cluster forbids. */
   checkSpec?(deps: Deps, next: unknown, current: unknown): void;
@@ -110,8 +124,10 @@ export function defineKind<Spec, Status, SpecInput, WantedSpec = SpecInput>(defi
   find?: (deps: Deps, name: string, signal: AbortSignal) => Promise<Resource<Spec, Status> | undefined>;
   /** What it has to look up it reads with `read`, which does that at once for many objects. */
   view?: (deps: Deps, resource: Resource<Spec, Status>, read: ResourceReader) => Promise<Shown>;
+  /** Needed where a spec says what it is about, and where a name says whose it is. Tells nothing of what `asking` may not see. */
+  target?: (deps: Deps, wanted: Wanted<WantedSpec>, context: TargetContext) => Promise<Target<Resource<Spec, Status>>>;
   /** With `wanted`: how that is brought about. Idempotent: asked again it changes nothing. */
-  apply?: (deps: Deps, wanted: Wanted<WantedSpec>, context: ApplyContext) => Promise<Applied>;
+  apply?: (deps: Deps, wanted: Wanted<WantedSpec>, context: ApplyContext<Resource<Spec, Status>>) => Promise<Applied>;
   checkSpec?: (deps: Deps, next: Spec, current: Spec | undefined) => void;
   checkRemoval?: (resource: Resource<Spec, Status>, asking: Asking) => void;
   /** What of a spec those may see who only look. */

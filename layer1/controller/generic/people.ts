@@ -1,5 +1,5 @@
 /** The kinds User, Team and Token: who may come in. Of a token everything is told but what opens the door. */
-import { hasCode, ifFound } from '@flynn/kit/errors';
+import { hasCode } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { compareOf, refusal } from '@flynn/resource/record';
 import type { Owner } from '@flynn/resource/type';
@@ -81,10 +81,9 @@ export const tokenKind = defineKind({
 async function applyUser(
   deps: Deps,
   { name, owner, labels, revision, spec }: Wanted<z.output<typeof wantedUserSchema>>,
-  { isDryRun, signal }: ApplyContext,
+  { isDryRun, signal, current }: ApplyContext<UserResource>,
 ): Promise<Applied> {
   const given = nameIn('user', name, { owner, rule: userName });
-  const current = await ifFound(deps.resources.lookup(userType, given, { signal }));
   const before = { labels: current?.labels ?? {}, spec: { role: current?.spec.role ?? null } };
   const after = { labels: labels ?? before.labels, spec: { ...before.spec, ...spec } };
   const changes = differences(current === undefined ? {} : before, after);
@@ -101,10 +100,9 @@ async function applyUser(
 async function applyTeam(
   deps: Deps,
   { name, owner, labels, revision, spec }: Wanted<z.output<typeof wantedTeamSchema>>,
-  { isDryRun, signal }: ApplyContext,
+  { isDryRun, signal, current }: ApplyContext<TeamResource>,
 ): Promise<Applied> {
   const given = nameIn('team', name, { owner, rule: teamName });
-  const current = await ifFound(deps.resources.lookup(teamType, given, { signal }));
   const known = await membersOf(deps, current?.spec.memberIds ?? [], signal);
   const wanted = spec.members === undefined ? undefined : await usersNamed(deps, given, spec.members, signal);
   const names = (wanted ?? known).map((user) => user.spec.name).toSorted();

@@ -1,5 +1,5 @@
 /** Bringing about what is wanted of a kind without rules of its own: it is checked by its type and stored. */
-import { FlynnError, hasCode, ifFound } from '@flynn/kit/errors';
+import { FlynnError, ifFound } from '@flynn/kit/errors';
 import { changed } from '@flynn/resource/change';
 import { refusal } from '@flynn/resource/record';
 import { isOwnedBy } from '@flynn/resource/tombstone';
@@ -10,41 +10,40 @@ import { differences, isRecord } from './difference.ts';
 import type { Applied, ApplyContext, Kind, Wanted } from './kind.ts';
 import { specOf } from './view.ts';
 
-const maxAttempts = 8;
-
 type Current = Resource<unknown, unknown>;
 
-export async function applyPlain(
+/** By the name that it will have: a spec may say it as well. Whatever is wrong with it is told before anything is looked up. */
+export async function plainTarget(
   deps: Deps,
   kind: Kind,
   wanted: Wanted<unknown>,
-  context: ApplyContext,
-): Promise<Applied> {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await applyOnce(deps, kind, wanted, context);
-    } catch (error) {
-      // Made or changed by somebody else in between; what the caller expects of it is for the caller to give up.
-      const isOvertaken = hasCode(error, 'conflict') && error.detail['key'] !== undefined;
-      if (!isOvertaken || wanted.revision !== undefined || attempt >= maxAttempts) throw error;
-    }
-  }
+  signal: AbortSignal,
+): Promise<Current | undefined> {
+  const draft = deps.resources.draft(kind.type, inputOf(kind, wanted)).resource;
+  return findObject(deps, kind, nameOf(kind.type, draft), signal);
 }
 
-async function applyOnce(deps: Deps, kind: Kind, wanted: Wanted<unknown>, context: ApplyContext): Promise<Applied> {
-  const { type } = kind;
-  const { resources } = deps;
-  const { signal, isDryRun } = context;
-  const input = {
-    ...(type.nameOf === undefined && wanted.name !== undefined ? { id: wanted.name } : {}),
+function inputOf(kind: Kind, wanted: Wanted<unknown>) {
+  return {
+    ...(kind.type.nameOf === undefined && wanted.name !== undefined ? { id: wanted.name } : {}),
     ...(wanted.owner === undefined ? {} : { owner: wanted.owner }),
     labels: wanted.labels ?? {},
     spec: named(kind, wanted),
   };
-  // Whatever is wrong with it is told before anything is looked up.
+}
+
+/** `conflict` with a `key` if it was made or changed by somebody else in between. */
+export async function applyPlain(
+  deps: Deps,
+  kind: Kind,
+  wanted: Wanted<unknown>,
+  { signal, isDryRun, current }: ApplyContext,
+): Promise<Applied> {
+  const { type } = kind;
+  const { resources } = deps;
+  const input = inputOf(kind, wanted);
   const draft = resources.draft(type, input).resource;
   const name = nameOf(type, draft);
-  const current = await findObject(deps, kind, name, signal);
   kind.checkSpec?.(deps, draft.spec, current?.spec);
   if (current === undefined) {
     if (wanted.revision !== undefined && wanted.revision !== 0) {

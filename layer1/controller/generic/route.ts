@@ -44,6 +44,15 @@ export const routeKind = defineKind({
   async view(_deps, { spec }) {
     return { spec: shownSpec(spec) };
   },
+  async target(deps, { name: named, owner, spec }, { signal }) {
+    const name = placeOf(spec).name;
+    const [current] = await deps.resources.list(routeType, { object: name, signal });
+    if (owner !== undefined && current !== undefined && current.owner?.id !== owner.id) {
+      throw refusal(`route ${name}`, [{ path: 'owner', message: 'another app has this route' }]);
+    }
+    // Whoever names it means the one there is.
+    return { current, owner: named === undefined ? owner : (owner ?? current?.owner) };
+  },
   apply: applyRoute,
 });
 
@@ -53,18 +62,15 @@ function shownSpec({ domain, path, port, service, http, tcp }: RouteResource['sp
   return { ...where, service, ...shownSettings({ http, tcp }) };
 }
 
-/** Its name is its place, so it can be left out. */
-async function applyRoute(
-  deps: Deps,
-  wanted: Wanted<z.output<typeof wantedRouteSchema>>,
-  { isDryRun, signal, principal }: ApplyContext,
-): Promise<Applied> {
-  const { spec, revision } = wanted;
+type WantedRoute = z.output<typeof wantedRouteSchema>;
+
+/** Where it is, by which there is one: its name. Throws `invalid`. */
+function placeOf(spec: WantedRoute) {
   const isHttp = spec.port === undefined;
   if (isHttp === (spec.domain === undefined)) {
     throw refusal('route', [{ path: '', message: 'a route has a domain (and a path), or a port' }]);
   }
-  const type = isHttp ? 'http' : 'tcp';
+  const type: 'http' | 'tcp' = isHttp ? 'http' : 'tcp';
   const address = isHttp
     ? {
         domain: atField('route', 'domain', () => normalizeDomain(spec.domain ?? '')),
@@ -73,15 +79,18 @@ async function applyRoute(
     : { path: '/', port: spec.port };
   const asked = spec.tcp?.serverName;
   const serverName = isHttp || typeof asked !== 'string' ? undefined : normalizeDomain(asked);
-  const name = routePlace({ type, ...address, tcp: { serverName } });
-  const [current] = await deps.resources.list(routeType, { object: name, signal });
-  // Whoever names it means the one there is.
-  const owner = wanted.owner ?? (wanted.name === undefined ? undefined : current?.owner);
+  return { type, isHttp, address, name: routePlace({ type, ...address, tcp: { serverName } }) };
+}
+
+/** Its name is its place, so it can be left out. */
+async function applyRoute(
+  deps: Deps,
+  { owner, spec, revision }: Wanted<WantedRoute>,
+  { isDryRun, signal, principal, current }: ApplyContext<RouteResource>,
+): Promise<Applied> {
+  const { type, isHttp, address, name } = placeOf(spec);
   if (owner?.type !== 'app') {
     throw refusal('route', [{ path: 'owner', message: 'it belongs to an app, say which: owner: app/NAME' }]);
-  }
-  if (current !== undefined && current.owner?.id !== owner.id) {
-    throw refusal(`route ${name}`, [{ path: 'owner', message: 'another app has this route' }]);
   }
   // That of a dry run may be about to be made.
   const app = isDryRun

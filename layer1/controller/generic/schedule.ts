@@ -45,9 +45,8 @@ async function findNamed(deps: Deps, name: string, signal: AbortSignal): Promise
 async function apply(
   deps: Deps,
   { name = '', revision, spec }: Wanted<z.output<typeof wantedSchema>>,
-  { isDryRun, signal }: ApplyContext,
+  { isDryRun, signal, current: cron }: ApplyContext<CronResource>,
 ): Promise<Applied> {
-  const cron = await findNamed(deps, name, signal);
   if (cron === undefined) {
     const message = 'no line of cron is called that (APP/ID): lines come with the cron of an app.json, see flynn cron';
     throw refusal(`cron ${name}`, [{ path: 'name', message }]);

@@ -3,6 +3,7 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { Caller } from '@flynn/kit/http-gate';
 import { checkWrite, mayRead } from '@flynn/resource/access';
 import { fieldIssuesOf, refusal } from '@flynn/resource/record';
+import type { Owner } from '@flynn/resource/type';
 import type { z } from 'zod';
 import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
@@ -11,10 +12,10 @@ import { CallerAsking } from './access.ts';
 import { generic } from './api.ts';
 import type { AppliedView, GenericObject, WantedBody } from './api.ts';
 import { fieldOf, isEqual, merged, overlaid } from './difference.ts';
-import type { Applied, ApplyContext, Kind, Wanted } from './kind.ts';
+import type { Applied, ApplyContext, Kind, Target, Wanted } from './kind.ts';
 import { ownerNamed } from './objects.ts';
 import type { Found } from './objects.ts';
-import { applyPlain, findObject } from './plain.ts';
+import { applyPlain, findObject, plainTarget } from './plain.ts';
 import { readOne } from './reader.ts';
 import { viewObject } from './view.ts';
 
@@ -64,34 +65,33 @@ type WriteContext = Readonly<{
   principal: Principal;
 }>;
 
+const maxAttempts = 8;
+
 export async function apply(deps: Deps, params: Params, body: WantedBody, context: WriteContext): Promise<AppliedView> {
-  const { isDryRun, assumed, signal } = context;
   const kind = deps.kinds.resolve(params);
   checkWritable(kind);
-  const what = `${kind.type.name} ${body.name ?? ''}`.trimEnd();
-  const current = body.name === undefined ? undefined : await findObject(deps, kind, body.name, signal);
-  const { asking } = context;
-  const owner = body.owner === undefined ? undefined : await ownerNamed(deps, body.owner, what, context);
-  await asking.learn([...(current === undefined ? [] : [current]), ...(owner === undefined ? [] : [owner])], signal);
-  // What somebody may not see is not there for them: not even a refusal tells of it.
-  if (current !== undefined && !mayRead(kind.type, asking, current)) {
-    throw new FlynnError('denied', `${asking.name} may not change objects of kind ${kind.type.kind}`);
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await applyOnce(deps, kind, body, context);
+    } catch (error) {
+      // Made or changed by somebody else in between: it is judged anew. What the caller expects of it is for the caller to give up.
+      const isOvertaken = kind.writes === 'plain' && hasCode(error, 'conflict') && error.detail['key'] !== undefined;
+      if (!isOvertaken || body.metadata?.revision !== undefined || attempt >= maxAttempts) throw error;
+    }
   }
-  checkWrite(kind.type, asking, current?.owner ?? owner, current);
+}
+
+async function applyOnce(deps: Deps, kind: Kind, body: WantedBody, context: WriteContext): Promise<AppliedView> {
+  const { isDryRun, assumed, signal, principal } = context;
+  const what = `${kind.type.name} ${body.name ?? ''}`.trimEnd();
   const revision = body.metadata?.revision;
+  const { current, wanted } = await judged(deps, kind, what, body, context);
   // Whoever has an old copy is told that, rather than what differs in it.
   const isCurrent = revision === undefined || revision === current?.revision;
   if (!isCurrent && kind.writes === 'own') throw atOtherRevision(what, current?.revision, revision);
   if (body.status !== undefined && isCurrent) await checkStatus(deps, kind, what, current, body.status, signal);
-  const wanted: Wanted<unknown> = {
-    ...(body.name === undefined ? {} : { name: body.name }),
-    ...(owner === undefined ? {} : { owner }),
-    ...(body.labels === undefined ? {} : { labels: body.labels }),
-    ...(revision === undefined ? {} : { revision }),
-    spec: body.spec,
-  };
   const applied = await inSpec(kind, () =>
-    bringAbout(deps, kind, what, wanted, { isDryRun, assumed, signal, principal: context.principal }),
+    bringAbout(deps, kind, wanted, { isDryRun, assumed, signal, principal, current }),
   );
   const outcome = applied.isNew ? 'created' : applied.changes.length > 0 ? 'configured' : 'unchanged';
   const view: AppliedView = {
@@ -112,17 +112,69 @@ function atOtherRevision(what: string, now: number | undefined, wanted: number |
   return new FlynnError('conflict', `${what} ${is}: read it again and repeat the change`);
 }
 
-async function bringAbout(
+/** What is acted on and what is wanted of it, once whoever asks may: what is judged here is what the kind gets, and nothing else. */
+async function judged(
   deps: Deps,
   kind: Kind,
   what: string,
+  body: WantedBody,
+  context: WriteContext,
+): Promise<Pick<ApplyContext, 'current'> & { wanted: Wanted<unknown> }> {
+  const { asking, signal } = context;
+  const named = body.name === undefined ? undefined : await findObject(deps, kind, body.name, signal);
+  await checkSeen(kind, named, context);
+  const given = body.owner === undefined ? undefined : await ownerNamed(deps, body.owner, what, context);
+  const asked = wantedOf(kind, what, body, given);
+  const { current, owner: told } = await inSpec(kind, () => targetOf(deps, kind, asked, { named, asking, signal }));
+  // Said of one that is somebody else's and of none alike.
+  if (named !== undefined && current?.id !== named.id) {
+    const message = `this ${kind.type.name} is another than the rest says: leave the name out, or give what that one has`;
+    throw refusal(what, [{ path: 'name', message }]);
+  }
+  await checkSeen(kind, current, context);
+  if (given !== undefined && told !== undefined && (given.type !== told.type || given.id !== told.id)) {
+    throw refusal(what, [{ path: 'owner', message: `it belongs to another by its name: leave the owner out` }]);
+  }
+  const owner = given ?? told;
+  if (owner !== undefined) await asking.learn([owner], signal);
+  checkWrite(kind.type, asking, current?.owner ?? owner, current);
+  return { current, wanted: owner === undefined ? asked : { ...asked, owner } };
+}
+
+/** What somebody may not see is not there for them: not even a refusal tells of it. */
+async function checkSeen({ type }: Kind, object: Found | undefined, { asking, signal }: WriteContext): Promise<void> {
+  if (object === undefined) return;
+  await asking.learn([object], signal);
+  if (mayRead(type, asking, object)) return;
+  throw new FlynnError('denied', `${asking.name} may not change objects of kind ${type.kind}`);
+}
+
+function wantedOf(kind: Kind, what: string, body: WantedBody, owner: Owner | undefined): Wanted<unknown> {
+  const revision = body.metadata?.revision;
+  // Of plain ones it is checked by the type, with what is not the spec's.
+  const { data, error } = kind.writes === 'own' ? (kind.wanted?.safeParse(body.spec) ?? {}) : { data: body.spec };
+  if (error !== undefined) throw inDocument(kind, refusal(what, fieldIssuesOf(error)));
+  return {
+    ...(body.name === undefined ? {} : { name: body.name }),
+    ...(owner === undefined ? {} : { owner }),
+    ...(body.labels === undefined ? {} : { labels: body.labels }),
+    ...(revision === undefined ? {} : { revision }),
+    spec: data,
+  };
+}
+
+async function targetOf(
+  deps: Deps,
+  kind: Kind,
   wanted: Wanted<unknown>,
-  context: ApplyContext,
-): Promise<Applied> {
-  if (kind.writes === 'plain' || kind.apply === undefined) return applyPlain(deps, kind, wanted, context);
-  const { data, error } = kind.wanted?.safeParse(wanted.spec) ?? {};
-  if (error !== undefined) throw refusal(what, fieldIssuesOf(error));
-  return kind.apply(deps, { ...wanted, spec: data }, context);
+  { named, ...context }: { named: Found | undefined; asking: CallerAsking; signal: AbortSignal },
+): Promise<Target> {
+  if (kind.target !== undefined) return kind.target(deps, wanted, context);
+  return { current: kind.writes === 'plain' ? await plainTarget(deps, kind, wanted, context.signal) : named };
+}
+
+async function bringAbout(deps: Deps, kind: Kind, wanted: Wanted<unknown>, context: ApplyContext): Promise<Applied> {
+  return kind.apply === undefined ? applyPlain(deps, kind, wanted, context) : kind.apply(deps, wanted, context);
 }
 
 /** Paths of what is wrong with a spec, told as they are in the document. */
@@ -130,14 +182,18 @@ async function inSpec<T>(kind: Kind, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    if (!hasCode(error, 'invalid') || !Array.isArray(error.detail['issues'])) throw error;
-    const issues: { path: string; message: string }[] = error.detail['issues'].map(({ path, message }) => ({
-      path: placeOf(kind, String(path)),
-      message: String(message),
-    }));
-    const [headline = ''] = error.message.split(' is not valid:');
-    throw refusal(headline, issues);
+    throw inDocument(kind, error);
   }
+}
+
+function inDocument(kind: Kind, error: unknown): unknown {
+  if (!hasCode(error, 'invalid') || !Array.isArray(error.detail['issues'])) return error;
+  const issues: { path: string; message: string }[] = error.detail['issues'].map(({ path, message }) => ({
+    path: placeOf(kind, String(path)),
+    message: String(message),
+  }));
+  const [headline = ''] = error.message.split(' is not valid:');
+  return refusal(headline, issues);
 }
 
 function placeOf({ type }: Kind, path: string): string {

@@ -56,14 +56,13 @@ function specShown({ url, format, on, severity, everyMinutes, isInside }: Notifi
 async function apply(
   deps: Deps,
   { name, owner, labels, revision, spec }: Wanted<z.output<typeof wantedSchema>>,
-  { isDryRun, signal, principal }: ApplyContext,
+  { isDryRun, signal, principal, current }: ApplyContext<NotificationResource>,
 ): Promise<Applied> {
   if (name === undefined) throw refusal('notification', [{ path: 'name', message: 'a notification has a name' }]);
   const what = `notification ${name}`;
   if (owner !== undefined && owner.type !== 'app') {
     throw refusal(what, [{ path: 'owner', message: 'it is an app’s, owner: app/NAME, or the cluster’s without one' }]);
   }
-  const [current] = await deps.resources.list(notificationType, { signal, where: (one) => one.spec.name === name });
   if (current === undefined && spec.secret === hiddenValue) {
     throw refusal(what, [{ path: 'secret', message: 'this is how it is shown: leave it out, or give one' }]);
   }
@@ -71,7 +70,12 @@ async function apply(
   const { secret, ...rest } = spec;
   const appId = current === undefined ? owner?.id : current.spec.appId;
   const given = secret === undefined || secret === hiddenValue ? {} : { secret };
-  const next = await specOf(deps, name, { ...rest, ...given }, { appId, current: current?.spec, principal, signal });
+  const next = await specOf(
+    deps,
+    current?.spec.name ?? name,
+    { ...rest, ...given },
+    { appId, current: current?.spec, principal, signal },
+  );
   deps.resources.draft(notificationType, { spec: next });
   if (current === undefined) {
     const changes = differences({}, { labels: labels ?? {}, spec: specShown(next) });

@@ -12,10 +12,10 @@ import { differences } from '../generic/difference.ts';
 import { defineKind } from '../generic/kind.ts';
 import type { Applied, ApplyContext, ControllerContext, Wanted } from '../generic/kind.ts';
 import { appType } from '../resources.ts';
-import { findProvider, putProvider, removeProvider } from './providers.ts';
+import { putProvider, removeProvider } from './providers.ts';
 import { stepResource } from './steps.ts';
 import { providerType, resourceType } from './types.ts';
-import type { ProvidedResource } from './types.ts';
+import type { ProvidedResource, ProviderResource } from './types.ts';
 import { stateOf } from './views.ts';
 
 const wantedSchema = z.strictObject({
@@ -93,18 +93,17 @@ function* madeFor(appId: string, all: Mirror<ProvidedResource>): Generator<strin
 async function applyProvider(
   deps: Deps,
   { name, owner, labels, revision, spec }: Wanted<z.output<typeof wantedSchema>>,
-  { isDryRun, signal }: ApplyContext,
+  { isDryRun, signal, current }: ApplyContext<ProviderResource>,
 ): Promise<Applied> {
   if (name === undefined) throw refusal('provider', [{ path: 'name', message: 'a provider has a name' }]);
   const what = `provider ${name}`;
   if (owner !== undefined) throw refusal(what, [{ path: 'owner', message: 'a provider belongs to nothing' }]);
-  const current = await findProvider(deps, name, signal);
   const isShown = spec.token === hiddenValue;
   if (isShown && current?.spec.token === undefined) {
     throw refusal(what, [{ path: 'token', message: 'this is how it is shown: give the token itself' }]);
   }
   const token = spec.token === undefined || isShown ? current?.spec.token : (spec.token ?? undefined);
-  const next = { name, url: spec.url, ...(token === undefined ? {} : { token }) };
+  const next = { name: current?.spec.name ?? name, url: spec.url, ...(token === undefined ? {} : { token }) };
   const shown = (url: string, hasToken: boolean) => ({ url, ...(hasToken ? { token: hiddenValue } : {}) });
   const before =
     current === undefined
