@@ -8,10 +8,11 @@ import type { Principal } from './access/principal.ts';
 import { evaluations } from './api-hosts.ts';
 import { valuesOf } from './cell-view.ts';
 import { appIdOf } from './compile.ts';
-import { findApp } from './deps.ts';
+import { findApp, noApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { pageOf } from './paging.ts';
 import { appType } from './resources.ts';
+import type { AppResource } from './resources.ts';
 
 type Named = Evaluation & { appName?: string };
 
@@ -19,10 +20,11 @@ export function evaluationHandlers(deps: Deps): Handler[] {
   return [
     handle(evaluations.list, async (call) => {
       const { query, signal } = call;
-      const app = query.app === undefined ? undefined : (await findApp(deps, query.app, signal)).spec.name;
-      const found = (await named(deps, principalOf(call), valuesOf(deps.cell.evaluations), signal))
+      const principal = principalOf(call);
+      const app = query.app === undefined ? undefined : await visibleApp(deps, principal, query.app, signal);
+      const found = (await named(deps, principal, valuesOf(deps.cell.evaluations), signal))
         .filter((one) => query.state === undefined || one.state === query.state)
-        .filter((one) => app === undefined || one.appName === app)
+        .filter((one) => app === undefined || one.appName === app.spec.name)
         .sort((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1));
       return pageOf(found, query, ({ id }) => id);
     }),
@@ -39,6 +41,13 @@ export function evaluationHandlers(deps: Deps): Handler[] {
       throw new FlynnError('not_found', `${why}; "flynn eval list" shows them`);
     }),
   ];
+}
+
+/** What somebody may not see is not there for them. */
+async function visibleApp(deps: Deps, principal: Principal, name: string, signal: AbortSignal): Promise<AppResource> {
+  const app = await findApp(deps, name, signal);
+  if (principal.canSee({ id: app.id, isSystem: app.spec.isSystem })) return app;
+  throw noApp(name);
 }
 
 /** A workload's id begins with its app's. Each caller sees those of apps they may see; an admin, of all. */

@@ -15,7 +15,7 @@ import { viewKey } from './views.ts';
 export function keyHandlers({ resources }: Deps): Handler[] {
   return [
     handle(keys.create, async (call) =>
-      viewKey(await addKey({ resources }, { text: call.body.publicKey, ...ownerOf(call) }, call.signal)),
+      viewKey(await addKey({ resources }, { text: call.body.publicKey, ...keyOwner(principalOf(call)) }, call.signal)),
     ),
     handle(keys.list, async (call) => {
       const principal = principalOf(call);
@@ -61,13 +61,18 @@ export async function addKey(
   }
 }
 
-function ownerOf(call: Parameters<typeof principalOf>[0]): { userId?: string } {
-  const { userId } = principalOf(call);
-  return userId === undefined ? {} : { userId };
+/** What is pushed with a key is its owner's act, with all that they may: no token that is good for less makes one. */
+export function keyOwner({ isAdmin, ownUserId }: Principal): { userId?: string } {
+  if (ownUserId !== undefined) return { userId: ownUserId };
+  if (isAdmin) return {};
+  throw new FlynnError(
+    'denied',
+    'this token is good for less than its owner, and an SSH key pushes with all they may: add it with a token without --scope and --only, as "flynn login" or an admin gives one',
+  );
 }
 
-function isOwn(principal: Principal, key: KeyResource): boolean {
-  return principal.isAdmin || (principal.userId !== undefined && key.spec.userId === principal.userId);
+function isOwn({ isAdmin, ownUserId }: Principal, key: KeyResource): boolean {
+  return isAdmin || (ownUserId !== undefined && key.spec.userId === ownUserId);
 }
 
 /** A fingerprint holds slashes, an id must not. */

@@ -35,7 +35,7 @@ export async function eventView(
     show(kind, shown) {
       if (kind === 'key') {
         const { userId } = keySchema.parse(shown.object);
-        return userId !== undefined && userId === principal.userId ? shown : undefined;
+        return userId !== undefined && userId === principal.ownUserId ? shown : undefined;
       }
       if (shown.appId === undefined || !canSee(shown.appId)) return undefined;
       if (kind !== 'release' || principal.canReadSecrets(appOf(shown.appId))) return shown;

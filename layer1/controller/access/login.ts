@@ -12,7 +12,7 @@ import { teamType, userType } from './resources.ts';
 import type { UserResource } from './resources.ts';
 import { noLimits } from './roles.ts';
 import { makeToken } from './tokens.ts';
-import { findUser } from './users.ts';
+import { findUser, isOwnName } from './users.ts';
 
 /** What changed at the provider counts here after a day at the latest. */
 const lifeMs = 86_400_000;
@@ -55,7 +55,9 @@ async function userOf(
     where: ({ spec }) => spec.identity?.issuer === issuer && spec.identity.subject === identity.subject,
   });
   if (known !== undefined) return known;
-  const name = [identity.email, identity.name, identity.subject].find((one) => userName.safeParse(one).success);
+  const name = [identity.email, identity.name, identity.subject].find(
+    (one) => userName.safeParse(one).success && !isOwnName(one ?? ''),
+  );
   if (name === undefined) throw new FlynnError('invalid', 'the provider tells no name that could be a user’s here');
   try {
     return await resources.create(userType, { id: shortId(), spec: { name, identity: own } }, { signal });

@@ -70,6 +70,16 @@ export class Principal implements Caller {
     return this.clusterLevel === 'admin';
   }
 
+  /** It is good for all that its owner may do. Of what is its owner's, and not an app's, others see and change nothing. */
+  get isWhole(): boolean {
+    return this.limits.role === 'admin' && this.limits.appIds === undefined;
+  }
+
+  /** The user it is, in what is theirs: their SSH keys, their tokens. */
+  get ownUserId(): string | undefined {
+    return this.isWhole ? this.userId : undefined;
+  }
+
   levelOn(app: AppToJudge): Level {
     const having = this.#havingOf(app.id);
     if (having === undefined) return levelOn(app, this.#standing, this.limits);

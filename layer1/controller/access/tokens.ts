@@ -6,7 +6,7 @@ import { shortId } from '@flynn/kit/ids';
 import { type Piece, mergePieces, removePiece } from '@flynn/resource/piece';
 import { compareOf } from '@flynn/resource/record';
 import type { z } from 'zod';
-import { findApp } from '../deps.ts';
+import { findApp, noApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { pageOf } from '../paging.ts';
 import { appType } from '../resources.ts';
@@ -135,14 +135,15 @@ function earlier(bound: string | undefined, wanted: string): string {
   return bound !== undefined && Date.parse(bound) < Date.parse(wanted) ? bound : wanted;
 }
 
-/** A service has none of its own to make tokens for. */
+/** The root key is nobody, and a service has none of its own to make tokens for: who has a user's name is another. */
 async function ownerOf(
   deps: Deps,
   principal: Principal,
   name: string | undefined,
   signal: AbortSignal,
 ): Promise<UserResource | undefined> {
-  if (name !== undefined && name !== principal.name) {
+  const isOneself = principal.userId !== undefined && name === principal.name;
+  if (name !== undefined && !isOneself) {
     if (!principal.isAdmin) throw new FlynnError('denied', 'only an admin of the cluster makes tokens for others');
     return findUser(deps, name, signal);
   }
@@ -159,7 +160,7 @@ async function limitsOf(
     body.apps === undefined ? undefined : await Promise.all(body.apps.map((app) => findApp(deps, app, signal)));
   for (const [index, app] of (found ?? []).entries()) {
     if (!principal.canSee({ id: app.id, isSystem: app.spec.isSystem })) {
-      throw new FlynnError('not_found', `there is no app "${body.apps?.[index] ?? ''}"; list them with: flynn apps`);
+      throw noApp(body.apps?.[index] ?? '');
     }
   }
   const appIds = found === undefined ? principal.limits.appIds : found.map(({ id }) => id);
@@ -178,9 +179,8 @@ function expiryOf(deps: Deps, principal: Principal, lifeMs: number | null | unde
 /** An admin sees all. A token whose scope is less than its owner sees itself, so that it can be given back. */
 function isOwn(principal: Principal, token: { id: string; userId: string | undefined }): boolean {
   if (principal.isAdmin) return true;
-  const isNarrow = principal.limits.role !== 'admin' || principal.limits.appIds !== undefined;
-  if (isNarrow) return principal.token?.id === token.id;
-  return principal.userId !== undefined && principal.userId === token.userId;
+  if (!principal.isWhole) return principal.token?.id === token.id;
+  return principal.ownUserId !== undefined && principal.ownUserId === token.userId;
 }
 
 function noToken(id: string): FlynnError {

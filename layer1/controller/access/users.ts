@@ -13,6 +13,7 @@ import { teams, users } from './api.ts';
 import type { Team, User } from './model.ts';
 import { grantType, teamType, tokenType, userType } from './resources.ts';
 import type { TeamResource, UserResource } from './resources.ts';
+import { services } from './service-token.ts';
 
 /** A transaction holds a hundred operations on any store. */
 const batchSize = 50;
@@ -21,6 +22,7 @@ export function userHandlers(deps: Deps): Handler[] {
   const { resources } = deps;
   return [
     handle(users.create, async ({ body, signal }) => {
+      checkNewName(body.name);
       const spec = { name: body.name, ...(body.role === undefined ? {} : { role: body.role }) };
       return viewUser(await resources.create(userType, { id: shortId(), spec }, { signal }), []);
     }),
@@ -76,6 +78,20 @@ export function userHandlers(deps: Deps): Handler[] {
       return changeMembers(deps, params.team, signal, { change: (ids) => ids.filter((id) => id !== user.id) });
     }),
   ];
+}
+
+/** Whoever acts for the cluster itself is called so, in the audit trail, too: nobody else is from now on. */
+const ownNames: ReadonlySet<string> = new Set(['root', 'platform', 'login', ...services]);
+
+export function isOwnName(name: string): boolean {
+  return ownNames.has(name);
+}
+
+/** Throws `invalid`. Users of a version before may be called so, and stay. */
+export function checkNewName(name: string): void {
+  if (!isOwnName(name)) return;
+  const whose = name === 'root' ? 'whoever has the root key' : 'a part of the platform';
+  throw new FlynnError('invalid', `${name} is what ${whose} is called: give the user another name, like ${name}-user`);
 }
 
 export async function findUser(

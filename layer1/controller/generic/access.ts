@@ -28,10 +28,10 @@ export class CallerAsking implements Asking {
   constructor({ resources }: Pick<Deps, 'resources'>, call: { caller?: Caller }) {
     this.#principal = principalOf(call);
     this.#resources = resources;
-    const { name, isAdmin, userId, limits } = this.#principal;
+    const { name, isAdmin, ownUserId } = this.#principal;
     this.name = name;
     this.isOperator = isAdmin;
-    if (userId !== undefined && limits.role === 'admin' && limits.appIds === undefined) this.userId = userId;
+    if (ownUserId !== undefined) this.userId = ownUserId;
   }
 
   readonly roleOn = (owner: Owner | undefined): Role | undefined => {

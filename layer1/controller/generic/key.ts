@@ -1,7 +1,7 @@
 /** The kind Key: what may push. */
 import { z } from 'zod';
 import type { Deps } from '../deps.ts';
-import { addKey, keyIdOf } from '../keys.ts';
+import { addKey, keyIdOf, keyOwner } from '../keys.ts';
 import { keyType } from '../resources.ts';
 import type { KeyResource } from '../resources.ts';
 import { parseSshKey } from '../ssh-key.ts';
@@ -38,11 +38,10 @@ export const keyKind = defineKind({
 async function applyKey(
   deps: Deps,
   { spec }: Wanted<z.output<typeof wantedKeySchema>>,
-  { isDryRun, signal, principal: { userId }, current }: ApplyContext<KeyResource>,
+  { isDryRun, signal, principal, current }: ApplyContext<KeyResource>,
 ): Promise<Applied> {
   const { fingerprint, publicKey } = atField('key', 'publicKey', () => parseSshKey(spec.publicKey));
-  if (!isDryRun && current === undefined)
-    await addKey(deps, { text: spec.publicKey, ...(userId === undefined ? {} : { userId }) }, signal);
+  if (!isDryRun && current === undefined) await addKey(deps, { text: spec.publicKey, ...keyOwner(principal) }, signal);
   // A key is what it is: who has it again with another comment keeps the first.
   const changes = current === undefined ? differences({}, { spec: { publicKey } }) : [];
   return { name: fingerprint, isNew: current === undefined, changes };

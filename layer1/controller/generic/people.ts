@@ -7,10 +7,11 @@ import { z } from 'zod';
 import { roleSchema, teamName, userName } from '../access/model.ts';
 import { teamType, tokenType, userType } from '../access/resources.ts';
 import type { TeamResource, UserResource } from '../access/resources.ts';
-import { findUser, removeTeam, removeUser, withRole } from '../access/users.ts';
+import { checkNewName, findUser, removeTeam, removeUser, withRole } from '../access/users.ts';
 import type { Deps } from '../deps.ts';
 import { appType } from '../resources.ts';
 import { differences } from './difference.ts';
+import { atField } from './fields.ts';
 import { defineKind } from './kind.ts';
 import type { Applied, ApplyContext, Wanted } from './kind.ts';
 
@@ -84,6 +85,7 @@ async function applyUser(
   { isDryRun, signal, current }: ApplyContext<UserResource>,
 ): Promise<Applied> {
   const given = nameIn('user', name, { owner, rule: userName });
+  if (current === undefined) atField(`user ${given}`, 'name', () => checkNewName(given));
   const before = { labels: current?.labels ?? {}, spec: { role: current?.spec.role ?? null } };
   const after = { labels: labels ?? before.labels, spec: { ...before.spec, ...spec } };
   const changes = differences(current === undefined ? {} : before, after);
