@@ -35,7 +35,8 @@ type Records = Readonly<{ teams: TeamResource[]; grants: GrantResource[] }>;
 /**
  * INVARIANTS. Whoever is let in was, at most `trustMs` ago, asked for at the store. What is refused on what is in memory
  * was looked up once more: a grant given through another process counts at once. Who comes with a token for the first time
- * sees all that was given them until then.
+ * sees all that was given them until then. What somebody who is here may is known by memory alone, and with it changes: nothing that
+ * was read beside it, and may be older or newer, is kept of them.
  */
 export class Directory implements AsyncDisposable {
   readonly users: Mirror<UserResource>;
@@ -137,6 +138,7 @@ export class Directory implements AsyncDisposable {
     const facts = { limits, token, havingOf: this.havingOf };
     if (userId === undefined) {
       const signal = this.#presence(facts, undefined, everything);
+      if (signal === undefined) return undefined;
       return new Principal({ ...facts, kind: 'root', name: `token ${id}`, standing: everything, signal });
     }
     return this.userPrincipal(userId, facts, { signal });
@@ -160,17 +162,22 @@ export class Directory implements AsyncDisposable {
     options: { isFresh?: boolean; signal: AbortSignal },
   ): Promise<Principal | undefined> {
     const { isFresh = false, signal } = options;
-    let user = isFresh ? undefined : this.users.snapshot.entries.get(userId)?.value;
+    const { token, limits } = facts;
+    if (isFresh && token !== undefined) await this.#catchUpWithUser(userId, signal);
+    const isRead = isFresh && token === undefined;
+    let user = isRead ? undefined : this.users.snapshot.entries.get(userId)?.value;
     if (user === undefined) {
       const entry = await this.#store.get(resourceKey(userType.name, userId), { signal });
       if (entry === undefined) return undefined;
       user = decodeResource(userType, entry);
     }
-    const standing = isFresh ? standingOf(user, await this.#readAll(signal)) : this.#standingOf(user);
-    const { token, limits } = facts;
-    const present = token === undefined ? {} : { signal: this.#presence({ token, limits }, userId, standing) };
     const { havingOf } = this;
-    return new Principal({ ...facts, ...present, kind: 'user', name: user.spec.name, userId, standing, havingOf });
+    const own = { ...facts, kind: 'user', name: user.spec.name, userId, havingOf } as const;
+    if (isRead) return new Principal({ ...own, standing: standingOf(user, await this.#readAll(signal)) });
+    const standing = this.#standingOf(user);
+    if (token === undefined) return new Principal({ ...own, standing });
+    const present = this.#presence({ token, limits }, userId, standing);
+    return present === undefined ? undefined : new Principal({ ...own, standing, signal: present });
   }
 
   /** The same caller by what the store says now, on that app: asked before anybody is turned away. */
@@ -195,6 +202,8 @@ export class Directory implements AsyncDisposable {
     const entry = await this.#store.get(resourceKey(tokenType.name, id), { signal });
     if (entry === undefined) return undefined;
     const token = decodeResource(tokenType, entry);
+    // One that goes from here on is heard of: it is forgotten then.
+    await this.tokens.reached(entry.modRevision, { signal });
     const { userId } = token.spec;
     if (userId !== undefined) {
       const user = await this.#store.get(resourceKey(userType.name, userId), { signal });
@@ -213,6 +222,11 @@ export class Directory implements AsyncDisposable {
       this.teams.reached(newestOf(teams), { signal }),
       this.grants.reached(newestOf(grants), { signal }),
     ]);
+  }
+
+  async #catchUpWithUser(userId: string, signal: AbortSignal): Promise<void> {
+    const entry = await this.#store.get(resourceKey(userType.name, userId), { signal });
+    await Promise.all([this.users.reached(entry?.modRevision ?? 0, { signal }), this.#catchUp(signal)]);
   }
 
   async #catchUpWithDatastore(app: AppResource, resourceId: string, signal: AbortSignal): Promise<void> {
@@ -241,11 +255,13 @@ export class Directory implements AsyncDisposable {
     };
   }
 
+  /** Undefined of a token that went meanwhile. */
   #presence(
     { token: { id, expiresAt }, limits }: { token: PresentToken; limits: Limits },
     userId: string | undefined,
     standing: Standing,
-  ): AbortSignal {
+  ): AbortSignal | undefined {
+    if (!this.tokens.snapshot.entries.has(id)) return undefined;
     const present = this.#presences.get(id) ?? { leave: new AbortController(), userId, standing, limits, expiresAt };
     present.standing = standing;
     this.#presences.set(id, present);
