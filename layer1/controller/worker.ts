@@ -11,6 +11,7 @@ import { stepDeletion } from './app-deletion.ts';
 import { ByApp } from './by-app.ts';
 import { isCronJob, stepCron } from './cron/steps.ts';
 import { pruneTokens } from './access/expiry.ts';
+import { noteEarlierLogins } from './access/last-login.ts';
 import { stepBackups } from './backup/steps.ts';
 import type { BackupBlobs } from './backup/steps.ts';
 import { pruneAnswers } from './audit/answers.ts';
@@ -240,5 +241,6 @@ async function forget(deps: Deps, options: Options): Promise<void> {
   await pruneAudit(deps.store, { ...options, nowMs });
   await pruneAnswers(deps.store, { ...options, nowMs });
   await pruneTokens(deps, { ...options, nowMs });
+  await noteEarlierLogins(deps, { ...options, nowMs });
   await systemClock.sleep(forgetMs, options);
 }

@@ -14,15 +14,18 @@ import type { AppResource } from '../resources.ts';
 import { actForHeader } from './act-for.ts';
 import { tokens } from './api.ts';
 import type { Directory } from './directory.ts';
+import { pushDays, pushesUntil } from './last-login.ts';
 import { type RunnerDeps, checkOwnRunner, ownRunner } from './own-runners.ts';
 import { Principal, rootPrincipal, servicePrincipal } from './principal.ts';
 import type { RateLimit } from './rate-limit.ts';
+import { userType } from './resources.ts';
+import type { UserResource } from './resources.ts';
 import { isAtLeast, noLimits } from './roles.ts';
 import type { Role } from './roles.ts';
 import { ruleOf } from './rules.ts';
 import { mayCall, mayCallWithKey, serviceOf } from './service-token.ts';
 
-type GateDeps = Pick<Deps, 'resources' | 'store'> & RunnerDeps;
+type GateDeps = Pick<Deps, 'resources' | 'store' | 'settings' | 'now'> & RunnerDeps;
 
 export type GateOptions = Readonly<{
   deps: GateDeps;
@@ -139,7 +142,24 @@ async function ownerOf({ deps, directory }: GateOptions, fingerprint: string, si
   if (userId === undefined) return rootPrincipal(fingerprint);
   const owner = await directory.userPrincipal(userId, { limits: noLimits, sshKey: fingerprint }, { signal });
   if (owner === undefined) throw new FlynnError('denied', `the SSH key ${fingerprint} is nobody's any more`);
+  await checkLastLogin(deps, directory.users.snapshot.entries.get(userId)?.value, { id: userId, signal });
   return owner;
+}
+
+/** In memory may be what was so before a login a moment ago, through another controller. */
+async function checkLastLogin(
+  { resources, settings, now }: GateDeps,
+  known: UserResource | undefined,
+  { id, signal }: { id: string; signal: AbortSignal },
+): Promise<void> {
+  const isOver = (user: UserResource) => now() > (pushesUntil(user, settings.oidc) ?? Infinity);
+  if (known !== undefined && !isOver(known)) return;
+  const user = await resources.find(userType, id, { signal });
+  if (user === undefined || !isOver(user)) return;
+  throw new FlynnError(
+    'denied',
+    `${user.spec.name} logged in last at ${user.status.lastLoginAt}, and SSH keys push for ${pushDays} days after that: run "flynn login", then push again`,
+  );
 }
 
 /** The app a path names: `:app`, or that of the deployment or operation. */

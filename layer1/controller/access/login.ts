@@ -5,6 +5,7 @@ import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
 import type { Deps } from '../deps.ts';
 import { login } from './api-login.ts';
+import { noteLogin } from './last-login.ts';
 import { userName } from './model.ts';
 import { OidcVerifier } from './oidc.ts';
 import type { OidcIdentity } from './oidc.ts';
@@ -16,6 +17,7 @@ import { findUser, isOwnName } from './users.ts';
 
 /** What changed at the provider counts here after a day at the latest. */
 const lifeMs = 86_400_000;
+const maxAttempts = 8;
 
 export function loginHandlers(deps: Deps): Handler[] {
   const settings = deps.settings.oidc;
@@ -31,10 +33,21 @@ export function loginHandlers(deps: Deps): Handler[] {
       const user = await userOf(deps, settings, identity, signal);
       if (identity.groups !== undefined) await joinTeams(deps, user, identity.groups, signal);
       const expiresAt = new Date(deps.now() + lifeMs).toISOString();
-      const { text } = await makeToken(deps, { name: 'login', user, limits: noLimits, expiresAt }, signal);
-      return { user: user.spec.name, token: text, expiresAt };
+      return { user: user.spec.name, token: await letIn(deps, user, expiresAt, signal), expiresAt };
     }),
   ];
+}
+
+async function letIn(deps: Deps, { id }: UserResource, expiresAt: string, signal: AbortSignal): Promise<string> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      const user = await noteLogin(deps, await deps.resources.get(userType, id, { signal }), signal);
+      return (await makeToken(deps, { name: 'login', user, limits: noLimits, expiresAt }, signal)).text;
+    } catch (error) {
+      // Another login of theirs was written down at the same moment.
+      if (!hasCode(error, 'conflict') || attempt >= maxAttempts) throw error;
+    }
+  }
 }
 
 function noLogin(): FlynnError {

@@ -34,7 +34,8 @@ export const userType = defineType({
     /** Of a provider of identities: issuer and subject, which stay when the name changes there. */
     identity: z.object({ issuer: z.string(), subject: z.string() }).optional(),
   }),
-  status: nothing,
+  /** With that provider, to the day: a version before did not write it down. */
+  status: z.object({ lastLoginAt: z.string().optional() }),
   initialStatus: () => ({}),
   nameOf: (user) => user.name,
   authorise: ofCluster,

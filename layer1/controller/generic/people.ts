@@ -27,12 +27,12 @@ const wantedTeamSchema = z.strictObject({
 export const userKind = defineKind({
   type: userType,
   summary: 'somebody with tokens and SSH keys, with a role on the cluster or with none',
-  columns: { ROLE: 'spec.role', ISSUER: 'status.issuer' },
+  columns: { ROLE: 'spec.role', ISSUER: 'status.issuer', LOGIN: 'status.lastLoginAt' },
   wanted: wantedUserSchema,
-  async view(_deps, { spec }) {
+  async view(_deps, { spec, status }) {
     return {
       spec: { role: spec.role ?? null },
-      status: spec.identity === undefined ? {} : { issuer: spec.identity.issuer },
+      status: spec.identity === undefined ? {} : { issuer: spec.identity.issuer, ...status },
     };
   },
   apply: applyUser,
