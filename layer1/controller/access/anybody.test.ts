@@ -1,4 +1,4 @@
-/** Routes that the gate opens to people with no role on an app: each is asked for what is there and hidden, and for what is not there. */
+/** Routes that the gate opens to all: each is asked for what is there and hidden, and for what is not there. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
@@ -54,7 +54,7 @@ after(async () => {
   await place?.world[Symbol.asyncDispose]();
 });
 
-/** What is asked of it, `{app}` being one that is hidden or one that there is not; `own`: it is about nothing of somebody else's. */
+/** What is asked of it, `{app}` being one that is hidden or that there is not; `own`: it is about nothing of somebody else's. */
 type Row = { path?: string; body?: object } | 'own';
 
 const appKind = '/api/flynn/v1/App';

@@ -35,8 +35,8 @@ type Records = Readonly<{ teams: TeamResource[]; grants: GrantResource[] }>;
 /**
  * INVARIANTS. Whoever is let in was, at most `trustMs` ago, asked for at the store. What is refused on what is in memory
  * was looked up once more: a grant given through another process counts at once. Who comes with a token for the first time
- * sees all that was given them until then. What somebody who is here may is known by memory alone, and with it changes: nothing that
- * was read beside it, and may be older or newer, is kept of them.
+ * sees all that was given them until then. What somebody who is here may is known by memory alone, and changes with it: nothing
+ * is kept of them that was read beside it, and may be older or newer.
  */
 export class Directory implements AsyncDisposable {
   readonly users: Mirror<UserResource>;

@@ -107,6 +107,6 @@ test('a token for a user who is called root is theirs, and opens what they may',
   const own = await world.client.call(tokens.create, { body: { name: 'of the cluster' } });
   assert.equal(own.user, undefined);
   const found = await tokenCheck(world.deps).find(signal);
-  const [told] = found.filter(({ subject }) => subject === 'user root');
+  const told = found.find(({ subject }) => subject === 'user root');
   assert.ok(told?.why.includes(own.id) && !told.why.includes(made.id), told?.why);
 });

@@ -1,4 +1,7 @@
-/** Which tokens end soon, and which may be somebody's whom nobody gave so much? Those that were made to last: a login is good for a day, and nobody minds its end. */
+/**
+ * Which tokens end soon, and which may be somebody's whom nobody gave so much? Of the first those that were made to last: a login
+ * is good for a day, and nobody minds its end.
+ */
 import type { Check, Found } from '@flynn/host-agent/doctor/finding';
 import type { Deps } from '../deps.ts';
 import { tokenType, userType } from './resources.ts';

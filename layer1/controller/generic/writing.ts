@@ -112,7 +112,7 @@ function atOtherRevision(what: string, now: number | undefined, wanted: number |
   return new FlynnError('conflict', `${what} ${is}: read it again and repeat the change`);
 }
 
-/** What is acted on and what is wanted of it, once whoever asks may: what is judged here is what the kind gets, and nothing else. */
+/** What is acted on and what is wanted of it, once whoever asks may: the kind gets what is judged here, and nothing else. */
 async function judged(
   deps: Deps,
   kind: Kind,
