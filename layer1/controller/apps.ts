@@ -10,6 +10,7 @@ import { resourceKey } from '@flynn/resource/keys';
 import { principalOf } from './access/principal.ts';
 import type { Principal } from './access/principal.ts';
 import { checkPartUntaken } from './access/neighbours.ts';
+import { checkDefaultName } from './access/service-names.ts';
 import { grantId, grantType } from './access/resources.ts';
 import { isAtLeast } from './access/roles.ts';
 import { mergePieces } from '@flynn/resource/piece';
@@ -118,6 +119,7 @@ async function createNamed(deps: Deps, input: NewApp & { name: string }, signal:
   const domain = `${input.name}.${settings.domain}`;
   checkOneOffLimits(input.meta);
   if (isDispensable(input)) await checkPartUntaken(deps, { name: input.name, host: domain }, signal);
+  if (!input.isSystem) await checkDefaultName(deps, input.name, signal);
   const app = resources.draft(appType, {
     id,
     spec: {

@@ -9,6 +9,7 @@ import type { Logger } from '@flynn/kit/log';
 import { ResourceService } from '@flynn/resource/service';
 import { SealedStore } from '@flynn/store/sealing/sealed-store';
 import type { Store } from '@flynn/store/store';
+import { Announced } from './access/announced.ts';
 import { grantHandlers } from './access/grants.ts';
 import { loginHandlers } from './access/login.ts';
 import { tokenHandlers } from './access/tokens.ts';
@@ -105,6 +106,7 @@ export async function openController(options: {
       ...operations.parts,
       runnerKey: options.clusterKey,
       deployments,
+      announced: new Announced({ resources, store, log }),
       routers: options.routers ?? nobody,
       isServed: options.isServed ?? (async () => false),
       settings,

@@ -7,6 +7,7 @@ import type { ResourceService } from '@flynn/resource/service';
 import type { Mirror } from '@flynn/store/mirror';
 import type { SealedStore } from '@flynn/store/sealing/sealed-store';
 import type { Store } from '@flynn/store/store';
+import type { Announced } from './access/announced.ts';
 import type { OidcSettings } from './access/oidc.ts';
 import type { CellView } from './cell-view.ts';
 import type { RunnableApp } from './compile.ts';
@@ -65,6 +66,7 @@ export type Deps = {
   /** Makes the tokens of the platform's own runners. */
   runnerKey: string;
   deployments: Mirror<DeploymentResource>;
+  announced: Announced;
   routers: RoutersOfCluster;
   /** Whether a service has instances in discovery. `unavailable` while that is away. */
   isServed: (service: string, signal: AbortSignal) => Promise<boolean>;

@@ -8,9 +8,12 @@ import { nameKey, resourceKey } from '@flynn/resource/keys';
 import { mergePieces } from '@flynn/resource/piece';
 import { compareOf, decodeResource } from '@flynn/resource/record';
 import type { z } from 'zod';
+import { checkLinks } from './access/links.ts';
 import { checkServices } from './access/neighbours.ts';
 import { principalOf } from './access/principal.ts';
+import type { Principal } from './access/principal.ts';
 import { withoutSecrets } from './access/redaction.ts';
+import { checkNames, isPerson } from './access/service-names.ts';
 import { releases } from './api.ts';
 import { collectArtifactsOf, removeRelease } from './collection/collection.ts';
 import { madeOf } from './collection/own-blobs.ts';
@@ -65,7 +68,7 @@ export function releaseHandlers(deps: Deps, own: OwnBlobs): Handler[] {
       const app = await findLiveApp(deps, params.app, signal);
       if (body.artifactId !== undefined && !(await hasArtifact(deps, app, body.artifactId, signal)))
         await own.checkArtifact(principalOf(call), body.artifactId, signal);
-      return viewRelease(await createRelease(deps, app, body, signal));
+      return viewRelease(await createRelease(deps, app, body, { principal: principalOf(call), signal }));
     }),
     handle(releases.list, async (call) => {
       const { params, signal } = call;
@@ -100,6 +103,8 @@ function publicRelease(release: ReleaseResource): Release {
 }
 
 type NewRelease = z.output<NonNullable<typeof releases.create.body>>;
+/** Undefined for the platform itself. */
+type Making = { principal: Principal | undefined; signal: AbortSignal };
 
 /**
  * Of what is live, and before that of the newest: one that others made meanwhile goes into it, unless `basis` says which it is. Of
@@ -109,13 +114,12 @@ export async function createRelease(
   deps: Deps,
   app: AppResource,
   input: NewRelease,
-  signal: AbortSignal,
-  { isOfPlatform = false }: { isOfPlatform?: boolean } = {},
+  { isOfPlatform = false, principal, signal }: Making & { isOfPlatform?: boolean },
 ): Promise<ReleaseResource> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       const current = attempt === 1 ? app : await findLiveApp(deps, app.id, signal);
-      return await createFrom(deps, current, { ...input, isOfPlatform }, signal);
+      return await createFrom(deps, current, { ...input, isOfPlatform }, { principal, signal });
     } catch (error) {
       if (!isOvertaken(error) || input.basis !== undefined || attempt >= maxAttempts) throw error;
     }
@@ -126,7 +130,7 @@ async function createFrom(
   deps: Deps,
   app: AppResource,
   { isOfPlatform, ...asked }: NewRelease & { isOfPlatform: boolean },
-  signal: AbortSignal,
+  { principal, signal }: Making,
 ): Promise<ReleaseResource> {
   const { resources } = deps;
   const before = await findBasis(deps, app, signal);
@@ -159,6 +163,9 @@ async function createFrom(
   checkPrivileges(app, processes);
   checkKeptLogins(deps.settings, before === undefined ? [] : envsOf(before.spec), envsOf({ env, processes }));
   await checkServices(deps, app, processes, signal);
+  const isByHand = isPerson(principal) && input.processes !== undefined;
+  await checkNames(deps, app, { processes, principal, judged: isByHand ? undefined : before }, signal);
+  await checkLinks(deps, app, { next: { processes, links }, before: before?.spec, principal }, signal);
   const id = shortId();
   // Numbering is the app's: its newest number and the release are written together.
   let made: ReleaseResource | undefined;

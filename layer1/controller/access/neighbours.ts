@@ -9,6 +9,7 @@ import type { Deps } from '../deps.ts';
 import type { Process } from '../process.ts';
 import { appType, deploymentType, ownedBy, releaseType, routeType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
+import { namesIn } from './announced.ts';
 import type { Principal } from './principal.ts';
 import { isAtLeast } from './roles.ts';
 
@@ -41,7 +42,7 @@ export async function checkServices(
   for (const { spec, status } of platform) {
     const { releaseId } = status;
     const live = releaseId === undefined ? undefined : await deps.resources.find(releaseType, releaseId, { signal });
-    const taken = new Set([spec.name, ...servicesOf(live?.spec.processes ?? {})]);
+    const taken = new Set([spec.name, ...namesIn(spec.name, live?.spec.processes ?? {})]);
     const name = wanted.find((one) => taken.has(one));
     if (name === undefined) continue;
     throw new FlynnError('denied', `the service ${name} is the platform's own: call it ${app.spec.name}-${name}`);

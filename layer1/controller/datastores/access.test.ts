@@ -156,3 +156,14 @@ test('its password is made anew by developers of all apps that have it; who only
   await waitFor(untilLeft, { what: 'blog to be without it', deadlineMs: 30_000, intervalMs: 10 });
   assert.equal((await rotate(developer)).rotation?.by, 'rita');
 });
+
+test('who develops an app may link another of theirs to its datastore, who does not may not', async () => {
+  await using developer = await somebody('lina', { shop: 'developer', blog: 'developer' });
+  await using foreign = await somebody('fay', { blog: 'admin' });
+  const { releaseId = '' } = await world.client.call(apps.get, { params: { app: 'shop' } });
+  const { links = [] } = await world.client.call(releases.get, { params: { app: 'shop', release: releaseId } });
+  assert.notEqual(links.length, 0);
+  const link = (client: HttpClient) => client.call(releases.create, { params: { app: 'blog' }, body: { links } });
+  await assert.rejects(link(foreign), isCode('denied', /another app's service/));
+  await link(developer);
+});

@@ -65,7 +65,7 @@ export async function makeDatastore(deps: Deps, appliance: Appliance, asked: Ask
         processes: { [appliance.name]: memberProcess(appliance, app.spec.name, wanted) },
         meta: {},
       },
-      signal,
+      { principal: undefined, signal },
     ));
   const { deploymentId, releaseId } = app.status;
   if (deploymentId !== undefined) return { is: 'pending', what: await progressText(deps, app, deploymentId, signal) };
@@ -119,7 +119,11 @@ async function begin(
     const counts = { [appliance.name]: members };
     await scaleFormation(deps, { app: app.id, release: release.id, counts }, signal);
   }
-  await startDeployment(deps, { app: app.id, release: release.id, rollout: {}, replaces: null }, signal);
+  await startDeployment(
+    deps,
+    { app: app.id, release: release.id, rollout: {}, replaces: null },
+    { principal: undefined, signal },
+  );
   return { is: 'pending', what: `${app.spec.name} to start` };
 }
 
@@ -164,10 +168,13 @@ export async function keepCurrent(
     deps,
     app,
     { artifactId, processes, meta: { ...release.spec.meta }, basis: release.id },
-    signal,
-    { isOfPlatform: true },
+    { isOfPlatform: true, principal: undefined, signal },
   );
-  await startDeployment(deps, { app: appId, release: next.id, rollout: {}, replaces: releaseId }, signal);
+  await startDeployment(
+    deps,
+    { app: appId, release: next.id, rollout: {}, replaces: releaseId },
+    { principal: undefined, signal },
+  );
   deps.log.info({ app: app.spec.name, image }, 'a datastore goes over to another image');
   return true;
 }

@@ -14,6 +14,9 @@ import type { Runnable } from '../compile.ts';
 import { controlHandlers } from './controls.ts';
 import { deploymentEvents } from './events.ts';
 import { checkDatastores, checkNoSuchPart } from '../access/neighbours.ts';
+import { principalOf } from '../access/principal.ts';
+import type { Principal } from '../access/principal.ts';
+import { checkNames, isPerson } from '../access/service-names.ts';
 import { changedRollout } from './settings.ts';
 import { taskId, taskLine, taskPiece } from './tasks.ts';
 import { evaluationContext, findApp, findLiveApp } from '../deps.ts';
@@ -38,11 +41,12 @@ const maxAttempts = 8;
 export function deploymentHandlers(deps: Deps): Handler[] {
   const { resources } = deps;
   return [
-    handle(deployments.create, async ({ params, body, signal }) => {
+    handle(deployments.create, async (call) => {
+      const { params, body, signal } = call;
       const deployment = await startDeployment(
         deps,
         { app: params.app, release: body.releaseId, rollout: body.rollout ?? {}, replaces: body.replaces },
-        signal,
+        { principal: principalOf(call), signal },
       );
       return viewDeployment(deployment, progressOf(deployment, deps.cell));
     }),
@@ -67,16 +71,19 @@ export function deploymentHandlers(deps: Deps): Handler[] {
   ];
 }
 
+/** `principal`: undefined for the platform itself. */
+type Asking = { principal: Principal | undefined; signal: AbortSignal };
+
 export async function startDeployment(
   deps: Deps,
   asked: { app: string; release: string; rollout: RolloutChange; replaces?: string | null | undefined },
-  signal: AbortSignal,
+  { principal, signal }: Asking,
 ): Promise<DeploymentResource> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       const app = await findLiveApp(deps, asked.app, signal);
       const release = await findRelease(deps, app, asked.release, signal);
-      return await deploy(deps, app, { ...asked, release }, signal);
+      return await deploy(deps, app, { ...asked, release }, { principal, signal });
     } catch (error) {
       const isOvertaken = hasCode(error, 'conflict') && error.detail['key'] !== undefined;
       if (!isOvertaken || attempt >= maxAttempts) throw error;
@@ -88,7 +95,7 @@ async function deploy(
   deps: Deps,
   app: AppResource,
   asked: { release: ReleaseResource; rollout: RolloutChange; replaces?: string | null | undefined },
-  signal: AbortSignal,
+  { principal, signal }: Asking,
 ): Promise<DeploymentResource> {
   const { resources } = deps;
   const { release } = asked;
@@ -115,6 +122,8 @@ async function deploy(
   // What took a name since it was made.
   await checkDatastores(deps, app, release.spec.processes, signal);
   await checkNoSuchPart(deps, app, release.spec.processes, signal);
+  const judged = isPerson(principal) ? undefined : release;
+  await checkNames(deps, app, { processes: release.spec.processes, principal, judged }, signal);
   if (asked.replaces !== undefined && asked.replaces !== (oldId ?? null)) throw overtaken(app.spec.name);
   const types = Object.keys(release.spec.processes);
   const counts = targetCounts({

@@ -155,7 +155,7 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   await setApp(deps, app, wanted, context);
   if (spec.routes !== undefined) await setRoutes(deps, app, { routes: after.routes, changes: spec.routes }, signal);
   const step = { before, after, named, basis: known?.basis };
-  const rolledOut = await setRelease(deps, app, step, signal);
+  const rolledOut = await setRelease(deps, app, step, context);
   return { ...result, ...rolledOut, notes: [...notes, ...(rolledOut.notes ?? [])] };
 }
 
@@ -213,10 +213,11 @@ async function setRelease(
   deps: Deps,
   app: AppResource,
   step: Step,
-  signal: AbortSignal,
+  context: ApplyContext,
 ): Promise<Pick<Applied, 'deploymentId' | 'notes'>> {
   const { before, after, named, basis } = step;
-  const release = isSameRun(before, after) ? basis : await makeRelease(deps, app, step, signal);
+  const { principal, signal } = context;
+  const release = isSameRun(before, after) ? basis : await makeRelease(deps, app, step, context);
   if (release === undefined) return {};
   const isNext = release.id !== basis?.id;
   const isScaled = isNext || Object.entries(named).some(([type, count]) => fieldOf(before.counts, type) !== count);
@@ -233,7 +234,11 @@ async function setRelease(
   if (status.deploymentId !== undefined) return {};
   if (status.releaseId === release.id) return {};
   const replaces = app.status.releaseId ?? null;
-  const { id } = await startDeployment(deps, { app: app.id, release: release.id, rollout: {}, replaces }, signal);
+  const { id } = await startDeployment(
+    deps,
+    { app: app.id, release: release.id, rollout: {}, replaces },
+    { principal, signal },
+  );
   return { deploymentId: id };
 }
 
@@ -258,11 +263,11 @@ async function makeRelease(
   deps: Deps,
   app: AppResource,
   { before, after, basis }: Step,
-  signal: AbortSignal,
+  context: ApplyContext,
 ): Promise<ReleaseResource> {
   const { image } = after;
   const isOther = image !== undefined && image !== before.image;
-  const artifactId = isOther ? await imageArtifact(deps, image, signal) : basis?.spec.artifactId;
+  const artifactId = isOther ? await imageArtifact(deps, image, context.signal) : basis?.spec.artifactId;
   return createRelease(
     deps,
     app,
@@ -274,7 +279,7 @@ async function makeRelease(
       meta: isOther ? {} : { ...basis?.spec.meta },
       basis: basis?.id ?? null,
     },
-    signal,
+    context,
   );
 }
 

@@ -108,11 +108,15 @@ export async function rollOut(
     ...(artifactId === undefined ? {} : { artifactId }),
     basis: basis?.id ?? null,
   };
-  const release = await createRelease(deps, app, input, signal);
+  const release = await createRelease(deps, app, input, { principal: undefined, signal });
   const ofApp = { app: app.id, replaces: app.status.releaseId ?? null };
   const made = { releaseId: release.id, version: release.spec.version };
   if (release.spec.artifactId === undefined || !isDeployed) return made;
-  const { id } = await startDeployment(deps, { ...ofApp, release: release.id, rollout: {} }, signal);
+  const { id } = await startDeployment(
+    deps,
+    { ...ofApp, release: release.id, rollout: {} },
+    { principal: undefined, signal },
+  );
   return { ...made, deploymentId: id };
 }
 

@@ -1,0 +1,93 @@
+/** May an app be called that in discovery? Who is called what another app is would get that one's requests. */
+import { FlynnError } from '@flynn/kit/errors';
+import { serviceNameOf } from '../compile.ts';
+import type { Deps } from '../deps.ts';
+import type { Process } from '../process.ts';
+import { releaseType } from '../resources.ts';
+import type { AppResource, ReleaseResource } from '../resources.ts';
+import { namesIn } from './announced.ts';
+import type { Announcer } from './announced.ts';
+import type { Principal } from './principal.ts';
+import { isAtLeast } from './roles.ts';
+
+/** What types are called that name no service ends so. */
+const webEnding = /-web$/;
+
+type Asked = Readonly<{
+  processes: Readonly<Record<string, Pick<Process, 'ports'>>>;
+  /** Undefined for the platform itself. */
+  principal: Principal | undefined;
+  /** Its names were judged when it was made, for whoever it was: of these only what became another app's since is refused. */
+  judged?: ReleaseResource | undefined;
+}>;
+
+/** The platform's own parts act for people whom they do not know by then: what those may is not known either. */
+export function isPerson(principal: Principal | undefined): principal is Principal {
+  return principal !== undefined && principal.kind !== 'service';
+}
+
+export function isDeveloper(principal: Principal | undefined, { id, spec }: AppResource): boolean {
+  if (!isPerson(principal)) return false;
+  return isAtLeast(principal.levelOn({ id, isSystem: spec.isSystem }), 'developer');
+}
+
+/**
+ * A name that is new to the app may be no other's, live or under way, nor what another's routes lead to by its name, before that
+ * one has any jobs: unless whoever asks is developer of that one, too. What is live has the names it has. Throws `denied`.
+ */
+export async function checkNames(
+  deps: Pick<Deps, 'resources' | 'announced'>,
+  app: AppResource,
+  { processes, principal, judged }: Asked,
+  signal: AbortSignal,
+): Promise<void> {
+  const { isSystem, datastore, name } = app.spec;
+  // What a datastore is called is kept for it from its beginning: see checkDatastores.
+  if (isSystem || datastore !== undefined || (isPerson(principal) && principal.isAdmin)) return;
+  const { releaseId } = app.status;
+  const live = releaseId === undefined ? undefined : await deps.resources.find(releaseType, releaseId, { signal });
+  const had = new Set(namesIn(name, live?.spec.processes ?? {}));
+  const wanted = namesIn(name, processes).filter((one) => !had.has(one));
+  if (wanted.length === 0) return;
+  const known = judged === undefined ? [] : namesIn(name, judged.spec.processes);
+  const all = await deps.announced.all(signal);
+  for (const one of wanted) {
+    const since = known.includes(one) ? (judged?.createdAt ?? '') : '';
+    const owner = ownersOf(all, one, since).find((other) => other.id !== app.id && !isDeveloper(principal, other));
+    if (owner !== undefined) throw isAnothers(app, one, owner, principal);
+  }
+}
+
+/** The apps whose name it is, by what became so after `since`. */
+function ownersOf(all: readonly Announcer[], name: string, since: string): AppResource[] {
+  const announcing = all.filter(({ said }) => said.some(({ names, madeAt }) => madeAt > since && names.has(name)));
+  const home = webEnding.test(name) ? homeOf(all, name) : undefined;
+  return [...announcing.map(({ app }) => app), ...(home !== undefined && home.createdAt > since ? [home] : [])];
+}
+
+/** The app that it reads as of: of `shop` and `shop-api` it is the second that has `shop-api-web`. */
+export function homeOf(all: readonly Announcer[], name: string): AppResource | undefined {
+  const homes = all.map(({ app }) => app).filter(({ spec }) => name.startsWith(`${spec.name}-`));
+  return homes.toSorted((a, b) => b.spec.name.length - a.spec.name.length)[0];
+}
+
+function isAnothers(app: AppResource, name: string, owner: AppResource, principal: Principal | undefined): FlynnError {
+  const isSeen = isPerson(principal) && principal.canSee({ id: owner.id, isSystem: owner.spec.isSystem });
+  const whose = isSeen ? `the app ${owner.spec.name}'s` : "another app's";
+  const what = `${name} is ${whose} name in discovery, and its requests would come to ${app.spec.name}`;
+  const mend = 'give the service, or the process type that is called so, another name';
+  return new FlynnError('denied', `${what}: ${mend}, or have a developer of both apps do it`);
+}
+
+/** What is announced under the name that a new app's default route leads to would have its requests. Throws `conflict`. */
+export async function checkDefaultName(
+  deps: Pick<Deps, 'announced'>,
+  appName: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const service = serviceNameOf(appName, 'web');
+  const all = await deps.announced.all(signal);
+  if (!all.some(({ said }) => said.some(({ names }) => names.has(service)))) return;
+  const why = `another app announces ${service}, where the default route of ${appName} would lead`;
+  throw new FlynnError('conflict', `${why}: choose another name`);
+}
