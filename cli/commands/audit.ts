@@ -44,7 +44,7 @@ export function addAuditCommand(parent: Parent): void {
             one.actor.name,
             one.app?.name ?? one.app?.id,
             whatOf(one),
-            one.outcome,
+            outcomeOf(one),
             one.from.address,
             one.requestId,
           ]),
@@ -52,6 +52,10 @@ export function addAuditCommand(parent: Parent): void {
       );
     },
   });
+}
+
+function outcomeOf({ outcome, count = 1 }: AuditEntry): string {
+  return count === 1 ? outcome : `${outcome} (${count} times)`;
 }
 
 /** The path with what stood in it, and what was changed. */

@@ -99,6 +99,34 @@ test('what changes nothing, what fails and who is turned away is in the trail to
   assert.ok(found.every(({ app }) => app?.name === 'shop'));
 });
 
+test('who comes again and again with what changes nothing has one line of it, with how often it was', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  await world.client.call(apps.create, { body: { name: 'shop' } });
+  await using client = await userClient(world, 'mallory');
+  const { token } = await client.call(tokens.create, { body: { name: 'second' } });
+  await using second = createControllerClient({ baseUrl: world.url, key: token });
+  const asked = Array.from({ length: 200 }, (_, index) => {
+    const asking = index % 2 === 0 ? client : second;
+    return assert.rejects(asking.call(tokens.revoke, { params: { token: `x${index}` } }), (error) =>
+      hasCode(error, 'not_found'),
+    );
+  });
+  await Promise.all(asked);
+  const meta = { ...inShop, body: { meta: {} } };
+  for (let index = 0; index < 65; index += 1) await world.client.call(apps.update, meta);
+  // What is counted is told at the end, or once the minute is over.
+  await world.web.trail[Symbol.asyncDispose]();
+  const all = await trailOf(world);
+  const refused = all.filter(({ action }) => action === 'DELETE /tokens/:token');
+  assert.deepEqual(
+    refused.map(({ outcome, actor, count }) => [outcome, actor.name, count]),
+    [['not_found', 'mallory', 200]],
+  );
+  const unchanged = all.filter(({ action }) => action === 'PATCH /apps/:app');
+  assert.deepEqual([unchanged.length, unchanged[0]?.count, unchanged[1]?.count], [60, 6, undefined]);
+  assert.equal(all.filter(({ outcome }) => outcome === 'done').length, 4, 'what was changed is all there');
+});
+
 test('the entry is written with the change: it is there when the controller dies before anything else', async () => {
   const store = createMemoryStore();
   // What the controller does by itself is nobody's change.

@@ -39,5 +39,7 @@ export const auditEntrySchema = z.object({
   outcome: z.string(),
   error: z.string().optional(),
   changes: z.array(changeSchema),
+  /** Of what changed nothing: how often the same caller came with the like within a minute; all else is of this one. */
+  count: z.int().optional(),
 });
 export type AuditEntry = z.output<typeof auditEntrySchema>;

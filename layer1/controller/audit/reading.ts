@@ -10,6 +10,7 @@ import { appType } from '../resources.ts';
 import { audit } from './api.ts';
 import { auditEntrySchema } from './model.ts';
 import type { AuditEntry } from './model.ts';
+import { superfluous } from './pruning.ts';
 import { auditRoot, keyOfId } from './trail.ts';
 
 const dayMs = 86_400_000;
@@ -79,7 +80,7 @@ async function visibility(
     (userId !== undefined && actor.userId === userId && principal.limits.appIds === undefined);
 }
 
-/** Forgets what is too old, and the oldest of what is too much. */
+/** Forgets what is too old, and of what is too much what can be done without best: see pruning.ts. */
 export async function pruneAudit(
   store: Store,
   options: { nowMs: number; keep?: number; epoch: Compare; signal: AbortSignal },
@@ -87,9 +88,9 @@ export async function pruneAudit(
   const { nowMs, keep = keepEntries, epoch, signal } = options;
   const { entries } = await store.list(auditRoot, { signal });
   const firstDay = dayOf(nowMs - keepDays * dayMs);
-  const keys = entries.map(({ key }) => key);
-  const tooMany = Math.max(0, keys.length - keep);
-  const gone = keys.filter((key, index) => index < tooMany || key.slice(auditRoot.length) < firstDay);
+  const isOld = ({ key }: { key: string }): boolean => key.slice(auditRoot.length) < firstDay;
+  const young = entries.filter((entry) => !isOld(entry));
+  const gone = [...entries.filter(isOld).map(({ key }) => key), ...superfluous(young, keep)];
   for (let at = 0; at < gone.length; at += batchSize) {
     const then = gone.slice(at, at + batchSize).map((key) => ({ delete: key }));
     await store.transact({ compare: [epoch], then }, { signal });

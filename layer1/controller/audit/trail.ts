@@ -15,13 +15,16 @@ import { appType } from '../resources.ts';
 import { appIdIn, changesOf, withBefore } from './changes.ts';
 import type { KeyedChange } from './changes.ts';
 import type { AuditChange, AuditEntry } from './model.ts';
+import { Repeats } from './repeats.ts';
 
 /** Not under what apps and hosts are kept in: a deleted app leaves nothing there, and its trail stays. */
 export const auditRoot = '/flynn-audit/';
 const writeMs = 10_000;
-/** The same refusal of the same caller is worth one line in this time. */
-const refusalMs = 60_000;
-const maxRefusals = 10_000;
+/** In this time. */
+const repeatMs = 60_000;
+const maxKinds = 10_000;
+/** Of a caller at a route: refusals with the same code, and what was carried out with no change of a record, as a job's stop. */
+const linesOf = { failed: 1, unchanged: 60 } as const;
 
 export type Requested = Pick<CheckedCall, 'params' | 'headers' | 'remoteAddress' | 'requestId'>;
 
@@ -56,6 +59,16 @@ export class AuditedMutation {
     return this.#commits.length > 0;
   }
 
+  /** Whoever has several tokens is one. */
+  get who(): string {
+    const { kind, name, userId } = this.#entry.actor;
+    return userId ?? `${kind} ${name}`;
+  }
+
+  get action(): string {
+    return this.#entry.action;
+  }
+
   get params(): Readonly<Record<string, string>> {
     return this.#entry.params;
   }
@@ -86,14 +99,16 @@ export class AuditedMutation {
     changes: AuditChange[];
     appId: string | undefined;
     appName?: string | undefined;
+    count?: number | undefined;
   }): { put: string; value: string } {
-    const { outcome, error, changes, appId, appName } = more;
+    const { outcome, error, changes, appId, appName, count } = more;
     const entry: AuditEntry = {
       ...this.#entry,
       outcome,
       changes,
       ...(error === undefined ? {} : { error }),
       ...(appId === undefined ? {} : { app: { id: appId, ...(appName === undefined ? {} : { name: appName }) } }),
+      ...(count === undefined ? {} : { count }),
     };
     return { put: this.key, value: JSON.stringify(entry) };
   }
@@ -140,7 +155,11 @@ export class AuditTrail implements AsyncDisposable {
   readonly #now: () => number;
   readonly #newId: () => string;
   readonly #writing = new Set<Promise<void>>();
-  readonly #refusals = new Map<string, number>();
+  readonly #repeats = new Repeats<{ mutation: AuditedMutation; failure: unknown }>({
+    windowMs: repeatMs,
+    maxKinds,
+    tell: ({ mutation, failure }, count) => void this.#writeDown(mutation, failure, count),
+  });
 
   /** `store` is the plain one: the trail is no mutation of its own. */
   constructor(options: { store: Store; log: Logger; now: () => number; newId: () => string }) {
@@ -158,27 +177,36 @@ export class AuditTrail implements AsyncDisposable {
 
   /**
    * How it ended. What was committed has its entry already, which is now told what was there before; nobody waits for
-   * that. What was carried out elsewhere, as stopping a job on its host is, is written down before it is answered.
+   * that. What was carried out elsewhere, as stopping a job on its host is, is written down before it is answered. What changed
+   * nothing and comes all the time is counted.
    */
   async end(mutation: AuditedMutation, failure: unknown): Promise<void> {
     if (failure === undefined && mutation.isComplete) return;
-    const writing = this.#write(mutation, failure).catch((error: unknown) => {
+    if (!mutation.hasCommitted && !this.#hasOwnLine(mutation, failure)) return;
+    const writing = this.#writeDown(mutation, failure);
+    if (!mutation.hasCommitted && failure === undefined) await writing;
+  }
+
+  #hasOwnLine(mutation: AuditedMutation, failure: unknown): boolean {
+    const outcome = failure === undefined ? 'unchanged' : asFlynnError(failure).code;
+    const lines = failure === undefined ? linesOf.unchanged : linesOf.failed;
+    const kind = `${mutation.who} ${mutation.action} ${outcome}`;
+    return this.#repeats.hasOwnLine(kind, { mutation, failure }, { lines, nowMs: this.#now() });
+  }
+
+  #writeDown(mutation: AuditedMutation, failure: unknown, count?: number): Promise<void> {
+    const writing = this.#write(mutation, failure, count).catch((error: unknown) => {
       this.#log.error({ err: error, key: mutation.key }, 'an entry of the audit trail could not be completed');
     });
     this.#writing.add(writing);
     void writing.finally(() => this.#writing.delete(writing));
-    if (!mutation.hasCommitted && failure === undefined) await writing;
+    return writing;
   }
 
   /** The gate turned somebody away who is known. */
   refused(who: Principal, route: Route, request: Requested, error: FlynnError): void {
     if (route.method === 'GET' || who.kind === 'service') return;
-    const what = `${who.id} ${route.method} ${route.path}`;
-    const nowMs = this.#now();
-    if (nowMs - (this.#refusals.get(what) ?? -Infinity) < refusalMs) return;
-    if (this.#refusals.size >= maxRefusals) this.#refusals.clear();
-    this.#refusals.set(what, nowMs);
-    void this.end(new AuditedMutation(this.#newId(), nowMs, who, route, request), error);
+    void this.end(new AuditedMutation(this.#newId(), this.#now(), who, route, request), error);
   }
 
   /** Until everything is written that was under way. */
@@ -187,10 +215,13 @@ export class AuditTrail implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    // What is counted is written over what it was counted for.
+    await this.flushed();
+    this.#repeats.end();
     await this.flushed();
   }
 
-  async #write(mutation: AuditedMutation, failure: unknown): Promise<void> {
+  async #write(mutation: AuditedMutation, failure: unknown, count: number | undefined): Promise<void> {
     const signal = withDeadline(writeMs);
     const changes: AuditChange[] = [];
     for (const commit of mutation.commits) {
@@ -203,7 +234,7 @@ export class AuditTrail implements AsyncDisposable {
     const outcome = known?.code ?? (mutation.hasCommitted ? 'done' : 'unchanged');
     const error = known === undefined ? {} : { error: known.message.slice(0, 500) };
     await this.#store.transact(
-      { then: [mutation.finalPut({ outcome, ...error, changes, appId, appName })] },
+      { then: [mutation.finalPut({ outcome, ...error, changes, appId, appName, count })] },
       { signal },
     );
   }

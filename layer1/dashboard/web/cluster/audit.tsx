@@ -108,7 +108,7 @@ export function AuditTrail() {
 }
 
 function Row({ entry }: { entry: AuditEntry }) {
-  const { at, actor, action, params, app, from, outcome, error } = entry;
+  const { at, actor, action, params, app, from, outcome, error, count = 1 } = entry;
   const isRefused = outcome !== 'done' && outcome !== 'unchanged';
   return (
     <tr>
@@ -121,6 +121,7 @@ function Row({ entry }: { entry: AuditEntry }) {
       </td>
       <td>
         <Badge tone={isRefused ? 'bad' : 'quiet'}>{outcome}</Badge>
+        {count === 1 ? null : <span class="note"> {count} times</span>}
         {error === undefined ? null : <p class="note words">{error}</p>}
       </td>
       <td class="wide" title={from.userAgent}>
