@@ -162,10 +162,8 @@ async function createFrom(
   const env = resolveReferences(input.env ?? before?.spec.env ?? {}, references);
   checkPrivileges(app, processes);
   checkKeptLogins(deps.settings, before === undefined ? [] : envsOf(before.spec), envsOf({ env, processes }));
-  await checkServices(deps, app, processes, signal);
-  const isByHand = isPerson(principal) && input.processes !== undefined;
-  await checkNames(deps, app, { processes, principal, judged: isByHand ? undefined : before }, signal);
-  await checkLinks(deps, app, { next: { processes, links }, before: before?.spec, principal }, signal);
+  const judged = isPerson(principal) && input.processes !== undefined ? undefined : before;
+  await checkNeighbours(deps, app, { next: { processes, links }, before, judged }, { principal, signal });
   const id = shortId();
   // Numbering is the app's: its newest number and the release are written together.
   let made: ReleaseResource | undefined;
@@ -205,6 +203,27 @@ async function createFrom(
   );
   if (made === undefined) throw new FlynnError('internal', `release ${id} of ${numbered.spec.name} was not made`);
   return made;
+}
+
+/** What of a release that follows `before` touches other apps: what it is called in discovery, and what it links. Throws `denied`. */
+export async function checkNeighbours(
+  deps: Deps,
+  app: AppResource,
+  {
+    next,
+    before,
+    judged,
+  }: {
+    next: Pick<ReleaseResource['spec'], 'processes' | 'links'>;
+    before: ReleaseResource | undefined;
+    judged?: ReleaseResource | undefined;
+  },
+  { principal, signal }: Making,
+): Promise<void> {
+  const { processes } = next;
+  await checkServices(deps, app, processes, signal);
+  await checkNames(deps, app, { processes, principal, judged }, signal);
+  await checkLinks(deps, app, { next, before: before?.spec, principal }, signal);
 }
 
 /** What the live release has is taken over while none is about to take its place: what that one changes would be taken back. */

@@ -12,6 +12,7 @@ import type { AppResource } from '../resources.ts';
 import { namesIn } from './announced.ts';
 import type { Principal } from './principal.ts';
 import { isAtLeast } from './roles.ts';
+import { isOthers } from './service-names.ts';
 
 type Processes = Readonly<Record<string, Pick<Process, 'ports'>>>;
 
@@ -236,15 +237,16 @@ async function isForeign(
 
 /** A route makes a service public: whose it is decides that. */
 export async function checkRouteTarget(
-  deps: Pick<Deps, 'resources'>,
+  deps: Pick<Deps, 'resources' | 'announced'>,
   { principal, signal }: { principal: Principal; signal: AbortSignal },
-  app: { spec: { name: string } },
+  app: { id: string; spec: { name: string } },
   service: string | undefined,
   ownProcesses: () => Promise<Processes>,
 ): Promise<void> {
   if (principal.isAdmin || service === undefined) return;
-  if (servicesOf(await ownProcesses()).includes(service)) return;
-  if (await isOfNextRelease(deps, app.spec.name, service, signal)) return;
+  const isOwn =
+    servicesOf(await ownProcesses()).includes(service) || (await isOfNextRelease(deps, app.spec.name, service, signal));
+  if (isOwn && !(await isOthers(deps, app, service, { principal, signal }))) return;
   throw new FlynnError(
     'denied',
     `${service} is no service of ${app.spec.name}: add the route to the app that has it, or ask an admin of the cluster`,

@@ -4,6 +4,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { apps, deployments, formations, releases } from '../api.ts';
 import { createControllerClient } from '../client.ts';
 import { generic } from '../generic/api.ts';
+import { routing } from '../routes/api.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { grants, tokens, users } from './api.ts';
@@ -97,6 +98,11 @@ test('a name that became another app’s since a release was made is refused whe
     await assert.rejects(taken, isDenied, 'taken over, it is no less so');
     await assert.rejects(asking.call(releases.create, { ...inFresh, body }), isDenied);
   }
+  const route = { domain: 'own.example.com', service: 'late' };
+  await assert.rejects(client.call(routing.create, { ...inFresh, body: route }), isDenied, 'nor made public');
+  await world.deployApp('other', named('shop-of-others'));
+  const ofOthers = { ...route, service: 'shop-of-others' };
+  await assert.rejects(client.call(routing.create, { ...inShop, body: ofOthers }), isDenied);
   const [first] = (await client.call(releases.list, inShop)).toReversed();
   const back = await client.call(deployments.create, { ...inShop, body: { releaseId: first?.id ?? '' } });
   assert.equal(back.newReleaseId, first?.id, 'what nobody took is had again');
@@ -127,4 +133,35 @@ test('an app is not made under a name whose default route would lead to another'
     await assert.rejects(made, (error) => hasCode(error, 'conflict') && /choose another name/.test(error.message));
   }
   await world.client.call(apps.create, { body: { name: 'shop-apis' } });
+});
+
+test('a file that is refused for what its processes are called or link has changed nothing', async () => {
+  await using world = await startTestController();
+  await world.deployApp('controller', named('blobs'), { isSystem: true });
+  await world.deployApp('victim', named('special'));
+  await world.deployApp('shop', named('shop-web'));
+  const ann = await person(world, 'ann');
+  await using client = ann.client;
+  await ann.isGiven('shop');
+  const params = { app: 'shop' };
+  const before = await client.call(routing.list, { params });
+  const files = [
+    ...['blobs', 'special'].map((name) => ({
+      processes: named(name),
+      routes: [{ domain: 'own.example.com', service: name }],
+    })),
+    { processes: { web: { links: ['special'] } }, routes: [{ domain: 'own.example.com', service: 'shop-web' }] },
+  ];
+  for (const spec of files) {
+    const body = { name: 'shop', spec };
+    for (const query of [{ dryRun: 'true' as const }, {}]) {
+      const applied = client.call(generic.apply, {
+        params: { group: 'flynn', version: 'v1', kind: 'App' },
+        query,
+        body,
+      });
+      await assert.rejects(applied, isDenied, JSON.stringify(spec));
+    }
+  }
+  assert.deepEqual(await client.call(routing.list, { params }), before);
 });

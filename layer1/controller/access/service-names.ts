@@ -58,6 +58,18 @@ export async function checkNames(
   }
 }
 
+/** Whether it is the name of another app, of which they are no developer. What this one has as well is its own. */
+export async function isOthers(
+  deps: Pick<Deps, 'announced'>,
+  app: { id: string },
+  name: string,
+  { principal, signal }: { principal: Principal; signal: AbortSignal },
+): Promise<boolean> {
+  const all = await deps.announced.all(signal);
+  if (all.some((one) => one.app.id === app.id && one.said.some(({ names }) => names.has(name)))) return false;
+  return ownersOf(all, name, '').some((other) => other.id !== app.id && !isDeveloper(principal, other));
+}
+
 /** The apps whose name it is, by what became so after `since`. */
 function ownersOf(all: readonly Announcer[], name: string, since: string): AppResource[] {
   const announcing = all.filter(({ said }) => said.some(({ names, madeAt }) => madeAt > since && names.has(name)));

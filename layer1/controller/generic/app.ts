@@ -22,7 +22,7 @@ import type { Applied, ApplyContext, Wanted } from './kind.ts';
 import { beingDeleted } from './plain.ts';
 import { readOne } from './reader.ts';
 import type { ResourceReader } from './reader.ts';
-import { createRelease } from '../releases.ts';
+import { checkNeighbours, createRelease } from '../releases.ts';
 import { appType, artifactType, formationType, ownedBy, releaseType, routeType } from '../resources.ts';
 import type { AppResource, ReleaseResource } from '../resources.ts';
 import { checkReview, reviewPieces } from '../review-apps.ts';
@@ -111,6 +111,24 @@ function newState({ settings }: Deps, name: string): AppState {
   };
 }
 
+function newApp({ resources }: Deps, name: string): AppResource {
+  const spec = { name, meta: {}, isSystem: false, deployTimeoutMs: defaultDeployTimeoutMs };
+  return resources.draft(appType, { id: shortId(), spec }).resource;
+}
+
+/** Before anything of the file is brought about: its routes would lead to what its release may not be called. */
+async function checkRelease(
+  deps: Deps,
+  app: AppResource,
+  { before, after, basis }: Omit<Step, 'named'>,
+  { principal, signal }: ApplyContext,
+): Promise<void> {
+  if (isEqual(before.processes, after.processes)) return;
+  const { links = [] } = basis?.spec ?? {};
+  const next = { processes: { ...after.processes }, links };
+  await checkNeighbours(deps, app, { next, before: basis }, { principal, signal });
+}
+
 /** In steps, each of which finds what those before it did, should it have to be asked again. */
 async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyContext<AppResource>): Promise<Applied> {
   const { signal, isDryRun, current } = context;
@@ -146,6 +164,7 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   if (isRunOtherwise && current?.status.deploymentId !== undefined) {
     throw new FlynnError('conflict', `a deployment of ${name} is under way: apply it again once it is through`);
   }
+  await checkRelease(deps, current ?? newApp(deps, name), { before, after, basis: known?.basis }, context);
   if (isDryRun) return { ...result, notes };
   // Who makes an app is its admin.
   const { isAdmin, userId } = context.principal;
