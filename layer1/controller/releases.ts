@@ -205,19 +205,17 @@ async function createFrom(
   return made;
 }
 
-/** What of a release that follows `before` touches other apps: what it is called in discovery, and what it links. Throws `denied`. */
+type Follower = Readonly<{
+  next: Pick<ReleaseResource['spec'], 'processes' | 'links'>;
+  before: ReleaseResource | undefined;
+  judged?: ReleaseResource | undefined;
+}>;
+
+/** What of a release touches other apps: what it is called in discovery, what it links that `before` does not. Throws `denied`. */
 export async function checkNeighbours(
   deps: Deps,
   app: AppResource,
-  {
-    next,
-    before,
-    judged,
-  }: {
-    next: Pick<ReleaseResource['spec'], 'processes' | 'links'>;
-    before: ReleaseResource | undefined;
-    judged?: ReleaseResource | undefined;
-  },
+  { next, before, judged }: Follower,
   { principal, signal }: Making,
 ): Promise<void> {
   const { processes } = next;
