@@ -9,8 +9,10 @@ import { residentFile } from '@flynn/host-agent/cluster/etcd-resident';
 import { endpointsFile } from '@flynn/host-agent/cluster/membership';
 import { networkFile, remember } from '@flynn/host-agent/network/memory';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { silentLogger } from '@flynn/kit/log';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { engineThat } from './engine-fixture.ts';
+import { volumesHere } from './holdings.ts';
 import { leaveCluster, leaveUntold } from './leaving.ts';
 import { made } from './rotation-fixture.ts';
 import type { Cluster } from './settings.ts';
@@ -50,6 +52,8 @@ async function hostOf({ others = ['h1'], ...more }: Partial<Cluster> & { others?
     lines,
     leave: (engine: { socket: string }, { isForced = false, cause = silence } = {}) =>
       leaveUntold(cause, { stateDir, cluster, dockerSocket: engine.socket, isForced, report }),
+    volumes: (engine: { socket: string }, ask: Parameters<typeof volumesHere>[1]) =>
+      volumesHere({ stateDir, cluster, dockerSocket: engine.socket, log: silentLogger() }, ask),
     ask: (engine: { socket: string }) =>
       leaveCluster({ stateDir, cluster, dockerSocket: engine.socket, isForced: false, report }),
     async becomeMember() {
@@ -134,4 +138,17 @@ test('who goes whatever is lost is held up by nothing that came of asking', asyn
   const cause = new FlynnError('exhausted', 'etcd takes no more writes');
   await assert.rejects(host.leave(engine, { cause }), cause);
   await host.leave(engine, { cause, isForced: true });
+});
+
+test('what apps keep on a host its agent tells, and where that is gone the engine', async () => {
+  await using host = await hostOf({});
+  await using engine = await engineWith(database, volume('logs'));
+  const kept = { app: 'shop', type: 'db', name: 'data', bytes: 5 };
+  const gone = async (): Promise<never> => {
+    throw new FlynnError('unavailable', 'this host, h2, is not in the cluster');
+  };
+  assert.deepEqual(await host.volumes(engine, async () => [kept]), [kept]);
+  assert.deepEqual(await host.volumes(engine, gone), [{ ...kept, bytes: undefined }]);
+  await using frozen = await engineThat(() => ({ status: 500 }));
+  await assert.rejects(host.volumes(frozen, gone), { code: 'unavailable', message: /not in the cluster/ });
 });

@@ -12,7 +12,8 @@ import { ownVolumeOf } from '@flynn/controller/volumes/names';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import { engineAt, isEngineUp } from './engine.ts';
-import { type KeptVolume, volumesText } from './kept-volumes.ts';
+import type { Place } from './host-move.ts';
+import { type KeptVolume, keptVolumes, volumesText } from './kept-volumes.ts';
 import { type EngineVolume, labelledVolumes } from './removal.ts';
 import { commands } from './origin.ts';
 import type { Cluster } from './settings.ts';
@@ -48,6 +49,23 @@ export async function holdingsOf({ stateDir, cluster, dockerSocket }: HeldBy): P
     return { ...here, isAlone, volumes: keptOf(cluster.name, volumes), hasBlobs };
   } catch (error) {
     return { ...here, isAlone, volumes: undefined, silence: messageOf(error), hasBlobs: false };
+  }
+}
+
+/**
+ * What apps keep here, as the agent says; as the engine does where the agent is not there, such as after an earlier run that was
+ * broken off, or says nothing. Throws what the agent's silence was where the engine says nothing either.
+ */
+export async function volumesHere(
+  { dockerSocket, ...place }: Place & Pick<HeldBy, 'dockerSocket'>,
+  ask: typeof keptVolumes = keptVolumes,
+): Promise<readonly KeptVolume[]> {
+  try {
+    return await ask(place);
+  } catch (error) {
+    const { volumes } = await holdingsOf({ ...place, dockerSocket });
+    if (volumes === undefined) throw error;
+    return volumes;
   }
 }
 

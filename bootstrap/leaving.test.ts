@@ -3,9 +3,11 @@ import { test } from 'node:test';
 import { formations } from '@flynn/controller/api';
 import { hosts } from '@flynn/controller/api-hosts';
 import { type TestController, startTestController } from '@flynn/controller/testing';
-import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
+import { leaseSubnet, releaseSubnet } from '@flynn/host-agent/cluster/subnets';
+import { changeSettings, readSettings } from '@flynn/host-agent/host-settings';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { cellKeys } from '@flynn/scheduler/cell';
+import { leasesOf } from './admission.ts';
 import { forget, leave } from './leaving.ts';
 
 const checkBlobs = async () => {};
@@ -48,6 +50,9 @@ async function leaveTelling(world: TestController, hostId: string): Promise<stri
 async function end(world: TestController, hostId: string): Promise<void> {
   await world.hosts.find(({ id }) => id === hostId)?.[Symbol.asyncDispose]();
 }
+
+const wantedOf = (world: TestController, hostId: string) =>
+  readSettings(world.store, hostId, { signal: AbortSignal.timeout(30_000) });
 
 /** What the store has of a host; how things came about is kept for an hour. */
 async function keysOf(world: TestController, hostId: string): Promise<string[]> {
@@ -156,7 +161,7 @@ test('what apps keep on a host is not lost by mistake', async () => {
   };
   const leaving = (more: Partial<Parameters<typeof leave>[2]>) =>
     leave(world.store, joined('host3'), { ...options, ...more });
-  const before = await keysOf(world, 'host3');
+  const before = await leasesOf(world.store);
   await assert.rejects(
     leaving({ listVolumes: async () => [{ ...kept, name: 'old', bytes: undefined }, kept] }),
     (error) =>
@@ -175,17 +180,74 @@ test('what apps keep on a host is not lost by mistake', async () => {
   };
   await assert.rejects(leaving({ listVolumes: unreadable }), { code: 'conflict', message: /cannot be read.*--force/ });
   assert.equal(lines.length, 0, 'nothing was begun');
-  assert.deepEqual(await keysOf(world, 'host3'), before, 'nothing was changed');
+  assert.deepEqual(await leasesOf(world.store), before, 'nothing was changed');
+  assert.deepEqual(await wantedOf(world, 'host3'), { cordoned: false, tags: {} }, 'it takes jobs again');
   assert.equal(await leaving({ listVolumes: async () => [kept], isForced: true }), true);
   assert.match(lines[0] ?? '', /^apps keep data on volumes of this host: data of shop db .*: lost with its disk/);
   assert.ok(lines.includes('its jobs run elsewhere'), lines.join('; '));
-  assert.equal(await leaving({ listVolumes: silent }), true, 'again, without its agent');
+  // Typed again once its agent has ended, that it has left is no word on what is here.
+  await assert.rejects(leaving({ listVolumes: silent }), { code: 'conflict' });
+  assert.equal(await leaving({}), true);
   const forced = { ...options, listVolumes: unreadable, isForced: true };
   assert.equal(await leave(world.store, joined('host2'), forced), true);
   assert.ok(
     lines.some((line) => /^what apps keep .* is not known \(its certificate cannot be read\)/.test(line)),
     lines.join('; '),
   );
+});
+
+test('nothing new comes to a host from its first look at what apps keep there, and it looks again at the end', async () => {
+  await using world = await startHosts(3);
+  const kept = { app: 'shop', type: 'db', name: 'data', bytes: undefined };
+  const looks: boolean[] = [];
+  const options = { isForced: false, report: () => {}, checkBlobs, hasMember };
+  const late = async () => {
+    looks.push((await wantedOf(world, 'host3')).cordoned);
+    return looks.length === 1 ? [] : [kept];
+  };
+  await assert.rejects(leave(world.store, joined('host3'), { ...options, listVolumes: late }), {
+    code: 'conflict',
+    message: /data of shop db.*Nothing was erased$/,
+  });
+  assert.deepEqual(looks, [true, true]);
+  assert.equal((await leasesOf(world.store)).length, 3);
+  assert.deepEqual(await wantedOf(world, 'host3'), { cordoned: false, tags: {} }, 'it takes jobs again');
+  // What people said of it before stays.
+  const limits = { signal: AbortSignal.timeout(30_000), now: Date.now() };
+  await changeSettings(world.store, 'host3', { cordoned: true }, limits);
+  looks.length = 0;
+  await assert.rejects(leave(world.store, joined('host3'), { ...options, listVolumes: late }), { code: 'conflict' });
+  assert.equal((await wantedOf(world, 'host3')).cordoned, true);
+});
+
+test('what apps keep on a host is looked at, too, where the cluster does not count it among its own any more', async () => {
+  await using world = await startHosts(3);
+  // By `flynn host remove`, before its machine came back.
+  await releaseSubnet(world.store, 'host3');
+  const options = { isForced: false, report: () => {}, checkBlobs, hasMember };
+  const listKept = async () => [{ app: 'shop', type: 'db', name: 'data', bytes: undefined }];
+  await assert.rejects(leave(world.store, joined('host3'), { ...options, listVolumes: listKept }), {
+    code: 'conflict',
+    message: /data of shop db/,
+  });
+  assert.equal(await leave(world.store, joined('host3'), { ...options, listVolumes }), true);
+});
+
+test('a host that could not leave etcd is one of the cluster as before: its subnet is its own, and it takes jobs', async () => {
+  await using world = await startHosts(3);
+  const options = { isForced: false, report: () => {}, checkBlobs, listVolumes };
+  const before = await leasesOf(world.store);
+  const leases: number[] = [];
+  const stays = async () => {
+    leases.push((await leasesOf(world.store)).length);
+    return true;
+  };
+  await assert.rejects(leave(world.store, joined('host3'), { ...options, hasMember: stays, deadlineMs: 100 }), {
+    code: 'conflict',
+  });
+  assert.equal(leases[0], 2, 'upon which etcd takes its member away');
+  assert.deepEqual(await leasesOf(world.store), before);
+  assert.deepEqual(await wantedOf(world, 'host3'), { cordoned: false, tags: {} });
 });
 
 test('who waits for data that was on a host that left is told by name', async () => {

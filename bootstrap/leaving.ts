@@ -8,8 +8,8 @@ import { createDiscoveryClient } from '@flynn/discovery/client';
 import { partOf } from '@flynn/discovery/parts';
 import { memberKey } from '@flynn/host-agent/cluster/member-keys';
 import { readKeeper } from '@flynn/host-agent/cluster/keeper';
-import { releaseSubnet } from '@flynn/host-agent/cluster/subnets';
-import { changeSettings } from '@flynn/host-agent/host-settings';
+import { leaseAgain, releaseSubnet } from '@flynn/host-agent/cluster/subnets';
+import { changeSettings, readSettings } from '@flynn/host-agent/host-settings';
 import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
@@ -18,9 +18,9 @@ import { assignmentSchema, cellKeys, claimSchema } from '@flynn/scheduler/cell';
 import type { Store } from '@flynn/store/store';
 import { leasesOf } from './admission.ts';
 import { withStore } from './controller.ts';
-import { checkHoldings, holdingsOf } from './holdings.ts';
+import { checkHoldings, holdingsOf, volumesHere } from './holdings.ts';
 import { isKeeper } from './keeping.ts';
-import { type KeptVolume, keptVolumes, volumesText } from './kept-volumes.ts';
+import { type KeptVolume, volumesText } from './kept-volumes.ts';
 import { commands } from './origin.ts';
 import { type Cluster, gatewayOf } from './settings.ts';
 import type { Report } from './timed.ts';
@@ -53,7 +53,7 @@ type Leaving = Host & { dockerSocket: string; isForced: boolean; report: Report 
 /**
  * While the host agent runs. Answers whether the cluster knows of it and goes on. The last host just goes. With others there
  * the one that made the cluster stays, unless forced: the platform's own data is on it. Where the cluster does not answer, or does
- * not know this host any more, whoever has anything that would be lost stays, unless forced.
+ * not let this host in any more, whoever has anything that would be lost stays, unless forced.
  */
 export async function leaveCluster({ stateDir, cluster, dockerSocket, isForced, report }: Leaving): Promise<boolean> {
   const host = { stateDir, cluster, log: silentLogger() };
@@ -63,7 +63,7 @@ export async function leaveCluster({ stateDir, cluster, dockerSocket, isForced, 
       const blobs = { ...partOf(discovery, 'blobstore', await readHostIdentity(stateDir)), key: cluster.key };
       await checkSoleCopiesAt(blobs, cluster.hostId, limits);
     };
-    const listVolumes: ListVolumes = () => keptVolumes(host);
+    const listVolumes: ListVolumes = () => volumesHere({ ...host, dockerSocket });
     // The members that are known now may all be gone then: this host's own may be the only one.
     const hasMember: HasMember = () => withStore(host, (store) => isMember(store, cluster.hostId));
     return await withStore(host, async (store) => {
@@ -91,7 +91,10 @@ type LeavingOptions = Pick<Leaving, 'isForced' | 'report'> & {
 };
 type LeavingHost = Pick<Cluster, 'hostId' | 'hasPlatform'>;
 
-/** Whether others go on. May be repeated, also when an earlier one was interrupted. */
+/**
+ * Whether others go on. May be repeated, also when an earlier one was interrupted. From the first look at what is here nothing new
+ * comes; where it throws the host has its subnet, and takes jobs, as before.
+ */
 export async function leave(
   store: Store,
   { hostId, hasPlatform }: LeavingHost,
@@ -108,14 +111,64 @@ export async function leave(
       `other hosts are in this cluster: ${others.join(', ')}. This one keeps the platform: have another of them take that over first (${commands.takeOver} there), or take this one down all the same with ${commands.force}`,
     );
   }
-  // An interrupted one that has come to that was through with it, and its agent may be gone.
-  if (leased.includes(hostId)) await checkVolumes(listVolumes, { isForced, report });
-  await untilCopied(checkBlobs, { isForced, report });
-  await moveJobs(store, hostId, others, report);
-  await releaseSubnet(store, hostId);
-  await untilNoMember(hostId, { isForced, report, hasMember, deadlineMs });
+  const reopen = await closeToJobs(store, hostId);
+  try {
+    await checkVolumes(listVolumes, { isForced, report });
+    await untilCopied(checkBlobs, { isForced, report });
+    await moveJobs(store, hostId, others, report);
+    // A scheduler that had not heard yet that this host is closed may have placed one more job with data.
+    if (!isForced) await checkVolumes(listVolumes, { isForced, report });
+    await giveUpPlace(store, hostId, { isForced, report, hasMember, deadlineMs });
+  } catch (error) {
+    await takenBack(reopen, { what: `${hostId} takes no jobs: flynn host uncordon ${hostId} opens it`, report });
+    throw error;
+  }
   report(`${hostId} left the cluster; ${others.length} ${others.length === 1 ? 'host goes' : 'hosts go'} on`);
   return true;
+}
+
+/** Answers how that is taken back. One that is not there is given nothing, and one that drains is closed already. */
+async function closeToJobs(store: Store, hostId: string): Promise<() => Promise<void>> {
+  const { cordoned, drain } = await readSettings(store, hostId, { signal: AbortSignal.timeout(reachMs) });
+  if (drain !== undefined) return async () => undefined;
+  const change = async (to: { cordoned: boolean } | { drain: null }): Promise<void> => {
+    await changeSettings(store, hostId, to, { signal: AbortSignal.timeout(reachMs), now: Date.now() });
+  };
+  try {
+    await change({ cordoned: true });
+  } catch (error) {
+    if (!hasCode(error, 'not_found')) throw error;
+    return async () => undefined;
+  }
+  return () => change(cordoned ? { drain: null } : { cordoned: false });
+}
+
+/** Whatever comes of it: why it has to be is thrown already. */
+async function takenBack(task: () => Promise<void>, { what, report }: { what: string; report: Report }): Promise<void> {
+  try {
+    await task();
+  } catch (error) {
+    report(`${what} (${messageOf(error)})`);
+  }
+}
+
+/** Of the network, upon which etcd takes its member away. It has its subnet again where etcd does not go on without it. */
+async function giveUpPlace(
+  store: Store,
+  hostId: string,
+  { report, ...options }: Omit<Required<LeavingOptions>, 'checkBlobs' | 'listVolumes'>,
+): Promise<void> {
+  const lease = await releaseSubnet(store, hostId);
+  try {
+    await untilNoMember(hostId, { report, ...options });
+  } catch (error) {
+    if (lease !== undefined) {
+      const signal = AbortSignal.timeout(reachMs);
+      const what = `${hostId} has no lease of its subnet any more: ${commands.up} gives it one, ${commands.down} goes on`;
+      await takenBack(async () => void (await leaseAgain(store, lease, { signal })), { what, report });
+    }
+    throw error;
+  }
 }
 
 async function isMember(store: Store, hostId: string): Promise<boolean> {
@@ -151,7 +204,8 @@ async function checkVolumes(list: ListVolumes, { isForced, report }: Pick<Leavin
   } catch (error) {
     const what = 'what apps keep on volumes of this host';
     // Whatever the reason is that it could not be asked.
-    if (!isForced) throw notKnown(what, error, `Start its agent, or leave all the same: ${commands.force}`);
+    const remedy = `Start its agent or its container engine, or leave all the same: ${commands.force}`;
+    if (!isForced) throw notKnown(what, error, remedy);
     return report(`${what} is not known (${messageOf(error)}) and lost with its disk, as you force it`);
   }
   if (volumes.length === 0) return;
@@ -159,7 +213,7 @@ async function checkVolumes(list: ListVolumes, { isForced, report }: Pick<Leavin
   if (isForced) return report(`${what}: lost with its disk, as you force it`);
   throw new FlynnError(
     'conflict',
-    `${what}. It would be lost. Copy it (docs/files.md) and remove what nobody needs (flynn volume remove), or leave all the same: ${commands.force}. Nothing was changed`,
+    `${what}. It would be lost. Copy it (docs/files.md) and remove what nobody needs (flynn volume remove), or leave all the same: ${commands.force}. Nothing was erased`,
   );
 }
 

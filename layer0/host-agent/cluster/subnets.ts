@@ -171,18 +171,25 @@ async function dropStale(
   await store.transact({ compare: [{ key, modRevision: entry.modRevision }], then: [{ delete: key }] }, limits);
 }
 
-/** Gives the host's subnet back. */
-export async function releaseSubnet(store: Store, hostId: string): Promise<void> {
+/** Gives the host's subnet back. Answers the lease it had. */
+export async function releaseSubnet(store: Store, hostId: string): Promise<Lease | undefined> {
   const key = leaseKey(hostId);
   for (;;) {
     const entry = await store.get(key);
-    if (entry === undefined) return;
-    const { subnet } = leaseSchema.parse(JSON.parse(entry.value));
+    if (entry === undefined) return undefined;
+    const lease = leaseSchema.parse(JSON.parse(entry.value));
     const { succeeded } = await store.transact({
       compare: [{ key, modRevision: entry.modRevision }],
-      then: [{ delete: key }, { delete: subnetKey(subnet) }],
+      then: [{ delete: key }, { delete: subnetKey(lease.subnet) }],
     });
     // Else it has moved meanwhile.
-    if (succeeded) return;
+    if (succeeded) return lease;
   }
+}
+
+/** What `releaseSubnet` gave back; of its tunnel the host's agent tells anew. `conflict` where another host has the subnet by now. */
+export function leaseAgain(store: Store, lease: Lease, { signal }: { signal: AbortSignal }): Promise<Lease> {
+  const { hostId, site, address, localAddress, subnet, joinedAt: now } = lease;
+  const request = { hostId, address: localAddress ?? address, range: subnet, subnet, now };
+  return leaseSubnet(store, { ...request, ...(site === undefined ? {} : { site }) }, { signal });
 }
