@@ -63,7 +63,7 @@ export function addHostCommands(parent: Parent): void {
 function openNews({ id, state }: HostView): string {
   if (state === 'away') return `${id} is away, and takes jobs again once it is back`;
   if (state !== 'cordoned') return `${id} takes jobs`;
-  return `${id} keeps its jobs, and is cordoned: "flynn host uncordon ${id}" opens it, unless a disk is full ("flynn doctor")`;
+  return `${id} keeps its jobs, and is cordoned: "flynn host uncordon ${id}" opens it, unless it closes itself, as with a full disk ("flynn doctor")`;
 }
 
 function addTagCommands(parent: Parent, host: ReturnType<typeof addCommand>): void {

@@ -188,7 +188,9 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const handed = { stateDir, store, trust, peers: () => peers.others(), access, containers, member, log };
   const handedOver = await startHandedOver(handed, tasks);
   const platformImages = await startPlatformImages({ store, engine, log }, tasks);
-  await followCluster(hostNetwork, { store, registry: known, log }, tasks);
+  const { isLeased } = await followCluster(hostNetwork, { store, registry: known, log }, tasks);
+  // Without certificates there is but one host, and nobody who would lease it anything.
+  const hasLease = () => tls === undefined || isLeased();
   await serveDiscovery(known, served);
   startKeyspaces({ gateway: host.gateway, containers, store, tls, log }, tasks);
 
@@ -211,6 +213,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
       watchdog,
       uses,
       diskPath: engineDir,
+      hasLease,
       host: () => running,
       platformImages,
       note: (container, message) => pump.note(container, message, signal),
@@ -286,7 +289,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const doctor = startDoctor(
     {
       ...told,
-      work: { fence, statuses, assigned },
+      work: { fence, hasLease, statuses, assigned },
       schedulerFault: () => schedulerFault,
       rememberedHosts: () => peers.records(),
     },

@@ -5,6 +5,7 @@ import type { KnownHost, SettingsChange } from './api.ts';
 import { positiveInteger } from './cli-context.ts';
 import type { CliContext } from './cli-context.ts';
 import { formatAge, formatBytes, formatTable } from './cli-format.ts';
+import { leaseCondition } from './host-record.ts';
 
 export function addHostCommands(context: CliContext): void {
   const { program, withAgent, print } = context;
@@ -89,7 +90,10 @@ export function hostNews({ id, record, settings: { drain, cordoned } }: KnownHos
     return `${id} is cordoned: it takes no more jobs, and those it has run on; "flynn-host uncordon ${id}" opens it again\n`;
   }
   if (record === undefined) return `${id} is away, and takes jobs again once it is back\n`;
-  if (record.cordoned) return `${id} takes no jobs all the same: a disk of it is full, see "flynn-host doctor"\n`;
+  if (record.cordoned) {
+    const why = leaseCondition in record.attributes ? 'the cluster has no lease for it' : 'a disk of it is full';
+    return `${id} takes no jobs all the same: ${why}, see "flynn-host doctor"\n`;
+  }
   return `${id} takes jobs\n`;
 }
 

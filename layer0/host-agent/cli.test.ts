@@ -7,6 +7,7 @@ import { redact } from './cli-debug.ts';
 import { addEtcdCommands } from './cli-etcd.ts';
 import { formatBytes, formatTable } from './cli-format.ts';
 import { addHostCommands, hostNews, parseTags } from './cli-hosts.ts';
+import { closedFor, leaseCondition } from './host-record.ts';
 import { parseEnvironment } from './cli-installation.ts';
 import { jobNote, matchJob, withoutEnvironment } from './cli-jobs.ts';
 import { changeSettings, listHosts, settingsAfter } from './host-settings.ts';
@@ -136,6 +137,8 @@ describe('what operators want of a host', () => {
       'h1 is cordoned: it takes no more jobs, and those it has run on; "flynn-host uncordon h1" opens it again\n';
     assert.deepEqual(told, [cordoned, draining, draining, cordoned, 'h1 takes jobs\n']);
     assert.match(hostNews({ id: 'h1', record: { ...record, cordoned: true }, settings }), /a disk of it is full/);
+    const unleased = closedFor(record, { [leaseCondition]: 'none' });
+    assert.match(hostNews({ id: 'h1', record: unleased, settings }), /the cluster has no lease for it/);
     assert.match(hostNews({ id: 'h1', settings }), /^h1 is away/);
   });
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 import { fakeClock } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
@@ -8,7 +9,7 @@ import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
 import { configSchema, gatewayOf, parseAttributes, parseUpstream } from './config.ts';
-import { capacityOf, diskCondition, keepAnnounced } from './host-record.ts';
+import { capacityOf, closedFor, diskCondition, keepAnnounced, leaseCondition } from './host-record.ts';
 
 const record: HostRecord = {
   id: 'h1',
@@ -51,24 +52,20 @@ test('a host is announced, stays cordoned over a restart of its agent, and never
   await store.close();
 });
 
-test('a host whose disk is full cordons itself, and opens again by itself', async () => {
+test('a host whose disk is full, or that has no lease, cordons itself, and opens again by itself', async () => {
   const store = createMemoryStore();
   const log = silentLogger();
-  const hostIs = (isCordoned: boolean) =>
-    waitFor(
-      async () => {
-        const entry = await store.get(cellKeys.host('h1'));
-        const host = entry === undefined ? undefined : hostRecordSchema.parse(JSON.parse(entry.value));
-        return host?.cordoned === isCordoned && host;
-      },
-      { what: 'the record', deadlineMs: 30_000 },
-    );
-  const full = { ...record, cordoned: true, attributes: { ...record.attributes, [diskCondition]: 'full' } };
-  for (const [now, isCordoned] of [[full, true] as const, [record, false] as const]) {
+  const told = async (): Promise<HostRecord | undefined> => {
+    const entry = await store.get(cellKeys.host('h1'));
+    return entry === undefined ? undefined : hostRecordSchema.parse(JSON.parse(entry.value));
+  };
+  const full = closedFor(record, { [diskCondition]: 'full' });
+  const unleased = closedFor(record, { [leaseCondition]: 'none' });
+  const both = closedFor(full, { [leaseCondition]: 'none' });
+  for (const now of [full, record, unleased, both, unleased, record]) {
     const stop = new AbortController();
     const running = keepAnnounced(store, () => now, { signal: stop.signal, log });
-    const host = await hostIs(isCordoned);
-    assert.equal(host.attributes[diskCondition], isCordoned ? 'full' : undefined);
+    await waitFor(async () => isDeepStrictEqual(await told(), now), { what: 'the record', deadlineMs: 30_000 });
     stop.abort();
     await running;
   }

@@ -104,17 +104,24 @@ async function put(store: HostStore, record: HostRecord, lease: string, signal: 
   }
 }
 
-/** On a record the host cordoned itself: why. */
+/** On a record that the host cordoned itself: why. */
 export const diskCondition = 'condition.disk';
+export const leaseCondition = 'condition.lease';
+
+/** Of a host that finds itself that no new jobs may come. */
+export function closedFor(record: HostRecord, attributes: Readonly<Record<string, string>>): HostRecord {
+  return { ...record, cordoned: true, attributes: { ...record.attributes, ...attributes } };
+}
 
 function merge(record: HostRecord, known: string): HostRecord {
   const before = hostRecordSchema.safeParse(JSON.parse(known));
   if (!before.success) return record;
-  const { [diskCondition]: condition, ...attributes } = before.data.attributes;
+  const { [diskCondition]: disk, [leaseCondition]: lease, ...attributes } = before.data.attributes;
+  const isByItself = disk !== undefined || lease !== undefined;
   return {
     ...record,
-    // What the host cordoned for its disk's sake it opens again by itself.
-    cordoned: record.cordoned || (before.data.cordoned && condition === undefined),
+    // What the host cordoned itself it opens again by itself.
+    cordoned: record.cordoned || (before.data.cordoned && !isByItself),
     attributes: { ...attributes, ...record.attributes },
   };
 }

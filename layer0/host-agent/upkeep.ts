@@ -13,7 +13,7 @@ import { Fence } from './fence.ts';
 import { diskOf } from './disk-use.ts';
 import { Figures } from './figures.ts';
 import type { Host } from './host.ts';
-import { diskCondition } from './host-record.ts';
+import { closedFor, diskCondition, leaseCondition } from './host-record.ts';
 import { HostService, attributesOfHost } from './host-service.ts';
 import { readSettings } from './host-settings.ts';
 import { imageNamesOf } from './image-names.ts';
@@ -36,9 +36,11 @@ export type UpkeepDeps = {
   uses: ImageUses;
   /** Where the engine keeps its files. */
   diskPath: string;
-  /** The jobs, once they are there. */
+  /** Whether the host has its subnet from the cluster: without, no other host has a way to what runs here. */
+  hasLease: () => boolean;
   /** Kept whether a job needs them at the moment or not. */
   platformImages: () => readonly string[];
+  /** The jobs, once they are there. */
   host: () => Host | undefined;
   note: (container: Container, message: string) => void;
   log: Logger;
@@ -101,10 +103,10 @@ export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<U
     neighbours,
     cleaner,
     figures,
-    recordOf: (record) =>
-      cleaner.isFull
-        ? { ...record, cordoned: true, attributes: { ...record.attributes, [diskCondition]: 'full' } }
-        : record,
+    recordOf(record) {
+      const open = deps.hasLease() ? record : closedFor(record, { [leaseCondition]: 'none' });
+      return cleaner.isFull ? closedFor(open, { [diskCondition]: 'full' }) : open;
+    },
     beforeAnnounced: (lease) => fence.expect(lease),
     async onAnnounced(record, lease, revision, signal) {
       await Promise.all([deps.host()?.caughtUp(revision, signal), neighbours.reached(revision, signal)]);

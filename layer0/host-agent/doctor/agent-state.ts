@@ -7,6 +7,8 @@ export type AgentFacts = Readonly<{
   /** Why the store does not answer, if so. */
   storeError: string | undefined;
   isFenceOpen: boolean;
+  /** Whether it has its subnet from the cluster. */
+  hasLease: boolean;
   /** It has not reached the store since it was started. */
   isWaiting?: boolean;
   /** Why it schedules without the schedulers it was given, if so. */
@@ -49,6 +51,15 @@ export function agentFindings(subject: string, facts: AgentFacts): Found[] {
       what: 'its lease is lost: jobs of which there must never be two are stopped',
       why: 'databases and whatever has a volume do not run there until it is back in the cell',
       remedy: 'it takes a new lease by itself once etcd answers it: see to etcd and to its network',
+    });
+  }
+  if (!facts.hasLease) {
+    findings.push({
+      severity: 'critical',
+      subject,
+      what: 'the cluster has no lease of its subnet: it was removed while it was away, or is leaving',
+      why: 'no other host has a way to its containers, and its subnet may be that of another by now: it takes no jobs',
+      remedy: `to have it back, there: ${eitherCommand('up')}; to have it out: ${eitherCommand('down')}`,
     });
   }
   if (facts.schedulerFault !== undefined) {

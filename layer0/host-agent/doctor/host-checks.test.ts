@@ -23,17 +23,29 @@ const brief = (findings: readonly Found[]) => findings.map(({ severity, what }) 
 const minute = 60_000;
 
 it('an agent that reaches everything has nothing to say; else each thing it misses is named', () => {
-  const well = { isEngineConnected: true, storeError: undefined, isFenceOpen: true, schedulerFault: undefined };
+  const well = {
+    isEngineConnected: true,
+    storeError: undefined,
+    isFenceOpen: true,
+    hasLease: true,
+    schedulerFault: undefined,
+  };
   assert.deepEqual(agentFindings('host h1', well), []);
-  const ill = { isEngineConnected: false, storeError: 'no leader', isFenceOpen: false, schedulerFault: 'no such file' };
+  const ill = {
+    isEngineConnected: false,
+    storeError: 'no leader',
+    isFenceOpen: false,
+    hasLease: false,
+    schedulerFault: 'no such file',
+  };
   const findings = agentFindings('host h1', ill);
   assert.deepEqual(
     findings.map(({ severity }) => severity),
-    ['critical', 'critical', 'critical', 'warning'],
+    ['critical', 'critical', 'critical', 'critical', 'warning'],
   );
   assert.match(
     brief(findings).join('\n'),
-    /engine does not answer[^]*etcd: no leader[^]*lease is lost[^]*no such file/,
+    /engine does not answer[^]*etcd: no leader[^]*lease is lost[^]*no lease of its subnet[^]*no such file/,
   );
   const waiting = agentFindings('host h1', { ...well, storeError: 'no leader', isWaiting: true });
   assert.deepEqual(brief(waiting), ['critical: it has waited for etcd since its agent was started: no leader']);

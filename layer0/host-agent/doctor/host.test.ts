@@ -41,6 +41,7 @@ function doctor(change: Partial<HostDoctorDeps> = {}, read: Partial<Readings> = 
       isEngineConnected: true,
       storeError: undefined,
       isFenceOpen: true,
+      hasLease: true,
       schedulerFault: undefined,
     }),
     drift: () => undefined,
@@ -86,6 +87,7 @@ test('a check that hangs is unknown, and what the others find is kept with since
         isEngineConnected: false,
         storeError: undefined,
         isFenceOpen: true,
+        hasLease: true,
         schedulerFault: undefined,
       }),
     },
@@ -107,7 +109,13 @@ test('a check that hangs is unknown, and what the others find is kept with since
 test('what the agent says of the store and the certificates is asked for anew each time', async () => {
   let storeError: string | undefined = 'it does not answer in time';
   const changing = doctor({
-    agentFacts: async () => ({ isEngineConnected: true, storeError, isFenceOpen: true, schedulerFault: undefined }),
+    agentFacts: async () => ({
+      isEngineConnected: true,
+      storeError,
+      isFenceOpen: true,
+      hasLease: true,
+      schedulerFault: undefined,
+    }),
     certificates: async () => {
       throw new Error('no such file');
     },

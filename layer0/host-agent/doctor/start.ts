@@ -40,7 +40,12 @@ export type DoctorDeps = Readonly<{
   network: Pick<HostNetwork, 'repairedAt' | 'problems'>;
   /** Undefined while the agent waits for the store: it knows nothing of what is to run then. */
   work:
-    | Readonly<{ fence: Pick<Fence, 'isOpen'>; statuses: () => JobStatus[]; assigned: () => readonly HostJob[] }>
+    | Readonly<{
+        fence: Pick<Fence, 'isOpen'>;
+        hasLease: () => boolean;
+        statuses: () => JobStatus[];
+        assigned: () => readonly HostJob[];
+      }>
     | undefined;
   schedulerFault: () => string | undefined;
   rememberedHosts: () => readonly HostRecord[];
@@ -118,6 +123,7 @@ function hostDoctor(deps: DoctorDeps): HostDoctor {
         storeError: await storeError(store, signal),
         // Before there is one, what it would stop is with the watchdog that the agent before this one left.
         isFenceOpen: work?.fence.isOpen ?? true,
+        hasLease: work?.hasLease() ?? true,
         isWaiting: work === undefined,
         schedulerFault: deps.schedulerFault(),
       };

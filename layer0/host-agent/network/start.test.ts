@@ -8,9 +8,11 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { openTestStore } from '@flynn/store/testing';
+import { leaseSubnet, releaseSubnet } from '../cluster/subnets.ts';
 import { Shell } from '../shell.ts';
 import { encryptionKey } from './encryption.ts';
 import type { Heard } from './host-network.ts';
+import { leaseKey } from './lease.ts';
 import { testSettings } from './settings-fixture.ts';
 import { followCluster, runnerOf } from './start.ts';
 
@@ -48,4 +50,34 @@ test('of encryption the network is told each word there is, and one that cannot 
   await becomes('on', { put: encryptionKey, value: '"on"' });
   await becomes('unreadable', { put: encryptionKey, value: '"of a later version"' });
   await becomes('off', { delete: encryptionKey });
+});
+
+test('whether this host has its subnet from the cluster is known, also where another host has its name by now', async () => {
+  await using store = openTestStore();
+  const log = silentLogger();
+  await using registry = await createRegistry({ store, log });
+  await using tasks = new TaskGroup();
+  const wireguard = { ...testSettings.wireguard, key: `${'k'.repeat(43)}=` };
+  const settings = { ...testSettings, wireguard };
+  const network = { settings, unheard: [], changed: () => undefined, follow: () => undefined };
+  const { hostId, address, subnet, range } = testSettings;
+  const joining = { hostId, address, range, subnet, now: 0 };
+  await leaseSubnet(store, joining);
+  const { isLeased } = await followCluster(network, { store, registry, log }, tasks);
+  const becomes = async (is: boolean): Promise<void> => {
+    await waitFor(async () => isLeased() === is, { what: `to be ${is}`, deadlineMs: 10_000, intervalMs: 5 });
+  };
+  assert.equal(isLeased(), true);
+  await releaseSubnet(store, hostId);
+  await becomes(false);
+  await leaseSubnet(store, { ...joining, subnet: '100.100.7.0/24' });
+  // It tells its key in whichever lease has its name.
+  await waitFor(async () => (await store.get(leaseKey(hostId)))?.value.includes(wireguard.key), {
+    what: 'it',
+    deadlineMs: 10_000,
+  });
+  assert.equal(isLeased(), false);
+  await releaseSubnet(store, hostId);
+  await leaseSubnet(store, joining);
+  await becomes(true);
 });

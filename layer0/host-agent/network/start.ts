@@ -107,12 +107,15 @@ async function untilCurrent(containers: ContainerTable, signal: AbortSignal): Pr
   off();
 }
 
-/** Resolves when the network follows the cluster, which it does until the signal aborts. */
+/**
+ * Resolves when the network follows the cluster, which it does until the signal aborts. `isLeased`: whether the host has its subnet
+ * from the cluster, as it was told last.
+ */
 export async function followCluster(
   network: Pick<HostNetwork, 'settings' | 'unheard' | 'changed' | 'follow'>,
   { store, registry, log }: { store: Store; registry: Registry; log: Logger },
   tasks: TaskGroup,
-): Promise<void> {
+): Promise<{ isLeased: () => boolean }> {
   const { signal } = tasks;
   const decode = (json: unknown): Lease => leaseSchema.parse(json);
   const leases = await openMirror<Lease>({ store, prefix: leasePrefix, decode, log, signal });
@@ -122,7 +125,7 @@ export async function followCluster(
     if (places.follow(events)) network.changed();
   });
   signal.addEventListener('abort', off, { once: true });
-  const { hostId, wireguard } = network.settings;
+  const { hostId, subnet, wireguard } = network.settings;
   const told = () => {
     const { site, localAddress } = network.settings;
     return {
@@ -145,6 +148,7 @@ export async function followCluster(
     leases: [...leases.snapshot.entries.values()].map(({ value }) => value),
     endpoints: endpointsOf(registry),
   }));
+  return { isLeased: () => leases.snapshot.entries.get(hostId)?.value.subnet === subnet };
 }
 
 function endpointsOf(registry: Registry): Endpoint[] {
