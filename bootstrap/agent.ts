@@ -80,7 +80,7 @@ export async function ensureAgent(setup: AgentSetup, environment: string, identi
   if (setup.supervisor === 'systemd') {
     // An agent below the other one would have what this one needs: its ports, its jobs.
     await stopSupervised(setup.stateDir);
-    await startUnit(setup.cluster, textOf(setup), stopMs);
+    await startUnit(setup.cluster, textOf(setup), { stateDir: setup.stateDir, stopMs });
   } else {
     await removeUnit(setup.cluster, setup.stateDir, stopMs);
     await startSupervisor(setup.stateDir, node);
@@ -107,7 +107,9 @@ function textOf({ cluster, stateDir }: AgentSetup): string {
 }
 
 /** What of the agent was there and is gone now. */
-export async function removeAgent(setup: AgentSetup): Promise<string[]> {
+export async function removeAgent(
+  setup: Pick<AgentSetup, 'stateDir'> & { cluster: Pick<Cluster, 'name'> },
+): Promise<string[]> {
   const removed: string[] = [];
   if (await removeUnit(setup.cluster, setup.stateDir, stopMs))
     removed.push(`the systemd unit ${unitOf(setup.cluster)}`);

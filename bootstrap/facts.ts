@@ -13,6 +13,7 @@ import { hasProgram } from './program.ts';
 import { type Cluster, type Options, httpsPortOf } from './settings.ts';
 import { readCluster, strangersIn } from './state.ts';
 import { lookAtIp, lookAtNft, lookAtWireguard } from './tools.ts';
+import { unclaimedOf } from './unclaimed.ts';
 
 /** As the host agent names its devices. */
 const tunnelPrefixes = ['flynnvx', 'flwg'];
@@ -43,6 +44,7 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
   return {
     platform: process.platform,
     isRoot: process.getuid?.() === 0,
+    stateDir: options.FLYNN_STATE_DIR,
     memoryBytes: totalmem(),
     strangers: await strangersIn(options.FLYNN_STATE_DIR),
     disks: await Promise.all([options.FLYNN_STATE_DIR, dataDir].map(diskOf)),
@@ -53,6 +55,7 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     address: await readAddress(cluster.address, cluster.bridge, cluster.site),
     isHost: (await readCluster(options.FLYNN_STATE_DIR)) !== undefined,
     isClusterUp,
+    unclaimed: await unclaimedOf(options, cluster.name),
     ...(nft === undefined ? {} : { nft }),
     ...(ip === undefined ? {} : { ip }),
     ...(wireguard === undefined ? {} : { wireguard }),

@@ -32,6 +32,7 @@ import { sealingKeysOf, withRingsKey } from './sealing-key-round.ts';
 import { withLatestAuthorities, writeCluster } from './state.ts';
 import { type Report, timed } from './timed.ts';
 import type { Context, Step } from './step.ts';
+import { refuseUnclaimed } from './unclaimed.ts';
 
 const agentMs = 120_000;
 /** An agent that serves does so sooner. */
@@ -63,12 +64,15 @@ export function imagesStep(options: Options, keep: (images: ReadonlyMap<ImageNam
   };
 }
 
-export function engineStep(options: Options): Step {
+export function engineStep(options: Options, { name }: Pick<Cluster, 'name'>): Step {
   return {
     title: 'Container engine',
     run: async () => {
       const engine = { socket: options.FLYNN_DOCKER_SOCKET, stateDir: options.FLYNN_STATE_DIR };
-      return (await ensureEngine(engine)).wasStarted ? 'started' : 'running';
+      const { wasStarted } = await ensureEngine(engine);
+      // What is in it could not be looked at before.
+      if (wasStarted) await refuseUnclaimed(options, { name, command: commands.up });
+      return wasStarted ? 'started' : 'running';
     },
   };
 }
@@ -101,7 +105,7 @@ export function hostStepsOf(
   const stateDir = options.FLYNN_STATE_DIR;
   let cluster = begun;
   return [
-    engineStep(options),
+    engineStep(options, cluster),
     ...(isInstalled ? [imagesStep(options, () => {})] : []),
     {
       title: 'Host agent',

@@ -16,6 +16,7 @@ const cluster = settle(readOptions({}), undefined, {
 const good: Facts = {
   platform: 'linux',
   isRoot: true,
+  stateDir: '/var/lib/flynn',
   memoryBytes: 4e9,
   disks: [{ path: '/var/lib/flynn', freeBytes: 50e9 }],
   strangers: [],
@@ -26,6 +27,7 @@ const good: Facts = {
   address: { address: '192.0.2.7', isOwn: true, others: ['192.0.2.7'] },
   isHost: false,
   isClusterUp: false,
+  unclaimed: { containers: 0, volumes: 0 },
   nft: { version: 'v1.0.6' },
   ip: { version: 'iproute2-6.1.0' },
   clock: { now: Date.parse('2026-11-21T12:00:00Z'), notBefore: Date.parse('2026-11-20T12:00:00Z') },
@@ -79,6 +81,25 @@ test('an address that the machine has no more is told, with those it has, and ho
   assert.match(problem?.remedy ?? '', /FLYNN_ADDRESS=192\.0\.2\.9 npm run up/);
   assert.match(judge({ ...good, address }, cluster, 'joining')[0]?.remedy ?? '', /^FLYNN_ADDRESS=192\.0\.2\.9$/);
   assert.equal(judge({ ...good, address }, cluster, 'machine').length, 0);
+});
+
+test('no cluster is made over one of its name whose state is not there, whether or not that runs', () => {
+  // As after a boot without the disk of the state.
+  const left = { containers: 0, volumes: 4 };
+  for (const [scope, isClusterUp] of [['host', false] as const, ['joining', true] as const]) {
+    const [problem, more] = judge({ ...good, unclaimed: left, isClusterUp }, cluster, scope);
+    assert.equal(more, undefined);
+    assert.match(problem?.what ?? '', /0 containers and 4 volumes of a cluster flynn, .* not in \/var\/lib\/flynn$/);
+    assert.match(problem?.remedy ?? '', /mount the disk.*FLYNN_STATE_DIR=FOLDER npm run up\b/);
+  }
+  const running = { containers: 12, volumes: 4, unitStateDir: '/data/flynn' };
+  assert.match(
+    whats({ unclaimed: running, isClusterUp: true }).join(),
+    /^the unit flynn-host-flynn .*in \/data\/flynn,/,
+  );
+  assert.doesNotMatch(whats({ unclaimed: running, isRoot: false }).join(), /unit/, 'nobody else sees what is there');
+  // Hosts of their own on this machine have engines of their own.
+  assert.deepEqual(judge({ ...good, unclaimed: left }, cluster, 'machine'), []);
 });
 
 test('a folder with other things in it is not taken for the state directory: all of it would go with the cluster', () => {

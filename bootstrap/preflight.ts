@@ -8,12 +8,14 @@ import type { Listener } from './listeners.ts';
 import { routerStatusPort } from './manifest.ts';
 import { commands, isInstalled } from './origin.ts';
 import { type Cluster, gatewayOf, httpsPortOf, numberOf } from './settings.ts';
+import { type Unclaimed, unclaimedText } from './unclaimed.ts';
 
 export type Network = Readonly<{ device: string; subnet: string }>;
 
 export type Facts = Readonly<{
   platform: string;
   isRoot: boolean;
+  stateDir: string;
   memoryBytes: number;
   /** Where the state directory and the engine's data are, or will be. */
   disks: readonly { path: string; freeBytes: number }[];
@@ -29,6 +31,8 @@ export type Facts = Readonly<{
   isHost: boolean;
   /** The cluster's own agent or jobs run already: its ports are taken by itself. */
   isClusterUp: boolean;
+  /** What there is of a cluster of that name although it is no host. */
+  unclaimed: Unclaimed;
   /** What `nft` refuses of the rules that the network is made of, in its words; undefined where there is no nft. */
   nft?: Tool;
   /** The same of `ip`, whose answers have to be JSON. */
@@ -77,7 +81,7 @@ export type Scope = 'machine' | 'joining' | 'host';
 export function judge(facts: Facts, cluster: Cluster, scope: Scope = 'host'): Problem[] {
   const problems = judgeMachine(facts);
   if (scope === 'machine') return [...problems, ...judgeSize(facts)];
-  problems.push(...judgeAddress(facts, cluster));
+  problems.push(...judgeAddress(facts, cluster), ...judgeUnclaimed(facts, cluster));
   if (scope === 'host') problems.push(...judgeChosenPorts(cluster));
   if (facts.isClusterUp) return problems;
   // One whose disk has filled up is to be brought back: its agent makes room.
@@ -131,6 +135,14 @@ function judgeAddress({ address: { address, isOwn, others }, isHost }: Facts, cl
       remedy: again,
     },
   ];
+}
+
+/** With new keys it would be made over the other one: its agent ended, its store's data removed. */
+function judgeUnclaimed({ unclaimed, stateDir, isRoot }: Facts, { name }: Cluster): Problem[] {
+  // Who may not look into the folder finds no cluster there.
+  if (!isRoot) return [];
+  const told = unclaimedText(unclaimed, { name, stateDir, command: commands.up });
+  return told === undefined ? [] : [told];
 }
 
 function judgeTools({ nft, ip, wireguard }: Facts): Problem[] {

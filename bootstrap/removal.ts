@@ -32,6 +32,12 @@ export async function removeContainers(docker: Docker, cluster: string, { signal
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
+/** Those of the cluster, whether they run or not, by their ids. */
+export async function listContainers(docker: Docker, cluster: string, { signal }: Limits): Promise<string[]> {
+  const containers = await docker.listContainers({ all: true, filters: ofCluster(cluster), abortSignal: signal });
+  return containers.map(({ Id: id }) => id);
+}
+
 export type EngineVolume = Readonly<{ name: string; labels: Readonly<Record<string, string>> }>;
 
 /** As the engine has them. */

@@ -16,6 +16,11 @@ const clusterFile = (stateDir: string): string => join(stateDir, 'cluster.json')
 /** As hosts of old have it: from before anything was sealed. */
 const storedSchema = clusterSchema.extend({ sealingKey: z.string().optional() });
 
+/** Whether this is the state directory of a host. */
+export function hasCluster(stateDir: string): boolean {
+  return existsSync(clusterFile(stateDir));
+}
+
 export async function readCluster(stateDir: string): Promise<Cluster | undefined> {
   const stored = await readJsonFile(clusterFile(stateDir), storedSchema);
   if (stored === undefined) return undefined;

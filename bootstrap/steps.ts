@@ -221,7 +221,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
   const restore = (): RestoreContext => ({ host: host(), gateway, images });
 
   const base: Step[] = [
-    engineStep(options),
+    engineStep(options, cluster),
     imagesStep(options, (made) => {
       images = made;
     }),

@@ -7,7 +7,7 @@ import { residentFile } from '@flynn/host-agent/cluster/etcd-resident';
 import { removeNetwork } from '@flynn/host-agent/network/removal';
 import { volumesFile } from '@flynn/host-agent/resident-volumes';
 import { FlynnError } from '@flynn/kit/errors';
-import { removeAgent, setupOf } from './agent.ts';
+import { removeAgent } from './agent.ts';
 import { forgetHost, leaveCluster, leaveMs } from './leaving.ts';
 import { findPerson, removeCluster } from './cli-config.ts';
 import { engineAt, isEngineUp, stopStartedEngine } from './engine.ts';
@@ -20,6 +20,7 @@ import { type Options, readOptions } from './settings.ts';
 import { readCluster, removeStateDir, strangersIn } from './state.ts';
 import { downHosts, isInsideHost } from './test-hosts/cluster.ts';
 import { type Report, timed } from './timed.ts';
+import { refuseUnclaimed } from './unclaimed.ts';
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 const progress = (line: string): void => say(styleText('dim', `  ${line}`));
@@ -53,6 +54,7 @@ async function takeDownLocked(options: Options, { env, keepImages, isForced }: T
     removedLine(what);
   };
 
+  if (cluster === undefined && !isForced) await refuseUnclaimed(options, { name, command: commands.down });
   // A host of its own knows nothing of the others on the same machine.
   if (!(await isInsideHost())) {
     const person = await findPerson(options.FLYNN_CONFIG_DIR, env);
@@ -64,11 +66,9 @@ async function takeDownLocked(options: Options, { env, keepImages, isForced }: T
     (await part('leaving the cluster', leaveMs, (_signal, report) =>
       leaveCluster({ stateDir, cluster, dockerSocket: options.FLYNN_DOCKER_SOCKET, isForced, report }),
     ));
-  if (cluster !== undefined) {
-    for (const what of await part('stopping the host agent', 90_000, () => removeAgent(setupOf(options, cluster)))) {
-      tell(what);
-    }
-  }
+  // Also where its state is lost: it would start again what is taken away.
+  const agent = { stateDir, cluster: { name } };
+  for (const what of await part('stopping the host agent', 90_000, () => removeAgent(agent))) tell(what);
   const range = cluster === undefined ? {} : { range: cluster.range };
   const network = await part("removing the cluster's network", 60_000, (signal) =>
     removeNetwork({ cluster: name, ...range, signal }),

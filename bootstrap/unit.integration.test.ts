@@ -1,12 +1,12 @@
 /** The unit as systemd itself reads it. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempDisposableSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempDisposableSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { before, test } from 'node:test';
 import { node } from './origin.ts';
-import { unitText } from './unit.ts';
+import { startUnit, unitFile, unitText } from './unit.ts';
 
 before(() => {
   // Where systemd is not what runs the machine its programs may be missing.
@@ -47,4 +47,26 @@ test('systemd finds nothing wrong with the unit', { timeout: 600_000 }, () => {
 test('it would find a setting that it does not know, or in a section that is not its own', { timeout: 600_000 }, () => {
   const misplaced = (stateDir: string): string => `${unitIn(stateDir)}StartLimitIntervalSec=0\n`;
   assert.match(verify(misplaced).said, /StartLimitIntervalSec.* in section \[?'?Install/);
+});
+
+test('the unit of a cluster in another folder is not written over', { timeout: 60_000 }, async () => {
+  using folder = mkdtempDisposableSync(join(tmpdir(), 'flynn-unit-'));
+  const name = `t${process.pid}`;
+  const file = unitFile({ name });
+  writeFileSync(join(folder.path, 'cluster.json'), '{}');
+  const places = { node, program: '/none' };
+  const text = unitText({ name }, { ...places, stateDir: folder.path });
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, text);
+  try {
+    const stateDir = join(folder.path, 'other');
+    const next = unitText({ name }, { ...places, stateDir });
+    await assert.rejects(startUnit({ name }, next, { stateDir, stopMs: 1_000 }), {
+      code: 'conflict',
+      message: new RegExp(`that of the cluster in ${folder.path}, and stays`),
+    });
+    assert.equal(readFileSync(file, 'utf8'), text);
+  } finally {
+    rmSync(file);
+  }
 });

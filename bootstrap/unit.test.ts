@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
+import { mkdir, mkdtempDisposable, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
-import { isUnitOf, unitText } from './unit.ts';
+import { isUnitOf, otherStateDir, unitText } from './unit.ts';
 
 const places = {
   stateDir: '/var/lib/flynn',
@@ -38,4 +41,21 @@ test('the unit of another state directory is told apart, though its cluster has 
   assert.equal(isUnitOf(lines.join('\n'), '/var/lib/flynn'), true);
   assert.equal(isUnitOf(lines.join('\n'), '/var/lib/flynn-test/host-1/state'), false);
   assert.equal(isUnitOf(lines.join('\n'), '/var/lib'), false);
+});
+
+test('a state directory is the same by whatever way it is named', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-unit-'));
+  const [its, link, other] = ['its', 'link', 'other'].map((name) => join(folder.path, name));
+  assert.ok(its !== undefined && link !== undefined && other !== undefined);
+  await mkdir(its);
+  await symlink(its, link);
+  const text = unitText({ name: 'flynn' }, { ...places, stateDir: link });
+  assert.equal(await otherStateDir(text, link), undefined);
+  assert.equal(await otherStateDir(text, its), undefined);
+  assert.equal(await otherStateDir(text, other), link);
+  // Its disk is not mounted.
+  const gone = unitText({ name: 'flynn' }, { ...places, stateDir: other });
+  assert.equal(await otherStateDir(gone, its), other);
+  assert.equal(await otherStateDir(gone, other), undefined);
+  assert.equal(await otherStateDir('', its), undefined);
 });

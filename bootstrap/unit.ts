@@ -1,9 +1,11 @@
 /** The systemd unit that keeps a host agent running: its text, and how it gets into systemd and out again. */
-import { rm } from 'node:fs/promises';
+import { realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { FlynnError, hasErrno } from '@flynn/kit/errors';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { runProgram, tryProgram } from './program.ts';
 import type { Cluster } from './settings.ts';
+import { hasCluster } from './state.ts';
 
 type Named = Pick<Cluster, 'name'>;
 
@@ -15,9 +17,14 @@ export function unitOf(cluster: Named): string {
   return `flynn-host-${cluster.name}`;
 }
 
-const unitFile = (cluster: Named): string => join(folder, `${unitOf(cluster)}.service`);
+export const unitFile = (cluster: Named): string => join(folder, `${unitOf(cluster)}.service`);
 
 const environmentLine = (stateDir: string): string => `EnvironmentFile=${join(stateDir, 'agent.env')}`;
+
+/** Nothing where there is none. */
+export function unitTextOf(cluster: Named): Promise<string | undefined> {
+  return readTextFile(unitFile(cluster));
+}
 
 export type UnitPlaces = Readonly<{
   stateDir: string;
@@ -68,8 +75,22 @@ export async function isUnitActive(cluster: Named): Promise<boolean> {
   return (await tryProgram('systemctl', ['is-active', '--quiet', unitOf(cluster)], { timeoutMs: 20_000 })).code === 0;
 }
 
-/** From now on, and after each boot. One that runs is stopped first, for up to `stopMs`. */
-export async function startUnit(cluster: Named, text: string, stopMs: number): Promise<void> {
+/**
+ * From now on, and after each boot. One that runs is stopped first, for up to `stopMs`. `conflict` where it is that of another cluster:
+ * its agent would be ended, and what it runs left to this one.
+ */
+export async function startUnit(
+  cluster: Named,
+  text: string,
+  { stateDir, stopMs }: { stateDir: string; stopMs: number },
+): Promise<void> {
+  const other = await otherStateDir((await unitTextOf(cluster)) ?? '', stateDir);
+  if (other !== undefined && hasCluster(other)) {
+    throw new FlynnError(
+      'conflict',
+      `the unit ${unitOf(cluster)} is that of the cluster in ${other}, and stays: name that folder (FLYNN_STATE_DIR=${other}), or give this one another name (FLYNN_CLUSTER)`,
+    );
+  }
   await writeFileAtomic(unitFile(cluster), text, { mode: 0o644 });
   await runProgram('systemctl', ['daemon-reload'], { timeoutMs: systemctlMs });
   await runProgram('systemctl', ['enable', '--quiet', unitOf(cluster)], { timeoutMs: systemctlMs });
@@ -81,9 +102,27 @@ export function isUnitOf(text: string, stateDir: string): boolean {
   return text.split('\n').includes(environmentLine(stateDir));
 }
 
+/** The state directory of the unit's agent where that is another than this one, by whatever way it is named. */
+export async function otherStateDir(text: string, stateDir: string): Promise<string | undefined> {
+  const [, named] = /^EnvironmentFile=(.+)\/agent\.env$/m.exec(text) ?? [];
+  if (named === undefined) return undefined;
+  const [its, own] = await Promise.all([named, stateDir].map(placeOf));
+  return its === own ? undefined : named;
+}
+
+/** Without links; as it is named where it is not there. */
+async function placeOf(folder: string): Promise<string> {
+  try {
+    return await realpath(folder);
+  } catch (error) {
+    if (hasErrno(error, 'ENOENT', 'ENOTDIR')) return folder;
+    throw error;
+  }
+}
+
 /** Whether there was one that is this state directory's. */
 export async function removeUnit(cluster: Named, stateDir: string, stopMs: number): Promise<boolean> {
-  const text = await readTextFile(unitFile(cluster));
+  const text = await unitTextOf(cluster);
   if (text === undefined || !isUnitOf(text, stateDir)) return false;
   const unit = unitOf(cluster);
   await runProgram('systemctl', ['disable', '--now', '--quiet', unit], { timeoutMs: stopMs + 20_000 });
