@@ -6,14 +6,21 @@ import { createMemoryStore } from '@flynn/store/memory';
 import { awayOf, hostsOf, isOf, notRunning } from './host-move.ts';
 
 test('a host is whole when all that ran on it runs; what was taken from it meanwhile is not missed', () => {
-  const before = new Set(['a', 'b', 'c']);
+  const before = new Set(['a', 'b', 'c', 'd', 'e']);
+  const wanted = new Set(['a', 'b', 'd', 'new']);
   const now = [
     { id: 'a', state: 'running' },
     { id: 'b', state: 'crashed' },
+    // Somebody stops one that the cell has there; another is scaled down, and has two minutes to end.
+    { id: 'd', state: 'stopping' },
+    { id: 'e', state: 'stopping' },
     { id: 'new', state: 'starting' },
   ];
-  assert.deepEqual(notRunning(before, now), ['b']);
-  assert.deepEqual(notRunning(before, [{ id: 'a', state: 'running' }]), []);
+  assert.deepEqual(notRunning(before, now, wanted), [
+    { id: 'b', isEnding: false },
+    { id: 'd', isEnding: true },
+  ]);
+  assert.deepEqual(notRunning(before, [{ id: 'a', state: 'running' }], wanted), []);
 });
 
 test('a host is of a version when nothing that was to be done for it failed, is under way or being undone', () => {

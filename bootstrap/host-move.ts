@@ -14,7 +14,7 @@ import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import { retry, waitFor } from '@flynn/kit/retry';
 import type { ResponseOf } from '@flynn/kit/routes';
-import { type HostRecord, cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
+import { type HostRecord, assignmentSchema, cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import { connectEtcd } from '@flynn/store/etcd';
 import type { Store } from '@flynn/store/store';
 import { leasesOf } from './admission.ts';
@@ -31,6 +31,8 @@ export type BundleCopy = Readonly<{ file: string; sha256: string }>;
 const moveMs = 10 * 60_000;
 const callMs = 10_000;
 const settleMs = 120_000;
+/** Databases have two minutes to end after their requests have. */
+const endingMs = 10 * 60_000;
 /** An agent that does not come up is replaced by the one before within less. */
 const silentMs = 5 * 60_000;
 
@@ -198,29 +200,64 @@ async function runningOn(place: Place, host: Host): Promise<ReadonlySet<string>>
   return new Set(jobs.filter(({ state }) => state === 'running').map(({ id }) => id));
 }
 
-/** What was scaled down or moved in the meantime is not asked for again. */
-export function notRunning(before: ReadonlySet<string>, now: readonly { id: string; state: string }[]): string[] {
-  return now.filter(({ id, state }) => before.has(id) && state !== 'running').map(({ id }) => id);
+type JobNow = Readonly<{ id: string; state: string }>;
+
+/** `wanted`: what the cell has the host run. What was scaled down, replaced or moved in the meantime is not asked for again. */
+export function notRunning(
+  before: ReadonlySet<string>,
+  now: readonly JobNow[],
+  wanted: ReadonlySet<string>,
+): { id: string; isEnding: boolean }[] {
+  return now
+    .filter(({ id, state }) => before.has(id) && wanted.has(id) && state !== 'running')
+    .map(({ id, state }) => ({ id, isEnding: state === 'stopping' }));
 }
 
+/** Jobs by their ids. */
+async function wantedOn(store: Store, host: Host): Promise<ReadonlySet<string>> {
+  const { entries } = await store.list(cellKeys.hostAssignments(host.id));
+  const groups = entries.flatMap(({ value }) => assignmentSchema.parse(JSON.parse(value)).groups);
+  return new Set(groups.flatMap(({ jobs }) => jobs.filter(({ desired }) => desired === 'run').map(({ id }) => id)));
+}
+
+/** A job that somebody stops ends its requests first, and then has its own time: for that it is waited longer than for all else. */
 async function untilWhole(place: Place, host: Host, before: ReadonlySet<string>): Promise<void> {
-  await waitFor(
-    async () => {
-      const jobs = await withAgent(place, host, (client) =>
-        client.call(routes.jobs, { query: { active: true } }, { timeoutMs: callMs }),
-      );
-      const missing = notRunning(before, jobs);
-      if (missing.length > 0) throw new FlynnError('unavailable', `${missing.join(', ')} no longer run`);
-      await withStore(place, async (store) => {
-        if ((await store.get(cellKeys.host(host.id))) === undefined) {
-          throw new FlynnError('unavailable', 'it is not in the cluster');
-        }
-      });
-      if (await hasMember(place, host)) await askMember(place, host);
-      return true;
+  const since = performance.now();
+  let isAnyEnding = false;
+  const look = async (): Promise<void> => {
+    isAnyEnding = false;
+    const jobs = await withAgent(place, host, (client) =>
+      client.call(routes.jobs, { query: { active: true } }, { timeoutMs: callMs }),
+    );
+    const missing = notRunning(before, jobs, await withStore(place, (store) => wantedOn(store, host)));
+    isAnyEnding = missing.some(({ isEnding }) => isEnding);
+    if (missing.length > 0) {
+      throw new FlynnError('unavailable', `${missing.map(({ id }) => id).join(', ')} no longer run`);
+    }
+    await withStore(place, async (store) => {
+      if ((await store.get(cellKeys.host(host.id))) === undefined) {
+        throw new FlynnError('unavailable', 'it is not in the cluster');
+      }
+    });
+    if (await hasMember(place, host)) await askMember(place, host);
+  };
+  const what = `${host.id} to be whole`;
+  const { failure } = await waitFor(
+    async (): Promise<{ failure?: unknown }> => {
+      try {
+        await look();
+        return {};
+      } catch (error) {
+        if (isAnyEnding || performance.now() - since < settleMs) throw error;
+        return { failure: error };
+      }
     },
-    { what: `${host.id} to be whole`, deadlineMs: settleMs, intervalMs: 500 },
+    { what, deadlineMs: endingMs, intervalMs: 500 },
   );
+  if (failure === undefined) return;
+  throw new FlynnError('timeout', `waited ${settleMs / 1_000} s for ${what}: ${messageOf(failure)}`, {
+    cause: failure,
+  });
 }
 
 /** A member that answers a linearizable read has caught up with the others. */
