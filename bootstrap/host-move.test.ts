@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
-import { awayOf, hostsOf, isOf, notRunning } from './host-move.ts';
+import { awayOf, hasBundle, hostsOf, isOf, notRunning, uploadMs } from './host-move.ts';
 
 test('a host is whole when all that ran on it runs; what was taken from it meanwhile is not missed', () => {
   const before = new Set(['a', 'b', 'c', 'd', 'e']);
@@ -21,6 +21,18 @@ test('a host is whole when all that ran on it runs; what was taken from it meanw
     { id: 'd', isEnding: true },
   ]);
   assert.deepEqual(notRunning(before, [{ id: 'a', state: 'running' }], wanted), []);
+});
+
+test('a bundle goes to hosts that do not have its files, in a time that is enough for a slow link', () => {
+  const bundle = { listDigest: 'abc' };
+  assert.ok(hasBundle({ digests: { '1.0.0': 'def', '1.1.0': 'abc' } }, '1.1.0', bundle));
+  assert.ok(!hasBundle({ digests: { '1.1.0': 'def' } }, '1.1.0', bundle), 'the same version of other files');
+  assert.ok(!hasBundle({ digests: { '1.0.0': 'abc' } }, '1.1.0', bundle));
+  assert.ok(!hasBundle({}, '1.1.0', bundle), 'an agent of old');
+  assert.ok(!hasBundle(undefined, '1.1.0', bundle));
+  const minutes = (bytes: number) => uploadMs({ bytes }) / 60_000;
+  assert.equal(minutes(0), 15);
+  assert.equal(minutes(300e6), 55);
 });
 
 test('a host is of a version when nothing that was to be done for it failed, is under way or being undone', () => {

@@ -25,11 +25,21 @@ import type { Report } from './timed.ts';
 
 export type Place = Readonly<{ stateDir: string; cluster: Cluster; log: Logger }>;
 export type Host = AgentPlace;
-export type BundleCopy = Readonly<{ file: string; sha256: string }>;
+export type BundleCopy = Readonly<{
+  file: string;
+  sha256: string;
+  bytes: number;
+  /** Of the list of its files, as a host that has it says. */
+  listDigest: string;
+}>;
 
 /** Loading a bundle's images takes the most of it. */
 const moveMs = 10 * 60_000;
 const callMs = 10_000;
+/** The installer is given less by its host's agent. */
+const unpackMs = 15 * 60_000;
+/** A megabit. */
+const slowBytesPerSecond = 125_000;
 const settleMs = 120_000;
 /** Databases have two minutes to end after their requests have. */
 const endingMs = 10 * 60_000;
@@ -133,11 +143,12 @@ async function become(place: Place, host: Host, { version, bundle, report }: Hos
       client.call(installationRoutes.use, { params: { version } }, { timeoutMs: callMs }),
     );
   };
-  if (bundle !== undefined) {
+  if (bundle !== undefined && !hasBundle(await roomOnHost(place, host), version, bundle)) {
     report('sending the bundle');
     await withAgent(place, host, async (client) => {
       const body = createReadStream(bundle.file, { highWaterMark: 1024 ** 2 });
-      await client.call(installationRoutes.put, { query: { sha256: bundle.sha256 }, body });
+      const limits = { timeoutMs: uploadMs(bundle) };
+      await client.call(installationRoutes.put, { query: { sha256: bundle.sha256 }, body }, limits);
     });
   }
   report('its agent is being replaced');
@@ -150,6 +161,20 @@ async function become(place: Place, host: Host, { version, bundle, report }: Hos
     isRetryable,
   });
   await untilOf(place, host, version);
+}
+
+/** Of a version whose files may be others every host is sent what is to be there. */
+export function hasBundle(
+  room: Pick<HostRoom, 'digests'> | undefined,
+  version: string,
+  { listDigest }: Pick<BundleCopy, 'listDigest'>,
+): boolean {
+  return room?.digests?.[version] === listDigest;
+}
+
+/** To send it over a slow link, and to unpack it. */
+export function uploadMs({ bytes }: Pick<BundleCopy, 'bytes'>): number {
+  return unpackMs + (bytes / slowBytesPerSecond) * 1_000;
 }
 
 type RefreshState = ResponseOf<typeof installationRoutes.state>;

@@ -185,6 +185,16 @@ test('an installation that was broken off is done anew', () => {
   assert.deepEqual(readdirSync(at('opt')).sort(), ['1.0.0', 'commands', 'current', 'packages']);
 });
 
+test('a version is in its place once what it needs is there: whoever has it is not sent it again', () => {
+  const failing = `#!/bin/sh\necho no mirror answers >&2\nexit 1\n`;
+  const { code, said } = install('--bundle', makeBundle('1.0.0', {}, platform, { 'bootstrap/packages': failing }));
+  assert.notEqual(code, 0);
+  assert.match(said, /no mirror answers/);
+  assert.equal(existsSync(at('opt/1.0.0')), false);
+  installed('--bundle', makeBundle('1.0.0'));
+  assert.equal(readFileSync(at('opt/packages'), 'utf8'), 'nftables\n');
+});
+
 test('one of the same version with other files takes its place, also where an earlier one was broken off in it', () => {
   installed('--bundle', makeBundle('1.0.0'));
   write(at('opt/1.0.0/SHA256SUMS'), 'of other files');

@@ -5,6 +5,7 @@
  */
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { styleText } from 'node:util';
 import { type LastUpdate, lastUpdatePut } from '@flynn/host-agent/cluster/last-update';
@@ -15,11 +16,11 @@ import { digestOfFile } from './bundle/digest.ts';
 import { sizeOfBundle } from './bundle/size.ts';
 import { withController } from './controller-client.ts';
 import { withStore } from './controller.ts';
-import { type Place, hostsOf } from './host-move.ts';
+import { type BundleCopy, type Place, hostsOf } from './host-move.ts';
 import { type HostLock, withHostLock } from './host-lock.ts';
 import { type LeftCounts, leftCountsPut } from './left-counts.ts';
 import { dashboardApp } from './manifest.ts';
-import { commands, isInstalled, readBundle, root, versionOfThis } from './origin.ts';
+import { commands, digestsFile, isInstalled, readBundle, root, versionOfThis } from './origin.ts';
 import { checkRotated } from './rotation.ts';
 import { runProgram } from './program.ts';
 import { versionInUse } from './refresh.ts';
@@ -196,7 +197,7 @@ async function moveCluster(
   const previous = inUse === version ? undefined : inUse;
   const { known, silent } = await checkMovable(place, { mayReturn, leavesAway });
   process.stdout.write(`${[...known, ...silent].join(', ')}; all of them are to be ${version}\n`);
-  const bundle = file === undefined ? undefined : { file, sha256: await digestOfFile(file) };
+  const bundle = file === undefined ? undefined : await copyOf(file);
   const steps = await stepsOfUpdate({ options, place, env, version, previous, bundle });
   const left = await readUpdate(place.stateDir);
   const outcome = await asUpdate(place.stateDir, { version, previous }, async () => {
@@ -226,6 +227,16 @@ async function moveCluster(
   const back = previous === undefined ? '' : ` Back: flynn-host update --to ${previous}`;
   process.stdout.write(`\nThe cluster is of version ${version}.${back}\n`);
   return true;
+}
+
+/** The file, and the version's list of files as this host has it: what was installed from it is compared with that. */
+async function copyOf(file: string): Promise<BundleCopy> {
+  const [sha256, listDigest, { size }] = await Promise.all([
+    digestOfFile(file),
+    digestOfFile(join(root, digestsFile)),
+    stat(file),
+  ]);
+  return { file, sha256, bytes: size, listDigest };
 }
 
 /** For whoever is notified of updates. That it cannot be written changes nothing of how the update ended. */

@@ -58,6 +58,7 @@ async function startHost({
   return {
     folder,
     stateDir,
+    write,
     read: (path: string) => readFileSync(join(folder, path), 'utf8'),
     put: (content: string, sha256 = createHash('sha256').update(content).digest('hex')) =>
       client.call(installationRoutes.put, { query: { sha256 }, body: Readable.from([Buffer.from(content)]) }),
@@ -99,8 +100,10 @@ test('another file than announced, and what the installer refuses, are refused w
 
 test('a host tells what room it has, on which disks, and what of flynn is there', async () => {
   await using host = await startHost();
-  const { programs, bundles, engine, versions, images } = await host.room();
+  await host.write('opt/1.1.0/SHA256SUMS', 'what is in it');
+  const { programs, bundles, engine, versions, digests, images } = await host.room();
   assert.deepEqual(versions, ['1.1.0'], 'a folder without programs is no version');
+  assert.deepEqual(digests, { '1.1.0': createHash('sha256').update('what is in it').digest('hex') });
   assert.deepEqual(images, ['flynn/router:1', 'app:1', 'app:2']);
   assert.deepEqual([programs.path, bundles.path, engine.path], [join(host.folder, 'opt'), host.stateDir, '/dev/shm']);
   assert.equal(programs.device, bundles.device);

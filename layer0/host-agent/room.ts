@@ -1,9 +1,14 @@
 /** How much room this host has for another version, and what of it is here already. */
-import { readdir, stat, statfs } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
+import { readdir, stat, statfs } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { readTextFile } from '@flynn/kit/files';
 import { z } from 'zod';
 import type { Engine } from './engine.ts';
+
+/** Of an installed version, which its installer put there whole. */
+const digestsFile = 'SHA256SUMS';
 
 const placeSchema = z.object({
   path: z.string(),
@@ -18,6 +23,8 @@ export const hostRoomSchema = z.object({
   bundles: placeSchema,
   engine: placeSchema,
   versions: z.array(z.string()),
+  /** Of each version's list of its files, SHA-256: which bundle it is of. Agents of old do not say. */
+  digests: z.record(z.string(), z.string()).optional(),
   images: z.array(z.string()),
 });
 export type HostRoom = z.output<typeof hostRoomSchema>;
@@ -38,8 +45,13 @@ export async function roomOf(places: RoomPlaces, signal: AbortSignal): Promise<H
     placeAt(places.engineDir),
   ]);
   const versions = (await readdir(prefix)).filter((name) => existsSync(join(prefix, name, 'bin/flynn-host')));
+  const digests: Record<string, string> = {};
+  for (const version of versions) {
+    const list = await readTextFile(join(prefix, version, digestsFile));
+    if (list !== undefined) digests[version] = createHash('sha256').update(list).digest('hex');
+  }
   const images = (await places.engine.listImages({ signal })).flatMap(({ refs }) => refs);
-  return { programs, bundles, engine, versions, images };
+  return { programs, bundles, engine, versions, digests, images };
 }
 
 /** As `df` has it: what is reserved for root is not free. */
