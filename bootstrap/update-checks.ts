@@ -117,6 +117,52 @@ export async function versionsOf(place: Place, hosts: readonly Host[]): Promise<
   return { known, silent };
 }
 
+/** A host's, as its agent says; of one of old, or that does not answer, nothing is known. */
+export type HostVersions = Readonly<{ id: string; versions: readonly string[] | undefined }>;
+
+export type Ways = Readonly<{
+  /** What hosts are not sent, for there is no bundle. */
+  to?: string | undefined;
+  /** What they go back to where it fails. */
+  back?: string | undefined;
+}>;
+
+/** Hosts are sent one version at most: whatever else they may have to become has to be there. */
+export function refusalOfWays(hosts: readonly HostVersions[], { to, back }: Ways): FlynnError | undefined {
+  const without = (version: string): string[] =>
+    hosts.flatMap(({ id, versions }) => (versions === undefined || versions.includes(version) ? [] : [id]));
+  const have = (ids: readonly string[]): string => `${ids.join(', ')} ${ids.length === 1 ? 'does' : 'do'} not have`;
+  const lackingTo = to === undefined ? [] : without(to);
+  if (lackingTo.length > 0) {
+    return new FlynnError(
+      'not_found',
+      `${have(lackingTo)} version ${to}: give its bundle, with --bundle FILE. Nothing was changed`,
+    );
+  }
+  const lackingBack = back === undefined ? [] : without(back);
+  if (lackingBack.length === 0) return undefined;
+  return new FlynnError(
+    'conflict',
+    `${have(lackingBack)} version ${back}, to which the cluster goes back where this fails: bring all hosts there first (flynn-host update --to ${back} --bundle FILE, with the bundle of that version), or go without a way back (--stay). Nothing was changed`,
+  );
+}
+
+/** This host's own are on its disk, whether or not its agent is there. */
+export async function checkWays(place: Place, hosts: readonly Host[], ways: Ways): Promise<void> {
+  const others = hosts.filter(({ id }) => id !== place.cluster.hostId);
+  const known: HostVersions[] = [];
+  for (const host of others) {
+    try {
+      known.push({ id: host.id, versions: (await roomOnHost(place, host))?.versions });
+    } catch (error) {
+      // One that does not answer is told of with the versions that run.
+      if (!hasCode(error, 'unavailable', 'timeout')) throw error;
+    }
+  }
+  const refusal = refusalOfWays(known, ways);
+  if (refusal !== undefined) throw refusal;
+}
+
 /** What is on the list once it is empty, or has not become so for a while. */
 async function untilNone(list: () => Promise<string[]>): Promise<string[]> {
   let last: string[] | undefined;

@@ -35,6 +35,7 @@ import {
   checkMembers,
   checkPlace,
   checkRoom,
+  checkWays,
   versionsOf,
 } from './update-checks.ts';
 import { removeUnknownParts } from './unknown-parts.ts';
@@ -93,7 +94,7 @@ async function updateLocked(place: Place, request: Locked): Promise<boolean> {
   }
   if (version !== versionOfThis()) {
     // As the version's own programs do next: what they would refuse is to be refused while nothing is gone.
-    await leaveBehind(place, version, async () => void (await checkMovable(place, request)));
+    await leaveBehind(place, version, async () => void (await checkMovable(place, version, request)));
     return await delegate(version, { ...request, bundle: file });
   }
   return await moveCluster(place, version, { ...request, bundle: file });
@@ -173,7 +174,8 @@ async function delegate(
 /** Throws, while nothing was changed, unless the cluster can be moved. Of which versions its hosts are. */
 async function checkMovable(
   place: Place,
-  { mayReturn, leavesAway }: Pick<UpdateRequest, 'mayReturn' | 'leavesAway'>,
+  version: string,
+  { bundle, mayReturn, leavesAway }: Pick<UpdateRequest, 'bundle' | 'mayReturn' | 'leavesAway'>,
 ): Promise<{ known: string[]; silent: string[] }> {
   const hosts = await withStore(place, hostsOf);
   await checkKeeping(place);
@@ -184,6 +186,11 @@ async function checkMovable(
     const silent = versions.silent.join(', ');
     throw new FlynnError('unavailable', `${silent}: flynn-host doctor tells more. Nothing was changed`);
   }
+  const inUse = await versionInUse();
+  await checkWays(place, hosts, {
+    ...(bundle === undefined ? { to: version } : {}),
+    ...(mayReturn && inUse !== version ? { back: inUse } : {}),
+  });
   return versions;
 }
 
@@ -195,7 +202,7 @@ async function moveCluster(
   const options = readOptions(env);
   const inUse = await versionInUse();
   const previous = inUse === version ? undefined : inUse;
-  const { known, silent } = await checkMovable(place, { mayReturn, leavesAway });
+  const { known, silent } = await checkMovable(place, version, { bundle: file, mayReturn, leavesAway });
   process.stdout.write(`${[...known, ...silent].join(', ')}; all of them are to be ${version}\n`);
   const bundle = file === undefined ? undefined : await copyOf(file);
   const steps = await stepsOfUpdate({ options, place, env, version, previous, bundle });

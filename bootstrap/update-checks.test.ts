@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { type Ways, refusalOfWays } from './update-checks.ts';
+
+const hosts = [
+  { id: 'h2', versions: ['1.0.0', '1.1.0', '1.2.0'] },
+  // Away when the cluster became 1.1.0.
+  { id: 'h3', versions: ['1.0.0', '1.2.0'] },
+  { id: 'h4', versions: undefined },
+];
+const refusal = (ways: Ways) => refusalOfWays(hosts, ways);
+
+test('no host is to become what it does not have and is not sent', () => {
+  assert.equal(refusal({ to: '1.0.0', back: '1.2.0' }), undefined);
+  assert.equal(refusal({}), undefined);
+  const found = refusal({ to: '1.1.0', back: '1.2.0' });
+  assert.ok(hasCode(found, 'not_found'));
+  assert.match(found.message, /^h3 does not have version 1\.1\.0: .*--bundle FILE\. Nothing was changed$/);
+});
+
+test('a cluster is not moved where a host could not go back, unless it is to stay', () => {
+  const found = refusal({ back: '1.1.0' });
+  assert.ok(hasCode(found, 'conflict'));
+  assert.match(
+    found.message,
+    /^h3 does not have version 1\.1\.0, to which .*update --to 1\.1\.0 --bundle FILE.*--stay/,
+  );
+  assert.match(refusal({ back: '0.9.0' })?.message ?? '', /^h2, h3 do not have version 0\.9\.0/);
+});
