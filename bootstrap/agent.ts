@@ -1,4 +1,5 @@
 /** The host agent on this machine: started, kept running, restarted when it or its settings changed, stopped. */
+import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { installedProgram } from '@flynn/host-agent/agent-process';
@@ -12,17 +13,27 @@ import { digestOf } from './images/tag.ts';
 import { isInstalled, node, root } from './origin.ts';
 import { runProgram } from './program.ts';
 import type { Cluster, Options } from './settings.ts';
-import { isSupervised, startSupervisor, stopMs, stopSupervised } from './supervisor.ts';
-import { isUnitActive, removeUnit, startUnit, unitJournal, unitOf, unitText } from './unit.ts';
+import { hasSupervisor, isSupervised, startSupervisor, stopMs, stopSupervised } from './supervisor.ts';
+import { isUnitActive, removeUnit, startUnit, unitFile, unitJournal, unitOf, unitText } from './unit.ts';
 
 export type AgentSetup = Readonly<{ stateDir: string; cluster: Cluster; supervisor: 'systemd' | 'own' }>;
 
 export function setupOf(options: Options, cluster: Cluster): AgentSetup {
-  return {
-    stateDir: options.FLYNN_STATE_DIR,
-    cluster,
-    supervisor: options.FLYNN_SUPERVISOR ?? (isSystemdRunning() ? 'systemd' : 'own'),
+  const stateDir = options.FLYNN_STATE_DIR;
+  const machine = {
+    hasSystemd: isSystemdRunning(),
+    hasOwn: () => hasSupervisor(stateDir) && !existsSync(unitFile(cluster)),
   };
+  return { stateDir, cluster, supervisor: supervisorOf(options.FLYNN_SUPERVISOR ?? cluster.supervisor, machine) };
+}
+
+/** `hasOwn`: of an `up` of a version before, which did not write down what it was given. An empty word is for the usual one. */
+export function supervisorOf(
+  given: string | undefined,
+  { hasSystemd, hasOwn }: { hasSystemd: boolean; hasOwn: () => boolean },
+): AgentSetup['supervisor'] {
+  if (given === 'systemd' || given === 'own') return given;
+  return hasSystemd && (given !== undefined || !hasOwn()) ? 'systemd' : 'own';
 }
 
 /** The agent's configuration, as NAME=value lines. */

@@ -23,6 +23,7 @@ import { restoredAppsStep, unrestoredText } from './restore-steps.ts';
 import { type Unwell, unwellText } from './restored-apps.ts';
 import { checkRestore, encryptionText, openBackup, restoredText, takeKeys, withBackup } from './from-backup.ts';
 import { withHostLock } from './host-lock.ts';
+import { readHostOptions } from './host-options.ts';
 import { commands, isInstalled, versionOfThis } from './origin.ts';
 import { type Problem, type Scope, judge } from './preflight.ts';
 import { untilBooted } from './readiness.ts';
@@ -79,7 +80,7 @@ export const goOnText = `What is done so far stays; run the same command again t
 
 /** What stands in the way of it is told, and false the answer; what fails on the way is thrown. */
 export async function bringUp(request: BringUp): Promise<boolean> {
-  const given = readOptions(request.env);
+  const given = await readHostOptions(request.env);
   const doing = request.token === undefined ? commands.up : commands.join;
   return await lockedIfRoot(given, doing, () => bringUpLocked(given, request));
 }

@@ -13,10 +13,11 @@ import { agentProgram, isGivenUp, replaceLink } from './agent-program.ts';
 import { thisMachine } from './bring-up.ts';
 import { type Place, ownHost, versionOfHost } from './host-move.ts';
 import { type HostLock, withHostLock } from './host-lock.ts';
+import { readHostOptions } from './host-options.ts';
 import { givenUp, hostStepsOf } from './host-steps.ts';
 import { root, versionOfThis } from './origin.ts';
 import { runProgram } from './program.ts';
-import { type Cluster, type Options, readOptions, settle } from './settings.ts';
+import { type Cluster, type Options, settle } from './settings.ts';
 import { readCluster } from './state.ts';
 import { runSteps } from './step-list.ts';
 
@@ -44,7 +45,7 @@ export function useThis(): Promise<void> {
 }
 
 export async function refreshHost(env: Env): Promise<void> {
-  const options = readOptions(env);
+  const options = await readHostOptions(env);
   const { FLYNN_STATE_DIR: stateDir } = options;
   const stored = await readCluster(stateDir);
   if (stored === undefined) throw new FlynnError('not_found', 'this machine is no host of a cluster');

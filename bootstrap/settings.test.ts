@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { agentEnvironment } from './agent.ts';
+import { agentEnvironment, setupOf } from './agent.ts';
 import {
   type Cluster,
   appUrlOf,
@@ -142,7 +142,11 @@ test('the agent is told where it is and where the store is', () => {
 });
 
 test('what an `up` was given for this host is kept, shown by later ones, and taken away by an empty value', () => {
-  const given = { FLYNN_SCHEDULERS: '/srv/cheapest.ts', FLYNN_DNS_UPSTREAMS: '192.0.2.53' };
+  const given = {
+    FLYNN_SCHEDULERS: '/srv/cheapest.ts',
+    FLYNN_DNS_UPSTREAMS: '192.0.2.53',
+    FLYNN_SUPERVISOR: 'own',
+  };
   const cluster = made(given);
   assert.deepEqual(keptText(cluster, readOptions(given)), []);
   const again = made({}, cluster);
@@ -150,7 +154,10 @@ test('what an `up` was given for this host is kept, shown by later ones, and tak
   assert.deepEqual(keptText(again, readOptions({})), [
     'FLYNN_DNS_UPSTREAMS is 192.0.2.53, as an earlier up was told; FLYNN_DNS_UPSTREAMS= npm run up takes it away',
     'FLYNN_SCHEDULERS is /srv/cheapest.ts, as an earlier up was told; FLYNN_SCHEDULERS= npm run up takes it away',
+    'FLYNN_SUPERVISOR is own, as an earlier up was told; FLYNN_SUPERVISOR= npm run up takes it away',
   ]);
+  assert.equal(setupOf(readOptions({}), again).supervisor, 'own');
+  assert.equal('supervisor' in made({ FLYNN_SUPERVISOR: '' }, cluster), false);
   assert.equal(made({ FLYNN_SCHEDULERS: '/srv/night.ts' }, cluster).schedulers, '/srv/night.ts');
   const emptied = made({ FLYNN_SCHEDULERS: '' }, cluster);
   assert.equal('schedulers' in emptied, false);

@@ -17,6 +17,7 @@ const plainFolder = folder.regex(
   /^[^\s"'`\\$%#]*$/,
   'expected a path without spaces, quotes, backslashes, $, % and #: systemd and shells take them for something else',
 );
+const supervisor = z.enum(['systemd', 'own']);
 const ipv4Subnet = z
   .string()
   .regex(/^\d{1,3}(\.\d{1,3}){3}\/\d{1,2}$/, 'expected a subnet like 100.100.0.0/24')
@@ -80,8 +81,8 @@ export const optionsSchema = z.object({
   FLYNN_CONFIG_DIR: folder.optional(),
   /** Of the backup that `up --from-backup` restores, if it is encrypted and there is no --passphrase-file. */
   FLYNN_BACKUP_PASSPHRASE: z.string().optional(),
-  /** What restarts the host agent; systemd where it runs, unless given. */
-  FLYNN_SUPERVISOR: z.enum(['systemd', 'own']).optional(),
+  /** What restarts the host agent; systemd where it runs, unless given. Kept. */
+  FLYNN_SUPERVISOR: supervisor.optional(),
 });
 export type Options = z.output<typeof optionsSchema>;
 
@@ -89,6 +90,7 @@ export type Options = z.output<typeof optionsSchema>;
 const keptOptions = [
   ['FLYNN_DNS_UPSTREAMS', 'dnsUpstreams'],
   ['FLYNN_SCHEDULERS', 'schedulers'],
+  ['FLYNN_SUPERVISOR', 'supervisor'],
 ] as const;
 
 /** Of those that are kept an empty one takes away what an earlier `up` was given. */
@@ -155,6 +157,7 @@ export const clusterSchema = z.object({
   /** What an `up` was given for this host, as it was given. */
   dnsUpstreams: z.string().optional(),
   schedulers: z.string().optional(),
+  supervisor: supervisor.optional(),
 });
 export type Cluster = z.output<typeof clusterSchema>;
 
@@ -186,6 +189,7 @@ export const sharedSchema = clusterSchema.omit({
   sample: true,
   dnsUpstreams: true,
   schedulers: true,
+  supervisor: true,
 });
 
 /** `conflict` when an option contradicts what the cluster is that a host joins: it holds for all of its hosts. */
@@ -284,12 +288,13 @@ function subnetIn(range: string, given: string | undefined): string {
 
 /** With what this `up` was given for this host; what it was not given stays as it was. */
 export function withKept(cluster: Cluster, options: Options): Cluster {
-  const kept: Cluster = { ...cluster };
+  let kept: Cluster = { ...cluster };
   for (const [name, field] of keptOptions) {
-    const given = options[name];
+    // As it came from the environment: an empty one takes it away.
+    const given: string | undefined = options[name];
     if (given === undefined) continue;
     if (given === '') delete kept[field];
-    else kept[field] = given;
+    else kept = { ...kept, [field]: given };
   }
   return kept;
 }

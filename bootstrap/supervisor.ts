@@ -24,6 +24,11 @@ const returnFile = 'agent.return';
 /** The agent takes up to 25 s to stop. */
 export const stopMs = 40_000;
 
+/** Whether one was started, and not ended in order. */
+export function hasSupervisor(stateDir: string): boolean {
+  return existsSync(join(stateDir, pidFile));
+}
+
 export async function isSupervised(stateDir: string): Promise<boolean> {
   return (await supervisorPid(stateDir)) !== undefined;
 }

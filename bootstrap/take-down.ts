@@ -12,11 +12,12 @@ import { forgetHost, leaveCluster, leaveMs } from './leaving.ts';
 import { findPerson, removeCluster } from './cli-config.ts';
 import { engineAt, isEngineUp, stopStartedEngine } from './engine.ts';
 import { withHostLock } from './host-lock.ts';
+import { readHostOptions } from './host-options.ts';
 import { commands } from './origin.ts';
 import { removeContainers, removeImages, removeNetworks, removeVolumes } from './removal.ts';
 import { knownRootKeys } from './rotation.ts';
 import { listed } from './preflight.ts';
-import { type Options, readOptions } from './settings.ts';
+import type { Options } from './settings.ts';
 import { readCluster, removeStateDir, strangersIn } from './state.ts';
 import { downHosts, isInsideHost } from './test-hosts/cluster.ts';
 import { type Report, timed } from './timed.ts';
@@ -40,7 +41,7 @@ export type TakeDown = Readonly<{
 
 export async function takeDown(request: TakeDown): Promise<void> {
   if (process.getuid?.() !== 0) throw new FlynnError('denied', 'this needs root: run it again with sudo');
-  const options = readOptions(request.env);
+  const options = await readHostOptions(request.env);
   await withHostLock(options.FLYNN_STATE_DIR, commands.down, () => takeDownLocked(options, request));
 }
 

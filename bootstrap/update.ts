@@ -12,12 +12,14 @@ import { type LastUpdate, lastUpdatePut } from '@flynn/host-agent/cluster/last-u
 import { goOnCommands, readUpdate } from '@flynn/host-agent/update-record';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
+import { setupOf } from './agent.ts';
 import { digestOfFile } from './bundle/digest.ts';
 import { sizeOfBundle } from './bundle/size.ts';
 import { withController } from './controller-client.ts';
 import { withStore } from './controller.ts';
 import { type BundleCopy, type Place, hostsOf } from './host-move.ts';
 import { type HostLock, withHostLock } from './host-lock.ts';
+import { readHostOptions } from './host-options.ts';
 import { type LeftCounts, leftCountsPut } from './left-counts.ts';
 import { dashboardApp } from './manifest.ts';
 import { commands, digestsFile, isInstalled, readBundle, root, versionOfThis } from './origin.ts';
@@ -95,7 +97,7 @@ async function updateLocked(place: Place, request: Locked): Promise<boolean> {
   if (version !== versionOfThis()) {
     // As the version's own programs do next: what they would refuse is to be refused while nothing is gone.
     await leaveBehind(place, version, async () => void (await checkMovable(place, version, request)));
-    return await delegate(version, { ...request, bundle: file });
+    return await delegate(place, version, { ...request, bundle: file });
   }
   return await moveCluster(place, version, { ...request, bundle: file });
 }
@@ -142,8 +144,9 @@ async function leaveBehind(place: Place, version: string, check?: () => Promise<
   }
 }
 
-/** The version's own programs do it. */
+/** The version's own programs do it. Those of before are told what they do not read themselves of how this host was set up. */
 async function delegate(
+  { cluster }: Place,
   version: string,
   { env, bundle, mayReturn, leavesAway, signal, lock }: Locked,
 ): Promise<boolean> {
@@ -160,8 +163,14 @@ async function delegate(
     ...(mayReturn ? [] : ['--stay']),
     ...(leavesAway ? ['--leave-away'] : []),
   ];
+  const options = await readHostOptions(env);
+  const ownEnv = {
+    ...env,
+    FLYNN_DOCKER_SOCKET: options.FLYNN_DOCKER_SOCKET,
+    ...(setupOf(options, cluster).supervisor === 'own' ? { FLYNN_SUPERVISOR: 'own' } : {}),
+  };
   return await new Promise<boolean>((fulfil, reject) => {
-    const child = spawn(program, args, { stdio: ['inherit', 'inherit', 'inherit', lock.fd], env });
+    const child = spawn(program, args, { stdio: ['inherit', 'inherit', 'inherit', lock.fd], env: ownEnv });
     // From a terminal it has heard of it by itself; twice is fine.
     const end = (): void => void child.kill('SIGTERM');
     if (signal.aborted) end();
@@ -199,7 +208,7 @@ async function moveCluster(
   version: string,
   { env, bundle: file, mayReturn, leavesAway, signal, lock }: Locked,
 ): Promise<boolean> {
-  const options = readOptions(env);
+  const options = await readHostOptions(env);
   const inUse = await versionInUse();
   const previous = inUse === version ? undefined : inUse;
   const { known, silent } = await checkMovable(place, version, { bundle: file, mayReturn, leavesAway });
@@ -223,7 +232,7 @@ async function moveCluster(
       await leaveBehind(place, previous);
       await beginReturn(place.stateDir);
       const back = { env, to: previous, mayReturn: false, leavesAway: true, signal, lock };
-      if (!(await delegate(previous, back))) return 'partly';
+      if (!(await delegate(place, previous, back))) return 'partly';
       process.stderr.write(`\nThe cluster is of version ${previous}, as before.\n`);
       return 'back';
     }
