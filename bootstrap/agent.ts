@@ -14,7 +14,7 @@ import { isInstalled, node, root } from './origin.ts';
 import { runProgram } from './program.ts';
 import type { Cluster, Options } from './settings.ts';
 import { hasSupervisor, isSupervised, startSupervisor, stopMs, stopSupervised } from './supervisor.ts';
-import { isUnitActive, removeUnit, startUnit, unitFile, unitJournal, unitOf, unitText } from './unit.ts';
+import { isUnitActive, removeDropIns, removeUnit, startUnit, unitFile, unitJournal, unitOf, unitText } from './unit.ts';
 
 export type AgentSetup = Readonly<{ stateDir: string; cluster: Cluster; supervisor: 'systemd' | 'own' }>;
 
@@ -124,6 +124,7 @@ export async function removeAgent(
   const removed: string[] = [];
   if (await removeUnit(setup.cluster, setup.stateDir, stopMs))
     removed.push(`the systemd unit ${unitOf(setup.cluster)}`);
+  if (await removeDropIns(setup.cluster)) removed.push(`settings of your own beside ${unitOf(setup.cluster)}`);
   if (await stopSupervised(setup.stateDir)) removed.push('the host agent');
   return removed;
 }

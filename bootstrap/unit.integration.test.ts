@@ -1,10 +1,11 @@
 /** The unit as systemd itself reads it. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempDisposableSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempDisposableSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { before, test } from 'node:test';
+import { removeAgent } from './agent.ts';
 import { node } from './origin.ts';
 import { startUnit, unitFile, unitText } from './unit.ts';
 
@@ -68,5 +69,27 @@ test('the unit of a cluster in another folder is not written over', { timeout: 6
     assert.equal(readFileSync(file, 'utf8'), text);
   } finally {
     rmSync(file);
+  }
+});
+
+test('what people set beside a unit goes after it, and not before', { timeout: 60_000 }, async () => {
+  const name = `t${process.pid}`;
+  const file = unitFile({ name });
+  const dropIn = join(`${file}.d`, 'override.conf');
+  mkdirSync(dirname(dropIn), { recursive: true });
+  writeFileSync(dropIn, '[Service]\nEnvironment=A=b\n');
+  try {
+    // That of a cluster in another folder.
+    writeFileSync(file, unitText({ name }, { node, program: '/none', stateDir: '/data/flynn' }));
+    const agent = { stateDir: join(tmpdir(), 'flynn-none'), cluster: { name } };
+    assert.deepEqual(await removeAgent(agent), []);
+    assert.ok(existsSync(dropIn));
+    rmSync(file);
+    assert.deepEqual(await removeAgent(agent), [`settings of your own beside flynn-host-${name}`]);
+    assert.equal(existsSync(dirname(dropIn)), false);
+    assert.deepEqual(await removeAgent(agent), []);
+  } finally {
+    rmSync(file, { force: true });
+    rmSync(dirname(dropIn), { recursive: true, force: true });
   }
 });

@@ -1,8 +1,10 @@
 /** The systemd unit that keeps a host agent running: its text, and how it gets into systemd and out again. */
+import { existsSync } from 'node:fs';
 import { realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FlynnError, hasErrno } from '@flynn/kit/errors';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
+import { isSystemdRunning } from './engine.ts';
 import { runProgram, tryProgram } from './program.ts';
 import type { Cluster } from './settings.ts';
 import { hasCluster } from './state.ts';
@@ -118,6 +120,18 @@ async function placeOf(folder: string): Promise<string> {
     if (hasErrno(error, 'ENOENT', 'ENOTDIR')) return folder;
     throw error;
   }
+}
+
+/**
+ * What people set beside the unit (`systemctl edit`), which is there for it alone. Whether there was any. Of a unit that is there it
+ * stays: that is another's, or was not removed.
+ */
+export async function removeDropIns(cluster: Named): Promise<boolean> {
+  const beside = `${unitFile(cluster)}.d`;
+  if (!existsSync(beside) || existsSync(unitFile(cluster))) return false;
+  await rm(beside, { recursive: true });
+  if (isSystemdRunning()) await runProgram('systemctl', ['daemon-reload'], { timeoutMs: systemctlMs });
+  return true;
 }
 
 /** Whether there was one that is this state directory's. */
