@@ -288,13 +288,13 @@ function subnetIn(range: string, given: string | undefined): string {
 
 /** With what this `up` was given for this host; what it was not given stays as it was. */
 export function withKept(cluster: Cluster, options: Options): Cluster {
-  let kept: Cluster = { ...cluster };
+  const kept: Cluster = { ...cluster };
   for (const [name, field] of keptOptions) {
     // As it came from the environment: an empty one takes it away.
     const given: string | undefined = options[name];
     if (given === undefined) continue;
     if (given === '') delete kept[field];
-    else kept = { ...kept, [field]: given };
+    else Object.assign(kept, { [field]: given });
   }
   return kept;
 }

@@ -78,8 +78,8 @@ export async function isUnitActive(cluster: Named): Promise<boolean> {
 }
 
 /**
- * From now on, and after each boot. One that runs is stopped first, for up to `stopMs`. `conflict` where it is that of another cluster:
- * its agent would be ended, and what it runs left to this one.
+ * From now on, and after each boot. One that runs is stopped first, for up to `stopMs`. `conflict` where it is that of another
+ * cluster: its agent would be ended, and what it runs left to this one.
  */
 export async function startUnit(
   cluster: Named,
@@ -123,8 +123,8 @@ async function placeOf(folder: string): Promise<string> {
 }
 
 /**
- * What people set beside the unit (`systemctl edit`), which is there for it alone. Whether there was any. Of a unit that is there it
- * stays: that is another's, or was not removed.
+ * What people set beside the unit (`systemctl edit`), which is there for it alone. Whether there was any. Of a unit that is there
+ * it stays: that is another's, or was not removed.
  */
 export async function removeDropIns(cluster: Named): Promise<boolean> {
   const beside = `${unitFile(cluster)}.d`;

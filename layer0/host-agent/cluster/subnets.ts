@@ -187,7 +187,7 @@ export async function releaseSubnet(store: Store, hostId: string): Promise<Lease
   }
 }
 
-/** What `releaseSubnet` gave back; of its tunnel the host's agent tells anew. `conflict` where another host has the subnet by now. */
+/** What `releaseSubnet` gave back; of its tunnel the agent tells anew. `conflict` where another host has the subnet by now. */
 export function leaseAgain(store: Store, lease: Lease, { signal }: { signal: AbortSignal }): Promise<Lease> {
   const { hostId, site, address, localAddress, subnet, joinedAt: now } = lease;
   const request = { hostId, address: localAddress ?? address, range: subnet, subnet, now };
