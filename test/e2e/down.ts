@@ -1,10 +1,27 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import type { TestCluster } from '../test-cluster.ts';
 
+export function describeLostState(theCluster: () => TestCluster): void {
+  test('a cluster whose state is in another folder is neither taken away nor made over', async () => {
+    const cluster = theCluster();
+    const before = (await cluster.docker('ps', '-aq', '--no-trunc')).stdout;
+    const env = { ...cluster.env, FLYNN_STATE_DIR: join(cluster.directory, 'elsewhere') };
+    for (const script of ['down', 'up'] as const) {
+      const { code, stderr } = await cluster.host.tryScript(script, [], { env });
+      assert.equal(code, 1);
+      assert.match(stderr, /containers and \d+ volumes of a cluster flynn, and its state is not in \S+\/elsewhere/);
+    }
+    assert.equal((await cluster.docker('ps', '-aq', '--no-trunc')).stdout, before);
+  });
+}
+
 export function describeDown(theCluster: () => TestCluster): void {
+  describeLostState(theCluster);
+
   test('a deleted app leaves nothing behind', async () => {
     const cluster = theCluster();
     const info = JSON.parse((await cluster.flynn(['-a', 'web-worker', 'info', '--json'])).stdout) as { id: string };

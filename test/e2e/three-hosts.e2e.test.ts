@@ -4,7 +4,7 @@ import { TestCluster } from '../test-cluster.ts';
 import { describeLastingDatabase, describeReplicatedDatabase } from './replicated-databases.ts';
 import { describeEncryption } from './encryption.ts';
 import { describeJoining } from './joining.ts';
-import { describeLeaving } from './leaving.ts';
+import { describeLeaving, describeReturn } from './leaving.ts';
 import { describeLostHost } from './lost-host.ts';
 import { describePlacement } from './placement.ts';
 import { describePorts } from './ports.ts';
@@ -28,5 +28,6 @@ suite('three hosts', () => {
   describeReplicatedDatabase(theCluster);
   describeLostHost(theCluster);
   describeLastingDatabase(theCluster);
+  describeReturn(theCluster);
   describeLeaving(theCluster);
 });
