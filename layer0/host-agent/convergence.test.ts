@@ -156,6 +156,34 @@ test('a crash counts once, however often the engine is in the way of the next st
     await agent.stop();
   }));
 
+test('an image that takes for ever keeps no other job from being started, and is given up with the last job that wants it', () =>
+  scenario(async ({ engine, store }) => {
+    const waiting = new Set<AbortSignal>();
+    const ensureImage: Engine['ensureImage'] = async (image, call) => {
+      if (!('name' in image) || image.name !== 'slow') return engine.ensureImage(image, call);
+      const { signal } = call ?? {};
+      assert.ok(signal);
+      waiting.add(signal);
+      return raceAbort(new Promise<string>(() => undefined), signal);
+    };
+    const agent = await openHost({ engine: { ...engine, ensureImage }, store });
+    const crashing = jobOf('crashing', { command: script('sleep 0.2; exit 7') });
+    await agent.assign([crashing]);
+    await agent.reach(crashing, 'running', (s) => s.state === 'running');
+    const slow = Array.from({ length: 20 }, (_, at) => jobOf(`slow${at}`, { image: { name: 'slow' } }));
+    await agent.assign([crashing, ...slow]);
+    await waitFor(() => waiting.size === 20, { what: 'all to wait for the image', deadlineMs: 30_000 });
+    const { restarts } = await agent.reach(crashing, 'there', () => true);
+    await agent.reach(crashing, 'started again', (s) => s.restarts > restarts);
+    const other = jobOf('other');
+    await agent.assign([crashing, other, ...slow]);
+    await agent.reach(other, 'running', (s) => s.state === 'running');
+    assert.ok([...waiting].every(({ aborted }) => !aborted));
+    await agent.assign([crashing, other]);
+    await waitFor(() => [...waiting].every(({ aborted }) => aborted), { what: 'nobody to wait', deadlineMs: 30_000 });
+    await agent.stop();
+  }));
+
 test('a container that the engine is to remove, and never starts again, makes room for another one', () =>
   scenario(async ({ engine, store }) => {
     const starts: string[] = [];

@@ -38,17 +38,23 @@ export async function imageId({ docker }: DockerContext, name: string, options: 
 export async function ensureNamedImage(context: ImageContext, name: string, options: CallOptions): Promise<string> {
   const there = await imageIfThere(context, name, options);
   if (there !== undefined) return there;
-  return await context.transfers.run(name, async () => {
+  const bring = async (): Promise<string> => {
     // Whoever waited finds what the one before has brought.
     const brought = await imageIfThere(context, name, options);
     if (brought !== undefined) return brought;
     if (!(await loadFetched(context, [name], options))) await pull(context, name, options);
     context.onPulled?.(name);
     return imageId(context, name, options);
-  });
+  };
+  return await context.transfers.run(name, bring, options);
 }
 
-async function imageIfThere(context: ImageContext, name: string, options: CallOptions): Promise<string | undefined> {
+/** Its id. */
+export async function imageIfThere(
+  context: DockerContext,
+  name: string,
+  options: CallOptions,
+): Promise<string | undefined> {
   try {
     return await imageId(context, name, options);
   } catch (error) {
@@ -90,7 +96,7 @@ export async function prefetchImages(
 ): Promise<void> {
   const missing: string[] = [];
   for (const name of names) if ((await imageIfThere(context, name, options)) === undefined) missing.push(name);
-  if (missing.length > 1) await context.transfers.run('several', () => loadFetched(context, missing, options));
+  if (missing.length > 1) await context.transfers.run('several', () => loadFetched(context, missing, options), options);
   for (const name of missing) await ensureNamedImage(context, name, options);
 }
 

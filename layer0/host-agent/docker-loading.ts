@@ -6,16 +6,18 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { maxImageConfigBytes } from '@flynn/scheduler/job-template';
 import type { Image } from '@flynn/scheduler/job-template';
 import { pack } from 'tar-stream';
 import { z } from 'zod';
 import type { CallOptions, FetchBlob } from './engine.ts';
 import { engineCall } from './docker-errors.ts';
-import { imageId, listImages, readProgress } from './docker-images.ts';
+import { imageId, imageIfThere, listImages, readProgress } from './docker-images.ts';
 import type { ImageContext } from './docker-images.ts';
 import { label, loadedRepository } from './labels.ts';
 import type { Labels } from './engine.ts';
-import { decompress, saveBlob } from './layers.ts';
+import { ImageRoom } from './image-room.ts';
+import { allOrNothing, saveBlob, unpackLayer } from './layers.ts';
 
 export type WholeImage = Extract<Image, { config: unknown }>;
 type LoadContext = ImageContext & { fetchBlob: FetchBlob; scratchDir: string };
@@ -30,48 +32,45 @@ const configSchema = z.looseObject({
   rootfs: z.looseObject({ type: z.literal('layers'), diff_ids: z.array(z.string().regex(/^sha256:[0-9a-f]{64}$/)) }),
 });
 
-/** Answers the tag it has on every host. */
+/** The tag it has on every host. */
+export function loadedTag(cluster: string, { config }: WholeImage): string {
+  return `${loadedRepository(cluster)}:${config.digest.slice('sha256:'.length, 'sha256:'.length + 40)}`;
+}
+
+/** Answers its tag. */
 export async function ensureLoadedImage(
   context: LoadContext,
   image: WholeImage,
   options: CallOptions,
 ): Promise<string> {
-  const tag = `${loadedRepository(context.cluster)}:${image.config.digest.slice('sha256:'.length, 'sha256:'.length + 40)}`;
-  if (await isThere(context, tag, options)) return tag;
+  const tag = loadedTag(context.cluster, image);
+  if ((await imageIfThere(context, tag, options)) !== undefined) return tag;
+  if (image.config.sizeBytes > maxImageConfigBytes) throw configTooLarge(image.config.digest);
   await mkdir(context.scratchDir, { recursive: true });
   const dir = await mkdtemp(join(context.scratchDir, 'image-'));
   try {
     const path = join(dir, 'config');
-    await saveBlob(await context.fetchBlob(image.config.digest, options), image.config.digest, path, options.signal);
+    const config = await context.fetchBlob(image.config.digest, options);
+    await saveBlob(config, image.config.digest, { path, check: upToConfigSize, ...options });
     const { text, diffIds } = ownConfig(await readFile(path, 'utf8'), image, context.cluster);
     const known = await knownLayers(context, diffIds, options);
     const load = async (from: number) =>
       loadArchive(
         context,
-        { tag, config: text, layers: await fetchLayers(context, image, diffIds, from, dir) },
+        { tag, config: text, layers: await fetchLayers(context, image, diffIds, { from, dir, ...options }) },
         options,
       );
     try {
       await load(known);
     } catch (error) {
       // Gone since we looked, or an engine that wants to be given what it has.
-      if (known === 0 || hasCode(error, 'cancelled', 'unavailable')) throw error;
+      if (known === 0 || hasCode(error, 'cancelled', 'unavailable', 'exhausted')) throw error;
       await load(0);
     }
     await imageId(context, tag, options);
     return tag;
   } finally {
     await rm(dir, { recursive: true, force: true });
-  }
-}
-
-async function isThere(context: ImageContext, tag: string, options: CallOptions): Promise<boolean> {
-  try {
-    await imageId(context, tag, options);
-    return true;
-  } catch (error) {
-    if (hasCode(error, 'not_found')) return false;
-    throw error;
   }
 }
 
@@ -112,6 +111,20 @@ export function ownConfig(
   return { text: JSON.stringify({ ...config, config: { ...config.config, Labels: labels, OnBuild: null } }), diffIds };
 }
 
+async function* upToConfigSize(chunks: AsyncIterable<Buffer>, digest: string): AsyncGenerator<Buffer> {
+  let bytes = 0;
+  for await (const chunk of chunks) {
+    bytes += chunk.length;
+    if (bytes > maxImageConfigBytes) throw configTooLarge(digest);
+    yield chunk;
+  }
+}
+
+function configTooLarge(digest: string): FlynnError {
+  const limit = `${maxImageConfigBytes / 1024 ** 2} MiB`;
+  return new FlynnError('invalid', `the image ${digest} cannot be used: its configuration has more than ${limit}`);
+}
+
 /** How many of these layers, from the lowest on, some image here has already. */
 async function knownLayers(context: ImageContext, diffIds: readonly string[], options: CallOptions): Promise<number> {
   let most = 0;
@@ -142,9 +155,9 @@ async function fetchLayers(
   { fetchBlob }: LoadContext,
   image: WholeImage,
   diffIds: readonly string[],
-  from: number,
-  dir: string,
+  { from, dir, ...options }: CallOptions & { from: number; dir: string },
 ): Promise<ArchiveLayer[]> {
+  const room = new ImageRoom({ dir });
   const layers: ArchiveLayer[] = diffIds.map((diffId) => ({
     name: `${diffId.slice('sha256:'.length)}.tar`,
     path: undefined,
@@ -153,18 +166,17 @@ async function fetchLayers(
   // The same layer may be there twice.
   const wanted = new Map(image.layers.map((layer, place) => [diffIds[place] ?? '', { layer, place }] as const));
   const remaining = [...wanted.values()].filter(({ place }) => place >= from).values();
-  const lane = async (): Promise<void> => {
+  const lane = async (signal: AbortSignal): Promise<void> => {
     for (const { layer, place } of remaining) {
-      const blobPath = join(dir, `${place}.blob`);
-      const path = join(dir, `${place}.tar`);
-      await saveBlob(await fetchBlob(layer.digest, {}), layer.digest, blobPath);
-      const sizeBytes = await decompress(blobPath, path);
-      await rm(blobPath, { force: true });
+      const unpacked = await unpackLayer(fetchBlob, layer.digest, { dir, name: `${place}.tar`, room, signal });
       const entry = layers[place];
-      if (entry !== undefined) Object.assign(entry, { path, sizeBytes });
+      if (entry !== undefined) Object.assign(entry, unpacked);
     }
   };
-  await Promise.all(Array.from({ length: fetchedAtOnce }, lane));
+  await allOrNothing(
+    Array.from({ length: fetchedAtOnce }, () => lane),
+    options,
+  );
   return layers;
 }
 

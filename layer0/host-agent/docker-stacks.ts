@@ -2,18 +2,18 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { hasCode } from '@flynn/kit/errors';
 import { pack } from 'tar-stream';
 import type { CallOptions, FetchBlob } from './engine.ts';
 import type { DockerContext } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
-import { ensureNamedImage, imageId, readProgress } from './docker-images.ts';
+import { ensureNamedImage, imageIfThere, readProgress } from './docker-images.ts';
 import type { ImageContext } from './docker-images.ts';
 import { label, stackRepository } from './labels.ts';
-import { decompress, saveBlob } from './layers.ts';
+import { ImageRoom } from './image-room.ts';
+import { allOrNothing, unpackLayer } from './layers.ts';
 
 const buildDeadlineMs = 15 * 60_000;
 
@@ -27,6 +27,19 @@ export function stackTag(cluster: string, baseId: string, digests: readonly stri
   return `${stackRepository(cluster)}:${hash.slice(0, 40)}`;
 }
 
+/** Its tag, or its base where nothing is on that; undefined where it is to be made, or its base is not here. */
+export async function stackIfThere(
+  context: DockerContext,
+  { base, layers }: Stack,
+  options: CallOptions,
+): Promise<string | undefined> {
+  const baseId = await imageIfThere(context, base, options);
+  if (baseId === undefined || layers.length === 0) return baseId && base;
+  const digests = layers.map((layer) => layer.digest);
+  const tag = stackTag(context.cluster, baseId, digests);
+  return (await imageIfThere(context, tag, options)) && tag;
+}
+
 /**
  * Each layer goes on an image that has all below it, a stack of its own: apps that share their lower layers share those
  * images, and a changed app costs the host its own layer only. `ensureBelow` makes the image below, or finds it.
@@ -34,51 +47,38 @@ export function stackTag(cluster: string, baseId: string, digests: readonly stri
 export async function ensureStack(
   context: ImageContext & { fetchBlob: FetchBlob; scratchDir: string },
   stack: Stack,
-  ensureBelow: (below: Stack) => Promise<string>,
+  ensureBelow: (below: Stack, options: { signal: AbortSignal }) => Promise<string>,
   options: CallOptions,
 ): Promise<string> {
   const top = stack.layers.at(-1);
   const baseId = await ensureNamedImage(context, stack.base, options);
   if (top === undefined) return stack.base;
+  const there = await stackIfThere(context, stack, options);
+  if (there !== undefined) return there;
   const digests = stack.layers.map((layer) => layer.digest);
   const tag = stackTag(context.cluster, baseId, digests);
-  try {
-    await imageId(context, tag, options);
-    return tag;
-  } catch (error) {
-    if (!hasCode(error, 'not_found')) throw error;
-  }
   await mkdir(context.scratchDir, { recursive: true });
   const dir = await mkdtemp(join(context.scratchDir, 'stack-'));
   try {
-    const [below, layer] = await Promise.all([
-      ensureBelow({ base: stack.base, layers: stack.layers.slice(0, -1) }),
-      unpackLayer(context.fetchBlob, top.digest, dir, options),
-    ]);
-    await build(context, { tag, below, layer, digests }, options);
+    const name = `${top.digest.replace('sha256:', '')}.tar`;
+    const room = new ImageRoom({ dir });
+    let below = stack.base;
+    let layer: LayerFile | undefined;
+    const making = async (signal: AbortSignal): Promise<void> => {
+      below = await ensureBelow({ base: stack.base, layers: stack.layers.slice(0, -1) }, { signal });
+    };
+    const fetching = async (signal: AbortSignal): Promise<void> => {
+      layer = await unpackLayer(context.fetchBlob, top.digest, { dir, name, room, signal });
+    };
+    await allOrNothing([making, fetching], options);
+    if (layer !== undefined) await build(context, { tag, below, layer, digests }, options);
   } finally {
     await rm(dir, { recursive: true, force: true });
   }
   return tag;
 }
 
-type LayerFile = { name: string; path: string; size: number };
-
-async function unpackLayer(
-  fetchBlob: FetchBlob,
-  digest: string,
-  dir: string,
-  options: CallOptions,
-): Promise<LayerFile> {
-  const hex = digest.replace('sha256:', '');
-  const blobPath = join(dir, `${hex}.blob`);
-  const name = `${hex}.tar`;
-  const path = join(dir, name);
-  await saveBlob(await fetchBlob(digest, options), digest, blobPath, options.signal);
-  const size = await decompress(blobPath, path, options.signal);
-  await rm(blobPath, { force: true });
-  return { name, path, size };
-}
+type LayerFile = { path: string; sizeBytes: number };
 
 async function build(
   { docker, cluster }: DockerContext,
@@ -102,8 +102,9 @@ async function build(
 }
 
 /** ADD unpacks tar files. */
-function buildContext(below: string, { name, path, size }: LayerFile): Readable {
+function buildContext(below: string, { path, sizeBytes: size }: LayerFile): Readable {
   const tar = pack();
+  const name = basename(path);
   const fill = async () => {
     tar.entry({ name: 'Dockerfile' }, `FROM ${below}\nADD ${name} /\n`);
     // The build cache compares content and these fields: times must not differ between builds.

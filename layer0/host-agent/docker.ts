@@ -2,7 +2,8 @@
 import Docker from 'dockerode';
 import { hasCode } from '@flynn/kit/errors';
 import { KeyedMutex } from '@flynn/kit/queue';
-import { raceAbort } from '@flynn/kit/retry';
+import { SharedWork } from '@flynn/kit/shared-work';
+import { Slots } from '@flynn/kit/slots';
 import type { Image } from '@flynn/scheduler/job-template';
 import type { FetchImages } from './cluster/peer-images.ts';
 import type { CallOptions, Container, Engine, FetchBlob } from './engine.ts';
@@ -17,11 +18,18 @@ import {
   stopContainer,
 } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
-import { ensureNamedImage, exportImages, listImages, prefetchImages, removeImage } from './docker-images.ts';
-import { ensureLoadedImage } from './docker-loading.ts';
+import {
+  ensureNamedImage,
+  exportImages,
+  imageIfThere,
+  listImages,
+  prefetchImages,
+  removeImage,
+} from './docker-images.ts';
+import { ensureLoadedImage, loadedTag } from './docker-loading.ts';
 import { mendLog, readLogs } from './docker-logs.ts';
 import { dockerNetworks } from './docker-networks.ts';
-import { ensureStack } from './docker-stacks.ts';
+import { ensureStack, stackIfThere } from './docker-stacks.ts';
 import { openAttachment, openExec, readEvents } from './docker-streams.ts';
 import { DockerUsage } from './docker-usage.ts';
 import { ownVolumes } from './docker-volume-owner.ts';
@@ -38,9 +46,17 @@ export type DockerOptions = {
   fetchImages?: FetchImages;
 };
 
+/**
+ * Images that are brought at once: by name, from hosts and registries that may be slow or hang, and of layers, which are unpacked on
+ * this disk. Neither waits for the other.
+ */
+const broughtAtOnce = { byName: 4, ofLayers: 2 } as const;
+
 export function connectDocker(options: DockerOptions): Engine {
   const docker = new Docker({ socketPath: options.socketPath });
   const context = { docker, transfers: new KeyedMutex(), builds: new Set<string>(), ...options };
+  const wanted = new SharedWork<string>();
+  const turns = { byName: new Slots(broughtAtOnce.byName), ofLayers: new Slots(broughtAtOnce.ofLayers) };
   const building = new KeyedMutex();
   /** Images found to be there: looking again on every start would cost a call. A failing `create` makes us forget. */
   const known = new Map<string, string>();
@@ -62,28 +78,46 @@ export function connectDocker(options: DockerOptions): Engine {
     return terminals.get(id) ?? note(await inspectContainer(context, id, options)).tty;
   }
 
-  async function ensureImage(image: Image, { signal }: CallOptions = {}): Promise<string> {
+  async function ensureImage(image: Image, options: CallOptions = {}): Promise<string> {
     const key = keyOf(image);
-    // One build whoever asks: it goes on when one asker leaves, the others still want it.
-    const ensured = building.run(key, async () => {
-      const found = known.get(key);
-      if (found !== undefined) return found;
-      const ref = await ensureAny(image);
+    return known.get(key) ?? (await wanted.run(key, (signal) => bring(image, key, signal), options));
+  }
+
+  /** What is here waits for nothing that is not. */
+  async function bring(image: Image, key: string, signal: AbortSignal): Promise<string> {
+    const there = await refIfThere(image, { signal });
+    if (there !== undefined) {
+      known.set(key, there);
+      return there;
+    }
+    // In its own turn: no layers wait for a registry.
+    if ('base' in image) await ensureImage({ name: image.base }, { signal });
+    const lane = 'name' in image ? turns.byName : turns.ofLayers;
+    return lane.run(() => ensureOne(image, { signal }), { signal });
+  }
+
+  async function refIfThere(image: Image, options: CallOptions): Promise<string | undefined> {
+    if ('base' in image) return stackIfThere(context, image, options);
+    const ref = 'name' in image ? image.name : loadedTag(context.cluster, image);
+    return (await imageIfThere(context, ref, options)) === undefined ? undefined : ref;
+  }
+
+  /** Whoever has a turn: what is below a stack is made within that of the stack, and may be below others too. */
+  function ensureOne(image: Image, options: { signal: AbortSignal }): Promise<string> {
+    const key = keyOf(image);
+    const ensure = async (): Promise<string> => {
+      const ref = known.get(key) ?? (await ensureAny(image, options));
       known.set(key, ref);
       return ref;
-    });
-    return signal === undefined ? ensured : raceAbort(ensured, signal);
+    };
+    return building.run(key, ensure, options);
   }
 
-  async function ensureAny(image: Image): Promise<string> {
-    if ('name' in image) return ensureNamed(image.name);
-    if ('config' in image) return ensureLoadedImage(context, image, {});
-    return ensureStack(context, image, (below) => ensureImage(below), {});
-  }
-
-  async function ensureNamed(name: string): Promise<string> {
-    await ensureNamedImage(context, name, {});
-    return name;
+  async function ensureAny(image: Image, options: { signal: AbortSignal }): Promise<string> {
+    if ('config' in image) return ensureLoadedImage(context, image, options);
+    if ('base' in image) return ensureStack(context, image, ensureOne, options);
+    await ensureNamedImage(context, image.name, options);
+    return image.name;
   }
 
   return {

@@ -85,23 +85,11 @@ async function settleJob(step: StepOf<'settle'>, { jobs, monitors }: StepContext
 
 async function startJob(step: StepOf<'start'>, context: StepContext, signal: AbortSignal): Promise<void> {
   const { job } = step;
-  const { jobs, containers, startSlots, host } = context;
+  const { jobs, containers } = context;
   const record = () => recordOf(job, context);
   jobs.set(record());
-  const isAgain = record().status.startedAt !== undefined;
   try {
-    const container = await startSlots.run(
-      async () => {
-        jobs.set(starting(record(), isAgain));
-        // Its container finds it mounted; one that is started again may have been away for longer than it was good.
-        if (job.template.identity !== undefined) await host.identities?.issue(job.id, job.template.identity);
-        const present = await withoutFormer(step.container, context, signal);
-        const id = present?.id ?? (await createContainer(job, context, signal));
-        await context.beforeStart(job, id);
-        return startContainer(id, { container: present }, context, signal);
-      },
-      { signal },
-    );
+    const container = await runContainer(step, context, signal);
     containers.put(container);
     // One that ended at once is settled by the next plan; there is nothing to watch.
     if (container.state === 'running') watch(job, container, context, { record: record(), isAdopted: false });
@@ -122,20 +110,60 @@ async function startJob(step: StepOf<'start'>, context: StepContext, signal: Abo
   }
 }
 
+/** Its image is brought before it has a slot: one that takes its time keeps no other job from being started. */
+async function runContainer(step: StepOf<'start'>, context: StepContext, signal: AbortSignal): Promise<Container> {
+  const { job } = step;
+  const { engine, jobs, startSlots, host } = context;
+  const isAgain = recordOf(job, context).status.startedAt !== undefined;
+  const former = step.container !== undefined && isOfFormerPlace(step.container, host) ? step.container : undefined;
+  const present = former === undefined ? step.container : undefined;
+  let hasBegun = false;
+  const begin = (): void => {
+    if (!hasBegun) jobs.set(starting(recordOf(job, context), isAgain));
+    hasBegun = true;
+  };
+  const start = (idOf: () => Promise<string>): Promise<Container> =>
+    startSlots.run(
+      async () => {
+        begin();
+        // Its container finds it mounted; one that is started again may have been away for longer than it was good.
+        if (job.template.identity !== undefined) await host.identities?.issue(job.id, job.template.identity);
+        const id = await idOf();
+        await context.beforeStart(job, id);
+        return startContainer(id, { container: present }, context, signal);
+      },
+      { signal },
+    );
+  if (present !== undefined) return start(async () => present.id);
+  const image = (): Promise<string> => engine.ensureImage(job.template.image, { signal });
+  const startFrom = (imageRef: string): Promise<Container> =>
+    start(async () => {
+      if (former !== undefined) await removeFormer(former, context, signal);
+      return createContainer(job, imageRef, context, signal);
+    });
+  begin();
+  const imageRef = await image();
+  try {
+    return await startFrom(imageRef);
+  } catch (error) {
+    // An image that was there may have been removed behind the engine's back; it is looked for anew.
+    if (!hasCode(error, 'not_found')) throw error;
+    return startFrom(await image());
+  }
+}
+
 /** One that was made while the host, or etcd, was somewhere else has another in its place. */
-async function withoutFormer(
-  container: Container | undefined,
-  { engine, containers, host, log }: StepContext,
+async function removeFormer(
+  container: Container,
+  { engine, containers, log }: StepContext,
   signal: AbortSignal,
-): Promise<Container | undefined> {
-  if (container === undefined || !isOfFormerPlace(container, host)) return container;
+): Promise<void> {
   log.info(
     { container: container.name },
     'a job is started in a new container: its own is of before the host, or etcd, moved',
   );
   await engine.remove(container.id, { signal });
   containers.delete(container.id);
-  return undefined;
 }
 
 /** What somebody began to remove, in vain, the engine keeps and never starts again: the next attempt makes another. */
@@ -185,19 +213,19 @@ async function checkVolumes(job: HostJob, context: StepContext, signal: AbortSig
   jobs.update(job.id, (was) => ({ ...was, status: { ...was.status, lastError } }));
 }
 
-async function createContainer(job: HostJob, context: StepContext, signal: AbortSignal): Promise<string> {
+async function createContainer(
+  job: HostJob,
+  imageRef: string,
+  context: StepContext,
+  signal: AbortSignal,
+): Promise<string> {
   const { engine, host } = context;
   await checkVolumes(job, context, signal);
-  const create = async () => {
-    const spec = containerSpecOf(job, await engine.ensureImage(job.template.image, { signal }), host);
-    for (const { name, labels = {} } of spec.volumes) await engine.ensureVolume(name, { labels, signal });
-    return engine.create(spec, { signal });
-  };
+  const spec = containerSpecOf(job, imageRef, host);
+  for (const { name, labels = {} } of spec.volumes) await engine.ensureVolume(name, { labels, signal });
   try {
-    return await create();
+    return await engine.create(spec, { signal });
   } catch (error) {
-    // An image that was there may have been removed behind the engine's back; it is looked for anew.
-    if (hasCode(error, 'not_found')) return create();
     if (!hasCode(error, 'conflict')) throw error;
     // An earlier attempt got through after all.
     return (await engine.inspect(containerName(host.cluster, job.id), { signal })).id;

@@ -25,6 +25,9 @@ export const imageSchema = z.union([
 ]);
 export type Image = z.output<typeof imageSchema>;
 
+/** A whole image's configuration is some kilobytes, and is read at once. */
+export const maxImageConfigBytes = 8 * 1024 ** 2;
+
 /** What a job may have that does not say: processes and threads, open files of each process. */
 export const defaultPids = 2_048;
 export const defaultFiles = 10_000;
