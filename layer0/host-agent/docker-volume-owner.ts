@@ -1,6 +1,6 @@
 /** Whose a new volume is: the engine makes it root's, and a program that runs as somebody else could not write to it. */
 import { chown, readdir, stat } from 'node:fs/promises';
-import { text } from 'node:stream/consumers';
+import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { hasErrno } from '@flynn/kit/errors';
 import { extract } from 'tar-stream';
@@ -9,6 +9,9 @@ import { engineCall, isStatus } from './docker-errors.ts';
 import type { CallOptions } from './engine.ts';
 
 type Owner = { uid: number; gid: number };
+
+/** Of the image's users; whoever comes later is not found. An image may have any file there. */
+const maxPasswordBytes = 1024 ** 2;
 
 /**
  * Gives each volume of the container that has nothing in it, and is root's, to the user the container runs as. Of a folder
@@ -22,29 +25,38 @@ export async function ownVolumes(context: DockerContext, id: string, options: Ca
   );
   const folders = mounts.filter(({ Type, RW }) => Type === 'volume' && RW).map(({ Source }) => Source);
   if (folders.length === 0 || config.User === '') return;
+  const fresh: string[] = [];
+  for (const folder of folders) if (await isFresh(folder)) fresh.push(folder);
+  if (fresh.length === 0) return;
   const owner = ownerOf(config.User, '') ?? ownerOf(config.User, await readPasswords(context, id, options));
   if (owner === undefined || owner.uid === 0) return;
-  for (const folder of folders) await ownFresh(folder, owner);
+  for (const folder of fresh) await chown(folder, owner.uid, owner.gid);
 }
 
 /** Of `5000`, `5000:5000`, `node` or `node:5000`; a name is looked up in what /etc/passwd says. A group's name is nobody's. */
 export function ownerOf(user: string, passwords: string): Owner | undefined {
   const [name = '', group = ''] = user.split(':', 2);
-  const line = passwords.split('\n').find((entry) => entry.startsWith(`${name}:`));
-  const [, , uid = '', gid = ''] = line?.split(':') ?? [];
+  const [, , uid = '', gid = ''] = lineOf(name, passwords).split(':', 4);
   const wanted = /^\d+$/.test(name) ? { uid: name, gid: group } : { uid, gid: group === '' ? gid : group };
   if (!/^\d+$/.test(wanted.uid)) return undefined;
   return { uid: Number(wanted.uid), gid: /^\d+$/.test(wanted.gid) ? Number(wanted.gid) : 0 };
 }
 
-async function ownFresh(folder: string, { uid, gid }: Owner): Promise<void> {
+function lineOf(name: string, passwords: string): string {
+  const at = `\n${passwords}`.indexOf(`\n${name}:`);
+  if (at < 0) return '';
+  const end = passwords.indexOf('\n', at);
+  return passwords.slice(at, end < 0 ? undefined : end);
+}
+
+async function isFresh(folder: string): Promise<boolean> {
   try {
-    const there = await stat(folder);
-    if (there.uid !== 0 || there.gid !== 0 || (await readdir(folder)).length > 0) return;
-    await chown(folder, uid, gid);
+    const { uid, gid } = await stat(folder);
+    return uid === 0 && gid === 0 && (await readdir(folder)).length === 0;
   } catch (error) {
     // Of an engine whose files are not to be seen from here.
-    if (!hasErrno(error, 'ENOENT')) throw error;
+    if (hasErrno(error, 'ENOENT')) return false;
+    throw error;
   }
 }
 
@@ -64,17 +76,31 @@ async function readPasswords({ docker }: DockerContext, id: string, options: Cal
   );
 }
 
-/** '' where there is none. Fails where the archive breaks off: piped alone it would be waited for. */
+/** As much of it as counts; '' where there is none. Fails where the archive breaks off before: piped alone it would be waited for. */
 async function firstFileOf(archive: NodeJS.ReadableStream, signal: AbortSignal): Promise<string> {
   const files = extract();
+  const ending = new AbortController();
+  const piped = pipeline(archive, files, { signal: AbortSignal.any([signal, ending.signal]) });
   const read = async (): Promise<string> => {
-    let first: string | undefined;
-    for await (const file of files) {
-      first ??= await text(file);
-      file.resume();
-    }
-    return first ?? '';
+    for await (const file of files) return await startOf(Readable.from(file));
+    return '';
   };
-  const [content] = await Promise.all([read(), pipeline(archive, files, { signal })]);
-  return content;
+  const content = read();
+  try {
+    return await Promise.race([content, piped.then(() => content)]);
+  } finally {
+    ending.abort();
+    await piped.catch(() => undefined);
+  }
+}
+
+async function startOf(file: Readable): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of file) {
+    chunks.push(chunk);
+    bytes += chunk.length;
+    if (bytes >= maxPasswordBytes) break;
+  }
+  return Buffer.concat(chunks).toString('utf8', 0, maxPasswordBytes);
 }

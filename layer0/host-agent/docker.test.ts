@@ -15,6 +15,10 @@ import { connectDocker } from './docker.ts';
 const blob = (letter: string) => ({ digest: `sha256:${letter.repeat(64)}`, sizeBytes: 1 });
 const wholeImage = (letter: string): Image => ({ config: blob(letter), layers: [blob('f')] });
 
+function* endlessly(next: () => Buffer): Generator<Buffer> {
+  for (;;) yield next();
+}
+
 async function slowPlace(there: readonly string[]) {
   const folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
   const server = createServer((request, response) => {
@@ -26,6 +30,7 @@ async function slowPlace(there: readonly string[]) {
   const socketPath = join(folder.path, 'docker.sock');
   await once(server.listen(socketPath), 'listening');
   const fetched = new Map<string, AbortSignal>();
+  let chunk: (() => Buffer) | undefined;
   const hang = (what: string, signal: AbortSignal | undefined): Promise<never> => {
     assert.ok(signal);
     fetched.set(what, signal);
@@ -34,7 +39,10 @@ async function slowPlace(there: readonly string[]) {
   const engine = connectDocker({
     socketPath,
     cluster: 'c',
-    fetchBlob: (digest, { signal }): Promise<Readable> => hang(digest.slice(-1), signal),
+    fetchBlob: async (digest, { signal }): Promise<Readable> => {
+      if (chunk === undefined) return hang(digest.slice(-1), signal);
+      return Readable.from(endlessly(chunk));
+    },
     async *fetchImages([name = ''], { signal }) {
       yield await hang(name, signal);
     },
@@ -43,6 +51,8 @@ async function slowPlace(there: readonly string[]) {
   return {
     engine,
     fetched,
+    /** Of every blob, for ever. */
+    send: (next: () => Buffer) => void (chunk = next),
     underWay: () => [...fetched].flatMap(([name, { aborted }]) => (aborted ? [] : [name])).sort(),
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();
@@ -57,17 +67,17 @@ test('images that hang take turns among their like: what is here, and what comes
   const leaving = new AbortController();
   const asked = ['a', 'a', 'b', 'c'].map((letter) => place.engine.ensureImage(wholeImage(letter), leaving));
   const stack = { base: 'away:1', layers: [blob('e')] };
-  asked.push(...['1', '2', '3', '4', '5'].map((name) => place.engine.ensureImage({ name }, leaving)));
+  asked.push(...['n1', 'n2', 'n3', 'n4', 'n5'].map((name) => place.engine.ensureImage({ name }, leaving)));
   asked.push(place.engine.ensureImage(stack, leaving));
   const ended = Promise.allSettled(asked);
   await waitFor(() => place.underWay().length === 6, { what: 'two images and four names', deadlineMs: 10_000 });
   assert.equal(await place.engine.ensureImage({ name: 'here:1' }), 'here:1');
   assert.equal(await place.engine.ensureImage({ base: 'base:1', layers: [] }), 'base:1');
-  assert.deepEqual(place.underWay(), ['1', '2', '3', '4', 'a', 'b']);
+  assert.deepEqual(place.underWay(), ['a', 'b', 'n1', 'n2', 'n3', 'n4']);
   leaving.abort();
   assert.ok((await ended).every((one) => one.status === 'rejected' && hasCode(one.reason, 'cancelled')));
   await waitFor(() => place.underWay().length === 0, { what: 'all to be given up', deadlineMs: 10_000 });
-  assert.deepEqual([...place.fetched.keys()].sort(), ['1', '2', '3', '4', 'a', 'b']);
+  assert.deepEqual([...place.fetched.keys()].sort(), ['a', 'b', 'n1', 'n2', 'n3', 'n4']);
 });
 
 test('an image goes on for whoever still waits, and makes room for the next when nobody does', async () => {
@@ -88,4 +98,24 @@ test('an image goes on for whoever still waits, and makes room for the next when
   await waitFor(() => place.underWay().join('') === 'bc', { what: 'the next to be fetched', deadlineMs: 10_000 });
   third.abort();
   await ended;
+});
+
+test('by the names that hosts give what they make, and by ids, nobody has an image', async () => {
+  await using place = await slowPlace(['flynn-c/image:1', '4b', 'base:1']);
+  for (const name of ['flynn-c/image:1', 'docker.io/flynn-c/image:1', '4b', `sha256:${'a'.repeat(64)}`]) {
+    const refused = (error: unknown) => hasCode(error, 'invalid') && /names no image of a registry/.test(error.message);
+    await assert.rejects(place.engine.ensureImage({ name }), refused, name);
+    await assert.rejects(place.engine.ensureImage({ base: name, layers: [blob('e')] }), refused, name);
+  }
+  assert.deepEqual([...place.fetched.keys()], []);
+});
+
+test('a configuration that is too large is not read, whatever it is said to be', async () => {
+  await using place = await slowPlace([]);
+  const large = { config: { digest: `sha256:${'a'.repeat(64)}`, sizeBytes: 9 * 1024 ** 2 }, layers: [] };
+  const refused = (error: unknown) => hasCode(error, 'invalid') && /more than 8 MiB/.test(error.message);
+  await assert.rejects(place.engine.ensureImage(large), refused);
+  assert.deepEqual([...place.fetched.keys()], []);
+  place.send(() => Buffer.alloc(1024 ** 2, ' '));
+  await assert.rejects(place.engine.ensureImage(wholeImage('a')), refused);
 });

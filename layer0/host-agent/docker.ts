@@ -18,6 +18,7 @@ import {
   stopContainer,
 } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
+import { isLocalName, localNameRefusal } from './image-names.ts';
 import {
   ensureNamedImage,
   exportImages,
@@ -79,6 +80,8 @@ export function connectDocker(options: DockerOptions): Engine {
   }
 
   async function ensureImage(image: Image, options: CallOptions = {}): Promise<string> {
+    const name = 'name' in image ? image.name : 'base' in image ? image.base : undefined;
+    if (name !== undefined && isLocalName(name, context.cluster)) throw localNameRefusal(name);
     const key = keyOf(image);
     return known.get(key) ?? (await wanted.run(key, (signal) => bring(image, key, signal), options));
   }

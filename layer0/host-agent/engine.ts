@@ -181,7 +181,7 @@ export interface Engine {
   removeNetwork(name: string, options?: CallOptions): Promise<void>;
 
   /**
-   * The reference to create containers from. By name: an image that is there, or pulled. Base and layers: built once per
+   * The reference to create containers from. By name: an image that is there, or pulled; names of what it makes itself are `invalid`. Base and layers: built once per
    * host, layers fetched by digest and verified; equal lower layers are stored once. By configuration and layers: the same,
    * without what the image's labels say of the platform's matters.
    */

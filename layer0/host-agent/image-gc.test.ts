@@ -3,7 +3,6 @@ import { describe, it } from 'node:test';
 import type { ImageInfo } from './engine.ts';
 import { unusedImages } from './image-gc.ts';
 import type { ImagesInput } from './image-gc.ts';
-import { imageNamesOf, listedName } from './image-names.ts';
 
 const hourMs = 3_600_000;
 const info = (id: string, rest: Partial<ImageInfo> = {}): ImageInfo => ({
@@ -84,12 +83,4 @@ describe('images nobody needs', () => {
     ]);
     assert.deepEqual(unused(images, { idleMsOf: (id) => idle.get(id) }), ['b']);
   });
-});
-
-it('names are compared as the engine lists them', () => {
-  assert.equal(listedName('redis'), 'redis:latest');
-  assert.equal(listedName('docker.io/library/redis:7'), 'redis:7');
-  assert.equal(listedName('host.example:5000/app'), 'host.example:5000/app:latest');
-  const names = imageNamesOf([{ image: { name: 'redis' } }, { image: { base: 'flynn/slug-runner:1', layers: [] } }]);
-  assert.deepEqual([...names], ['redis:latest', 'flynn/slug-runner:1']);
 });

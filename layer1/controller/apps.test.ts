@@ -4,6 +4,7 @@ import { hasCode } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import type { ServerEvent } from '@flynn/kit/routes';
+import type { Image } from '@flynn/scheduler/job-template';
 import { z } from 'zod';
 import { tokens, users } from './access/api.ts';
 import { apps, formations, jobs, releases } from './api.ts';
@@ -106,6 +107,21 @@ test('a slug on the cluster’s runner gets the runner’s image', async () => {
     body: { type: 'slug', image: { base: 'slug-runner', layers: [] } },
   });
   assert.deepEqual(artifact.image, { base: 'flynn/slug-runner', layers: [] });
+});
+
+test('no artifact is of what hosts have of an app, and none of a configuration that no host would read', async () => {
+  const create = (image: Image) => world.client.call(releases.createArtifact, { body: { type: 'image', image } });
+  const digest = `sha256:${'a'.repeat(64)}`;
+  for (const name of ['flynn-test/image:0123', 'docker.io/flynn-test/build:app', digest, '4bcf']) {
+    await assert.rejects(create({ name }), isCode('invalid', /names no image of a registry/), name);
+    await assert.rejects(create({ base: name, layers: [] }), isCode('invalid', /names no image of a registry/), name);
+  }
+  const config = { digest, sizeBytes: 8 * 1024 ** 2 };
+  await create({ config, layers: [] });
+  await assert.rejects(
+    create({ config: { ...config, sizeBytes: config.sizeBytes + 1 }, layers: [] }),
+    isCode('invalid', /more than 8 MiB/),
+  );
 });
 
 test('events tell the state, then changes, and resume where they stopped', async () => {

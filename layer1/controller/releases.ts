@@ -22,6 +22,7 @@ import { checkDefaults } from './check-defaults.ts';
 import type { Runnable } from './compile.ts';
 import { parseSchedule } from './cron/schedule.ts';
 import { guardedContent } from './datastores/guards.ts';
+import { checkImage } from './images/check-image.ts';
 import { holdsCounts } from './deployments/phases.ts';
 import { resolveReferences } from './env-references.ts';
 import { findApp, findLiveApp, runnableApp } from './deps.ts';
@@ -50,6 +51,7 @@ export function releaseHandlers(deps: Deps, own: OwnBlobs): Handler[] {
   return [
     handle(releases.createArtifact, async (call) => {
       const { body, signal } = call;
+      checkImage(body.image, settings.name);
       await own.check(principalOf(call), madeOf(body), signal);
       // The runner knows the layers it built, not which image the cluster runs them on.
       const isOnRunner = 'base' in body.image && body.image.base === slugRunnerAlias;

@@ -52,6 +52,7 @@ test('no name leads to what the engine has of other apps', () => {
     `FROM sha256:${'a'.repeat(64)}`,
     'FROM flynn-flynn/build:app',
     'FROM FLYNN-flynn/image:app',
+    'FROM docker.io/flynn-flynn/image:app',
     'ARG B=99\nFROM $B',
     'ARG C=flynn-\nFROM ${C}flynn/build:x',
     'FROM ${B:+99}x',

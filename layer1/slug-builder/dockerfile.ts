@@ -1,4 +1,5 @@
 /** What has to be known of a Dockerfile before the engine reads it: which images and arguments it asks for. */
+import { isLocalName } from '@flynn/host-agent/image-names';
 import { FlynnError } from '@flynn/kit/errors';
 
 /** Images of the platform's, by names that mean the same on every cluster; the engine's are longer. */
@@ -67,8 +68,7 @@ function refusal(why: string): FlynnError {
 
 function assertForeign(name: string, stages: ReadonlySet<string>): void {
   if (name === 'scratch' || stages.has(name.toLowerCase())) return;
-  const isLocal = /^(?:sha256:)?[0-9a-f]*$/i.test(name) || /^flynn-[^/]*\//i.test(name);
-  if (!isLocal && reference.test(name)) return;
+  if (!isLocalName(name) && reference.test(name)) return;
   throw refusal(`"${name}" is no name of an image: write REPOSITORY:TAG, or the name of a stage before`);
 }
 

@@ -223,6 +223,7 @@ const wrong: [string, object, RegExp][] = [
     /web\.disk: .*disk is .*like 512MB/,
   ],
   ['a variable', { name: 'x', spec: { env: { '1A': '' } } }, /spec\.env\.1A/],
+  ['an image', { name: 'x', spec: { image: 'flynn-test/image:1' } }, /spec\.image: .* names no image of a registry/],
   ['a domain', { name: 'x', spec: { routes: [{ domain: 'a b' }] } }, /spec\.routes\.0\.domain: "a b" is not a host/],
   ['a route without a place', { name: 'x', spec: { routes: [{}] } }, /spec\.routes\.0: a route has a domain/],
   ['a place twice', { name: 'x', spec: { routes: [{ port: 3001 }, { port: 3001 }] } }, /spec\.routes\.1: tcp:3001 is/],

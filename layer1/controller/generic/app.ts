@@ -22,6 +22,7 @@ import type { Applied, ApplyContext, Wanted } from './kind.ts';
 import { beingDeleted } from './plain.ts';
 import { readOne } from './reader.ts';
 import type { ResourceReader } from './reader.ts';
+import { checkImage } from '../images/check-image.ts';
 import { checkNeighbours, createRelease } from '../releases.ts';
 import { appType, artifactType, formationType, ownedBy, releaseType, routeType } from '../resources.ts';
 import type { AppResource, ReleaseResource } from '../resources.ts';
@@ -150,6 +151,9 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   const changes = differences(was, { labels, spec: specOfApp(after) });
   const result = { name, isNew: current === undefined, changes };
   const { isSystem = false } = current?.spec ?? {};
+  const { image } = after;
+  if (image !== undefined && image !== before.image)
+    atField(`app ${name}`, 'image', () => checkImage({ name: image }, deps.settings.name));
   checkAppCounts(name, isSystem, before, after);
   const asked = namedCounts(spec, before, after);
   const changed = changedCounts(before.counts, asked);
