@@ -3,7 +3,7 @@ import { pause, systemClock } from '@flynn/kit/clock';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { Container, Engine } from './engine.ts';
-import { label } from './labels.ts';
+import { residentOf } from './labels.ts';
 import { jobIdOf } from './plan.ts';
 
 /** Events can be lost with their connection; the list is the truth. */
@@ -45,7 +45,7 @@ export class ContainerTable {
 
   /** Those of jobs that were assigned; resident ones are their own affair. */
   assigned(): Container[] {
-    return this.all().filter((container) => container.labels[label.resident] === undefined);
+    return this.all().filter(({ labels }) => residentOf(labels) === undefined);
   }
 
   ofJob(jobId: string): Container | undefined {

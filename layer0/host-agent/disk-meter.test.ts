@@ -63,7 +63,7 @@ test('a job without a limit has ten GiB, or a quarter of the disk, and is measur
   const exceeded: [string, number][] = [];
   const room = { usedPercent: 79, totalBytes: 1_000 };
   const jobs = ['a', 'b'].map((id) => container(id, { 'flynn.job': id }));
-  const resident = container('etcd', { 'flynn.job': 'etcd', 'flynn.resident': 'etcd' });
+  const resident = container('etcd', { 'flynn.job': 'resident-etcd', 'flynn.resident': 'etcd' });
   const meterOf = () =>
     new DiskMeter({
       engine: {

@@ -5,7 +5,7 @@ import type { Logger } from '@flynn/kit/log';
 import { defaultTempDiskBytes } from '@flynn/scheduler/job-template';
 import type { ContainerTable } from './container-table.ts';
 import type { Container, DiskUse, Engine } from './engine.ts';
-import { label } from './labels.ts';
+import { label, ownLabel, residentOf } from './labels.ts';
 
 /** Of containers with a limit of their own, and of the others, as long as the disk has room. */
 const limitedEveryMs = 30_000;
@@ -18,13 +18,13 @@ const tickMs = 5_000;
 const shareOfTime = 0.05;
 
 export function diskLimitOf(container: Container): number | undefined {
-  const text = container.labels[label.tempDisk];
+  const text = ownLabel(container.labels, label.tempDisk);
   return text === undefined ? undefined : Number(text);
 }
 
 /** What a job may write that does not say: it fills no disk on its own. */
 function defaultLimitOf({ labels }: Container, room: DiskRoom | undefined): number | undefined {
-  if (room === undefined || labels[label.job] === undefined || labels[label.resident] !== undefined) return undefined;
+  if (room === undefined || labels[label.job] === undefined || residentOf(labels) !== undefined) return undefined;
   return Math.min(defaultTempDiskBytes, Math.floor(room.totalBytes / 4));
 }
 

@@ -3,7 +3,7 @@ import type Docker from 'dockerode';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { CallOptions, Container, ContainerSpec, Labels } from './engine.ts';
 import { engineCall, isStatus } from './docker-errors.ts';
-import { buildNetworkPrefix, label } from './labels.ts';
+import { buildNetworkPrefix, label, loadedRepository, withoutOwnOf } from './labels.ts';
 
 export type DockerContext = { docker: Docker; cluster: string };
 
@@ -21,7 +21,7 @@ export function createBody(
   return {
     Image: spec.imageRef,
     Hostname: spec.hostname,
-    Labels: { ...spec.labels, [label.cluster]: cluster },
+    Labels: { ...withoutOwnOf(imageLabels), ...spec.labels, [label.cluster]: cluster },
     Env: Object.entries(spec.env).map(([name, value]) => `${name}=${value}`),
     ...(spec.entrypoint === undefined ? {} : { Entrypoint: [...spec.entrypoint] }),
     ...(spec.command === undefined ? {} : { Cmd: [...spec.command] }),
@@ -135,7 +135,9 @@ export async function createContainer(
   spec: ContainerSpec,
   options: CallOptions,
 ): Promise<string> {
-  const imageLabels = spec.standIns === undefined ? {} : await labelsOfImage(context, spec.imageRef, options);
+  // Those of a whole image are the agent's own: see `ownConfig`.
+  const isOwn = spec.imageRef.startsWith(`${loadedRepository(context.cluster)}:`);
+  const imageLabels = isOwn ? {} : await labelsOfImage(context, spec.imageRef, options);
   const created = await engineCall(
     `creating container ${spec.name}`,
     (abortSignal) => {

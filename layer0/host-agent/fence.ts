@@ -13,7 +13,7 @@ import { withDeadline } from '@flynn/kit/retry';
 import type { Lease } from '@flynn/store/store';
 import type { ContainerTable } from './container-table.ts';
 import type { Container, Engine } from './engine.ts';
-import { label } from './labels.ts';
+import { label, ownLabel, residentOf } from './labels.ts';
 
 const fenceMs = 2_000;
 const termMs = 1_000;
@@ -34,7 +34,7 @@ export type FenceWatchdog = {
  * can have a lease.
  */
 export function isSingletonContainer({ labels }: Pick<Container, 'labels'>): boolean {
-  return labels[label.singleton] !== undefined && labels[label.resident] === undefined;
+  return ownLabel(labels, label.singleton) !== undefined && residentOf(labels) === undefined;
 }
 
 /**

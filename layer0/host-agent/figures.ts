@@ -8,7 +8,7 @@ import type { ContainerTable } from './container-table.ts';
 import type { DiskMeter } from './disk-meter.ts';
 import { diskOf } from './disk-use.ts';
 import type { Container, Engine, Usage } from './engine.ts';
-import { label } from './labels.ts';
+import { residentOf } from './labels.ts';
 import { jobIdOf } from './plan.ts';
 
 /** Shares of the processor are told for at least this long, and from a sample no older than that. */
@@ -106,7 +106,7 @@ export class Figures {
     const disk = this.#meter.useOf(container.id);
     return {
       jobId: jobIdOf(container),
-      isResident: container.labels[label.resident] !== undefined,
+      isResident: residentOf(container.labels) !== undefined,
       cpuSeconds: usage.cpuNanoseconds / 1e9,
       cpuPercent: sample.percent ?? 0,
       memoryBytes: usage.memoryBytes,

@@ -249,6 +249,7 @@ scenario(
       const id = await engine.create({ ...spec, name: `${spec.name}-${value}`, standIns });
       await engine.start(id);
       await endOf(engine, id);
+      assert.equal((await engine.inspect(id)).labels[label.image], '', 'the image says nothing of its containers');
       const records = await collect(engine.logs(id, { follow: false }));
       return records.map(({ message }) => message).join(' ');
     };

@@ -41,6 +41,30 @@ export const label = {
   metaPrefix: 'flynn.meta.',
 } as const;
 
+/** As far as it says anything: what an image says in our name is emptied in its containers, see `createBody`. */
+export function ownLabel(labels: Labels, name: string): string | undefined {
+  const text = labels[name];
+  return text === '' ? undefined : text;
+}
+
+const ownPrefix = 'flynn.';
+
+/** Containers inherit the labels of their image. These, set on one, say nothing in the place of what the image says in our name. */
+export function withoutOwnOf(imageLabels: Labels): Labels {
+  const own = Object.keys(imageLabels).filter((name) => name.startsWith(ownPrefix));
+  return Object.fromEntries(own.map((name) => [name, '']));
+}
+
+export function residentId(name: string): string {
+  return `resident-${name}`;
+}
+
+/** Of a container that the agent runs from its own disk, its name there: no assigned job has the id that goes with it. */
+export function residentOf(labels: Labels): string | undefined {
+  const name = ownLabel(labels, label.resident);
+  return name !== undefined && labels[label.job] === residentId(name) ? name : undefined;
+}
+
 export function containerName(cluster: string, jobId: string): string {
   return `flynn-${cluster}-${jobId}`;
 }
@@ -120,7 +144,7 @@ export function metaLabels(meta: Readonly<Record<string, string>>): Labels {
 export function metaOfLabels(labels: Labels): Record<string, string> {
   return Object.fromEntries(
     Object.entries(labels)
-      .filter(([key]) => key.startsWith(label.metaPrefix))
+      .filter(([key, value]) => key.startsWith(label.metaPrefix) && value !== '')
       .map(([key, value]) => [key.slice(label.metaPrefix.length), value]),
   );
 }

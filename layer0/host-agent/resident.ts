@@ -15,7 +15,7 @@ import { z } from 'zod';
 import { restartDelayMs, countFailures } from './backoff.ts';
 import type { ContainerTable } from './container-table.ts';
 import type { Container, ContainerSpec, Engine } from './engine.ts';
-import { containerName, label, volumeName } from './labels.ts';
+import { containerName, label, residentId, residentOf, volumeName } from './labels.ts';
 import { type VolumesHad, lostVolumes, readVolumesHad, writeVolumesHad } from './resident-volumes.ts';
 import { containerSpecOf } from './spec.ts';
 import type { HostSettings } from './spec.ts';
@@ -55,7 +55,7 @@ export async function readResidents(dir: string, log: Logger): Promise<Resident[
 }
 
 export function residentSpec(resident: Resident, imageRef: string, host: HostSettings): ContainerSpec {
-  const id = residentId(resident);
+  const id = residentId(resident.name);
   const job = {
     id,
     workloadId: id,
@@ -73,10 +73,6 @@ export function residentSpec(resident: Resident, imageRef: string, host: HostSet
     published: resident.published,
     binds: resident.binds,
   };
-}
-
-function residentId(resident: Resident): string {
-  return `resident-${resident.name}`;
 }
 
 function versionOf(resident: Resident): string {
@@ -162,7 +158,7 @@ export class Residents {
     const wanted = new Set(residents.map((resident) => resident.name));
     for (const name of this.#lost) if (!wanted.has(name)) this.#lost.delete(name);
     for (const container of this.#containers.all()) {
-      const name = container.labels[label.resident];
+      const name = residentOf(container.labels);
       if (name !== undefined && !wanted.has(name)) await this.#remove(container, signal);
     }
     const waits = await Promise.all(residents.map((resident) => this.#convergeOne(resident, signal)));
@@ -170,7 +166,7 @@ export class Residents {
   }
 
   async #convergeOne(resident: Resident, signal: AbortSignal): Promise<number> {
-    const container = this.#containers.all().find((c) => c.labels[label.resident] === resident.name);
+    const container = this.#containers.all().find(({ labels }) => residentOf(labels) === resident.name);
     const { nextStartAt } = this.#noteEnd(resident.name, container);
     const now = performance.now();
     const action = residentAction(resident, container, nextStartAt, now);
@@ -235,7 +231,7 @@ export class Residents {
       id = await this.#engine.create(spec, { signal });
     } catch (error) {
       if (!hasCode(error, 'conflict')) throw error;
-      ({ id } = await this.#engine.inspect(containerName(this.#host.cluster, residentId(resident)), { signal }));
+      ({ id } = await this.#engine.inspect(containerName(this.#host.cluster, residentId(resident.name)), { signal }));
     }
     await this.#start(resident.name, id, signal);
   }
@@ -292,7 +288,7 @@ export class Residents {
   }
 
   async #remove(container: Container, signal: AbortSignal): Promise<void> {
-    this.#log.info({ resident: container.labels[label.resident] }, 'removing a resident job that changed or is gone');
+    this.#log.info({ resident: residentOf(container.labels) }, 'removing a resident job that changed or is gone');
     await this.#engine.stop(container.id, { timeoutMs: 30_000, signal });
     await this.#engine.remove(container.id, { signal });
     this.#containers.delete(container.id);

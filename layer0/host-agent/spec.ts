@@ -5,7 +5,7 @@ import type { Resources } from '@flynn/scheduler/resources';
 import type { Container, ContainerSpec, Labels } from './engine.ts';
 import { environmentOf } from './env.ts';
 import type { HostEnvironment } from './env.ts';
-import { containerName, jobLabels, label, metaLabels, volumeName } from './labels.ts';
+import { containerName, jobLabels, label, metaLabels, ownLabel, volumeName } from './labels.ts';
 import { type SharedNode, nodePath } from './shared-node.ts';
 import { identityPath } from './trust/job-identities.ts';
 
@@ -84,7 +84,8 @@ export function isOfFormerPlace(
   { labels }: Pick<Container, 'labels'>,
   { externalAddress, storeEndpoints }: HostEnvironment,
 ): boolean {
-  const { [label.address]: address, [label.store]: store } = labels;
+  const address = ownLabel(labels, label.address);
+  const store = ownLabel(labels, label.store);
   if (address !== undefined && address !== externalAddress) return true;
   const now = storeEndpoints?.() ?? [];
   return store !== undefined && now.length > 0 && !store.split(',').some((endpoint) => now.includes(endpoint));

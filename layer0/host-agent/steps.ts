@@ -11,7 +11,7 @@ import type { Container, Engine } from './engine.ts';
 import { announcedNamesOf } from './health.ts';
 import { listensItself } from './kernel-listening.ts';
 import type { JobTable } from './job-table.ts';
-import { containerName, volumeName, label } from './labels.ts';
+import { containerName, volumeName, label, ownLabel } from './labels.ts';
 import { JobMonitor } from './monitor.ts';
 import { outcomeOfFailedStart } from './outcome.ts';
 import type { Step } from './plan.ts';
@@ -262,7 +262,7 @@ function watch(
     job,
     address,
     hostId: host.hostId,
-    identity: container.labels[label.identity],
+    identity: ownLabel(container.labels, label.identity),
     mayBeAnnounced: isAdopted,
     wasUp: isSameRun && (status.state === 'running' || unhealthySince !== undefined),
     patience: startPatience(record.lateStarts),

@@ -12,7 +12,7 @@ import { authoritiesRoute } from '../cluster/authority-rounds.ts';
 import { sealingKeysRoute } from '../cluster/sealing-keys.ts';
 import type { Container } from '../engine.ts';
 import { installationRoutes } from '../installation.ts';
-import { label } from '../labels.ts';
+import { label, ownLabel } from '../labels.ts';
 
 const builder = appRole('slug-builder');
 /** An image that was built is read to be stored. */
@@ -70,8 +70,8 @@ export function keyAlone(containers: readonly Container[], assigned: readonly Ho
       state !== 'exited' &&
       labels[label.job] !== undefined &&
       labels[label.access] !== '' &&
-      (labels[label.identity] === undefined ||
-        (labels[label.alwaysIdentified] === undefined && !always.has(labels[label.job] ?? ''))),
+      (ownLabel(labels, label.identity) === undefined ||
+        (ownLabel(labels, label.alwaysIdentified) === undefined && !always.has(labels[label.job] ?? ''))),
   ).length;
 }
 
@@ -81,6 +81,6 @@ export function withoutIdentity(containers: readonly Container[]): number {
     ({ state, labels }) =>
       state === 'running' &&
       labels[label.access]?.split(',').includes('agents') === true &&
-      labels[label.identity] === undefined,
+      ownLabel(labels, label.identity) === undefined,
   ).length;
 }
