@@ -3,6 +3,7 @@ import { Readable } from 'node:stream';
 import { FlynnError, asFlynnError, hasCode, messageOf } from './errors.ts';
 import { backoffMs, retry } from './retry.ts';
 import { abortError, systemClock } from './clock.ts';
+import { nextChunk, usualSilenceMs } from './silence.ts';
 
 const reopenMs = 60_000;
 /** Connections in a row that brought nothing. */
@@ -27,7 +28,7 @@ export async function openDownload(
     pauseMs?: number;
   },
 ): Promise<Readable> {
-  const { what, signal, silenceMs = 60_000, pauseMs = 50 } = options;
+  const { what, signal, silenceMs = usualSilenceMs, pauseMs = 50 } = options;
   const closing = new AbortController();
   const ended = signal === undefined ? closing.signal : AbortSignal.any([signal, closing.signal]);
   let from = 0;
@@ -56,20 +57,15 @@ export async function openDownload(
 
   async function next(): Promise<Buffer | null> {
     for (;;) {
-      const opened = body;
-      const silence = setTimeout(() => opened.destroy(new FlynnError('timeout', `${what} went silent`)), silenceMs);
       try {
-        const { done, value } = await chunks.next();
+        const { done, value } = await nextChunk(body, chunks, { what, silenceMs });
         if (done === true) return null;
         from += value.length;
         fruitless = 0;
         return value;
       } catch (error) {
         if (ended.aborted || !hasCode(asFlynnError(error), 'unavailable', 'timeout')) throw error;
-        clearTimeout(silence);
         await reopen(error);
-      } finally {
-        clearTimeout(silence);
       }
     }
   }

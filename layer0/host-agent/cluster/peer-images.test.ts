@@ -44,3 +44,24 @@ test('images come from the next host when one cannot give them, and who reads th
   assert.ok(warnings.length >= 1, 'of the one that is gone, whoever was asked first');
   for (const warning of warnings) assert.match(warning, /could not have flynn\/x from h2: .*; another is asked/);
 });
+
+test('a host that dies within a transfer is given up after a silence, and the next one is asked', async (t) => {
+  const silent = await startPeer('h1', () => {
+    const archive = new PassThrough();
+    archive.write('the beginning of');
+    return archive;
+  });
+  t.after(() => silent.close());
+  const said = new PassThrough();
+  const log = createLogger('test', { destination: said });
+  const peers = [silent.place, { ...silent.place, id: 'h2' }];
+  const fetchImages = fetchFromPeers({ peers: () => peers, access: { key }, silenceMs: 100, log });
+  let transfers = 0;
+  for await (const archive of fetchImages(['flynn/x'], {})) {
+    transfers += 1;
+    await assert.rejects(text(archive), { code: 'timeout' });
+  }
+  assert.equal(transfers, 2);
+  said.end();
+  assert.match(await text(said), /could not have all of flynn\/x: the transfer from h2 went silent/);
+});

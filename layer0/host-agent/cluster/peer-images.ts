@@ -2,6 +2,7 @@
 import type { Readable } from 'node:stream';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
+import { untilSilent } from '@flynn/kit/silence';
 import { type AgentAccess, type AgentPlace, agentClient } from '../agent-client.ts';
 import { routes } from '../api.ts';
 
@@ -15,6 +16,8 @@ export type FetchImages = (names: readonly string[], options: { signal?: AbortSi
 export function fetchFromPeers(options: {
   peers: () => readonly AgentPlace[];
   access: AgentAccess;
+  /** A peer whose machine died sends nothing and says nothing: after so long its archive fails. Default 60 s. */
+  silenceMs?: number;
   log: Logger;
 }): FetchImages {
   return async function* fetchImages(names, { signal }) {
@@ -34,7 +37,15 @@ export function fetchFromPeers(options: {
         continue;
       }
       options.log.info({ images: names, from }, `fetching ${names.join(', ')} from another host`);
-      yield archive;
+      const read = untilSilent(archive, { what: `the transfer from ${peer.id}`, silenceMs: options.silenceMs });
+      read.once('error', (error) => {
+        if (signal?.aborted === true) return;
+        options.log.warn(
+          { err: error, images: names, from },
+          `could not have all of ${names.join(', ')}: ${messageOf(error)}`,
+        );
+      });
+      yield read;
     }
   };
 }
