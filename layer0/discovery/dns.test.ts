@@ -1,4 +1,5 @@
 import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
 import { decode, encode, streamDecode, streamEncode, RECURSION_DESIRED } from 'dns-packet';
 import type { Answer, DecodedPacket, Packet, RecordType } from 'dns-packet';
 import assert from 'node:assert/strict';
@@ -323,4 +324,19 @@ test('what is no query is answered with NOTIMP', async () => {
   await using server = await serve(registryOf(['web', 'a', '10.0.0.1:80']));
   const update = await askUdp(server.port, { ...ask('web.flynn'), flags: 5 << 11 });
   assert.equal(rcodeOf(update), 4);
+});
+
+test('who holds connections holds none of the others up', async () => {
+  await using server = await serve(registryOf(['web', 'a', '10.0.0.1:80']));
+  const from = (localAddress: string) => connect({ port: server.port, host: '127.0.0.1', localAddress });
+  const held = Array.from({ length: 40 }, () => from('127.0.0.2').on('error', () => undefined));
+  try {
+    let closed = 0;
+    for (const socket of held) socket.once('close', () => (closed += 1));
+    await waitFor(() => closed === 8, { what: 'those beyond 32 to be closed', deadlineMs: 5_000 });
+    const { answers = [] } = await askTcp(server.port, ask('web.flynn'));
+    assert.equal(answers.length, 1);
+  } finally {
+    for (const socket of held) socket.destroy();
+  }
 });

@@ -26,6 +26,10 @@ export type DnsServer = { readonly address: string; readonly port: number } & As
 
 type Via = 'udp' | 'tcp';
 
+/** Of all, and of one address: a job that holds connections leaves the others some. */
+const maxConnections = 256;
+const maxConnectionsOfOne = 32;
+
 /** Port 0 takes one that is free for UDP and TCP alike. Throws `unavailable` when the address cannot be used. */
 export async function startDnsServer(options: {
   /**
@@ -52,7 +56,7 @@ export async function startDnsServer(options: {
 
   const forwarder = new Forwarder({ resolvers, timeoutMs, signal });
 
-  async function respond(query: Buffer, via: Via): Promise<Buffer | undefined> {
+  async function respond(query: Buffer, via: Via, asker: string): Promise<Buffer | undefined> {
     let packet: DecodedPacket;
     try {
       packet = decode(query);
@@ -68,7 +72,7 @@ export async function startDnsServer(options: {
     if (question === undefined) return encodeReply(packet, { flags: rcodes.formatError });
     if (!isOwnName(question.name)) {
       try {
-        return await forwarder.ask(query, via);
+        return await forwarder.ask(query, { via, asker });
       } catch (error) {
         if (!signal.aborted) log.debug({ err: error, name: question.name }, messageOf(error));
         return encodeReply(packet, { flags: rcodes.serverFailure });
@@ -94,7 +98,7 @@ export async function startDnsServer(options: {
   const { udp, tcp, port } = listening;
 
   udp.on('message', (query, from) => {
-    void respond(query, 'udp')
+    void respond(query, 'udp', from.address)
       .then((reply) => {
         if (reply !== undefined && !signal.aborted) udp.send(reply, from.port, from.address, () => undefined);
       })
@@ -103,10 +107,13 @@ export async function startDnsServer(options: {
   });
   udp.on('error', (error) => log.error({ err: error }, `the DNS server's UDP socket failed: ${messageOf(error)}`));
 
-  const connections = new Set<Socket>();
-  tcp.maxConnections = 256;
+  const connections = new Map<Socket, string>();
+  tcp.maxConnections = maxConnections;
   tcp.on('connection', (socket) => {
-    connections.add(socket);
+    const asker = socket.remoteAddress ?? '';
+    const others = [...connections.values()].filter((one) => one === asker).length;
+    if (others >= maxConnectionsOfOne) return socket.destroy();
+    connections.set(socket, asker);
     socket.setTimeout(10_000, () => socket.destroy());
     socket.on('close', () => connections.delete(socket));
     // A client that breaks off is its own affair.
@@ -116,16 +123,17 @@ export async function startDnsServer(options: {
       const { messages, rest } = takeMessages(Buffer.concat([received, chunk]));
       received = Buffer.from(rest);
       for (const query of messages) {
-        void respond(query, 'tcp').then(
+        void respond(query, 'tcp', asker).then(
           (reply) => (reply === undefined ? socket.destroy() : socket.write(frameMessage(reply))),
           () => socket.destroy(),
         );
       }
     });
+    return undefined;
   });
 
   async function close(): Promise<void> {
-    for (const socket of connections) socket.destroy();
+    for (const socket of connections.keys()) socket.destroy();
     await closeBoth(udp, tcp);
   }
   let closed: Promise<void> | undefined;

@@ -15,15 +15,15 @@ const shortMs = 4_000;
 /** Nobody waits for so long: what comes comes for another reason. */
 const longMs = 60_000;
 
-const question = encode({ type: 'query', id: 7, questions: [{ type: 'A', name: 'example.com' }] });
+const questionOf = (name: string, id = 7) => encode({ type: 'query', id, questions: [{ type: 'A', name }] });
 
 function forwarderOf(upstreams: readonly Upstream[], timeoutMs = longMs): Forwarder {
   return new Forwarder({ resolvers: async () => upstreams, timeoutMs, signal: new AbortController().signal });
 }
 
 /** The address in the answer, or its code when there is none. */
-async function ask(forwarder: Forwarder): Promise<unknown> {
-  const { answers = [], flags = 0 } = decode(await forwarder.ask(question, 'udp'));
+async function ask(forwarder: Forwarder, asker = '10.0.0.2', name = 'example.com'): Promise<unknown> {
+  const { answers = [], flags = 0 } = decode(await forwarder.ask(questionOf(name), { via: 'udp', asker }));
   return answers.map((one) => (one.type === 'A' ? one.data : one.type))[0] ?? flags & 15;
 }
 
@@ -113,12 +113,43 @@ test('when a thousand questions wait for upstreams the next one fails at once, a
     timeoutMs: longMs,
     signal: new AbortController().signal,
   });
-  const many = Array.from({ length: 1_000 }, () => ask(forwarder));
-  await assert.rejects(() => ask(forwarder), isUnavailable);
+  const many = Array.from({ length: 1_000 }, (_, n) => ask(forwarder, `10.0.0.${n % 10}`, `n${n}.example.com`));
+  await assert.rejects(() => ask(forwarder, '10.0.0.10'), isUnavailable);
   await using working = await startUpstream(saying('192.0.2.7'));
   waiting.resolve([]);
   const ended = await Promise.allSettled(many);
   assert.ok(ended.every(({ status }) => status === 'rejected'));
   await assert.rejects(() => ask(forwarder), /the host has no other resolver/);
   assert.equal(await ask(forwarderOf([working])), '192.0.2.7');
+});
+
+test('a job whose questions nobody answers leaves the others room', async () => {
+  await using upstream = await startUpstream(({ query, reply }) => {
+    if (!query.includes('slow')) reply('192.0.2.7');
+  });
+  const stop = new AbortController();
+  const forwarder = new Forwarder({ resolvers: async () => [upstream], timeoutMs: longMs, signal: stop.signal });
+  const slow = Array.from({ length: 1_000 }, (_, n) => ask(forwarder, '10.0.0.2', `slow${n}.example.com`));
+  const ended = Promise.allSettled(slow);
+  await assert.rejects(() => ask(forwarder, '10.0.0.2'), /100 questions of 10\.0\.0\.2 wait/);
+  assert.equal(await ask(forwarder, '10.0.0.3'), '192.0.2.7');
+  stop.abort();
+  assert.ok((await ended).every(({ status }) => status === 'rejected'));
+  assert.equal(upstream.asked, 101);
+});
+
+test('the same question is asked once, whoever waits, and answered to each with their own id', async () => {
+  const heard = Promise.withResolvers<Heard>();
+  await using upstream = await startUpstream(heard.resolve);
+  const forwarder = forwarderOf([upstream]);
+  const askers = ['10.0.0.2', '10.0.0.3', '10.0.0.3'];
+  const asked = askers.map((asker, id) => forwarder.ask(questionOf('example.com', id), { via: 'udp', asker }));
+  (await heard.promise).reply('192.0.2.7');
+  const answers = (await Promise.all(asked)).map((answer) => decode(answer));
+  assert.deepEqual(
+    answers.map(({ id }) => id),
+    [0, 1, 2],
+  );
+  for (const { answers: [first] = [] } of answers) assert.equal(first?.type === 'A' && first.data, '192.0.2.7');
+  assert.equal(upstream.asked, 1);
 });

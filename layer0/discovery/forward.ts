@@ -39,8 +39,10 @@ const badForMs = 10_000;
 const badShare = 0.5;
 /** A datagram may be lost: the question is sent again after these shares of the time that there is for it. */
 const againShares = [0.2, 0.5];
-/** Of all who ask. With upstreams that answer nobody comes near it; with none, every question is a socket as long as it waits. */
+/** Different ones, of all who ask. With upstreams that answer nobody comes near it; with none, every question is a socket as long as it waits. */
 const maxUnderWay = 1_000;
+/** And of one that asks: a job that asks for names nobody answers for leaves the others room. */
+const maxOfOne = 100;
 
 /**
  * Asks the upstreams in their order, each for `timeoutMs` at most; those that did not answer lately come after the others,
@@ -51,7 +53,9 @@ export class Forwarder {
   readonly #timeoutMs: number;
   readonly #signal: AbortSignal;
   readonly #badUntil = new Map<string, number>();
-  #underWay = 0;
+  /** By question: who asks the same waits for the same answer. */
+  readonly #underWay = new Map<string, Promise<Buffer>>();
+  readonly #waiting = new Map<string, number>();
 
   constructor(options: { resolvers: () => Promise<readonly Upstream[]>; timeoutMs: number; signal: AbortSignal }) {
     this.#resolvers = options.resolvers;
@@ -61,18 +65,38 @@ export class Forwarder {
 
   /**
    * The first good answer, as bytes with the question's id; one that only says that this upstream could or would not help
-   * if no other says more. Throws `unavailable` when none answers, and at once when too many wait for answers already.
+   * if no other says more. Throws `unavailable` when none answers, and at once when too many questions, or too many of this
+   * asker, wait for answers already.
    */
-  async ask(query: Buffer, via: 'udp' | 'tcp'): Promise<Buffer> {
-    if (this.#underWay >= maxUnderWay) {
-      throw new FlynnError('unavailable', `${this.#underWay} questions wait for upstream resolvers already`);
+  async ask(query: Buffer, { via, asker }: { via: 'udp' | 'tcp'; asker: string }): Promise<Buffer> {
+    const waiting = this.#waiting.get(asker) ?? 0;
+    if (waiting >= maxOfOne) {
+      throw new FlynnError('unavailable', `${waiting} questions of ${asker} wait for upstream resolvers already`);
     }
-    this.#underWay += 1;
+    this.#waiting.set(asker, waiting + 1);
     try {
-      return await this.#askAll(query, via);
+      const answer = Buffer.from(await this.#askOnce(query, via));
+      answer.writeUInt16BE(query.readUInt16BE(0), 0);
+      return answer;
     } finally {
-      this.#underWay -= 1;
+      const left = (this.#waiting.get(asker) ?? 1) - 1;
+      if (left === 0) this.#waiting.delete(asker);
+      else this.#waiting.set(asker, left);
     }
+  }
+
+  #askOnce(query: Buffer, via: 'udp' | 'tcp'): Promise<Buffer> {
+    // All but its id.
+    const key = `${via} ${query.toString('latin1', 2)}`;
+    const known = this.#underWay.get(key);
+    if (known !== undefined) return known;
+    if (this.#underWay.size >= maxUnderWay) {
+      const message = `${this.#underWay.size} questions wait for upstream resolvers already`;
+      return Promise.reject(new FlynnError('unavailable', message));
+    }
+    const asked = this.#askAll(query, via).finally(() => this.#underWay.delete(key));
+    this.#underWay.set(key, asked);
+    return asked;
   }
 
   async #askAll(query: Buffer, via: 'udp' | 'tcp'): Promise<Buffer> {
