@@ -111,7 +111,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const uses = new ImageUses({ path: join(config.FLYNN_STATE_DIR, 'image-uses.json'), log });
   await uses.load();
   const fetchBlob = blobFetcher(() => registry?.instances(blobService) ?? [], access);
-  const engine = connectEngine(fetchBlob, (name) => void uses.pulled.add(listedName(name)));
+  const engine = connectEngine(fetchBlob, (name) => void uses.notePulled(listedName(name)));
   const containers = new ContainerTable({ engine, log });
   const mtu = await readContainerMtu(config, log, signal);
   const network = {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, mkdtempDisposable, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -99,6 +99,29 @@ test('a disk without room for the agent’s own notes gets room, and is told to 
   await cleaner.look({ isDue: false, signal: new AbortController().signal });
   assert.deepEqual([...images.keys()], ['a'], 'what the engine cannot let go of');
   assert.equal(cleaner.isFull, true);
+});
+
+test('an image that is pulled while the others are listed counts as pulled from then on', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-cleaner-'));
+  const log = silentLogger();
+  const uses = new ImageUses({ path: join(folder.path, 'uses.json'), log });
+  const cleaner = new Cleaner({
+    engine: {
+      async listImages() {
+        await uses.notePulled('meanwhile:1');
+        return [];
+      },
+      removeImage: async () => assert.fail('nothing is there'),
+    },
+    containers: { isCurrent: true, all: () => [] },
+    uses,
+    cluster: 'c',
+    named: async () => new Set<string>(),
+    usedPercent: async () => 10,
+    log,
+  });
+  await cleaner.look({ isDue: true, signal: new AbortController().signal });
+  assert.deepEqual([...uses.pulled], ['meanwhile:1']);
 });
 
 test('a full disk is told also while the engine answers nothing', async () => {

@@ -98,13 +98,14 @@ export class Cleaner {
 
   async #collect(options: { graceMs: number; downTo: number; signal: AbortSignal }): Promise<void> {
     const { graceMs, downTo, signal } = options;
+    const pulled = new Set(this.#uses.pulled);
     const images = await this.#engine.listImages({ all: true, signal });
     const containers = this.#containers.all();
     const named = await this.#named();
     const inUse = images.filter(
       ({ id, refs }) => containers.some(({ imageId }) => imageId === id) || refs.some((ref) => named.has(ref)),
     );
-    await this.#uses.note(images, new Set(inUse.map(({ id }) => id)));
+    await this.#uses.note(images, { inUse: new Set(inUse.map(({ id }) => id)), pulled });
     const unused = unusedImages({
       images,
       containers,

@@ -5,6 +5,7 @@ import { systemClock } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import type { Logger } from '@flynn/kit/log';
+import { Mutex } from '@flynn/kit/queue';
 import { z } from 'zod';
 
 const fileSchema = z.object({ pulled: z.array(z.string()), usedAt: z.record(z.string(), z.number()) });
@@ -13,7 +14,8 @@ export class ImageUses {
   readonly #path: string;
   readonly #log: Logger;
   readonly #usedAt = new Map<string, number>();
-  readonly pulled = new Set<string>();
+  readonly #pulled = new Set<string>();
+  readonly #saving = new Mutex();
   #isFailing = false;
 
   constructor(options: { path: string; log: Logger }) {
@@ -27,10 +29,21 @@ export class ImageUses {
       await mkdir(dirname(this.#path), { recursive: true });
       const file = await readJsonFile(this.#path, fileSchema);
       for (const [id, at] of Object.entries(file?.usedAt ?? {})) this.#usedAt.set(id, at);
-      for (const name of file?.pulled ?? []) this.pulled.add(name);
+      for (const name of file?.pulled ?? []) this.#pulled.add(name);
     } catch (error) {
       this.#log.warn(`counting all images as just used: ${messageOf(error)}`);
     }
+  }
+
+  get pulled(): ReadonlySet<string> {
+    return this.#pulled;
+  }
+
+  /** Noted at once: an agent that ends before the next look would leave an image that nobody ever removes. */
+  async notePulled(name: string): Promise<void> {
+    if (this.#pulled.has(name)) return;
+    this.#pulled.add(name);
+    await this.#save();
   }
 
   idleMsOf(imageId: string): number | undefined {
@@ -40,19 +53,28 @@ export class ImageUses {
   }
 
   /**
-   * `present`: all images there are; those in use, and those never heard of, count as needed now. A disk without room for it
-   * keeps nobody from making some.
+   * `present`: all images there are; those in use, and those never heard of, count as needed now. `pulled`: what it was before these
+   * were listed; what was pulled since may be missing from the list. A disk without room for it keeps nobody from making some.
    */
-  async note(present: readonly { id: string; refs: readonly string[] }[], inUse: ReadonlySet<string>): Promise<void> {
+  async note(
+    present: readonly { id: string; refs: readonly string[] }[],
+    { inUse, pulled }: { inUse: ReadonlySet<string>; pulled: ReadonlySet<string> },
+  ): Promise<void> {
     const ids = new Set(present.map(({ id }) => id));
     const refs = new Set(present.flatMap((image) => image.refs));
     for (const id of this.#usedAt.keys()) if (!ids.has(id)) this.#usedAt.delete(id);
-    for (const name of this.pulled) if (!refs.has(name)) this.pulled.delete(name);
+    for (const name of pulled) if (!refs.has(name)) this.#pulled.delete(name);
     const now = systemClock.now();
     for (const id of ids) if (inUse.has(id) || !this.#usedAt.has(id)) this.#usedAt.set(id, now);
-    const file = { pulled: [...this.pulled], usedAt: Object.fromEntries(this.#usedAt) };
+    await this.#save();
+  }
+
+  async #save(): Promise<void> {
     try {
-      await writeFileAtomic(this.#path, JSON.stringify(file));
+      await this.#saving.run(() => {
+        const file = { pulled: [...this.#pulled], usedAt: Object.fromEntries(this.#usedAt) };
+        return writeFileAtomic(this.#path, JSON.stringify(file));
+      });
       this.#isFailing = false;
     } catch (error) {
       if (!this.#isFailing) this.#log.warn(`noting when images were needed: ${messageOf(error)}`);

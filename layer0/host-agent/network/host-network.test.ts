@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
-import { HostNetwork } from './host-network.ts';
+import { HostNetwork, usualCheckMs } from './host-network.ts';
 import { testSettings } from './settings-fixture.ts';
 
 test('an agent that has carried out nothing yet says nothing of encryption, not that it is off', async () => {
@@ -27,4 +28,12 @@ test('an agent that has carried out nothing yet says nothing of encryption, not 
     ending.abort();
     await running;
   }
+});
+
+test('how often it looks is what its README says, and what follows for whoever meddles', async () => {
+  const readme = await readFile(new URL('README.md', import.meta.url), 'utf8');
+  const seconds = usualCheckMs / 1_000;
+  assert.ok(readme.includes(`does both every ${seconds} s\n`));
+  // And what reading and mending take.
+  assert.ok(readme.includes(`is back within ${seconds + 2} s`));
 });

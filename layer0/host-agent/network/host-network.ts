@@ -21,7 +21,8 @@ import {
   wanted,
 } from './state.ts';
 
-const usualCheckMs = 6_000;
+/** The README says it, and within how long what somebody changes is back. */
+export const usualCheckMs = 6_000;
 /** What comes within this time is one change of the rules. */
 const batchMs = 50;
 /** In a large cluster they change all the time: so many times what a change took passes until the next, if it took long. */
