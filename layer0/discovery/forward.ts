@@ -39,7 +39,7 @@ const badForMs = 10_000;
 const badShare = 0.5;
 /** A datagram may be lost: the question is sent again after these shares of the time that there is for it. */
 const againShares = [0.2, 0.5];
-/** Different ones, of all who ask. With upstreams that answer nobody comes near it; with none, every question is a socket as long as it waits. */
+/** Different ones, of all. With upstreams that answer nobody comes near it; with none, each is a socket as long as it waits. */
 const maxUnderWay = 1_000;
 /** And of one that asks: a job that asks for names nobody answers for leaves the others room. */
 const maxOfOne = 100;

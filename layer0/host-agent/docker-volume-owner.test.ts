@@ -31,8 +31,8 @@ void test('a user is a number, or a name that the image knows', () => {
 const id = 'a'.repeat(64);
 
 /**
- * One container, which runs as a user that its image's /etc/passwd may know; the archive of that is told by `tell`. It has one volume,
- * with nothing in it.
+ * One container, which runs as a user that its image's /etc/passwd may know; the archive of that is told by `tell`. It has one
+ * volume, with nothing in it.
  */
 async function engineWith(tell: (response: ServerResponse) => void) {
   const folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));

@@ -76,7 +76,7 @@ async function readPasswords({ docker }: DockerContext, id: string, options: Cal
   );
 }
 
-/** As much of it as counts; '' where there is none. Fails where the archive breaks off before: piped alone it would be waited for. */
+/** As much as counts; '' where there is none. Fails where the archive breaks off before: piped alone it would be waited for. */
 async function firstFileOf(archive: NodeJS.ReadableStream, signal: AbortSignal): Promise<string> {
   const files = extract();
   const ending = new AbortController();

@@ -48,8 +48,8 @@ export type DockerOptions = {
 };
 
 /**
- * Images that are brought at once: by name, from hosts and registries that may be slow or hang, and of layers, which are unpacked on
- * this disk. Neither waits for the other.
+ * Images that are brought at once: by name, from hosts and registries that may be slow or hang, and of layers, which are
+ * unpacked on this disk. Neither waits for the other.
  */
 const broughtAtOnce = { byName: 4, ofLayers: 2 } as const;
 

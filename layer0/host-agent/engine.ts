@@ -181,9 +181,11 @@ export interface Engine {
   removeNetwork(name: string, options?: CallOptions): Promise<void>;
 
   /**
-   * The reference to create containers from. By name: an image that is there, or pulled; names of what it makes itself are `invalid`. Base and layers: built once per
-   * host, layers fetched by digest and verified; equal lower layers are stored once. By configuration and layers: the same,
-   * without what the image's labels say of the platform's matters.
+   * The reference to create containers from. By name: an image that is there, or pulled; what the engine was given, or has
+   * built, for some app is no image by its name or id: `invalid`. Base and layers: built once per host, layers fetched by digest
+   * and verified; equal lower layers are stored once. By configuration and layers: the same, without what the image's labels say
+   * of the platform's matters. Layers that take more room than they may are `exhausted`. What is there waits for nothing that
+   * has to come; what comes is given up when nobody waits for it any more.
    */
   ensureImage(image: Image, options?: CallOptions): Promise<string>;
   /**

@@ -10,8 +10,8 @@ export function listedName(name: string): string {
 }
 
 /**
- * Whether an engine finds by it what it was given or has built for some app: by the beginning of an id, or by a name that hosts give
- * such images, those of one cluster or of any. Nobody has an image for knowing, or guessing, what it is called.
+ * Whether an engine finds by it what it was given or has built for some app: by the beginning of an id, or by a name that hosts
+ * give such images, those of one cluster or of any. Nobody has an image for knowing, or guessing, what it is called.
  */
 export function isLocalName(name: string, cluster?: string): boolean {
   if (/^(?:sha256:)?[0-9a-f]*$/i.test(name)) return true;

@@ -53,8 +53,9 @@ export class ImageUses {
   }
 
   /**
-   * `present`: all images there are; those in use, and those never heard of, count as needed now. `pulled`: what it was before these
-   * were listed; what was pulled since may be missing from the list. A disk without room for it keeps nobody from making some.
+   * `present`: all images there are; those in use, and those never heard of, count as needed now. `pulled`: what it was before
+   * these were listed; what was pulled since may be missing from the list. A disk without room for it keeps nobody from making
+   * some.
    */
   async note(
     present: readonly { id: string; refs: readonly string[] }[],
