@@ -83,3 +83,16 @@ test('forever returns from its pause when it is aborted', async () => {
   stop.abort();
   await running;
 });
+
+test('forever ends with a failure that trying again does not mend', async () => {
+  const { signal } = new AbortController();
+  const last = new Error('for good');
+  let calls = 0;
+  const step = async () => {
+    calls += 1;
+    throw calls === 2 ? last : new Error('a hiccup');
+  };
+  const isFinal = (error: unknown) => error === last;
+  await assert.rejects(forever('step', step, { signal, log: silentLogger(), minMs: 1, maxMs: 1, isFinal }), last);
+  assert.equal(calls, 2);
+});

@@ -64,14 +64,20 @@ export class TaskGroup implements AsyncDisposable {
 /**
  * Runs `step` again and again until the signal aborts, then returns. A step that throws is logged and followed by a
  * pause that grows from minMs (default 100) to maxMs (default 10,000) while it keeps failing. A step does its own waiting:
- * one that returns at once is run again at once.
+ * one that returns at once is run again at once. What `isFinal` says yes to is thrown on: trying again is of no use.
  */
 export async function forever(
   name: string,
   step: (signal: AbortSignal) => Promise<void>,
-  options: { signal: AbortSignal; log: Logger; minMs?: number; maxMs?: number },
+  options: {
+    signal: AbortSignal;
+    log: Logger;
+    minMs?: number;
+    maxMs?: number;
+    isFinal?: (error: unknown) => boolean;
+  },
 ): Promise<void> {
-  const { signal, log, minMs = 100, maxMs = 10_000 } = options;
+  const { signal, log, minMs = 100, maxMs = 10_000, isFinal = () => false } = options;
   let failures = 0;
   while (!signal.aborted) {
     try {
@@ -81,6 +87,7 @@ export async function forever(
       await new Promise<void>((resolve) => setImmediate(resolve));
     } catch (error) {
       if (signal.aborted) return;
+      if (isFinal(error)) throw error;
       const pauseMs = Math.round(backoffMs(failures, { minMs, maxMs }));
       failures += 1;
       log.warn({ err: error, task: name, failures, pauseMs }, `${name} failed, trying again in ${pauseMs} ms`);

@@ -106,6 +106,23 @@ function checkReads(open: OpenStore): void {
     assert.deepEqual(await first(2, '/f/d'), []);
   });
 
+  test('a listing of keys alone has revisions and no values, at a past revision too', async () => {
+    await using opened = await open();
+    const { store } = opened;
+    const first = await put(store, '/k/a', '1');
+    const then = await put(store, '/k/b', '1');
+    await put(store, '/k/a', '2');
+    const { entries, revision } = await store.list('/k/', { revision: then, isKeysOnly: true });
+    assert.deepEqual(
+      entries.map(({ key, value, modRevision }) => [key, value, modRevision]),
+      [
+        ['/k/a', '', first],
+        ['/k/b', '', then],
+      ],
+    );
+    assert.equal(revision, then);
+  });
+
   test('a listing at a past revision shows the state of that time', async () => {
     await using opened = await open();
     const { store } = opened;

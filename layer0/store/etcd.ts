@@ -147,7 +147,7 @@ class EtcdStore implements EtcdClient {
     });
   }
 
-  async #pages(prefix: string, options: CallOptions & { revision?: Revision }): Promise<Listing> {
+  async #pages(prefix: string, options: ListOptions): Promise<Listing> {
     const range = rangeOf(prefix);
     let key = range.key;
     let revision = options.revision;
@@ -166,11 +166,14 @@ class EtcdStore implements EtcdClient {
     prefix: string,
     range: IRangeRequest & { key: Buffer; range_end: Buffer },
     revision: Revision | undefined,
-    options: CallOptions,
+    options: ListOptions,
   ) {
     try {
       return await this.#call(`listing ${prefix}`, 'read', options, (client, deadline) =>
-        client.kv.range({ limit: pageEntries, ...range, revision: revision ?? 0 }, { deadline }),
+        client.kv.range(
+          { limit: pageEntries, ...range, revision: revision ?? 0, keys_only: options.isKeysOnly === true },
+          { deadline },
+        ),
       );
     } catch (error) {
       if (isCompacted(error)) throw new CompactedError(revision ?? 0);

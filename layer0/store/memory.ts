@@ -110,7 +110,7 @@ class MemoryClient implements MemoryStore {
 
   async list(prefix: string, options: ListOptions = {}): Promise<Listing> {
     await this.#enter(options);
-    const listing = this.#shared.database.list(prefix, options.revision);
+    const listing = withValues(this.#shared.database.list(prefix, options.revision), options.isKeysOnly !== true);
     const { newest, before, first, after } = options;
     if (first !== undefined) {
       const above = listing.entries.filter(({ key }) => after === undefined || key > after);
@@ -250,6 +250,12 @@ function expire(shared: Shared, lease: HeldLease): void {
   if (!shared.leases.delete(lease.id)) return;
   shared.database.endLease(lease.id);
   lease.lost.abort(new FlynnError('unavailable', `lease ${lease.id} expired: it could not be kept alive`));
+}
+
+function withValues(listing: Listing, hasValues: boolean): Listing {
+  if (hasValues) return listing;
+  const entries = listing.entries.map((entry) => Object.freeze({ ...entry, value: '' }));
+  return Object.freeze({ entries: Object.freeze(entries), revision: listing.revision });
 }
 
 function closedError(): FlynnError {

@@ -87,6 +87,7 @@ export type ListOptions = CallOptions & {
   before?: string;
   first?: number;
   after?: string;
+  isKeysOnly?: boolean;
 };
 
 export interface Store extends AsyncDisposable {
@@ -95,7 +96,8 @@ export interface Store extends AsyncDisposable {
    * All entries under the prefix at one revision, sorted by key. Large ranges are paged inside, at that revision. With
    * `newest` only the last so many by key, of those below the key `before`: what is written in order is read from its end.
    * With `first` only the first so many, of those above the key `after`: who reads all of a large range page by page takes
-   * this one, for it costs the store no more than the page.
+   * this one, for it costs the store no more than the page. With `isKeysOnly` all values are empty: who only compares revisions
+   * spares everybody the rest.
    */
   list(prefix: string, options?: ListOptions): Promise<Listing>;
   transact(transaction: Transaction, options?: CallOptions): Promise<TransactionResult>;
