@@ -2,21 +2,64 @@
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
-import { openTestStore } from '@flynn/store/testing';
+import { storeWith } from '@flynn/store/store-with';
+import type { ChangeBatch, Store } from '@flynn/store/store';
+import { lossyStore, openTestStore } from '@flynn/store/testing';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CellFollower } from './cell-follower.ts';
 import { cellKeys } from './cell.ts';
 import { CellColumns } from './columns/cell-columns.ts';
-import { hostOf, hostPut } from './testing.ts';
+import { SchedulerCore } from './core.ts';
+import { evaluationWrite, makeEvaluation, workloadChange } from './evaluations.ts';
+import { findViolations } from './invariants.ts';
+import { hostOf, hostPut, readCell, stepHost, wellBehaved, workloadInputOf } from './testing.ts';
 
 const log = silentLogger();
+const errorOf = (key: string, error: unknown) => assert.fail(`${key}: ${String(error)}`);
+let ids = 0;
+const newId = () => `id${(ids += 1)}`;
+
+/** A core that looks for work after whatever is folded in, as one whose loop is woken by it, and sends it at once. */
+function eagerCore(store: Store) {
+  const core = new SchedulerCore({ id: 'nowhere', newId, random: () => 0.5, tell: () => undefined, lingerMs: 0 });
+  const calls: Promise<void>[] = [];
+  let now = 0;
+  const work = () => {
+    // Each time everything is due that ever will be: the repair, the end of a linger.
+    now += 60_000;
+    core.step(now);
+    for (let batch = core.nextBatch(now); batch !== undefined; batch = core.nextBatch(now)) {
+      const sent = batch;
+      calls.push(store.transact(sent.transaction).then((answer) => core.answered(sent, answer, now)));
+    }
+  };
+  const fold = (batch: ChangeBatch) => {
+    core.fold(batch, now);
+    work();
+  };
+  const follower = new CellFollower({ store, columns: core.columns, fold, log });
+  return {
+    core,
+    follower,
+    async open(tasks: TaskGroup) {
+      await follower.open(tasks.signal);
+      core.open(now);
+      work();
+      follower.follow(tasks);
+    },
+    /** What it sent is answered. */
+    async rest() {
+      for (const call of calls) await call;
+    },
+  };
+}
 
 test('a history that was compacted away during a disconnect is listed again, and what is gone is let go', async () => {
   await using store = openTestStore();
   await store.transact({ then: ['h1', 'h2', 'h3'].map((id) => hostPut(hostOf(id))) });
   const connection = store.connect();
-  const columns = new CellColumns({ onFault: (key, error) => assert.fail(`${key}: ${String(error)}`) });
+  const columns = new CellColumns({ onFault: errorOf });
   const told: number[] = [];
   const fold = ({
     revision,
@@ -33,7 +76,7 @@ test('a history that was compacted away during a disconnect is listed again, and
   const follower = new CellFollower({ store: connection, columns, fold, log });
   await follower.open(tasks.signal);
   assert.deepEqual([...columns.hosts.keys()], ['h1', 'h2', 'h3']);
-  follower.follow(tasks, tasks.signal);
+  follower.follow(tasks);
 
   connection.disconnect();
   await store.transact({ then: [{ delete: cellKeys.host('h2') }] });
@@ -54,6 +97,124 @@ test('a history that was compacted away during a disconnect is listed again, and
   await store.transact({ then: [{ delete: cellKeys.host('h3') }] });
   await waitFor(() => !columns.hosts.has('h3'), { what: 'the next change', deadlineMs: 30_000, intervalMs: 5 });
   assert.equal(follower.driftCount, 0);
+  await tasks.stop();
+  await connection.close();
+});
+
+test('nothing is planned on a cell that is half listed again: no singleton has two jobs, no claim is less than nothing', async () => {
+  await using store = openTestStore();
+  const hosts = ['h1', 'h2', 'h3'];
+  await store.transact({ then: hosts.map((id) => hostPut(hostOf(id))) });
+  const at = { now: 0, newId };
+  const singles = Array.from({ length: 8 }, (_, n) => workloadInputOf({ id: `db${n}`, singleton: true }));
+  const gone = Array.from({ length: 4 }, (_, n) => workloadInputOf({ id: `svc${n}`, count: 2 }));
+  const connection = store.connect();
+  await using tasks = new TaskGroup();
+  const [cutOff, other] = [eagerCore(connection), eagerCore(store)];
+  await cutOff.open(tasks);
+  await other.open(tasks);
+  const settle = async (jobs: number) => {
+    const isDone = async () => {
+      for (const id of hosts) await stepHost(store, id, wellBehaved, at);
+      const cell = await readCell(store);
+      return cell.jobCount === jobs && cell.evaluations.size === 0;
+    };
+    await waitFor(isDone, { what: `${jobs} jobs`, deadlineMs: 30_000, intervalMs: 2 });
+  };
+  await store.transact({ then: gone.flatMap((one) => workloadChange(one, at)) });
+  await settle(8);
+  const present = async () => (await store.list('/')).revision;
+  const caughtUp = await present();
+  await waitFor(() => cutOff.core.columns.revision >= caughtUp, { what: 'both at the present', deadlineMs: 30_000 });
+
+  connection.disconnect();
+  await store.transact({ then: gone.flatMap((one) => workloadChange({ ...one, count: 0 }, at)) });
+  await settle(0);
+  await store.transact({ then: singles.flatMap((one) => workloadChange(one, at)) });
+  await settle(8);
+  const revision = await present();
+  await store.compact(revision);
+  connection.reconnect();
+  await waitFor(() => cutOff.core.columns.revision >= revision, { what: 'the listing', deadlineMs: 30_000 });
+  await cutOff.rest();
+  await tasks.stop();
+
+  const cell = await readCell(store);
+  assert.deepEqual(findViolations(cell), []);
+  assert.deepEqual(
+    singles.map(({ id }) => cell.jobsOf(id).length),
+    singles.map(() => 1),
+  );
+  assert.equal(cell.jobCount, 8);
+  await connection.close();
+});
+
+test('what the watch lost is put right in one stretch, and what it lost of evaluations is found among those that ended', async () => {
+  await using store = openTestStore();
+  await store.transact({ then: [hostPut(hostOf('h1'))] });
+  const evaluation = (id: string) => makeEvaluation('web', 'repair', { now: 0, newId: () => id });
+  const ended = Array.from({ length: 150 }, (_, n) => evaluation(`old${n}`));
+  await store.transact({ then: ended.map((one) => evaluationWrite({ ...one, state: 'complete' })) });
+  let isLosing = false;
+  let read = 0;
+  const lossy = storeWith(
+    lossyStore(store, () => isLosing),
+    {
+      transact(...args) {
+        read += args[0].then.length;
+        return store.transact(...args);
+      },
+    },
+  );
+  const columns = new CellColumns({ onFault: errorOf });
+  const folded: number[] = [];
+  const fold = ({ revision, changes }: ChangeBatch) => {
+    for (const change of changes) columns.fold(change);
+    columns.advance(revision);
+    if (changes.length > 0) folded.push(changes.length);
+  };
+  await using tasks = new TaskGroup();
+  const follower = new CellFollower({ store: lossy, columns, fold, log, resyncMs: 10 });
+  await follower.open(tasks.signal);
+  folded.length = 0;
+  follower.follow(tasks);
+  await waitFor(() => read === 150, { what: 'a comparison', deadlineMs: 30_000, intervalMs: 2 });
+  isLosing = true;
+  const lost = [hostPut(hostOf('h2')), evaluationWrite(evaluation('new')), { delete: cellKeys.evaluation('old0') }];
+  await store.transact({ then: [...lost, { put: cellKeys.lastPlan('web'), value: '{"planId":"p"}' }] });
+  await waitFor(() => columns.hosts.has('h2'), { what: 'what was lost', deadlineMs: 30_000, intervalMs: 2 });
+  assert.deepEqual([...columns.evaluations.keys()], ['new']);
+  assert.ok(columns.planRevisionOf('web') > 0);
+  assert.deepEqual(folded, [3]);
+  assert.ok(follower.driftCount > 0);
+  // What ended is read once, not with each comparison.
+  assert.ok(read <= 151, `${read} evaluations were read`);
+  await tasks.stop();
+});
+
+test('an entry that could not be read, and was mended while nobody watched, is read', async () => {
+  await using store = openTestStore();
+  const connection = store.connect();
+  const bad = [cellKeys.host('h1'), cellKeys.host('h2')];
+  await store.transact({ then: bad.map((put) => ({ put, value: '{}' })) });
+  const columns = new CellColumns({ onFault: () => undefined });
+  const fold = ({ revision, changes }: ChangeBatch) => {
+    for (const change of changes) columns.fold(change);
+    columns.advance(revision);
+  };
+  await using tasks = new TaskGroup();
+  const follower = new CellFollower({ store: connection, columns, fold, log });
+  await follower.open(tasks.signal);
+  assert.deepEqual([...columns.faulty.keys()], bad);
+  follower.follow(tasks);
+  connection.disconnect();
+  await store.transact({ then: [hostPut(hostOf('h1')), { delete: cellKeys.host('h2') }] });
+  const { revision } = await store.transact({ then: [hostPut(hostOf('h3'))] });
+  await store.compact(revision);
+  connection.reconnect();
+  await waitFor(() => columns.revision >= revision, { what: 'the listing', deadlineMs: 30_000, intervalMs: 2 });
+  assert.deepEqual([...columns.hosts.keys()].sort(), ['h1', 'h3']);
+  assert.equal(columns.faulty.size, 0);
   await tasks.stop();
   await connection.close();
 });

@@ -1,10 +1,11 @@
 /** Keeps columns of the cell in step with the store: listed, watched, and compared with it now and then. */
 import { systemClock } from '@flynn/kit/clock';
+import { hasCode } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { retry } from '@flynn/kit/retry';
 import { forever } from '@flynn/kit/tasks';
 import type { TaskGroup } from '@flynn/kit/tasks';
-import { CompactedError } from '@flynn/store/store';
+import { CompactedError, RestoredError } from '@flynn/store/store';
 import type { Change, ChangeBatch, Entry, Revision, Store } from '@flynn/store/store';
 import { cellPrefix } from './cell.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
@@ -23,10 +24,13 @@ export type CellFollowerOptions = Readonly<{
 
 /** Of so many hosts assignments and statuses are compared in one go; the next ones the next time. */
 const hostsPerResync = 64;
+/** So many evaluations are read in one transaction. */
+const readAtOnce = 100;
 
 /**
- * INVARIANTS. The columns' revision never goes back. What a comparison lists is of exactly the columns' revision; keys that
- * change while it is listed are left out of it.
+ * INVARIANTS. The columns' revision never goes back. From the first listing on the columns are of one revision whenever somebody
+ * looks: what is listed again is folded in one stretch. On new claims beside old jobs a plan is made that every compare lets
+ * pass. What a comparison lists is of exactly the columns' revision; keys that change while it is listed are left out of it.
  */
 export class CellFollower {
   readonly #options: CellFollowerOptions;
@@ -34,6 +38,12 @@ export class CellFollower {
   #changed: Set<string> | undefined;
   #nextHost = 0;
   #driftCount = 0;
+  /** The watch cannot bring the columns to what the store has, or did not: all of it is listed first. */
+  #isOutdated = false;
+  /** Ends the watch under way. */
+  #watching = new AbortController();
+  /** Keys of ended evaluations, which the columns do not hold. */
+  readonly #ended = new Set<string>();
 
   constructor(options: CellFollowerOptions) {
     this.#options = options;
@@ -46,26 +56,38 @@ export class CellFollower {
 
   /** Resolves with the cell as it is folded in; waits up to 30 s for a store that is not there yet. */
   async open(signal: AbortSignal): Promise<void> {
-    await retry((limited) => this.#relist(limited), { what: 'listing the cell', deadlineMs: 30_000, signal });
+    const { columns } = this.#options;
+    // Nobody looks at them before this resolves, so each kind goes in as it comes: all of a large cell at once is much.
+    const take = (changes: readonly Change[]) => this.#fold({ revision: columns.revision, changes });
+    const listed = async (limited: AbortSignal) => {
+      this.#fold({ revision: await this.#list(take, limited), changes: [] });
+    };
+    const isRetryable = (error: unknown) =>
+      error instanceof CompactedError || hasCode(error, 'unavailable', 'timeout', 'exhausted');
+    await retry(listed, { what: 'listing the cell', deadlineMs: 30_000, signal, isRetryable });
   }
 
-  follow(tasks: TaskGroup, outer: AbortSignal): void {
+  /** Its tasks fail with RestoredError: what the columns hold is void then, and so is all that was concluded from it. */
+  follow(tasks: TaskGroup): void {
     const { log } = this.#options;
-    const pace = { log, minMs: 100, maxMs: 5_000 };
+    const pace = { log, minMs: 100, maxMs: 5_000, isFinal: (error: unknown) => error instanceof RestoredError };
     const run = (name: string, step: (signal: AbortSignal) => Promise<void>) =>
-      tasks.run(name, (inner) => forever(name, step, { ...pace, signal: AbortSignal.any([inner, outer]) }));
+      tasks.run(name, (signal) => forever(name, step, { ...pace, signal }));
     run("the scheduler's watch of the cell", (signal) => this.#watch(signal));
     run("the scheduler's resync of the cell", (signal) => this.#resyncSoon(signal));
   }
 
   async #watch(signal: AbortSignal): Promise<void> {
     const { store, columns, log } = this.#options;
+    if (this.#isOutdated) return await this.#relist(signal);
+    this.#watching = new AbortController();
+    const ended = AbortSignal.any([signal, this.#watching.signal]);
     try {
-      for await (const batch of store.watch(cellPrefix, { after: columns.revision, signal })) this.#fold(batch);
+      for await (const batch of store.watch(cellPrefix, { after: columns.revision, signal: ended })) this.#fold(batch);
     } catch (error) {
       if (!(error instanceof CompactedError)) throw error;
       log.info({ after: columns.revision }, 'the history behind the scheduler was compacted, listing the cell again');
-      await this.#relist(signal);
+      this.#isOutdated = true;
     }
   }
 
@@ -74,19 +96,28 @@ export class CellFollower {
     this.#options.fold(batch);
   }
 
-  /** Everything at one revision, one kind after the other, and what is not there any more let go. */
+  /** Of what is listed only what differs is kept until all is there. No watch is under way. */
   async #relist(signal: AbortSignal): Promise<void> {
-    const { store, columns } = this.#options;
+    const kinds: Change[][] = [];
+    const revision = await this.#list((changes) => kinds.push(changes), signal);
+    this.#fold({ revision, changes: kinds.flat() });
+    this.#isOutdated = false;
+  }
+
+  /** Everything at one revision, one kind after the other: what has to be folded in, and what is not there any more. */
+  async #list(take: (changes: Change[]) => void, signal: AbortSignal): Promise<Revision> {
     let revision: Revision | undefined;
     for (const kind of cellKinds) {
       const at = revision === undefined ? {} : { revision };
-      const listing = await store.list(`${cellPrefix}${kind}/`, { signal, ...at });
+      const listing = await this.#options.store.list(`${cellPrefix}${kind}/`, { signal, ...at });
       revision = listing.revision;
       const known = new Map(this.#versions(kind));
-      // The revision is reached with the last of them.
-      this.#fold({ revision: columns.revision, changes: this.#differences(listing.entries, known, revision) });
+      // Those that ended are not in the columns, and not missing there.
+      const isKept = (entry: Entry) => known.has(entry.key) || isOpenEvaluation(entry);
+      const entries = kind === 'evaluations' ? listing.entries.filter(isKept) : listing.entries;
+      take(differences(entries, known, revision));
     }
-    this.#fold({ revision: revision ?? columns.revision, changes: [] });
+    return revision ?? this.#options.columns.revision;
   }
 
   #versions(kind: CellKind): Iterable<readonly [string, Revision]> {
@@ -98,62 +129,87 @@ export class CellFollower {
   }
 
   async #resyncSoon(signal: AbortSignal): Promise<void> {
+    const { columns, resyncMs = 60_000 } = this.#options;
+    // Each host has a scheduler: the more there are the less often each of them compares, so that the store is asked no more for it.
+    const pace = Math.max(1, columns.hosts.size / hostsPerResync);
     // Spread out, so that a fleet started at once does not list at once.
-    await systemClock.sleep((this.#options.resyncMs ?? 60_000) * (0.75 + Math.random() / 2), { signal });
-    for (const kind of cellKinds) {
-      if (kind !== 'assignments' && kind !== 'status') await this.#compare(kind, '', signal);
-    }
-    const hosts = [...this.#options.columns.knownHosts()];
-    for (let count = 0; count < Math.min(hostsPerResync, hosts.length); count += 1) {
-      const hostId = hosts[this.#nextHost % hosts.length] ?? '';
+    await systemClock.sleep(resyncMs * pace * (0.75 + Math.random() / 2), { signal });
+    const hosts = [...columns.knownHosts()];
+    for (let count = 0; count < Math.min(hostsPerResync, Math.max(1, hosts.length)); count += 1) {
+      if (this.#nextHost >= hosts.length) this.#nextHost = 0;
+      // What is of no host has its turn once in a round of all hosts.
+      if (this.#nextHost === 0) await this.#compareKinds(signal);
+      const hostId = hosts[this.#nextHost];
       this.#nextHost += 1;
+      if (hostId === undefined) continue;
       await this.#compare('assignments', hostId, signal);
       await this.#compare('status', hostId, signal);
     }
   }
 
+  async #compareKinds(signal: AbortSignal): Promise<void> {
+    for (const kind of cellKinds) {
+      if (kind !== 'assignments' && kind !== 'status') await this.#compare(kind, '', signal);
+    }
+  }
+
+  /** By keys and modRevisions alone. What differs is not put right by itself, for that is no cell of one revision: all is listed. */
   async #compare(kind: CellKind, hostId: string, signal: AbortSignal): Promise<void> {
     const { store, columns, log } = this.#options;
+    if (this.#isOutdated) return;
     const prefix = `${cellPrefix}${kind}/${hostId === '' ? '' : `${hostId}/`}`;
     const changed = new Set<string>();
     this.#changed = changed;
     try {
-      const listing = await store.list(prefix, { revision: columns.revision, signal });
-      const known = new Map(columns.versions(kind, hostId));
-      const drifted = this.#differences(listing.entries, known, listing.revision).filter(
-        (change) => !changed.has(keyOf(change)),
-      );
-      if (drifted.length === 0) return;
+      const listing = await store.list(prefix, { revision: columns.revision, isKeysOnly: true, signal });
+      const entries = kind === 'evaluations' ? await this.#withoutEnded(listing.entries, signal) : listing.entries;
+      const all = differences(entries, new Map(columns.versions(kind, hostId)), listing.revision);
+      const drifted = all.map(keyOf).filter((key) => !changed.has(key));
+      if (drifted.length === 0 || this.#isOutdated) return;
       this.#driftCount += drifted.length;
-      const keys = drifted.slice(0, 10).map(keyOf);
-      log.warn({ prefix, keys, count: drifted.length }, 'the scheduler had drifted from the store, healing it');
-      this.#options.fold({ revision: columns.revision, changes: drifted });
+      const facts = { prefix, keys: drifted.slice(0, 10), count: drifted.length };
+      log.warn(facts, 'the scheduler had drifted from the store, listing the cell again');
+      this.#isOutdated = true;
+      this.#watching.abort();
     } catch (error) {
-      // History is compacted far behind the present: next time round it is there.
+      // A watch tells how far it is every few minutes, so the next time round the history is there.
       if (!(error instanceof CompactedError)) throw error;
     } finally {
       this.#changed = undefined;
     }
   }
 
-  /** What has to be folded in so that the columns hold exactly these entries. */
-  #differences(entries: readonly Entry[], known: Map<string, Revision>, revision: Revision): Change[] {
-    const changes: Change[] = [];
-    for (const entry of entries) {
-      const before = known.get(entry.key);
-      known.delete(entry.key);
-      const isSame = before !== undefined && before >>> 0 === entry.modRevision >>> 0;
-      if (!isSame && (before !== undefined || this.#isKept(entry))) changes.push({ type: 'put', entry });
+  /** Only their values tell which evaluations are open. Each is read once, for what ended stays as it is. */
+  async #withoutEnded(entries: readonly Entry[], signal: AbortSignal): Promise<Entry[]> {
+    const { store, columns } = this.#options;
+    const listed = new Set(entries.map(({ key }) => key));
+    for (const key of this.#ended) if (!listed.has(key)) this.#ended.delete(key);
+    const known = new Map(columns.versions('evaluations'));
+    const unknown = [...listed].filter((key) => !known.has(key) && !this.#ended.has(key));
+    for (let from = 0; from < unknown.length; from += readAtOnce) {
+      const keys = unknown.slice(from, from + readAtOnce);
+      const { reads } = await store.transact({ then: keys.map((get) => ({ get })) }, { signal });
+      for (const [at, key] of keys.entries()) if (!(reads[at] ?? []).some(isOpenEvaluation)) this.#ended.add(key);
     }
-    for (const key of known.keys()) changes.push({ type: 'delete', key, modRevision: revision });
-    return changes;
+    return entries.filter(({ key }) => !this.#ended.has(key));
   }
+}
 
-  /** Ended evaluations and what does not decode are not in the columns, and not missing there. */
-  #isKept({ key, value }: Entry): boolean {
-    if (this.#options.columns.isFaulty(key)) return false;
-    return !key.startsWith(`${cellPrefix}evaluations/`) || /"state":"(pending|blocked)"/.test(value);
+/** What has to be folded in so that the columns, which have seen `known`, hold exactly these entries. Empties `known`. */
+function differences(entries: readonly Entry[], known: Map<string, Revision>, revision: Revision): Change[] {
+  const changes: Change[] = [];
+  for (const entry of entries) {
+    const before = known.get(entry.key);
+    known.delete(entry.key);
+    const isSame = before !== undefined && before >>> 0 === entry.modRevision >>> 0;
+    if (!isSame) changes.push({ type: 'put', entry });
   }
+  for (const key of known.keys()) changes.push({ type: 'delete', key, modRevision: revision });
+  return changes;
+}
+
+function isOpenEvaluation({ value }: Entry): boolean {
+  return /"state":"(pending|blocked)"/.test(value);
 }
 
 function keyOf(change: Change): string {

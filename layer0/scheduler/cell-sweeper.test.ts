@@ -93,3 +93,26 @@ test('statuses of a host that never came back are removed after a day', async ()
   await sweeper.sweep(24 * hourMs + 1, signal);
   assert.deepEqual(await keysOf(store, cellKeys.status), ['h1/h1-a']);
 });
+
+test('a status and an evaluation that nobody can read keep nothing from being swept', async () => {
+  await using store = openTestStore();
+  const at = { now: 0, newId };
+  const status = statusOf(placedOf(workloadOf(), 'a', { hostId: 'h2' }), 'done');
+  await store.transact({
+    then: [
+      hostPut(hostOf('h1')),
+      { put: cellKeys.jobStatus('h2', 'h2-a'), value: JSON.stringify(status) },
+      { put: cellKeys.jobStatus('h2', 'h2-b'), value: JSON.stringify({ ...status, state: 'hibernating' }) },
+      { put: cellKeys.jobStatus('h3', 'h3-a'), value: 'no JSON' },
+    ],
+  });
+  for (const version of ['v1', 'v2']) await store.transact({ then: workloadChange(workloadInputOf({ version }), at) });
+  const { sweeper } = await sweeperOf(store);
+  // The scheduler saw it in a state that it could read.
+  await store.transact({ then: [{ put: cellKeys.evaluation('odd'), value: '{}' }] });
+  await sweeper.sweep(24 * hourMs - 1, signal);
+  assert.deepEqual(await keysOf(store, cellKeys.templates), ['web/v2']);
+  assert.deepEqual(await keysOf(store, cellKeys.status), ['h2/h2-a', 'h2/h2-b', 'h3/h3-a']);
+  await sweeper.sweep(24 * hourMs + 1, signal);
+  assert.deepEqual(await keysOf(store, cellKeys.status), []);
+});

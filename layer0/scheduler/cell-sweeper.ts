@@ -1,5 +1,6 @@
 /** Removes what nobody needs any more: templates without jobs, ended evaluations, statuses of hosts that never came back. */
 import { systemClock } from '@flynn/kit/clock';
+import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
 import type { TaskGroup } from '@flynn/kit/tasks';
@@ -31,29 +32,41 @@ export class CellSweeper {
     this.#options = options;
   }
 
-  run(tasks: TaskGroup, outer: AbortSignal): void {
+  run(tasks: TaskGroup): void {
     const { log, sweepMs = 60_000 } = this.#options;
     const step = async (signal: AbortSignal) => {
       await systemClock.sleep(sweepMs * (0.75 + Math.random() / 2), { signal });
       await this.sweep(Date.now(), signal);
     };
-    tasks.run('cell sweeper', (inner) =>
-      forever('sweeping the cell', step, { log, maxMs: 60_000, signal: AbortSignal.any([inner, outer]) }),
-    );
+    tasks.run('cell sweeper', (signal) => forever('sweeping the cell', step, { log, maxMs: 60_000, signal }));
   }
 
   async sweep(now: number, signal: AbortSignal): Promise<void> {
     const { core } = this.#options;
     for (const workloadId of core.takeRetired()) this.#candidates.add(workloadId);
     if (core.isOwnWorkload('cell')) {
-      await this.#sweepEvaluations(now, signal);
-      await this.#sweepStatuses(now, signal);
-      if (now >= this.#thoroughAt) await this.#findAll(signal);
-      this.#thoroughAt = Math.max(this.#thoroughAt, now + thoroughMs);
+      await this.#attempt('ended evaluations', () => this.#sweepEvaluations(now, signal));
+      await this.#attempt('statuses of hosts that are gone', () => this.#sweepStatuses(now, signal));
+      if (now >= this.#thoroughAt) {
+        await this.#attempt('what no event told of', () => this.#findAll(signal));
+        this.#thoroughAt = now + thoroughMs;
+      }
     }
     for (const workloadId of this.#candidates) {
       const isAnothers = !core.isOwnWorkload(workloadId) && !core.isOwnWorkload('cell');
-      if (isAnothers || (await this.#sweepWorkload(workloadId, signal))) this.#candidates.delete(workloadId);
+      await this.#attempt(`templates of ${workloadId}`, async () => {
+        if (isAnothers || (await this.#sweepWorkload(workloadId, signal))) this.#candidates.delete(workloadId);
+      });
+    }
+  }
+
+  /** What fails by itself keeps nothing else from being swept. Without the store nothing is. */
+  async #attempt(what: string, sweep: () => Promise<void>): Promise<void> {
+    try {
+      await sweep();
+    } catch (error) {
+      if (hasCode(error, 'unavailable', 'timeout', 'cancelled')) throw error;
+      this.#options.log.warn({ err: error }, `could not sweep ${what}, trying again later: ${messageOf(error)}`);
     }
   }
 
@@ -102,7 +115,7 @@ export class CellSweeper {
   async #sweepEvaluations(now: number, signal: AbortSignal): Promise<void> {
     const { store, core } = this.#options;
     const { entries } = await store.list(cellKeys.evaluations, { signal });
-    const old = entries.filter((entry) => !core.columns.isFaulty(entry.key) && isOld(entry, now));
+    const old = entries.filter((entry) => !core.columns.faulty.has(entry.key) && isOld(entry, now));
     for (let from = 0; from < old.length; from += operationsAtOnce) {
       const then = old.slice(from, from + operationsAtOnce).map(({ key }) => ({ delete: key }));
       await store.transact({ then }, { signal });
@@ -116,8 +129,7 @@ export class CellSweeper {
       if (columns.hosts.has(hostId) || columns.claims.has(hostId)) continue;
       if (columns.versions('status', hostId).next().done === true) continue;
       const { entries } = await store.list(cellKeys.hostStatus(hostId), { signal });
-      const newest = Math.max(...entries.map(({ value }) => newestTime(value)));
-      if (newest > now - statusesKeptMs) continue;
+      if (entries.some(({ value }) => newestTime(value) > now - statusesKeptMs)) continue;
       const compare = [cellKeys.host(hostId), cellKeys.claim(hostId)].map((key) => ({ key, modRevision: 0 }));
       await store.transact({ compare, then: [{ deletePrefix: cellKeys.hostStatus(hostId) }] }, { signal });
     }
@@ -129,7 +141,12 @@ function isOld({ value }: Entry, now: number): boolean {
   return isEnded(evaluation) && (evaluation.updatedAt ?? evaluation.createdAt) < now - evaluationsKeptMs;
 }
 
+/** One that does not decode is as old as the host's others let it be: nobody will ever read it. */
 function newestTime(text: string): number {
-  const { createdAt, startedAt = 0, endedAt = 0 } = decode.status(text);
-  return Math.max(createdAt, startedAt, endedAt);
+  try {
+    const { createdAt, startedAt = 0, endedAt = 0 } = decode.status(text);
+    return Math.max(createdAt, startedAt, endedAt);
+  } catch {
+    return 0;
+  }
 }

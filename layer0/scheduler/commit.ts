@@ -1,4 +1,5 @@
 /** Plans as one transaction that commits only if nothing they were made on has changed. */
+import type { z } from 'zod';
 import type { Compare, Operation, Revision, Transaction, TransactionResult } from '@flynn/store/store';
 import { cellKeys, claimSchema, lastPlanSchema } from './cell.ts';
 import type { AssignedGroup, AssignedJob, Assignment, Claim, LastPlan } from './cell.ts';
@@ -6,7 +7,7 @@ import type { Evaluation } from './evaluation.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
 import { evaluationWrite } from './evaluations.ts';
 import { homesAfter } from './homes.ts';
-import { claimWith } from './ledger.ts';
+import { claimOf, claimWith } from './ledger.ts';
 import type { KnownClaim, Ledger } from './ledger.ts';
 import type { HostChange, Outcome, Plan } from './plan.ts';
 
@@ -100,7 +101,7 @@ export function batchOf(
     const known = ledger.claimOf(hostId);
     expect({ key: cellKeys.claim(hostId), modRevision: known.modRevision }, { kind: 'host', hostId });
     expect({ key: cellKeys.host(hostId), createRevision: host?.createRevision ?? 0 }, { kind: 'host', hostId });
-    const claim = ofHost.reduce<Claim | undefined>((sum, change) => claimWith(sum, change, id), known.claim);
+    const claim = claimAfter(hostId, ofHost, id, known, columns);
     then.push(...assignmentWrites(hostId, ofHost, id, columns));
     // What is left of a host that is gone goes with its last job.
     const isOver = host === undefined && (claim === undefined || claim.jobs === 0);
@@ -117,6 +118,25 @@ export function batchOf(
     claims,
     transaction: { compare, then, else: compare.map(({ key }): Operation => ({ get: key })) },
   };
+}
+
+/**
+ * One that was less than its jobs come to would go below nothing as they end, and no such claim can be read: it is added up anew.
+ * What is released is in the columns, and these are of the very claim that is compared (see `Gathering`).
+ */
+function claimAfter(
+  hostId: string,
+  changes: readonly HostChange[],
+  batchId: string,
+  known: KnownClaim,
+  columns: CellColumns,
+): Claim | undefined {
+  const after = (before: Claim | undefined) =>
+    changes.reduce<Claim | undefined>((sum, change) => claimWith(sum, change, batchId), before);
+  const claim = after(known.claim);
+  if (claim === undefined || Math.min(claim.memoryBytes, claim.cpuMillis, claim.jobs) >= 0) return claim;
+  const groups = columns.assignmentIds(hostId).flatMap((planId) => columns.assignmentGroups(hostId, planId) ?? []);
+  return after(claimOf(groups, batchId));
 }
 
 function assignmentWrites(
@@ -275,16 +295,16 @@ export function judge(batch: Batch, answer: TransactionResult): Verdict | { comm
     const subject = batch.subjects[at];
     if (subject === undefined) continue;
     if (subject.kind === 'host' && compare.key === cellKeys.claim(subject.hostId)) {
-      const claim = entry && claimSchema.safeParse(JSON.parse(entry.value)).data;
+      const claim = entry && readAs(claimSchema, entry.value);
       if (entry !== undefined && claim?.planId === batch.id) return { committedAt: entry.modRevision };
-      // Of a claim that does not decode nothing is known: the host is refused until somebody mends it.
+      // Of a claim that does not decode nothing is known: the host is refused until it is mended (`ClaimMender`).
       const isKnown = entry === undefined || claim !== undefined;
       const modRevision = entry?.modRevision ?? 0;
       if (isKnown) claims.set(subject.hostId, { claim, modRevision, seenAt: answer.revision });
     }
     const isPlan = subject.kind === 'plan' && compare.key.startsWith(cellKeys.plans);
     if (isPlan && entry !== undefined) {
-      const last = lastPlanSchema.safeParse(JSON.parse(entry.value)).data;
+      const last = readAs(lastPlanSchema, entry.value);
       if (last?.planId === batch.id) return { committedAt: entry.modRevision };
     }
     const isSame =
@@ -298,4 +318,12 @@ export function judge(batch: Batch, answer: TransactionResult): Verdict | { comm
     else isFenced = true;
   }
   return { refusedHosts, refusedPlans, isFenced, revision, claims };
+}
+
+function readAs<T>(schema: z.ZodType<T>, text: string): T | undefined {
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
 }

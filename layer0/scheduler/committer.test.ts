@@ -13,7 +13,7 @@ import { Ledger } from './ledger.ts';
 import { HostTable } from './placement/host-table.ts';
 import type { Plan } from './plan.ts';
 import { schedule } from './schedulers/scheduler.ts';
-import { hostOf, hostPut, mebibyte, readCell, workloadInputOf } from './testing.ts';
+import { hostOf, hostPut, mebibyte, readCell, stepHost, wellBehaved, workloadInputOf } from './testing.ts';
 
 let ids = 0;
 const newId = () => `id${(ids += 1)}`;
@@ -89,6 +89,27 @@ test('of two schedulers that planned for one host the second is refused, and wha
   const cell = await readCell(store);
   assert.equal(cell.jobsOn('h2').length, 2);
   assert.equal(cell.evaluationsOf('b')[0]?.value.state, 'pending');
+});
+
+test('a claim that is less than its jobs come to is added up anew before it would go below nothing', async () => {
+  await using store = await openCell(['h1'], [{ id: 'a', count: 3 }]);
+  const first = await open(store);
+  first.plan('a');
+  await store.transact(first.next().transaction);
+  const at = context();
+  const claim = { memoryBytes: 100 * mebibyte, cpuMillis: 300, planId: 'x', jobs: 1, ports: {} };
+  await store.transact({ then: [{ put: cellKeys.claim('h1'), value: JSON.stringify(claim) }] });
+  await store.transact({ then: workloadChange(workloadInputOf({ id: 'a', count: 1 }), at) });
+  const second = await open(store);
+  second.plan('a');
+  await store.transact(second.next().transaction);
+  await stepHost(store, 'h1', wellBehaved, at);
+  const third = await open(store);
+  third.plan('a');
+  await store.transact(third.next().transaction);
+  const cell = await readCell(store);
+  assert.equal(cell.jobsOn('h1').length, 1);
+  assert.deepEqual(stateOf(cell), []);
 });
 
 test('two schedulers that plan for one workload on different hosts exclude each other', async () => {

@@ -1,6 +1,6 @@
 /** What is claimed of each host by this scheduler's best knowledge: the store's claims, and what is on its way there. */
 import type { Revision } from '@flynn/store/store';
-import type { Claim, HostRecord, OperatorSettings } from './cell.ts';
+import type { AssignedGroup, Claim, HostRecord, OperatorSettings } from './cell.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
 import { hash } from './ownership.ts';
 import type { HostChange } from './plan.ts';
@@ -172,6 +172,23 @@ export function claimWith(claim: Claim | undefined, change: HostChange, planId: 
     if (demand.hostPorts.length > 0) ports = portsWith(ports, demand, -1);
   }
   return { planId, memoryBytes, cpuMillis, jobs, ports };
+}
+
+/** What jobs come to. */
+export function claimOf(groups: readonly AssignedGroup[], planId: string): Claim {
+  return claimWith(undefined, { add: [...groups], stop: [], release: [] }, planId);
+}
+
+/** Whether the one says of its host what the other does, whichever plan wrote it. None is as one without jobs. */
+export function areSameSums(one: Claim | undefined, other: Claim): boolean {
+  const { memoryBytes, cpuMillis, jobs, ports } = one ?? nobody;
+  if (memoryBytes !== other.memoryBytes || cpuMillis !== other.cpuMillis || jobs !== other.jobs) return false;
+  const numbers = Object.keys(ports);
+  if (numbers.length !== Object.keys(other.ports).length) return false;
+  return numbers.every((port) => {
+    const [a, b] = [ports[port], other.ports[port]];
+    return a?.family === b?.family && a?.jobs === b?.jobs;
+  });
 }
 
 function portsWith(

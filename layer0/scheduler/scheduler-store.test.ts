@@ -9,6 +9,7 @@ import { test } from 'node:test';
 import { cellKeys } from './cell.ts';
 import { evaluationSchema } from './evaluation.ts';
 import { workloadChange } from './evaluations.ts';
+import { findViolations } from './invariants.ts';
 import { startScheduler } from './scheduler.ts';
 import { hostOf, hostPut, readCell, workloadInputOf } from './testing.ts';
 
@@ -76,4 +77,37 @@ test('a store that fails for no known reason fails no plan', async () => {
     entries.map(({ value }) => evaluationSchema.parse(JSON.parse(value)).state),
     ['complete'],
   );
+});
+
+test('after the store was restored to an earlier state a scheduler begins anew and places what is asked for', async () => {
+  await using store = openTestStore();
+  await store.transact({ then: [hostPut(hostOf('h1'))] });
+  const image = store.save();
+  const stop = new AbortController();
+  await using scheduler = await startScheduler({ store: store.connect(), log, signal: stop.signal, id: 'h1' });
+  const placed = async (id: string) => {
+    await store.transact({ then: workloadChange(workloadInputOf({ id }), context()) });
+    const isPlaced = async () => (await readCell(store)).jobsOf(id).length === 1;
+    await waitFor(isPlaced, { what: `the job of ${id}`, deadlineMs: 30_000, intervalMs: 2 });
+  };
+  for (const id of ['a', 'b', 'c']) await placed(id);
+  await waitFor(() => scheduler.counts.committed === 3, { what: 'the last answer', deadlineMs: 30_000, intervalMs: 2 });
+  store.restore(image);
+  await placed('d');
+  const cell = await readCell(store);
+  assert.deepEqual(findViolations(cell), []);
+  assert.equal(cell.jobCount, 1);
+});
+
+test('a claim that nobody can read is added up anew, and its host takes work again', async () => {
+  await using store = openTestStore();
+  const value = '{"planId":"x","memoryBytes":-1,"cpuMillis":0,"jobs":-3,"ports":{}}';
+  await store.transact({ then: [hostPut(hostOf('h1')), { put: cellKeys.claim('h1'), value }] });
+  const stop = new AbortController();
+  const options = { store, log, signal: stop.signal, id: 'h1', repairMs: 20 };
+  await using _scheduler = await startScheduler(options);
+  await store.transact({ then: workloadChange(workloadInputOf({ count: 2 }), context()) });
+  const isPlaced = async () => (await readCell(store)).jobsOf('web').length === 2;
+  await waitFor(isPlaced, { what: 'the jobs', deadlineMs: 30_000, intervalMs: 2 });
+  assert.deepEqual(findViolations(await readCell(store)), []);
 });

@@ -1,12 +1,14 @@
 /** A scheduler: watches the cell, plans what evaluations ask for, commits it. Any number of them run side by side. */
 import { pause } from '@flynn/kit/clock';
-import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { backoffMs } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
+import { RestoredError } from '@flynn/store/store';
 import type { Store, Transaction, TransactionResult } from '@flynn/store/store';
 import { CellFollower } from './cell-follower.ts';
 import { CellSweeper } from './cell-sweeper.ts';
+import { ClaimMender } from './claim-mender.ts';
 import type { Batch, Fence } from './commit.ts';
 import { SchedulerCore } from './core.ts';
 import { quickIds } from './quick-ids.ts';
@@ -62,15 +64,23 @@ export interface RunningScheduler extends AsyncDisposable {
 
 /** Resolves when the cell is known and the loop runs. */
 export async function startScheduler(options: SchedulerOptions): Promise<RunningScheduler> {
-  const { signal, schedulerPaths = [] } = options;
+  const { signal, schedulerPaths = [], log } = options;
   const schedulers = await loadSchedulers(schedulerPaths);
   const own = options.tasks === undefined ? new TaskGroup({ signal }) : undefined;
   const tasks = options.tasks ?? own ?? new TaskGroup({ signal });
   const stopped = new AbortController();
-  const loop = new SchedulerLoop(options, new SchedulerCore(coreOptions(options, schedulers)));
   const ended = AbortSignal.any([signal, stopped.signal]);
+  const newLoop = () => new SchedulerLoop(options, new SchedulerCore(coreOptions(options, schedulers)));
+  let loop = newLoop();
   await loop.open(ended);
-  loop.run(tasks, ended);
+  tasks.run('scheduler', async (inner) => {
+    const living = AbortSignal.any([inner, ended]);
+    while ((await endOf(loop, living)) === 'restored') {
+      log.warn({ id: options.id }, 'the store was restored: the scheduler begins anew');
+      loop = newLoop();
+      await openAgain(loop, living, log);
+    }
+  });
   return {
     get counts() {
       return loop.counts;
@@ -83,6 +93,31 @@ export async function startScheduler(options: SchedulerOptions): Promise<Running
       await own?.stop();
     },
   };
+}
+
+async function endOf(loop: SchedulerLoop, signal: AbortSignal): Promise<'stopped' | 'restored'> {
+  if (signal.aborted) return 'stopped';
+  try {
+    await loop.run(signal);
+    return 'stopped';
+  } catch (error) {
+    if (!(error instanceof RestoredError)) throw error;
+    return 'restored';
+  }
+}
+
+/** For as long as the store is away. */
+async function openAgain(loop: SchedulerLoop, signal: AbortSignal, log: Logger): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      await loop.open(signal);
+      return;
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!hasCode(error, 'timeout')) throw error;
+      log.warn({ err: error }, `the restored store is not there yet: ${messageOf(error)}`);
+    }
+  }
 }
 
 function coreOptions(options: SchedulerOptions, schedulers: Awaited<ReturnType<typeof loadSchedulers>>) {
@@ -101,7 +136,10 @@ function coreOptions(options: SchedulerOptions, schedulers: Awaited<ReturnType<t
 const startedAt = Date.now() - performance.now();
 const now = () => startedAt + performance.now();
 
-/** INVARIANTS. Whatever happens wakes the loop; the core is only ever called from here, one call after the other. */
+/**
+ * INVARIANTS. Whatever happens wakes the loop; the core is only ever called from here, one call after the other. It is good for
+ * one store: what the core knows and what it has under way, its ledger included, is void once that was restored.
+ */
 class SchedulerLoop {
   readonly #options: SchedulerOptions;
   readonly #core: SchedulerCore;
@@ -147,11 +185,14 @@ class SchedulerLoop {
     this.#core.open(now());
   }
 
-  run(tasks: TaskGroup, signal: AbortSignal): void {
-    this.#follower.follow(tasks, signal);
-    tasks.run('scheduler', (inner) => this.#loop(AbortSignal.any([inner, signal])));
-    const sweeper = new CellSweeper({ ...this.#options, core: this.#core });
-    sweeper.run(tasks, signal);
+  /** Resolves when the signal has aborted and its calls have ended; throws RestoredError where it is of no use any more. */
+  async run(signal: AbortSignal): Promise<void> {
+    const tasks = new TaskGroup({ signal });
+    this.#follower.follow(tasks);
+    tasks.run('scheduler', (inner) => this.#loop(inner));
+    new CellSweeper({ ...this.#options, core: this.#core }).run(tasks);
+    new ClaimMender({ ...this.#options, columns: this.#core.columns, newId: quickIds() }).run(tasks);
+    await tasks.done();
   }
 
   async #loop(signal: AbortSignal): Promise<void> {

@@ -40,7 +40,7 @@ export class CellWatch implements AsyncDisposable {
       log: silentLogger(),
     });
     await follower.open(this.#tasks.signal);
-    follower.follow(this.#tasks, this.#tasks.signal);
+    follower.follow(this.#tasks);
   }
 
   get cell(): Cell {

@@ -233,10 +233,10 @@ test('an entry that does not decode is left out and told, until it is mended', (
   cell.fold({ type: 'put', entry: { key: put.put, value: '{}', ...at, modRevision: 2 } });
   assert.equal(cell.hosts.size, 0);
   assert.deepEqual(faults, [put.put]);
-  assert.ok(cell.isFaulty(put.put));
+  assert.ok(cell.faulty.has(put.put));
   cell.fold({ type: 'put', entry: { key: put.put, value: put.value, ...at, modRevision: 3 } });
   assert.equal(cell.hosts.size, 1);
-  assert.ok(!cell.isFaulty(put.put));
+  assert.ok(!cell.faulty.has(put.put));
 });
 
 test('what a host says of a job is read as it was said', () => {

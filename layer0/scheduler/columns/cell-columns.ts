@@ -4,7 +4,7 @@ import type { CellChange } from '../cell-change.ts';
 import type { Cell, JobFacts, PlacedJob, Versioned } from '../cell-view.ts';
 import type { AssignedGroup, Claim, Homes, HostRecord, OperatorSettings, Workload } from '../cell.ts';
 import type { Evaluation } from '../evaluation.ts';
-import { cellKeys } from '../cell.ts';
+import { cellKeys, cellPrefix } from '../cell.ts';
 import { decode, parseCellKey } from './entries.ts';
 import type { CellKey } from './entries.ts';
 import { SharedParts } from './interned.ts';
@@ -28,7 +28,7 @@ export class CellColumns implements Cell {
   readonly #evaluations = new Map<string, Versioned<Evaluation>>();
   readonly #omni = new Set<string>();
   readonly #shared = new SharedParts();
-  readonly #faulty = new Set<string>();
+  readonly #faulty = new Map<string, Revision>();
   readonly #onFault: (key: string, error: unknown) => void;
   #revision: Revision = 0;
 
@@ -45,9 +45,9 @@ export class CellColumns implements Cell {
     if (revision > this.#revision) this.#revision = revision;
   }
 
-  /** Whether the store's entry of this key is left out because it does not decode. */
-  isFaulty(key: string): boolean {
-    return this.#faulty.has(key);
+  /** The store's entries that are left out because they do not decode: the modRevision of each, by key. */
+  get faulty(): ReadonlyMap<string, Revision> {
+    return this.#faulty;
   }
 
   /** Undefined where nothing changed that anyone plans by. */
@@ -66,7 +66,7 @@ export class CellColumns implements Cell {
       this.#faulty.delete(text);
       return this.#replace(key, entry);
     } catch (error) {
-      this.#faulty.add(text);
+      this.#faulty.set(text, entry.modRevision);
       this.#onFault(text, error);
       return this.#replace(key, undefined);
     }
@@ -252,8 +252,17 @@ export class CellColumns implements Cell {
     return this.#jobs.byteLength;
   }
 
-  /** The entries it holds of a kind (of one host, for assignments and statuses), each with its modRevision, by key. */
+  /**
+   * The entries it has seen of a kind (of one host, for assignments and statuses), each with its modRevision, by key: those it holds
+   * and those that do not decode.
+   */
   *versions(kind: CellKey['kind'], hostId = ''): Generator<readonly [string, Revision], void, undefined> {
+    const prefix = `${cellPrefix}${kind}/${hostId === '' ? '' : `${hostId}/`}`;
+    for (const one of this.#faulty) if (one[0].startsWith(prefix)) yield one;
+    yield* this.#held(kind, hostId);
+  }
+
+  *#held(kind: CellKey['kind'], hostId: string): Generator<readonly [string, Revision], void, undefined> {
     switch (kind) {
       case 'hosts':
         for (const [id, { modRevision }] of this.hosts) yield [cellKeys.host(id), modRevision];
