@@ -4,6 +4,7 @@ import { storeConformance } from './conformance.ts';
 import { restoreConformance } from './conformance-restore.ts';
 import type { RestorableStore } from './conformance-restore.ts';
 import { createMemoryStore } from './memory.ts';
+import { CompactedError } from './store.ts';
 
 async function open(): Promise<RestorableStore> {
   const store = createMemoryStore();
@@ -55,4 +56,31 @@ test('a client that comes back before its TTL keeps its lease', async () => {
   nowMs = 60_000;
   store.expireLeases();
   assert.equal(lease.lost.aborted, false);
+});
+
+test('a watch is told nothing of other prefixes but how far it is, and is not behind a compaction for that', async () => {
+  await using store = createMemoryStore();
+  const put = async (key: string) => (await store.transact({ then: [{ put: key, value: '' }] })).revision;
+  const start = await put('/w/a');
+  const { signal } = new AbortController();
+  const watch = store.watch('/w/', { after: start, signal })[Symbol.asyncIterator]();
+  const next = async () => (await watch.next()).value;
+  const first = next();
+  for (let i = 0; i < 5; i += 1) await put('/other');
+  await store.compact(await put('/other'));
+  const told = await put('/w/b');
+  assert.deepEqual([(await first)?.revision, (await first)?.changes.length], [told, 1]);
+  const second = next();
+  const other = await put('/other');
+  store.tellProgress();
+  assert.deepEqual(await second, { revision: other, changes: [] });
+  // Over a disconnect it knows no more than it has told.
+  const third = next();
+  await put('/other');
+  await new Promise((resolve) => setImmediate(resolve));
+  await using peer = store.connect();
+  store.disconnect();
+  await peer.compact((await peer.transact({ then: [{ put: '/other', value: '' }] })).revision);
+  store.reconnect();
+  await assert.rejects(third, CompactedError);
 });

@@ -25,6 +25,8 @@ export interface MemoryStore extends Store {
   disconnect(): void;
   /** Watches go on where they stopped; leases that have not expired are kept alive again. */
   reconnect(): void;
+  /** Has this client's watches say how far they are, as etcd does every ten minutes to those that it has nothing to tell. */
+  tellProgress(): void;
   /** Ends every lease that is due by the injected clock. Without one, real timers do it. */
   expireLeases(): void;
   save(): DatabaseImage;
@@ -49,13 +51,15 @@ type Shared = {
 
 /**
  * INVARIANTS. While its client is connected a lease has no due time (it is kept alive); from the disconnect on it has
- * one. A watch's cursor only moves by batches it yielded.
+ * one. Over a disconnect a watch knows no more than it yielded: it goes on after that.
  */
 class MemoryClient implements MemoryStore {
   readonly #shared: Shared;
   readonly #own = new Set<string>();
   readonly #wakers = new Set<() => void>();
   #state: 'connected' | 'disconnected' | 'closed' = 'connected';
+  #progressTold = 0;
+  #disconnects = 0;
 
   constructor(shared: Shared) {
     this.#shared = shared;
@@ -68,6 +72,7 @@ class MemoryClient implements MemoryStore {
   disconnect(): void {
     if (this.#state !== 'connected') return;
     this.#state = 'disconnected';
+    this.#disconnects += 1;
     this.#abandonLeases();
   }
 
@@ -81,6 +86,11 @@ class MemoryClient implements MemoryStore {
       clearTimeout(lease.timer);
       delete lease.dueMs;
     }
+    this.#wake();
+  }
+
+  tellProgress(): void {
+    this.#progressTold += 1;
     this.#wake();
   }
 
@@ -137,15 +147,26 @@ class MemoryClient implements MemoryStore {
   ): AsyncGenerator<ChangeBatch, void, undefined> {
     const { database } = this.#shared;
     const { signal } = options;
-    let cursor = options.after;
+    let yielded = options.after;
+    let cursor = yielded;
+    let progressTold = this.#progressTold;
+    let disconnects = this.#disconnects;
     const { restores } = database;
     while (!signal.aborted) {
       if (this.#state === 'closed') throw closedError();
+      if (disconnects !== this.#disconnects) cursor = yielded;
+      disconnects = this.#disconnects;
       if (this.#state === 'connected') {
-        if (database.restores !== restores) throw new RestoredError(cursor);
+        if (database.restores !== restores) throw new RestoredError(yielded);
         const batch = database.changesAfter(cursor, prefix);
-        if (batch.revision > cursor) {
-          cursor = batch.revision;
+        const isNews = batch.revision > cursor;
+        cursor = batch.revision;
+        const isAsked = progressTold !== this.#progressTold && cursor > yielded;
+        // As etcd does: what is under other prefixes is told to nobody.
+        if (isNews && batch.changes.length === 0 && !isAsked) continue;
+        progressTold = this.#progressTold;
+        if (isNews || isAsked) {
+          yielded = cursor;
           yield batch;
           continue;
         }

@@ -9,6 +9,7 @@ import { decodeJson } from './codec.ts';
 import { emptyState, findDrift, foldBatch, foldListing } from './mirror-state.ts';
 import { openMirror } from './mirror.ts';
 import type { Mirror, MirrorChange, MirrorOptions } from './mirror.ts';
+import { storeWith } from './store-with.ts';
 import type { Store } from './store.ts';
 import { lossyStore, openTestStore } from './testing.ts';
 
@@ -339,4 +340,31 @@ test('a mirror of a store that was restored starts over, at a lower revision too
   const snapshot = await mirror.reached(await put(store, '/m/d', 4));
   assert.deepEqual(contentOf(mirror), { a: 1, b: 1, d: 4 });
   assert.equal(snapshot.revision, image.revision + 1);
+});
+
+test('reached() asks again when what it asked for is older than its revision, or could not be had', async () => {
+  await using store = openTestStore();
+  await put(store, '/m/a', 1);
+  const gate = Promise.withResolvers<void>();
+  let lists = 0;
+  const slow = storeWith(store, {
+    async list(...args) {
+      lists += 1;
+      if (lists === 3) throw new FlynnError('unavailable', 'an election');
+      const listing = await store.list(...args);
+      // The one that both below share.
+      if (lists === 2) await gate.promise;
+      return listing;
+    },
+  });
+  await using mirror = await open(slow);
+  const first = await put(store, '/other', 1);
+  const waiting = Promise.all([mirror.reached(first), mirror.reached(first + 1)]);
+  await waitFor(() => lists === 2, { what: 'the first listing', deadlineMs: 30_000, intervalMs: 2 });
+  assert.equal(await put(store, '/other', 2), first + 1);
+  gate.resolve();
+  const [one, other] = await waiting;
+  assert.equal(one.revision, first);
+  assert.equal(other.revision, first + 1);
+  assert.equal(lists, 4);
 });

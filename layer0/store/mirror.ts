@@ -2,7 +2,7 @@
 import { abortError, systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
-import { retry, withDeadline } from '@flynn/kit/retry';
+import { backoffMs, retry, withDeadline } from '@flynn/kit/retry';
 import { TaskGroup, forever } from '@flynn/kit/tasks';
 import { foldBatch, foldListing, foldRestored, findDrift, emptyState } from './mirror-state.ts';
 import type { MirrorChange, MirrorState, Snapshot } from './mirror-state.ts';
@@ -126,8 +126,15 @@ class StoreMirror<T> implements Mirror<T> {
     const deadlineMs = options.deadlineMs ?? 5_000;
     const deadline = withDeadline(deadlineMs, options.signal);
     const ended = AbortSignal.any([deadline, this.#tasks.signal]);
-    // The watch tells only of its prefix: a revision that is about something else is reached by asking.
-    const asking = setTimeout(() => void this.#refresh(), patienceMs);
+    // The watch tells only of its prefix: a revision that is about something else is reached by asking. A listing that others had
+    // asked for before may be older than it, and any may fail: asked again until it is there.
+    let isOver = false;
+    let asking = setTimeout(() => void ask(0), patienceMs);
+    const ask = async (attempt: number) => {
+      await this.#refresh();
+      if (isOver || this.snapshot.revision >= revision) return;
+      asking = setTimeout(() => void ask(attempt + 1), backoffMs(attempt, { minMs: 20, maxMs: 1_000 }));
+    };
     try {
       while (this.snapshot.revision < revision) {
         if (this.#tasks.signal.aborted)
@@ -138,6 +145,7 @@ class StoreMirror<T> implements Mirror<T> {
       }
       return this.snapshot;
     } finally {
+      isOver = true;
       clearTimeout(asking);
     }
   }

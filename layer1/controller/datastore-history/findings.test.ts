@@ -1,4 +1,5 @@
 /** What is said of histories of datastores, and when. */
+import { waitFor } from '@flynn/kit/retry';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { startDatastoreWorld } from '../datastore-backups/datastore-fixture.ts';
@@ -127,5 +128,10 @@ test('of one that nobody wants to run nothing is collected, and nothing is told;
   story.nowMs = Date.now();
   assert.deepEqual(await what(), []);
   story.nowMs += 20 * minuteMs;
+  await waitFor(async () => (await what()).length > 0, {
+    what: 'its members to run',
+    deadlineMs: 30_000,
+    intervalMs: 5,
+  });
   assert.deepEqual(await what(), ['it has no history yet, and its members run']);
 });
