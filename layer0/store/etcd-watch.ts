@@ -1,4 +1,5 @@
-/** Watching etcd without losing, repeating or splitting anything, over any number of connections. */
+/** Watching etcd without losing, repeating or splitting anything, over any number of connections, whatever its reader's pace. */
+import { Duplex } from 'node:stream';
 import { abortError, systemClock } from '@flynn/kit/clock';
 import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
@@ -26,8 +27,8 @@ export type WatchRequest = {
 };
 
 /**
- * A connection that breaks is followed by a fresh one from the last revision *delivered*. The revision in a response's
- * header is useless for that: while a watch catches up it runs ahead of the events in the response.
+ * A connection that breaks is followed by a fresh one from the last revision *delivered*. The revision in the header of a
+ * response with events is useless for that: while a watch catches up it runs ahead of them.
  */
 export async function* watchPrefix(request: WatchRequest): AsyncGenerator<ChangeBatch, void, undefined> {
   const { signal, closing, log, prefix } = request;
@@ -68,10 +69,11 @@ async function* readOnce(
   const member = members.current;
   const askedMs = performance.now();
   const responses = new AsyncQueue<IWatchResponse>();
+  let unreadBytes = 0;
   const ended = AbortSignal.any([signal, closing, member.left]);
   const stop = () => responses.end(abortError(ended));
   ended.addEventListener('abort', stop, { once: true });
-  const stream = await raceAbort(member.client.watchClient.watch(), ended);
+  const stream = pausable(await raceAbort(member.client.watchClient.watch(), ended));
   const opening = setTimeout(
     () =>
       responses.end(
@@ -80,12 +82,20 @@ async function* readOnce(
     openMs,
   );
   try {
-    stream.on('data', (response) => responses.push(response));
+    stream.on('data', (response) => {
+      unreadBytes += bytesIn(response);
+      responses.push(response);
+      // Then etcd waits too, and keeps for this watch no more than where it is.
+      if (responses.size >= maxUnread.responses || unreadBytes >= maxUnread.bytes) stream.pause();
+    });
     stream.on('error', (error) => responses.end(translateError(error, `watching ${prefix}`)));
     stream.on('end', () => responses.end(new FlynnError('unavailable', `etcd ended the watch of ${prefix}`)));
-    stream.write({ create_request: { ...rangeOf(prefix), start_revision: after + 1 } });
+    stream.write({ create_request: { ...rangeOf(prefix), start_revision: after + 1, progress_notify: true } });
     let delivered = after;
     for await (const response of responses) {
+      unreadBytes -= bytesIn(response);
+      const isFew = responses.size < maxUnread.responses / 2 && unreadBytes < maxUnread.bytes / 2;
+      if (isFew && stream.isPaused()) stream.resume();
       if (response.created) clearTimeout(opening);
       checkCluster(response.header.cluster_id);
       // A member may lag behind; all of them together never do, unless they are not what they were.
@@ -110,6 +120,19 @@ async function* readOnce(
   }
 }
 
+/** So much may wait for a reader. */
+const maxUnread = { responses: 64, bytes: 1024 * 1024 };
+
+function bytesIn({ events }: IWatchResponse): number {
+  return events.reduce((sum, { kv }) => sum + kv.key.length + kv.value.length, 0);
+}
+
+/** etcd3 says less of its streams than they are. */
+function pausable<T>(stream: T): T & Duplex {
+  if (!(stream instanceof Duplex)) throw new FlynnError('internal', 'a watch of etcd is no stream that can be paused');
+  return stream;
+}
+
 function endOf(response: IWatchResponse, prefix: string): FlynnError {
   if (Number(response.compact_revision) > 0) return new CompactedError(Number(response.compact_revision));
   const reason = response.cancel_reason === '' ? 'no reason given' : response.cancel_reason;
@@ -117,9 +140,17 @@ function endOf(response: IWatchResponse, prefix: string): FlynnError {
   return new FlynnError('unavailable', `etcd cancelled the watch of ${prefix}: ${messageOf(reason)}`);
 }
 
-/** A response carries whole revisions, in order. What was delivered before (etcd 3.4 may repeat itself) is left out. */
+/**
+ * A response carries whole revisions, in order. What was delivered before (etcd 3.4 may repeat itself) is left out. One without
+ * events says how far a watch is that has caught up: etcd sends it when it had nothing else to tell for ten minutes.
+ */
 function batchOf(response: IWatchResponse, delivered: Revision): ChangeBatch | undefined {
   const changes: Change[] = [];
+  const reached = Number(response.header.revision);
+  if (response.events.length === 0) {
+    if (response.created || reached <= delivered) return undefined;
+    return Object.freeze({ revision: reached, changes: Object.freeze(changes) });
+  }
   let revision = delivered;
   for (const event of response.events) {
     const eventRevision = Number(event.kv.mod_revision);
