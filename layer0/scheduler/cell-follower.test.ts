@@ -13,10 +13,21 @@ import { CellColumns } from './columns/cell-columns.ts';
 import { SchedulerCore } from './core.ts';
 import { evaluationWrite, makeEvaluation, workloadChange } from './evaluations.ts';
 import { findViolations } from './invariants.ts';
-import { hostOf, hostPut, readCell, stepHost, wellBehaved, workloadInputOf } from './testing.ts';
+import {
+  hostOf,
+  hostPut,
+  placedOf,
+  readCell,
+  statusOf,
+  stepHost,
+  wellBehaved,
+  workloadInputOf,
+  workloadOf,
+} from './testing.ts';
 
 const log = silentLogger();
 const errorOf = (key: string, error: unknown) => assert.fail(`${key}: ${String(error)}`);
+const statusText = JSON.stringify(statusOf(placedOf(workloadOf(), 'a'), 'running'));
 let ids = 0;
 const newId = () => `id${(ids += 1)}`;
 
@@ -217,4 +228,66 @@ test('an entry that could not be read, and was mended while nobody watched, is r
   assert.equal(columns.faulty.size, 0);
   await tasks.stop();
   await connection.close();
+});
+
+test('in a cell where nothing happens what the watch lost is found, though the store goes on and drops its history', async () => {
+  await using store = openTestStore();
+  const connection = store.connect();
+  await store.transact({ then: [hostPut(hostOf('h1'))] });
+  const columns = new CellColumns({ onFault: errorOf });
+  const fold = ({ revision, changes }: ChangeBatch) => {
+    for (const change of changes) columns.fold(change);
+    columns.advance(revision);
+  };
+  await using tasks = new TaskGroup();
+  let isLosing = true;
+  const lossy = lossyStore(connection, () => isLosing);
+  const follower = new CellFollower({ store: lossy, columns, fold, log, resyncMs: 10 });
+  await follower.open(tasks.signal);
+  const lost = (await store.transact({ then: [hostPut(hostOf('h2'))] })).revision;
+  follower.follow(tasks);
+  await waitFor(() => columns.revision >= lost, { what: 'the loss', deadlineMs: 30_000, intervalMs: 1 });
+  isLosing = false;
+  const elsewhere = { put: '/flynn/resource/app/a', value: '{}' };
+  for (let n = 0; n < 20; n += 1) await store.transact({ then: [elsewhere] });
+  await store.compact((await store.transact({ then: [elsewhere] })).revision);
+  connection.tellProgress();
+  await waitFor(() => columns.hosts.has('h2'), { what: 'what was lost', deadlineMs: 30_000, intervalMs: 2 });
+  assert.equal(follower.driftCount, 1);
+  await tasks.stop();
+  await connection.close();
+});
+
+test('comparisons ask for keys alone, and for what is of no host once in a round of the hosts', async () => {
+  await using store = openTestStore();
+  const hosts = Array.from({ length: 150 }, (_, n) => `h${100 + n}`);
+  const status = (hostId: string) => ({ put: cellKeys.jobStatus(hostId, `${hostId}-a`), value: statusText });
+  await store.transact({ then: hosts.map(status) });
+  const columns = new CellColumns({ onFault: errorOf });
+  const fold = ({ revision, changes }: ChangeBatch) => {
+    for (const change of changes) columns.fold(change);
+    columns.advance(revision);
+  };
+  const asked: string[] = [];
+  const counted = storeWith(store, {
+    list(prefix, options = {}) {
+      if (columns.revision > 0) {
+        assert.equal(options.isKeysOnly, true, prefix);
+        asked.push(prefix);
+      }
+      return store.list(prefix, options);
+    },
+  });
+  await using tasks = new TaskGroup();
+  const follower = new CellFollower({ store: counted, columns, fold, log, resyncMs: 5 });
+  await follower.open(tasks.signal);
+  follower.follow(tasks);
+  const of = (prefix: string) => asked.filter((one) => one === prefix).length;
+  const last = cellKeys.hostStatus('h249');
+  await waitFor(() => of(last) === 2, { what: 'two rounds', deadlineMs: 30_000, intervalMs: 1 });
+  await tasks.stop();
+  const rounds = of(cellKeys.workloads);
+  assert.ok(rounds === 2 || rounds === 3, `the workloads were compared ${rounds} times`);
+  for (const hostId of hosts) assert.ok(of(cellKeys.hostStatus(hostId)) >= 2, hostId);
+  assert.equal(follower.driftCount, 0);
 });
