@@ -130,7 +130,7 @@ export class CellFollower {
 
   async #resyncSoon(signal: AbortSignal): Promise<void> {
     const { columns, resyncMs = 60_000 } = this.#options;
-    // Each host has a scheduler: the more there are the less often each of them compares, so that the store is asked no more for it.
+    // Each host has a scheduler: the more there are the less often each of them compares, and the store is asked no more.
     const pace = Math.max(1, columns.hosts.size / hostsPerResync);
     // Spread out, so that a fleet started at once does not list at once.
     await systemClock.sleep(resyncMs * pace * (0.75 + Math.random() / 2), { signal });
@@ -153,7 +153,7 @@ export class CellFollower {
     }
   }
 
-  /** By keys and modRevisions alone. What differs is not put right by itself, for that is no cell of one revision: all is listed. */
+  /** By keys and modRevisions. What differs is not put right by itself, for that is no cell of one revision: all is listed. */
   async #compare(kind: CellKind, hostId: string, signal: AbortSignal): Promise<void> {
     const { store, columns, log } = this.#options;
     if (this.#isOutdated) return;

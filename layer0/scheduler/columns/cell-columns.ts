@@ -253,8 +253,8 @@ export class CellColumns implements Cell {
   }
 
   /**
-   * The entries it has seen of a kind (of one host, for assignments and statuses), each with its modRevision, by key: those it holds
-   * and those that do not decode.
+   * The entries it has seen of a kind (of one host, for assignments and statuses), each with its modRevision, by key: those it
+   * holds and those that do not decode.
    */
   *versions(kind: CellKey['kind'], hostId = ''): Generator<readonly [string, Revision], void, undefined> {
     const prefix = `${cellPrefix}${kind}/${hostId === '' ? '' : `${hostId}/`}`;
