@@ -2,7 +2,15 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { asFlynnError } from '@flynn/kit/errors';
-import { isUsageError, parseAssignments, parseCounts, formatEnvFile, parseEnvFile, parseWhole } from './arguments.ts';
+import {
+  isUsageError,
+  parseAssignments,
+  parseCounts,
+  formatEnvFile,
+  parseEnvFile,
+  parseTime,
+  parseWhole,
+} from './arguments.ts';
 
 function assertUsage(work: () => unknown, message: RegExp): void {
   assert.throws(work, (error) => isUsageError(asFlynnError(error)) && message.test(asFlynnError(error).message));
@@ -27,6 +35,42 @@ test('numbers keep to their limits', () => {
   assert.equal(parseWhole('443', limits), 443);
   for (const text of ['0', '65536', '-1', '1e3', '', 'x', ' 5']) {
     assertUsage(() => parseWhole(text, limits), /is not a port: write a number from 1 to 65535/);
+  }
+});
+
+test('a time without a zone is in UTC, wherever whoever types it stands', () => {
+  const before = process.env['TZ'];
+  process.env['TZ'] = 'Asia/Tokyo';
+  try {
+    for (const [text, time] of [
+      ['2030-01-31T12:00', '2030-01-31T12:00:00.000Z'],
+      ['2030-01-31 12:00:30.5', '2030-01-31T12:00:30.500Z'],
+      ['2030-01-31t12:00z', '2030-01-31T12:00:00.000Z'],
+      ['2030-01-31', '2030-01-31T00:00:00.000Z'],
+      ['2030-01-31T12:00+0200', '2030-01-31T10:00:00.000Z'],
+      ['2030-01-31T12:00-05:00', '2030-01-31T17:00:00.000Z'],
+      ['2028-02-29', '2028-02-29T00:00:00.000Z'],
+      ['2h', '2030-01-31T10:00:00.000Z'],
+    ] as const) {
+      assert.equal(parseTime(text, Date.parse('2030-01-31T12:00:00Z')), time, text);
+    }
+  } finally {
+    if (before === undefined) delete process.env['TZ'];
+    else process.env['TZ'] = before;
+  }
+});
+
+test('what is no day, no time of a day or too long ago is wrong usage', () => {
+  const wrong = [
+    '2026-02-30T10:00Z',
+    '2026-02-29',
+    '2026-04-31',
+    '2026-13-01',
+    '2026-01-01T25:00',
+    '2026-01-01T10:61Z',
+  ];
+  for (const text of [...wrong, '2026-01-01T10:00+99:99', '', 'T10:00', '10', '99999999999d']) {
+    assertUsage(() => parseTime(text, Date.now()), /is no time: write how long ago/);
   }
 });
 

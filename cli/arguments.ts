@@ -74,13 +74,25 @@ export function parseRate(text: string): number {
   throw usageError(`"${text}" is no rate: write it as 20/s or 300/m`);
 }
 
-/** A time, or how long ago: `10m`, `2h`, `1d`, `2030-01-31`, `2030-01-31T12:00Z`; in ISO 8601 in UTC. */
+const moment = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)(Z|[+-]\d\d:?\d\d)?)?$/i;
+
+/**
+ * A time, or how long ago: `10m`, `2h`, `1d`, `2030-01-31`, `2030-01-31T12:00Z`; in ISO 8601 in UTC. One without a zone is in UTC, as
+ * all that the cluster tells is, wherever this machine stands.
+ */
 export function parseTime(text: string, now: number): string {
   const { data: agoMs } = durationMs.safeParse(text);
-  const isTime = /^\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?$/i.test(text);
-  const timeMs = agoMs !== undefined && /[a-z]$/.test(text) ? now - agoMs : isTime ? Date.parse(text) : Number.NaN;
-  if (!Number.isNaN(timeMs)) return new Date(timeMs).toISOString();
+  const timeMs = agoMs !== undefined && /[a-z]$/.test(text) ? now - agoMs : momentMs(text);
+  if (!Number.isNaN(new Date(timeMs).getTime())) return new Date(timeMs).toISOString();
   throw usageError(`"${text}" is no time: write how long ago, as 10m or 2h, or a time like 2030-01-31T12:00Z`);
+}
+
+function momentMs(text: string): number {
+  const [, date = '', time = '00:00', zone = 'Z'] = moment.exec(text) ?? [];
+  const dayMs = Date.parse(`${date}T00:00Z`);
+  // The 30th of February would be the 2nd of March.
+  const isDay = !Number.isNaN(dayMs) && new Date(dayMs).toISOString().startsWith(date);
+  return isDay ? Date.parse(`${date}T${time}${zone.toUpperCase()}`) : Number.NaN;
 }
 
 /** `KEY=value`, where the value may be anything, `=` included. */

@@ -124,7 +124,10 @@ function addRestore(parent: Parent, backup: Command, kind: DatastoreKind): void 
       arguments: [['[id]', 'as "backup" shows it']],
       options: {
         resource,
-        at: ['--at <time>', 'what there was then ("flynn pg history"): 10m, 2h, or 2030-01-31T12:00:00Z'],
+        at: [
+          '--at <time>',
+          'what there was then ("flynn pg history"): 10m, 2h, or 2030-01-31T12:00:00Z; UTC without a zone',
+        ],
         yes,
       },
       examples: [example, `${command} --at 10m -a shop`],

@@ -49,7 +49,7 @@ test('`log` prints lines with time and source, and keeps every character of them
   await using env = await openLog([line('one'), line(separators)]);
   const { code, stdout } = await env.desk.run(['-a', 'hello', 'log']);
   assert.equal(code, 0);
-  const source = '2026-01-02T03:04:05.678 web[host1-abc]:';
+  const source = '2026-01-02T03:04:05.678Z web[host1-abc]:';
   assert.equal(stdout, `${source} one\n${source} ${separators}\n`);
   assert.equal((await env.desk.run(['-a', 'hello', 'log', '--raw'])).stdout, `one\n${separators}\n`);
 });
@@ -94,7 +94,7 @@ test('times and texts are passed on, and then all lines are wanted', async () =>
 test('what is no time, number or release is refused with what to write instead', async () => {
   await using env = await openLog([]);
   const refused = async (...args: string[]) => env.desk.run(['-a', 'hello', 'log', ...args]);
-  for (const time of ['yesterday', '10', '2030-13-45']) {
+  for (const time of ['yesterday', '10', '2030-13-45', '2030-02-30T10:00Z']) {
     const { code, stderr } = await refused('--since', time);
     assert.equal(code, 2);
     assert.match(stderr, /is no time: write how long ago, as 10m or 2h/);
@@ -115,7 +115,7 @@ test('where lines are missing the platform says so, not a job', async () => {
   await using env = await openLog([{ ...line('2 lines were left out here'), jobId: '', processType: '' }]);
   assert.equal(
     (await env.desk.run(['-a', 'hello', 'log'])).stdout,
-    '2026-01-02T03:04:05.678 flynn: 2 lines were left out here\n',
+    '2026-01-02T03:04:05.678Z flynn: 2 lines were left out here\n',
   );
 });
 

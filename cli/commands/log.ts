@@ -32,7 +32,7 @@ export function addLogCommand(parent: Parent): void {
         '-n, --lines <n>',
         `how many of the newest lines (else ${defaultLines}; all when a time or a text is given)`,
       ],
-      since: ['--since <time>', 'from a time on: 10m ago, or 2030-01-31T12:00Z'],
+      since: ['--since <time>', 'from a time on: 10m ago, or 2030-01-31T12:00Z; UTC without a zone'],
       until: ['--until <time>', 'up to a time'],
       search: ['--search <text>', 'with this text in them'],
       type: ['-t, --type <type>', 'of one process type'],
@@ -106,5 +106,6 @@ function textOf(context: Context, options: LogOptions, output: Output, { json, l
   if (options.raw) return line.message;
   // What is missing is said by the platform, not by a job.
   const source = line.jobId === '' ? 'flynn' : `${line.processType}[${line.jobId}]`;
-  return `${paint(output, 'dim', `${line.timestamp.slice(0, 23)} ${source}:`)} ${line.message}`;
+  const time = line.timestamp.slice(0, 23).replace(/Z?$/, 'Z');
+  return `${paint(output, 'dim', `${time} ${source}:`)} ${line.message}`;
 }

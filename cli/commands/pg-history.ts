@@ -90,7 +90,10 @@ function addFork(parent: Parent, pg: Command): void {
     summary: 'another database, with what there was at a moment in this one; it is a resource of its own',
     options: {
       resource,
-      at: ['--at <time>', 'what there was then ("flynn pg history"): 10m, 2h, or 2030-01-31T12:00:00Z'],
+      at: [
+        '--at <time>',
+        'what there was then ("flynn pg history"): 10m, 2h, or 2030-01-31T12:00:00Z; UTC without a zone',
+      ],
       to: ['--to <app>', 'the app that gets it; an admin of the cluster may leave it out'],
       config: ['--config <name=value>', 'members=2 or memory=1GB; several times', []],
       replace: ['--replace', 'in the place of what that app has under the same names'],
