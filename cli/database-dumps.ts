@@ -4,9 +4,9 @@ import { datastoreBackups } from '@flynn/controller/datastore-backups/api';
 import type { DatastoreBackup } from '@flynn/controller/datastore-backups/model';
 import { FlynnError } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
-import { waitFor } from '@flynn/kit/retry';
 import type { Context } from './context.ts';
 import { formatSize } from './output.ts';
+import { pollUntil } from './polling.ts';
 
 /** Of what may be large. */
 export const wholeMs = 24 * 3_600_000;
@@ -17,7 +17,7 @@ export async function followBackup(
   { resource, backup, attempt }: { resource: string; backup: string; attempt: number },
   onProgress: (bytes: number) => void,
 ): Promise<DatastoreBackup> {
-  const found = await waitFor(
+  const found = await pollUntil(
     async () => {
       const all = await client.call(datastoreBackups.list, { params: { resource } });
       const now = all.backups.find(({ id }) => id === backup);

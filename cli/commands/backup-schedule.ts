@@ -1,11 +1,11 @@
 import type { Command } from 'commander';
 import { backups } from '@flynn/controller/backup/api';
 import type { Backup, BackupScheduleView } from '@flynn/controller/backup/model';
-import { waitFor } from '@flynn/kit/retry';
 import { usageError } from '../arguments.ts';
 import { type PlaceOptions, placeOf } from '../backup-place.ts';
 import { formatCount, formatSize, formatTable } from '../output.ts';
 import { passphraseOf, passphraseOption } from '../passphrase.ts';
+import { pollUntil } from '../polling.ts';
 import { addCommand, type Parent } from './command.ts';
 
 /** A first look, and an end, of one that is large. */
@@ -84,7 +84,7 @@ export function addScheduleCommands(parent: Parent, backup: Command): void {
       const client = await context.client();
       const { after = '' } = await client.call(backups.run, {});
       const ended = await context.progress('backing up', () =>
-        waitFor(
+        pollUntil(
           async () => {
             const all = (await client.call(backups.list, {})).backups;
             return all.find(({ id, state }) => id > after && state !== 'running');

@@ -2,8 +2,8 @@ import type { Command } from 'commander';
 import { sealingKeys } from '@flynn/controller/sealing/api';
 import type { Sealing } from '@flynn/controller/sealing/api';
 import { eitherCommand } from '@flynn/kit/operator-commands';
-import { waitFor } from '@flynn/kit/retry';
 import { formatTable } from '../output.ts';
+import { pollUntil } from '../polling.ts';
 import { addCommand, type Parent } from './command.ts';
 
 /** A large store is walked twice, with a minute between. */
@@ -32,7 +32,7 @@ export function addKeysCommands(parent: Parent, cluster: Command): void {
       const look = () => client.call(sealingKeys.list, {});
       const untilThrough = () =>
         context.progress('rewriting all secrets', () =>
-          waitFor(
+          pollUntil(
             async () => {
               const now = await look();
               return now.state === 'changing' ? undefined : now;

@@ -10,7 +10,6 @@ import type {
   DatastoreSchedule,
 } from '@flynn/controller/datastore-backups/model';
 import { FlynnError } from '@flynn/kit/errors';
-import { waitFor } from '@flynn/kit/retry';
 import { parseTime, usageError } from '../arguments.ts';
 import { confirmByTyping } from '../confirmation.ts';
 import type { Context } from '../context.ts';
@@ -19,6 +18,7 @@ import type { DatastoreKind } from '../datastore-kinds.ts';
 import { datastoreOf } from '../datastore-target.ts';
 import { untilInterrupted } from '../interruption.ts';
 import { formatCount, formatSize, formatTable } from '../output.ts';
+import { pollUntil } from '../polling.ts';
 import { saveWhole } from '../transfer.ts';
 import { addCommand, type Parent } from './command.ts';
 import { awaitKept } from './pg-history.ts';
@@ -184,7 +184,7 @@ async function restore(
   const ended = await context.progress(
     () => `restoring ${name}: ${formatSize(bytes)}`,
     () =>
-      waitFor(
+      pollUntil(
         async () => {
           const { restore: found } = await client.call(datastoreBackups.list, { params });
           bytes = found?.sentBytes ?? 0;

@@ -2,12 +2,12 @@
 import type { Command } from 'commander';
 import { datastores } from '@flynn/controller/datastores/api';
 import type { Credentials } from '@flynn/controller/datastores/api';
-import { waitFor } from '@flynn/kit/retry';
 import type { Context } from '../context.ts';
 import type { DatastoreKind } from '../datastore-kinds.ts';
 import { datastoreOf } from '../datastore-target.ts';
 import { untilInterrupted } from '../interruption.ts';
 import { formatTable } from '../output.ts';
+import { pollUntil } from '../polling.ts';
 import { addCommand, type Parent } from './command.ts';
 
 type Target = { resource?: string };
@@ -55,7 +55,7 @@ export function addDatastoreCredentialsCommands(parent: Parent, under: Command, 
         () => progressText(now),
         () =>
           untilInterrupted(context.io, left, async (signal) =>
-            waitFor(
+            pollUntil(
               async () => {
                 now = await client.call(datastores.credentials, { params }, { signal });
                 return isSettled(now) ? now : undefined;

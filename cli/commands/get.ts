@@ -1,13 +1,13 @@
 import { generic } from '@flynn/controller/generic/api';
 import type { GenericObject, KindView } from '@flynn/controller/generic/api';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
-import { waitFor } from '@flynn/kit/retry';
 import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { isCalled, kindNamed, listKinds, paramsOf, referenceTo } from '../kinds.ts';
 import { headerOf, rowOf, wantedOf, yamlOf, yamlOfWanted } from '../object-text.ts';
 import { ObjectWatch } from '../object-watch.ts';
 import { formatTable } from '../output.ts';
+import { pollUntil } from '../polling.ts';
 import { addCommand, type Parent } from './command.ts';
 
 const outputs = ['table', 'yaml', 'json'] as const;
@@ -74,7 +74,7 @@ export async function deleteObject(
       return found === undefined || found.metadata.uid !== uid;
     };
     try {
-      await context.progress(`deleting ${reference}`, () => waitFor(isGone, { what: reference, deadlineMs }));
+      await context.progress(`deleting ${reference}`, () => pollUntil(isGone, { what: reference, deadlineMs }));
     } catch (error) {
       if (!hasCode(error, 'timeout')) throw error;
       throw new FlynnError(

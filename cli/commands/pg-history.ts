@@ -5,7 +5,6 @@ import { datastoreHistories } from '@flynn/controller/datastore-history/api';
 import { maxHistoryDays } from '@flynn/controller/datastore-history/model';
 import type { DatastoreHistory } from '@flynn/controller/datastore-history/model';
 import { FlynnError } from '@flynn/kit/errors';
-import { waitFor } from '@flynn/kit/retry';
 import { parseDurationMs, parseTime, usageError } from '../arguments.ts';
 import { confirmByTyping } from '../confirmation.ts';
 import type { Context } from '../context.ts';
@@ -13,6 +12,7 @@ import { wholeMs } from '../database-dumps.ts';
 import { postgresKind } from '../datastore-kinds.ts';
 import { datastoreOf } from '../datastore-target.ts';
 import { formatCount, formatSize } from '../output.ts';
+import { pollUntil } from '../polling.ts';
 import { addCommand, type Parent } from './command.ts';
 import { addResource, configOf } from './resource.ts';
 
@@ -133,7 +133,7 @@ export async function awaitKept(context: Context, params: { resource: string }, 
   const found = !isComing(first)
     ? first
     : await context.progress(`waiting until ${at} is kept`, () =>
-        waitFor(
+        pollUntil(
           async () => {
             // What is collected earlier is not known to have all of that moment.
             const isTime = !isAsked && Date.now() >= atMs + settleMs;

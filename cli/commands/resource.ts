@@ -2,7 +2,6 @@ import { apps } from '@flynn/controller/api';
 import { resources } from '@flynn/controller/providers/api';
 import type { ResourceApp, ResourceView } from '@flynn/controller/providers/model';
 import { FlynnError, ifFound } from '@flynn/kit/errors';
-import { waitFor } from '@flynn/kit/retry';
 import { usageError } from '../arguments.ts';
 import { confirmByTyping } from '../confirmation.ts';
 import type { Context } from '../context.ts';
@@ -10,6 +9,7 @@ import { awaitDeployment } from '../deploy.ts';
 import { untilInterrupted } from '../interruption.ts';
 import { afterOthers } from '../other-deployments.ts';
 import { formatAge, formatTable } from '../output.ts';
+import { pollUntil } from '../polling.ts';
 import { addCommand, type Parent } from './command.ts';
 
 /** The controller answers after 25 s at the latest with how far it is; it goes on by itself. */
@@ -193,7 +193,7 @@ async function whole(context: Context, first: ResourceView, deadlineMs = followM
   const isSettled = (view: ResourceView) => problemOf(view) !== undefined || isWhole(view);
   const view = isSettled(first)
     ? first
-    : await waitFor(
+    : await pollUntil(
         async () => {
           const now = await client.call(resources.get, { params });
           return isSettled(now) ? now : undefined;
@@ -217,7 +217,7 @@ async function gone(
   const isLeft = ({ failure }: ResourceView) => failure !== undefined && !isForgotten;
   if (first.isGone || isLeft(first)) return first;
   const client = await context.client();
-  return waitFor(
+  return pollUntil(
     async () => {
       const now = await ifFound(client.call(resources.get, { params: { resource: first.id } }));
       if (now === undefined) return { ...first, isGone: true };

@@ -2,12 +2,12 @@ import { apps } from '@flynn/controller/api';
 import { sources } from '@flynn/controller/source/api';
 import type { Source } from '@flynn/controller/source/model';
 import { FlynnError } from '@flynn/kit/errors';
-import { waitFor } from '@flynn/kit/retry';
 import { parseDurationMs } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { readNamed } from '../input-file.ts';
 import { changeRelease } from '../next-release.ts';
 import { formatAge } from '../output.ts';
+import { pollUntil } from '../polling.ts';
 import { addCommand, type Parent } from './command.ts';
 
 const lookDeadlineMs = 120_000;
@@ -66,7 +66,7 @@ export function addSourceCommands(parent: Parent): void {
         return now.polledAt !== before.polledAt && now.pollId === undefined ? now : undefined;
       };
       const looked = await context.progress(`looking at ${before.url}`, () =>
-        waitFor(probe, { what: `a look at ${before.url}`, deadlineMs: lookDeadlineMs, intervalMs: 500 }),
+        pollUntil(probe, { what: `a look at ${before.url}`, deadlineMs: lookDeadlineMs, intervalMs: 500 }),
       );
       if (looked.error !== undefined) throw new FlynnError('invalid', looked.error);
       const isNew = again || looked.commit !== before.commit;
