@@ -5,7 +5,7 @@ import type { HttpClient } from '@flynn/kit/http-client';
 import { type Cluster, configDirectory, findCluster, loadClusters, saveClusters, withPin } from './clusters.ts';
 import { appOfRemotes, listRemotes } from './git.ts';
 import type { Io } from './io.ts';
-import { ProgressLine } from './output.ts';
+import { ProgressLine, visible, visiblyPainted } from './output.ts';
 import { PatientClient } from './patient-client.ts';
 import { type Trust, explainTrust, successorOf } from './trust.ts';
 
@@ -72,15 +72,21 @@ export class Context implements AsyncDisposable {
     );
   }
 
+  /** What the command answers; control characters in it are shown, not obeyed. */
   print(text: string): void {
+    const shown = visiblyPainted(this.io.stdout, text);
+    this.pass(shown === '' || shown.endsWith('\n') ? shown : `${shown}\n`);
+  }
+
+  /** What apps and builds have said, and files: every byte as it is. */
+  pass(text: string, output = this.io.stdout): void {
     this.#progress?.clear();
-    this.io.stdout.write(text === '' || text.endsWith('\n') ? text : `${text}\n`);
+    output.write(text);
   }
 
   /** For people, beside what the command answers. */
   tell(text: string): void {
-    this.#progress?.clear();
-    this.io.stderr.write(`${text}\n`);
+    this.pass(`${visible(text)}\n`, this.io.stderr);
   }
 
   /** JSON when asked for, else the text. */

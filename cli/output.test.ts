@@ -10,6 +10,8 @@ import {
   paint,
   ProgressLine,
   quoteForShell,
+  visible,
+  visiblyPainted,
   writeTo,
 } from './output.ts';
 import { Capture } from './testing.ts';
@@ -44,6 +46,27 @@ test('every row of a table has as many words for awk as columns, whatever is emp
 
 test('a cell with line breaks stays on its line', () => {
   assert.equal(formatTable(['NOTE'], [['one\n  two']]), 'NOTE\none two\n');
+});
+
+/** It would move the cursor up, clear the line, and write to the clipboard. */
+const evil = 'x\u001b[1A\u001b[2K\u001b]52;c;cm0=\u0007\u009b2J\u007f';
+const shown = String.raw`x\u001b[1A\u001b[2K\u001b]52;c;cm0=\u0007\u009b2J\u007f`;
+
+test('what would speak to a terminal is shown in tables and texts, and is the same to whoever parses it', () => {
+  assert.equal(formatTable(['WHO'], [[evil]]), `WHO\n${shown}\n`);
+  assert.equal(formatTable(['WHO'], [['\u0085']]), 'WHO\n\\u0085\n');
+  assert.equal(visible(`one\ttwo\r\n${evil}\n`), `one\ttwo\n${shown}\n`);
+  assert.equal(JSON.parse(visible(JSON.stringify(evil))), evil);
+  fc.assert(fc.property(fc.string({ unit: 'binary' }), (text) => assert.doesNotMatch(visible(text), /[^\P{Cc}\t\n]/u)));
+});
+
+test('on a terminal colours stay, and what only looks like one is shown; elsewhere there are none', () => {
+  const terminal = new Capture();
+  terminal.isTTY = true;
+  const painted = paint(terminal, 'red', evil);
+  assert.equal(visiblyPainted(terminal, painted), paint(terminal, 'red', shown));
+  assert.equal(visiblyPainted(terminal, '\u001b[8mhidden'), String.raw`\u001b[8mhidden`);
+  assert.equal(visiblyPainted(new Capture(), '\u001b[31mred'), String.raw`\u001b[31mred`);
 });
 
 test('ages are given in their largest whole unit', () => {
@@ -82,7 +105,7 @@ for (const locale of ['C', 'C.UTF-8']) {
   test(`bash in the locale ${locale} reads back exactly what was quoted`, () => {
     const value = fc.string({ unit: 'binary' }).map((text) => text.replaceAll('\0', ''));
     const awkward = fc.string({
-      unit: fc.constantFrom(...Array.from('-$#`\'"\\!~*?{}()[]<>|&;=% \t\n\r\u0001\u001b\u007féx09af')),
+      unit: fc.constantFrom(...Array.from('-$#`\'"\\!~*?{}()[]<>|&;=% \t\n\r\u0001\u001b\u007f\u009béx09af')),
       maxLength: 12,
     });
     fc.assert(

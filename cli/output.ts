@@ -2,9 +2,24 @@
 import { styleText } from 'node:util';
 import type { Output } from './io.ts';
 
+/** C0, DEL and C1, but for tabs and line ends. */
+const controls = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
+
+/**
+ * Control characters as JSON writes them, `\u001b`: names and reasons come from whoever may ask the cluster anything, and must not
+ * tell the terminal of whoever reads them what to do. JSON and YAML of a text stay what they are.
+ */
+export function visible(text: string): string {
+  return text
+    .replaceAll('\r\n', '\n')
+    .replaceAll(controls, (char) => `\\u${(char.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`);
+}
+
 /** Columns with two spaces between, no borders: `| awk '{print $1}'` works. Empty cells become `-`, line breaks spaces. */
 export function formatTable(header: readonly string[], rows: readonly (readonly (string | undefined)[])[]): string {
-  const cells = [header, ...rows].map((row) => row.map((cell) => cell?.replaceAll(/\s+/g, ' ').trim() || '-'));
+  const cells = [header, ...rows].map((row) =>
+    row.map((cell) => visible(cell?.replaceAll(/\s+/g, ' ').trim() ?? '') || '-'),
+  );
   const widths = header.map((_, column) => Math.max(...cells.map((row) => row[column]?.length ?? 0)));
   return cells
     .map((row) => {
@@ -69,10 +84,15 @@ export function formatCount(count: number, noun: string): string {
 /** A value as a shell reads it back: bare where nothing needs quoting, `$'…'` where it holds control characters. */
 export function quoteForShell(value: string): string {
   if (/^[A-Za-z0-9_@%+=:,./-]+$/.test(value)) return value;
-  if (!/[\u0000-\u001f\u007f]/.test(value)) return `'${value.replaceAll("'", String.raw`'\''`)}'`;
+  if (!/[\u0000-\u001f\u007f-\u009f]/.test(value)) return `'${value.replaceAll("'", String.raw`'\''`)}'`;
   const named: Record<string, string> = { '\n': '\\n', '\t': '\\t', '\r': '\\r', '\\': '\\\\', "'": "\\'" };
-  const escaped = value.replaceAll(/[\u0000-\u001f\u007f\\']/g, (char) => {
-    return named[char] ?? `\\x${(char.codePointAt(0) ?? 0).toString(16).padStart(2, '0')}`;
+  const escaped = value.replaceAll(/[\u0000-\u001f\u007f-\u009f\\']/g, (char) => {
+    return (
+      named[char] ??
+      Buffer.from(char)
+        .toString('hex')
+        .replaceAll(/../g, String.raw`\x$&`)
+    );
   });
   return `$'${escaped}'`;
 }
@@ -81,6 +101,17 @@ export type Colour = 'green' | 'red' | 'dim';
 
 export function paint(output: Output, colour: Colour, text: string): string {
   return output.isTTY ? styleText(colour, text, { validateStream: false }) : text;
+}
+
+const strokes = /(\u001b\[(?:2|22|31|32|39)m)/;
+
+/** What is painted for this output keeps that, and nothing else of the kind. */
+export function visiblyPainted(output: Output, text: string): string {
+  if (!output.isTTY) return visible(text);
+  return text
+    .split(strokes)
+    .map((part, index) => (index % 2 === 0 ? visible(part) : part))
+    .join('');
 }
 
 /** Resolves once the output can take more, so that a slow reader slows the sender down. */
@@ -115,7 +146,7 @@ export class ProgressLine implements Disposable {
       step += 1;
       this.#isShown = true;
       // One that changes may have been longer.
-      const now = typeof text === 'string' ? text : `\u001b[K${text()}`;
+      const now = typeof text === 'string' ? visible(text) : `\u001b[K${visible(text())}`;
       output.write(`\r${frames[step % frames.length]} ${now} ${formatSeconds(tookMs)}`);
     }, 100);
   }

@@ -60,6 +60,7 @@ import { addVolumeCommands } from './commands/volume.ts';
 import { addVersionCommand } from './commands/version.ts';
 import { controllerName } from './context.ts';
 import type { Io } from './io.ts';
+import { visible } from './output.ts';
 import packageFile from './package.json' with { type: 'json' };
 
 /** What the controller says of a request that is not as it should be. */
@@ -77,7 +78,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
     .configureOutput({
       writeOut: (text) => io.stdout.write(text),
       writeErr: (text) => io.stderr.write(text),
-      outputError: (text, write) => write(refusalText(text)),
+      outputError: (text, write) => write(visible(refusalText(text))),
       getOutHelpWidth: () => io.stdout.columns ?? 100,
       getErrHelpWidth: () => io.stderr.columns ?? 100,
       getOutHasColors: () => io.stdout.isTTY === true,
@@ -145,7 +146,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
     const known = asFlynnError(error);
-    io.stderr.write(`flynn: ${explain(known)}\n`);
+    io.stderr.write(`flynn: ${visible(explain(known))}\n`);
     return isUsageError(known) ? 2 : 1;
   }
 }

@@ -30,7 +30,5 @@ export async function awaitRouters(
 }
 
 function warn(context: Context, what: string): void {
-  context.io.stderr.write(
-    `flynn: ${what}\n  it is kept, and comes into force there as soon as the controller is reached\n`,
-  );
+  context.tell(`flynn: ${what}\n  it is kept, and comes into force there as soon as the controller is reached`);
 }

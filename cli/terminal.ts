@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { encodeFrame, frameLimitBytes, type Frame, readFrames } from '@flynn/kit/frames';
 import type { Io, Output } from './io.ts';
-import { writeTo } from './output.ts';
+import { visible, writeTo } from './output.ts';
 
 type Send = (frame: Frame) => void;
 
@@ -33,7 +33,7 @@ async function readOutput(io: Io, socket: Duplex): Promise<number> {
       if (frame.kind === 'stderr') await writeTo(io.stderr, frame.data);
       if (frame.kind === 'error') throw new FlynnError(frame.code, frame.message);
       if (frame.kind === 'exit') {
-        if (frame.error !== undefined) io.stderr.write(`flynn: ${frame.error}\n`);
+        if (frame.error !== undefined) io.stderr.write(`flynn: ${visible(frame.error)}\n`);
         return frame.code;
       }
     }

@@ -12,6 +12,18 @@ async function accept(desk: Desk, stdout: string): Promise<void> {
   assert.equal(added.code, 0, added.stderr);
 }
 
+test('what somebody without a role has asked for does not speak to the terminal of whoever reads the audit trail', async () => {
+  await using env = await openDeskWithController();
+  await using mallory = await Desk.open();
+  await accept(mallory, (await env.desk.run(['user', 'add', 'mallory'])).stdout);
+  const refused = await mallory.run(['user', 'remove', 'x\u001b[1A\u001b[2K\u0007\u009b']);
+  assert.equal(refused.code, 1);
+  assert.doesNotMatch(refused.stderr, /[^\P{Cc}\n]/u);
+  const { stdout } = await env.desk.run(['audit']);
+  assert.ok(stdout.includes(String.raw`DELETE /users/x\u001b[1A\u001b[2K\u0007\u009b`), stdout);
+  assert.doesNotMatch(stdout, /[^\P{Cc}\n]/u);
+});
+
 test('a user is added, gets to know the cluster with one line, and may do what their role allows', async () => {
   await using env = await openDeskWithController();
   await using ann = await Desk.open();

@@ -61,8 +61,8 @@ export function addBackupCommands(parent: Parent, cluster: Command): void {
       );
       show(context, file, found);
       if (passphrase !== undefined) return;
-      context.io.stderr.write(
-        'It holds all secrets and keys of the cluster, in clear: keep it as you keep a password, or encrypt it with --passphrase-file.\n',
+      context.tell(
+        'It holds all secrets and keys of the cluster, in clear: keep it as you keep a password, or encrypt it with --passphrase-file.',
       );
     },
   });

@@ -233,11 +233,17 @@ test('`env export` writes what `env import` reads again, every byte, and --exact
   await using env = await openDeskWithController();
   await env.controller.deployApp('one', { web: {} });
   await env.controller.deployApp('two', { web: {} });
-  const values = { A: `it's "so" $HOME #no\r\n\ttwo\\`, B: 'é漢 🚀', EMPTY: '', PLAIN: 'x=y' };
+  const values = {
+    A: `it's "so" $HOME #no\r\n\ttwo\\`,
+    B: 'é漢 🚀',
+    EMPTY: '',
+    PLAIN: 'x=y',
+    ESCAPE: '\u001b[1m\u009b',
+  };
   const set = await env.desk.run(['-a', 'one', 'env', 'set', ...Object.entries(values).map(([k, v]) => `${k}=${v}`)]);
   assert.equal(set.code, 0, set.stderr);
   const file = join(env.desk.home, 'saved.env');
-  assert.match((await env.desk.run(['-a', 'one', 'env', 'export', file])).stdout, /saved\.env: 4 variables/);
+  assert.match((await env.desk.run(['-a', 'one', 'env', 'export', file])).stdout, /saved\.env: 5 variables/);
   assert.equal((await stat(file)).mode & 0o777, 0o600);
   await env.desk.run(['-a', 'two', 'env', 'set', 'OTHER=1']);
   const imported = await env.desk.run(['-a', 'two', 'env', 'import', file]);

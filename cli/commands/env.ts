@@ -92,7 +92,8 @@ export function addEnvCommands(parent: Parent): void {
     async run(context, _options, [path]) {
       const values = (await newestRelease(context))?.env ?? {};
       if (path === undefined) {
-        context.show(values, () => formatEnvFile(values));
+        if (context.options.json) context.show(values, () => '');
+        else context.pass(formatEnvFile(values));
         return;
       }
       // It holds secrets: its owner's alone.

@@ -168,7 +168,7 @@ async function makeApp(context: Context, file: AppFile, wanted: { name: string; 
     }
   }
   const skipped = await makeRoutes(context, app, file);
-  for (const route of skipped) context.io.stderr.write(`flynn: left out the route ${route}\n`);
+  for (const route of skipped) tell(context, `left out the route ${route}`);
   for (const one of file.resources ?? []) {
     tell(
       context,
@@ -188,7 +188,7 @@ function whatOf({ provider, variables }: NonNullable<AppFile['resources']>[numbe
 }
 
 function tell(context: Context, text: string): void {
-  context.io.stderr.write(`flynn: ${text}\n`);
+  context.tell(`flynn: ${text}`);
 }
 
 /** What is somebody else's here is told. */

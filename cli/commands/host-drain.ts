@@ -43,8 +43,8 @@ export async function beginDrain(
 export async function noteNowhere(context: Context, client: HttpClient, { id, jobs }: HostView): Promise<void> {
   const others = (await client.call(hosts.list, {})).filter((host) => host.id !== id && host.state === 'up');
   if (others.length > 0 || jobs === 0) return;
-  context.io.stderr.write(
-    `note: no other host takes jobs now. What keeps data on ${id} stops, and all else runs on there, until one does; "flynn host undrain ${id}" calls it off\n`,
+  context.tell(
+    `note: no other host takes jobs now. What keeps data on ${id} stops, and all else runs on there, until one does; "flynn host undrain ${id}" calls it off`,
   );
 }
 

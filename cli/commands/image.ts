@@ -216,7 +216,7 @@ async function rollOut(
   const ended: Operation[] = [];
   let exitCode = 0;
   const isJson = context.options.json === true;
-  const take = (text: string) => (isJson ? context.tell(text) : context.print(`${text}\n`));
+  const take = (text: string) => context.pass(`${text}\n`, isJson ? context.io.stderr : context.io.stdout);
   for (const { id } of chain) {
     const { code, operation } = await readLog(context, id, { isFollowed: true, take });
     if (operation !== undefined) ended.push(operation);

@@ -63,13 +63,14 @@ test('`log -s` parts stderr from stdout', async () => {
 });
 
 test('`log --json` prints a value per line', async () => {
-  await using env = await openLog([line('one'), line('two')]);
+  await using env = await openLog([line('one'), line('two \u001b[2J\u009b')]);
   const { stdout } = await env.desk.run(['-a', 'hello', 'log', '--json']);
   const values = stdout
     .trimEnd()
     .split('\n')
     .map((text): unknown => JSON.parse(text));
-  assert.deepEqual(values, [line('one'), line('two')]);
+  assert.deepEqual(values, [line('one'), line('two \u001b[2J\u009b')]);
+  assert.ok(stdout.includes(String.raw`two \u001b[2J\u009b`), stdout);
 });
 
 test('what is asked for is passed on', async () => {

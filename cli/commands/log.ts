@@ -6,7 +6,7 @@ import type { Context } from '../context.ts';
 import type { Output } from '../io.ts';
 import { gapText } from '../log-gap.ts';
 import { type LogRecord, logRecords } from '../log-stream.ts';
-import { paint, writeTo } from '../output.ts';
+import { paint, visible, writeTo } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
 type LogOptions = {
@@ -56,8 +56,7 @@ export function addLogCommand(parent: Parent): void {
           client.stream(platform.log, { params: { app }, query: wanted }, { signal });
         const onLost = () => context.io.stderr.write('flynn: lost the log, following it again\n');
         let told = 0;
-        const onGap = (from: string, to: string) =>
-          context.io.stderr.write(`flynn: ${gapText(from, to, { ...options, app })}\n`);
+        const onGap = (from: string, to: string) => context.tell(`flynn: ${gapText(from, to, { ...options, app })}`);
         for await (const record of logRecords(open, query, { signal, onLost, onGap })) {
           await tell(context, options, record);
           told += 1;
@@ -102,7 +101,7 @@ async function tell(context: Context, options: LogOptions, record: LogRecord): P
 }
 
 function textOf(context: Context, options: LogOptions, output: Output, { json, line }: LogRecord): string {
-  if (context.options.json) return json;
+  if (context.options.json) return visible(json);
   if (options.raw) return line.message;
   // What is missing is said by the platform, not by a job.
   const source = line.jobId === '' ? 'flynn' : `${line.processType}[${line.jobId}]`;

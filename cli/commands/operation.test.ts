@@ -80,10 +80,10 @@ test('`op log` tells what there is, with -f to the end, whose exit code says how
   const soFar = await desk.run(['op', 'log', 'first']);
   assert.deepEqual([soFar.code, soFar.stdout], [0, 'one\ntwo\n']);
   const following = desk.run(['op', 'log', '-f', 'first']);
-  await runner.append('first', 2, ['three']);
+  await runner.append('first', 2, ['\u001b[1mthree']);
   await runner.finish('first', 'failed', { error: 'no' });
   const followed = await following;
-  assert.deepEqual([followed.code, followed.stdout], [1, 'one\ntwo\nthree\n']);
+  assert.deepEqual([followed.code, followed.stdout], [1, 'one\ntwo\n\u001b[1mthree\n'], 'as the build wrote it');
   assert.equal(followed.stderr, 'flynn: operation first failed: no\n');
   assert.equal((await desk.run(['op', 'log', 'first', '--json'])).stdout.split('\n')[0], '{"text":"one"}');
 });

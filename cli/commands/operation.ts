@@ -173,7 +173,8 @@ function hasEnded({ endedAt }: Operation): boolean {
 }
 
 async function tellLog(context: Context, id: string, isFollowed: boolean): Promise<number> {
-  const take = (text: string) => context.print(context.options.json ? JSON.stringify({ text }) : `${text}\n`);
+  const take = (text: string) =>
+    context.options.json ? context.print(JSON.stringify({ text })) : context.pass(`${text}\n`);
   return (await readLog(context, id, { isFollowed, take })).code;
 }
 
@@ -220,6 +221,6 @@ function endOf(context: Context, operation: Operation): LogEnd {
   const { id, state, error } = operation;
   if (state === 'complete') return { code: 0, operation };
   const why = error === undefined ? '' : `: ${error}`;
-  context.io.stderr.write(`flynn: operation ${id} ${state === 'cancelled' ? 'was cancelled' : state}${why}\n`);
+  context.tell(`flynn: operation ${id} ${state === 'cancelled' ? 'was cancelled' : state}${why}`);
   return { code: 1, operation };
 }

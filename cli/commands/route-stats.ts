@@ -77,7 +77,5 @@ async function show(
   });
   if (silent.length === 0) return;
   const who = silent.map(({ address, why }) => `\n  ${address}: ${why}`).join('');
-  context.io.stderr.write(
-    `flynn: ${formatCount(silent.length, 'router')} could not be asked and is missing here${who}\n`,
-  );
+  context.tell(`flynn: ${formatCount(silent.length, 'router')} could not be asked and is missing here${who}`);
 }

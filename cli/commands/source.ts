@@ -98,7 +98,7 @@ async function setKey(context: Context, path: string): Promise<void> {
   const { name } = await client.call(apps.get, { params: { app: await context.appName() } });
   await changeRelease(context, (before) => {
     if (before?.env['SSH_CLIENT_KEY'] === key) return undefined;
-    context.io.stderr.write(`flynn: ${name} gets the key as SSH_CLIENT_KEY\n`);
+    context.tell(`flynn: ${name} gets the key as SSH_CLIENT_KEY`);
     return { env: { ...before?.env, SSH_CLIENT_KEY: key } };
   });
 }

@@ -7,7 +7,7 @@ import { figuresTable, fitted, hungriestFirst, oldNote } from '../app-figures.ts
 import { parseDurationMs } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { isPassing } from '../log-stream.ts';
-import { formatAge } from '../output.ts';
+import { formatAge, visible } from '../output.ts';
 import { sizeOf } from '../terminal.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -80,7 +80,7 @@ async function follow(context: Context, intervalMs: number): Promise<void> {
     let lost: Lost | undefined;
     stdout.write(screen.open);
     for (;;) {
-      last = `${headOf(seen, lost)}${textOf(seen, context.options.app)}`;
+      last = visible(`${headOf(seen, lost)}${textOf(seen, context.options.app)}`);
       const { columns, rows } = sizeOf(stdout);
       const lines = fitted(last, { columns, rows: rows - 1 });
       stdout.write(`${screen.home}${lines.map((line) => `${line}${screen.lineEnd}\n`).join('')}${screen.rest}`);

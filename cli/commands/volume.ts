@@ -76,9 +76,9 @@ export function describeVolume({ name, appName, appId, type, hostId, isAppGone }
   return `the volume ${name} of ${appName ?? appId} (${type}${isAppGone ? ', deleted' : ''}) on ${hostId}`;
 }
 
-export function noteUnasked({ io }: Context, unasked: Volumes['unasked']): void {
+export function noteUnasked(context: Context, unasked: Volumes['unasked']): void {
   for (const { hostId, reason } of unasked) {
-    io.stderr.write(`flynn: what ${hostId} has is not known, it did not answer: ${reason}\n`);
+    context.tell(`flynn: what ${hostId} has is not known, it did not answer: ${reason}`);
   }
 }
 
