@@ -1,6 +1,6 @@
 /** Which cluster and which app a command means, and a client that reaches them. */
 import { certificatesIn, fingerprintOf, parseCertificate } from '@flynn/kit/certificate';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { type Cluster, configDirectory, findCluster, loadClusters, saveClusters, withPin } from './clusters.ts';
 import { appOfRemotes, listRemotes } from './git.ts';
@@ -120,10 +120,20 @@ export class Context implements AsyncDisposable {
 
   /**
    * A cluster whose authority was made anew was known by the word of the one that is pinned: from now on it is by its own, so
-   * that the one before is of no use to whoever may have its key.
+   * that the one before is of no use to whoever may have its key. What the command has done is done: where this cannot be kept,
+   * the next one tries it again.
    */
   async keepPin(): Promise<void> {
     if (!this.#isEndorsed) return;
+    try {
+      await this.#pinSuccessor();
+    } catch (error) {
+      this.tell(`flynn: the cluster has made its authority anew, and that could not be pinned: ${messageOf(error)}`);
+      this.tell('  the one before stays pinned; the next command tries it again');
+    }
+  }
+
+  async #pinSuccessor(): Promise<void> {
     const { name, controllerUrl, ca = '' } = await this.cluster();
     const successor = await successorOf(controllerUrl, ca);
     if (successor === undefined) return;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { readFile, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream';
@@ -89,6 +89,17 @@ test('a cluster is pinned to its authority, and nobody else is taken for it', as
   const refused = await desk.run(['apps']);
   assert.equal(refused.code, 1);
   assert.match(refused.stderr, new RegExp(`is not the cluster that is pinned[^]*${other}[^]*${pin}`));
+  const unread = await desk.run(['status']);
+  assert.equal(unread.code, 2, 'who it is not the cluster has not said that all is well');
+  assert.match(
+    unread.stdout,
+    new RegExp(
+      `^✗ controller: what answers at \\S+ is not the cluster that is pinned\n    it shows [^]*${other}[^]*${pin}`,
+    ),
+  );
+  const told = JSON.parse((await desk.run(['doctor', '--json'])).stdout) as { error: string; remedy: string };
+  assert.match(told.error, /is not the cluster that is pinned$/);
+  assert.match(told.remedy, /^it shows [^]*somebody may stand in between/);
   front.show(await certificateOf(authority, { addresses: ['elsewhere.example.com'] }));
   assert.match(
     (await desk.run(['apps'])).stderr,
@@ -150,6 +161,29 @@ test('a cluster whose authority was made anew is known by the word of the one th
   front.show(await certificateOf(stranger, { behind: await endorse(stranger.certificate, former) }));
   assert.match((await desk.run(['apps', '-c', 'home'])).stderr, /is not the cluster that is pinned/);
   assert.equal(await pinned(), next.certificate);
+});
+
+test('what a command has done, and how its job ended, stands where the new authority cannot be pinned', async () => {
+  const [former, next] = await Promise.all([createAuthority('flynn'), createAuthority('flynn')]);
+  await using env = await openDeskWithController();
+  await using front = await startFront(env.controller.url, await certificateOf(former));
+  const { desk } = env;
+  const pin = fingerprintOf(former.certificate);
+  const added = await desk.run(['cluster', 'add', 'home', front.url, env.controller.userKey, '--pin', pin]);
+  assert.equal(added.code, 0, added.stderr);
+  await env.controller.deployApp('shop', { web: {} });
+  env.controller.setBehaviour(() => ({ is: 'exit', code: 7 }));
+  // The list can be read there; what it is written beside would have a path that is too long for the system.
+  const folder = `${desk.home}${`/${'d'.repeat(200)}`.repeat(20)}`;
+  const full = join(folder, 'e'.repeat(4_080 - folder.length - 1));
+  await mkdir(full, { recursive: true });
+  await copyFile(join(desk.configDirectory, 'clusters.json'), join(full, 'clusters.json'));
+  front.show(await certificateOf(next, { behind: await endorse(next.certificate, former) }));
+  const ran = await desk.run(['run', '-a', 'shop', '-c', 'home', 'job'], { env: { FLYNN_CONFIG_DIR: full } });
+  assert.equal(ran.code, 7, ran.stderr);
+  assert.match(ran.stderr, /could not be pinned: ENAMETOOLONG[^]*stays pinned; the next command tries it again\n$/);
+  const again = await desk.run(['apps', '-c', 'home']);
+  assert.deepEqual([again.code, /pinned is now/.test(again.stderr)], [0, true], again.stderr);
 });
 
 test('an authority is pinned from a file, and only an authority', async () => {

@@ -87,8 +87,8 @@ export function addCommand<Options extends object = object>(
     } catch (error) {
       throw await context.explained(error);
     }
-    await context.keepPin();
     if (typeof code === 'number') parent.exitWith(code);
+    await context.keepPin();
   });
   if (declaration.lists === true) {
     const { options, run } = declaration;
