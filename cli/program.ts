@@ -1,8 +1,6 @@
 /** The `flynn` command: its commands put together, and errors told to people. */
 import { Command, CommanderError } from 'commander';
-import { z } from 'zod';
-import { type FlynnError, asFlynnError } from '@flynn/kit/errors';
-import { eitherCommand } from '@flynn/kit/operator-commands';
+import { asFlynnError } from '@flynn/kit/errors';
 import { isUsageError } from './arguments.ts';
 import { addAccessCommands } from './commands/access.ts';
 import { addAppCommands } from './commands/app.ts';
@@ -58,13 +56,10 @@ import { addTopCommand } from './commands/top.ts';
 import { addUserCommands } from './commands/user.ts';
 import { addVolumeCommands } from './commands/volume.ts';
 import { addVersionCommand } from './commands/version.ts';
-import { controllerName } from './context.ts';
+import { explain } from './explanation.ts';
 import type { Io } from './io.ts';
 import { visible } from './output.ts';
 import packageFile from './package.json' with { type: 'json' };
-
-/** What the controller says of a request that is not as it should be. */
-const faultsSchema = z.object({ issues: z.array(z.object({ path: z.string(), message: z.string() })) });
 
 /** Runs one command line; answers the exit code: 0, 1 for what went wrong, 2 for wrong usage, or the job's own. */
 export async function runCli(argv: readonly string[], io: Io): Promise<number> {
@@ -161,27 +156,4 @@ function refusalText(text: string): string {
   const hint = otherWords.get(word);
   if (hint !== undefined) return `flynn: unknown command '${word}'\n  ${hint}\n`;
   return text.replace(/^error: /, 'flynn: ').replace(/\n\(Did you mean (.*)\?\)/, '\n  did you mean $1?');
-}
-
-/** What happened, and what to do about it where the message does not say so itself. */
-function explain(error: FlynnError): string {
-  const { message } = error;
-  const faults = faultsSchema.safeParse(error.detail).data?.issues ?? [];
-  // Who typed it knows of no request's body.
-  if (error.code === 'invalid' && faults.length > 0) {
-    return faults.map(({ path, message: what }) => (path === '' ? what : `${path}: ${what}`)).join('\n  ');
-  }
-  if (message.includes('\n')) return message;
-  // What the cluster lacks inside is not for its address to answer.
-  if ((error.code === 'unavailable' || error.code === 'timeout') && message.includes(controllerName)) {
-    return `${message}\n  is the cluster up, and its address right? "flynn cluster" shows it; on the host: ${eitherCommand('up')}`;
-  }
-  if (error.code === 'unavailable' || error.code === 'timeout') {
-    return `${message}\n  "flynn status" tells how the cluster is`;
-  }
-  if (error.code === 'unauthenticated') {
-    const why = / expired at /.test(message) ? '' : 'the cluster does not know this key, or knows it no more: ';
-    return `${message}\n  ${why}"flynn cluster add NAME URL KEY" sets another, "flynn login" asks for one`;
-  }
-  return message;
 }

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import { testSealing } from '@flynn/controller/sealing/testing';
-import { loadClusters, saveClusters } from '../clusters.ts';
-import { openDeskWithController } from '../testing.ts';
+import { Desk, openDeskWithController } from '../testing.ts';
 
 test('`cluster keys` tells what secrets are sealed with, and `rotate` begins a change', async () => {
   const sealing = testSealing();
@@ -58,9 +57,9 @@ test('who may not change keys is told so at once by `rotate --wait` too', { time
   const sealing = testSealing();
   await using env = await openDeskWithController({ store: sealing.store, hasWorker: false });
   await sealing.begin();
-  const [key = ''] = /flynn_\S+/.exec((await env.desk.run(['user', 'add', 'mallory'])).stdout) ?? [];
-  const known = await loadClusters(env.desk.configDirectory);
-  await saveClusters(env.desk.configDirectory, { ...known, clusters: known.clusters.map((one) => ({ ...one, key })) });
-  const { code, stderr } = await env.desk.run(['cluster', 'keys', 'rotate', '--wait']);
+  await using mallory = await Desk.open();
+  const { stdout: added } = await env.desk.run(['user', 'add', 'mallory']);
+  await mallory.run(/flynn (cluster add \S+ \S+ \S+)/.exec(added)?.[1]?.split(' ') ?? []);
+  const { code, stderr } = await mallory.run(['cluster', 'keys', 'rotate', '--wait']);
   assert.deepEqual([code, /admin/.test(stderr)], [1, true], stderr);
 });

@@ -1,10 +1,10 @@
 /** `flynn status` and `flynn doctor`: how the platform is, and what to do about it. Exit codes: 0 well, 1 see to it, 2 broken. */
 import { health } from '@flynn/controller/health/api';
 import type { ClusterHealth, Component, HealthEvent } from '@flynn/controller/health/api';
-import { asFlynnError, hasCode } from '@flynn/kit/errors';
-import type { FlynnError } from '@flynn/kit/errors';
+import { type FlynnError, asFlynnError, hasCode } from '@flynn/kit/errors';
 import { parseWhole, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
+import { explain } from '../explanation.ts';
 import { formatAge, formatTable, paint } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -58,23 +58,29 @@ async function tell(
     );
   } catch (error) {
     if (hasCode(error, 'cancelled')) throw error;
-    return tellUnread(context, isJson, asFlynnError(error));
+    return tellUnread(context, isJson, await context.explained(error));
   }
   context.print(isJson ? JSON.stringify(seen, undefined, 2) : text(context, seen));
   return exitCodes[seen.health];
 }
 
-/** How it is could not be read, which is never "it works": what is left to ask is Layer 0. */
-function tellUnread(context: Context, isJson: boolean, { code, message }: FlynnError): number {
-  const remedy = 'on one of its hosts, as root: flynn-host status, flynn-host doctor';
-  const isAway = code === 'unavailable' || code === 'timeout';
+const elsewhere = 'on one of its hosts, as root: flynn-host status, flynn-host doctor';
+
+/** How it is could not be read, which is never "it works". */
+function tellUnread(context: Context, isJson: boolean, error: unknown): number {
+  const { message, remedy } = unreadOf(asFlynnError(error));
   if (isJson) context.print(JSON.stringify({ health: 'critical', error: message, remedy }, undefined, 2));
-  else {
-    context.print(`✗ controller: ${message}\n`);
-    const what = isAway ? 'it, the router in front of it, or the way there is down' : 'how the cluster is was not told';
-    context.print(`    ${what}: ${remedy}\n`);
-  }
+  else context.print(`✗ controller: ${message}\n    ${remedy}\n`);
   return exitCodes.critical;
+}
+
+/** Whoever is not known, or does not trust what answers, can mend that here; else what is left to ask is Layer 0. */
+function unreadOf(error: FlynnError): { message: string; remedy: string } {
+  const [message = '', ...rest] = error.code === 'unauthenticated' ? explain(error).split('\n') : [error.message];
+  if (rest.length > 0) return { message, remedy: rest.map((line) => line.trim()).join('\n    ') };
+  const isAway = hasCode(error, 'unavailable', 'timeout');
+  const what = isAway ? 'it, the router in front of it, or the way there is down' : 'how the cluster is was not told';
+  return { message, remedy: `${what}: ${elsewhere}` };
 }
 
 function isJsonWanted(context: Context, output: string | undefined): boolean {
