@@ -77,8 +77,8 @@ export function parseRate(text: string): number {
 const moment = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)(Z|[+-]\d\d:?\d\d)?)?$/i;
 
 /**
- * A time, or how long ago: `10m`, `2h`, `1d`, `2030-01-31`, `2030-01-31T12:00Z`; in ISO 8601 in UTC. One without a zone is in UTC, as
- * all that the cluster tells is, wherever this machine stands.
+ * A time, or how long ago: `10m`, `2h`, `1d`, `2030-01-31`, `2030-01-31T12:00Z`; in ISO 8601 in UTC. One without a zone is in
+ * UTC, as all that the cluster tells is, wherever this machine stands.
  */
 export function parseTime(text: string, now: number): string {
   const { data: agoMs } = durationMs.safeParse(text);

@@ -39,7 +39,7 @@ export class Context implements AsyncDisposable {
   async client(): Promise<HttpClient> {
     const cluster = await this.cluster();
     this.#client ??= connect(cluster.controllerUrl, cluster.key, pinOf(cluster), {
-      onWait: (error) => this.#waits(error),
+      onWait: (error) => this.waits(error),
       onSigner: (signer) => {
         // What it is signed by may be shown as another one signed it: it is the key that tells.
         const pinned = certificatesIn(cluster.ca ?? '').map((one) => parseCertificate(one).publicKey);
@@ -105,7 +105,7 @@ export class Context implements AsyncDisposable {
   }
 
   /** Once for a command: it goes on by itself, or ends with why. */
-  #waits({ message }: FlynnError): void {
+  waits({ message }: FlynnError): void {
     if (this.#hasWaited) return;
     this.#hasWaited = true;
     this.tell(`the cluster cannot answer just now (${message}): asking again`);

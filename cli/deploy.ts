@@ -44,7 +44,12 @@ export async function awaitDeployment(
 ): Promise<Deployed> {
   const startedAt = performance.now();
   const ended = await context.progress(`deploying ${what}`, async () =>
-    watchDeployment(await context.client(), await start(), { until: isSettled, limitMs: followMs }),
+    watchDeployment(await context.client(), await start(), {
+      until: isSettled,
+      limitMs: followMs,
+      onLost: (error) => context.waits(error),
+      clock: context.io.clock,
+    }),
   );
   if (ended.state !== 'failed') {
     if (ended.warning !== undefined) context.tell(`note: ${ended.warning}`);

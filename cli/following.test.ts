@@ -10,7 +10,7 @@ import { handle } from '@flynn/kit/http-server';
 import { startLoopback } from '@flynn/kit/loopback';
 import { saveClusters } from './clusters.ts';
 import { type JobChange, JobWatch } from './job-watch.ts';
-import { Desk } from './testing.ts';
+import { Desk, quickClock } from './testing.ts';
 
 const createdAt = '2026-01-01T00:00:00Z';
 
@@ -205,3 +205,33 @@ for (const { end, code: expected } of [
     assert.equal(opened, 4);
   });
 }
+
+test('who follows a deployment is told that nobody answers any more, and after a minute that it goes on by itself', async () => {
+  const running = { id: 'd1', appId: 'app', newReleaseId: 'r2', state: 'running', progress: {}, createdAt } as const;
+  const followed = Promise.withResolvers<void>();
+  const loopback = await startLoopback([
+    handle(deployments.list, async () => [running]),
+    handle(releases.list, async () => []),
+    handle(deployments.get, async () => running),
+    handle(deployments.events, async ({ signal }) =>
+      (async function* () {
+        yield { event: 'deployment', data: running };
+        followed.resolve();
+        await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      })(),
+    ),
+  ]);
+  await using desk = await Desk.open();
+  await saveClusters(desk.configDirectory, {
+    clusters: [{ name: 'x', controllerUrl: loopback.server.url, key: 'k', gitUrl: 'g', domain: 'd', httpPort: 80 }],
+  });
+  const following = desk.run(['-a', 'hello', 'deployment', 'follow'], { clock: quickClock() });
+  await followed.promise;
+  await loopback[Symbol.asyncDispose]();
+  const { code, stderr } = await following;
+  assert.equal(code, 1);
+  assert.match(
+    stderr,
+    /^the cluster cannot answer just now \([^\n]*\): asking again\nflynn: [^\n]*\n {2}nobody has answered for 1m; the deployment goes on by itself: "flynn deployment info" tells how it ends\n$/,
+  );
+});

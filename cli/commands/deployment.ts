@@ -96,6 +96,8 @@ async function followDeployment(context: Context, id: string | undefined): Promi
   const latest = await watchDeployment(client, found.id, {
     until: (one) => one.state === 'complete' || one.state === 'failed' || needsPeople(one),
     limitMs: followMs,
+    onLost: (error) => context.waits(error),
+    clock: context.io.clock,
     onDeployment(one) {
       if (one.state !== state && !context.options.json) context.print(one.state);
       state = one.state;

@@ -8,11 +8,11 @@ import { longestWaitMs } from '@flynn/controller/operations/expiry';
 import { z } from 'zod';
 import { parseDurationMs, parseWhole, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
+import { outageMs } from '../deployment-watch.ts';
 import { formatAge, formatSeconds, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
 const operationArgument = ['<id>', 'as "flynn op list" shows it'] as const;
-const outageMs = 60_000;
 const lineSchema = z.object({ text: z.string() });
 
 export function addOperationCommands(parent: Parent): void {
