@@ -44,14 +44,12 @@ export function layersOf({ image }: AppFile['artifact']): Layer[] {
   return storedBlobs(image);
 }
 
-/** `open` gives the bytes of a layer. */
-export async function writeAppFile(
+/** Its bytes, as they are read; `open` gives those of a layer. */
+export async function* appFileOf(
   app: AppFile,
-  output: NodeJS.WritableStream,
   open: (digest: string) => Promise<Readable>,
-): Promise<void> {
+): AsyncGenerator<Uint8Array, void, undefined> {
   const archive = pack();
-  const written = pipeline(archive, output);
   const fill = async (): Promise<void> => {
     archive.entry({ name: manifestName }, JSON.stringify(app, undefined, 2));
     for (const { digest, sizeBytes } of layersOf(app.artifact)) {
@@ -59,11 +57,15 @@ export async function writeAppFile(
     }
     archive.finalize();
   };
+  const filled = fill().catch((error: unknown) => {
+    // Whoever reads gets it.
+    archive.destroy(error instanceof Error ? error : new Error(String(error)));
+  });
   try {
-    await Promise.all([fill(), written]);
-  } catch (error) {
+    yield* archive as AsyncIterable<Buffer>;
+  } finally {
     archive.destroy();
-    throw error;
+    await filled;
   }
 }
 

@@ -1,5 +1,5 @@
 /** A program elsewhere whose input or output is a file here: as it comes, no faster than either side takes it. */
-import { open, rename, rm } from 'node:fs/promises';
+import { open, realpath, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -80,26 +80,43 @@ async function sendAll(
   if (!socket.destroyed) socket.write(encodeFrame({ kind: 'stdin-end' }));
 }
 
+/** Why a place cannot be written to, by no fault of the program. */
+const unwritable = ['ENOENT', 'ENOTDIR', 'EACCES', 'EPERM', 'ENOSPC', 'EDQUOT', 'EISDIR', 'EROFS', 'ENAMETOOLONG'];
+
 /**
- * What has the name is whole; where that fails, nothing is left. Throws `invalid` for a place that cannot be written to, before it
- * asks for the content.
+ * What has the name is whole, and its owner's alone, whatever was there before; where that fails, nothing is left. Throws `invalid`
+ * for a place that cannot be written to, before it asks for the content.
  */
 export async function saveWhole(
   file: string,
   content: () => AsyncIterable<Uint8Array> | Promise<AsyncIterable<Uint8Array>>,
   limits: { signal: AbortSignal },
 ): Promise<void> {
-  const partial = join(dirname(file), `.${basename(file)}.${shortId()}.part`);
+  let partial: string | undefined;
   try {
-    // It holds what apps keep: its owner's alone.
+    const place = await placeOf(file);
+    partial = join(dirname(place), `.${basename(place)}.${shortId()}.part`);
+    // It holds what apps keep.
     await using opened = await open(partial, 'wx', 0o600);
     await pipeline(await content(), opened.createWriteStream({ flush: true }), limits);
-    await rename(partial, file);
+    await rename(partial, place);
   } catch (error) {
     limits.signal.throwIfAborted();
-    if (error instanceof FlynnError || !hasErrno(error, 'ENOENT', 'EACCES', 'ENOSPC', 'EISDIR', 'EROFS')) throw error;
+    if (error instanceof FlynnError || !hasErrno(error, ...unwritable)) throw error;
     throw new FlynnError('invalid', `cannot write ${file}: ${messageOf(error)}`, { cause: error });
   } finally {
-    await rm(partial, { force: true });
+    if (partial !== undefined) await rm(partial, { force: true });
   }
+}
+
+/** A link stays one, and what it leads to is replaced; a device or a pipe must never be, least of all by root. */
+async function placeOf(file: string): Promise<string> {
+  try {
+    const place = await realpath(file);
+    if ((await stat(place)).isFile()) return place;
+  } catch (error) {
+    if (hasErrno(error, 'ENOENT')) return file;
+    throw error;
+  }
+  throw new FlynnError('invalid', `cannot write ${file}: what is there is no file; name another`);
 }

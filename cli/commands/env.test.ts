@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { stat, writeFile } from 'node:fs/promises';
+import { readlink, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { apps, releases } from '@flynn/controller/api';
@@ -243,8 +243,22 @@ test('`env export` writes what `env import` reads again, every byte, and --exact
   const set = await env.desk.run(['-a', 'one', 'env', 'set', ...Object.entries(values).map(([k, v]) => `${k}=${v}`)]);
   assert.equal(set.code, 0, set.stderr);
   const file = join(env.desk.home, 'saved.env');
+  await writeFile(file, 'before', { mode: 0o644 });
   assert.match((await env.desk.run(['-a', 'one', 'env', 'export', file])).stdout, /saved\.env: 5 variables/);
-  assert.equal((await stat(file)).mode & 0o777, 0o600);
+  assert.equal((await stat(file)).mode & 0o777, 0o600, 'whoever could read what was there reads no secrets');
+  for (const [place, why] of [
+    ['no/where', /cannot write \S+no\/where: ENOENT/],
+    ['saved.env/x', /cannot write \S+saved\.env\/x: ENOTDIR/],
+    [env.desk.home, /cannot write \S+: what is there is no file; name another/],
+    ['/dev/null', /cannot write \/dev\/null: what is there is no file/],
+  ] as const) {
+    const { code, stderr } = await env.desk.run(['-a', 'one', 'env', 'export', place]);
+    assert.deepEqual([code, why.test(stderr)], [1, true], stderr);
+  }
+  assert.ok((await stat('/dev/null')).isCharacterDevice());
+  await symlink(file, join(env.desk.home, 'link.env'));
+  assert.equal((await env.desk.run(['-a', 'one', 'env', 'export', 'link.env'])).code, 0);
+  assert.equal(await readlink(join(env.desk.home, 'link.env')), file);
   await env.desk.run(['-a', 'two', 'env', 'set', 'OTHER=1']);
   const imported = await env.desk.run(['-a', 'two', 'env', 'import', file]);
   assert.equal(imported.code, 0, imported.stderr);

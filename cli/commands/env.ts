@@ -1,11 +1,13 @@
-import { writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
+import { Readable } from 'node:stream';
 import { FlynnError } from '@flynn/kit/errors';
 import { assertEnvName, formatEnvFile, parseAssignments, parseEnvFile, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { readNamed } from '../input-file.ts';
+import { untilInterrupted } from '../interruption.ts';
 import { changeRelease, newestRelease } from '../next-release.ts';
 import { formatCount, quoteForShell } from '../output.ts';
+import { saveWhole } from '../transfer.ts';
 import { addCommand, type Parent } from './command.ts';
 
 export function addEnvCommands(parent: Parent): void {
@@ -96,8 +98,10 @@ export function addEnvCommands(parent: Parent): void {
         else context.pass(formatEnvFile(values));
         return;
       }
-      // It holds secrets: its owner's alone.
-      await writeFile(resolve(context.io.cwd, path), formatEnvFile(values), { mode: 0o600 });
+      const file = resolve(context.io.cwd, path);
+      await untilInterrupted(context.io, 'stopped: no file was written', (signal) =>
+        saveWhole(file, () => Readable.from([formatEnvFile(values)]), { signal }),
+      );
       context.show(values, () => `${path}: ${formatCount(Object.keys(values).length, 'variable')}`);
     },
   });

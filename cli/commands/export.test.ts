@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
-import { readFile, stat, writeFile } from 'node:fs/promises';
+import { readFile, readdir, stat, writeFile } from 'node:fs/promises';
 import { createServer, request as forward } from 'node:http';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -9,8 +9,10 @@ import { apps, formations, releases } from '@flynn/controller/api';
 import { autoscales } from '@flynn/controller/autoscale/api';
 import { routing } from '@flynn/controller/routes/api';
 import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { waitFor } from '@flynn/kit/retry';
 import { readAppFile } from '../app-file.ts';
 import { loadClusters, saveClusters } from '../clusters.ts';
+import { runCli } from '../program.ts';
 import { openDeskWithController } from '../testing.ts';
 
 type Place = Awaited<ReturnType<typeof openDeskWithController>> & {
@@ -32,7 +34,7 @@ async function openCluster(): Promise<Place> {
 }
 
 /** An app of a slug of two layers, with env, counts and a route of its own. */
-async function prepare({ controller, desk, blobs }: Place): Promise<void> {
+async function prepare({ controller, desk, blobs }: Place): Promise<{ digests: string[] }> {
   const { client } = controller;
   await desk.run(['create', 'shop', '-r', '']);
   const parts = await Promise.all([blobs.put('runtime'), blobs.put(Buffer.alloc(3_000_000, 7))]);
@@ -52,6 +54,7 @@ async function prepare({ controller, desk, blobs }: Place): Promise<void> {
   });
   await desk.run(['-a', 'shop', 'deployment', 'strategy', 'one-by-one']);
   await desk.run(['-a', 'shop', 'autoscale', 'set', 'worker', '--max', '7', '--cpu', '60%']);
+  return { digests: parts.map(({ digest }) => digest) };
 }
 
 test('an app goes as one file to another cluster, and is there what it was', async () => {
@@ -151,6 +154,45 @@ test('what is at a former domain of the cluster only because that still answers 
     'api.apps.example.com/',
     'shop.old.test/api',
   ]);
+});
+
+test('two exports of one name are each whole, what was readable before is no more, and a place that is no file is refused', async () => {
+  await using from = await openCluster();
+  await prepare(from);
+  const file = join(from.desk.home, 'shop.tar');
+  await writeFile(file, 'before', { mode: 0o644 });
+  await writeFile(`${file}.part`, 'somebody else’s');
+  const both = await Promise.all([1, 2].map(() => from.desk.run(['-a', 'shop', 'export', file])));
+  for (const { code, stderr } of both) assert.equal(code, 0, stderr);
+  assert.equal((await stat(file)).mode & 0o777, 0o600);
+  const { app } = await readAppFile(createReadStream(file), async (_app, _digest, body) => void body.resume());
+  assert.equal(app.name, 'shop');
+  assert.equal(await readFile(`${file}.part`, 'utf8'), 'somebody else’s');
+  const refused = await from.desk.run(['-a', 'shop', 'export', 'no/where.tar']);
+  assert.deepEqual([refused.code, /cannot write \S+no\/where\.tar/.test(refused.stderr)], [1, true], refused.stderr);
+});
+
+test('an export that is stopped, or that the cluster breaks off, leaves what was there', async () => {
+  await using from = await openCluster();
+  const { digests } = await prepare(from);
+  const file = join(from.desk.home, 'shop.tar');
+  await writeFile(file, 'before');
+  const io = from.desk.io();
+  io.stdin.end();
+  const running = runCli(['-a', 'shop', 'export', file], io);
+  await waitFor(() => io.signal('SIGINT') > 0, { what: 'the export to begin', deadlineMs: 30_000, intervalMs: 1 });
+  assert.equal(await running, 1);
+  assert.match(io.stderr.text, /^flynn: stopped: no file was written\n$/);
+
+  for (const digest of digests) await from.blobs.remove(digest);
+  const broken = await from.desk.run(['-a', 'shop', 'export', file]);
+  assert.equal(broken.code, 1);
+  assert.match(broken.stderr, /^flynn: the blob sha256:\w+ is not in the blob store\n$/);
+  assert.equal(await readFile(file, 'utf8'), 'before');
+  assert.deepEqual(
+    (await readdir(from.desk.home)).filter((name) => name.endsWith('.part')),
+    [],
+  );
 });
 
 test('what is cut off or something else is refused before anything is made', async () => {

@@ -1,7 +1,6 @@
-import { createWriteStream } from 'node:fs';
-import { rename, rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { apps, formations, releases } from '@flynn/controller/api';
 import { autoscales } from '@flynn/controller/autoscale/api';
 import { resources } from '@flynn/controller/providers/api';
@@ -13,13 +12,15 @@ import { adoptedRelease } from '@flynn/controller/adoption';
 import { serviceNameOf } from '@flynn/controller/compile';
 import type { App, Route } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
-import { type AppFile, layersOf, readAppFile, writeAppFile } from '../app-file.ts';
+import { type AppFile, appFileOf, layersOf, readAppFile } from '../app-file.ts';
 import { listAutoscales } from '../autoscale.ts';
 import type { Context } from '../context.ts';
 import { commandOf } from '../datastore-kinds.ts';
 import { openNamed } from '../input-file.ts';
+import { untilInterrupted } from '../interruption.ts';
 import { deployRelease, deployedText } from '../deploy.ts';
 import { formatCount } from '../output.ts';
+import { saveWhole } from '../transfer.ts';
 import { addCommand, type Parent } from './command.ts';
 
 export function addExportCommands(parent: Parent): void {
@@ -31,19 +32,15 @@ export function addExportCommands(parent: Parent): void {
       const client = await context.client();
       const { file, artifactId } = await describeApp(context);
       for (const one of file.resources ?? []) tell(context, `not in the file: ${whatOf(one)}`);
-      const open = (digest: string) => client.stream(layers.get, { params: { artifact: artifactId, digest } }, {});
-      if (path === '-') return writeAppFile(file, context.io.stdout, open);
+      const bytesOf = (limits: { signal?: AbortSignal } = {}) =>
+        appFileOf(file, (digest) => client.stream(layers.get, { params: { artifact: artifactId, digest } }, limits));
+      if (path === '-') return pipeline(bytesOf(), context.io.stdout, { end: false });
       const target = resolve(context.io.cwd, path ?? `${file.app.name}.tar`);
-      const partial = `${target}.part`;
-      try {
-        // It holds secrets: its owner's alone. What is cut off never has its name.
-        await context.progress('exporting', () =>
-          writeAppFile(file, createWriteStream(partial, { mode: 0o600 }), open),
-        );
-        await rename(partial, target);
-      } finally {
-        await rm(partial, { force: true });
-      }
+      await context.progress('exporting', () =>
+        untilInterrupted(context.io, 'stopped: no file was written', (signal) =>
+          saveWhole(target, () => bytesOf({ signal }), { signal }),
+        ),
+      );
       context.show(
         { path: target },
         () => `${target}: ${file.app.name}, ${formatCount(layersOf(file.artifact).length, 'layer')}`,

@@ -206,6 +206,7 @@ export async function readLog(
         }
       } catch (error) {
         if (!hasCode(error, 'unavailable', 'timeout')) throw error;
+        context.waits(error);
         brokenSinceMs ??= performance.now();
         if (performance.now() - brokenSinceMs > outageMs) throw error;
       }
