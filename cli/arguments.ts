@@ -13,6 +13,18 @@ export function isUsageError(error: FlynnError): boolean {
   return error.code === 'invalid' && error.detail['isUsage'] === true;
 }
 
+/**
+ * What is not UTF-8 has become U+FFFD before anybody here sees it: the value that was meant is lost. The argument is not shown, it may
+ * be a secret.
+ */
+export function assertUtf8(args: readonly string[]): void {
+  const at = args.findIndex((arg) => arg.includes('\u{fffd}'));
+  if (at === -1) return;
+  throw usageError(
+    `argument ${at + 1} is not UTF-8, or has U+FFFD in it, which stands for that\n  write it in UTF-8; what is to have that character comes from a file, as with: flynn env set --file PATH`,
+  );
+}
+
 /** `web=3` and the like. */
 export function parseCounts(args: readonly string[]): Record<string, number> {
   return Object.fromEntries(args.map(parseCount));

@@ -69,6 +69,17 @@ test('help is told on stdout and is no failure; no command at all is', async () 
   assert.match(stderr, /^Usage: flynn/);
 });
 
+test('an argument that was not UTF-8 is refused by its place, and not shown', async () => {
+  await using desk = await Desk.open();
+  const script = '"$0" env set -a shop "PASSWORD=p$(printf "\\344")ss"';
+  const { status, stderr } = spawnSync('sh', ['-c', script, bin], {
+    encoding: 'utf8',
+    env: { PATH: process.env['PATH'], FLYNN_CONFIG_DIR: desk.configDirectory },
+  });
+  assert.equal(status, 2, stderr);
+  assert.match(stderr, /^flynn: argument 5 is not UTF-8, [^\n]*\n {2}write it in UTF-8; [^\n]*--file PATH\n$/);
+});
+
 test('without any cluster it says how to get one', async () => {
   await using desk = await Desk.open();
   const { code, stderr } = await desk.run(['apps']);

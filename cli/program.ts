@@ -1,7 +1,7 @@
 /** The `flynn` command: its commands put together, and errors told to people. */
 import { Command, CommanderError } from 'commander';
 import { asFlynnError } from '@flynn/kit/errors';
-import { isUsageError } from './arguments.ts';
+import { assertUtf8, isUsageError } from './arguments.ts';
 import { addAccessCommands } from './commands/access.ts';
 import { addAppCommands } from './commands/app.ts';
 import { addApplyCommands } from './commands/apply.ts';
@@ -136,6 +136,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addHelpCommand(parent);
 
   try {
+    assertUtf8(argv);
     await program.parseAsync(argv, { from: 'user' });
     return exitCode;
   } catch (error) {

@@ -2,9 +2,9 @@ import { platform } from '@flynn/controller/api-platform';
 import { loginsNotKept } from '@flynn/controller/runner-env/kept-logins';
 import { loginsSchema } from '@flynn/controller/runner-env/settings';
 import { FlynnError, ifFound } from '@flynn/kit/errors';
-import { text } from 'node:stream/consumers';
 import type { z } from 'zod';
 import { Context } from '../context.ts';
+import { readNamed } from '../input-file.ts';
 import { newestRelease } from '../next-release.ts';
 import { formatTable } from '../output.ts';
 import { changeRunnerEnv, everyRunner, findRunnerEnv } from '../runner-env.ts';
@@ -48,7 +48,7 @@ export function addRegistryCommands(parent: Parent): void {
       // Before the password is read: it is not to be sent where it would not be taken.
       await checkKept(context, name);
       if (username === undefined) throw new FlynnError('invalid', 'who logs in? --username NAME');
-      const password = (await text(context.io.stdin)).replace(/\r?\n$/, '');
+      const password = (await readNamed(context.io, '-')).replace(/\r?\n$/, '');
       if (password === '') {
         throw new FlynnError('invalid', 'there is no password on standard input: flynn registry login … < file');
       }
