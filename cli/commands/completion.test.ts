@@ -3,37 +3,62 @@ import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
 import { Desk } from '../testing.ts';
 
-/** What bash would offer after these words; `flynn` itself answers with the apps given. */
-async function offered(words: readonly string[], apps: readonly string[] = []): Promise<string[]> {
+/** What bash would offer at the end of this line; `flynn` itself answers with the apps given. */
+async function offered(line: string, apps: readonly string[] = []): Promise<string[]> {
   await using desk = await Desk.open();
   const { code, stdout: script } = await desk.run(['completion', 'bash']);
   assert.equal(code, 0);
   const fake = `flynn() { printf '%s\\n' NAME ${apps.join(' ')}; }`;
   const call = `COMP_WORDS=(flynn "$@"); COMP_CWORD=$#; _flynn; printf '%s\\n' "\${COMPREPLY[@]}"`;
-  const { stdout, stderr } = spawnSync('bash', ['--norc', '-uc', `${script}\n${fake}\n${call}`, 'bash', ...words], {
-    encoding: 'utf8',
-    env: { PATH: process.env['PATH'] },
-  });
+  const { stdout, stderr } = spawnSync(
+    'bash',
+    ['--norc', '-uc', `${script}\n${fake}\n${call}`, 'bash', ...split(line)],
+    {
+      encoding: 'utf8',
+      env: { PATH: process.env['PATH'] },
+    },
+  );
   assert.equal(stderr, '');
   return stdout.split('\n').filter((word) => word !== '');
 }
 
+/** As bash does: `COMP_WORDBREAKS` has "=" and ":" in it. */
+function split(line: string): string[] {
+  return line.split(' ').flatMap((word) => (word === '' ? [''] : word.split(/([=:])/).filter((part) => part !== '')));
+}
+
 test('bash offers commands, their subcommands and their options', async () => {
-  assert.deepEqual(await offered(['sc']), ['scale']);
-  assert.deepEqual(await offered(['env', 's']), ['set']);
-  assert.deepEqual(await offered(['link', 'add', '--t']), ['--type']);
-  assert.deepEqual(await offered(['route', 'add', 't']), ['tcp']);
-  assert.deepEqual(await offered(['scale', '--no']), ['--no-wait']);
-  assert.deepEqual(await offered(['nosuch', '']), []);
+  assert.deepEqual(await offered('sc'), ['scale']);
+  assert.deepEqual(await offered('env s'), ['set']);
+  assert.deepEqual(await offered('link add --t'), ['--type']);
+  assert.deepEqual(await offered('route add t'), ['tcp']);
+  assert.deepEqual(await offered('scale --no'), ['--no-wait']);
+  assert.deepEqual(await offered('nosuch '), []);
+  assert.deepEqual(await offered('nosuch --j'), []);
 });
 
 test('bash looks past options with their values', async () => {
-  assert.deepEqual(await offered(['-a', 'hello', '-c', 'home', 'env', 'un']), ['unset']);
-  assert.deepEqual(await offered(['env', 'set', 'A=1', '--fi']), ['--file']);
+  assert.deepEqual(await offered('-a hello -c home env un'), ['unset']);
+  assert.deepEqual(await offered('--app=hello --json env un'), ['unset']);
+  assert.deepEqual(await offered('log -n 10 --se'), ['--search']);
+  assert.deepEqual(await offered('ps -t web --q'), ['--quiet']);
+});
+
+test('bash offers options after arguments, and no subcommands', async () => {
+  assert.deepEqual(await offered('env set A=1 --fi'), ['--file']);
+  assert.deepEqual(await offered('scale web=3 worker=1 --no'), ['--no-wait']);
+  assert.deepEqual(await offered('route remove abc --js'), ['--json']);
+  assert.deepEqual(await offered('cluster add home https://example.com:443 KEY --p'), ['--pin']);
+  assert.deepEqual(await offered('env unset set '), []);
+  assert.deepEqual(await offered('release delete v1 sh'), []);
 });
 
 test('bash offers the apps after -a', async () => {
-  assert.deepEqual(await offered(['ps', '-a', 'he'], ['hello', 'other', 'help']), ['hello', 'help']);
+  const apps = ['hello', 'other', 'help'];
+  for (const line of ['ps -a he', 'ps --app he', 'ps --app=he']) {
+    assert.deepEqual(await offered(line, apps), ['hello', 'help'], line);
+  }
+  assert.deepEqual(await offered('ps --app=', apps), apps);
 });
 
 test('zsh and fish get scripts that know every command', async () => {

@@ -43,25 +43,35 @@ function casesOf(words: Words): string {
   return words.map(({ chain, words: next }) => `    "${chain}") words="${next.join(' ')}" ;;`).join('\n');
 }
 
-/** Options and their values are no part of the chain of commands; neither is what is set or scaled. */
-function chainLoop(list: string): string {
+/**
+ * The chain ends at the first word that is no subcommand there: that is an argument, or an option's value, and what comes after it
+ * is too; options alone may follow then. The common options may stand before it. Where a shell splits at "=", that is a word.
+ */
+function chainLoop(words: Words, list: string): string {
   return `  for word in ${list}; do
+    case "$word" in "=") continue ;; esac
     case "$before" in -a|--app|-c|--cluster) before=""; continue ;; esac
     before="$word"
-    case "$word" in -*|*=*) ;; *) chain="\${chain:+$chain }$word" ;; esac
+    case "$word" in -*) continue ;; esac
+    case "|${words.map(({ chain }) => chain).join('|')}|" in
+      *"|\${chain:+$chain }$word|"*) chain="\${chain:+$chain }$word" ;;
+      *) rest=yes; break ;;
+    esac
   done`;
 }
 
 function bash(words: Words): string {
   return `_flynn() {
-  local current="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}" before="" chain="" word words=""
-  case "$previous" in
+  local current="\${COMP_WORDS[COMP_CWORD]}" at="$((COMP_CWORD-1))" before="" chain="" rest="" word words=""
+  case "$current" in "=") current="" ;; *) case "\${COMP_WORDS[at]}" in "=") at="$((at-1))" ;; esac ;; esac
+  case "\${COMP_WORDS[at]}" in
     -a|--app) COMPREPLY=($(compgen -W "$(${appNames})" -- "$current")); return ;;
   esac
-${chainLoop('"${COMP_WORDS[@]:1:COMP_CWORD-1}"')}
+${chainLoop(words, '"${COMP_WORDS[@]:1:COMP_CWORD-1}"')}
   case "$chain" in
 ${casesOf(words)}
   esac
+  case "$rest:$chain:$current" in yes:?*:-*) ;; yes:*) words="" ;; esac
   COMPREPLY=($(compgen -W "$words" -- "$current"))
 }
 complete -o default -F _flynn flynn`;
@@ -70,15 +80,16 @@ complete -o default -F _flynn flynn`;
 function zsh(words: Words): string {
   return `(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
 _flynn_complete() {
-  local before="" chain="" word="" found=""
+  local before="" chain="" rest="" word="" found=""
   case "\${words[CURRENT-1]}" in
     -a|--app) compadd -- \${(f)"$(${appNames})"}; return ;;
   esac
-${chainLoop('"${(@)words[2,CURRENT-1]}"')}
+${chainLoop(words, '"${(@)words[2,CURRENT-1]}"')}
   case "$chain" in
 ${casesOf(words).replaceAll(' words=', ' found=')}
-    *) _files; return ;;
   esac
+  case "$rest:$chain:\${words[CURRENT]}" in yes:?*:-*) ;; yes:*) found="" ;; esac
+  case "$found" in "") _files; return ;; esac
   compadd -- \${=found}
 }
 compdef _flynn_complete flynn`;
