@@ -4,9 +4,14 @@ import type { IncomingMessage } from 'node:http';
 import { request } from 'node:https';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { waitFor } from '@flynn/kit/retry';
+import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { WebSocket } from 'ws';
 import type { TestCluster } from '../test-cluster.ts';
+
+/** Of one answer. */
+const deadlineMs = 30_000;
+/** A job has to begin, and to end. */
+const terminalMs = 60_000;
 
 /** A browser at the cluster's web page, over TLS, with the cookie it was given. */
 class Browser {
@@ -23,7 +28,10 @@ class Browser {
     return { host: this.#host, origin: `https://${this.#host}`, cookie: this.#cookie };
   }
 
+  /** Until the answer's head is there: what is streamed after it has a deadline of whoever reads it. */
   async open(method: string, path: string, body?: object): Promise<IncomingMessage> {
+    const late = new AbortController();
+    const deadline = setTimeout(() => late.abort(), deadlineMs);
     const asked = request({
       host: this.#cluster.host.address,
       servername: this.#host,
@@ -31,11 +39,12 @@ class Browser {
       path,
       agent: false,
       rejectUnauthorized: false,
-      signal: AbortSignal.timeout(30_000),
+      signal: late.signal,
       headers: { ...this.#headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
     });
     asked.end(body === undefined ? undefined : JSON.stringify(body));
-    const [answer] = (await once(asked, 'response')) as [IncomingMessage];
+    const heard = once(asked, 'response') as Promise<[IncomingMessage]>;
+    const [answer] = await heard.finally(() => clearTimeout(deadline));
     const [given] = answer.headers['set-cookie'] ?? [];
     if (given !== undefined) this.#cookie = given.split(';', 1)[0] ?? '';
     return answer;
@@ -43,13 +52,17 @@ class Browser {
 
   async ask(method: string, path: string, body?: object): Promise<{ status: number; body: string }> {
     const answer = await this.open(method, path, body);
-    return { status: answer.statusCode ?? 0, body: await text(answer) };
+    return { status: answer.statusCode ?? 0, body: await bodyOf(answer) };
   }
 
   terminal(path: string): WebSocket {
     const tls = { servername: this.#host, rejectUnauthorized: false };
     return new WebSocket(`wss://${this.#cluster.host.address}${path}`, { ...tls, headers: this.#headers });
   }
+}
+
+function bodyOf(answer: IncomingMessage): Promise<string> {
+  return raceAbort(text(answer), AbortSignal.timeout(deadlineMs));
 }
 
 /** What a terminal says, and how it ends. */
@@ -60,7 +73,7 @@ async function watched(terminal: WebSocket, onOutput: (output: string) => void):
     if (!isBinary) last = JSON.parse(data.toString());
     else onOutput((output += data.toString()));
   });
-  await once(terminal, 'close', { signal: AbortSignal.timeout(60_000) });
+  await once(terminal, 'close', { signal: AbortSignal.timeout(terminalMs) });
   return last;
 }
 
@@ -83,7 +96,7 @@ export function describeDashboard(theCluster: () => TestCluster, { app }: { app:
     const page = await browser.open('GET', '/apps/anything');
     assert.equal(page.statusCode, 200);
     assert.match(String(page.headers['content-security-policy']), /frame-ancestors 'none'/);
-    const [, script = ''] = /src="(\/assets\/main-[^"]+\.js)"/.exec(await text(page)) ?? [];
+    const [, script = ''] = /src="(\/assets\/main-[^"]+\.js)"/.exec(await bodyOf(page)) ?? [];
     assert.equal((await browser.ask('GET', script)).status, 200);
     assert.equal((await browser.ask('GET', '/api/apps')).status, 401);
   });
@@ -102,18 +115,18 @@ export function describeDashboard(theCluster: () => TestCluster, { app }: { app:
     const log = await developer.open('GET', `/api/apps/${app}/log?follow=true&lines=0`);
     // It is left while it goes on.
     log.on('error', () => undefined);
-    const said = once(log, 'data');
     const terminal = developer.terminal(`/terminal/run?app=${app}&columns=99&rows=33`);
     let isTyped = false;
     let hasSize = false;
-    const last = await watched(terminal, (output) => {
+    const shown = watched(terminal, (output) => {
       if (!isTyped) terminal.send(Buffer.from('stty size; exit 7\r'));
       isTyped = true;
       hasSize ||= output.includes('33 99');
     });
+    // The job that the terminal is in begins meanwhile: each has its own minute.
+    const [last] = await Promise.all([shown, once(log, 'data', { signal: AbortSignal.timeout(terminalMs) })]);
     assert.deepEqual(last, { type: 'exit', code: 7 });
     assert.ok(hasSize, 'the size of the page is the terminal’s');
-    await said;
 
     const scoped = await cluster.flynn(['token', 'create', '--scope', 'viewer', '--json']);
     const viewer = new Browser(cluster);
