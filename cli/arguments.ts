@@ -14,8 +14,8 @@ export function isUsageError(error: FlynnError): boolean {
 }
 
 /**
- * What is not UTF-8 has become U+FFFD before anybody here sees it: the value that was meant is lost. The argument is not shown, it may
- * be a secret.
+ * What is not UTF-8 has become U+FFFD before anybody here sees it: the value that was meant is lost. The argument is not shown: it
+ * may be a secret.
  */
 export function assertUtf8(args: readonly string[]): void {
   const at = args.findIndex((arg) => arg.includes('\u{fffd}'));
