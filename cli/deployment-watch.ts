@@ -68,7 +68,8 @@ export async function watchDeployment(
   }
 }
 
-function unanswered({ code, message, detail }: FlynnError): FlynnError {
+function unanswered(error: FlynnError): FlynnError {
+  const { code, message, detail } = error;
   const text = `${message}\n  nobody has answered for ${formatDuration(outageMs)}; the deployment goes on by itself: "flynn deployment info" tells how it ends`;
-  return new FlynnError(code, text, { detail });
+  return new FlynnError(code, text, { cause: error, detail });
 }
