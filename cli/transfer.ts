@@ -102,15 +102,20 @@ export async function saveWhole(
     await rename(partial, place);
   } catch (error) {
     limits.signal.throwIfAborted();
-    if (error instanceof FlynnError || !hasErrno(error, ...unwritable)) throw error;
-    throw new FlynnError('invalid', `cannot write ${file}: ${messageOf(error)}`, { cause: error });
+    throw placeFault(file, error);
   } finally {
     if (partial !== undefined) await rm(partial, { force: true });
   }
 }
 
+/** `invalid` naming the file, where it is the place's fault; else the error itself. */
+export function placeFault(file: string, error: unknown): unknown {
+  if (error instanceof FlynnError || !hasErrno(error, ...unwritable)) return error;
+  return new FlynnError('invalid', `cannot write ${file}: ${messageOf(error)}`, { cause: error });
+}
+
 /** A link stays one, and what it leads to is replaced; a device or a pipe must never be, least of all by root. */
-async function placeOf(file: string): Promise<string> {
+export async function placeOf(file: string): Promise<string> {
   try {
     const place = await realpath(file);
     if ((await stat(place)).isFile()) return place;

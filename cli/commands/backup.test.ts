@@ -105,6 +105,8 @@ test('a backup that cannot be made or written leaves no file and fails', async (
   const nowhere = await desk.run(['cluster', 'backup', '-o', 'missing/folder/today.backup']);
   assert.equal(nowhere.code, 1);
   assert.match(nowhere.stderr, /cannot write .*today\.backup/);
+  const folder = await desk.run(['cluster', 'backup', '-o', desk.home]);
+  assert.deepEqual([folder.code, /cannot write \S+: what is there is no file/.test(folder.stderr)], [1, true]);
   const absent = await desk.run(['cluster', 'backup', 'verify', 'none.backup']);
   assert.equal(absent.code, 1);
   assert.match(absent.stderr, /none\.backup/);

@@ -14,6 +14,7 @@ import { dumpDatabases } from '../database-dumps.ts';
 import { untilInterrupted } from '../interruption.ts';
 import { formatCount, formatSize } from '../output.ts';
 import { passphraseOf, passphraseOption } from '../passphrase.ts';
+import { placeFault, placeOf } from '../transfer.ts';
 import { addScheduleCommands } from './backup-schedule.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -129,23 +130,24 @@ async function saveChecked(
   file: string,
   { passphrase, signal }: { passphrase: string | undefined; signal: AbortSignal },
 ): Promise<Inspection> {
-  const folder = dirname(file);
-  const partial = join(folder, `.${basename(file)}.${shortId()}.part`);
+  let partial: string | undefined;
   try {
+    const place = await placeOf(file);
+    const folder = dirname(place);
+    partial = join(folder, `.${basename(place)}.${shortId()}.part`);
     const body = await read({ signal });
-    await removeLeft(file);
+    await removeLeft(place);
     await pipeline(body, createWriteStream(partial, { mode: 0o600, flags: 'wx', flush: true }), { signal });
     const found = await inspectFile(partial, passphrase, { signal });
-    await rename(partial, file);
+    await rename(partial, place);
     await using opened = await open(folder, 'r');
     await opened.sync();
     return found;
   } catch (error) {
     signal.throwIfAborted();
-    if (error instanceof FlynnError || !hasErrno(error, 'ENOENT', 'EACCES', 'ENOSPC', 'EISDIR', 'EROFS')) throw error;
-    throw new FlynnError('invalid', `cannot write ${file}: ${messageOf(error)}`, { cause: error });
+    throw placeFault(file, error);
   } finally {
-    await rm(partial, { force: true });
+    if (partial !== undefined) await rm(partial, { force: true });
   }
 }
 
