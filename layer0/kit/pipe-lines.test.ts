@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { constants, openSync, readSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { hasErrno } from './errors.ts';
 import { PipeLines } from './pipe-lines.ts';
 
@@ -103,6 +104,19 @@ test('a line that is longer than what a pipe takes whole gets there too', async 
     await pause(5);
   }
   assert.equal(pipe.text(), `a\n${long}b\n`);
+});
+
+test('what a process says last is there, though nobody read while it said it', async () => {
+  const source = `
+    import { PipeLines } from ${JSON.stringify(new URL('pipe-lines.ts', import.meta.url).href)};
+    const lines = PipeLines.open(1, (lost) => 'lost ' + lost + '\\n');
+    for (let at = 0; at < 200; at += 1) lines.write('x'.repeat(999) + '\\n');
+    lines.write('the reason\\n');
+    process.exit(1);
+  `;
+  const shell = '"$0" --input-type=module -e "$1" | (sleep 0.5; cat)';
+  const { stdout } = await promisify(execFile)('sh', ['-c', shell, process.execPath, source], { timeout: 60_000 });
+  assert.match(stdout, /^(?:x{999}\n){200}the reason\n$/);
 });
 
 test('what is no pipe is left to others', () => {

@@ -6,11 +6,13 @@ import { FlynnError, hasErrno } from './errors.ts';
 export const wholeBytes = 4_096;
 const maxWaitingBytes = 8_388_608;
 const retryMs = 20;
+const exitMs = 2_000;
 const newline = 0x0a;
 
 /**
  * INVARIANTS. A write never waits. Lines are written in their order, each whole where it has at most 4,096 bytes. When the reader
- * is slower than lines come, 8 MB are kept; what comes then is counted, and told of once there is room.
+ * is slower than lines come, 8 MB are kept; what comes then is counted, and told of once there is room. A process that exits
+ * gives its reader two seconds for what is kept.
  */
 export class PipeLines {
   readonly #fd: number;
@@ -24,6 +26,7 @@ export class PipeLines {
   private constructor(fd: number, lostLine: (lost: number) => string) {
     this.#fd = fd;
     this.#lostLine = lostLine;
+    process.once('exit', this.#onExit);
   }
 
   /** Undefined if the descriptor is no pipe, or nobody may open it again. `lostLine`: what tells of lines that were not kept. */
@@ -54,6 +57,7 @@ export class PipeLines {
   }
 
   close(): void {
+    process.off('exit', this.#onExit);
     clearTimeout(this.#timer);
     closeSync(this.#fd);
   }
@@ -68,6 +72,15 @@ export class PipeLines {
       at = next;
     }
   }
+
+  readonly #onExit = (): void => {
+    const sleeping = new Int32Array(new SharedArrayBuffer(4));
+    for (const startMs = performance.now(); this.#waiting.length > 0 && performance.now() - startMs < exitMs;) {
+      clearTimeout(this.#timer);
+      this.#flush();
+      if (this.#waiting.length > 0) Atomics.wait(sleeping, 0, 0, retryMs);
+    }
+  };
 
   #flush(): void {
     let done = 0;

@@ -90,6 +90,12 @@ export class AppLog {
     return this.#segments;
   }
 
+  /** Whether `dropOldest` has anything to give. */
+  get hasMoreThanItsEnd(): boolean {
+    const [oldest, next] = this.#segments;
+    return next !== undefined || (oldest !== undefined && oldest.lines > 1);
+  }
+
   get followers(): number {
     return this.#readers.size;
   }
@@ -166,13 +172,12 @@ export class AppLog {
    */
   async dropOldest(): Promise<boolean> {
     await this.settled();
-    const [oldest] = this.#segments;
-    if (oldest === undefined || this.#writing !== undefined) return false;
-    if (this.#segments.length > 1) {
+    const [oldest, next] = this.#segments;
+    if (oldest === undefined || this.#writing !== undefined || !this.hasMoreThanItsEnd) return false;
+    if (next !== undefined) {
       await this.#dropFirst();
       return true;
     }
-    if (oldest.lines <= 1) return false;
     this.#cutting ??= this.#cutToNewestLine(oldest).finally(() => {
       this.#cutting = undefined;
     });

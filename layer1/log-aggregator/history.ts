@@ -7,7 +7,6 @@ import type { Logger } from '@flynn/kit/log';
 import { AppLog } from './app-log.ts';
 import type { AppLogLimits } from './app-log.ts';
 import type { WindowLimits } from './log-buffer.ts';
-import type { Segment } from './segments.ts';
 
 export type HistoryLimits = AppLogLimits & {
   /** Of all apps together: the oldest segments go, whosever they are. */
@@ -154,12 +153,8 @@ export class History {
   async #trimAll(): Promise<void> {
     const stuck = new Set<AppLog>();
     while (this.bytes > this.#limits.totalBytes) {
-      const oldest = [...this.#opened.values()]
-        .filter((log) => !stuck.has(log))
-        .flatMap((log) => log.segments.slice(0, 1).map((segment): [AppLog, Segment] => [log, segment]))
-        .sort(([, a], [, b]) => a.writtenMs - b.writtenMs)[0];
-      if (oldest === undefined) return;
-      const [log] = oldest;
+      const log = oldestOf([...this.#opened.values()].filter((one) => one.hasMoreThanItsEnd && !stuck.has(one)));
+      if (log === undefined) return;
       try {
         if (!(await log.dropOldest())) stuck.add(log);
       } catch (error) {
@@ -197,4 +192,17 @@ export class History {
     await Promise.all([...this.#opened.values()].map((log) => log.close()));
     await this.sync();
   }
+}
+
+/** The one whose first segment was written to longest ago. */
+function oldestOf(logs: readonly AppLog[]): AppLog | undefined {
+  let oldest: AppLog | undefined;
+  let atMs = Infinity;
+  for (const log of logs) {
+    const writtenMs = log.segments[0]?.writtenMs ?? Infinity;
+    if (writtenMs >= atMs) continue;
+    oldest = log;
+    atMs = writtenMs;
+  }
+  return oldest;
 }

@@ -57,7 +57,7 @@ export class AccessLog implements Disposable {
       return;
     }
     const line = this.#format(access);
-    this.#add(line.length > wholeBytes ? this.#format(shortened(access)) : line);
+    this.#add(isTooLong(line) ? this.#format(shortened(access)) : line);
     if (this.#bytes >= flushBytes) this.flush();
     else this.#timer ??= setTimeout(() => this.flush(), flushMs).unref();
   }
@@ -88,6 +88,11 @@ export class AccessLog implements Disposable {
     this.#lines.push(line);
     this.#bytes += line.length;
   }
+}
+
+/** No character of a head is more than two bytes, so most are not counted. */
+function isTooLong(line: string): boolean {
+  return line.length > wholeBytes / 2 && Buffer.byteLength(line) > wholeBytes;
 }
 
 /** So that it stays one piece beside what other processes write to the same pipe. */

@@ -56,7 +56,8 @@ test('what is under way at routes that are gone is nothing', () => {
   const series = new RouteSeries();
   const all = [...many(510, () => 1), statsOf('busy', 1, { active: 3 })];
   assert.equal(find(series.bounded(all), 'other')?.active, 3);
-  assert.equal(find(series.bounded(all.filter(({ id }) => id !== 'busy')), 'other')?.active, 0);
+  const left = all.filter(({ id }) => id !== 'busy');
+  for (let look = 0; look < 50; look += 1) assert.equal(find(series.bounded(left), 'other')?.active, 0);
 });
 
 test('a place that was given up is a new route’s, not one’s of `other`', () => {

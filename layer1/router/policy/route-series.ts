@@ -36,7 +36,7 @@ export class RouteSeries {
       other.missedLooks += 1;
       if (other.missedLooks <= goneAfterLooks) continue;
       this.#others.delete(id);
-      this.#gone = addOf(this.#gone, other.last);
+      this.#gone = addOf(this.#gone, { ...other.last, active: 0 });
     }
     const own: RouteStats[] = [];
     for (const one of stats) {

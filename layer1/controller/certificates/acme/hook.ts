@@ -17,9 +17,9 @@ export async function presentRecord(hook: Hook, record: DnsRecord, signal: Abort
   await callHook(hook, 'present', record, withDeadline(presentMs, signal));
 }
 
-/** Resolves once the hook has answered that the record is gone. Whoever is told to stop cleans up first. */
-export async function cleanUpRecord(hook: Hook, record: DnsRecord): Promise<void> {
-  await callHook(hook, 'cleanup', record, withDeadline(cleanUpMs));
+/** Resolves once the hook has answered that the record is gone. Idempotent too. */
+export async function cleanUpRecord(hook: Hook, record: DnsRecord, signal: AbortSignal): Promise<void> {
+  await callHook(hook, 'cleanup', record, withDeadline(cleanUpMs, signal));
 }
 
 async function callHook(

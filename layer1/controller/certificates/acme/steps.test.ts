@@ -61,8 +61,8 @@ describe('DNS records of an order', () => {
   const spec = { source: 'acme' as const, domains: ['app.test'], isAutomatic: false };
   const proofOf = (value: string) => ({ domain: 'app.test', token: 't', value });
 
-  test('are cleaned up by who is told to stop in the middle', async (t) => {
-    const { resources, deps } = await setUp(t);
+  test('of who is told to stop in the middle are cleaned up by who comes next, before anything else', async (t) => {
+    const { resources, deps, ca } = await setUp(t);
     const { told, hook } = await startHook(t);
     await resources.create(acmeType, { id: acmeId, spec: dnsSpec(hook) });
     await resources.create(certificateType, { id: 'c1', spec });
@@ -76,7 +76,16 @@ describe('DNS records of an order', () => {
       },
     });
     await assert.rejects(stepCertificate(deps, 'c1', { signal: stop.signal, open }), { code: 'cancelled' });
-    assert.deepEqual(told, ['present v1', 'cleanup v1']);
+    assert.deepEqual(told, ['present v1']);
+    const next = (): Authority => ({
+      register: async () => 'https://live.test/account',
+      async order({ present }) {
+        await present([proofOf('v2')]);
+        return issueCertificate(ca, { name: 'app.test', addresses: ['app.test'] });
+      },
+    });
+    await stepCertificate(deps, 'c1', { signal: new AbortController().signal, open: next });
+    assert.deepEqual(told, ['present v1', 'cleanup v1', 'present v2', 'cleanup v2']);
   });
 
   test('that a worker left behind, or its hook, are cleaned up with the next try', async (t) => {

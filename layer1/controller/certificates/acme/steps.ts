@@ -143,24 +143,26 @@ async function presentRecords(
 }
 
 /**
- * Cleans up `records`; by whoever is told to stop, too. What could not be cleaned up stays noted for the next time, as does what
- * nobody could note as gone: another one cleans it up again, and finds nothing. Never rejects.
+ * Cleans up `records`. What could not be cleaned up, as by who was told to stop or lost the seat, stays noted: whoever comes next
+ * does so first. Never rejects.
  */
 async function withdraw(
   { resources, log }: StepDeps,
   { id, acme: { hook }, records }: { id: string; acme: AcmeSpec; records: readonly DnsRecord[] },
   options: Options,
 ): Promise<void> {
-  if (hook === undefined || records.length === 0) return;
+  const { signal } = options;
+  if (hook === undefined || records.length === 0 || signal.aborted) return;
   const gone = new Set<string>();
-  for (const { name, value } of records) {
+  const cleanUp = async (record: DnsRecord): Promise<void> => {
     try {
-      await cleanUpRecord(hook, { name, value });
-      gone.add(value);
+      await cleanUpRecord(hook, record, signal);
+      gone.add(record.value);
     } catch (error) {
-      log.warn({ err: error, record: name }, 'a DNS record was left behind: it is cleaned up with the next try');
+      log.warn({ err: error, record: record.name }, 'a DNS record was left behind: it is cleaned up with the next try');
     }
-  }
+  };
+  await Promise.all(records.map(cleanUp));
   try {
     await resources.updateStatus(
       certificateType,
