@@ -50,6 +50,7 @@ import { platformHandlers } from './platform.ts';
 import { resourceHandlers } from './providers/handlers.ts';
 import { providerHandlers } from './providers/providers.ts';
 import { releaseHandlers } from './releases.ts';
+import { keepBackDuring } from './operations/kept-back.ts';
 import { openOperations } from './operations/parts.ts';
 import { deploymentType } from './resources.ts';
 import type { Shown } from './certificates/shown.ts';
@@ -93,6 +94,7 @@ export async function openController(options: {
     openOperations({ store: options.store, resources, log, now, ...limits }),
     resources.mirror(deploymentType, limits),
   ]);
+  keepBackDuring(deployments, operations.parts);
   const hosts = createHostClients({ cell, key: options.clusterKey, identity: options.identity });
   const nobody = new Routers({ instances: async () => [], key: options.clusterKey, log });
   return {

@@ -14,13 +14,13 @@ function refusal(): FlynnError {
 }
 
 /** A controller that tells of one deployment, in these states one after the other. */
-function world(...states: Deployment['state'][]) {
+function world(...states: (Deployment['state'] | Pick<Deployment, 'state' | 'rollout'>)[]) {
   const told: string[] = [];
   const controller = {
-    call: async () => ({
-      ...other,
-      state: states.length > 1 ? (states.shift() ?? 'complete') : (states[0] ?? 'complete'),
-    }),
+    call: async () => {
+      const now = (states.length > 1 ? states.shift() : states[0]) ?? 'complete';
+      return { ...other, ...(typeof now === 'string' ? { state: now } : now) };
+    },
   } as unknown as Execution['controller'];
   const write = async (...lines: string[]) => void told.push(...lines);
   return { told, execution: { controller, write, signal: never } };
@@ -46,6 +46,25 @@ test('one that waits for people is not waited for, and one that never ends not f
   await assert.rejects(
     afterOthers('releasing', world('running').execution, refused, undefined, { ...waits, othersMs: 200 }),
     (error) => hasCode(error, 'timeout') && /went on for .* h: .*flynn deployment abort/.test(error.message),
+  );
+});
+
+test('canaries that are promoted by themselves are waited for, those that people judge are not', async () => {
+  let isOver = false;
+  const act = async (): Promise<string> => {
+    if (!isOver) throw refusal();
+    return 'released';
+  };
+  const byItself = { strategy: 'canary', canaries: 1, minHealthyMs: 0, autoPromoteMs: 60_000 } as const;
+  setTimeout(() => (isOver = true), 100);
+  const { execution } = world('canary');
+  const { told, execution: promoted } = world({ state: 'canary', rollout: byItself });
+  assert.equal(await afterOthers('releasing', promoted, act, undefined, waits), 'released');
+  assert.equal(told.length, 1);
+  isOver = false;
+  await assert.rejects(
+    afterOthers('releasing', execution, act, undefined, waits),
+    (error) => hasCode(error, 'invalid') && /canaries to be judged/.test(error.message),
   );
 });
 

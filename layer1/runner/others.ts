@@ -1,6 +1,9 @@
-/** What another deployment of the app keeps from being done is done once that has ended. */
+/**
+ * What another deployment of the app keeps from being done is done once that has ended. The controller gives such operations to
+ * runners only then: what is waited for here began in between, or is told of by a controller that does not do so yet.
+ */
 import { deployments } from '@flynn/controller/api';
-import { isWaiting } from '@flynn/controller/deployments/phases';
+import { needsPeople, othersText } from '@flynn/controller/deployments/phases';
 import type { Deployment } from '@flynn/controller/model';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
@@ -41,9 +44,9 @@ export async function afterOthers<T>(
     const outcome = await patiently(what, { signal }, attempt, { deadlineMs: failuresMs, isRetryable });
     if ('done' in outcome) return outcome.done;
     const { refusedBy, error } = outcome;
-    if (isWaiting(refusedBy)) throw new FlynnError('invalid', othersWait(refusedBy), { cause: error });
+    if (needsPeople(refusedBy)) throw new FlynnError('invalid', othersWait(refusedBy), { cause: error });
     if (performance.now() - beganMs > othersMs) throw new FlynnError('timeout', othersLast(othersMs), { cause: error });
-    if (!isTold) await write('       Waiting for another deployment of this app to end');
+    if (!isTold) await write(othersText);
     await systemClock.sleep(lookMs, { signal });
   }
 }

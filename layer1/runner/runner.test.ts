@@ -87,6 +87,11 @@ test('what is being deployed when a build ends is not taken back by the release 
   for await (const { data } of client.events(operations.log, log, { signal: AbortSignal.timeout(60_000) })) {
     if (JSON.stringify(data).includes('Waiting for another deployment')) break;
   }
+  const isKept = async () => {
+    const { waitsFor = '' } = await client.call(operations.get, { params: log.params });
+    return waitsFor.startsWith('deployment');
+  };
+  await waitFor(isKept, { what: 'the release to wait for the deployment alone', deadlineMs: 60_000 });
   await controller.hosts.find(({ id }) => id === job?.hostId)?.end(job?.id ?? '', 0);
   const { operation, lines } = await outcome(world, chain[2]?.id);
   assert.equal(operation.state, 'complete', lines.join('\n'));

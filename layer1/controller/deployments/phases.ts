@@ -1,6 +1,9 @@
 /** What does a deployment's state mean for whoever follows it? Pure. */
 import type { Deployment } from '../model.ts';
 
+/** Told of what waits for a deployment that goes on by itself. */
+export const othersText = '       Waiting for another deployment of this app to end';
+
 /** The new release is live, and nothing is to come that somebody has to wait for: old jobs are ending. */
 export function isLive({ state, postdeployJobId }: Pick<Deployment, 'state' | 'postdeployJobId'>): boolean {
   return state === 'complete' || (state === 'finishing' && postdeployJobId === undefined);

@@ -109,6 +109,7 @@ export const operations = {
    * Events `line` ({text}) from the start or after Last-Event-ID, then `end` (the Operation) once it ended; with
    * follow=false `end` comes after what there is.
    */
+  /** Lines with their numbers as ids. One without, at the beginning, tells what the operation waits for, and is in no log. */
   log: defineRoute({
     method: 'GET',
     path: '/operations/:operation/log',

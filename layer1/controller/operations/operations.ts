@@ -9,6 +9,7 @@ import { operations } from './api.ts';
 import { principalOf } from '../access/principal.ts';
 import type { OwnBlobs } from '../collection/own-blobs.ts';
 import { refuseSource } from '../datastores/guards.ts';
+import { othersText } from '../deployments/phases.ts';
 import { findApp, forLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { resumePoint } from '../event-stream.ts';
@@ -139,7 +140,11 @@ async function* readLog(
   id: string,
   options: { from: number; isFollowed: boolean; signal: AbortSignal },
 ): AsyncGenerator<ServerEvent> {
-  const { signal } = options;
+  const { from, isFollowed, signal } = options;
+  // Its runner, which would say so, has it only after that. Of no number: it is no line of the log.
+  if (isFollowed && from === 0 && deps.queue.keptBackBy(id) !== undefined) {
+    yield { event: 'line', data: { text: othersText } };
+  }
   for await (const { line, text } of log.read(id, options)) yield { id: String(line), event: 'line', data: { text } };
   if (signal.aborted) return;
   yield { event: 'end', data: viewOperation(await getOperation(deps.store, id, { signal })) };

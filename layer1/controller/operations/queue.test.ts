@@ -110,6 +110,29 @@ test('one waits for all it depends on, of whatever app', () => {
   assert.deepEqual(drain(queue, any), ['o3']);
 });
 
+test('what the app’s deployment keeps back goes to nobody until it lets it go, and builds of the app go on', () => {
+  const queue = queueOf(
+    operation('o1', { kind: 'release' }),
+    operation('o2', { kind: 'deploy' }),
+    operation('o3', { kind: 'build' }),
+    operation('o4', { appId: 'b', kind: 'release' }),
+  );
+  queue.keepBack('a', 'd1', ['release', 'deploy']);
+  assert.equal(queue.keptBackBy('o1'), 'd1');
+  assert.match(queue.whyWaits('o2', [any]) ?? '', /^deployment d1 of the app/);
+  assert.deepEqual(drain(queue, any), ['o3', 'o4']);
+  queue.set('o3', undefined, 3);
+  queue.keepBack('a', 'd0', []);
+  assert.equal(queue.reserve(any), undefined, 'that of another deployment says nothing of this one');
+  queue.keepBack('a', 'd1', ['deploy']);
+  assert.equal(queue.reserve(any)?.id, 'o1');
+  queue.set('o1', undefined, 1);
+  assert.equal(queue.reserve(any), undefined);
+  queue.keepBack('a', 'd1', []);
+  assert.equal(queue.keptBackBy('o2'), undefined);
+  assert.equal(queue.reserve(any)?.id, 'o2');
+});
+
 test('what was let go is there for the next, in its old place; one that took a place keeps it', () => {
   const queue = queueOf(operation('o1'), operation('o2', { appId: 'b' }));
   const taken = queue.reserve(any);

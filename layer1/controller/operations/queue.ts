@@ -42,14 +42,17 @@ type Line = {
   readonly held: Map<string, Entry>;
   /** Being given away by this very process. */
   reserved: string | undefined;
-  /** The line's place among those that are ready: its first entry that waits for no other. */
+  /** The line's place among those that are ready: its first entry that waits for nothing else. */
   head: Entry | undefined;
 };
+
+/** By an app's deployment: what of the app is not given away for now. */
+type KeptBack = { readonly deploymentId: string; readonly kinds: readonly OperationKind[] };
 
 /**
  * INVARIANTS. It holds what is live and nothing else: an operation that another waits for and that is not here has
  * completed, or was allowed to fail. Of an app at most one operation is held. Oldest first: by the revision it was
- * created at, or the one whose place it took.
+ * created at, or the one whose place it took. What the app's deployment keeps back is nobody's until that lets it go.
  */
 export class OperationQueue {
   readonly #entries = new Map<string, Entry>();
@@ -59,6 +62,8 @@ export class OperationQueue {
   readonly #byRunner = new Map<string, Set<string>>();
   /** Ids of those that wait for this one. */
   readonly #waiting = new Map<string, Set<string>>();
+  /** By app. */
+  readonly #keptBack = new Map<string, KeptBack>();
 
   get size(): number {
     return this.#entries.size;
@@ -131,6 +136,20 @@ export class OperationQueue {
     this.#settle(spec.appId, line);
   }
 
+  /** For as long as the deployment keeps operations of these kinds from being done; of none, once it does no longer. */
+  keepBack(appId: string, deploymentId: string, kinds: readonly OperationKind[]): void {
+    if (kinds.length > 0) this.#keptBack.set(appId, { deploymentId, kinds });
+    else if (this.#keptBack.get(appId)?.deploymentId === deploymentId) this.#keptBack.delete(appId);
+    const line = this.#lines.get(appId);
+    if (line !== undefined) this.#settle(appId, line);
+  }
+
+  /** The deployment that a queued operation is not given away for. */
+  keptBackBy(id: string): string | undefined {
+    const operation = this.#entries.get(id)?.operation;
+    return operation?.status.state === 'queued' ? this.#keeperOf(operation) : undefined;
+  }
+
   /** For people; undefined for what runs and what is not here. */
   whyWaits(id: string, runners: Iterable<Taker>): string | undefined {
     const operation = this.#entries.get(id)?.operation;
@@ -141,6 +160,8 @@ export class OperationQueue {
     const line = this.#lineOf(operation.spec.appId);
     const [held] = line.held.values();
     if (held !== undefined) return `${held.operation.id}: operations of an app go one at a time`;
+    const keeper = this.#keeperOf(operation);
+    if (keeper !== undefined) return `deployment ${keeper} of the app, which goes on: see flynn deployment`;
     const takers = [...runners].filter((runner) => canTake(operation.spec, runner));
     if (takers.length === 0) return noRunnerText(operation.spec.target);
     if (line.head !== undefined && line.head.operation.id !== id) return `${line.head.operation.id}, which came first`;
@@ -156,8 +177,14 @@ export class OperationQueue {
     return line;
   }
 
-  #isFree({ spec }: OperationResource): boolean {
-    return (spec.dependsOn ?? []).every((other) => !this.#entries.has(other));
+  #isFree(operation: OperationResource): boolean {
+    const { dependsOn = [] } = operation.spec;
+    return dependsOn.every((other) => !this.#entries.has(other)) && this.#keeperOf(operation) === undefined;
+  }
+
+  #keeperOf({ spec }: OperationResource): string | undefined {
+    const keptBack = this.#keptBack.get(spec.appId);
+    return keptBack?.kinds.includes(spec.kind) === true ? keptBack.deploymentId : undefined;
   }
 
   #add(line: Line, entry: Entry): void {
