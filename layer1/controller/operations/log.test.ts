@@ -37,6 +37,24 @@ test('a log that is too long ends in one notice, and line numbers go on', () => 
   assert.ok(texts.length < 500);
 });
 
+test('a log takes no more of the store than it may, whatever its lines are of', () => {
+  const maxBytes = 4 * 1024 ** 2;
+  for (const line of ['\u0007'.repeat(9_000), '', '\u001b[32mok\u001b[0m', 'x'.repeat(100), '\ud800"ä€'.repeat(900)]) {
+    let [head, stored] = [empty, 0];
+    while (!head.isFull) {
+      const lines = Array.from({ length: Math.ceil(200_000 / (line.length + 1)) }, () => line);
+      const { chunks, ...next } = planAppend(head, head.lines, lines);
+      for (const chunk of chunks) {
+        const bytes = Buffer.byteLength(JSON.stringify(chunk.lines));
+        assert.ok(bytes <= 256 * 1024 + 2, `a chunk of ${bytes} bytes`);
+        stored += bytes;
+      }
+      ({ head } = next);
+    }
+    assert.ok(stored < 1.01 * maxBytes && stored > 0.95 * maxBytes, `${JSON.stringify(line.slice(0, 9))}: ${stored}`);
+  }
+});
+
 test('a reader gets every line once, also those written while it reads, and ends with the operation', async () => {
   const store = createMemoryStore();
   const log = new OperationLog(store);

@@ -57,7 +57,7 @@ export function planAppend(
   let chunkBytes = Infinity;
   for (const [index, line] of fresh.entries()) {
     if (isFull) break;
-    const size = Buffer.byteLength(line) + 1;
+    const size = sizeOf(line);
     isFull = bytes + size > maxBytes;
     const text = isFull ? `--- the log is longer than ${maxBytes / 1024 / 1024} MiB: the rest is left out ---` : line;
     bytes += size;
@@ -69,6 +69,11 @@ export function planAppend(
     chunks.at(-1)?.lines.push(text);
   }
   return { head: { lines: head.lines + fresh.length, bytes, isFull }, chunks };
+}
+
+/** What it takes in the store, where a control character takes six bytes. */
+function sizeOf(line: string): number {
+  return Buffer.byteLength(JSON.stringify(line)) + 1;
 }
 
 const emptyHead: LogHead = { lines: 0, bytes: 0, isFull: false };
@@ -197,7 +202,7 @@ export async function dropLines(
   { epoch, signal }: { epoch: Compare; signal: AbortSignal },
 ): Promise<boolean> {
   const compare = [epoch, { key: logKeys.head(id), modRevision }];
-  const head = { lines: lines + 1, bytes: Buffer.byteLength(droppedText) + 1, isFull: true };
+  const head = { lines: lines + 1, bytes: sizeOf(droppedText), isFull: true };
   for (const then of [
     [{ deletePrefix: logKeys.chunks(id) }],
     [
