@@ -4,10 +4,9 @@ import { forever } from '@flynn/kit/tasks';
 import type { Controller } from '@flynn/resource/controller';
 import { valuesOf } from '../cell-view.ts';
 import type { ControllerContext } from '../generic/kind.ts';
+import { sleepMs } from './looks.ts';
 import { autoscaleType } from './resource.ts';
 import { Autoscaler } from './scaler.ts';
-
-const idleMs = 3_600_000;
 
 export function autoscaling({ resources, deps, log }: ControllerContext): Controller {
   return {
@@ -28,8 +27,7 @@ export function autoscaling({ resources, deps, log }: ControllerContext): Contro
         changed = new AbortController();
         const all = valuesOf(settings).filter(({ deletingSince }) => deletingSince === undefined);
         const nextMs = await scaler.look(all, limited);
-        const waitMs = Math.min(idleMs, Math.max(0, nextMs - deps.now()));
-        await pause(waitMs, AbortSignal.any([limited, changed.signal]));
+        await pause(sleepMs(nextMs, deps.now()), AbortSignal.any([limited, changed.signal]));
       };
       await forever('autoscaling', step, { signal, log });
     },

@@ -10,6 +10,7 @@ import { generic } from '../generic/api.ts';
 import { autoscales } from './api.ts';
 import { autoscaleFigures } from './figures.ts';
 import type { Job } from '../model.ts';
+import { sleepMs } from './looks.ts';
 import { autoscaleType } from './resource.ts';
 import { everyMs, params, startWorld, waiting } from './scaler-fixture.ts';
 
@@ -68,6 +69,28 @@ test('a clock that was hours ahead keeps nobody from scaling once it is right', 
   assert.equal((await world.pass(6)).at(-1), 5);
   world.cores = 0.3;
   assert.equal((await world.pass(12)).at(-1), 1);
+});
+
+test('a clock that is put right in the middle of a look puts the next one off by no more than a look', async (t) => {
+  const world = await startWorld(t);
+  await world.set({ min: 1, max: 6, cpuPercent: 80, downAfterMs: 0 });
+  world.cores = 1.2;
+  assert.equal((await world.pass(5)).at(-1), 3);
+  const rightMs = world.nowMs + everyMs;
+  world.nowMs = rightMs + 6 * 3_600_000;
+  for (const host of world.controller.hosts) {
+    const tell = host.cpuSecondsOf;
+    host.cpuSecondsOf = (jobId) => {
+      if (world.nowMs > rightMs + 3_600_000) world.nowMs = rightMs;
+      return tell(jobId);
+    };
+  }
+  const nextMs = await world.look();
+  assert.equal(world.nowMs, rightMs, 'it was put right meanwhile');
+  const sleptMs = sleepMs(nextMs, world.nowMs);
+  assert.ok(sleptMs <= everyMs, `the next look is in ${sleptMs} ms`);
+  world.nowMs += sleptMs;
+  assert.ok((await world.look()) - world.nowMs <= everyMs, 'and from then on it goes by the clock that is right');
 });
 
 test('a host that says nothing keeps the jobs there are, and is named; more are still added', async (t) => {

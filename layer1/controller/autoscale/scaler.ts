@@ -68,8 +68,8 @@ export class Autoscaler {
   }
 
   /**
-   * One look at those of all there are whose time has come; answers when it comes for the next. What goes wrong with one stops no
-   * other.
+   * One look at those of all there are whose time has come; answers when it comes for the next, Infinity for none. What goes
+   * wrong with one stops no other.
    */
   async look(settings: readonly AutoscaleResource[], signal: AbortSignal): Promise<number> {
     this.#forgetFuture();
