@@ -17,7 +17,7 @@ import type { BackupBlobs } from './backup/steps.ts';
 import { pruneAnswers } from './audit/answers.ts';
 import { pruneAudit } from './audit/reading.ts';
 import type { BlobCollector } from './collection/blob-collection.ts';
-import { valuesOf } from './cell-view.ts';
+import { seenOf, valuesOf } from './cell-view.ts';
 import { cleanUp, keptByApp } from './collection/clean-up.ts';
 import { collectAll } from './collection/rounds.ts';
 import { appIdOf } from './compile.ts';
@@ -151,7 +151,12 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
           ...common,
           name: 'cron',
           sources: [keysOf(apps), keysOf(crons, ({ spec }) => [spec.appId]), cronJobs],
-          reconcile: (id, { signal: run }) => stepCron(deps, id, { signal: run, linesOf: (appId) => lines.of(appId) }),
+          reconcile: (id, { signal: run }) =>
+            stepCron(deps, id, {
+              signal: run,
+              linesOf: (appId) => lines.of(appId),
+              statusesOf: (appId) => seenOf(cell, kept.statuses.of(appId)),
+            }),
         }),
         runReconciler({
           ...common,

@@ -6,6 +6,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { resourceKey } from '@flynn/resource/keys';
 import { createMemoryStore } from '@flynn/store/memory';
 import { apps, jobs, releases } from '../api.ts';
+import { statusesOfApp } from '../cell-view.ts';
 import { crons } from './api.ts';
 import type { CronEntry } from '../app-json.ts';
 import { lastTick, parseSchedule } from './schedule.ts';
@@ -39,7 +40,8 @@ const cronJobs = async ({ client }: TestController) =>
 /** One look at the lines as they are now, at a moment. */
 async function look({ deps }: TestController, appId: string, nowMs: number): Promise<void> {
   const lines = await deps.resources.list(cronType, { owner: ownedBy(appId), signal });
-  await stepCron({ ...deps, now: () => nowMs }, appId, { signal, linesOf: () => lines });
+  const statusesOf = (id: string) => statusesOfApp(deps.cell, id);
+  await stepCron({ ...deps, now: () => nowMs }, appId, { signal, linesOf: () => lines, statusesOf });
 }
 
 /**
@@ -152,6 +154,55 @@ test('a line that is replaced stops what still ran', async () => {
     await world.jobsOf('shop', 1, ({ type, state }) => type === 'cron' && state === 'running');
   }
   assert.equal((await cronJobs(world)).length, 2);
+});
+
+test('of a line that is replaced a run that does not end is told to stop once, and is known until it has', async () => {
+  await using world = await startTestController();
+  world.setBehaviour((job) =>
+    job.template.meta['flynn.type'] === 'cron' ? { is: 'run', lingers: true } : { is: 'run' },
+  );
+  const appId = await prepare(world, [{ ...hourly, overlap: 'replace' }]);
+  await linesWhen(world, 'the line', (lines) => lines.length === 1);
+  for (const hours of [1, 2, 3]) await stepAt(world, appId, hours);
+  const [line] = await list(world);
+  const replacedAt = line?.runs.map((run) => run.replacedAt) ?? [];
+  assert.deepEqual(
+    line?.runs.map((run) => [run.state, run.replacedAt !== undefined]),
+    [
+      ['running', false],
+      ['running', true],
+      ['running', true],
+    ],
+  );
+  const again = await stepAt(world, appId, 4);
+  assert.deepEqual(
+    again.runs.slice(2).map((run) => run.replacedAt),
+    replacedAt.slice(1),
+    'told once',
+  );
+});
+
+test('a look at a line that runs goes through the jobs of its app alone, once', async () => {
+  await using world = await startTestController();
+  const appId = await prepare(world, [hourly]);
+  await linesWhen(world, 'the line', (lines) => lines.length === 1);
+  await stepAt(world, appId, 1);
+  await world.jobsOf('shop', 1, ({ type, state }) => type === 'cron' && state === 'running');
+  const lines = await world.deps.resources.list(cronType, { owner: ownedBy(appId), signal });
+  const { cell } = world.deps;
+  const statuses = {
+    get snapshot(): never {
+      throw new Error('all jobs of the cluster were gone through');
+    },
+  } as unknown as typeof cell.statuses;
+  const asked: string[] = [];
+  const statusesOf = (id: string) => {
+    asked.push(id);
+    return statusesOfApp(cell, id);
+  };
+  const deps = { ...world.deps, cell: { ...cell, statuses } };
+  await stepCron(deps, appId, { signal, linesOf: () => lines, statusesOf });
+  assert.deepEqual(asked, [appId]);
 });
 
 test('by hand: run now, pause, resume without making up for what passed; an unknown one is told', async () => {

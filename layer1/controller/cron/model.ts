@@ -17,6 +17,8 @@ export const cronRunSchema = z.object({
   /** Of ticks that were skipped one after the other, of which this is the last: how many, where it is more than one. */
   skips: z.int().optional(),
   startedAt: time,
+  /** When it was told to stop because the next one began: it runs until its job has ended. */
+  replacedAt: time.optional(),
   endedAt: time.optional(),
   exitCode: z.int().optional(),
   error: z.string().optional(),

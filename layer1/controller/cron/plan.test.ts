@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { nextAction, withRun } from './plan.ts';
+import { maxRunning, nextAction, withReplaced, withRun } from './plan.ts';
 import type { CronState } from './plan.ts';
 import { parseSchedule } from './schedule.ts';
 import type { CronRun } from './model.ts';
@@ -104,4 +104,38 @@ test('of runs that join each other there are so many, and a tick beyond them is 
   assert.equal(nextAction(everyMinute, 'allow', busy(99), minute).do, 'run');
   const action = nextAction(everyMinute, 'allow', busy(100), minute);
   assert.deepEqual(action, { do: 'skip', tickMs: minute, why: '100 runs before were still going on' });
+});
+
+/** What a line has once it ran at so many ticks, and no job of it ends. */
+function endlessly(runs: CronRun[], ticks: number): { runs: CronRun[]; told: string[]; most: number } {
+  const told: string[] = [];
+  let most = 0;
+  for (let tick = 1; tick <= ticks; tick += 1) {
+    const action = nextAction(everyMinute, 'replace', state({ handledMs: (tick - 1) * minute, runs }), tick * minute);
+    assert.ok(action.do === 'run' || action.do === 'skip');
+    const replaces = action.do === 'run' ? action.replaces : [];
+    told.push(...replaces);
+    most = Math.max(most, replaces.length);
+    const run: CronRun =
+      action.do === 'run' ? { ...running, workloadId: `run${tick}` } : { ...skipped, error: action.why };
+    runs = withRun(withReplaced(runs, replaces, 'now'), run);
+  }
+  return { runs, told, most };
+}
+
+test('a run is told once to make room for the next; of those that do not end there are so many, and then ticks are skipped', () => {
+  const { runs, told, most } = endlessly([], 1_000);
+  assert.deepEqual([told.length, new Set(told).size, most], [maxRunning, maxRunning, 1]);
+  assert.equal(runs.filter(({ state }) => state === 'running').length, maxRunning + 1);
+  assert.equal(runs[0]?.error, '100 runs before were told to stop and have not ended');
+  const ended = runs.filter(({ replacedAt }) => replacedAt === undefined);
+  const action = nextAction(everyMinute, 'replace', state({ runs: ended }), minute);
+  assert.deepEqual(action, { do: 'run', tickMs: minute, replaces: [`run${maxRunning + 1}`] });
+});
+
+test('a line with more of them than one transaction takes, of before it was noted who was told, goes on too', () => {
+  const before = Array.from({ length: 520 }, (_, at) => ({ ...running, workloadId: `old${at}` }));
+  const { told, most } = endlessly(before, 50);
+  assert.deepEqual([told.length, most], [maxRunning, maxRunning]);
+  assert.equal(told[0], 'old0', 'the newest, which nobody has told');
 });

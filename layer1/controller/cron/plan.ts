@@ -16,7 +16,7 @@ export type CronState = { isPaused: boolean; handledMs: number; runs: readonly C
 
 export type CronAction =
   | { do: 'wait'; untilMs: number | undefined }
-  /** `replaces`: what still runs is to go. */
+  /** `replaces`: what still runs, and was not told to stop before, is to go. */
   | { do: 'run'; tickMs: number; replaces: readonly string[] }
   | { do: 'skip'; tickMs: number; why: string }
   /** What is said to be dealt with is of a clock that was ahead: from now on it is counted anew. */
@@ -39,16 +39,27 @@ export function nextAction(
   if (tickMs === undefined || runs.some(({ tick }) => tick === iso(tickMs))) {
     return { do: 'wait', untilMs: nextTick(schedule, Math.max(nowMs, handledMs)) };
   }
-  const running = runs.flatMap(({ state, workloadId }) =>
-    state === 'running' && workloadId !== undefined ? [workloadId] : [],
-  );
+  const running = runs.filter(({ state, workloadId }) => state === 'running' && workloadId !== undefined);
   if (running.length > 0 && overlap === 'forbid') {
     return { do: 'skip', tickMs, why: 'the run before was still going on' };
   }
   if (running.length >= maxRunning && overlap === 'allow') {
     return { do: 'skip', tickMs, why: `${running.length} runs before were still going on` };
   }
-  return { do: 'run', tickMs, replaces: overlap === 'replace' ? running : [] };
+  if (overlap !== 'replace') return { do: 'run', tickMs, replaces: [] };
+  const going = running.filter(({ replacedAt }) => replacedAt === undefined);
+  const ending = running.length - going.length;
+  if (ending >= maxRunning) {
+    return { do: 'skip', tickMs, why: `${ending} runs before were told to stop and have not ended` };
+  }
+  // So many at a time as one transaction takes, the newest first: of a line of before it was noted the others were told already.
+  return { do: 'run', tickMs, replaces: going.slice(0, maxRunning).flatMap(({ workloadId }) => workloadId ?? []) };
+}
+
+/** The runs with a note in those that the next one replaces: they are told to stop once, however long they take to. */
+export function withReplaced(runs: readonly CronRun[], replaces: readonly string[], at: string): CronRun[] {
+  const ids = new Set(replaces);
+  return runs.map((run) => (ids.has(run.workloadId ?? '') ? { ...run, replacedAt: at } : run));
 }
 
 /**

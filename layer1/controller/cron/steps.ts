@@ -13,12 +13,12 @@ import { compareOf } from '@flynn/resource/record';
 import type { Again } from '@flynn/resource/reconciler';
 import { cellKeys, workloadSchema } from '@flynn/scheduler/cell';
 import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
+import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { decodeJson } from '@flynn/store/codec';
 import type { CronEntry } from '../app-json.ts';
-import { statusesOfApp } from '../cell-view.ts';
 import { compileOneOff, lineCommand } from '../compile.ts';
 import type { Runnable } from '../compile.ts';
-import { nextAction, settledRuns, withRun } from './plan.ts';
+import { nextAction, settledRuns, withReplaced, withRun } from './plan.ts';
 import type { CronAction } from './plan.ts';
 import { parseSchedule } from './schedule.ts';
 import { evaluationContext } from '../deps.ts';
@@ -34,11 +34,19 @@ const longestWaitMs = 30_000;
 /** A line that hangs must not for ever keep its next ticks from running. */
 const runLimitMs = 24 * 60 * 60_000;
 
-/** One look at an app's lines. `linesOf`: those there are; every write compares, so that they may be of a while ago. */
+export type CronLook = Readonly<{
+  signal: AbortSignal;
+  /** The lines that an app has; every write compares, so that they may be of a while ago. */
+  linesOf: (appId: string) => readonly CronResource[];
+  /** What is known of an app's jobs, as of the cell's mirror at this moment. */
+  statusesOf: (appId: string) => readonly SeenStatus[];
+}>;
+
+/** One look at an app's lines. */
 export async function stepCron(
   deps: Deps,
   appId: string,
-  { signal, linesOf }: { signal: AbortSignal; linesOf: (appId: string) => readonly CronResource[] },
+  { signal, linesOf, statusesOf }: CronLook,
 ): Promise<void | Again> {
   const app = await deps.resources.find(appType, appId, { signal });
   if (app === undefined || app.deletingSince !== undefined || app.status.releaseId === undefined) return;
@@ -51,7 +59,9 @@ export async function stepCron(
     if (await arrange(deps, app, wanted, known, signal)) return { againInMs: 1 };
     const runnable = await runnableOf(deps, app, release, signal);
     const waits = await Promise.all(
-      known.filter(({ id }) => wanted.has(id)).map((cron) => stepLine(deps, { app, runnable, cron }, signal)),
+      known
+        .filter(({ id }) => wanted.has(id))
+        .map((cron) => stepLine(deps, { app, runnable, cron }, { signal, statusesOf })),
     );
     return { againInMs: Math.max(1, Math.min(longestWaitMs, ...waits)) };
   } catch (error) {
@@ -97,9 +107,13 @@ async function arrange(
 type Line = { app: AppResource; runnable: Runnable | undefined; cron: CronResource };
 
 /** Answers how long nothing has to be done. */
-async function stepLine(deps: Deps, line: Line, signal: AbortSignal): Promise<number> {
+async function stepLine(
+  deps: Deps,
+  line: Line,
+  { signal, statusesOf }: Pick<CronLook, 'signal' | 'statusesOf'>,
+): Promise<number> {
   const { app, runnable, cron } = line;
-  const runs = await settle(deps, cron, signal);
+  const runs = await settle(deps, cron, { signal, statusesOf });
   const status = { ...cron.status, runs };
   const nowMs = deps.now();
   const schedule = parseSchedule(cron.spec.schedule, cron.spec.timezone);
@@ -130,7 +144,8 @@ async function stepLine(deps: Deps, line: Line, signal: AbortSignal): Promise<nu
     await deps.resources.commit([writePiece(cronType, cron, { ...cron, status: next })], { signal });
     return 1;
   }
-  const started = startPiece(deps, { runnable, cron, runs, name: String(tickMs), tick });
+  const kept = withReplaced(runs, action.replaces, iso(nowMs));
+  const started = startPiece(deps, { runnable, cron, runs: kept, name: String(tickMs), tick });
   const written = writePiece(cronType, cron, { ...cron, status: { ...status, runs: started.runs, handledMs: tickMs } });
   const replaced = action.replaces.map((id) => ({ then: workloadRemoval(id, evaluationContext(deps)) }));
   await deps.resources.commit([written, started.piece, { compare: [compareOf(app)] }, ...replaced], { signal });
@@ -162,7 +177,11 @@ export function startPiece(
 }
 
 /** The line's runs, with the ends of those that ended. */
-async function settle(deps: Deps, { spec, status }: CronResource, signal: AbortSignal): Promise<CronRun[]> {
+async function settle(
+  deps: Deps,
+  { spec, status }: CronResource,
+  { signal, statusesOf }: Pick<CronLook, 'signal' | 'statusesOf'>,
+): Promise<CronRun[]> {
   const running = status.runs.flatMap((run) =>
     run.state === 'running' && run.workloadId !== undefined ? [run.workloadId] : [],
   );
@@ -177,12 +196,15 @@ async function settle(deps: Deps, { spec, status }: CronResource, signal: AbortS
       return [id, count];
     }),
   );
-  const isSaid = (id: string) => statusesOfApp(deps.cell, spec.appId).some(({ workloadId }) => workloadId === id);
+  const isOfRun = new Set(running);
+  const look = () => statusesOf(spec.appId).filter(({ workloadId }) => isOfRun.has(workloadId));
+  let statuses = look();
+  const said = new Set(statuses.map(({ workloadId }) => workloadId));
   // What is through in the store was ended by a status: that has to be here before its run is judged.
-  if (running.some((id) => (counts.get(id) ?? 0) === 0 && !isSaid(id))) {
+  if (running.some((id) => (counts.get(id) ?? 0) === 0 && !said.has(id))) {
     await deps.cell.statuses.reached(revision, { signal });
+    statuses = look();
   }
-  const statuses = statusesOfApp(deps.cell, spec.appId);
   return settledRuns(status.runs, { countOf: (id) => counts.get(id), statuses, at: iso(deps.now()) });
 }
 
