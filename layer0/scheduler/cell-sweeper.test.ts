@@ -1,5 +1,7 @@
 /** What is swept away, and what is not. */
+import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
+import { storeWith } from '@flynn/store/store-with';
 import { openTestStore } from '@flynn/store/testing';
 import type { Store } from '@flynn/store/store';
 import assert from 'node:assert/strict';
@@ -22,7 +24,7 @@ async function sweeperOf(store: Store) {
     core.fold({ revision, changes: entries.map((entry) => ({ type: 'put', entry })) }, 0);
   };
   await read();
-  return { read, sweeper: new CellSweeper({ store, core, log: silentLogger() }) };
+  return { core, read, sweeper: new CellSweeper({ store, core, log: silentLogger() }) };
 }
 
 const keysOf = async (store: Store, prefix: string) =>
@@ -114,5 +116,79 @@ test('a status and an evaluation that nobody can read keep nothing from being sw
   assert.deepEqual(await keysOf(store, cellKeys.templates), ['web/v2']);
   assert.deepEqual(await keysOf(store, cellKeys.status), ['h2/h2-a', 'h2/h2-b', 'h3/h3-a']);
   await sweeper.sweep(24 * hourMs + 1, signal);
+  // Of that one nothing is known but that its host was gone when it was first looked for.
+  assert.deepEqual(await keysOf(store, cellKeys.status), ['h3/h3-a']);
+  await sweeper.sweep(48 * hourMs, signal);
   assert.deepEqual(await keysOf(store, cellKeys.status), []);
+});
+
+test('an evaluation that nobody can read, there from the start, keeps no other from being swept and goes when it is old', async () => {
+  await using store = openTestStore();
+  const now = 10 * hourMs;
+  const made = (id: string) => makeEvaluation('web', 'repair', { now: 0, newId: () => id });
+  const unreadable = (id: string, more: object) => ({
+    put: cellKeys.evaluation(id),
+    value: JSON.stringify({ ...made(id), cause: 'of_a_version_to_come', ...more }),
+  });
+  await store.transact({
+    then: [
+      hostPut(hostOf('h1')),
+      evaluationWrite({ ...made('old'), state: 'complete' }),
+      unreadable('ended', { state: 'failed', updatedAt: now - hourMs - 1 }),
+      unreadable('young', { state: 'failed', updatedAt: now - hourMs + 1 }),
+      unreadable('open', { state: 'blocked' }),
+      unreadable('paused', { state: 'paused' }),
+      { put: cellKeys.evaluation('text'), value: 'no JSON' },
+    ],
+  });
+  const { sweeper } = await sweeperOf(store);
+  await sweeper.sweep(now, signal);
+  assert.deepEqual(await keysOf(store, cellKeys.evaluations), ['open', 'paused', 'text', 'young']);
+});
+
+test('statuses that nobody can read stay a day when their host is away, by what they tell of it or by when it was missed', async () => {
+  await using store = openTestStore();
+  const now = Date.now();
+  const put = (hostId: string, text: string) => ({ put: cellKeys.jobStatus(hostId, `${hostId}-a`), value: text });
+  const odd = (more: object) => JSON.stringify({ ...statusOf(placedOf(workloadOf(), 'a'), 'running'), ...more });
+  await store.transact({
+    then: [
+      hostPut(hostOf('h1')),
+      put('h2', odd({ state: 'hibernating', createdAt: now - 30 * hourMs, startedAt: now - 1_000 })),
+      put('h3', odd({ state: 'hibernating', createdAt: now - 30 * hourMs })),
+      put('h4', '{"createdAt":"yesterday"}'),
+    ],
+  });
+  const { core, read, sweeper } = await sweeperOf(store);
+  await sweeper.sweep(now, signal);
+  assert.deepEqual(await keysOf(store, cellKeys.status), ['h2/h2-a', 'h4/h4-a']);
+  // Back for a while: its day begins once more.
+  await store.transact({ then: [hostPut(hostOf('h4'))] });
+  await read();
+  await sweeper.sweep(now + hourMs, signal);
+  const { revision } = await store.transact({ then: [{ delete: cellKeys.host('h4') }] });
+  core.fold({ revision, changes: [{ type: 'delete', key: cellKeys.host('h4'), modRevision: revision }] }, 0);
+  await sweeper.sweep(now + 2 * hourMs, signal);
+  await sweeper.sweep(now + 25 * hourMs, signal);
+  assert.deepEqual(await keysOf(store, cellKeys.status), ['h4/h4-a']);
+  await sweeper.sweep(now + 26 * hourMs, signal);
+  assert.deepEqual(await keysOf(store, cellKeys.status), []);
+});
+
+test('what no event told of is looked for again soon where that failed', async () => {
+  await using store = openTestStore();
+  let isFailing = true;
+  const shaky = storeWith(store, {
+    async list(prefix, options) {
+      if (isFailing && prefix === cellKeys.templates) throw new FlynnError('internal', 'a page that nobody can read');
+      return store.list(prefix, options);
+    },
+  });
+  await store.transact({ then: [hostPut(hostOf('h1'))] });
+  await store.transact({ then: [{ put: cellKeys.template('gone', 'v1'), value: '{}' }] });
+  const { sweeper } = await sweeperOf(shaky);
+  await sweeper.sweep(0, signal);
+  isFailing = false;
+  await sweeper.sweep(60_000, signal);
+  assert.deepEqual(await keysOf(store, cellKeys.templates), []);
 });

@@ -1,18 +1,16 @@
 /** Removes what nobody needs any more: templates without jobs, ended evaluations, statuses of hosts that never came back. */
 import { systemClock } from '@flynn/kit/clock';
-import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
 import type { TaskGroup } from '@flynn/kit/tasks';
-import type { Entry, Operation, Store } from '@flynn/store/store';
+import type { Operation, Store } from '@flynn/store/store';
+import { attempt } from './attempt.ts';
 import { cellKeys } from './cell.ts';
-import { decode } from './columns/entries.ts';
 import type { SchedulerCore } from './core.ts';
-import { isEnded } from './evaluations.ts';
+import { isOldEvaluation, newestTimeOf } from './leftovers.ts';
 
 export type SweeperOptions = Readonly<{ store: Store; core: SchedulerCore; log: Logger; sweepMs?: number }>;
 
-const evaluationsKeptMs = 60 * 60_000;
 const statusesKeptMs = 24 * 60 * 60_000;
 /** What no event told of: templates and plans of all workloads. */
 const thoroughMs = 24 * 60 * 60_000;
@@ -27,6 +25,8 @@ export class CellSweeper {
   /** Versions of theirs may still have jobs. */
   #candidates = new Set<string>();
   #thoroughAt = 0;
+  /** Hosts that have left statuses behind: since when this one saw that they are gone. */
+  readonly #goneSince = new Map<string, number>();
 
   constructor(options: SweeperOptions) {
     this.#options = options;
@@ -48,9 +48,14 @@ export class CellSweeper {
       await this.#attempt('ended evaluations', () => this.#sweepEvaluations(now, signal));
       await this.#attempt('statuses of hosts that are gone', () => this.#sweepStatuses(now, signal));
       if (now >= this.#thoroughAt) {
-        await this.#attempt('what no event told of', () => this.#findAll(signal));
-        this.#thoroughAt = now + thoroughMs;
+        await this.#attempt('what no event told of', async () => {
+          await this.#findAll(signal);
+          this.#thoroughAt = now + thoroughMs;
+        });
       }
+    } else {
+      // Nobody looks here any more whether they came back.
+      this.#goneSince.clear();
     }
     for (const workloadId of this.#candidates) {
       const isAnothers = !core.isOwnWorkload(workloadId) && !core.isOwnWorkload('cell');
@@ -60,14 +65,8 @@ export class CellSweeper {
     }
   }
 
-  /** What fails by itself keeps nothing else from being swept. Without the store nothing is. */
   async #attempt(what: string, sweep: () => Promise<void>): Promise<void> {
-    try {
-      await sweep();
-    } catch (error) {
-      if (hasCode(error, 'unavailable', 'timeout', 'cancelled')) throw error;
-      this.#options.log.warn({ err: error }, `could not sweep ${what}, trying again later: ${messageOf(error)}`);
-    }
+    await attempt(`sweep ${what}`, sweep, this.#options.log);
   }
 
   async #findAll(signal: AbortSignal): Promise<void> {
@@ -113,9 +112,9 @@ export class CellSweeper {
 
   /** What ended stays as it is, so nothing is compared. */
   async #sweepEvaluations(now: number, signal: AbortSignal): Promise<void> {
-    const { store, core } = this.#options;
+    const { store } = this.#options;
     const { entries } = await store.list(cellKeys.evaluations, { signal });
-    const old = entries.filter((entry) => !core.columns.faulty.has(entry.key) && isOld(entry, now));
+    const old = entries.filter(({ value }) => isOldEvaluation(value, now));
     for (let from = 0; from < old.length; from += operationsAtOnce) {
       const then = old.slice(from, from + operationsAtOnce).map(({ key }) => ({ delete: key }));
       await store.transact({ then }, { signal });
@@ -126,27 +125,17 @@ export class CellSweeper {
     const { store, core } = this.#options;
     for (const hostId of core.columns.knownHosts()) {
       const { columns } = core;
-      if (columns.hosts.has(hostId) || columns.claims.has(hostId)) continue;
-      if (columns.versions('status', hostId).next().done === true) continue;
+      const isThere = columns.hosts.has(hostId) || columns.claims.has(hostId);
+      if (isThere || columns.versions('status', hostId).next().done === true) {
+        this.#goneSince.delete(hostId);
+        continue;
+      }
+      const goneSince = this.#goneSince.get(hostId) ?? now;
+      this.#goneSince.set(hostId, goneSince);
       const { entries } = await store.list(cellKeys.hostStatus(hostId), { signal });
-      if (entries.some(({ value }) => newestTime(value) > now - statusesKeptMs)) continue;
+      if (entries.some(({ value }) => (newestTimeOf(value) ?? goneSince) > now - statusesKeptMs)) continue;
       const compare = [cellKeys.host(hostId), cellKeys.claim(hostId)].map((key) => ({ key, modRevision: 0 }));
       await store.transact({ compare, then: [{ deletePrefix: cellKeys.hostStatus(hostId) }] }, { signal });
     }
-  }
-}
-
-function isOld({ value }: Entry, now: number): boolean {
-  const evaluation = decode.evaluations(value);
-  return isEnded(evaluation) && (evaluation.updatedAt ?? evaluation.createdAt) < now - evaluationsKeptMs;
-}
-
-/** One that does not decode is as old as the host's others let it be: nobody will ever read it. */
-function newestTime(text: string): number {
-  try {
-    const { createdAt, startedAt = 0, endedAt = 0 } = decode.status(text);
-    return Math.max(createdAt, startedAt, endedAt);
-  } catch {
-    return 0;
   }
 }

@@ -1,4 +1,5 @@
 /** Which claims are put right, and which are left alone. */
+import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { openTestStore } from '@flynn/store/testing';
 import { storeWith } from '@flynn/store/store-with';
@@ -100,4 +101,30 @@ test('a claim stays as it is where an assignment cannot be read, and where someb
     ['h1', { planId: 'p', ...right }],
     ['h2', { planId: 'q', ...right }],
   ]);
+});
+
+test('a host whose claims cannot be mended keeps no other from it, and the store being away is told at once', async () => {
+  await using store = openTestStore();
+  await store.transact({
+    then: [
+      ...['h1', 'h2'].flatMap((id) => [hostPut(hostOf(id)), assignmentPut(id, 'a', ['1', '2'])]),
+      claimPut('h1', { ...right, jobs: 7 }),
+      claimPut('h2', { ...right, jobs: 7 }),
+    ],
+  });
+  let code: 'exhausted' | 'unavailable' = 'exhausted';
+  const shaky = storeWith(store, {
+    async transact(...args) {
+      if (JSON.stringify(args[0]).includes(cellKeys.claim('h1'))) throw new FlynnError(code, 'not this one');
+      return store.transact(...args);
+    },
+  });
+  const mender = await menderOf(shaky);
+  await mender.mend(signal);
+  assert.deepEqual(await claimsOf(store), [
+    ['h1', { planId: 'p', ...right, jobs: 7 }],
+    ['h2', { planId: 'mend1', ...right }],
+  ]);
+  code = 'unavailable';
+  await assert.rejects(mender.mend(signal), { code });
 });

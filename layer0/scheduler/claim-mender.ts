@@ -4,6 +4,7 @@ import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import type { Entry, Revision, Store } from '@flynn/store/store';
+import { attempt } from './attempt.ts';
 import { cellKeys } from './cell.ts';
 import type { Claim } from './cell.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
@@ -44,7 +45,10 @@ export class ClaimMender {
   }
 
   async mend(signal: AbortSignal): Promise<void> {
-    for (const hostId of this.#suspects()) await this.#mendHost(hostId, signal);
+    const { log } = this.#options;
+    for (const hostId of this.#suspects()) {
+      await attempt(`mend the claims on host ${hostId}`, () => this.#mendHost(hostId, signal), log);
+    }
   }
 
   #suspects(): Set<string> {
