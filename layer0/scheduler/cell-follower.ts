@@ -56,15 +56,18 @@ export class CellFollower {
 
   /** Resolves with the cell as it is folded in; waits up to 30 s for a store that is not there yet. */
   async open(signal: AbortSignal): Promise<void> {
+    const isRetryable = (error: unknown) =>
+      error instanceof CompactedError || hasCode(error, 'unavailable', 'timeout', 'exhausted');
+    const read = (limited: AbortSignal) => this.read(limited);
+    await retry(read, { what: 'listing the cell', deadlineMs: 30_000, signal, isRetryable });
+  }
+
+  /** As `open`, tried once and however long it takes: each call of the store has its deadline. */
+  async read(signal: AbortSignal): Promise<void> {
     const { columns } = this.#options;
     // Nobody looks at them before this resolves, so each kind goes in as it comes: all of a large cell at once is much.
     const take = (changes: readonly Change[]) => this.#fold({ revision: columns.revision, changes });
-    const listed = async (limited: AbortSignal) => {
-      this.#fold({ revision: await this.#list(take, limited), changes: [] });
-    };
-    const isRetryable = (error: unknown) =>
-      error instanceof CompactedError || hasCode(error, 'unavailable', 'timeout', 'exhausted');
-    await retry(listed, { what: 'listing the cell', deadlineMs: 30_000, signal, isRetryable });
+    this.#fold({ revision: await this.#list(take, signal), changes: [] });
   }
 
   /** Its tasks fail with RestoredError: what the columns hold is void then, and so is all that was concluded from it. */

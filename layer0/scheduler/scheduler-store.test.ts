@@ -1,7 +1,10 @@
+import { pause } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { TaskGroup } from '@flynn/kit/tasks';
+import { RestoredError } from '@flynn/store/store';
 import { storeWith } from '@flynn/store/store-with';
 import { lossyStore, openTestStore } from '@flynn/store/testing';
 import assert from 'node:assert/strict';
@@ -84,7 +87,13 @@ test('after the store was restored to an earlier state a scheduler begins anew a
   await store.transact({ then: [hostPut(hostOf('h1'))] });
   const image = store.save();
   const stop = new AbortController();
-  await using scheduler = await startScheduler({ store: store.connect(), log, signal: stop.signal, id: 'h1' });
+  await using scheduler = await startScheduler({
+    store: store.connect(),
+    log,
+    signal: stop.signal,
+    id: 'h1',
+    reopenMs: 10,
+  });
   const placed = async (id: string) => {
     await store.transact({ then: workloadChange(workloadInputOf({ id }), context()) });
     const isPlaced = async () => (await readCell(store)).jobsOf(id).length === 1;
@@ -97,6 +106,57 @@ test('after the store was restored to an earlier state a scheduler begins anew a
   const cell = await readCell(store);
   assert.deepEqual(findViolations(cell), []);
   assert.equal(cell.jobCount, 1);
+});
+
+test('whatever a restored store answers at first, its scheduler tries again, and nothing else ends', async () => {
+  await using store = openTestStore();
+  await store.transact({ then: [hostPut(hostOf('h1'))] });
+  const codes = ['unauthenticated', 'internal', 'invalid'] as const;
+  let [isRestored, answers] = [false, 0];
+  const restored = storeWith(store, {
+    async list(...args) {
+      const code = isRestored ? codes[answers] : undefined;
+      if (code === undefined) return store.list(...args);
+      answers += 1;
+      throw new FlynnError(code, 'members are replaced');
+    },
+    async *watch(...args) {
+      if (isRestored) yield* store.watch(...args);
+      isRestored = true;
+      throw new RestoredError(1);
+    },
+  });
+  await using tasks = new TaskGroup();
+  const options = { store: restored, log, signal: tasks.signal, tasks, id: 'h1', reopenMs: 10 };
+  await using _scheduler = await startScheduler(options);
+  await store.transact({ then: workloadChange(workloadInputOf(), context()) });
+  const isPlaced = async () => (await readCell(store)).jobsOf('web').length === 1;
+  await waitFor(isPlaced, { what: 'the job', deadlineMs: 30_000, intervalMs: 2 });
+  assert.equal(answers, codes.length);
+  assert.equal(tasks.signal.aborted, false);
+});
+
+test('a store that is said to be restored again and again is listed ever less often', async () => {
+  await using store = openTestStore();
+  await store.transact({ then: [hostPut(hostOf('h1'))] });
+  const listedAt: number[] = [];
+  const flapping = storeWith(store, {
+    list(prefix, options) {
+      if (prefix === cellKeys.hosts) listedAt.push(performance.now());
+      return store.list(prefix, options);
+    },
+    async *watch(_prefix, { after, signal }) {
+      yield { revision: after, changes: [] };
+      await pause(1, signal);
+      throw new RestoredError(after);
+    },
+  });
+  const stop = new AbortController();
+  await using _scheduler = await startScheduler({ store: flapping, log, signal: stop.signal, id: 'h1', reopenMs: 16 });
+  await waitFor(() => listedAt.length === 7, { what: 'six of its restores', deadlineMs: 30_000, intervalMs: 2 });
+  // Half of 16 + 32 + … + 512 ms at least.
+  const tookMs = (listedAt.at(-1) ?? 0) - (listedAt[0] ?? 0);
+  assert.ok(tookMs >= 500, `six listings took ${tookMs} ms`);
 });
 
 test('a claim that nobody can read is added up anew, and its host takes work again', async () => {

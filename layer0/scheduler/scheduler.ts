@@ -1,6 +1,6 @@
 /** A scheduler: watches the cell, plans what evaluations ask for, commits it. Any number of them run side by side. */
 import { pause } from '@flynn/kit/clock';
-import { FlynnError, asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { backoffMs } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
@@ -42,6 +42,8 @@ export type SchedulerOptions = {
   lingerMs?: number;
   /** How often what nobody needs any more is removed, if it falls to this scheduler; default 60 s. */
   sweepMs?: number;
+  /** The longest first pause before it begins anew where the store was restored, default 2 s; they grow to 5 s. */
+  reopenMs?: number;
 };
 
 export type SchedulerCounts = Readonly<{
@@ -62,9 +64,12 @@ export interface RunningScheduler extends AsyncDisposable {
   readonly suspicion: string | undefined;
 }
 
+/** One that went on for so long begins anew as the first time. */
+const steadyMs = 60_000;
+
 /** Resolves when the cell is known and the loop runs. */
 export async function startScheduler(options: SchedulerOptions): Promise<RunningScheduler> {
-  const { signal, schedulerPaths = [], log } = options;
+  const { signal, schedulerPaths = [], log, reopenMs = 2_000 } = options;
   const schedulers = await loadSchedulers(schedulerPaths);
   const own = options.tasks === undefined ? new TaskGroup({ signal }) : undefined;
   const tasks = options.tasks ?? own ?? new TaskGroup({ signal });
@@ -75,10 +80,16 @@ export async function startScheduler(options: SchedulerOptions): Promise<Running
   await loop.open(ended);
   tasks.run('scheduler', async (inner) => {
     const living = AbortSignal.any([inner, ended]);
-    while ((await endOf(loop, living)) === 'restored') {
-      log.warn({ id: options.id }, 'the store was restored: the scheduler begins anew');
-      loop = newLoop();
-      await openAgain(loop, living, log);
+    let attempts = 0;
+    for (let openedAt = now(); (await endOf(loop, living)) === 'restored'; openedAt = now()) {
+      if (now() - openedAt > steadyMs) attempts = 0;
+      log.warn({ id: options.id, attempts }, 'the store was restored: the scheduler begins anew');
+      do {
+        // All schedulers of a fleet are here at once, and each lists the whole cell.
+        await pause(backoffMs(attempts, { minMs: reopenMs, maxMs: 5_000 }), living);
+        attempts += 1;
+        loop = newLoop();
+      } while (!living.aborted && !(await isOpened(loop, living, log)));
     }
   });
   return {
@@ -106,17 +117,15 @@ async function endOf(loop: SchedulerLoop, signal: AbortSignal): Promise<'stopped
   }
 }
 
-/** For as long as the store is away. */
-async function openAgain(loop: SchedulerLoop, signal: AbortSignal, log: Logger): Promise<void> {
-  while (!signal.aborted) {
-    try {
-      await loop.open(signal);
-      return;
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!hasCode(error, 'timeout')) throw error;
-      log.warn({ err: error }, `the restored store is not there yet: ${messageOf(error)}`);
-    }
+/** Whatever a store answers while it is restored, it may pass: the hosts' jobs run on meanwhile. */
+async function isOpened(loop: SchedulerLoop, signal: AbortSignal, log: Logger): Promise<boolean> {
+  try {
+    await loop.reopen(signal);
+    return true;
+  } catch (error) {
+    if (!signal.aborted)
+      log.warn({ err: error }, `could not list the restored store, trying again: ${messageOf(error)}`);
+    return false;
   }
 }
 
@@ -182,6 +191,12 @@ class SchedulerLoop {
 
   async open(signal: AbortSignal): Promise<void> {
     await this.#follower.open(signal);
+    this.#core.open(now());
+  }
+
+  /** Tried once, and as long as it takes: half of it is of no use to the next one. */
+  async reopen(signal: AbortSignal): Promise<void> {
+    await this.#follower.read(signal);
     this.#core.open(now());
   }
 
