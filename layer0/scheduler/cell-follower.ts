@@ -7,7 +7,7 @@ import { forever } from '@flynn/kit/tasks';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { CompactedError, RestoredError } from '@flynn/store/store';
 import type { Change, ChangeBatch, Entry, Revision, Store } from '@flynn/store/store';
-import { cellPrefix } from './cell.ts';
+import { cellKeys, cellPrefix } from './cell.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
 import { cellKinds } from './columns/entries.ts';
 import type { CellKind } from './columns/entries.ts';
@@ -44,6 +44,8 @@ export class CellFollower {
   #watching = new AbortController();
   /** Keys of ended evaluations, which the columns do not hold. */
   readonly #ended = new Set<string>();
+  /** What differed when it was last compared, by the prefix: listing everything once more would not put that right. */
+  readonly #differing = new Map<string, ReadonlySet<string>>();
 
   constructor(options: CellFollowerOptions) {
     this.#options = options;
@@ -95,8 +97,17 @@ export class CellFollower {
   }
 
   #fold(batch: ChangeBatch): void {
-    if (this.#changed !== undefined) for (const change of batch.changes) this.#changed.add(keyOf(change));
+    for (const change of batch.changes) {
+      const key = keyOf(change);
+      this.#changed?.add(key);
+      if (key.startsWith(cellKeys.evaluations)) this.#noteEnded(key, change.type === 'put' ? change.entry : undefined);
+    }
     this.#options.fold(batch);
+  }
+
+  #noteEnded(key: string, entry: Entry | undefined): void {
+    if (entry !== undefined && !isOpenEvaluation(entry)) this.#ended.add(key);
+    else this.#ended.delete(key);
   }
 
   /** Of what is listed only what differs is kept until all is there. No watch is under way. */
@@ -118,6 +129,7 @@ export class CellFollower {
       // Those that ended are not in the columns, and not missing there.
       const isKept = (entry: Entry) => known.has(entry.key) || isOpenEvaluation(entry);
       const entries = kind === 'evaluations' ? listing.entries.filter(isKept) : listing.entries;
+      if (kind === 'evaluations') for (const entry of listing.entries) this.#noteEnded(entry.key, entry);
       take(differences(entries, known, revision));
     }
     return revision ?? this.#options.columns.revision;
@@ -156,7 +168,10 @@ export class CellFollower {
     }
   }
 
-  /** By keys and modRevisions. What differs is not put right by itself, for that is no cell of one revision: all is listed. */
+  /**
+   * By keys and modRevisions. What differs is not put right by itself, for that is no cell of one revision: all is listed. What
+   * differs just so the next time as well is left as it is.
+   */
   async #compare(kind: CellKind, hostId: string, signal: AbortSignal): Promise<void> {
     const { store, columns, log } = this.#options;
     if (this.#isOutdated) return;
@@ -166,9 +181,11 @@ export class CellFollower {
     try {
       const listing = await store.list(prefix, { revision: columns.revision, isKeysOnly: true, signal });
       const entries = kind === 'evaluations' ? await this.#withoutEnded(listing.entries, signal) : listing.entries;
-      const all = differences(entries, new Map(columns.versions(kind, hostId)), listing.revision);
-      const drifted = all.map(keyOf).filter((key) => !changed.has(key));
-      if (drifted.length === 0 || this.#isOutdated) return;
+      const held = new Map(columns.versions(kind, hostId));
+      const all = differences(entries, new Map(held), listing.revision).filter((change) => !changed.has(keyOf(change)));
+      if (this.#isOutdated) return;
+      const drifted = this.#newOf(prefix, all, held).map(keyOf);
+      if (drifted.length === 0) return;
       this.#driftCount += drifted.length;
       const facts = { prefix, keys: drifted.slice(0, 10), count: drifted.length };
       log.warn(facts, 'the scheduler had drifted from the store, listing the cell again');
@@ -180,6 +197,18 @@ export class CellFollower {
     } finally {
       this.#changed = undefined;
     }
+  }
+
+  /** Those that did not differ in the same way when the prefix was compared before. */
+  #newOf(prefix: string, changes: readonly Change[], held: ReadonlyMap<string, Revision>): Change[] {
+    const told = (change: Change) =>
+      change.type === 'put'
+        ? `${change.entry.key} ${change.entry.modRevision}`
+        : `${change.key} -${held.get(change.key)}`;
+    const before = this.#differing.get(prefix);
+    if (changes.length === 0) this.#differing.delete(prefix);
+    else this.#differing.set(prefix, new Set(changes.map(told)));
+    return changes.filter((change) => before?.has(told(change)) !== true);
   }
 
   /** Only their values tell which evaluations are open. Each is read once, for what ended stays as it is. */
@@ -194,7 +223,7 @@ export class CellFollower {
       const { reads } = await store.transact({ then: keys.map((get) => ({ get })) }, { signal });
       for (const [at, key] of keys.entries()) if (!(reads[at] ?? []).some(isOpenEvaluation)) this.#ended.add(key);
     }
-    return entries.filter(({ key }) => !this.#ended.has(key));
+    return entries.filter(({ key }) => known.has(key) || !this.#ended.has(key));
   }
 }
 
