@@ -43,7 +43,7 @@ import {
 } from './settings.ts';
 import { readCluster } from './state.ts';
 import { runSteps } from './step-list.ts';
-import { joinStepsOf, writeHostFiles } from './host-steps.ts';
+import { joinStepsOf, leasedText, writeHostFiles } from './host-steps.ts';
 import type { Context } from './step.ts';
 import { stepsOf } from './steps.ts';
 import { othersOfAnotherVersion, takeOver, takenOverText } from './take-over.ts';
@@ -125,7 +125,7 @@ async function bringUpLocked(given: Options, { env, token, site, formation, ...r
     cluster = withKept(await joinCluster(token ?? '', joining), options);
     refuseContradictions(options, cluster);
     // Where its containers are to be, and which ports are the router's, it knows only now.
-    if (!(await isReady(options, cluster, { scope: 'host' }))) return false;
+    if (!(await isReady(options, cluster, { scope: 'host', hasJoined: true }))) return false;
   }
   if (standing === 'known' && token !== undefined) {
     const found = await withWhereabouts(token, cluster, askingAs(options.FLYNN_STATE_DIR, cluster));
@@ -294,13 +294,18 @@ async function bringUpHostsLocked(options: Options, env: Env, count: string): Pr
   return true;
 }
 
-type Judging = { scope: Scope; problems?: readonly Problem[] };
+type Judging = { scope: Scope; problems?: readonly Problem[]; hasJoined?: boolean };
 
-async function isReady(options: Options, cluster: Cluster, { scope, problems: known = [] }: Judging): Promise<boolean> {
+async function isReady(
+  options: Options,
+  cluster: Cluster,
+  { scope, problems: known = [], hasJoined = false }: Judging,
+): Promise<boolean> {
   const problems = [...known, ...judge(await readFacts(options, cluster), cluster, scope)];
   if (problems.length === 0) return true;
   const lines = problems.map(({ what, remedy }) => `  ${styleText('red', '✖')} ${what}\n    → ${remedy}`);
-  process.stderr.write(`This machine is not ready to be a host. Nothing was changed.\n\n${lines.join('\n')}\n`);
+  const changed = hasJoined ? `Nothing was changed here. ${leasedText(cluster.hostId)}` : 'Nothing was changed';
+  process.stderr.write(`This machine is not ready to be a host. ${changed}.\n\n${lines.join('\n')}\n`);
   return false;
 }
 

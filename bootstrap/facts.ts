@@ -55,6 +55,7 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     address: await readAddress(cluster.address, cluster.bridge, cluster.site),
     isHost: (await readCluster(options.FLYNN_STATE_DIR)) !== undefined,
     isClusterUp,
+    isNameGiven: options.FLYNN_CLUSTER !== undefined,
     unclaimed: await unclaimedOf(options, cluster.name),
     ...(nft === undefined ? {} : { nft }),
     ...(ip === undefined ? {} : { ip }),

@@ -64,17 +64,24 @@ export function imagesStep(options: Options, keep: (images: ReadonlyMap<ImageNam
   };
 }
 
-export function engineStep(options: Options, { name }: Pick<Cluster, 'name'>): Step {
+export function engineStep(options: Options, cluster: Pick<Cluster, 'name' | 'hostId' | 'hasPlatform'>): Step {
   return {
     title: 'Container engine',
     run: async () => {
       const engine = { socket: options.FLYNN_DOCKER_SOCKET, stateDir: options.FLYNN_STATE_DIR };
       const { wasStarted } = await ensureEngine(engine);
       // What is in it could not be looked at before.
-      if (wasStarted) await refuseUnclaimed(options, { name, command: commands.up });
+      const { name, hasPlatform, hostId } = cluster;
+      const done = `The container engine was started, and nothing else was changed here${hasPlatform ? '' : `. ${leasedText(hostId)}`}`;
+      if (wasStarted) await refuseUnclaimed(options, { name, command: commands.up, done });
       return wasStarted ? 'started' : 'running';
     },
   };
+}
+
+/** For one that the cluster let in, and that cannot be a host yet. */
+export function leasedText(hostId: string): string {
+  return `In the cluster a subnet is kept for this host: joining again takes that, flynn host remove ${hostId} gives it back`;
 }
 
 /** For a host that joined: it runs what the others give it, or its bundle has, and builds nothing. */

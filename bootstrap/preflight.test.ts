@@ -27,6 +27,7 @@ const good: Facts = {
   address: { address: '192.0.2.7', isOwn: true, others: ['192.0.2.7'] },
   isHost: false,
   isClusterUp: false,
+  isNameGiven: false,
   unclaimed: { containers: 0, volumes: 0 },
   nft: { version: 'v1.0.6' },
   ip: { version: 'iproute2-6.1.0' },
@@ -87,7 +88,7 @@ test('no cluster is made over one of its name whose state is not there, whether 
   // As after a boot without the disk of the state.
   const left = { containers: 0, volumes: 4 };
   for (const [scope, isClusterUp] of [['host', false] as const, ['joining', true] as const]) {
-    const [problem, more] = judge({ ...good, unclaimed: left, isClusterUp }, cluster, scope);
+    const [problem, more] = judge({ ...good, unclaimed: left, isNameGiven: true, isClusterUp }, cluster, scope);
     assert.equal(more, undefined);
     assert.match(problem?.what ?? '', /0 containers and 4 volumes of a cluster flynn, .* not in \/var\/lib\/flynn$/);
     assert.match(problem?.remedy ?? '', /mount the disk.*FLYNN_STATE_DIR=FOLDER npm run up\b/);
@@ -98,6 +99,9 @@ test('no cluster is made over one of its name whose state is not there, whether 
     /^the unit flynn-host-flynn .*in \/data\/flynn,/,
   );
   assert.doesNotMatch(whats({ unclaimed: running, isRoot: false }).join(), /unit/, 'nobody else sees what is there');
+  // A machine that joins is told the cluster's name later, and judged by that.
+  assert.deepEqual(judge({ ...good, unclaimed: left }, cluster, 'joining'), []);
+  assert.equal(judge({ ...good, unclaimed: left }, cluster, 'host').length, 1);
   // Hosts of their own on this machine have engines of their own.
   assert.deepEqual(judge({ ...good, unclaimed: left }, cluster, 'machine'), []);
 });

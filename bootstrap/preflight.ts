@@ -31,6 +31,8 @@ export type Facts = Readonly<{
   isHost: boolean;
   /** The cluster's own agent or jobs run already: its ports are taken by itself. */
   isClusterUp: boolean;
+  /** Whether somebody gave the cluster's name: one that is joined tells its own later. */
+  isNameGiven: boolean;
   /** What there is of a cluster of that name although it is no host. */
   unclaimed: Unclaimed;
   /** What `nft` refuses of the rules that the network is made of, in its words; undefined where there is no nft. */
@@ -81,7 +83,7 @@ export type Scope = 'machine' | 'joining' | 'host';
 export function judge(facts: Facts, cluster: Cluster, scope: Scope = 'host'): Problem[] {
   const problems = judgeMachine(facts);
   if (scope === 'machine') return [...problems, ...judgeSize(facts)];
-  problems.push(...judgeAddress(facts, cluster), ...judgeUnclaimed(facts, cluster));
+  problems.push(...judgeAddress(facts, cluster), ...judgeUnclaimed(facts, cluster, scope));
   if (scope === 'host') problems.push(...judgeChosenPorts(cluster));
   if (facts.isClusterUp) return problems;
   // One whose disk has filled up is to be brought back: its agent makes room.
@@ -138,9 +140,15 @@ function judgeAddress({ address: { address, isOwn, others }, isHost }: Facts, cl
 }
 
 /** With new keys it would be made over the other one: its agent ended, its store's data removed. */
-function judgeUnclaimed({ unclaimed, stateDir, isRoot }: Facts, { name }: Cluster): Problem[] {
+function judgeUnclaimed(
+  { unclaimed, stateDir, isRoot, isNameGiven }: Facts,
+  { name }: Cluster,
+  scope: Scope,
+): Problem[] {
   // Who may not look into the folder finds no cluster there.
   if (!isRoot) return [];
+  // What there is of another than it joins is in nobody's way.
+  if (scope === 'joining' && !isNameGiven) return [];
   const told = unclaimedText(unclaimed, { name, stateDir, command: commands.up });
   return told === undefined ? [] : [told];
 }

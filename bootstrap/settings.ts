@@ -27,6 +27,9 @@ const ipv4Subnet = z
     'expected the first address of the subnet, like 100.100.0.0/24',
   );
 
+/** Of a cluster that was not given any. */
+export const defaultName = 'flynn';
+
 export const domainSchema = z
   .string()
   .regex(
@@ -247,7 +250,7 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
   const address = options.FLYNN_ADDRESS ?? machine.address;
   const range = options.FLYNN_RANGE ?? '100.100.0.0/16';
   const made: Cluster = {
-    name: options.FLYNN_CLUSTER ?? 'flynn',
+    name: options.FLYNN_CLUSTER ?? defaultName,
     domain: options.FLYNN_DOMAIN ?? 'flynn.localhost',
     httpPort: options.FLYNN_HTTP_PORT ?? 80,
     ...(options.FLYNN_HTTPS_PORT === undefined ? {} : { httpsPort: options.FLYNN_HTTPS_PORT }),
@@ -297,6 +300,15 @@ export function withKept(cluster: Cluster, options: Options): Cluster {
     else Object.assign(kept, { [field]: given });
   }
   return kept;
+}
+
+/**
+ * For what brings a host to another version, which leaves alone what restarts its agent. Agents and programs of a version before
+ * hand that on as they find it, whether or not anybody gave it.
+ */
+export function withoutSupervisor(options: Options): Options {
+  const { FLYNN_SUPERVISOR: _, ...rest } = options;
+  return rest;
 }
 
 /** What an earlier `up` was given and this one was not, for people: nobody else would remember it. */

@@ -17,7 +17,7 @@ import { commands } from './origin.ts';
 import { removeContainers, removeImages, removeNetworks, removeVolumes } from './removal.ts';
 import { knownRootKeys } from './rotation.ts';
 import { listed } from './preflight.ts';
-import type { Options } from './settings.ts';
+import { type Options, defaultName } from './settings.ts';
 import { readCluster, removeStateDir, strangersIn } from './state.ts';
 import { downHosts, isInsideHost } from './test-hosts/cluster.ts';
 import { type Report, timed } from './timed.ts';
@@ -48,7 +48,7 @@ export async function takeDown(request: TakeDown): Promise<void> {
 async function takeDownLocked(options: Options, { env, keepImages, isForced }: TakeDown): Promise<void> {
   const stateDir = options.FLYNN_STATE_DIR;
   const cluster = await readCluster(stateDir);
-  const name = cluster?.name ?? options.FLYNN_CLUSTER ?? 'flynn';
+  const name = cluster?.name ?? options.FLYNN_CLUSTER ?? defaultName;
   let isAnythingRemoved = false;
   const tell = (what: string): void => {
     isAnythingRemoved = true;

@@ -32,6 +32,10 @@ test('what an engine has of a cluster whose state is not where it was looked for
       /1 container and 2 volumes of a cluster flynn, .* not in \S+\. Nothing was changed/.test(error.message) &&
       /FLYNN_STATE_DIR=FOLDER npm run down\b.*npm run down -- --force$/.test(error.message),
   );
+  await assert.rejects(refuseUnclaimed(options, { ...asked, name: 'prod', done: 'The container engine was started' }), {
+    message:
+      /a cluster prod, .*\. The container engine was started\n.*then: FLYNN_CLUSTER=prod npm run down -- --force$/,
+  });
   // After all was taken away, and where there never was anything.
   await using empty = await engineWith([], null);
   await refuseUnclaimed({ ...options, FLYNN_DOCKER_SOCKET: empty.socket }, asked);
@@ -41,7 +45,7 @@ test('what an engine has of a cluster whose state is not where it was looked for
   await refuseUnclaimed(options, asked);
 });
 
-test('a unit whose agent has its state elsewhere names where', () => {
+test('a unit whose agent has its state elsewhere names where, and one whose state is lost that it is', () => {
   const stateDir = '/var/lib/flynn';
   assert.equal(unclaimedText({ containers: 0, volumes: 0 }, { ...asked, stateDir }), undefined);
   const told = unclaimedText({ containers: 3, volumes: 1, unitStateDir: '/data/flynn' }, { ...asked, stateDir });
@@ -49,5 +53,8 @@ test('a unit whose agent has its state elsewhere names where', () => {
     told?.what,
     'the unit flynn-host-flynn is that of a cluster flynn whose state is in /data/flynn, not in /var/lib/flynn',
   );
+  const lost = unclaimedText({ containers: 0, volumes: 0, unitStateDir: stateDir }, { ...asked, stateDir });
+  assert.match(lost?.what ?? '', /^the unit flynn-host-flynn .* was in \/var\/lib\/flynn, and is not there now$/);
+  assert.match(lost?.remedy ?? '', /^mount the disk that has it, .*then: npm run down -- --force$/);
   assert.match(told?.remedy ?? '', /FLYNN_STATE_DIR=\/data\/flynn npm run down\..*rm .*\/flynn-host-flynn\.service,/);
 });

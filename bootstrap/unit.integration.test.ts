@@ -7,6 +7,7 @@ import { dirname, join } from 'node:path';
 import { before, test } from 'node:test';
 import { removeAgent } from './agent.ts';
 import { node } from './origin.ts';
+import { refuseUnclaimed, unclaimedOf } from './unclaimed.ts';
 import { startUnit, unitFile, unitText } from './unit.ts';
 
 before(() => {
@@ -71,6 +72,36 @@ test('the unit of a cluster in another folder is not written over', { timeout: 6
     rmSync(file);
   }
 });
+
+test(
+  'a unit whose state is not where it was is that of a cluster on a disk that is not mounted',
+  { timeout: 60_000 },
+  async () => {
+    using folder = mkdtempDisposableSync(join(tmpdir(), 'flynn-unit-'));
+    const name = `t${process.pid}`;
+    const file = unitFile({ name });
+    const options = {
+      FLYNN_STATE_DIR: folder.path,
+      FLYNN_DOCKER_SOCKET: join(folder.path, 'none.sock'),
+      FLYNN_SUPERVISOR: 'systemd',
+    } as const;
+    const nothing = { containers: 0, volumes: 0 };
+    assert.deepEqual(await unclaimedOf(options, name), nothing);
+    mkdirSync(dirname(file), { recursive: true });
+    try {
+      // Its engine is on that disk, too, and says nothing.
+      writeFileSync(file, unitText({ name }, { node, program: '/none', stateDir: folder.path }));
+      assert.deepEqual(await unclaimedOf(options, name), { ...nothing, unitStateDir: folder.path });
+      await assert.rejects(refuseUnclaimed(options, { name, command: 'npm run down' }), { code: 'conflict' });
+      assert.deepEqual(await unclaimedOf({ ...options, FLYNN_SUPERVISOR: 'own' }, name), nothing, 'of a test host');
+      // As an `up`, or a `down`, that was broken off leaves it.
+      writeFileSync(join(folder.path, 'cluster.json'), '{}');
+      assert.deepEqual(await unclaimedOf(options, name), nothing);
+    } finally {
+      rmSync(file);
+    }
+  },
+);
 
 test('what people set beside a unit goes after it, and not before', { timeout: 60_000 }, async () => {
   const name = `t${process.pid}`;

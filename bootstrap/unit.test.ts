@@ -50,12 +50,14 @@ test('a state directory is the same by whatever way it is named', async () => {
   await mkdir(its);
   await symlink(its, link);
   const text = unitText({ name: 'flynn' }, { ...places, stateDir: link });
-  assert.equal(await otherStateDir(text, link), undefined);
-  assert.equal(await otherStateDir(text, its), undefined);
-  assert.equal(await otherStateDir(text, other), link);
+  assert.equal(otherStateDir(text, link), undefined);
+  assert.equal(otherStateDir(text, its), undefined);
+  assert.equal(otherStateDir(text, other), link);
+  assert.ok(isUnitOf(text, its), 'it goes with that one');
   // Its disk is not mounted.
   const gone = unitText({ name: 'flynn' }, { ...places, stateDir: other });
-  assert.equal(await otherStateDir(gone, its), other);
-  assert.equal(await otherStateDir(gone, other), undefined);
-  assert.equal(await otherStateDir('', its), undefined);
+  assert.equal(otherStateDir(gone, its), other);
+  assert.equal(otherStateDir(gone, other), undefined);
+  assert.equal(otherStateDir('', its), undefined);
+  assert.ok(!isUnitOf('', its));
 });

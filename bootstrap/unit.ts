@@ -1,6 +1,6 @@
 /** The systemd unit that keeps a host agent running: its text, and how it gets into systemd and out again. */
-import { existsSync } from 'node:fs';
-import { realpath, rm } from 'node:fs/promises';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FlynnError, hasErrno } from '@flynn/kit/errors';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
@@ -86,7 +86,7 @@ export async function startUnit(
   text: string,
   { stateDir, stopMs }: { stateDir: string; stopMs: number },
 ): Promise<void> {
-  const other = await otherStateDir((await unitTextOf(cluster)) ?? '', stateDir);
+  const other = otherStateDir((await unitTextOf(cluster)) ?? '', stateDir);
   if (other !== undefined && hasCluster(other)) {
     throw new FlynnError(
       'conflict',
@@ -99,25 +99,36 @@ export async function startUnit(
   await runProgram('systemctl', ['restart', unitOf(cluster)], { timeoutMs: stopMs + 20_000 });
 }
 
-/** Whether the text is that of the agent with this state directory: a test host may have a cluster of the same name. */
+/**
+ * Whether the text is that of the agent with this state directory, by whatever way it is named: a test host may have a cluster of
+ * the same name.
+ */
 export function isUnitOf(text: string, stateDir: string): boolean {
-  return text.split('\n').includes(environmentLine(stateDir));
+  const named = stateDirIn(text);
+  return named !== undefined && placeOf(named) === placeOf(stateDir);
 }
 
-/** The state directory of the unit's agent where that is another than this one, by whatever way it is named. */
-export async function otherStateDir(text: string, stateDir: string): Promise<string | undefined> {
-  const [, named] = /^EnvironmentFile=(.+)\/agent\.env$/m.exec(text) ?? [];
-  if (named === undefined) return undefined;
-  const [its, own] = await Promise.all([named, stateDir].map(placeOf));
-  return its === own ? undefined : named;
+/** Whether there is one that is this state directory's. */
+export function hasUnit(cluster: Named, stateDir: string): boolean {
+  const file = unitFile(cluster);
+  return existsSync(file) && isUnitOf(readFileSync(file, 'utf8'), stateDir);
 }
 
-/** Without links; as it is named where it is not there. */
-async function placeOf(folder: string): Promise<string> {
+/** The state directory of the unit's agent where that is another than this one. */
+export function otherStateDir(text: string, stateDir: string): string | undefined {
+  return isUnitOf(text, stateDir) ? undefined : stateDirIn(text);
+}
+
+function stateDirIn(text: string): string | undefined {
+  return /^EnvironmentFile=(.+)\/agent\.env$/m.exec(text)?.[1];
+}
+
+/** Without links; as it is named where it is not there, or is not this user's to look at. */
+function placeOf(folder: string): string {
   try {
-    return await realpath(folder);
+    return realpathSync(folder);
   } catch (error) {
-    if (hasErrno(error, 'ENOENT', 'ENOTDIR')) return folder;
+    if (hasErrno(error, 'ENOENT', 'ENOTDIR', 'EACCES')) return folder;
     throw error;
   }
 }
@@ -136,8 +147,7 @@ export async function removeDropIns(cluster: Named): Promise<boolean> {
 
 /** Whether there was one that is this state directory's. */
 export async function removeUnit(cluster: Named, stateDir: string, stopMs: number): Promise<boolean> {
-  const text = await unitTextOf(cluster);
-  if (text === undefined || !isUnitOf(text, stateDir)) return false;
+  if (!hasUnit(cluster, stateDir)) return false;
   const unit = unitOf(cluster);
   await runProgram('systemctl', ['disable', '--now', '--quiet', unit], { timeoutMs: stopMs + 20_000 });
   await rm(unitFile(cluster));
