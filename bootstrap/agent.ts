@@ -1,5 +1,4 @@
 /** The host agent on this machine: started, kept running, restarted when it or its settings changed, stopped. */
-import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { installedProgram } from '@flynn/host-agent/agent-process';
@@ -14,7 +13,7 @@ import { isInstalled, node, root } from './origin.ts';
 import { runProgram } from './program.ts';
 import type { Cluster, Options } from './settings.ts';
 import { hasSupervisor, isSupervised, startSupervisor, stopMs, stopSupervised } from './supervisor.ts';
-import { isUnitActive, removeDropIns, removeUnit, startUnit, unitFile, unitJournal, unitOf, unitText } from './unit.ts';
+import { hasUnit, isUnitActive, removeDropIns, removeUnit, startUnit, unitJournal, unitOf, unitText } from './unit.ts';
 
 export type AgentSetup = Readonly<{ stateDir: string; cluster: Cluster; supervisor: 'systemd' | 'own' }>;
 
@@ -22,7 +21,7 @@ export function setupOf(options: Options, cluster: Cluster): AgentSetup {
   const stateDir = options.FLYNN_STATE_DIR;
   const machine = {
     hasSystemd: isSystemdRunning(),
-    hasOwn: () => hasSupervisor(stateDir) && !existsSync(unitFile(cluster)),
+    hasOwn: () => hasSupervisor(stateDir) && !hasUnit(cluster, stateDir),
   };
   return { stateDir, cluster, supervisor: supervisorOf(options.FLYNN_SUPERVISOR ?? cluster.supervisor, machine) };
 }

@@ -13,6 +13,7 @@ import {
   refuseContradictions,
   settle,
   sharedSchema,
+  withoutSupervisor,
 } from './settings.ts';
 
 const machine = {
@@ -158,6 +159,11 @@ test('what an `up` was given for this host is kept, shown by later ones, and tak
   ]);
   assert.equal(setupOf(readOptions({}), again).supervisor, 'own');
   assert.equal('supervisor' in made({ FLYNN_SUPERVISOR: '' }, cluster), false);
+  // What an agent of before hands on as it finds it was not given by anybody.
+  const handed = withoutSupervisor(readOptions({ FLYNN_SUPERVISOR: 'own', FLYNN_DNS_UPSTREAMS: '192.0.2.54' }));
+  const updated = settle(handed, made(), machine);
+  assert.deepEqual([updated.supervisor, updated.dnsUpstreams], [undefined, '192.0.2.54']);
+  assert.equal(settle(handed, cluster, machine).supervisor, 'own', 'what an up was given stays');
   assert.equal(made({ FLYNN_SCHEDULERS: '/srv/night.ts' }, cluster).schedulers, '/srv/night.ts');
   const emptied = made({ FLYNN_SCHEDULERS: '' }, cluster);
   assert.equal('schedulers' in emptied, false);

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { installedProgram, isAgent } from '@flynn/host-agent/agent-process';
 import { waitFor } from '@flynn/kit/retry';
 import { commandOf, findProcesses } from '@flynn/kit/processes';
-import { isSupervised, startSupervisor, stopSupervised } from './supervisor.ts';
+import { hasSupervisor, isSupervised, startSupervisor, stopSupervised } from './supervisor.ts';
 
 let state = '';
 const log = () => readFile(join(state, 'agent.log'), 'utf8').catch(() => '');
@@ -44,6 +44,12 @@ test('an agent is started, has another take its place, and is stopped for good',
   assert.equal(await stopSupervised(state), true);
   assert.match(await log(), /for good\n$/);
   assert.equal(await isSupervised(state), false);
+});
+
+test('what a supervisor that went with the power has left is taken away once none runs', async () => {
+  await writeFile(join(state, 'agent.pid'), '99999999\n');
+  assert.equal(await stopSupervised(state), false);
+  assert.equal(hasSupervisor(state), false);
 });
 
 test('one whose supervisor was killed is stopped, too', { timeout: 90_000 }, async () => {

@@ -58,7 +58,10 @@ export async function startSupervisor(stateDir: string, node: string): Promise<v
 /** Whether there was an agent. `timeout` if it does not end. */
 export async function stopSupervised(stateDir: string): Promise<boolean> {
   await rm(join(stateDir, returnFile), { force: true });
-  return endSupervised(stateDir);
+  const wasThere = await endSupervised(stateDir);
+  // One that was killed, or went with the power, has left it: this host would be taken for one that it keeps.
+  await rm(join(stateDir, pidFile), { force: true });
+  return wasThere;
 }
 
 /** A supervisor ends its agent, with the signal that is meant; of one without, this does. */

@@ -114,7 +114,7 @@ export function installationHandlers(deps: InstallationDeps): Handler[] {
       refreshing = version;
       ended = undefined;
       log.info({ version }, `this host becomes one of version ${version}`);
-      // A supervisor of flynn's own is kept where there is systemd, too.
+      // Programs of a version before do not know that a supervisor of flynn's own is kept where there is systemd, too.
       const supervisor = existsSync(join(stateDir, 'agent.pid')) ? { FLYNN_SUPERVISOR: 'own' } : {};
       const places = { FLYNN_STATE_DIR: stateDir, FLYNN_DOCKER_SOCKET: dockerSocket };
       const env = { ...withoutSettings(process.env), ...places, ...supervisor };
