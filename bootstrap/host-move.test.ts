@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
+import { FlynnError } from '@flynn/kit/errors';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
-import { awayOf, hasBundle, hostsOf, isOf, notRunning, uploadMs } from './host-move.ts';
+import { awayOf, hostsOf, isOf, lacksBundle, notRunning, uploadMs } from './host-move.ts';
 
 test('a host is whole when all that ran on it runs; what was taken from it meanwhile is not missed', () => {
   const before = new Set(['a', 'b', 'c', 'd', 'e']);
@@ -23,13 +24,18 @@ test('a host is whole when all that ran on it runs; what was taken from it meanw
   assert.deepEqual(notRunning(before, [{ id: 'a', state: 'running' }], wanted), []);
 });
 
-test('a bundle goes to hosts that do not have its files, in a time that is enough for a slow link', () => {
-  const bundle = { listDigest: 'abc' };
-  assert.ok(hasBundle({ digests: { '1.0.0': 'def', '1.1.0': 'abc' } }, '1.1.0', bundle));
-  assert.ok(!hasBundle({ digests: { '1.1.0': 'def' } }, '1.1.0', bundle), 'the same version of other files');
-  assert.ok(!hasBundle({ digests: { '1.0.0': 'abc' } }, '1.1.0', bundle));
-  assert.ok(!hasBundle({}, '1.1.0', bundle), 'an agent of old');
-  assert.ok(!hasBundle(undefined, '1.1.0', bundle));
+test('a bundle goes to hosts that do not have its files, or do not say, in a time that is enough for a slow link', async () => {
+  const lacks = (room: { digests?: Record<string, string> } | undefined) =>
+    lacksBundle(async () => room, '1.1.0', { listDigest: 'abc' });
+  assert.equal(await lacks({ digests: { '1.0.0': 'def', '1.1.0': 'abc' } }), false);
+  assert.ok(await lacks({ digests: { '1.1.0': 'def' } }), 'the same version of other files');
+  assert.ok(await lacks({ digests: { '1.0.0': 'abc' } }));
+  assert.ok(await lacks({}), 'an agent of old');
+  assert.ok(await lacks(undefined));
+  const busy = async () => {
+    throw new FlynnError('timeout', 'no answer within 10 s');
+  };
+  assert.ok(await lacksBundle(busy, '1.1.0', { listDigest: 'abc' }), 'it is no reason to go back');
   const minutes = (bytes: number) => uploadMs({ bytes }) / 60_000;
   assert.equal(minutes(0), 15);
   assert.equal(minutes(300e6), 55);

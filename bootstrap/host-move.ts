@@ -143,7 +143,7 @@ async function become(place: Place, host: Host, { version, bundle, report }: Hos
       client.call(installationRoutes.use, { params: { version } }, { timeoutMs: callMs }),
     );
   };
-  if (bundle !== undefined && !hasBundle(await roomOnHost(place, host), version, bundle)) {
+  if (bundle !== undefined && (await lacksBundle(() => roomOnHost(place, host), version, bundle))) {
     report('sending the bundle');
     await withAgent(place, host, async (client) => {
       const body = createReadStream(bundle.file, { highWaterMark: 1024 ** 2 });
@@ -163,8 +163,21 @@ async function become(place: Place, host: Host, { version, bundle, report }: Hos
   await untilOf(place, host, version);
 }
 
+/** The look is to save the sending: where it fails, the bundle goes. */
+export async function lacksBundle(
+  look: () => Promise<Pick<HostRoom, 'digests'> | undefined>,
+  version: string,
+  bundle: Pick<BundleCopy, 'listDigest'>,
+): Promise<boolean> {
+  try {
+    return !hasBundle(await look(), version, bundle);
+  } catch {
+    return true;
+  }
+}
+
 /** Of a version whose files may be others every host is sent what is to be there. */
-export function hasBundle(
+function hasBundle(
   room: Pick<HostRoom, 'digests'> | undefined,
   version: string,
   { listDigest }: Pick<BundleCopy, 'listDigest'>,
