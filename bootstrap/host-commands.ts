@@ -99,7 +99,7 @@ export function addClusterCommands({ program }: CliContext): void {
     .option('--bundle <file>', 'of the version, for hosts that do not have it')
     .option('--to <version>', 'one that is installed already, such as the one before')
     .option('--stay', 'where it fails, leave it there', false)
-    .option('--leave-away', 'also when hosts are away: they stay of the version they have', false)
+    .option('--leave-away', 'also when hosts are away, or lack that version: they stay of the one they have', false)
     .action(async ({ bundle, to, stay, leaveAway }: UpdateOptions) => {
       const request = { env: env(), bundle, to, mayReturn: !stay, leavesAway: leaveAway };
       if (!(await interruptible((signal) => updateCluster({ ...request, signal })))) process.exitCode = 1;

@@ -125,30 +125,38 @@ export type Ways = Readonly<{
   to?: string | undefined;
   /** What they go back to where it fails. */
   back?: string | undefined;
+  /** Whether the others move all the same: one host that was away when a version came is not to keep all from going back to it. */
+  leavesAway: boolean;
 }>;
 
-/** Hosts are sent one version at most: whatever else they may have to become has to be there. */
-export function refusalOfWays(hosts: readonly HostVersions[], { to, back }: Ways): FlynnError | undefined {
-  const without = (version: string): string[] =>
-    hosts.flatMap(({ id, versions }) => (versions === undefined || versions.includes(version) ? [] : [id]));
-  const have = (ids: readonly string[]): string => `${ids.join(', ')} ${ids.length === 1 ? 'does' : 'do'} not have`;
-  const lackingTo = to === undefined ? [] : without(to);
-  if (lackingTo.length > 0) {
-    return new FlynnError(
-      'not_found',
-      `${have(lackingTo)} version ${to}: give its bundle, with --bundle FILE. Nothing was changed`,
+/** Hosts are sent one version at most: whatever else they may have to become has to be there. `left`: who cannot be taken along. */
+export function judgeWays(
+  hosts: readonly HostVersions[],
+  { to, back, leavesAway }: Ways,
+): { left: readonly string[]; refusal?: FlynnError } {
+  const without = (version: string | undefined): string[] =>
+    hosts.flatMap(({ id, versions }) =>
+      version === undefined || versions === undefined || versions.includes(version) ? [] : [id],
     );
+  const lackingTo = without(to);
+  const left = leavesAway ? lackingTo : [];
+  if (lackingTo.length > left.length) {
+    const what = `${notHaving(lackingTo)} version ${to}: give its bundle, with --bundle FILE. Nothing was changed`;
+    return { left, refusal: new FlynnError('not_found', what) };
   }
-  const lackingBack = back === undefined ? [] : without(back);
-  if (lackingBack.length === 0) return undefined;
-  return new FlynnError(
+  const lackingBack = without(back).filter((id) => !left.includes(id));
+  if (lackingBack.length === 0) return { left };
+  const refusal = new FlynnError(
     'conflict',
-    `${have(lackingBack)} version ${back}, to which the cluster goes back where this fails: bring all hosts there first (flynn-host update --to ${back} --bundle FILE, with the bundle of that version), or go without a way back (--stay). Nothing was changed`,
+    `${notHaving(lackingBack)} version ${back}, to which the cluster goes back where this fails: bring all hosts there first (flynn-host update --to ${back} --bundle FILE, with the bundle of that version), or go without a way back (--stay). Nothing was changed`,
   );
+  return { left, refusal };
 }
 
-/** This host's own are on its disk, whether or not its agent is there. */
-export async function checkWays(place: Place, hosts: readonly Host[], ways: Ways): Promise<void> {
+const notHaving = (ids: readonly string[]): string => `${ids.join(', ')} ${ids.length === 1 ? 'does' : 'do'} not have`;
+
+/** Who is left as it is. This host's own are on its disk, whether or not its agent is there. */
+export async function checkWays(place: Place, hosts: readonly Host[], ways: Ways): Promise<readonly string[]> {
   const others = hosts.filter(({ id }) => id !== place.cluster.hostId);
   const known: HostVersions[] = [];
   for (const host of others) {
@@ -159,8 +167,13 @@ export async function checkWays(place: Place, hosts: readonly Host[], ways: Ways
       if (!hasCode(error, 'unavailable', 'timeout')) throw error;
     }
   }
-  const refusal = refusalOfWays(known, ways);
+  const { left, refusal } = judgeWays(known, ways);
   if (refusal !== undefined) throw refusal;
+  if (left.length > 0) {
+    const are = left.length === 1 ? 'is left as it is' : 'are left as they are';
+    process.stdout.write(`${notHaving(left)} version ${ways.to}, and ${are}: the others move.\n`);
+  }
+  return left;
 }
 
 /** What is on the list once it is empty, or has not become so for a while. */

@@ -27,24 +27,28 @@ type UpdateContext = {
   version: string;
   previous: string | undefined;
   bundle: BundleCopy | undefined;
+  /** Hosts that cannot become so, and stay what they are. */
+  staying: readonly string[];
 };
 
 export async function stepsOfUpdate(context: UpdateContext): Promise<Step[]> {
-  const { options, place, env, version, previous, bundle } = context;
+  const { options, place, env, version, previous, bundle, staying } = context;
   const cluster = settle(options, place.cluster, await thisMachine(place.cluster));
   const person = await findPerson(options.FLYNN_CONFIG_DIR, env);
   const { base, platform } = stepsOf({ options, cluster, person, env, isUpdate: true });
-  const others = (await withStore(place, hostsOf)).filter(({ id }) => id !== cluster.hostId);
+  const hosts = (await withStore(place, hostsOf)).filter(({ id }) => id !== cluster.hostId);
   return [
     imagesStep(options, () => {}),
     { title: 'Image of the store told to the hosts', run: () => tellStoreImage(place) },
-    ...others.map((host) => ({
-      title: `Host ${host.id}`,
-      run: async (report: Report) => {
-        await untilStoreServes(place, host.id, report);
-        return await moveHost(place, host, { version, bundle, report });
-      },
-    })),
+    ...hosts
+      .filter(({ id }) => !staying.includes(id))
+      .map((host) => ({
+        title: `Host ${host.id}`,
+        run: async (report: Report) => {
+          await untilStoreServes(place, host.id, report);
+          return await moveHost(place, host, { version, bundle, report });
+        },
+      })),
     { title: 'The store on the other hosts', run: (report) => untilStoreServes(place, cluster.hostId, report) },
     // This one by the steps that made it; what its agent is asked then is whether all is well.
     ...base,

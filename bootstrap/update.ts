@@ -26,7 +26,7 @@ import { commands, digestsFile, isInstalled, readBundle, root, versionOfThis } f
 import { checkRotated } from './rotation.ts';
 import { runProgram } from './program.ts';
 import { versionInUse } from './refresh.ts';
-import { readOptions } from './settings.ts';
+import { readOptions, withoutSupervisor } from './settings.ts';
 import { readCluster } from './state.ts';
 import { asUpdate, beginReturn, isNews } from './unended-update.ts';
 import { runSteps } from './step-list.ts';
@@ -144,7 +144,7 @@ async function leaveBehind(place: Place, version: string, check?: () => Promise<
   }
 }
 
-/** The version's own programs do it. Those of before are told what they do not read themselves of how this host was set up. */
+/** The version's own programs do it. Those of before are told what they do not read themselves of how this host is set up. */
 async function delegate(
   { cluster }: Place,
   version: string,
@@ -163,11 +163,11 @@ async function delegate(
     ...(mayReturn ? [] : ['--stay']),
     ...(leavesAway ? ['--leave-away'] : []),
   ];
-  const options = await readHostOptions(env);
+  const options = withoutSupervisor(await readHostOptions(env));
   const ownEnv = {
     ...env,
     FLYNN_DOCKER_SOCKET: options.FLYNN_DOCKER_SOCKET,
-    ...(setupOf(options, cluster).supervisor === 'own' ? { FLYNN_SUPERVISOR: 'own' } : {}),
+    FLYNN_SUPERVISOR: setupOf(options, cluster).supervisor === 'own' ? 'own' : undefined,
   };
   return await new Promise<boolean>((fulfil, reject) => {
     const child = spawn(program, args, { stdio: ['inherit', 'inherit', 'inherit', lock.fd], env: ownEnv });
@@ -180,12 +180,12 @@ async function delegate(
   });
 }
 
-/** Throws, while nothing was changed, unless the cluster can be moved. Of which versions its hosts are. */
+/** Throws, while nothing was changed, unless the cluster can be moved. Of which versions its hosts are, and who does not move. */
 async function checkMovable(
   place: Place,
   version: string,
   { bundle, mayReturn, leavesAway }: Pick<UpdateRequest, 'bundle' | 'mayReturn' | 'leavesAway'>,
-): Promise<{ known: string[]; silent: string[] }> {
+): Promise<{ known: string[]; silent: string[]; staying: readonly string[] }> {
   const hosts = await withStore(place, hostsOf);
   await checkKeeping(place);
   await checkAway(place, { hosts, leavesAway });
@@ -196,11 +196,12 @@ async function checkMovable(
     throw new FlynnError('unavailable', `${silent}: flynn-host doctor tells more. Nothing was changed`);
   }
   const inUse = await versionInUse();
-  await checkWays(place, hosts, {
+  const staying = await checkWays(place, hosts, {
     ...(bundle === undefined ? { to: version } : {}),
     ...(mayReturn && inUse !== version ? { back: inUse } : {}),
+    leavesAway,
   });
-  return versions;
+  return { ...versions, staying };
 }
 
 async function moveCluster(
@@ -208,13 +209,14 @@ async function moveCluster(
   version: string,
   { env, bundle: file, mayReturn, leavesAway, signal, lock }: Locked,
 ): Promise<boolean> {
-  const options = await readHostOptions(env);
+  const options = withoutSupervisor(await readHostOptions(env));
   const inUse = await versionInUse();
   const previous = inUse === version ? undefined : inUse;
-  const { known, silent } = await checkMovable(place, version, { bundle: file, mayReturn, leavesAway });
-  process.stdout.write(`${[...known, ...silent].join(', ')}; all of them are to be ${version}\n`);
+  const { known, silent, staying } = await checkMovable(place, version, { bundle: file, mayReturn, leavesAway });
+  const but = staying.length === 0 ? '' : `, but for ${staying.join(', ')}`;
+  process.stdout.write(`${[...known, ...silent].join(', ')}; all of them are to be ${version}${but}\n`);
   const bundle = file === undefined ? undefined : await copyOf(file);
-  const steps = await stepsOfUpdate({ options, place, env, version, previous, bundle });
+  const steps = await stepsOfUpdate({ options, place, env, version, previous, bundle, staying });
   const left = await readUpdate(place.stateDir);
   const outcome = await asUpdate(place.stateDir, { version, previous }, async () => {
     try {
@@ -233,7 +235,7 @@ async function moveCluster(
       await beginReturn(place.stateDir);
       const back = { env, to: previous, mayReturn: false, leavesAway: true, signal, lock };
       if (!(await delegate(place, previous, back))) return 'partly';
-      process.stderr.write(`\nThe cluster is of version ${previous}, as before.\n`);
+      process.stderr.write(`\nThe cluster went back to version ${previous}.\n`);
       return 'back';
     }
   });
@@ -241,7 +243,8 @@ async function moveCluster(
     await tellOutcome(place, { version, ...(previous === undefined ? {} : { previous }), outcome });
   if (outcome !== 'moved') return false;
   const back = previous === undefined ? '' : ` Back: flynn-host update --to ${previous}`;
-  process.stdout.write(`\nThe cluster is of version ${version}.${back}\n`);
+  const more = but === '' ? '' : `${but}: flynn-host update --to ${version} --bundle FILE has them become so, too`;
+  process.stdout.write(`\nThe cluster is of version ${version}${more}.${back}\n`);
   return true;
 }
 

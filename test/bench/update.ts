@@ -129,7 +129,7 @@ async function moved(installed: InstalledHosts, app: Checkout, move: Move): Prom
 async function update(installed: InstalledHosts, { args, isRefused = false }: Move): Promise<void> {
   const { cluster } = installed;
   const { code, stdout, stderr } = await installed.try(cluster.host, ['flynn-host', 'update', ...args], report);
-  const isBack = stderr.includes(`The cluster is of version ${before}, as before.`);
+  const isBack = stderr.includes(`The cluster went back to version ${before}.`);
   if (isRefused ? code !== 0 && isBack : code === 0) return;
   const end = `${stdout}${stderr}`.trim().split('\n').slice(-30).join('\n');
   throw new FlynnError('internal', `the update ended with ${code}, which nobody expected:\n${end}`);
