@@ -81,7 +81,10 @@ export type AgentDeps = {
   config: Config;
   log: Logger;
   tasks: TaskGroup;
-  connectEngine: (fetchBlob: FetchBlob, onPulled: (name: string) => void) => Engine;
+  connectEngine: (
+    fetchBlob: FetchBlob,
+    told: { onPulled: (name: string) => void; isOfPlatform: (name: string) => boolean },
+  ) => Engine;
   connectStore: () => Promise<{ store: EtcdClient; tls?: EtcdTls }>;
   metrics: Metrics;
   peers: Peers;
@@ -111,7 +114,11 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const uses = new ImageUses({ path: join(config.FLYNN_STATE_DIR, 'image-uses.json'), log });
   await uses.load();
   const fetchBlob = blobFetcher(() => registry?.instances(blobService) ?? [], access);
-  const engine = connectEngine(fetchBlob, (name) => void uses.notePulled(listedName(name)));
+  let platformImages: () => readonly string[] = () => [];
+  const engine = connectEngine(fetchBlob, {
+    onPulled: (name) => void uses.notePulled(listedName(name)),
+    isOfPlatform: (name) => platformImages().includes(name),
+  });
   const containers = new ContainerTable({ engine, log });
   const mtu = await readContainerMtu(config, log, signal);
   const network = {
@@ -187,7 +194,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const member = tls === undefined ? undefined : memberTrustOf({ config, store, tls, containers, log });
   const handed = { stateDir, store, trust, peers: () => peers.others(), access, containers, member, log };
   const handedOver = await startHandedOver(handed, tasks);
-  const platformImages = await startPlatformImages({ store, engine, log }, tasks);
+  platformImages = await startPlatformImages({ store, engine, log }, tasks);
   const { isLeased } = await followCluster(hostNetwork, { store, registry: known, log }, tasks);
   // Without certificates there is but one host, and nobody who would lease it anything.
   const hasLease = () => tls === undefined || isLeased();

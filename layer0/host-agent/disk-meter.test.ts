@@ -91,6 +91,26 @@ test('a job without a limit has ten GiB, or a quarter of the disk, and is measur
   assert.deepEqual(exceeded, [['b', 250]]);
 });
 
+test('the limit is the job’s, whatever a container of a version before has from its image', async () => {
+  const exceeded: [string, number][] = [];
+  const meter = new DiskMeter({
+    engine: { diskUse: async () => ({ writableBytes: 300, volumeBytes: 0 }) },
+    containers: {
+      isCurrent: true,
+      all: () => ['a', 'b'].map((id) => container(id, { 'flynn.job': id, 'flynn.temp-disk': '1000000' })),
+    },
+    onExceeded: ({ id }, _usedBytes, limitBytes) => void exceeded.push([id, limitBytes]),
+    room: async () => ({ usedPercent: 90, totalBytes: 1_000 }),
+    templateOf: ({ id }) => (id === 'a' ? {} : { tempDiskBytes: 200 }),
+    log: silentLogger(),
+  });
+  await meter.measure(new AbortController().signal);
+  assert.deepEqual(exceeded, [
+    ['a', 250],
+    ['b', 200],
+  ]);
+});
+
 test('what cannot be measured in time is not measured all the time', async () => {
   const measured: string[] = [];
   const meter = new DiskMeter({

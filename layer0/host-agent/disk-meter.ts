@@ -3,6 +3,7 @@ import { pause } from '@flynn/kit/clock';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { defaultTempDiskBytes } from '@flynn/scheduler/job-template';
+import type { JobTemplate } from '@flynn/scheduler/job-template';
 import type { ContainerTable } from './container-table.ts';
 import type { Container, DiskUse, Engine } from './engine.ts';
 import { label, ownLabel, residentOf } from './labels.ts';
@@ -31,6 +32,8 @@ function defaultLimitOf({ labels }: Container, room: DiskRoom | undefined): numb
 /** Where the engine has its containers. */
 export type DiskRoom = { usedPercent: number; totalBytes: number };
 
+type LimitedTemplate = Pick<JobTemplate, 'tempDiskBytes'>;
+
 /** `soonMs`: when it is measured next if the disk is short. */
 type Measure = { use?: DiskUse; nextMs: number; soonMs: number };
 
@@ -43,6 +46,7 @@ export class DiskMeter {
   readonly #containers: Pick<ContainerTable, 'all' | 'isCurrent'>;
   readonly #onExceeded: (container: Container, usedBytes: number, limitBytes: number) => void;
   readonly #room: (() => Promise<DiskRoom>) | undefined;
+  readonly #templateOf: (container: Container) => LimitedTemplate | undefined;
   readonly #log: Logger;
   #turn = 0;
   readonly #measures = new Map<string, Measure>();
@@ -53,12 +57,15 @@ export class DiskMeter {
     onExceeded: (container: Container, usedBytes: number, limitBytes: number) => void;
     /** Without, only who has a limit of its own is held to one. */
     room?: () => Promise<DiskRoom>;
+    /** Of its job, where that is known: a container of an earlier version may say what its image did. */
+    templateOf?: (container: Container) => LimitedTemplate | undefined;
     log: Logger;
   }) {
     this.#engine = options.engine;
     this.#containers = options.containers;
     this.#onExceeded = options.onExceeded;
     this.#room = options.room;
+    this.#templateOf = options.templateOf ?? (() => undefined);
     this.#log = options.log;
   }
 
@@ -92,6 +99,11 @@ export class DiskMeter {
     }
   }
 
+  #ownLimitOf(container: Container): number | undefined {
+    const template = this.#templateOf(container);
+    return template === undefined ? diskLimitOf(container) : template.tempDiskBytes;
+  }
+
   async #readRoom(): Promise<DiskRoom | undefined> {
     try {
       return await this.#room?.();
@@ -103,13 +115,13 @@ export class DiskMeter {
 
   /** Those without a limit take turns from the first on: every measure is a process, and forking the agent takes milliseconds. */
   #spread(container: Container): void {
-    if (diskLimitOf(container) !== undefined || this.#measures.has(container.id)) return;
+    if (this.#ownLimitOf(container) !== undefined || this.#measures.has(container.id)) return;
     this.#turn = (this.#turn + 1) % turns;
     this.#measures.set(container.id, { nextMs: performance.now() + (everyMs * (this.#turn + 1)) / turns, soonMs: 0 });
   }
 
   async #measureOne(container: Container, room: DiskRoom | undefined, signal: AbortSignal): Promise<void> {
-    const ownBytes = diskLimitOf(container);
+    const ownBytes = this.#ownLimitOf(container);
     const limitBytes = ownBytes ?? defaultLimitOf(container, room);
     const startedMs = performance.now();
     const note = (use: DiskUse | undefined): number => {

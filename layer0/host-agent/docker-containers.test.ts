@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import Docker from 'dockerode';
 import { hasCode } from '@flynn/kit/errors';
-import { listContainers } from './docker-containers.ts';
+import { createContainer, listContainers } from './docker-containers.ts';
+import type { ContainerSpec } from './engine.ts';
 
 const Labels = { 'flynn.cluster': 'test' };
 const Networks = { flynn0: { IPAddress: '100.100.0.2' } };
@@ -73,6 +74,36 @@ test('a container that the engine hangs over, or cannot tell of, keeps nobody fr
     server.closeAllConnections();
     server.close();
     await assert.rejects(listContainers(context, {}), (error) => hasCode(error, 'unavailable'));
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
+test('an image that has no configuration is run as any other', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
+  const server = createServer((request, response) => {
+    const isImage = request.url?.startsWith('/images/') === true;
+    request.resume();
+    response.writeHead(isImage ? 200 : 201, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(isImage ? { Id: 'sha256:1', Config: null } : { Id: 'made' }));
+  });
+  const socketPath = join(folder.path, 'docker.sock');
+  await once(server.listen(socketPath), 'listening');
+  try {
+    const spec: ContainerSpec = {
+      name: 'x',
+      labels: {},
+      imageRef: 'plain:1',
+      hostname: 'x',
+      env: {},
+      network: { type: 'host' },
+      volumes: [],
+      tty: false,
+      stdin: false,
+      limits: {},
+    };
+    assert.equal(await createContainer({ docker: new Docker({ socketPath }), cluster: 'test' }, spec, {}), 'made');
   } finally {
     server.closeAllConnections();
     server.close();

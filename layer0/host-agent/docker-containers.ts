@@ -163,8 +163,9 @@ async function labelsOfImage({ docker }: DockerContext, imageRef: string, option
     },
     options,
   );
-  // An image without any has null.
-  return info.Config.Labels ?? {};
+  // An image without any has null, one of some builders no configuration at all.
+  const config: { Labels?: Labels | null } | null | undefined = info.Config;
+  return config?.Labels ?? {};
 }
 
 /** One whose network is another by now, under the same name, joins that one: the engine would look for the former for ever. */

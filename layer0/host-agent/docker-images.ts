@@ -1,6 +1,7 @@
 /** Images on Docker by name: there, or pulled. And what is stored under the cluster's label. */
 import { request } from 'node:http';
 import type { Readable } from 'node:stream';
+import type Docker from 'dockerode';
 import { FlynnError, asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { KeyedMutex } from '@flynn/kit/queue';
 import type { FetchImages } from './cluster/peer-images.ts';
@@ -15,6 +16,8 @@ export type ImageContext = DockerContext & {
   /** Asked before a registry is. */
   fetchImages?: FetchImages;
   socketPath: string;
+  /** A pull of which nothing is heard for so long is given up. Default 120 s. */
+  pullSilenceMs?: number;
   /** One transfer per image, whoever wants it. */
   transfers: KeyedMutex;
   /** Networks of the builds that are under way. */
@@ -22,9 +25,24 @@ export type ImageContext = DockerContext & {
 };
 
 const pullDeadlineMs = 15 * 60_000;
+/** An engine tells of what it receives and unpacks all the time: one that does not for so long hears nothing from the registry. */
+const pullSilenceMs = 120_000;
 
-export async function imageId({ docker }: DockerContext, name: string, options: CallOptions): Promise<string> {
-  const info = await engineCall(
+export async function imageId(context: DockerContext, name: string, options: CallOptions): Promise<string> {
+  return (await inspectImage(context, name, options)).Id;
+}
+
+/** With all that is below it. */
+export async function imageBytes(context: DockerContext, name: string, options: CallOptions): Promise<number> {
+  return (await inspectImage(context, name, options)).Size;
+}
+
+async function inspectImage(
+  { docker }: DockerContext,
+  name: string,
+  options: CallOptions,
+): Promise<Docker.ImageInspectInfo> {
+  return engineCall(
     `looking for image ${name}`,
     (abortSignal) => {
       const request = { manifests: false, abortSignal };
@@ -32,7 +50,6 @@ export async function imageId({ docker }: DockerContext, name: string, options: 
     },
     options,
   );
-  return info.Id;
 }
 
 export async function ensureNamedImage(context: ImageContext, name: string, options: CallOptions): Promise<string> {
@@ -120,18 +137,27 @@ export async function exportImages(
   return await answered.promise;
 }
 
-async function pull({ docker }: DockerContext, name: string, options: CallOptions): Promise<void> {
+async function pull(context: ImageContext, name: string, options: CallOptions): Promise<void> {
   const doing = `could not pull ${name}`;
+  const silenceMs = context.pullSilenceMs ?? pullSilenceMs;
+  const silent = new AbortController();
+  const nothing = new FlynnError(
+    'not_found',
+    `${doing}: nothing was heard from its registry for ${silenceMs / 1_000} s`,
+  );
+  const silence = setTimeout(() => silent.abort(nothing), silenceMs);
+  const load = async (abortSignal: AbortSignal): Promise<unknown> =>
+    readProgress(await context.docker.pull(name, { abortSignal }), () => silence.refresh());
+  const signal = options.signal === undefined ? silent.signal : AbortSignal.any([options.signal, silent.signal]);
   try {
-    await engineCall(doing, async (abortSignal) => readProgress(await docker.pull(name, { abortSignal })), {
-      ...options,
-      deadlineMs: pullDeadlineMs,
-    });
+    await engineCall(doing, load, { signal, deadlineMs: pullDeadlineMs });
   } catch (error) {
     if (hasCode(error, 'cancelled', 'unavailable')) throw error;
     // The engine says 500 and 404 for registries that are away and images that do not exist, by mood.
     const hint = 'build or load it on the host, or check its name and that the registry is reachable';
     throw new FlynnError('not_found', `${messageOf(error)}; ${hint}`, { cause: error });
+  } finally {
+    clearTimeout(silence);
   }
 }
 
@@ -139,7 +165,7 @@ async function pull({ docker }: DockerContext, name: string, options: CallOption
 type Progress = { stream?: string; error?: string; errorDetail?: { message?: string } };
 
 /** Reads a build's or pull's progress to its end; an error in it is thrown. Answers the text. */
-export async function readProgress(stream: NodeJS.ReadableStream): Promise<string> {
+export async function readProgress(stream: NodeJS.ReadableStream, onHeard?: () => void): Promise<string> {
   let rest = '';
   let text = '';
   const take = (line: string) => {
@@ -150,6 +176,7 @@ export async function readProgress(stream: NodeJS.ReadableStream): Promise<strin
     text = (text + (progress.stream ?? '')).slice(-10_000);
   };
   for await (const chunk of stream) {
+    onHeard?.();
     const lines = (rest + chunk.toString()).split('\n');
     rest = lines.pop() ?? '';
     lines.forEach(take);

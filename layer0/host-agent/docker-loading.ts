@@ -16,11 +16,12 @@ import { imageId, imageIfThere, listImages, readProgress } from './docker-images
 import type { ImageContext } from './docker-images.ts';
 import { label, loadedRepository } from './labels.ts';
 import type { Labels } from './engine.ts';
+import type { ImageDisks } from './image-disks.ts';
 import { ImageRoom } from './image-room.ts';
 import { allOrNothing, saveBlob, unpackLayer } from './layers.ts';
 
 export type WholeImage = Extract<Image, { config: unknown }>;
-type LoadContext = ImageContext & { fetchBlob: FetchBlob; scratchDir: string };
+type LoadContext = ImageContext & { fetchBlob: FetchBlob; scratchDir: string; disks: ImageDisks };
 
 const loadDeadlineMs = 15 * 60_000;
 const fetchedAtOnce = 3;
@@ -54,12 +55,12 @@ export async function ensureLoadedImage(
     await saveBlob(config, image.config.digest, { path, check: upToConfigSize, ...options });
     const { text, diffIds } = ownConfig(await readFile(path, 'utf8'), image, context.cluster);
     const known = await knownLayers(context, diffIds, options);
-    const load = async (from: number) =>
-      loadArchive(
-        context,
-        { tag, config: text, layers: await fetchLayers(context, image, diffIds, { from, dir, ...options }) },
-        options,
-      );
+    const load = async (from: number): Promise<void> => {
+      using room = new ImageRoom({ disks: context.disks });
+      const layers = await fetchLayers(context, image, diffIds, { from, dir, room, ...options });
+      await room.look();
+      await loadArchive(context, { tag, config: text, layers }, options);
+    };
     try {
       await load(known);
     } catch (error) {
@@ -155,9 +156,8 @@ async function fetchLayers(
   { fetchBlob }: LoadContext,
   image: WholeImage,
   diffIds: readonly string[],
-  { from, dir, ...options }: CallOptions & { from: number; dir: string },
+  { from, dir, room, ...options }: CallOptions & { from: number; dir: string; room: ImageRoom },
 ): Promise<ArchiveLayer[]> {
-  const room = new ImageRoom({ dir });
   const layers: ArchiveLayer[] = diffIds.map((diffId) => ({
     name: `${diffId.slice('sha256:'.length)}.tar`,
     path: undefined,
@@ -177,6 +177,9 @@ async function fetchLayers(
     Array.from({ length: fetchedAtOnce }, () => lane),
     options,
   );
+  // The engine has each of them, whether it is given it once or several times.
+  const sizes = new Map(layers.flatMap(({ name, path, sizeBytes }) => (path === undefined ? [] : [[name, sizeBytes]])));
+  for (const { name, path } of layers.slice(from)) if (path === undefined) room.expect(sizes.get(name) ?? 0);
   return layers;
 }
 

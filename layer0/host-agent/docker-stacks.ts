@@ -9,11 +9,12 @@ import { pack } from 'tar-stream';
 import type { CallOptions, FetchBlob } from './engine.ts';
 import type { DockerContext } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
-import { ensureNamedImage, imageIfThere, readProgress } from './docker-images.ts';
+import { ensureNamedImage, imageBytes, imageIfThere, readProgress } from './docker-images.ts';
 import type { ImageContext } from './docker-images.ts';
 import { label, stackRepository } from './labels.ts';
+import type { ImageDisks } from './image-disks.ts';
 import { ImageRoom } from './image-room.ts';
-import { allOrNothing, unpackLayer } from './layers.ts';
+import { unpackLayer } from './layers.ts';
 
 const buildDeadlineMs = 15 * 60_000;
 
@@ -42,13 +43,14 @@ export async function stackIfThere(
 
 /**
  * Each layer goes on an image that has all below it, a stack of its own: apps that share their lower layers share those
- * images, and a changed app costs the host its own layer only. `ensureBelow` makes the image below, or finds it.
+ * images, and a changed app costs the host its own layer only. `ensureBelow` makes the image below, or finds it: one layer after the
+ * other, so that of a stack there is one at a time on the disk, and how large the image below is, is known.
  */
 export async function ensureStack(
-  context: ImageContext & { fetchBlob: FetchBlob; scratchDir: string },
+  context: ImageContext & { fetchBlob: FetchBlob; scratchDir: string; disks: ImageDisks },
   stack: Stack,
   ensureBelow: (below: Stack, options: { signal: AbortSignal }) => Promise<string>,
-  options: CallOptions,
+  options: { signal: AbortSignal },
 ): Promise<string> {
   const top = stack.layers.at(-1);
   const baseId = await ensureNamedImage(context, stack.base, options);
@@ -57,21 +59,15 @@ export async function ensureStack(
   if (there !== undefined) return there;
   const digests = stack.layers.map((layer) => layer.digest);
   const tag = stackTag(context.cluster, baseId, digests);
+  const below = await ensureBelow({ base: stack.base, layers: stack.layers.slice(0, -1) }, options);
   await mkdir(context.scratchDir, { recursive: true });
   const dir = await mkdtemp(join(context.scratchDir, 'stack-'));
   try {
     const name = `${top.digest.replace('sha256:', '')}.tar`;
-    const room = new ImageRoom({ dir });
-    let below = stack.base;
-    let layer: LayerFile | undefined;
-    const making = async (signal: AbortSignal): Promise<void> => {
-      below = await ensureBelow({ base: stack.base, layers: stack.layers.slice(0, -1) }, { signal });
-    };
-    const fetching = async (signal: AbortSignal): Promise<void> => {
-      layer = await unpackLayer(context.fetchBlob, top.digest, { dir, name, room, signal });
-    };
-    await allOrNothing([making, fetching], options);
-    if (layer !== undefined) await build(context, { tag, below, layer, digests }, options);
+    using room = new ImageRoom({ disks: context.disks, presentBytes: await imageBytes(context, below, options) });
+    const layer = await unpackLayer(context.fetchBlob, top.digest, { dir, name, room, ...options });
+    await room.look();
+    await build(context, { tag, below, layer, digests }, options);
   } finally {
     await rm(dir, { recursive: true, force: true });
   }

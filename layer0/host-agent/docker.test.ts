@@ -1,7 +1,8 @@
 /** In which turn images come: of an engine that has what it is told to have, and blobs and hosts that never answer. */
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtempDisposable } from 'node:fs/promises';
+import { mkdtempDisposable, readdir } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -19,7 +20,7 @@ function* endlessly(next: () => Buffer): Generator<Buffer> {
   for (;;) yield next();
 }
 
-async function slowPlace(there: readonly string[]) {
+async function slowPlace(there: readonly string[], options: { isOfPlatform?: (name: string) => boolean } = {}) {
   const folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
   const server = createServer((request, response) => {
     const [, name = ''] = /^\/images\/(.*)\/json/.exec(decodeURIComponent(request.url ?? '')) ?? [];
@@ -47,6 +48,7 @@ async function slowPlace(there: readonly string[]) {
       yield await hang(name, signal);
     },
     scratchDir: folder.path,
+    ...options,
   });
   return {
     engine,
@@ -65,14 +67,14 @@ async function slowPlace(there: readonly string[]) {
 test('images that hang take turns among their like: what is here, and what comes another way, waits for none of them', async () => {
   await using place = await slowPlace(['here:1', 'base:1']);
   const leaving = new AbortController();
-  const asked = ['a', 'a', 'b', 'c'].map((letter) => place.engine.ensureImage(wholeImage(letter), leaving));
-  const stack = { base: 'away:1', layers: [blob('e')] };
-  asked.push(...['n1', 'n2', 'n3', 'n4', 'n5'].map((name) => place.engine.ensureImage({ name }, leaving)));
-  asked.push(place.engine.ensureImage(stack, leaving));
+  const ask = (image: Image, group: string) => place.engine.ensureImage(image, { group, signal: leaving.signal });
+  const asked = ['a', 'a', 'b', 'c'].map((letter) => ask(wholeImage(letter), letter));
+  asked.push(...['n1', 'n2', 'n3', 'n4', 'n5'].map((name) => ask({ name }, name)));
+  asked.push(ask({ base: 'away:1', layers: [blob('e')] }, 'stack'));
   const ended = Promise.allSettled(asked);
   await waitFor(() => place.underWay().length === 6, { what: 'two images and four names', deadlineMs: 10_000 });
-  assert.equal(await place.engine.ensureImage({ name: 'here:1' }), 'here:1');
-  assert.equal(await place.engine.ensureImage({ base: 'base:1', layers: [] }), 'base:1');
+  assert.equal(await place.engine.ensureImage({ name: 'here:1' }, { group: 'other' }), 'here:1');
+  assert.equal(await place.engine.ensureImage({ base: 'base:1', layers: [] }, { group: 'other' }), 'base:1');
   assert.deepEqual(place.underWay(), ['a', 'b', 'n1', 'n2', 'n3', 'n4']);
   leaving.abort();
   assert.ok((await ended).every((one) => one.status === 'rejected' && hasCode(one.reason, 'cancelled')));
@@ -80,14 +82,47 @@ test('images that hang take turns among their like: what is here, and what comes
   assert.deepEqual([...place.fetched.keys()].sort(), ['a', 'b', 'n1', 'n2', 'n3', 'n4']);
 });
 
+test('one group’s images keep nobody else’s from coming, nor those of the host and the platform', async () => {
+  await using place = await slowPlace([], { isOfPlatform: (name) => name === 'flynn/part:1' });
+  const leaving = new AbortController();
+  const ask = (image: Image, group?: string) => place.engine.ensureImage(image, { group, signal: leaving.signal });
+  const names = ['n1', 'n2', 'n3', 'n4', 'n5'];
+  const asked = [
+    ...names.map((name) => ask({ name }, 'one')),
+    ...['a', 'b', 'c'].map((l) => ask(wholeImage(l), 'one')),
+  ];
+  // Others want the same as somebody who is under way, and as somebody whose turn is yet to come.
+  asked.push(
+    ask({ name: 'n1' }, 'two'),
+    ask({ name: 'n1' }, 'three'),
+    ask({ name: 'n1' }, 'four'),
+    ask({ name: 'n2' }, 'five'),
+  );
+  asked.push(ask({ name: 'n6' }, 'six'), ask(wholeImage('d'), 'six'));
+  let expected = ['a', 'd', 'n1', 'n2', 'n6'];
+  const ended = Promise.allSettled(asked);
+  await waitFor(() => place.underWay().join() === expected.join(), { what: 'one of each', deadlineMs: 10_000 });
+  asked.push(ask({ name: 'n7' }, 'seven'), ask({ name: 'n8' }, 'eight'));
+  asked.push(
+    ask({ name: 'flynn/etcd:1' }),
+    ask({ base: 'flynn/part:1', layers: [blob('e')] }, 'nine'),
+    ask(wholeImage('e')),
+  );
+  expected = ['a', 'd', 'e', 'flynn/etcd:1', 'flynn/part:1', 'n1', 'n2', 'n6', 'n7'];
+  const all = Promise.allSettled(asked);
+  await waitFor(() => place.underWay().join() === expected.join(), { what: 'those beside them', deadlineMs: 10_000 });
+  leaving.abort();
+  await Promise.all([ended, all]);
+});
+
 test('an image goes on for whoever still waits, and makes room for the next when nobody does', async () => {
   await using place = await slowPlace([]);
   const [first, second, third] = [new AbortController(), new AbortController(), new AbortController()];
   const asked = [
-    place.engine.ensureImage(wholeImage('a'), first),
-    place.engine.ensureImage(wholeImage('a'), second),
-    place.engine.ensureImage(wholeImage('b'), third),
-    place.engine.ensureImage(wholeImage('c'), third),
+    place.engine.ensureImage(wholeImage('a'), { group: 'x', signal: first.signal }),
+    place.engine.ensureImage(wholeImage('a'), { group: 'x', signal: second.signal }),
+    place.engine.ensureImage(wholeImage('b'), { group: 'y', signal: third.signal }),
+    place.engine.ensureImage(wholeImage('c'), { group: 'z', signal: third.signal }),
   ];
   const ended = Promise.allSettled(asked);
   await waitFor(() => place.underWay().join('') === 'ab', { what: 'two to be fetched', deadlineMs: 10_000 });
@@ -101,13 +136,115 @@ test('an image goes on for whoever still waits, and makes room for the next when
 });
 
 test('by the names that hosts give what they make, and by ids, nobody has an image', async () => {
-  await using place = await slowPlace(['flynn-c/image:1', '4b', 'base:1']);
-  for (const name of ['flynn-c/image:1', 'docker.io/flynn-c/image:1', '4b', `sha256:${'a'.repeat(64)}`]) {
+  await using place = await slowPlace(['flynn-c/image:1', '4b', 'cafe:latest', 'base:1']);
+  const id = 'a'.repeat(64);
+  for (const name of ['flynn-c/image:1', 'docker.io/flynn-c/image:1', id, `sha256:${id}`]) {
     const refused = (error: unknown) => hasCode(error, 'invalid') && /names no image of a registry/.test(error.message);
     await assert.rejects(place.engine.ensureImage({ name }), refused, name);
     await assert.rejects(place.engine.ensureImage({ base: name, layers: [blob('e')] }), refused, name);
   }
+  assert.equal(await place.engine.ensureImage({ name: 'cafe' }), 'cafe:latest');
+  assert.equal(await place.engine.ensureImage({ base: 'cafe', layers: [] }), 'cafe:latest');
   assert.deepEqual([...place.fetched.keys()], []);
+  const leaving = new AbortController();
+  const asked = place.engine.ensureImage({ name: '4b' }, leaving);
+  await waitFor(() => place.underWay().join() === '4b:latest', {
+    what: 'it to be asked for by name',
+    deadlineMs: 10_000,
+  });
+  leaving.abort();
+  await assert.rejects(asked, (error) => hasCode(error, 'cancelled'));
+});
+
+test('a pull of which nothing is heard is given up; one that goes on is not', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
+  const silenceMs = 400;
+  const pulled = new Set<string>();
+  let gone = 0;
+  const server = createServer((request, response) => {
+    const url = new URL(request.url ?? '', 'http://engine');
+    const name = url.searchParams.get('fromImage') ?? '';
+    response.setHeader('content-type', 'application/json');
+    if (url.pathname !== '/images/create') {
+      const isThere = pulled.has(decodeURIComponent(url.pathname).split('/')[2] ?? '');
+      response.statusCode = isThere ? 200 : 404;
+      return void response.end(JSON.stringify(isThere ? { Id: 'sha256:1' } : { message: 'no such image' }));
+    }
+    response.once('close', () => (gone += 1));
+    if (name === 'mute') return undefined;
+    let left = 5;
+    const timer = setInterval(() => {
+      response.write('{"status":"Downloading"}\n');
+      left -= 1;
+      if (left > 0) return;
+      clearInterval(timer);
+      if (name === 'stuck') return;
+      pulled.add('slow:1');
+      response.end();
+    }, silenceMs / 4);
+    return undefined;
+  });
+  const socketPath = join(folder.path, 'docker.sock');
+  await once(server.listen(socketPath), 'listening');
+  const fetchBlob = () => Promise.reject(new Error('no blobs'));
+  const scratchDir = folder.path;
+  const engine = connectDocker({ socketPath, cluster: 'c', fetchBlob, scratchDir, pullSilenceMs: silenceMs });
+  try {
+    const silent = (error: unknown) => hasCode(error, 'not_found') && /nothing was heard/.test(error.message);
+    const all = ['mute:1', 'stuck:1'].map((name) => assert.rejects(engine.ensureImage({ name }), silent));
+    assert.equal(await engine.ensureImage({ name: 'slow:1' }), 'slow:1');
+    await Promise.all(all);
+    await waitFor(() => gone === 3, { what: 'the engine to be left', deadlineMs: 5_000 });
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
+test('of a stack one layer at a time is unpacked, and what is below it counts to how large it is', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
+  const sizes = new Map([['base:1', 1]]);
+  const server = createServer((request, response) => {
+    const url = new URL(request.url ?? '', 'http://engine');
+    const name = decodeURIComponent(url.pathname).replace(/^\/images\/|\/json$/g, '');
+    const answer = (code: number, body: unknown) => {
+      response.writeHead(code, { 'content-type': 'application/json' });
+      response.end(JSON.stringify(body));
+    };
+    request.resume().once('end', () => {
+      if (url.pathname === '/info') return answer(200, { DockerRootDir: folder.path });
+      const size = sizes.get(name);
+      if (url.pathname !== '/build')
+        return answer(size === undefined ? 404 : 200, { Id: `sha256:${name}`, Size: size });
+      // As if each layer had nine GiB.
+      sizes.set(url.searchParams.get('t') ?? '', 1 + sizes.size * 9 * 1024 ** 3);
+      return answer(200, { stream: 'done' });
+    });
+  });
+  const socketPath = join(folder.path, 'docker.sock');
+  await once(server.listen(socketPath), 'listening');
+  const scratchDir = join(folder.path, 'scratch');
+  const bytes = 'a layer';
+  const digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
+  const unpacked: number[] = [];
+  const fetchBlob = async (): Promise<Readable> => {
+    unpacked.push((await readdir(scratchDir)).length);
+    return Readable.from([Buffer.from(bytes)]);
+  };
+  const engine = connectDocker({ socketPath, cluster: 'c', fetchBlob, scratchDir });
+  try {
+    const layers = (count: number) => Array.from({ length: count }, () => ({ digest, sizeBytes: 1 }));
+    const tooLarge = (error: unknown) => hasCode(error, 'exhausted') && /more than 20 GiB/.test(error.message);
+    await assert.rejects(engine.ensureImage({ base: 'base:1', layers: layers(8) }), tooLarge);
+    assert.deepEqual(unpacked, [1, 1, 1, 1], 'the fourth is one too many');
+    // Neither are those that came a way on for those after them.
+    await assert.rejects(engine.ensureImage({ base: 'base:1', layers: layers(8) }), tooLarge);
+    assert.equal(sizes.size, 4);
+    assert.deepEqual(await readdir(scratchDir), []);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
 });
 
 test('a configuration that is too large is not read, whatever it is said to be', async () => {

@@ -3,10 +3,9 @@ import Docker from 'dockerode';
 import { hasCode } from '@flynn/kit/errors';
 import { KeyedMutex } from '@flynn/kit/queue';
 import { SharedWork } from '@flynn/kit/shared-work';
-import { Slots } from '@flynn/kit/slots';
 import type { Image } from '@flynn/scheduler/job-template';
 import type { FetchImages } from './cluster/peer-images.ts';
-import type { CallOptions, Container, Engine, FetchBlob } from './engine.ts';
+import type { CallOptions, Container, Engine, EngineInfo, FetchBlob, ImageOptions } from './engine.ts';
 import { buildImage, removeBuildsLeft } from './docker-builds.ts';
 import {
   createContainer,
@@ -18,7 +17,9 @@ import {
   stopContainer,
 } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
-import { isLocalName, localNameRefusal } from './image-names.ts';
+import { ImageDisks, disksAt } from './image-disks.ts';
+import { isLocalName, localNameRefusal, nameNotId } from './image-names.ts';
+import { ImageTurns } from './image-turns.ts';
 import {
   ensureNamedImage,
   exportImages,
@@ -45,19 +46,18 @@ export type DockerOptions = {
   onPulled?: (name: string) => void;
   /** Images from elsewhere, asked for before a registry is. */
   fetchImages?: FetchImages;
+  /** Images by name that every host is to have: they wait for nobody's. */
+  isOfPlatform?: (name: string) => boolean;
+  pullSilenceMs?: number;
 };
-
-/**
- * Images that are brought at once: by name, from hosts and registries that may be slow or hang, and of layers, which are
- * unpacked on this disk. Neither waits for the other.
- */
-const broughtAtOnce = { byName: 4, ofLayers: 2 } as const;
 
 export function connectDocker(options: DockerOptions): Engine {
   const docker = new Docker({ socketPath: options.socketPath });
-  const context = { docker, transfers: new KeyedMutex(), builds: new Set<string>(), ...options };
+  let engineDir: string | undefined;
+  const disks = new ImageDisks(disksAt(options.scratchDir, async () => (engineDir ??= (await info()).rootDir)));
+  const context = { docker, transfers: new KeyedMutex(), builds: new Set<string>(), disks, ...options };
   const wanted = new SharedWork<string>();
-  const turns = { byName: new Slots(broughtAtOnce.byName), ofLayers: new Slots(broughtAtOnce.ofLayers) };
+  const turns = new ImageTurns();
   const building = new KeyedMutex();
   /** Images found to be there: looking again on every start would cost a call. A failing `create` makes us forget. */
   const known = new Map<string, string>();
@@ -79,24 +79,41 @@ export function connectDocker(options: DockerOptions): Engine {
     return terminals.get(id) ?? note(await inspectContainer(context, id, options)).tty;
   }
 
-  async function ensureImage(image: Image, options: CallOptions = {}): Promise<string> {
+  async function info(options: CallOptions = {}): Promise<EngineInfo> {
+    const told = await engineCall('asking the engine about itself', () => docker.info(), {
+      ...options,
+      deadlineMs: 10_000,
+    });
+    return { memoryBytes: told.MemTotal, cores: told.NCPU, version: told.ServerVersion, rootDir: told.DockerRootDir };
+  }
+
+  async function ensureImage(given: Image, options: ImageOptions = {}): Promise<string> {
+    const image = withNamesNotIds(given);
     const name = 'name' in image ? image.name : 'base' in image ? image.base : undefined;
     if (name !== undefined && isLocalName(name, context.cluster)) throw localNameRefusal(name);
     const key = keyOf(image);
-    return known.get(key) ?? (await wanted.run(key, (signal) => bring(image, key, signal), options));
+    const isOfPlatform = 'name' in image && context.isOfPlatform?.(image.name) === true;
+    const group = isOfPlatform ? undefined : options.group;
+    // Of each group one by itself: else somebody's would come in the turn of another's.
+    const asked = JSON.stringify([group ?? null, key]);
+    return known.get(key) ?? (await wanted.run(asked, (signal) => bring(image, key, { group, signal }), options));
   }
 
   /** What is here waits for nothing that is not. */
-  async function bring(image: Image, key: string, signal: AbortSignal): Promise<string> {
+  async function bring(
+    image: Image,
+    key: string,
+    options: { group: string | undefined; signal: AbortSignal },
+  ): Promise<string> {
+    const { signal } = options;
     const there = await refIfThere(image, { signal });
     if (there !== undefined) {
       known.set(key, there);
       return there;
     }
     // In its own turn: no layers wait for a registry.
-    if ('base' in image) await ensureImage({ name: image.base }, { signal });
-    const lane = 'name' in image ? turns.byName : turns.ofLayers;
-    return lane.run(() => ensureOne(image, { signal }), { signal });
+    if ('base' in image) await ensureImage({ name: image.base }, options);
+    return turns.run(image, () => ensureOne(image, { signal }), options);
   }
 
   async function refIfThere(image: Image, options: CallOptions): Promise<string | undefined> {
@@ -124,13 +141,7 @@ export function connectDocker(options: DockerOptions): Engine {
   }
 
   return {
-    async info(options) {
-      const info = await engineCall('asking the engine about itself', () => docker.info(), {
-        ...options,
-        deadlineMs: 10_000,
-      });
-      return { memoryBytes: info.MemTotal, cores: info.NCPU, version: info.ServerVersion, rootDir: info.DockerRootDir };
-    },
+    info,
     ...dockerNetworks(context),
     ...dockerVolumes(context),
     ensureImage,
@@ -202,6 +213,11 @@ export function connectDocker(options: DockerOptions): Engine {
     diskUse: (id, options = {}) => usage.diskUse(id, options),
     volumeBytes: (name, options = {}) => usage.volumeBytes(name, options),
   };
+}
+
+function withNamesNotIds(image: Image): Image {
+  if ('name' in image) return { ...image, name: nameNotId(image.name) };
+  return 'base' in image ? { ...image, base: nameNotId(image.base) } : image;
 }
 
 function keyOf(image: Image): string {

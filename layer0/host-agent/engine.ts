@@ -22,6 +22,9 @@ import type { Readable } from 'node:stream';
 
 export type CallOptions = { signal?: AbortSignal };
 
+/** `group`: whose image it is. Without, it is the host's own, and waits for nobody's. */
+export type ImageOptions = CallOptions & { group?: string | undefined };
+
 export type Labels = Readonly<Record<string, string>>;
 
 export type ContainerSpec = Readonly<{
@@ -166,9 +169,11 @@ export type ImageBuild = Readonly<{
 
 export type FetchBlob = (digest: string, options: CallOptions) => Promise<Readable>;
 
+export type EngineInfo = { memoryBytes: number; cores: number; version: string; rootDir?: string };
+
 export interface Engine {
   /** `unavailable` when the engine is not there. `rootDir`: where it keeps images, containers and volumes. */
-  info(options?: CallOptions): Promise<{ memoryBytes: number; cores: number; version: string; rootDir?: string }>;
+  info(options?: CallOptions): Promise<EngineInfo>;
 
   /**
    * A bridge of exactly this subnet, with the gateway as the host's address on it. One with another subnet: `conflict`. `mtu`
@@ -185,9 +190,10 @@ export interface Engine {
    * built, for some app is no image by its name or id: `invalid`. Base and layers: built once per host, layers fetched by digest
    * and verified; equal lower layers are stored once. By configuration and layers: the same, without what the image's labels say
    * of the platform's matters. Layers that take more room than they may are `exhausted`. What is there waits for nothing that
-   * has to come; what comes is given up when nobody waits for it any more.
+   * has to come; what comes is given up when nobody waits for it any more. Of one group one image by name, and one of layers, come
+   * at a time.
    */
-  ensureImage(image: Image, options?: CallOptions): Promise<string>;
+  ensureImage(image: Image, options?: ImageOptions): Promise<string>;
   /**
    * Builds an image and answers its name, which is its to keep until the next build with the same cache. `invalid` with the
    * reason when the build fails, `exhausted` when it goes over a limit. When it fails or its signal aborts, nothing is left

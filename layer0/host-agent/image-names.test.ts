@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { imageNamesOf, isLocalName, listedName } from './image-names.ts';
+import { imageNamesOf, isLocalName, listedName, nameNotId } from './image-names.ts';
 
 test('names are compared as the engine lists them', () => {
   assert.equal(listedName('redis'), 'redis:latest');
@@ -29,4 +29,11 @@ test('what hosts made of apps is known by its names and ids, however they are wr
   const foreign = ['redis', 'cafe:1', 'flynn/slug-runner:1', 'flynn-other/image:1', 'r.example/flynn-prod/image:1'];
   for (const name of foreign) assert.equal(isLocalName(name, 'prod'), false, name);
   assert.equal(isLocalName('flynn-other/image:1'), true, 'of any cluster');
+});
+
+test('a short name that could be the beginning of an id is asked for as a name', () => {
+  assert.deepEqual(['cafe', '4b', 'redis', 'cafe:1'].map(nameNotId), ['cafe:latest', '4b:latest', 'redis', 'cafe:1']);
+  assert.equal(isLocalName(nameNotId('cafe'), 'prod'), false);
+  const id = 'a'.repeat(64);
+  for (const name of [id, `sha256:${id}`]) assert.equal(isLocalName(nameNotId(name), 'prod'), true, name);
 });

@@ -9,6 +9,11 @@ export function listedName(name: string): string {
   return short.slice(short.lastIndexOf('/') + 1).includes(':') ? short : `${short}:latest`;
 }
 
+/** A short name of hex digits alone (`cafe`) an engine may take for the beginning of an id; with its tag it is a name. */
+export function nameNotId(name: string): string {
+  return /^[0-9a-f]{1,63}$/i.test(name) ? `${name}:latest` : name;
+}
+
 /**
  * Whether an engine finds by it what it was given or has built for some app: by the beginning of an id, or by a name that hosts
  * give such images, those of one cluster or of any. Nobody has an image for knowing, or guessing, what it is called.

@@ -1,34 +1,34 @@
 /**
  * How much may an image take while it is brought here? What a layer unpacks to is nobody's word: a few hundred kilobytes may become
- * any number of bytes, and everything on this host has the same disk.
+ * any number of bytes.
  */
-import { statfs } from 'node:fs/promises';
 import { FlynnError } from '@flynn/kit/errors';
-import { watermarks } from './cleaner.ts';
-import { diskUseOf } from './disk-use.ts';
+import type { ImageDisks } from './image-disks.ts';
 
 const gib = 1024 ** 3;
 export const imageLimits = { layerBytes: 10 * gib, imageBytes: 20 * gib } as const;
-/** To look at the disk costs nothing beside writing so much. */
+/** To look at the disks costs nothing beside writing so much. */
 const lookEveryBytes = 64 * 1024 ** 2;
 
 type Chunks = AsyncIterable<Buffer>;
 
-/** Of one image, or one layer of a stack: all that is unpacked at a time. Failures are `exhausted`. */
-export class ImageRoom {
-  readonly #disk: () => Promise<{ usedBytes: number; freeBytes: number }>;
+/** Of one image, until the engine has it. Failures are `exhausted`. */
+export class ImageRoom implements Disposable {
+  readonly #disks: ImageDisks;
   readonly #limits: { layerBytes: number; imageBytes: number };
-  #unpackedBytes = 0;
+  #imageBytes: number;
+  #comingBytes = 0;
   #unseenBytes = 0;
 
   constructor(options: {
-    /** Where it is unpacked. */
-    dir: string;
+    disks: ImageDisks;
+    /** What the engine has of it. */
+    presentBytes?: number;
     limits?: { layerBytes: number; imageBytes: number };
-    disk?: () => Promise<{ usedBytes: number; freeBytes: number }>;
   }) {
-    this.#disk = options.disk ?? (async () => diskUseOf(await statfs(options.dir)));
+    this.#disks = options.disks;
     this.#limits = options.limits ?? imageLimits;
+    this.#imageBytes = options.presentBytes ?? 0;
   }
 
   /** The layer's bytes as they are stored, passed on. */
@@ -42,35 +42,42 @@ export class ImageRoom {
     }
   }
 
-  /** The layer's bytes as they are unpacked, passed on. The engine is about to have them as well. */
+  /** The layer's bytes as they are unpacked, passed on. */
   async *unpacked(chunks: Chunks, digest: string): AsyncGenerator<Buffer> {
-    const { layerBytes, imageBytes } = this.#limits;
+    const { layerBytes } = this.#limits;
     let bytes = 0;
     for await (const chunk of chunks) {
       bytes += chunk.length;
-      this.#unpackedBytes += chunk.length;
       if (bytes > layerBytes) throw tooLarge(`the layer ${digest}, unpacked,`, layerBytes);
-      if (this.#unpackedBytes > imageBytes) throw tooLarge('the image, unpacked,', imageBytes);
+      this.expect(chunk.length);
       await this.#note(chunk.length);
       yield chunk;
     }
   }
 
-  /** Before anything is fetched, and every so many bytes: at the watermark where the host takes no more jobs, it ends. */
+  /** The engine is about to have so much of it. */
+  expect(bytes: number): void {
+    const { imageBytes } = this.#limits;
+    this.#imageBytes += bytes;
+    if (this.#imageBytes > imageBytes) throw tooLarge('the image, unpacked,', imageBytes);
+    this.#comingBytes += bytes;
+    this.#disks.expect(bytes);
+  }
+
+  /** Before anything is fetched, every so many bytes, and before the engine is given it. */
   async look(): Promise<void> {
     this.#unseenBytes = 0;
-    const { usedBytes, freeBytes } = await this.#disk();
-    const usedPercent = Math.floor((100 * (usedBytes + this.#unpackedBytes)) / (usedBytes + freeBytes));
-    if (usedPercent < watermarks.full) return;
-    throw new FlynnError(
-      'exhausted',
-      `the disk of this host has no room for the image: ${usedPercent} % of it would be in use, and from ${watermarks.full} % on it takes no jobs; free some, or run the job on another host`,
-    );
+    await this.#disks.look();
   }
 
   async #note(bytes: number): Promise<void> {
     this.#unseenBytes += bytes;
     if (this.#unseenBytes >= lookEveryBytes) await this.look();
+  }
+
+  [Symbol.dispose](): void {
+    this.#disks.expect(-this.#comingBytes);
+    this.#comingBytes = 0;
   }
 }
 

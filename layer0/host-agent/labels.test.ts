@@ -5,7 +5,7 @@ import { createBody } from './docker-containers.ts';
 import { diskLimitOf } from './disk-meter.ts';
 import { isSingletonContainer } from './fence.ts';
 import { isSingleton, jobLabels, keyspaceOfLabels, label, metaOfLabels, ownLabel, residentOf } from './labels.ts';
-import { containerSpecOf, isOfFormerPlace } from './spec.ts';
+import { containerSpecOf, isOfFormerPlace, saysMoreThanJob } from './spec.ts';
 import { keyAlone, withoutIdentity } from './trust/agent-rules.ts';
 
 test('a job that writes a volume alone is never there twice; one that shares it may be', () => {
@@ -80,6 +80,14 @@ test('an image says nothing in our name: of its containers is so only what their
   assert.equal(diskLimitOf(container), undefined);
   assert.equal(isSingletonContainer(container), false);
   assert.equal(isOfFormerPlace(container, host), false);
+  assert.equal(saysMoreThanJob(container, job, host), false);
+  // A version before left them as they were.
+  for (const name of [label.tempDisk, label.singleton, label.identity, label.resident, `${metaPrefix}flynn.system`]) {
+    const before = { labels: { ...spec.labels, [name]: '1' } };
+    assert.equal(saysMoreThanJob(before, job, host), true, name);
+  }
+  const ofPlatform = { ...spec.labels, [label.image]: 'etcd', [label.node]: '1', [label.stack]: 'sha256:1' };
+  assert.equal(saysMoreThanJob({ labels: ofPlatform }, job, host), false);
   assert.deepEqual(metaOfLabels(labels), { 'flynn.app': 'mine' });
   assert.deepEqual([keyAlone([container], []), withoutIdentity([container])], [0, 0]);
 });

@@ -50,12 +50,12 @@ await runDaemon({
       metrics,
       node,
       isToReturn,
-      connectEngine: (fetchBlob, onPulled) =>
+      connectEngine: (fetchBlob, told) =>
         connectDocker({
           socketPath: config.FLYNN_DOCKER_SOCKET,
           cluster: config.FLYNN_CLUSTER,
           fetchBlob,
-          onPulled,
+          ...told,
           fetchImages: fetchFromPeers({ peers: () => peers.others(), access, log }),
           scratchDir: scratchIn(config.FLYNN_STATE_DIR),
         }),

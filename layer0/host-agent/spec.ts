@@ -91,6 +91,24 @@ export function isOfFormerPlace(
   return store !== undefined && now.length > 0 && !store.split(',').some((endpoint) => now.includes(endpoint));
 }
 
+/** What a version before let an image say of a container: a limit, a name, what it may. */
+const onceOfImages = [
+  label.singleton,
+  label.tempDisk,
+  label.identity,
+  label.alwaysIdentified,
+  label.resident,
+  label.store,
+] as const;
+
+/** Whether it says in our name what its job does not: it was made when images were believed. */
+export function saysMoreThanJob({ labels }: Pick<Container, 'labels'>, job: HostJob, host: HostSettings): boolean {
+  const { labels: own } = containerSpecOf(job, '', host);
+  const isMeta = (name: string): boolean => name.startsWith(label.metaPrefix);
+  const told = [...onceOfImages, ...Object.keys(labels).filter(isMeta)];
+  return told.some((name) => ownLabel(labels, name) !== undefined && ownLabel(own, name) === undefined);
+}
+
 export function limitsOf(template: JobTemplate): Resources {
   return template.limits ?? template.resources;
 }

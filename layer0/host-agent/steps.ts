@@ -11,14 +11,14 @@ import type { Container, Engine } from './engine.ts';
 import { announcedNamesOf } from './health.ts';
 import { listensItself } from './kernel-listening.ts';
 import type { JobTable } from './job-table.ts';
-import { containerName, volumeName, label, ownLabel } from './labels.ts';
+import { containerName, groupOf, volumeName, label, ownLabel } from './labels.ts';
 import { JobMonitor } from './monitor.ts';
 import { outcomeOfFailedStart } from './outcome.ts';
 import type { Step } from './plan.ts';
 import { newRecord, recordOfContainer, withoutRun } from './record.ts';
 import type { JobRecord } from './record.ts';
 import type { Slots } from '@flynn/kit/slots';
-import { containerSpecOf, isOfFormerPlace } from './spec.ts';
+import { containerSpecOf, isOfFormerPlace, saysMoreThanJob } from './spec.ts';
 import type { Routers } from '@flynn/discovery/routers';
 import type { HostSettings } from './spec.ts';
 
@@ -115,8 +115,9 @@ async function runContainer(step: StepOf<'start'>, context: StepContext, signal:
   const { job } = step;
   const { engine, jobs, startSlots, host } = context;
   const isAgain = recordOf(job, context).status.startedAt !== undefined;
-  const former = step.container !== undefined && isOfFormerPlace(step.container, host) ? step.container : undefined;
-  const present = former === undefined ? step.container : undefined;
+  const whyAnew = step.container === undefined ? undefined : reasonForAnother(job, step.container, host);
+  const former = whyAnew === undefined ? undefined : step.container;
+  const present = whyAnew === undefined ? step.container : undefined;
   let hasBegun = false;
   const begin = (): void => {
     if (!hasBegun) jobs.set(starting(recordOf(job, context), isAgain));
@@ -135,10 +136,10 @@ async function runContainer(step: StepOf<'start'>, context: StepContext, signal:
       { signal },
     );
   if (present !== undefined) return start(async () => present.id);
-  const image = (): Promise<string> => engine.ensureImage(job.template.image, { signal });
+  const image = (): Promise<string> => engine.ensureImage(job.template.image, { group: groupOf(job), signal });
   const startFrom = (imageRef: string): Promise<Container> =>
     start(async () => {
-      if (former !== undefined) await removeFormer(former, context, signal);
+      if (former !== undefined) await removeFormer(former, `its own ${whyAnew}`, context, signal);
       return createContainer(job, imageRef, context, signal);
     });
   begin();
@@ -152,16 +153,21 @@ async function runContainer(step: StepOf<'start'>, context: StepContext, signal:
   }
 }
 
-/** One that was made while the host, or etcd, was somewhere else has another in its place. */
+/** Of what is so no more: whoever started it again would go on with that. */
+function reasonForAnother(job: HostJob, container: Container, host: HostSettings): string | undefined {
+  if (isOfFormerPlace(container, host)) return 'is of before the host, or etcd, moved';
+  if (saysMoreThanJob(container, job, host))
+    return 'is of an earlier version, and has labels of its image for the job’s';
+  return undefined;
+}
+
 async function removeFormer(
   container: Container,
+  why: string,
   { engine, containers, log }: StepContext,
   signal: AbortSignal,
 ): Promise<void> {
-  log.info(
-    { container: container.name },
-    'a job is started in a new container: its own is of before the host, or etcd, moved',
-  );
+  log.info({ container: container.name }, `a job is started in a new container: ${why}`);
   await engine.remove(container.id, { signal });
   containers.delete(container.id);
 }

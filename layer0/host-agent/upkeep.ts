@@ -71,7 +71,12 @@ export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<U
     onStop: (container) => stopFor(container, { type: 'fenced' }),
     log,
   });
-  const meter = new DiskMeter({ engine, containers, onExceeded, room: () => diskOf(diskPath), log });
+  const templateOf = (container: Container) =>
+    deps
+      .host()
+      ?.assigned()
+      .find(({ id }) => id === jobIdOf(container))?.template;
+  const meter = new DiskMeter({ engine, containers, onExceeded, room: () => diskOf(diskPath), templateOf, log });
   const usedPercent = async () => (await diskOf(diskPath)).usedPercent;
   const residentDir = join(deps.stateDir, 'resident');
   const named = async () => {

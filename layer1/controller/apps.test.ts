@@ -112,10 +112,12 @@ test('a slug on the cluster’s runner gets the runner’s image', async () => {
 test('no artifact is of what hosts have of an app, and none of a configuration that no host would read', async () => {
   const create = (image: Image) => world.client.call(releases.createArtifact, { body: { type: 'image', image } });
   const digest = `sha256:${'a'.repeat(64)}`;
-  for (const name of ['flynn-test/image:0123', 'docker.io/flynn-test/build:app', digest, '4bcf']) {
+  for (const name of ['flynn-test/image:0123', 'docker.io/flynn-test/build:app', digest, 'b'.repeat(64)]) {
     await assert.rejects(create({ name }), isCode('invalid', /names no image of a registry/), name);
     await assert.rejects(create({ base: name, layers: [] }), isCode('invalid', /names no image of a registry/), name);
   }
+  // Short, it is a name that happens to be of such digits.
+  await create({ name: 'cafe' });
   const config = { digest, sizeBytes: 8 * 1024 ** 2 };
   await create({ config, layers: [] });
   await assert.rejects(

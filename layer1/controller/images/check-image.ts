@@ -1,5 +1,5 @@
 /** May an artifact be of this image, as far as it says itself? Whose its blobs are is asked elsewhere. */
-import { isLocalName, localNameRefusal } from '@flynn/host-agent/image-names';
+import { isLocalName, localNameRefusal, nameNotId } from '@flynn/host-agent/image-names';
 import { FlynnError } from '@flynn/kit/errors';
 import { type Image, maxImageConfigBytes } from '@flynn/scheduler/job-template';
 
@@ -12,5 +12,5 @@ export function checkImage(image: Image, cluster: string): void {
     throw new FlynnError('invalid', `the image's configuration ${digest} has more than ${limit}: it is none`);
   }
   const name = 'name' in image ? image.name : image.base;
-  if (isLocalName(name, cluster)) throw localNameRefusal(name);
+  if (isLocalName(nameNotId(name), cluster)) throw localNameRefusal(name);
 }
