@@ -6,6 +6,7 @@ import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { cellKeys } from '@flynn/scheduler/cell';
 import type { Container, Engine } from './engine.ts';
 import { AnnouncerProbe, evaluationsIn, hostId, jobOf, openHost, scenario } from './host-fixture.ts';
+import { containerSpecOf } from './spec.ts';
 
 const script = (text: string) => ['sh', '-c', text];
 
@@ -126,6 +127,29 @@ test('a job is started in a new container where its own tells of where the host,
     engine.losePower();
     assert.equal(await at('10.0.0.9', 'e9'), other);
     assert.equal((await engine.list()).length, 1);
+  }));
+
+test('a container that has more in our name than its job says has another in its place when it is started', () =>
+  scenario(async ({ engine, store }) => {
+    const job = jobOf('a');
+    const settings = {
+      cluster: 'test',
+      networkName: 'flynn-test',
+      hostId: 'h1',
+      externalAddress: '127.0.0.1',
+      gateway: '127.0.0.1',
+    };
+    const { labels, ...spec } = containerSpecOf(job, 'base', settings);
+    await engine.ensureNetwork({ name: 'flynn-test', bridge: 'b', subnet: '10.0.0.0/24', gateway: '10.0.0.1' });
+    const before = await engine.create({ ...spec, labels: { ...labels, 'flynn.temp-disk': '1000000000000000' } });
+    const agent = await openHost({ engine, store, settings });
+    await agent.assign([job]);
+    await agent.reach(job, 'running', (s) => s.state === 'running');
+    const [now, ...others] = await engine.list();
+    assert.notEqual(now?.id, before);
+    assert.equal(now?.labels['flynn.temp-disk'], undefined);
+    assert.deepEqual(others, []);
+    await agent.stop();
   }));
 
 test('a crash counts once, however often the engine is in the way of the next start', () =>
