@@ -43,8 +43,8 @@ export async function stackIfThere(
 
 /**
  * Each layer goes on an image that has all below it, a stack of its own: apps that share their lower layers share those
- * images, and a changed app costs the host its own layer only. `ensureBelow` makes the image below, or finds it: one layer after the
- * other, so that of a stack there is one at a time on the disk, and how large the image below is, is known.
+ * images, and a changed app costs the host its own layer only. `ensureBelow` makes the image below, or finds it: one layer
+ * after the other, so that of a stack there is one at a time on the disk, and how large what is below it is, is known.
  */
 export async function ensureStack(
   context: ImageContext & { fetchBlob: FetchBlob; scratchDir: string; disks: ImageDisks },
