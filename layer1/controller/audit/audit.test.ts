@@ -210,7 +210,20 @@ test('stopping a job, which is done on its host, is in the trail before it is an
   const [job] = await world.jobsOf('shop', 1);
   await world.client.call(jobs.stop, { params: { app: 'shop', job: job?.id ?? '' } });
   const found = await world.client.call(audit.list, {});
-  assert.equal(found[0]?.action, 'DELETE /apps/:app/jobs/:job');
+  assert.deepEqual([found[0]?.action, found[0]?.outcome], ['DELETE /apps/:app/jobs/:job', 'done']);
+});
+
+test('each stop of a job says which it was, however many there are', async () => {
+  await using world = await startTestController();
+  await world.deployApp('shop', { web: {} });
+  for (let index = 0; index < 65; index += 1) {
+    const before = await world.jobsOf('shop', 1);
+    await world.client.call(jobs.stop, { params: { app: 'shop', job: before[0]?.id ?? '' } });
+  }
+  const found = await trailOf(world, { app: 'shop' });
+  const stopped = found.filter(({ action }) => action === 'DELETE /apps/:app/jobs/:job');
+  assert.equal(stopped.length, 65);
+  assert.ok(stopped.every(({ count, outcome, params }) => count === undefined && outcome === 'done' && params['job']));
 });
 
 test('pages follow each other without gaps, and `since` and `limit` hold', async () => {

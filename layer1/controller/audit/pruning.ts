@@ -1,10 +1,12 @@
 /** What does the trail forget first where there is too much of it? Pure. */
 import { decodeJson } from '@flynn/store/codec';
 import { z } from 'zod';
+import { mayBeIdle } from './idle.ts';
 
 /** As far as it matters here. */
 const entrySchema = z.object({
   actor: z.object({ kind: z.string(), name: z.string(), userId: z.string().optional() }).optional(),
+  action: z.string().default(''),
   outcome: z.string().optional(),
   error: z.string().optional(),
   changes: z.array(z.unknown()).default([]),
@@ -12,21 +14,27 @@ const entrySchema = z.object({
 
 type Kept = Readonly<{ key: string; value: string }>;
 
+/** What changed nothing has this share of the room, if there is so much: who was refused is worth knowing on a busy cluster, too. */
+const idleShare = 0.25;
+
 /**
- * Of entries from the oldest to the newest, the keys of those to go so that `keep` are left: what changed nothing before all that
- * did; of these the oldest of whoever has most, so that nobody pushes out what others did.
+ * Of entries from the oldest to the newest, the keys of those to go so that `keep` are left: of what changed nothing all but its
+ * share, before anything that did; of both the oldest of whoever has most, so that nobody pushes out what others did.
  */
 export function superfluous(entries: readonly Kept[], keep: number): string[] {
   const tooMany = entries.length - keep;
   if (tooMany <= 0) return [];
   const all = entries.map(({ key, value }) => {
-    const { actor, outcome, error, changes = [] } = read({ key, value }) ?? {};
+    const { actor, action = '', outcome, error, changes = [] } = read({ key, value }) ?? {};
     const who = actor?.userId ?? `${actor?.kind ?? ''} ${actor?.name ?? ''}`;
-    return { key, who, isIdle: changes.length === 0 && (outcome === 'unchanged' || error !== undefined) };
+    // Versions before this one called unchanged what hosts had carried out, too.
+    const isUnchanged = outcome === 'unchanged' && mayBeIdle(action);
+    return { key, who, isIdle: changes.length === 0 && (isUnchanged || error !== undefined) };
   });
   const idle = all.filter(({ isIdle }) => isIdle);
   const others = all.filter(({ isIdle }) => !isIdle);
-  const ofIdle = Math.min(tooMany, idle.length);
+  const room = Math.max(Math.floor(keep * idleShare), keep - others.length);
+  const ofIdle = Math.max(0, idle.length - room);
   return [...fromMost(idle, ofIdle), ...fromMost(others, tooMany - ofIdle)];
 }
 

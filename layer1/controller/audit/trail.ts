@@ -14,6 +14,7 @@ import { idInToken } from '../access/token-text.ts';
 import { appType } from '../resources.ts';
 import { appIdIn, changesOf, withBefore } from './changes.ts';
 import type { KeyedChange } from './changes.ts';
+import { actionOf, mayBeIdle } from './idle.ts';
 import type { AuditChange, AuditEntry } from './model.ts';
 import { Repeats } from './repeats.ts';
 
@@ -23,7 +24,7 @@ const writeMs = 10_000;
 /** In this time. */
 const repeatMs = 60_000;
 const maxKinds = 10_000;
-/** Of a caller at a route: refusals with the same code, and what was carried out with no change of a record, as a job's stop. */
+/** Of a caller at a route: refusals with the same code, and what was so already. */
 const linesOf = { failed: 1, unchanged: 60 } as const;
 
 export type Requested = Pick<CheckedCall, 'params' | 'headers' | 'remoteAddress' | 'requestId'>;
@@ -67,6 +68,11 @@ export class AuditedMutation {
 
   get action(): string {
     return this.#entry.action;
+  }
+
+  /** How it ended where nothing failed. */
+  get outcome(): 'done' | 'unchanged' {
+    return this.hasCommitted || !mayBeIdle(this.action) ? 'done' : 'unchanged';
   }
 
   get params(): Readonly<Record<string, string>> {
@@ -140,7 +146,7 @@ function entryOf(who: Principal, route: Route, request: Requested): Omit<AuditEn
       ...(who.token === undefined ? {} : { tokenId: who.token.id }),
       ...(who.sshKey === undefined ? {} : { sshKey: who.sshKey }),
     },
-    action: `${route.method} ${route.path}`,
+    action: actionOf(route),
     // A token may be named by all of it, and may be good still: it was not the caller's to take back, or that failed.
     params: Object.fromEntries(Object.entries(params).map(([name, value]) => [name, idInToken(value) ?? value])),
     from: { address: routedAddress(headers) ?? remoteAddress, ...(userAgent === undefined ? {} : { userAgent }) },
@@ -177,8 +183,8 @@ export class AuditTrail implements AsyncDisposable {
 
   /**
    * How it ended. What was committed has its entry already, which is now told what was there before; nobody waits for
-   * that. What was carried out elsewhere, as stopping a job on its host is, is written down before it is answered. What changed
-   * nothing and comes all the time is counted.
+   * that. What was carried out elsewhere, as stopping a job on its host is, is written down before it is answered, each time. What
+   * changed nothing and comes all the time is counted.
    */
   async end(mutation: AuditedMutation, failure: unknown): Promise<void> {
     if (failure === undefined && mutation.isComplete) return;
@@ -188,7 +194,8 @@ export class AuditTrail implements AsyncDisposable {
   }
 
   #hasOwnLine(mutation: AuditedMutation, failure: unknown): boolean {
-    const outcome = failure === undefined ? 'unchanged' : asFlynnError(failure).code;
+    const outcome = failure === undefined ? mutation.outcome : asFlynnError(failure).code;
+    if (outcome === 'done') return true;
     const lines = failure === undefined ? linesOf.unchanged : linesOf.failed;
     const kind = `${mutation.who} ${mutation.action} ${outcome}`;
     return this.#repeats.hasOwnLine(kind, { mutation, failure }, { lines, nowMs: this.#now() });
@@ -231,7 +238,7 @@ export class AuditTrail implements AsyncDisposable {
     const appId = changed ?? (await this.#appIdOf(mutation.params['app'], signal));
     const appName = await this.#appName(mutation, appId, changes, signal);
     const known = failure === undefined ? undefined : asFlynnError(failure);
-    const outcome = known?.code ?? (mutation.hasCommitted ? 'done' : 'unchanged');
+    const outcome = known?.code ?? mutation.outcome;
     const error = known === undefined ? {} : { error: known.message.slice(0, 500) };
     await this.#store.transact(
       { then: [mutation.finalPut({ outcome, ...error, changes, appId, appName, count })] },
