@@ -144,10 +144,10 @@ export function controllerHandlers(
   const own = new OwnBlobs(deps, blobs, directory);
   return [
     ...appHandlers(deps),
-    ...releaseHandlers(deps, own),
+    ...releaseHandlers(deps, own, directory),
     ...formationHandlers(deps),
     ...autoscaleHandlers(deps),
-    ...deploymentHandlers(deps),
+    ...deploymentHandlers(deps, directory),
     ...jobHandlers(deps),
     ...cronHandlers(deps),
     ...sourceHandlers(deps),

@@ -10,10 +10,12 @@ import { compareOf, decodeResource } from '@flynn/resource/record';
 import type { z } from 'zod';
 import { checkLinks } from './access/links.ts';
 import { checkServices } from './access/neighbours.ts';
+import { actingFor } from './access/on-behalf.ts';
+import type { Askers } from './access/on-behalf.ts';
 import { principalOf } from './access/principal.ts';
 import type { Principal } from './access/principal.ts';
 import { withoutSecrets } from './access/redaction.ts';
-import { checkNames, isPerson } from './access/service-names.ts';
+import { checkNames } from './access/service-names.ts';
 import { releases } from './api.ts';
 import { collectArtifactsOf, removeRelease } from './collection/collection.ts';
 import { madeOf } from './collection/own-blobs.ts';
@@ -46,7 +48,7 @@ const slugRunnerAlias = 'slug-runner';
 const ofOthers = /^(?:etcd(?:-.*)?|blobs|logs|repositories|router|[a-z0-9]{12}\..*)$/;
 const volumeName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
-export function releaseHandlers(deps: Deps, own: OwnBlobs): Handler[] {
+export function releaseHandlers(deps: Deps, own: OwnBlobs, askers: Askers): Handler[] {
   const { resources, settings } = deps;
   return [
     handle(releases.createArtifact, async (call) => {
@@ -70,7 +72,8 @@ export function releaseHandlers(deps: Deps, own: OwnBlobs): Handler[] {
       const app = await findLiveApp(deps, params.app, signal);
       if (body.artifactId !== undefined && !(await hasArtifact(deps, app, body.artifactId, signal)))
         await own.checkArtifact(principalOf(call), body.artifactId, signal);
-      return viewRelease(await createRelease(deps, app, body, { principal: principalOf(call), signal }));
+      const principal = await actingFor(deps, askers, principalOf(call), { app, signal });
+      return viewRelease(await createRelease(deps, app, body, { principal, signal }));
     }),
     handle(releases.list, async (call) => {
       const { params, signal } = call;
@@ -164,8 +167,7 @@ async function createFrom(
   const env = resolveReferences(input.env ?? before?.spec.env ?? {}, references);
   checkPrivileges(app, processes);
   checkKeptLogins(deps.settings, before === undefined ? [] : envsOf(before.spec), envsOf({ env, processes }));
-  const judged = isPerson(principal) && input.processes !== undefined ? undefined : before;
-  await checkNeighbours(deps, app, { next: { processes, links }, before, judged }, { principal, signal });
+  await checkNeighbours(deps, app, { next: { processes, links }, before }, { principal, signal });
   const id = shortId();
   // Numbering is the app's: its newest number and the release are written together.
   let made: ReleaseResource | undefined;
@@ -210,19 +212,19 @@ async function createFrom(
 type Follower = Readonly<{
   next: Pick<ReleaseResource['spec'], 'processes' | 'links'>;
   before: ReleaseResource | undefined;
-  judged?: ReleaseResource | undefined;
 }>;
 
 /** What of a release touches other apps: what it is called in discovery, what it links that `before` does not. Throws `denied`. */
 export async function checkNeighbours(
   deps: Deps,
   app: AppResource,
-  { next, before, judged }: Follower,
+  { next, before }: Follower,
   { principal, signal }: Making,
 ): Promise<void> {
   const { processes } = next;
   await checkServices(deps, app, processes, signal);
-  await checkNames(deps, app, { processes, principal, judged }, signal);
+  // The platform itself takes them over; whether that may be deployed is judged then.
+  if (principal !== undefined) await checkNames(deps, app, { processes, principal }, signal);
   await checkLinks(deps, app, { next, before: before?.spec, principal }, signal);
 }
 

@@ -12,7 +12,7 @@ import type { AppResource, ReleaseResource } from '../resources.ts';
 const readsAtOnce = 100;
 
 /** Of a release. */
-export type Said = Readonly<{ madeAt: string; names: ReadonlySet<string>; links: ReadonlySet<string> }>;
+export type Said = Readonly<{ names: ReadonlySet<string>; links: ReadonlySet<string> }>;
 export type Announcer = Readonly<{ app: AppResource; said: readonly Said[] }>;
 
 type Processes = Readonly<Record<string, Pick<Process, 'ports'>>>;
@@ -56,9 +56,9 @@ export class Announced {
     const nameOf = new Map(apps.map(({ id, spec }) => [id, spec.name]));
     const before = this.#known;
     const unread = ids.filter((id) => !before.has(id));
-    const read = (await this.#read(releaseType, unread, signal)).map(({ id, createdAt, spec }): [string, Said] => {
+    const read = (await this.#read(releaseType, unread, signal)).map(({ id, spec }): [string, Said] => {
       const names = new Set(namesIn(nameOf.get(spec.appId) ?? '', spec.processes));
-      return [id, { madeAt: createdAt, names, links: new Set(linksIn(spec)) }];
+      return [id, { names, links: new Set(linksIn(spec)) }];
     });
     const kept = ids.flatMap((id): [string, Said][] => {
       const said = before.get(id);

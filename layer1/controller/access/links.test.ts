@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { apps, releases } from '../api.ts';
+import { apps, deployments, releases } from '../api.ts';
 import { createControllerClient } from '../client.ts';
 import { generic } from '../generic/api.ts';
 import { startTestController } from '../testing.ts';
@@ -60,4 +60,57 @@ test('a link to another app is for who is developer there; what an app has it ke
   await dev.call(apps.create, { body: { name: 'own' } });
   await link(dev, 'own', 'victim-db', 'nobodys');
   await assert.rejects(link(dev, 'own', 'controller'), isDenied);
+});
+
+test('a link that was written down is judged once more when it is deployed, by what whoever deploys it may then', async () => {
+  await using world = await startTestController();
+  const { client: root } = world;
+  await world.deployApp('controller', named('controller'), { isSystem: true });
+  await world.deployApp('victim', named('victim-db'));
+  const { release } = await world.deployApp('mine', named('mine-web'));
+  const { artifactId = '' } = release;
+  await root.call(users.create, { body: { name: 'mal' } });
+  const { token } = await root.call(tokens.create, { body: { name: 'x', user: 'mal' } });
+  await using mal = createControllerClient({ baseUrl: world.url, key: token });
+  const grantOn = (app: string) => ({ app, kind: 'user' as const, name: 'mal' });
+  for (const app of ['mine', 'victim']) {
+    await root.call(grants.put, { params: grantOn(app), body: { role: 'developer' } });
+  }
+  const params = { app: 'mine' };
+  const make = (client: typeof mal, ...links: string[]) =>
+    client.call(releases.create, { params, body: { artifactId, processes: named('mine-web', links) } });
+  const deploy = (releaseId: string) => mal.call(deployments.create, { params, body: { releaseId } });
+  const linked = await make(mal, 'victim-db');
+  await root.call(grants.remove, { params: grantOn('victim') });
+  await assert.rejects(deploy(linked.id), isDenied);
+
+  const byRoot = await make(root, 'victim-db', 'controller', 'nobodys');
+  await assert.rejects(deploy(byRoot.id), isDenied, 'what an admin gives an admin deploys');
+  assert.equal((await world.deploy('mine', byRoot.id)).state, 'complete');
+  const next = await make(mal, 'victim-db', 'controller');
+  assert.equal((await world.deploy('mine', next.id)).state, 'complete');
+  const gone = await make(mal);
+  await deploy(gone.id);
+  await world.deploy('mine', gone.id);
+  await assert.rejects(deploy(next.id), isDenied, 'and it does not come back with what was before');
+  const toNobody = await make(root, 'nobodys');
+  assert.equal((await deploy(toNobody.id)).newReleaseId, toNobody.id);
+});
+
+test('a link to what an app is called itself ends with that name', async () => {
+  await using world = await startTestController();
+  const { client: root } = world;
+  const { release } = await world.deployApp('shop', named('shop-web'));
+  const { artifactId = '' } = release;
+  await root.call(users.create, { body: { name: 'mal' } });
+  const { token } = await root.call(tokens.create, { body: { name: 'x', user: 'mal' } });
+  await using mal = createControllerClient({ baseUrl: world.url, key: token });
+  const params = { app: 'shop' };
+  await root.call(grants.put, { params: { ...params, kind: 'user', name: 'mal' }, body: { role: 'developer' } });
+  const make = (processes: ReturnType<typeof named>) =>
+    mal.call(releases.create, { params, body: { artifactId, processes } });
+  const own = await make(named('cache', ['cache']));
+  assert.equal((await world.deploy('shop', own.id)).state, 'complete');
+  await make(named('cache', ['cache']));
+  await assert.rejects(make(named('shop-web', ['cache'])), isDenied);
 });

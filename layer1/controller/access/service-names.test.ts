@@ -108,23 +108,6 @@ test('a name that became another app’s since a release was made is refused whe
   assert.equal(back.newReleaseId, first?.id, 'what nobody took is had again');
 });
 
-test('what somebody let two apps share, runners go on with, before the first of it is live too', async () => {
-  await using world = await startTestController();
-  const ann = await person(world, 'ann');
-  await using client = ann.client;
-  await using runner = createControllerClient({ baseUrl: world.url, key: serviceToken(world.userKey, 'runner') });
-  const { release } = await world.deployApp('shop', named('special'));
-  await world.client.call(apps.create, { body: { name: 'copy' } });
-  for (const app of ['shop', 'copy']) await ann.isGiven(app);
-  const inCopy = { params: { app: 'copy' } };
-  const body = { artifactId: release.artifactId ?? '', processes: named('special') };
-  await client.call(releases.create, { ...inCopy, body });
-  const built = await runner.call(releases.create, { ...inCopy, body });
-  const deployment = await runner.call(deployments.create, { ...inCopy, body: { releaseId: built.id } });
-  assert.equal(deployment.newReleaseId, built.id);
-  await world.jobsOf('copy', 1);
-});
-
 test('an app is not made under a name whose default route would lead to another', async () => {
   await using world = await startTestController();
   await world.deployApp('shop', { 'api-web': { ports: [{ port: 80 }] }, ...named('blog-web') });
@@ -133,6 +116,23 @@ test('an app is not made under a name whose default route would lead to another'
     await assert.rejects(made, (error) => hasCode(error, 'conflict') && /choose another name/.test(error.message));
   }
   await world.client.call(apps.create, { body: { name: 'shop-apis' } });
+});
+
+test('a file makes an app whose name begins like another, with what it is called itself', async () => {
+  await using world = await startTestController();
+  const { client: root } = world;
+  const plain = { web: { ports: [{ port: 80 }] } };
+  await world.deployApp('router', plain, { isSystem: true });
+  await root.call(users.create, { body: { name: 'dev', role: 'developer' } });
+  const { token } = await root.call(tokens.create, { body: { name: 'x', user: 'dev' } });
+  await using client = createControllerClient({ baseUrl: world.url, key: token });
+  const file = { params: { group: 'flynn', version: 'v1', kind: 'App' } };
+  const spec = { processes: { ...plain, worker: { links: ['router-docs-web'] } } };
+  for (const query of [{ dryRun: 'true' as const }, {}]) {
+    await client.call(generic.apply, { ...file, query, body: { name: 'router-docs', spec } });
+  }
+  const ofOthers = { processes: { 'docs-web': { ports: [{ port: 80, service: { name: 'router-web' } }] } } };
+  await assert.rejects(client.call(generic.apply, { ...file, body: { name: 'own', spec: ofOthers } }), isDenied);
 });
 
 test('a file that is refused for what its processes are called or link has changed nothing', async () => {

@@ -4,7 +4,7 @@ import { serviceNameOf } from '../compile.ts';
 import type { Deps } from '../deps.ts';
 import type { Process } from '../process.ts';
 import { releaseType } from '../resources.ts';
-import type { AppResource, ReleaseResource } from '../resources.ts';
+import type { AppResource } from '../resources.ts';
 import { namesIn } from './announced.ts';
 import type { Announcer } from './announced.ts';
 import type { Principal } from './principal.ts';
@@ -17,11 +17,9 @@ type Asked = Readonly<{
   processes: Readonly<Record<string, Pick<Process, 'ports'>>>;
   /** Undefined for the platform itself. */
   principal: Principal | undefined;
-  /** Its names were judged when it was made, for whoever it was: of these only what became another app's since is refused. */
-  judged?: ReleaseResource | undefined;
 }>;
 
-/** The platform's own parts act for people whom they do not know by then: what those may is not known either. */
+/** A part of the platform that nobody is known to have asked, see on-behalf.ts, may nothing on other apps. */
 export function isPerson(principal: Principal | undefined): principal is Principal {
   return principal !== undefined && principal.kind !== 'service';
 }
@@ -38,7 +36,7 @@ export function isDeveloper(principal: Principal | undefined, { id, spec }: AppR
 export async function checkNames(
   deps: Pick<Deps, 'resources' | 'announced'>,
   app: AppResource,
-  { processes, principal, judged }: Asked,
+  { processes, principal }: Asked,
   signal: AbortSignal,
 ): Promise<void> {
   const { isSystem, datastore, name } = app.spec;
@@ -49,11 +47,9 @@ export async function checkNames(
   const had = new Set(namesIn(name, live?.spec.processes ?? {}));
   const wanted = namesIn(name, processes).filter((one) => !had.has(one));
   if (wanted.length === 0) return;
-  const known = judged === undefined ? [] : namesIn(name, judged.spec.processes);
-  const all = await deps.announced.all(signal);
+  const all = withApp(await deps.announced.all(signal), app);
   for (const one of wanted) {
-    const since = known.includes(one) ? (judged?.createdAt ?? '') : '';
-    const owner = ownersOf(all, one, since).find((other) => other.id !== app.id && !isDeveloper(principal, other));
+    const owner = ownersOf(all, one).find((other) => other.id !== app.id && !isDeveloper(principal, other));
     if (owner !== undefined) throw isAnothers(app, one, owner, principal);
   }
 }
@@ -67,14 +63,19 @@ export async function isOthers(
 ): Promise<boolean> {
   const all = await deps.announced.all(signal);
   if (all.some((one) => one.app.id === app.id && one.said.some(({ names }) => names.has(name)))) return false;
-  return ownersOf(all, name, '').some((other) => other.id !== app.id && !isDeveloper(principal, other));
+  return ownersOf(all, name).some((other) => other.id !== app.id && !isDeveloper(principal, other));
 }
 
-/** The apps whose name it is, by what became so after `since`. */
-function ownersOf(all: readonly Announcer[], name: string, since: string): AppResource[] {
-  const announcing = all.filter(({ said }) => said.some(({ names, madeAt }) => madeAt > since && names.has(name)));
+/** With one that is only about to be made. */
+export function withApp(all: readonly Announcer[], app: AppResource): readonly Announcer[] {
+  return all.some((one) => one.app.id === app.id) ? all : [...all, { app, said: [] }];
+}
+
+/** The apps whose name it is. */
+function ownersOf(all: readonly Announcer[], name: string): AppResource[] {
+  const announcing = all.filter(({ said }) => said.some(({ names }) => names.has(name))).map(({ app }) => app);
   const home = webEnding.test(name) ? homeOf(all, name) : undefined;
-  return [...announcing.map(({ app }) => app), ...(home !== undefined && home.createdAt > since ? [home] : [])];
+  return [...announcing, ...(home === undefined ? [] : [home])];
 }
 
 /** The app that it reads as of: of `shop` and `shop-api` it is the second that has `shop-api-web`. */

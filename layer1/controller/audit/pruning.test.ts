@@ -42,7 +42,9 @@ test('what was carried out on a host, or handed out, is kept as what was changed
   const unchanged = (key: string, action: string) => by('ann', key, { action, outcome: 'unchanged', changes: [] });
   const elsewhere = ['DELETE /volumes/:volume', 'DELETE /apps/:app/jobs/:job', 'POST /backups/download'];
   const kept = elsewhere.map((action, at) => unchanged(`k${at}`, action));
-  const idles = ['PUT /hosts/:host/cordon', 'POST /api/:group/:version/:kind'].map((action, at) => unchanged(`i${at}`, action));
+  const idles = ['PUT /hosts/:host/cordon', 'POST /api/:group/:version/:kind'].map((action, at) =>
+    unchanged(`i${at}`, action),
+  );
   assert.deepEqual(superfluous([...kept, ...idles], 3), ['i0', 'i1']);
 });
 

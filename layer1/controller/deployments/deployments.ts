@@ -13,10 +13,13 @@ import { compileWorkload, workloadIdOf } from '../compile.ts';
 import type { Runnable } from '../compile.ts';
 import { controlHandlers } from './controls.ts';
 import { deploymentEvents } from './events.ts';
+import { checkDeployedLinks } from '../access/links.ts';
 import { checkDatastores, checkNoSuchPart } from '../access/neighbours.ts';
+import { actingFor } from '../access/on-behalf.ts';
+import type { Askers } from '../access/on-behalf.ts';
 import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
-import { checkNames, isPerson } from '../access/service-names.ts';
+import { checkNames } from '../access/service-names.ts';
 import { changedRollout } from './settings.ts';
 import { taskId, taskLine, taskPiece } from './tasks.ts';
 import { evaluationContext, findApp, findLiveApp } from '../deps.ts';
@@ -38,15 +41,17 @@ import type { Rollout, RolloutChange } from './rollout-settings.ts';
 
 const maxAttempts = 8;
 
-export function deploymentHandlers(deps: Deps): Handler[] {
+export function deploymentHandlers(deps: Deps, askers: Askers): Handler[] {
   const { resources } = deps;
   return [
     handle(deployments.create, async (call) => {
       const { params, body, signal } = call;
+      const app = await findLiveApp(deps, params.app, signal);
+      const principal = await actingFor(deps, askers, principalOf(call), { app, signal });
       const deployment = await startDeployment(
         deps,
-        { app: params.app, release: body.releaseId, rollout: body.rollout ?? {}, replaces: body.replaces },
-        { principal: principalOf(call), signal },
+        { app: app.id, release: body.releaseId, rollout: body.rollout ?? {}, replaces: body.replaces },
+        { principal, signal },
       );
       return viewDeployment(deployment, progressOf(deployment, deps.cell));
     }),
@@ -119,11 +124,11 @@ async function deploy(
   if (oldId === release.id) {
     return alreadyLive(deps, app, { release, rollout, counts: oldFormation?.spec.processes ?? {} }, signal);
   }
-  // What took a name since it was made.
+  // What took a name since it was made, and who lost the role that a link takes.
   await checkDatastores(deps, app, release.spec.processes, signal);
   await checkNoSuchPart(deps, app, release.spec.processes, signal);
-  const judged = isPerson(principal) ? undefined : release;
-  await checkNames(deps, app, { processes: release.spec.processes, principal, judged }, signal);
+  await checkNames(deps, app, { processes: release.spec.processes, principal }, signal);
+  await checkDeployedLinks(deps, app, { next: release.spec, before: old?.spec, principal }, signal);
   if (asked.replaces !== undefined && asked.replaces !== (oldId ?? null)) throw overtaken(app.spec.name);
   const types = Object.keys(release.spec.processes);
   const counts = targetCounts({
