@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { users } from '@flynn/controller/access/api';
 import { apps, formations, releases } from '@flynn/controller/api';
 import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { openDeskWithController } from '../testing.ts';
+import { Desk, openDeskWithController } from '../testing.ts';
 
 test('promote rolls the live release of one app out in another, which keeps its env', async () => {
   await using env = await openDeskWithController();
@@ -40,6 +41,30 @@ test('a clone has the release, the env and, asked for, the counts; the artifact 
   await env.desk.run(['-a', 'shop', 'delete', '-y']);
   const params = { artifact: release.artifactId ?? '' };
   assert.equal((await client.call(releases.getArtifact, { params })).id, release.artifactId);
+});
+
+test('a copy goes without what an admin linked the app to alone, and that is told', async () => {
+  await using env = await openDeskWithController();
+  const { client: root } = env.controller;
+  const named = (name: string, links: string[] = []) => ({
+    web: { ports: [{ port: 80, service: { name } }], links },
+  });
+  await env.controller.deployApp('controller', named('controller'), { isSystem: true });
+  await env.controller.deployApp('shop', named('shop-web', ['controller', 'shop-db']));
+  await using ann = await Desk.open();
+  const { stdout } = await env.desk.run(['user', 'add', 'ann']);
+  const line = /flynn (cluster add \S+ \S+ \S+)/.exec(stdout)?.[1] ?? '';
+  assert.equal((await ann.run(line.split(' '))).code, 0);
+  await root.call(users.update, { params: { user: 'ann' }, body: { role: 'developer' } });
+  const made = await ann.run(['-a', 'shop', 'review', 'create', 'pr-one']);
+  assert.equal(made.code, 0, made.stderr);
+  assert.match(made.stderr, /^flynn: left out the link to controller: pr-one may not be linked to controller: /m);
+  const live = async (app: string) => {
+    const { releaseId = '' } = await root.call(apps.get, { params: { app } });
+    return root.call(releases.get, { params: { app, release: releaseId } });
+  };
+  assert.deepEqual((await live('pr-one')).processes['web']?.links, ['shop-db']);
+  assert.deepEqual((await live('shop')).processes['web']?.links, ['controller', 'shop-db']);
 });
 
 test('review apps are listed, capped, extended, and go when their time is over', async () => {

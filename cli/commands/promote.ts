@@ -2,7 +2,7 @@ import { apps, formations, releases } from '@flynn/controller/api';
 import { adoptedRelease } from '@flynn/controller/adoption';
 import type { App, Release } from '@flynn/controller/model';
 import { withSeen } from '@flynn/controller/overtaken';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { changeMeta } from '../app-meta.ts';
 import { parseDurationMs } from '../arguments.ts';
 import type { Context } from '../context.ts';
@@ -158,6 +158,37 @@ function variablesOf({ env, links }: Release): Pick<Release, 'env' | 'links'> {
   return { env, ...(links === undefined ? {} : { links }) };
 }
 
+/** What an admin opened to the app alone, as a part of the platform, its copy may not be linked to: it goes without, which is told. */
+async function withoutRefusedLinks(
+  context: Context,
+  given: Release,
+  make: (release: Release) => Promise<Release>,
+): Promise<Release> {
+  for (let release = given; ;) {
+    try {
+      return await make(release);
+    } catch (error) {
+      const link = hasCode(error, 'denied') ? error.detail['link'] : undefined;
+      const without = withoutLink(release, link);
+      if (without === undefined) throw error;
+      context.tell(`flynn: left out the link to ${String(link)}: ${messageOf(error)}`);
+      release = without;
+    }
+  }
+}
+
+/** Undefined where there is no such link. */
+function withoutLink({ links = [], processes, ...release }: Release, link: unknown): Release | undefined {
+  const all = [...links, ...Object.values(processes).flatMap((process) => process.links)];
+  if (!all.some((one) => one === link)) return undefined;
+  const rest = (some: readonly string[]) => some.filter((one) => one !== link);
+  const entries = Object.entries(processes).map(([type, process]) => [
+    type,
+    { ...process, links: rest(process.links) },
+  ]);
+  return { ...release, links: rest(links), processes: Object.fromEntries(entries) };
+}
+
 async function makeClone(
   context: Context,
   clone: { name: string; withEnv: boolean; withCounts: boolean; reviewMs?: number },
@@ -165,7 +196,9 @@ async function makeClone(
   const client = await context.client();
   const source = await liveOf(context, await context.appName());
   const app = await makeApp(context, clone, source.app);
-  const release = await adopt(context, source, app, clone.withEnv ? variablesOf(source.release) : { env: {} });
+  const release = await withoutRefusedLinks(context, source.release, (known) =>
+    adopt(context, { ...source, release: known }, app, clone.withEnv ? variablesOf(known) : { env: {} }),
+  );
   if (clone.withCounts) {
     const params = { app: source.app.id, release: source.release.id };
     const { processes } = await client.call(formations.get, { params });

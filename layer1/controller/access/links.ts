@@ -16,7 +16,7 @@ type Following = { next: Content; before: Content | undefined; principal: Princi
 
 /**
  * Of a release that is made after `before`: what that one links stays. Undefined as `principal` for the platform itself, which
- * gives apps the links of what they have of providers. Throws `denied`.
+ * gives apps the links of what they have of providers. Throws `denied`, with the `link`.
  */
 export async function checkLinks(
   deps: Pick<Deps, 'announced'>,
@@ -60,7 +60,8 @@ async function check(
   const all = withApp(await deps.announced.all(signal), app);
   for (const link of wanted) {
     const reason = reasonAgainst(all, { app, link, isOwn: own.has(link), isDeployed }, principal);
-    if (reason !== undefined) throw new FlynnError('denied', `${name} may not be linked to ${link}: ${reason}`);
+    if (reason === undefined) continue;
+    throw new FlynnError('denied', `${name} may not be linked to ${link}: ${reason}`, { detail: { link } });
   }
 }
 
