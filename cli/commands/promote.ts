@@ -158,7 +158,7 @@ function variablesOf({ env, links }: Release): Pick<Release, 'env' | 'links'> {
   return { env, ...(links === undefined ? {} : { links }) };
 }
 
-/** What an admin opened to the app alone, as a part of the platform, its copy may not be linked to: it goes without, which is told. */
+/** What an admin opened to the app alone, as a part of the platform, its copy goes without, which is told. */
 async function withoutRefusedLinks(
   context: Context,
   given: Release,

@@ -10,8 +10,8 @@ import { isPerson } from './service-names.ts';
 export type Askers = Pick<Directory, 'whoAsked'>;
 
 /**
- * By what they may now. Of an app one operation is held at most; what is held is read in the store. Where nobody can be told, as of a
- * push of a repository that the platform follows, it is the runner itself.
+ * By what they may now. Of an app one operation is held at most; which, the store says. Where nobody can be told, as of what comes
+ * of a repository that an app follows, it is the runner itself.
  */
 export async function actingFor(
   { resources }: Pick<Deps, 'resources'>,

@@ -35,7 +35,7 @@ export const auditEntrySchema = z.object({
   params: z.record(z.string(), z.string()),
   app: z.object({ id: z.string(), name: z.string().optional() }).optional(),
   from: z.object({ address: z.string(), userAgent: z.string().optional() }),
-  /** `done`, without changes where a host did it or it was handed out; `unchanged` when it was so already; else the error's code. */
+  /** `done`, without changes where a host did it or it was handed out; `unchanged` when it was so already; else an error's code. */
   outcome: z.string(),
   error: z.string().optional(),
   changes: z.array(changeSchema),

@@ -14,7 +14,7 @@ const entrySchema = z.object({
 
 type Kept = Readonly<{ key: string; value: string }>;
 
-/** What changed nothing has this share of the room, if there is so much: who was refused is worth knowing on a busy cluster, too. */
+/** What changed nothing has this share of the room: who was refused is worth knowing on a busy cluster, too. */
 const idleShare = 0.25;
 
 /**
