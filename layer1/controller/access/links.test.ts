@@ -84,6 +84,16 @@ test('a link that was written down is judged once more when it is deployed, by w
   await root.call(grants.remove, { params: grantOn('victim') });
   await assert.rejects(deploy(linked.id), isDenied);
 
+  await root.call(apps.create, { body: { name: 'fresh' } });
+  const inFresh = { params: { app: 'fresh' } };
+  await root.call(grants.put, { params: grantOn('fresh'), body: { role: 'developer' } });
+  await root.call(releases.create, { ...inFresh, body: { processes: named('fresh-web', ['controller']) } });
+  const file = { params: { group: 'flynn', version: 'v1', kind: 'App' } };
+  const spec = { image: 'registry.example.com/fresh:1', meta: { a: 'b' } };
+  const first = mal.call(generic.apply, { ...file, body: { name: 'fresh', spec } });
+  await assert.rejects(first, isDenied, 'nor with a file');
+  assert.deepEqual((await root.call(apps.get, inFresh)).meta, {}, 'which has changed nothing');
+
   const byRoot = await make(root, 'victim-db', 'controller', 'nobodys');
   await assert.rejects(deploy(byRoot.id), isDenied, 'what an admin gives an admin deploys');
   assert.equal((await world.deploy('mine', byRoot.id)).state, 'complete');

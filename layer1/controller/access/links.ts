@@ -68,8 +68,8 @@ async function check(
 /** Nobody judged a link to what the app itself was called: once it is not, it may become another's. */
 function linksThatStay(name: string, before: Content | undefined, own: ReadonlySet<string>): string[] {
   if (before === undefined) return [];
-  const former = namesIn(name, before.processes).filter((one) => !own.has(one));
-  return linksIn(before).filter((link) => !former.includes(link));
+  const former = new Set(namesIn(name, before.processes));
+  return linksIn(before).filter((link) => own.has(link) || !former.has(link));
 }
 
 function reasonAgainst(

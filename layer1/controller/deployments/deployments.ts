@@ -96,6 +96,22 @@ export async function startDeployment(
   }
 }
 
+type Content = Pick<ReleaseResource['spec'], 'processes' | 'links'>;
+
+/** What took a name since the release was made, and who lost the role that a link takes. Throws `denied`. */
+export async function checkDeployed(
+  deps: Deps,
+  app: AppResource,
+  { next, live }: { next: Content; live: Content | undefined },
+  { principal, signal }: Asking,
+): Promise<void> {
+  const { processes } = next;
+  await checkDatastores(deps, app, processes, signal);
+  await checkNoSuchPart(deps, app, processes, signal);
+  await checkNames(deps, app, { processes, principal }, signal);
+  await checkDeployedLinks(deps, app, { next, before: live, principal }, signal);
+}
+
 async function deploy(
   deps: Deps,
   app: AppResource,
@@ -124,11 +140,7 @@ async function deploy(
   if (oldId === release.id) {
     return alreadyLive(deps, app, { release, rollout, counts: oldFormation?.spec.processes ?? {} }, signal);
   }
-  // What took a name since it was made, and who lost the role that a link takes.
-  await checkDatastores(deps, app, release.spec.processes, signal);
-  await checkNoSuchPart(deps, app, release.spec.processes, signal);
-  await checkNames(deps, app, { processes: release.spec.processes, principal }, signal);
-  await checkDeployedLinks(deps, app, { next: release.spec, before: old?.spec, principal }, signal);
+  await checkDeployed(deps, app, { next: release.spec, live: old?.spec }, { principal, signal });
   if (asked.replaces !== undefined && asked.replaces !== (oldId ?? null)) throw overtaken(app.spec.name);
   const types = Object.keys(release.spec.processes);
   const counts = targetCounts({

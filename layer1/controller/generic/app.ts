@@ -9,7 +9,7 @@ import { withinRanges } from '../autoscale/settings.ts';
 import { serviceNameOf } from '../compile.ts';
 import { checkCount, keptCounts } from '../counts.ts';
 import { refuseForDatastore } from '../datastores/guards.ts';
-import { startDeployment } from '../deployments/deployments.ts';
+import { checkDeployed, startDeployment } from '../deployments/deployments.ts';
 import type { Deps } from '../deps.ts';
 import { changedCounts, scaleFormation } from '../formations.ts';
 import { checkPlaces, checkRoutes, routeOf, setRoutes, withKnownReleases } from './app-routes.ts';
@@ -124,10 +124,13 @@ async function checkRelease(
   { before, after, basis }: Omit<Step, 'named'>,
   { principal, signal }: ApplyContext,
 ): Promise<void> {
-  if (isEqual(before.processes, after.processes)) return;
-  const { links = [] } = basis?.spec ?? {};
+  const { links = [], artifactId } = basis?.spec ?? {};
   const next = { processes: { ...after.processes }, links };
-  await checkNeighbours(deps, app, { next, before: basis }, { principal, signal });
+  if (!isEqual(before.processes, after.processes)) {
+    await checkNeighbours(deps, app, { next, before: basis }, { principal, signal });
+  }
+  const isFirst = app.status.releaseId === undefined && (after.image ?? artifactId) !== undefined;
+  if (isFirst) await checkDeployed(deps, app, { next, live: undefined }, { principal, signal });
 }
 
 /** In steps, each of which finds what those before it did, should it have to be asked again. */
