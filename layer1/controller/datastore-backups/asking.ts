@@ -18,21 +18,32 @@ const othersMs = 60_000;
 
 type AskingDeps = Pick<Deps, 'resources' | 'now'>;
 
-/** What was asked for, and of which datastore; `attempt`: those that came before it was. */
-export type Asked = Readonly<{ app: AppResource; backupId: string; attempt: number }>;
+/**
+ * What was asked for, and of which datastore; `attempt`: those that came before it was. `earlier`: backups that had begun by then,
+ * and do not have in them what was written last.
+ */
+export type Asked = Readonly<{ app: AppResource; backupId: string; attempt: number; earlier: ReadonlySet<string> }>;
 
-/** One that waits to begin, or to be tried again, is this wish too, and begins now. */
 export async function askForBackup(
-  { resources, now }: AskingDeps,
+  deps: AskingDeps,
   app: AppResource,
   by: Maker,
   signal: AbortSignal,
 ): Promise<DatastoreBackupResource> {
-  const known = await resources.list(datastoreBackupType, { owner: ownedBy(app.id), signal });
-  const waiting = inOrder(known).find(({ status }) => status.state === 'queued' || status.state === 'retrying');
+  const known = await recordsOf(deps, app, signal);
+  return askBeside(deps, known, { app, by }, signal);
+}
+
+/** One that waits to begin, or to be tried again, is this wish too, and begins now. */
+async function askBeside(
+  { resources, now }: AskingDeps,
+  known: readonly DatastoreBackupResource[],
+  { app, by }: Readonly<{ app: AppResource; by: Maker }>,
+  signal: AbortSignal,
+): Promise<DatastoreBackupResource> {
+  const waiting = inOrder(known).find(isWaiting);
   if (waiting !== undefined) {
-    const hurried = ({ status }: DatastoreBackupResource) =>
-      status.state === 'queued' || status.state === 'retrying' ? { ...status, nextMs: now() } : status;
+    const hurried = (one: DatastoreBackupResource) => (isWaiting(one) ? { ...one.status, nextMs: now() } : one.status);
     return resources.updateStatus(datastoreBackupType, waiting.id, hurried, { signal });
   }
   return resources.create(
@@ -61,10 +72,27 @@ export async function askForAll(deps: AskingDeps, signal: AbortSignal): Promise<
   const asked: Asked[] = [];
   for (const app of apps) {
     if (unsettled.has(app.id)) continue;
-    const { id, status } = await askForBackup(deps, app, { is: 'cluster backup' }, signal);
-    asked.push({ app, backupId: id, attempt: status.attempt });
+    const known = await recordsOf(deps, app, signal);
+    const { id, status } = await askBeside(deps, known, { app, by: { is: 'cluster backup' } }, signal);
+    asked.push({ app, backupId: id, attempt: status.attempt, earlier: begunOf(known) });
   }
   return asked;
+}
+
+function recordsOf(
+  { resources }: Pick<AskingDeps, 'resources'>,
+  { id }: AppResource,
+  signal: AbortSignal,
+): Promise<DatastoreBackupResource[]> {
+  return resources.list(datastoreBackupType, { owner: ownedBy(id), signal });
+}
+
+function begunOf(records: readonly DatastoreBackupResource[]): Set<string> {
+  return new Set(records.filter((one) => !isWaiting(one)).map(({ id }) => id));
+}
+
+function isWaiting({ status: { state } }: DatastoreBackupResource): boolean {
+  return state === 'queued' || state === 'retrying';
 }
 
 export function isLiveDatastore({ spec, status, deletingSince }: AppResource): boolean {
@@ -98,7 +126,7 @@ type Others = number | 'restoring';
 /** Why it failed, if it did. */
 async function outcomeOf(
   { resources }: AskingDeps,
-  { app, backupId, attempt }: Asked,
+  { app, backupId, attempt, earlier }: Asked,
   { signal, clock }: { signal: AbortSignal; clock: Clock },
 ): Promise<string | undefined> {
   let seen = 0;
@@ -106,16 +134,24 @@ async function outcomeOf(
   let [others, lookedMs]: [Others, number] = [0, sinceMs];
   for (;;) {
     const record = await resources.find(datastoreBackupType, backupId, { signal });
-    if (record === undefined) return (await isLive(resources, app, signal)) ? 'it was deleted meanwhile' : undefined;
+    if (record === undefined) {
+      // One that was made for another backup of the cluster since then took its place, or somebody deleted it.
+      const isReplaced = (await recordsOf({ resources }, app, signal)).some(
+        ({ id, status }) => status.state === 'complete' && !earlier.has(id),
+      );
+      return isReplaced || !(await isLive(resources, app, signal)) ? undefined : 'it was deleted meanwhile';
+    }
     const { state, error = 'it failed' } = record.status;
     if (state === 'complete') return undefined;
     if (state === 'failed' || (state === 'retrying' && record.status.attempt > attempt)) return error;
     if (record.revision !== seen) sinceMs = clock.now();
     seen = record.revision;
-    if (state !== 'running' && clock.now() - lookedMs > othersMs) {
+    // Whoever makes one says so every few seconds. One that a worker left waits for its turn with another.
+    const isMade = state === 'running' && clock.now() - sinceMs <= othersMs;
+    if (!isMade && clock.now() - lookedMs > othersMs) {
       lookedMs = clock.now();
       const before: Others = others;
-      others = await othersOf(resources, signal);
+      others = await othersOf(resources, backupId, signal);
       if (others === 'restoring' || others !== before) sinceMs = lookedMs;
     }
     if (clock.now() - sinceMs > quietMs) return 'nobody makes it: flynn -a controller ps, does its worker run?';
@@ -124,14 +160,14 @@ async function outcomeOf(
 }
 
 /** One thing at a time is done for a datastore, and few for all: as long as others change, one that waits will have its turn. */
-async function othersOf(resources: Deps['resources'], signal: AbortSignal): Promise<Others> {
+async function othersOf(resources: Deps['resources'], backupId: string, signal: AbortSignal): Promise<Others> {
   const [records, plans] = await Promise.all([
     resources.list(datastoreBackupType, { signal }),
     resources.list(backupPlanType, { signal }),
   ]);
   // A program that has all of it may be at it for long, and says nothing: it has a deadline of its own.
   if (plans.some(({ status }) => status.restore?.state === 'running')) return 'restoring';
-  return Math.max(0, ...records.map(({ revision }) => revision));
+  return Math.max(0, ...records.filter(({ id }) => id !== backupId).map(({ revision }) => revision));
 }
 
 /** What goes with its datastore is none that is missing. */
