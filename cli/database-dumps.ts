@@ -11,17 +11,25 @@ import { pollUntil } from './polling.ts';
 /** Of what may be large. */
 export const wholeMs = 24 * 3_600_000;
 
-/** One that was tried again and failed has ended for who waits, too. Throws `not_found` if it was deleted meanwhile. */
+/**
+ * One that was tried again and failed has ended for who waits, too. Where it is gone another that is complete, and none of
+ * `earlier`, took its place, if there is one. Else throws `not_found`: it was deleted meanwhile.
+ */
 export async function followBackup(
   client: Pick<HttpClient, 'call'>,
-  { resource, backup, attempt }: { resource: string; backup: string; attempt: number },
+  {
+    resource,
+    backup,
+    attempt,
+    earlier,
+  }: { resource: string; backup: string; attempt: number; earlier?: readonly string[] | undefined },
   onProgress: (bytes: number) => void,
 ): Promise<DatastoreBackup> {
   const found = await pollUntil(
     async () => {
       const all = await client.call(datastoreBackups.list, { params: { resource } });
       const now = all.backups.find(({ id }) => id === backup);
-      if (now === undefined) return 'gone';
+      if (now === undefined) return all.backups.find((one) => isInPlace(one, earlier)) ?? 'gone';
       onProgress(now.dumpBytes ?? 0);
       return hasOutcome(now, attempt) ? now : undefined;
     },
@@ -29,6 +37,10 @@ export async function followBackup(
   );
   if (found !== 'gone') return found;
   throw new FlynnError('not_found', `the backup ${backup} was deleted meanwhile`);
+}
+
+function isInPlace({ id, state }: DatastoreBackup, earlier: readonly string[] | undefined): boolean {
+  return state === 'complete' && earlier?.includes(id) === false;
 }
 
 function hasOutcome({ state, attempt }: DatastoreBackup, before: number): boolean {

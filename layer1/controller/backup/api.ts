@@ -23,6 +23,8 @@ export const backups = {
         backup: z.string(),
         /** How often it was tried before: what comes after that is the answer. */
         attempt: z.int(),
+        /** Had begun before it was asked for: any other that is complete will do. None of a controller of before. */
+        earlier: z.array(z.string()).optional(),
       }),
     ),
     summary:

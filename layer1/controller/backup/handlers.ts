@@ -30,8 +30,9 @@ export function backupHandlers(deps: Deps, blobs: BackupBlobs): Handler[] {
     }),
     handle(backups.dump, async ({ signal }) => {
       const asked = await askForAll(deps, signal);
-      return asked.map(({ app: { spec }, backupId, attempt }) => {
-        return { datastore: spec.name, resource: spec.datastore?.resourceId ?? '', backup: backupId, attempt };
+      return asked.map(({ app: { spec }, backupId: backup, attempt, earlier }) => {
+        const resource = spec.datastore?.resourceId ?? '';
+        return { datastore: spec.name, resource, backup, attempt, earlier: [...earlier] };
       });
     }),
     handle(backups.list, async ({ signal }) => {

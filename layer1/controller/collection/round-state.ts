@@ -3,14 +3,9 @@ import { hasCode } from '@flynn/kit/errors';
 import { decodeJson } from '@flynn/store/codec';
 import type { Compare, Store } from '@flynn/store/store';
 import { z } from 'zod';
+import { aheadSince } from '../believed-clock.ts';
 
 const key = '/flynn/collection';
-const hourMs = 3_600_000;
-
-/** A cluster that is off for a night loses none. */
-const leapMs = 12 * hourMs;
-/** A clock that has gone on for so long since it leapt is right: the cluster was off. */
-const settledMs = 24 * hourMs;
 
 const stateSchema = z.object({
   /** The last that began by a clock that was believed. */
@@ -29,11 +24,8 @@ export type RoundState = Readonly<z.output<typeof stateSchema>>;
  */
 export function beginRound(before: RoundState, nowMs: number, usedMs: number | undefined): RoundState {
   const { begunMs, aheadMs, ...rest } = before;
-  const lastMs = begunMs ?? usedMs;
-  const isAhead = lastMs !== undefined && nowMs > lastMs + leapMs;
-  if (!isAhead) return { ...rest, begunMs: nowMs };
-  const sinceMs = aheadMs === undefined || aheadMs > nowMs ? nowMs : aheadMs;
-  if (nowMs >= sinceMs + settledMs) return { ...rest, begunMs: nowMs };
+  const sinceMs = aheadSince({ lastMs: begunMs ?? usedMs, aheadMs }, nowMs);
+  if (sinceMs === undefined) return { ...rest, begunMs: nowMs };
   return { ...rest, ...(begunMs === undefined ? {} : { begunMs }), aheadMs: sinceMs };
 }
 

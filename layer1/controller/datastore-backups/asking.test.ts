@@ -110,7 +110,7 @@ test('one that a worker left half made is waited for as long as the next makes o
   const getOn = await underWay(at);
   const waitedMs = await wait(at, async (minute) => {
     const [asked] = await askedOf(at);
-    const state = minute === 1 ? 'running' : minute === 90 ? 'complete' : undefined;
+    const state = minute === 1 ? ('running' as const) : minute === 90 ? ('complete' as const) : undefined;
     if (state === undefined) return getOn(minute);
     await resources.updateStatus(datastoreBackupType, asked?.id ?? '', (one) => ({ ...one.status, state }));
   });

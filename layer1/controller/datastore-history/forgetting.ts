@@ -1,10 +1,18 @@
-/** What is too old goes: see pieces.ts. What fails here is tried again with the next minute. */
+/**
+ * What is too old goes: see pieces.ts. What fails here is tried again with the next minute. It goes for good, and our clock and the
+ * datastore's may be one and the same host's: by one that leaps ahead nothing goes at once (believed-clock.ts).
+ */
+import { aheadSince } from '../believed-clock.ts';
 import { guard } from '../datastore-backups/subject.ts';
 import type { StepDeps, StepOptions } from '../datastore-backups/subject.ts';
 import { blobsOfArchive, kept, keptSince } from './pieces.ts';
 import { archiveType, historyType } from './types.ts';
-import type { HistoryResource } from './types.ts';
+import type { HistoryResource, HistoryStatus } from './types.ts';
 
+/** So often it is written down that our clock goes on as it should. */
+const noteMs = 3_600_000;
+
+type Clock = NonNullable<HistoryStatus['clock']>;
 type Options = StepOptions & Readonly<{ days: number }>;
 
 /** Whatever else cannot be done: what is kept does not grow without end. */
@@ -17,9 +25,11 @@ export async function forget(deps: StepDeps, id: string, options: Options): Prom
   }
 }
 
-async function forgetOld({ resources, now }: StepDeps, id: string, options: Options): Promise<void> {
+async function forgetOld(deps: StepDeps, id: string, options: Options): Promise<void> {
+  const { resources, now } = deps;
   const { signal, days } = options;
   const { status: history } = await resources.get(historyType, id, { signal });
+  if (!(await isBelieved(deps, { id, history }, options))) return;
   const { status: archive } = await resources.get(archiveType, id, { signal });
   const sinceMs = keptSince(archive, history, { days, nowMs: now() });
   const left = kept(archive, history, sinceMs);
@@ -35,4 +45,32 @@ async function forgetOld({ resources, now }: StepDeps, id: string, options: Opti
     ended: left.ended,
   });
   await resources.updateStatus(historyType, id, newest, write);
+}
+
+/** Whether our clock is; what comes of it is written down. */
+async function isBelieved(
+  { resources, now, log }: StepDeps,
+  { id, history }: Readonly<{ id: string; history: HistoryStatus }>,
+  options: StepOptions,
+): Promise<boolean> {
+  const nowMs = now();
+  const clock = clockAt(history, nowMs);
+  const isAhead = clock.aheadMs !== undefined;
+  if (clock !== history.clock) {
+    if (isAhead) log.warn({ datastore: id, ...clock }, 'nothing of a history is forgotten: the clock leapt ahead');
+    const noted = ({ status }: HistoryResource) => ({ ...status, clock });
+    await resources.updateStatus(historyType, id, noted, { signal: options.signal, also: guard(options) });
+  }
+  return !isAhead;
+}
+
+/** Pure. The same where there is nothing to be written down. Of a version before this it is known when blobs were asked after. */
+export function clockAt({ clock, looked }: Pick<HistoryStatus, 'clock' | 'looked'>, nowMs: number): Clock {
+  const lastMs = clock?.believedMs ?? looked?.atMs;
+  const aheadMs = aheadSince({ lastMs, aheadMs: clock?.aheadMs }, nowMs);
+  if (aheadMs !== undefined) {
+    return clock?.aheadMs === aheadMs ? clock : { ...(lastMs === undefined ? {} : { believedMs: lastMs }), aheadMs };
+  }
+  const isNoted = clock?.believedMs !== undefined && clock.aheadMs === undefined;
+  return isNoted && Math.abs(nowMs - clock.believedMs) < noteMs ? clock : { believedMs: nowMs };
 }

@@ -4,7 +4,6 @@ import { test } from 'node:test';
 import { startDatastoreWorld } from '../datastore-backups/datastore-fixture.ts';
 import { Story } from './story-fixture.ts';
 
-const dayMs = 24 * 3_600_000;
 const minuteMs = 60_000;
 
 test('a piece that nobody has any more is told, and after an hour a gap; all else is merged, forgotten and gone back to', async () => {
@@ -48,7 +47,7 @@ test('a piece that nobody has any more is told, and after an hour a gap; all els
   const { ranges } = await story.view();
   assert.equal(ranges.length, 2);
   assert.equal(ranges[1]?.until, new Date(story.nowMs - 2_000).toISOString());
-  await story.collect((8 * dayMs) / minuteMs);
+  await story.pass(8);
   await story.collect();
   const left = await story.archive();
   assert.deepEqual([left.bases.length, left.pieces.some(({ isLost }) => isLost)], [1, false]);

@@ -156,7 +156,19 @@ test('a gap begins another run with a copy of its own; both can be gone back to,
   // What is too old is so by the database's clock, too.
   await story.collectAhead(8 * dayMs);
   assert.deepEqual((await story.view()).ranges, ranges);
+  // And none of both is believed at once: one host may have them.
+  await story.collect();
+  const { bases } = await story.archive();
+  await story.collectLeapt(9 * dayMs);
+  assert.deepEqual(
+    (await story.archive()).bases.map(({ digest }) => digest),
+    bases.map(({ digest }) => digest),
+  );
+  await story.collect();
+  assert.deepEqual((await story.status()).clock?.aheadMs, undefined);
   await story.collect((8 * dayMs) / minuteMs + 1);
+  assert.equal((await story.view()).ranges.length, 2);
+  await story.collect(dayMs / minuteMs);
   assert.equal((await story.view()).ranges.length, 1);
 
   // Data that were made anew are another's.
@@ -301,9 +313,9 @@ test('a gap takes nothing away: also where nothing had been written for days bef
   await story.begin();
   database.history.write();
   await story.collect();
-  await story.collect((6 * dayMs) / minuteMs);
+  await story.pass(6);
   const until = iso(story.nowMs - 2_000);
-  await story.collect((3 * dayMs) / minuteMs);
+  await story.pass(3);
   const before = await story.view();
   database.history.system = 'b';
   database.history.write();
@@ -323,14 +335,14 @@ test('a gap takes nothing away: also where nothing had been written for days bef
   // and with days in which nothing was written at its end.
   await story.copy();
   await story.collect();
-  await story.collect((6 * dayMs) / minuteMs);
+  await story.pass(6);
   const quiet = (await story.view()).ranges.at(-1) ?? assert.fail();
   await world.deps.resources.delete(historyType, at.appId, { signal });
   await world.deps.resources.delete(archiveType, at.appId, { signal });
-  await story.collect(2 * 24 * 60);
+  await story.pass(2);
   await story.collect();
   assert.deepEqual((await story.view()).ranges.at(-1), quiet);
-  await story.collect((8 * dayMs) / minuteMs);
+  await story.pass(8);
   await story.collect();
   assert.deepEqual((await story.view()).ranges, []);
   assert.deepEqual((await story.status()).ended, []);

@@ -43,10 +43,22 @@ export class Story {
     await stepHistory(this.#deps(), this.blobs, this.at.appId, { signal });
   }
 
+  /** Days, a quarter at a time: clocks that leap by more are not believed. */
+  async pass(days: number): Promise<void> {
+    for (let quarter = 0; quarter < 4 * days; quarter += 1) await this.collect(6 * 60);
+  }
+
   /** By a clock of the worker's that is so much ahead; the database's is not. */
   async collectAhead(ms: number): Promise<void> {
     const deps = { ...this.#deps(), now: () => this.nowMs + ms };
     await stepHistory(deps, this.blobs, this.at.appId, { signal });
+  }
+
+  /** For one look the clocks of both are so much ahead: they run on one host. */
+  async collectLeapt(ms: number): Promise<void> {
+    this.at.database.history.nowMs = this.nowMs + ms;
+    await this.collectAhead(ms);
+    this.at.database.history.nowMs = this.nowMs;
   }
 
   /** As long as something is due. */

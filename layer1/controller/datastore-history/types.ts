@@ -106,6 +106,8 @@ export const historyType = defineType({
         missing: z.array(missingSchema),
       })
       .optional(),
+    /** What our clock was when something was forgotten by it, or could be, and since when it is ahead of that: see forgetting.ts. */
+    clock: z.object({ believedMs: z.int().optional(), aheadMs: z.int().optional() }).optional(),
     /** The newest pieces, not merged yet: see mostRecent in plan.ts. */
     recent: z.array(pieceSchema),
     /** What the catalogue has in it: see catalogue.ts. */
