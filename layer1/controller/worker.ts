@@ -1,6 +1,5 @@
 /** The controller's background: one worker leads and reconciles, the others wait. All it knows is in the store. */
 import { pause, systemClock } from '@flynn/kit/clock';
-import { withDeadline } from '@flynn/kit/retry';
 import { forever } from '@flynn/kit/tasks';
 import { runAsLeader } from '@flynn/resource/lease';
 import { keysOf, runReconciler } from '@flynn/resource/reconciler';
@@ -201,10 +200,9 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
 
 /** The first time a while after the start: what begins with a new worker is not to wait for it. */
 async function collectRegularly(deps: Deps, blobs: BlobCollector | undefined, options: Options): Promise<void> {
-  const step = async (limited: AbortSignal): Promise<void> => {
-    await pause(collectEveryMs, limited);
-    if (limited.aborted) return;
-    const signal = withDeadline(collectEveryMs, limited);
+  const step = async (signal: AbortSignal): Promise<void> => {
+    await pause(collectEveryMs, signal);
+    if (signal.aborted) return;
     await collectAll(deps, blobs, { ...options, signal });
   };
   await forever('collection', step, { signal: options.signal, log: deps.log });

@@ -6,6 +6,7 @@ import { startTestBlobs } from '../testing-blobs.ts';
 import { startTestController } from '../testing.ts';
 import { collections } from './api.ts';
 import { blobGraceMs } from './blob-collection.ts';
+import type { BlobCollector } from './blob-collection.ts';
 import { collectionFindings } from './findings.ts';
 import { beginRound } from './round-state.ts';
 import type { RoundState } from './round-state.ts';
@@ -81,4 +82,33 @@ test('a round that does not end well is told after hours, since the first that d
   assert.deepEqual(collectionFindings(await state(), nowMs + 2 * hourMs), []);
   const [found] = collectionFindings(await state(), nowMs + 4 * hourMs);
   assert.deepEqual([found?.severity, found?.since], ['warning', since]);
+});
+
+test('a round that is stuck is told, also the first, which asks when blobs were used; one that somebody ends is not', async () => {
+  await using world = await startTestController();
+  const { deps, store } = world;
+  const stuck = ({ signal: until }: { signal?: AbortSignal } = {}) => ({
+    async *[Symbol.asyncIterator](): AsyncGenerator<never> {
+      until?.throwIfAborted();
+      await new Promise((_resolve, reject) => {
+        until?.addEventListener('abort', () => reject(until.reason as Error), { once: true });
+      });
+    },
+  });
+  const failing = () => {
+    throw new FlynnError('internal', 'nothing is to go');
+  };
+  const blobs = { list: stuck, listNames: stuck, remove: failing, removeName: failing } as unknown as BlobCollector;
+  const state = async () => JSON.parse((await store.get('/flynn/collection'))?.value ?? '{}') as RoundState;
+  const ended = new AbortController();
+  const round = collectAll(deps, blobs, { signal: ended.signal });
+  ended.abort();
+  await assert.rejects(round);
+  assert.equal((await state()).failure, undefined);
+  for (const begunMs of [undefined, Date.now()]) {
+    await store.transact({ then: [{ put: '/flynn/collection', value: JSON.stringify({ begunMs }) }] });
+    await assert.rejects(collectAll(deps, blobs, { signal, deadlineMs: 60 }), { code: 'timeout' });
+    assert.match((await state()).failure?.message ?? '', /did not end within/);
+    assert.equal((await state()).begunMs === undefined, begunMs === undefined);
+  }
 });

@@ -71,6 +71,6 @@ export function clockAt({ clock, looked }: Pick<HistoryStatus, 'clock' | 'looked
   if (aheadMs !== undefined) {
     return clock?.aheadMs === aheadMs ? clock : { ...(lastMs === undefined ? {} : { believedMs: lastMs }), aheadMs };
   }
-  const isNoted = clock?.believedMs !== undefined && clock.aheadMs === undefined;
-  return isNoted && Math.abs(nowMs - clock.believedMs) < noteMs ? clock : { believedMs: nowMs };
+  if (clock?.believedMs === undefined || clock.aheadMs !== undefined) return { believedMs: nowMs };
+  return Math.abs(nowMs - clock.believedMs) < noteMs ? clock : { believedMs: nowMs };
 }
