@@ -22,3 +22,17 @@ test('without a blob store gc says so, once it has asked again for a while', asy
     /^the cluster cannot answer just now \(no blob store is running\): asking again\nflynn: no blob store/,
   );
 });
+
+test('a record that cannot be read is given up once its id is typed, or with --yes', async () => {
+  await using store = await startTestBlobs();
+  await using env = await openDeskWithController({ blobStoreUrl: store.url });
+  const key = '/flynn/resource/release/broken';
+  await env.controller.store.transact({ then: [{ put: key, value: 'damaged' }] });
+  const asked = await env.desk.run(['gc', '--forget', key]);
+  assert.notEqual(asked.code, 0);
+  assert.notEqual(await env.controller.store.get(key), undefined);
+  const { code, stdout, stderr } = await env.desk.run(['gc', '--forget', key, '--yes']);
+  assert.equal(code, 0, stderr);
+  assert.equal(stdout, `${key} is deleted; what it kept goes with: flynn gc\n`);
+  assert.equal((await env.desk.run(['gc'])).code, 0);
+});

@@ -113,6 +113,7 @@ export const expected: Readonly<Record<string, string>> = {
   'GET /sealing-keys': 'admin',
   'POST /sealing-keys': 'admin',
   'POST /collections': 'admin',
+  'POST /collections/unreadable': 'admin',
   'GET /drains': 'anybody',
   'POST /drains': 'anybody',
   'DELETE /drains/:drain': 'anybody',

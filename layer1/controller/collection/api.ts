@@ -9,4 +9,11 @@ export const collections = {
     response: z.object({ releases: z.int(), blobs: z.int(), bytes: z.int(), names: z.int() }),
     summary: 'Collect now what is collected every half an hour; answers what went',
   }),
+  forget: defineRoute({
+    method: 'POST',
+    path: '/collections/unreadable',
+    body: z.object({ key: z.string().min(1).max(1_000) }),
+    response: 'empty',
+    summary: 'Delete for good the record of that key, which cannot be read and so keeps what nothing refers to',
+  }),
 } as const;

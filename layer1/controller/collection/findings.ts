@@ -26,7 +26,7 @@ export function collectionFindings({ failure }: RoundState, nowMs: number): Foun
         ? 'the record may refer to any release or blob: all of them stay until it can be read, and disks fill'
         : 'releases and blobs that nobody needs stay, and disks fill',
       remedy: isUnreadable
-        ? 'if a later version of flynn wrote it, go to that version again (flynn-host update); if it is damaged, what it was is in a backup of the cluster; then flynn gc'
+        ? 'if a later version of flynn wrote it, go to that version again (flynn-host update); if it is damaged, what it was is in a backup of the cluster; flynn gc --forget KEY deletes it for good; then flynn gc'
         : 'flynn -a controller log -t worker has what it says; flynn gc tries it now',
     },
   ];

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { resourceKey } from '@flynn/resource/keys';
+import { nameKey, resourceKey } from '@flynn/resource/keys';
 import { isUnreadable } from '@flynn/resource/record';
 import { apps, releases } from '../api.ts';
 import { datastoreBackupType } from '../datastore-backups/types.ts';
@@ -10,6 +10,7 @@ import { archiveType, historyType } from '../datastore-history/types.ts';
 import { appType, artifactType, operationType, releaseType } from '../resources.ts';
 import { startTestBlobs } from '../testing-blobs.ts';
 import { startTestController } from '../testing.ts';
+import { collections } from './api.ts';
 import { blobGraceMs, collectBlobs } from './blob-collection.ts';
 import { collectArtifacts } from './collection.ts';
 import { collectionCheck } from './findings.ts';
@@ -87,4 +88,42 @@ test('one record that cannot be read is told at once, and no more once it can be
   await store.transact({ then: [{ delete: broken }] });
   await collectAll(deps, blobs, { signal });
   assert.deepEqual(await findings(), []);
+});
+
+test('a record that stays unreadable is given up by its key, with its name, and is in the trail; what can be read is not', async () => {
+  await using blobStore = await startTestBlobs();
+  await using world = await startTestController({ blobStoreUrl: blobStore.url });
+  const { client, store } = world;
+  const { id: appId } = await client.call(apps.create, { body: { name: 'shop' } });
+  const params = { app: 'shop' };
+  const artifact = { type: 'image' as const, image: { name: 'test/image' } };
+  const { id: artifactId } = await client.call(releases.createArtifact, { body: artifact });
+  const { id } = await client.call(releases.create, { params, body: { artifactId, processes: {} } });
+  await client.call(releases.create, { params, body: { artifactId, processes: {} } });
+  const key = resourceKey(releaseType.name, id);
+  const forget = (what: string) => client.call(collections.forget, { body: { key: what } });
+  await assert.rejects(forget(key), { code: 'conflict', message: /can be read/ });
+  await store.transact({ then: [{ put: key, value: 'damaged' }] });
+  await assert.rejects(client.call(collections.run, {}), { code: 'internal', message: /cannot be read/ });
+  for (const other of [
+    '/flynn/collection',
+    `${key}/more`,
+    resourceKey(releaseType.name, ''),
+    resourceKey(appType.name, appId),
+  ]) {
+    await assert.rejects(forget(other), (error) => hasCode(error, 'invalid', 'not_found'), other);
+  }
+  await forget(key);
+  await assert.rejects(forget(key), { code: 'not_found' });
+  await client.call(collections.run, {});
+  const left = await client.call(releases.list, { params });
+  assert.deepEqual(
+    left.map(({ version }) => version),
+    [2],
+  );
+  const names = (await store.list(nameKey(releaseType.name, ''))).entries.map(({ value }) => value);
+  assert.ok(!names.includes(id), 'its name is free');
+  assert.equal((await store.get(resourceKey(appType.name, appId))) === undefined, false);
+  const { entries } = await store.list('/flynn-audit/');
+  assert.ok(entries.some(({ value }) => value.includes('/collections/unreadable') && value.includes(id)));
 });
