@@ -7,8 +7,8 @@ const leapMs = 12 * hourMs;
 const settledMs = 24 * hourMs;
 
 /**
- * Since when it is ahead, as it has it itself; undefined where it is believed. `lastMs`: what it was when it was believed last, where
- * that is known; `aheadMs`: what this answered the last time.
+ * Since when it is ahead, as it has it itself; undefined where it is believed. `lastMs`: what it was when it was believed last,
+ * where that is known; `aheadMs`: what this answered the last time.
  */
 export function aheadSince(
   { lastMs, aheadMs }: Readonly<{ lastMs: number | undefined; aheadMs: number | undefined }>,

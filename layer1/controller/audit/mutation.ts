@@ -12,11 +12,16 @@ export interface Mutation {
   onCommitted(transaction: Transaction, revision: Revision): void;
 }
 
-const current = new AsyncLocalStorage<{ mutation: Mutation; last: Promise<unknown> }>();
+const current = new AsyncLocalStorage<{ mutation: Mutation; last: Promise<unknown> } | undefined>();
 
 /** Everything that `act` writes through a recording store belongs to the mutation. */
 export function during<T>(mutation: Mutation, act: () => Promise<T>): Promise<T> {
   return current.run({ mutation, last: Promise.resolve() }, act);
+}
+
+/** What `act` writes is a note of the platform's own: were it the mutation's, a request that fails could not be repeated. */
+export function beside<T>(act: () => Promise<T>): Promise<T> {
+  return current.run(undefined, act);
 }
 
 /** The same store; transactions made during a mutation say so. */

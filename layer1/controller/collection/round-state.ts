@@ -3,6 +3,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { decodeJson } from '@flynn/store/codec';
 import type { Compare, Store } from '@flynn/store/store';
 import { z } from 'zod';
+import { beside } from '../audit/mutation.ts';
 import { aheadSince } from '../believed-clock.ts';
 
 const key = '/flynn/collection';
@@ -47,5 +48,5 @@ export async function writeRounds(
   { signal, epoch }: { signal: AbortSignal; epoch?: Compare },
 ): Promise<void> {
   const compare = epoch === undefined ? [] : [epoch];
-  await store.transact({ compare, then: [{ put: key, value: JSON.stringify(state) }] }, { signal });
+  await beside(() => store.transact({ compare, then: [{ put: key, value: JSON.stringify(state) }] }, { signal }));
 }

@@ -88,12 +88,14 @@ test('a round that is stuck is told, also the first, which asks when blobs were 
   await using world = await startTestController();
   const { deps, store } = world;
   const stuck = ({ signal: until }: { signal?: AbortSignal } = {}) => ({
-    async *[Symbol.asyncIterator](): AsyncGenerator<never> {
-      until?.throwIfAborted();
-      await new Promise((_resolve, reject) => {
-        until?.addEventListener('abort', () => reject(until.reason as Error), { once: true });
-      });
-    },
+    [Symbol.asyncIterator]: () => ({
+      next: () =>
+        new Promise<never>((_resolve, reject) => {
+          const end = () => reject(until?.reason as Error);
+          if (until?.aborted === true) end();
+          until?.addEventListener('abort', end, { once: true });
+        }),
+    }),
   });
   const failing = () => {
     throw new FlynnError('internal', 'nothing is to go');

@@ -4,7 +4,6 @@ import { test } from 'node:test';
 import { startDatastoreWorld } from '../datastore-backups/datastore-fixture.ts';
 import { Story } from './story-fixture.ts';
 
-
 test('a piece that nobody has any more is told, and after an hour a gap; all else is merged, forgotten and gone back to', async () => {
   await using at = await startDatastoreWorld();
   const { database } = at;

@@ -106,7 +106,7 @@ export const historyType = defineType({
         missing: z.array(missingSchema),
       })
       .optional(),
-    /** What our clock was when something was forgotten by it, or could be, and since when it is ahead of that: see forgetting.ts. */
+    /** What our clock was when it was believed last, and since when it is ahead of that: see forgetting.ts. */
     clock: z.object({ believedMs: z.int().optional(), aheadMs: z.int().optional() }).optional(),
     /** The newest pieces, not merged yet: see mostRecent in plan.ts. */
     recent: z.array(pieceSchema),
