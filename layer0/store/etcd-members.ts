@@ -54,6 +54,7 @@ export class EtcdMembers {
   /** Ends what was left when the certificate changed. */
   readonly #retiring = new Set<() => void>();
   #endpoints: readonly string[] = [];
+  #isClosed = false;
   #current: OwnMember;
 
   /** Without `needsLeader` a member answers what it can by itself, also one that has lost the others. */
@@ -82,6 +83,7 @@ export class EtcdMembers {
 
   /** From now on these are the members. What is under way at one that stays is not disturbed. */
   set endpoints(endpoints: readonly string[]) {
+    if (this.#isClosed) return;
     const gone = this.#endpoints.filter((endpoint) => !endpoints.includes(endpoint));
     this.#take(endpoints);
     if (gone.includes(this.#current.endpoint)) this.#leave(anyOf(endpoints), 'this etcd member left the cluster');
@@ -128,6 +130,7 @@ export class EtcdMembers {
 
   /** Connects anew, to be known by the certificate as it is now. Watches move there at once, calls under way have `graceMs`. */
   renew(graceMs: number): void {
+    if (this.#isClosed) return;
     const old = [...this.#clients.values()];
     this.#clients.clear();
     this.#take(this.#endpoints);
@@ -143,7 +146,9 @@ export class EtcdMembers {
     this.#retiring.add(retire);
   }
 
+  /** Nothing connects any more. */
   close(): void {
+    this.#isClosed = true;
     for (const client of this.#clients.values()) client.close();
     for (const retire of this.#retiring) retire();
     this.#retiring.clear();
