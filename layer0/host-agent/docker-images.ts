@@ -9,6 +9,8 @@ import type { CallOptions, ImageInfo } from './engine.ts';
 import type { DockerContext } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
 import { label } from './labels.ts';
+import { PullSilence } from './pull-silence.ts';
+import type { PullProgress } from './pull-silence.ts';
 
 export type ImageContext = DockerContext & {
   /** Told of images that came from a registry: what was not here before may go again. */
@@ -145,9 +147,9 @@ async function pull(context: ImageContext, name: string, options: CallOptions): 
     'not_found',
     `${doing}: nothing was heard from its registry for ${silenceMs / 1_000} s`,
   );
-  const silence = setTimeout(() => silent.abort(nothing), silenceMs);
+  using silence = new PullSilence(silenceMs, () => silent.abort(nothing));
   const load = async (abortSignal: AbortSignal): Promise<unknown> =>
-    readProgress(await context.docker.pull(name, { abortSignal }), () => silence.refresh());
+    readProgress(await context.docker.pull(name, { abortSignal }), (progress) => silence.hear(progress));
   const signal = options.signal === undefined ? silent.signal : AbortSignal.any([options.signal, silent.signal]);
   try {
     await engineCall(doing, load, { signal, deadlineMs: pullDeadlineMs });
@@ -156,16 +158,17 @@ async function pull(context: ImageContext, name: string, options: CallOptions): 
     // The engine says 500 and 404 for registries that are away and images that do not exist, by mood.
     const hint = 'build or load it on the host, or check its name and that the registry is reachable';
     throw new FlynnError('not_found', `${messageOf(error)}; ${hint}`, { cause: error });
-  } finally {
-    clearTimeout(silence);
   }
 }
 
 /** `error` is the older word for what `errorDetail` says; engines are about to leave it out. */
-type Progress = { stream?: string; error?: string; errorDetail?: { message?: string } };
+type Progress = PullProgress & { stream?: string; error?: string; errorDetail?: { message?: string } };
 
 /** Reads a build's or pull's progress to its end; an error in it is thrown. Answers the text. */
-export async function readProgress(stream: NodeJS.ReadableStream, onHeard?: () => void): Promise<string> {
+export async function readProgress(
+  stream: NodeJS.ReadableStream,
+  onHeard?: (progress: PullProgress) => void,
+): Promise<string> {
   let rest = '';
   let text = '';
   const take = (line: string) => {
@@ -173,10 +176,10 @@ export async function readProgress(stream: NodeJS.ReadableStream, onHeard?: () =
     const progress = JSON.parse(line) as Progress;
     const error = progress.errorDetail?.message ?? progress.error;
     if (error !== undefined) throw new FlynnError('invalid', error);
+    onHeard?.(progress);
     text = (text + (progress.stream ?? '')).slice(-10_000);
   };
   for await (const chunk of stream) {
-    onHeard?.();
     const lines = (rest + chunk.toString()).split('\n');
     rest = lines.pop() ?? '';
     lines.forEach(take);

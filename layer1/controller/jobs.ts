@@ -7,7 +7,9 @@ import { compareOf } from '@flynn/resource/record';
 import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
 import { cellKeys } from '@flynn/scheduler/cell';
 import type { z } from 'zod';
+import { checkDeployedLinks } from './access/links.ts';
 import { principalOf } from './access/principal.ts';
+import type { Principal } from './access/principal.ts';
 import { jobs } from './api.ts';
 import { awaitPlacement, joinSockets, placementOf } from './attach.ts';
 import type { Placement } from './attach.ts';
@@ -63,8 +65,9 @@ export function jobHandlers(deps: Deps): Handler[] {
     handle(jobs.run, async (call) => {
       const { params, body, signal } = call;
       return forLiveApp(deps, params.app, signal, async (app) => {
-        checkShell(app, principalOf(call));
-        return runOneOff(deps, app, body, signal);
+        const principal = principalOf(call);
+        checkShell(app, principal);
+        return runOneOff(deps, app, body, { principal, signal });
       });
     }),
     handle(jobs.build, async ({ params, body, signal }) =>
@@ -145,8 +148,14 @@ function noJob(app: AppResource, id: string): FlynnError {
 
 type Run = z.output<NonNullable<typeof jobs.run.body>>;
 
-async function runOneOff(deps: Deps, app: AppResource, run: Run, signal: AbortSignal): Promise<Job> {
-  const releaseId = run.releaseId ?? app.status.releaseId;
+async function runOneOff(
+  deps: Deps,
+  app: AppResource,
+  run: Run,
+  { principal, signal }: { principal: Principal; signal: AbortSignal },
+): Promise<Job> {
+  const live = app.status.releaseId;
+  const releaseId = run.releaseId ?? live;
   if (releaseId === undefined) throw new FlynnError('invalid', `${app.spec.name} has no release yet: push code first`);
   const release = await findRelease(deps, app, releaseId, signal);
   const runnable = await runnableOf(deps, app, release, signal);
@@ -155,6 +164,10 @@ async function runOneOff(deps: Deps, app: AppResource, run: Run, signal: AbortSi
       'invalid',
       `release v${release.spec.version} of ${app.spec.name} has no image or slug: there is nothing to run in`,
     );
+  }
+  if (release.id !== live) {
+    const before = live === undefined ? undefined : (await findRelease(deps, app, live, signal)).spec;
+    await checkDeployedLinks(deps, app, { next: release.spec, before, principal }, signal);
   }
   const workload = compileOneOff(runnable, { ...run, workloadId: `${app.id}-run-${shortId()}` });
   const started = { compare: [compareOf(app)], then: workloadChange(workload, evaluationContext(deps)) };

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { apps, deployments, releases } from '../api.ts';
+import { apps, deployments, jobs, releases } from '../api.ts';
 import { createControllerClient } from '../client.ts';
 import { generic } from '../generic/api.ts';
 import { startTestController } from '../testing.ts';
@@ -103,6 +103,8 @@ test('a link that was written down is judged once more when it is deployed, by w
   await deploy(gone.id);
   await world.deploy('mine', gone.id);
   await assert.rejects(deploy(next.id), isDenied, 'and it does not come back with what was before');
+  const run = mal.call(jobs.run, { params, body: { command: ['sh'], releaseId: next.id } });
+  await assert.rejects(run, isDenied, 'nor for a job of its own');
   const toNobody = await make(root, 'nobodys');
   assert.equal((await deploy(toNobody.id)).newReleaseId, toNobody.id);
 });

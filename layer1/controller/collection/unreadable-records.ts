@@ -10,7 +10,9 @@ import type { Entry } from '@flynn/store/store';
 import { datastoreBackupType } from '../datastore-backups/types.ts';
 import { archiveType, historyType } from '../datastore-history/types.ts';
 import type { Deps } from '../deps.ts';
-import { appType, artifactType, operationType, releaseType } from '../resources.ts';
+import { operationLock } from '../operations/writer.ts';
+import { appType, artifactType, deploymentType, operationType, releaseType } from '../resources.ts';
+import type { AppResource, ReleaseResource } from '../resources.ts';
 
 /** Of what keeps a round from ending all but apps: what runs of one would be nobody's. */
 const types: readonly AnyType[] = [
@@ -24,10 +26,11 @@ const types: readonly AnyType[] = [
 
 /** With its name. `invalid` where it is none of these, `not_found` where it is not there, `conflict` where it can be read. */
 export async function forgetUnreadable(
-  { store }: Pick<Deps, 'store'>,
+  deps: Pick<Deps, 'store' | 'resources'>,
   key: string,
   signal: AbortSignal,
 ): Promise<void> {
+  const { store } = deps;
   const { type, id } = placeOf(key);
   const entry = await store.get(key, { signal });
   if (entry === undefined)
@@ -35,17 +38,50 @@ export async function forgetUnreadable(
   if (isReadable(type, entry)) {
     throw new FlynnError('conflict', `${key} can be read, and keeps nothing from being collected: nothing was deleted`);
   }
+  await checkUnused(deps, type, id, signal);
   const names = await store.list(nameKey(type.name, ''), { signal });
   const own = names.entries.filter(({ value }) => value === id);
+  // Of an operation that was under way: its app would wait for its end for ever.
+  const locks = type === operationType ? (await store.list(operationLock(''), { signal })).entries : [];
+  own.push(...locks.filter(({ value }) => value === JSON.stringify(id)));
   const { succeeded } = await store.transact(
     {
       compare: [{ key, modRevision: entry.modRevision }],
-      then: [{ delete: key }, ...own.map((name) => ({ delete: name.key }))],
+      then: [{ delete: key }, ...own.map((one) => ({ delete: one.key }))],
     },
     { signal },
   );
   if (!succeeded)
     throw new FlynnError('conflict', `${key} was changed at the same time: look whether it can be read now`);
+}
+
+/** What runs of it runs on, and the next round would take what it is started from. */
+async function checkUnused(
+  { resources }: Pick<Deps, 'resources'>,
+  type: AnyType,
+  id: string,
+  signal: AbortSignal,
+): Promise<void> {
+  if (type !== releaseType && type !== artifactType) return;
+  const isOfIt = (release: ReleaseResource) => release.spec.artifactId === id;
+  const releases =
+    type === releaseType ? [id] : (await resources.list(releaseType, { signal, where: isOfIt })).map((one) => one.id);
+  const [apps, deployments] = await Promise.all([
+    resources.list(appType, { signal }),
+    resources.list(deploymentType, { signal, where: ({ status }) => status.endedAt === undefined }),
+  ]);
+  const deployed = deployments.map(({ spec }) => [spec.appId, spec.oldReleaseId, spec.newReleaseId]);
+  const isUsedBy = ({ id: appId, status }: AppResource) =>
+    [status.releaseId, ...deployed.filter(([ofApp]) => ofApp === appId).flat()].some((one) =>
+      releases.includes(one ?? ''),
+    );
+  const using = apps.find(isUsedBy);
+  if (using === undefined) return;
+  const { name } = using.spec;
+  throw new FlynnError(
+    'conflict',
+    `${name} runs of it, and could be started nowhere any more: deploy another release of ${name} first, or delete it`,
+  );
 }
 
 function placeOf(key: string): { type: AnyType; id: string } {

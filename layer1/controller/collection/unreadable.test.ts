@@ -7,6 +7,7 @@ import { isUnreadable } from '@flynn/resource/record';
 import { apps, releases } from '../api.ts';
 import { datastoreBackupType } from '../datastore-backups/types.ts';
 import { archiveType, historyType } from '../datastore-history/types.ts';
+import { operationLock } from '../operations/writer.ts';
 import { appType, artifactType, operationType, releaseType } from '../resources.ts';
 import { startTestBlobs } from '../testing-blobs.ts';
 import { startTestController } from '../testing.ts';
@@ -126,4 +127,40 @@ test('a record that stays unreadable is given up by its key, with its name, and 
   assert.equal((await store.get(resourceKey(appType.name, appId))) === undefined, false);
   const { entries } = await store.list('/flynn-audit/');
   assert.ok(entries.some(({ value }) => value.includes('/collections/unreadable') && value.includes(id)));
+});
+
+test('what an app runs is not given up, nor what that is made of', async () => {
+  await using blobStore = await startTestBlobs();
+  await using world = await startTestController({ blobStoreUrl: blobStore.url });
+  const { client, store } = world;
+  await client.call(apps.create, { body: { name: 'shop' } });
+  const params = { app: 'shop' };
+  const artifact = { type: 'image' as const, image: { name: 'test/image' } };
+  const { id: artifactId } = await client.call(releases.createArtifact, { body: artifact });
+  const { id } = await client.call(releases.create, { params, body: { artifactId, processes: { web: {} } } });
+  await world.deploy('shop', id);
+  for (const key of [resourceKey(artifactType.name, artifactId), resourceKey(releaseType.name, id)]) {
+    const before = await store.get(key);
+    await store.transact({ then: [{ put: key, value: 'damaged' }] });
+    const forgotten = client.call(collections.forget, { body: { key } });
+    await assert.rejects(forgotten, { code: 'conflict', message: /^shop runs of it/ });
+    await store.transact({ then: [{ put: key, value: before?.value ?? '' }] });
+  }
+});
+
+test('an operation that is given up keeps its app from nothing', async () => {
+  await using world = await startTestController();
+  const { client, store } = world;
+  const key = resourceKey(operationType.name, 'broken');
+  const lock = operationLock('a1');
+  await store.transact({
+    then: [
+      { put: key, value: 'damaged' },
+      { put: lock, value: '"broken"' },
+      { put: operationLock('a2'), value: '"another"' },
+    ],
+  });
+  await client.call(collections.forget, { body: { key } });
+  assert.equal(await store.get(lock), undefined);
+  assert.ok((await store.get(operationLock('a2'))) !== undefined);
 });

@@ -8,6 +8,7 @@ import { createMemoryStore } from '@flynn/store/memory';
 import { apps, jobs, releases } from '../api.ts';
 import { statusesOfApp } from '../cell-view.ts';
 import { crons } from './api.ts';
+import type { Job } from '../model.ts';
 import type { CronEntry } from '../app-json.ts';
 import { lastTick, parseSchedule } from './schedule.ts';
 import { stepCron } from './steps.ts';
@@ -163,7 +164,12 @@ test('of a line that is replaced a run that does not end is told to stop once, a
   );
   const appId = await prepare(world, [{ ...hourly, overlap: 'replace' }]);
   await linesWhen(world, 'the line', (lines) => lines.length === 1);
-  for (const hours of [1, 2, 3]) await stepAt(world, appId, hours);
+  for (const hours of [1, 2, 3]) {
+    await stepAt(world, appId, hours);
+    // One that was never begun ends at once when it is told to stop.
+    const started = ({ type, state }: Job) => type === 'cron' && (state === 'running' || state === 'stopping');
+    await world.jobsOf('shop', hours, started);
+  }
   const [line] = await list(world);
   const replacedAt = line?.runs.map((run) => run.replacedAt) ?? [];
   assert.deepEqual(

@@ -112,12 +112,15 @@ export async function rollOut(
   const ofApp = { app: app.id, replaces: app.status.releaseId ?? null };
   const made = { releaseId: release.id, version: release.spec.version };
   if (release.spec.artifactId === undefined || !isDeployed) return made;
-  const { id } = await startDeployment(
-    deps,
-    { ...ofApp, release: release.id, rollout: {} },
-    { principal: undefined, signal },
-  );
-  return { ...made, deploymentId: id };
+  try {
+    const asked = { ...ofApp, release: release.id, rollout: {} };
+    const { id } = await startDeployment(deps, asked, { principal: undefined, signal });
+    return { ...made, deploymentId: id };
+  } catch (error) {
+    // An app that never was live takes somebody who may give it what it says: with their deployment this comes into force.
+    if (hasCode(error, 'denied')) return made;
+    throw error;
+  }
 }
 
 /** Without the app's name: who may see another app of the resource reads it, too. */

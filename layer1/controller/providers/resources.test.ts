@@ -80,6 +80,27 @@ test('an app that has nothing to run yet gets a release that takes effect with i
   assert.deepEqual(last?.env, {});
 });
 
+test('an app that somebody has to deploy first, for what it links, has what it was given with that', async () => {
+  const { world, provider, add } = place;
+  const { client } = world;
+  const announcing = { web: { ports: [{ port: 80, service: { name: 'theirs' } }] } };
+  const { release } = await world.deployApp('theirs', announcing);
+  await client.call(apps.create, { body: { name: 'linking' } });
+  const params = { app: 'linking' };
+  const { artifactId = '' } = release;
+  const body = { artifactId, processes: { web: { links: ['theirs'] } } };
+  await client.call(releases.create, { params, body });
+  provider.env = { DATABASE_URL: 'postgres://linking' };
+  const made = await add({ apps: ['linking'] });
+  assert.deepEqual(
+    made.apps.map(({ state, version, deploymentId }) => [state, version, deploymentId]),
+    [['added', 2, undefined]],
+  );
+  const [newest] = await client.call(releases.list, { params });
+  assert.deepEqual(newest?.env, provider.env);
+  assert.equal((await world.deploy('linking', newest?.id ?? '')).state, 'complete');
+});
+
 test('what the provider refuses is told in its words, one that is away is unavailable, and of neither anything stays', async () => {
   const { world, provider, add } = place;
   const params = { app: 'young' };
