@@ -1,7 +1,8 @@
 /** The line by which another computer knows the cluster, with its root key: shown when that is made. */
 import type { Cluster as KnownCluster } from '@flynn/cli/clusters';
 import { fingerprintOf } from '@flynn/kit/certificate';
-import { type Cluster, secureControllerUrlOf } from './settings.ts';
+import { type Cluster } from './settings.ts';
+import { secureControllerUrlOf } from './urls.ts';
 
 /**
  * Pinned, unless people have brought another certificate for the controller: this machine's flynn command, which knows these,

@@ -8,7 +8,8 @@ import { appRole } from '@flynn/kit/identity';
 import { parseCertificate } from '@flynn/kit/certificate';
 import type { Certificate } from '@flynn/controller/certificates/model';
 import type { Credentials } from '@flynn/kit/tls';
-import { type Cluster, controllerNameOf, dashboardNameOf, gatewayOf } from './settings.ts';
+import { type Cluster, gatewayOf } from './settings.ts';
+import { controllerNameOf, dashboardNameOf } from './urls.ts';
 
 const folder = (stateDir: string): string => join(stateDir, 'tls');
 

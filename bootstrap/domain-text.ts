@@ -4,7 +4,8 @@ import type { Cluster as KnownCluster } from '@flynn/cli/clusters';
 import { addLine } from './add-line.ts';
 import { formerDomainsOf } from './domain.ts';
 import { commands } from './origin.ts';
-import { type Cluster, gitUrlOf } from './settings.ts';
+import { type Cluster } from './settings.ts';
+import { gitUrlOf } from './urls.ts';
 
 /** With the addresses of the cluster's hosts that have a router, and the clusters that this machine's flynn command knows. */
 export function domainText(

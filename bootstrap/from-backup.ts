@@ -17,7 +17,8 @@ import { formerDomainsIn } from './domain.ts';
 import { type SystemApp, gitReceiverApp } from './manifest.ts';
 import { commands } from './origin.ts';
 import { givenBy, nextEnv, nextProcesses } from './part.ts';
-import { type Cluster, type Options, httpsPortOf } from './settings.ts';
+import { type Cluster, type Options } from './settings.ts';
+import { httpsPortOf } from './urls.ts';
 import { adoptHostKey } from './state.ts';
 
 export type Backup = Readonly<{ file: string; inspection: Inspection; source: RestoreSource }>;

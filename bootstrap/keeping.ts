@@ -10,7 +10,8 @@ import type { Ring } from '@flynn/store/sealing/ring';
 import { formerDomainsIn } from './domain.ts';
 import { commands } from './origin.ts';
 import type { Begun } from './rotation.ts';
-import { type Cluster, httpsPortOf } from './settings.ts';
+import { type Cluster } from './settings.ts';
+import { httpsPortOf } from './urls.ts';
 
 /** As the store has it: what the one before gave the platform, and what it was about to change. */
 export type Kept = Readonly<{

@@ -12,7 +12,8 @@ import { doorConstraints } from './doors.ts';
 import type { ImageName } from './images/recipes.ts';
 import { rootKeysOf, roundsOf } from './rotation.ts';
 import { sealingKeysOf } from './sealing-key-round.ts';
-import { type Cluster, controllerNameOf, dashboardNameOf, gitUrlOf, httpsPortOf } from './settings.ts';
+import { type Cluster } from './settings.ts';
+import { controllerNameOf, dashboardNameOf, gitUrlOf, httpsPortOf } from './urls.ts';
 
 type ProcessInput = z.input<typeof processSchema>;
 

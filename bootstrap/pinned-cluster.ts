@@ -8,7 +8,8 @@ import { certificatesIn, fingerprintOf } from '@flynn/kit/certificate';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { shownChain } from '@flynn/kit/shown-chain';
-import { type Cluster, controllerUrlOf, gitUrlOf, httpsPortOf, secureControllerUrlOf } from './settings.ts';
+import { type Cluster } from './settings.ts';
+import { controllerUrlOf, gitUrlOf, httpsPortOf, secureControllerUrlOf } from './urls.ts';
 
 /** As it is reached while nobody shows a certificate for it that this machine could check. */
 function openCluster(cluster: Cluster): KnownCluster {

@@ -7,7 +7,8 @@ import { wireguardRemedy } from '@flynn/host-agent/network/wireguard';
 import type { Listener } from './listeners.ts';
 import { routerStatusPort } from './manifest.ts';
 import { commands, isInstalled } from './origin.ts';
-import { type Cluster, gatewayOf, httpsPortOf, numberOf } from './settings.ts';
+import { type Cluster, gatewayOf, numberOf } from './settings.ts';
+import { httpsPortOf } from './urls.ts';
 import { type Unclaimed, unclaimedText } from './unclaimed.ts';
 
 export type Network = Readonly<{ device: string; subnet: string }>;

@@ -43,16 +43,8 @@ import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore
 import { beginning, closing, isOpen, knownRootKeys, rootKeysOf, withLiveKeys } from './rotation.ts';
 import { tellAuthority, tellRotation } from './rotation-entry.ts';
 import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
-import {
-  type Cluster,
-  appUrlOf,
-  controllerNameOf,
-  controllerUrlOf,
-  dashboardNameOf,
-  gatewayOf,
-  gitHostOf,
-  gitUrlOf,
-} from './settings.ts';
+import { type Cluster, gatewayOf } from './settings.ts';
+import { appUrlOf, controllerNameOf, controllerUrlOf, dashboardNameOf, gitHostOf, gitUrlOf } from './urls.ts';
 import { ensureSealing, tellControllersSeal, unsealedText } from './sealing.ts';
 import { announceNext, sealAnew, untilRewritten } from './sealing-key-change.ts';
 import { sealingKeysOf, withRingsKey, withSealed, withoutSealingChange } from './sealing-key-round.ts';

@@ -10,7 +10,8 @@ import { isOfAuthority } from './certificates.ts';
 import { domainsOf } from './domain.ts';
 import type { LeftCounts } from './left-counts.ts';
 import { dashboardApp } from './manifest.ts';
-import { type Cluster, dashboardNameOf } from './settings.ts';
+import { type Cluster } from './settings.ts';
+import { dashboardNameOf } from './urls.ts';
 
 const callMs = 20_000;
 
