@@ -30,7 +30,16 @@ import { untilBooted } from './readiness.ts';
 import { type Rotation, beginning, rootKeyNews, told, withNextRootKey, withNextRound } from './rotation.ts';
 import { sampleName } from './sample-app.ts';
 import { withNextSealingKey } from './sealing-key-round.ts';
-import { type Cluster, type Machine, type Options, keptText, readOptions, refuseContradictions, settle, withKept } from './settings.ts';
+import {
+  type Cluster,
+  type Machine,
+  type Options,
+  keptText,
+  readOptions,
+  refuseContradictions,
+  settle,
+  withKept,
+} from './settings.ts';
 import { appUrlOf } from './urls.ts';
 import { readCluster } from './state.ts';
 import { runSteps } from './step-list.ts';

@@ -2,7 +2,16 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { agentEnvironment, setupOf } from './agent.ts';
-import { type Cluster, gatewayOf, keptText, readOptions, refuseContradictions, settle, sharedSchema, withoutSupervisor } from './settings.ts';
+import {
+  type Cluster,
+  gatewayOf,
+  keptText,
+  readOptions,
+  refuseContradictions,
+  settle,
+  sharedSchema,
+  withoutSupervisor,
+} from './settings.ts';
 import { appUrlOf, gitUrlOf, httpsPortOf } from './urls.ts';
 
 const machine = {
