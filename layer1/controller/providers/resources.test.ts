@@ -81,7 +81,7 @@ test('an app that has nothing to run yet gets a release that takes effect with i
 });
 
 test('an app that somebody has to deploy first, for what it links, has what it was given with that', async () => {
-  const { world, provider, add } = place;
+  const { world, provider, add, remove } = place;
   const { client } = world;
   const announcing = { web: { ports: [{ port: 80, service: { name: 'theirs' } }] } };
   const { release } = await world.deployApp('theirs', announcing);
@@ -99,6 +99,7 @@ test('an app that somebody has to deploy first, for what it links, has what it w
   const [newest] = await client.call(releases.list, { params });
   assert.deepEqual(newest?.env, provider.env);
   assert.equal((await world.deploy('linking', newest?.id ?? '')).state, 'complete');
+  assert.equal((await remove(made.id)).isGone, true);
 });
 
 test('what the provider refuses is told in its words, one that is away is unavailable, and of neither anything stays', async () => {
