@@ -98,6 +98,7 @@ export class ContainerTable {
     } finally {
       ending.abort();
       this.#isCurrent = false;
+      // Why it failed was thrown by the race, or is that it was ended here.
       await resync.catch(() => undefined);
     }
   }

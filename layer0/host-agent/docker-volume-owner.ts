@@ -90,6 +90,7 @@ async function firstFileOf(archive: NodeJS.ReadableStream, signal: AbortSignal):
     return await Promise.race([content, piped.then(() => content)]);
   } finally {
     ending.abort();
+    // Why it failed was thrown by the race, or is that it was ended here.
     await piped.catch(() => undefined);
   }
 }

@@ -87,20 +87,17 @@ test('a round that does not end well is told after hours, since the first that d
 test('a round that is stuck is told, also the first, which asks when blobs were used; one that somebody ends is not', async () => {
   await using world = await startTestController();
   const { deps, store } = world;
-  const stuck = ({ signal: until }: { signal?: AbortSignal } = {}) => ({
-    [Symbol.asyncIterator]: () => ({
-      next: () =>
-        new Promise<never>((_resolve, reject) => {
-          const end = () => reject(until?.reason as Error);
-          if (until?.aborted === true) end();
-          until?.addEventListener('abort', end, { once: true });
-        }),
-    }),
-  });
+  async function* stuck({ signal: until }: { signal?: AbortSignal } = {}): AsyncGenerator<never> {
+    yield await new Promise<never>((_resolve, reject) => {
+      const end = () => reject(until?.reason as Error);
+      if (until?.aborted === true) end();
+      until?.addEventListener('abort', end, { once: true });
+    });
+  }
   const failing = () => {
     throw new FlynnError('internal', 'nothing is to go');
   };
-  const blobs = { list: stuck, listNames: stuck, remove: failing, removeName: failing } as unknown as BlobCollector;
+  const blobs: BlobCollector = { list: stuck, listNames: stuck, remove: failing, removeName: failing };
   const state = async () => JSON.parse((await store.get('/flynn/collection'))?.value ?? '{}') as RoundState;
   const ended = new AbortController();
   const round = collectAll(deps, blobs, { signal: ended.signal });

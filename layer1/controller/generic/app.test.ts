@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { waitFor, withDeadline } from '@flynn/kit/retry';
+import { waitFor } from '@flynn/kit/retry';
 import { apps, deployments, formations, releases } from '../api.ts';
 import { routing } from '../routes/api.ts';
-import { keys } from '../api-keys.ts';
-import { generic, objectSchema } from './api.ts';
+import { generic } from './api.ts';
+import { callsTo, flynn, invalid, paths } from './testing.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 
@@ -17,12 +17,7 @@ after(async () => {
   await world[Symbol.asyncDispose]();
 });
 
-const flynn = (kind: string) => ({ group: 'flynn', version: 'v1', kind });
-const apply = (kind: string, body: object, query: { dryRun?: boolean } = {}) =>
-  world.client.call(generic.apply, { params: flynn(kind), body, query });
-const get = (kind: string, name: string) => world.client.call(generic.get, { params: { ...flynn(kind), name } });
-const invalid = (pattern: RegExp) => (error: unknown) => hasCode(error, 'invalid') && pattern.test(error.message);
-const paths = ({ changes }: { changes: readonly { path: string }[] }) => changes.map(({ path }) => path);
+const { apply, get } = callsTo(() => world.client);
 
 async function rolledOut(deploymentId: string | undefined): Promise<void> {
   assert.ok(deploymentId !== undefined);
@@ -238,142 +233,6 @@ for (const [what, body, pattern] of wrong) {
     );
   });
 }
-
-test('a formation is scaled by the same rules as by hand, and tells whether it is placed and healthy', async () => {
-  await world.deployApp('counted', { web: { memoryBytes: 8 * 1024 ** 3 } });
-  const scaled = await apply('Formation', { name: 'counted', spec: { processes: { web: 2 } } });
-  assert.deepEqual([scaled.outcome, paths(scaled)], ['configured', ['spec.processes.web']]);
-  await world.jobsOf('counted', 2);
-  const shown = await waitFor(
-    async () => {
-      const formation = await get('Formation', 'counted/v1');
-      return formation.outlook === 'ready' ? formation : undefined;
-    },
-    { what: 'a healthy formation', deadlineMs: 60_000, intervalMs: 10 },
-  );
-  assert.deepEqual(
-    [shown.status, shown.spec, shown.owner],
-    [{ up: { web: 2 } }, { processes: { web: 2 } }, 'app/counted'],
-  );
-  const same = await world.client.call(formations.get, { params: { app: 'counted', release: 'v1' } });
-  assert.deepEqual(same.processes, { web: 2 });
-  assert.equal((await apply('Formation', { name: 'counted', spec: { processes: { web: 2 } } })).outcome, 'unchanged');
-  const unknown = apply('Formation', { name: 'counted', spec: { processes: { wep: 2 } } });
-  await assert.rejects(unknown, invalid(/spec\.processes\.wep: .*no process type "wep"/));
-  await assert.rejects(apply('Formation', { name: 'nobody', spec: { processes: {} } }), invalid(/name: it is an app/));
-  const many = await apply('Formation', { name: 'counted', spec: { processes: { web: 100 } } });
-  assert.equal(many.outcome, 'configured');
-  const full = await waitFor(
-    async () => {
-      const { conditions } = await get('Formation', 'counted');
-      return conditions.find(({ type, status }) => type === 'Placed' && status === 'False');
-    },
-    { what: 'what waits for a place', deadlineMs: 60_000, intervalMs: 20 },
-  );
-  assert.match(full.message, /\d+ without a host/);
-  await apply('Formation', { name: 'counted', spec: { processes: { web: 1 } } });
-});
-
-test('a watch of formations tells what becomes of their jobs, also to who comes back to it', async () => {
-  await using world = await startTestController();
-  const { client, store } = world;
-  const params = flynn('Formation');
-  const open = (lastEventId?: string) =>
-    client.events(
-      generic.watch,
-      { params, query: {} },
-      { signal: withDeadline(60_000), ...(lastEventId === undefined ? {} : { lastEventId }) },
-    );
-  /** Reads on until it is told so; gives the last id to go on after. */
-  const until = async (events: ReturnType<typeof open>, name: string, outlook: string) => {
-    let id: string | undefined;
-    for (;;) {
-      const { value } = await events.next();
-      assert.ok(value !== undefined, `it ended before ${name} was ${outlook}`);
-      id = value.id ?? id;
-      if (value.event !== 'put') continue;
-      const object = objectSchema.parse(value.data);
-      if (object.name === name && object.outlook === outlook) return id;
-    }
-  };
-  const { app, release } = await world.deployApp('shop', { web: {} });
-  const events = open();
-  await until(events, 'shop/v1', 'ready');
-  assert.equal((await events.next()).value?.event, 'current');
-  const setState = async (state: string) => {
-    const { entries } = await store.list('/flynn/cell/status/');
-    const entry = entries.find(({ value }) => JSON.parse(value).workloadId.startsWith(app.id));
-    assert.ok(entry !== undefined);
-    const value = JSON.stringify({ ...JSON.parse(entry.value), state });
-    await store.transact({ then: [{ put: entry.key, value }] });
-  };
-  await setState('crashed');
-  await until(events, 'shop/v1', '0 of 1 web are up');
-  await setState('running');
-  await until(events, 'shop/v1', 'ready');
-  await client.call(formations.put, { params: { app: app.id, release: release.id }, body: { processes: { web: 2 } } });
-  const id = await until(events, 'shop/v1', 'ready');
-  assert.ok(id !== undefined);
-  await events.return();
-
-  await setState('crashed');
-  const again = open(id);
-  await until(again, 'shop/v1', '1 of 2 web are up');
-  await again.return();
-});
-
-test('a route and a key are called by what they are', async () => {
-  await world.client.call(apps.create, { body: { name: 'routed' } });
-  const route = { owner: 'app/routed', spec: { domain: 'routed.example.com' } };
-  const made = await apply('Route', route);
-  assert.deepEqual([made.outcome, made.name], ['created', 'routed.example.com/']);
-  assert.equal((await apply('Route', route)).outcome, 'unchanged');
-  const moved = await apply('Route', { ...route, spec: { ...route.spec, service: 'routed-api' } });
-  assert.deepEqual(moved.changes, [{ path: 'spec.service', before: 'routed-web', after: 'routed-api' }]);
-  const settings = { sticky: true, limits: { bodyBytes: 9 }, https: { redirect: true, hstsSeconds: 60 } };
-  const set = await apply('Route', { ...route, spec: { ...route.spec, http: settings } });
-  assert.deepEqual(
-    set.changes.map(({ path }) => path),
-    ['spec.http.https.hstsSeconds', 'spec.http.https.redirect', 'spec.http.limits.bodyBytes', 'spec.http.sticky'],
-  );
-  assert.deepEqual((await get('Route', 'routed.example.com/')).spec['http'], settings);
-  assert.equal((await apply('Route', route)).outcome, 'unchanged');
-  const taken = { ...route, spec: { ...route.spec, http: { https: { redirect: null } } } };
-  await assert.rejects(apply('Route', taken), invalid(/spec\.http\.https\.hstsSeconds: it tells browsers/));
-  await assert.rejects(
-    apply('Route', { ...route, spec: { ...route.spec, tcp: { idleMs: 5 } } }),
-    invalid(/spec\.tcp: these settings are for tcp routes/),
-  );
-  const where = { params: { ...flynn('Route'), name: 'routed.example.com/' } };
-  const before = await get('Route', where.params.name);
-  const patch = (body: object) => world.client.call(generic.patch, { ...where, body });
-  const patched = await patch({ spec: { http: { sticky: null, limits: { connections: 4 } } } });
-  assert.deepEqual(patched.object?.spec['http'], {
-    limits: { bodyBytes: 9, connections: 4 },
-    https: { redirect: true, hstsSeconds: 60 },
-  });
-  const { revision } = before.metadata;
-  await assert.rejects(patch({ spec: { http: { sticky: true } }, metadata: { revision } }), (error) =>
-    hasCode(error, 'conflict'),
-  );
-  await assert.rejects(apply('Route', { spec: route.spec }), invalid(/owner: it belongs to an app/));
-  await assert.rejects(
-    apply('Route', { owner: 'app/routed', spec: { domain: '-' } }),
-    invalid(/spec\.domain: "-" is not/),
-  );
-  await world.client.call(generic.remove, { params: { ...flynn('Route'), name: 'routed.example.com/' } });
-  assert.equal((await world.client.call(routing.list, { params: { app: 'routed' } })).length, 1);
-
-  const publicKey = 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1XlU5gFpJdLYlvBPSJQ7Jn8WQ4ZC3aSQ3nXTjoI7Gp ada@example.com';
-  const key = await apply('Key', { spec: { publicKey } });
-  assert.equal(key.outcome, 'created');
-  assert.match(key.name, /^SHA256:/);
-  assert.equal((await apply('Key', { spec: { publicKey } })).outcome, 'unchanged');
-  assert.equal((await get('Key', key.name)).spec['publicKey'], publicKey);
-  const same = await world.client.call(keys.get, { params: { fingerprint: key.name } });
-  assert.equal(same.comment, 'ada@example.com');
-  await assert.rejects(apply('Key', { spec: { publicKey: 'nonsense' } }), invalid(/spec\.publicKey: .*a key starts/));
-});
 
 test('a part of the platform is not deleted here either; an app says what its deletion waits for', async () => {
   await world.client.call(apps.create, { body: { name: 'part', isSystem: true } });

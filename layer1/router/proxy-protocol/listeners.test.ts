@@ -4,7 +4,6 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { setTimeout } from 'node:timers/promises';
 import type { TestContext } from 'node:test';
 import { connect as connectTls } from 'node:tls';
 import { hasProxyProtocol } from '../config.ts';
@@ -69,7 +68,8 @@ test('a connection that is reset before or within its header takes nothing else 
       const socket = connect(port, '127.0.0.1');
       await once(socket, 'connect');
       if (said !== '') await new Promise((resolve) => socket.write(said, resolve));
-      await setTimeout(20);
+      // Connections are taken in their order: once the next one is done with, this one was taken.
+      await say(port, request);
       socket.resetAndDestroy();
       await once(socket, 'close');
     }
