@@ -5,9 +5,10 @@ import { existsSync } from 'node:fs';
 import { once } from 'node:events';
 import { readlink } from 'node:fs/promises';
 import { test } from 'node:test';
-import { tryProgram } from '../program.ts';
+import { runProgram, tryProgram } from '../program.ts';
 import {
   type HostNetwork,
+  cutHostNetwork,
   ensureHostNetwork,
   hostNetworkOf,
   namespaceFile,
@@ -37,6 +38,31 @@ test('hosts that come and go at the same time share one bridge', async () => {
     for (const network of networks) assert.ok(!existsSync(namespaceFile(network)), network.namespace);
   } finally {
     await Promise.all(networks.map(removeHostNetwork));
+  }
+});
+
+test('a host that lost its power answers from the first packet after its boot on, under the address others knew it by', async () => {
+  const [one, other] = [85, 86].map((index) => hostNetworkOf(suiteHosts, `network${index}`, index));
+  assert.ok(one !== undefined && other !== undefined);
+  const cardOf = async () => {
+    const link = await runProgram('ip', ['-n', one.namespace, '-br', 'link', 'show', 'eth0'], { timeoutMs: 10_000 });
+    return /\s((?:[0-9a-f]{2}:){5}[0-9a-f]{2})\s/.exec(link)?.[1];
+  };
+  try {
+    await Promise.all([one, other].map(ensureHostNetwork));
+    // Nobody listens: refused is an answer, and the first packet's is there before a second one is sent.
+    const connect = ['timeout', '0.8', 'bash', '-c', `: </dev/tcp/${one.address}/9`];
+    const answer = async () =>
+      (await tryProgram('nsenter', [...within(other), ...connect], { timeoutMs: 10_000 })).stderr;
+    assert.match(await answer(), /refused/);
+    const card = await cardOf();
+    assert.ok(card);
+    await cutHostNetwork(one);
+    await ensureHostNetwork(one);
+    assert.equal(await cardOf(), card);
+    assert.match(await answer(), /refused/);
+  } finally {
+    await Promise.all([one, other].map(removeHostNetwork));
   }
 });
 

@@ -133,7 +133,8 @@ async function makeHostNetwork(network: HostNetwork): Promise<void> {
   await makeNamespace(nat.namespace);
   await plugInto(family, link, { namespace: nat.namespace, device: 'wan', address: nat.outerAddress });
   const length = innerAddresses.prefixLength;
-  await ip('-n', nat.namespace, 'link', 'add', 'lan', 'type', 'veth', 'peer', 'name', 'eth0', 'netns', namespace);
+  const inner = ['peer', 'name', 'eth0', 'address', macOf(address), 'netns', namespace];
+  await ip('-n', nat.namespace, 'link', 'add', 'lan', 'address', macOf(nat.innerAddress), 'type', 'veth', ...inner);
   await ip('-n', nat.namespace, 'addr', 'add', `${nat.innerAddress}/${length}`, 'dev', 'lan');
   await ip('-n', nat.namespace, 'link', 'set', 'lan', 'up');
   await ip('-n', namespace, 'addr', 'add', `${address}/${length}`, 'dev', 'eth0');
@@ -159,11 +160,21 @@ async function makeNamespace(namespace: string): Promise<void> {
 type Plug = Readonly<{ namespace: string; device: string; address: string }>;
 
 async function plugInto(family: HostFamily, link: string, { namespace, device, address }: Plug): Promise<void> {
-  await ip('link', 'add', link, 'type', 'veth', 'peer', 'name', device, 'netns', namespace);
+  const peer = ['peer', 'name', device, 'address', macOf(address), 'netns', namespace];
+  await ip('link', 'add', link, 'type', 'veth', ...peer);
   await ip('link', 'set', link, 'master', bridgeOf(family), 'up');
   await ip('-n', namespace, 'addr', 'add', `${address}/${prefixLength}`, 'dev', device);
   await ip('-n', namespace, 'link', 'set', device, 'up');
   await ip('-n', namespace, 'route', 'add', 'default', 'via', family.gateway);
+}
+
+/**
+ * A machine keeps its network card through a boot. With another one, all who had to do with it send to the former for up to ten
+ * seconds more.
+ */
+function macOf(address: string): string {
+  const bytes = address.split('.').map((byte) => Number(byte).toString(16).padStart(2, '0'));
+  return ['02', '01', ...bytes].join(':');
 }
 
 /** What a machine that loses power loses: routes, rules, interfaces. A router that it is behind goes with it. */

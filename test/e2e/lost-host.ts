@@ -64,6 +64,9 @@ export function describeLostHost(theCluster: () => TestCluster): void {
     const cluster = theCluster();
     const [first, second, third] = cluster.hosts;
     assert.ok(first && second && third);
+    // A host that lost its power before may still be on its way back.
+    await cluster.untilHealthy('express');
+    await untilSixRun(cluster, cluster.hosts);
     const load = startSteadyLoad((signal) => cluster.get('express', '/', { signal, host: first }), {
       lanes: 2,
       pauseMs: 20,
