@@ -9,11 +9,14 @@ export type PullProgress = {
 
 /** It downloads few layers at once, whosever they are: these have their turn once others' have theirs behind them. */
 const waiting = 'Waiting';
+/** A registry that is mute from a layer's beginning on looks like waiting for a turn, and keeps the turns of others. */
+const maxWaits = 4;
 const done = new Set(['Download complete', 'Pull complete', 'Already exists']);
 
 /**
- * Tells once when nothing of a pull went on for `ms`. Some engines say the same again and again of what stands still, and of what
- * waits for its turn they say nothing: neither is what it looks like.
+ * Tells once when nothing of a pull went on for `ms`, or for four times that while it seems to wait for its turn. Some engines
+ * say the same again and again of what stands still, and of what waits for its turn they say nothing: neither is what it looks
+ * like.
  */
 export class PullSilence implements Disposable {
   readonly #layers = new Map<string, PullProgress>();
@@ -39,9 +42,10 @@ export class PullSilence implements Disposable {
     clearTimeout(this.#timer);
   }
 
-  #wait(): void {
+  #wait(waits = 1): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => (this.#isInTurn ? this.#onSilent() : this.#wait()), this.#ms);
+    const isOver = () => this.#isInTurn || waits === maxWaits;
+    this.#timer = setTimeout(() => (isOver() ? this.#onSilent() : this.#wait(waits + 1)), this.#ms);
   }
 
   get #isInTurn(): boolean {

@@ -166,13 +166,28 @@ async function runOneOff(
     );
   }
   if (release.id !== live) {
-    const before = live === undefined ? undefined : (await findRelease(deps, app, live, signal)).spec;
-    await checkDeployedLinks(deps, app, { next: release.spec, before, principal }, signal);
+    const before = live === undefined ? undefined : await contentOf(deps, live, signal);
+    const announcing = before ?? { processes: {} };
+    await checkDeployedLinks(deps, app, { next: release.spec, before, announcing, principal }, signal);
   }
   const workload = compileOneOff(runnable, { ...run, workloadId: `${app.id}-run-${shortId()}` });
   const started = { compare: [compareOf(app)], then: workloadChange(workload, evaluationContext(deps)) };
   await deps.resources.commit([started], { signal });
   return pendingJob(workload, deps.now());
+}
+
+/** Undefined where nobody can read it: then what another release links is judged anew, and runs. */
+async function contentOf(
+  { resources }: Pick<Deps, 'resources'>,
+  releaseId: string,
+  signal: AbortSignal,
+): Promise<ReleaseResource['spec'] | undefined> {
+  try {
+    return (await resources.find(releaseType, releaseId, { signal }))?.spec;
+  } catch (error) {
+    if (hasCode(error, 'invalid')) return undefined;
+    throw error;
+  }
 }
 
 type BuildInput = z.output<NonNullable<typeof jobs.build.body>>;

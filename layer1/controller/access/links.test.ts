@@ -105,6 +105,12 @@ test('a link that was written down is judged once more when it is deployed, by w
   await assert.rejects(deploy(next.id), isDenied, 'and it does not come back with what was before');
   const run = mal.call(jobs.run, { params, body: { command: ['sh'], releaseId: next.id } });
   await assert.rejects(run, isDenied, 'nor for a job of its own');
+  const asItsOwn = await mal.call(releases.create, {
+    params,
+    body: { artifactId, processes: named('victim-cache', ['victim-cache']) },
+  });
+  const unannounced = mal.call(jobs.run, { params, body: { command: ['sh'], releaseId: asItsOwn.id } });
+  await assert.rejects(unannounced, isDenied, 'nor by a name that only a job has, which announces nothing');
   const toNobody = await make(root, 'nobodys');
   assert.equal((await deploy(toNobody.id)).newReleaseId, toNobody.id);
 });

@@ -12,7 +12,13 @@ import { homeOf, isDeveloper, isPerson, withApp } from './service-names.ts';
 
 type Content = Pick<ReleaseResource['spec'], 'processes' | 'links'>;
 
-type Following = { next: Content; before: Content | undefined; principal: Principal | undefined };
+type Following = {
+  next: Content;
+  before: Content | undefined;
+  /** What the app announces where that is not `next`, which only jobs that nobody finds are made of. */
+  announcing?: Pick<Content, 'processes'> | undefined;
+  principal: Principal | undefined;
+};
 
 /**
  * Of a release that is made after `before`: what that one links stays. Undefined as `principal` for the platform itself, which
@@ -48,12 +54,19 @@ export async function checkDeployedLinks(
 async function check(
   deps: Pick<Deps, 'announced'>,
   app: AppResource,
-  { next, before, principal, given, isDeployed }: Following & { given: readonly string[]; isDeployed: boolean },
+  {
+    next,
+    before,
+    announcing = next,
+    principal,
+    given,
+    isDeployed,
+  }: Following & { given: readonly string[]; isDeployed: boolean },
   signal: AbortSignal,
 ): Promise<void> {
   const { isSystem, datastore, name } = app.spec;
   if (isSystem || datastore !== undefined || (isPerson(principal) && principal.isAdmin)) return;
-  const own = new Set(namesIn(name, next.processes));
+  const own = new Set(namesIn(name, announcing.processes));
   const had = new Set([...given, ...linksThatStay(name, before, own)]);
   const wanted = new Set(linksIn(next).filter((link) => !had.has(link)));
   if (wanted.size === 0) return;

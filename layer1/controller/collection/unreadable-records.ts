@@ -4,7 +4,7 @@
  */
 import { FlynnError } from '@flynn/kit/errors';
 import { nameKey, resourceKey } from '@flynn/resource/keys';
-import { decodeResource } from '@flynn/resource/record';
+import { decodeResource, isUnreadable } from '@flynn/resource/record';
 import type { AnyType } from '@flynn/resource/type';
 import type { Entry } from '@flynn/store/store';
 import { datastoreBackupType } from '../datastore-backups/types.ts';
@@ -12,7 +12,7 @@ import { archiveType, historyType } from '../datastore-history/types.ts';
 import type { Deps } from '../deps.ts';
 import { operationLock } from '../operations/writer.ts';
 import { appType, artifactType, deploymentType, operationType, releaseType } from '../resources.ts';
-import type { AppResource, ReleaseResource } from '../resources.ts';
+import type { AppResource, OperationResource, ReleaseResource } from '../resources.ts';
 
 /** Of what keeps a round from ending all but apps: what runs of one would be nobody's. */
 const types: readonly AnyType[] = [
@@ -26,7 +26,7 @@ const types: readonly AnyType[] = [
 
 /** With its name. `invalid` where it is none of these, `not_found` where it is not there, `conflict` where it can be read. */
 export async function forgetUnreadable(
-  deps: Pick<Deps, 'store' | 'resources'>,
+  deps: Pick<Deps, 'store' | 'resources' | 'operations' | 'writer'>,
   key: string,
   signal: AbortSignal,
 ): Promise<void> {
@@ -39,6 +39,7 @@ export async function forgetUnreadable(
     throw new FlynnError('conflict', `${key} can be read, and keeps nothing from being collected: nothing was deleted`);
   }
   await checkUnused(deps, type, id, signal);
+  if (type === operationType) await cancelFollowing(deps, id, signal);
   const names = await store.list(nameKey(type.name, ''), { signal });
   const own = names.entries.filter(({ value }) => value === id);
   // Of an operation that was under way: its app would wait for its end for ever.
@@ -64,24 +65,41 @@ async function checkUnused(
 ): Promise<void> {
   if (type !== releaseType && type !== artifactType) return;
   const isOfIt = (release: ReleaseResource) => release.spec.artifactId === id;
-  const releases =
-    type === releaseType ? [id] : (await resources.list(releaseType, { signal, where: isOfIt })).map((one) => one.id);
-  const [apps, deployments] = await Promise.all([
-    resources.list(appType, { signal }),
-    resources.list(deploymentType, { signal, where: ({ status }) => status.endedAt === undefined }),
+  const all = { signal, isStrict: true };
+  const looked = Promise.all([
+    type === releaseType ? [{ id }] : resources.list(releaseType, { ...all, where: isOfIt }),
+    resources.list(appType, all),
+    resources.list(deploymentType, { ...all, where: ({ status }) => status.endedAt === undefined }),
   ]);
+  const [ofIt, apps, deployments] = await looked.catch((error: unknown) => {
+    if (!isUnreadable(error)) throw error;
+    const why = `whether an app runs of it cannot be told: ${error.message}`;
+    throw new FlynnError('conflict', `${why}. Mend or give up that one first`, { cause: error });
+  });
+  const releases = new Set(ofIt.map((one) => one.id));
   const deployed = deployments.map(({ spec }) => [spec.appId, spec.oldReleaseId, spec.newReleaseId]);
   const isUsedBy = ({ id: appId, status }: AppResource) =>
-    [status.releaseId, ...deployed.filter(([ofApp]) => ofApp === appId).flat()].some((one) =>
-      releases.includes(one ?? ''),
-    );
+    [status.releaseId, ...deployed.filter(([ofApp]) => ofApp === appId).flat()].some((one) => releases.has(one ?? ''));
   const using = apps.find(isUsedBy);
   if (using === undefined) return;
   const { name } = using.spec;
-  throw new FlynnError(
-    'conflict',
-    `${name} runs of it, and could be started nowhere any more: deploy another release of ${name} first, or delete it`,
-  );
+  const mend = `go to the version of flynn that wrote it, restore a backup of the cluster, or delete ${name}`;
+  throw new FlynnError('conflict', `${name} runs of it, and could be started nowhere any more: ${mend}`);
+}
+
+/** What waits for its end never hears of one: without the record it would begin as if all had gone well. */
+async function cancelFollowing(
+  { operations, writer }: Pick<Deps, 'operations' | 'writer'>,
+  id: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const follows = ({ spec }: OperationResource) =>
+    spec.dependsOn?.includes(id) === true && spec.mayFail?.includes(id) !== true;
+  const following = [...operations.snapshot.entries.values()].filter(({ value }) => follows(value));
+  for (const { value } of following) {
+    const reason = 'the operation before it was given up';
+    await writer.apply(value.id, { type: 'cancel', isForced: true, reason }, { signal });
+  }
 }
 
 function placeOf(key: string): { type: AnyType; id: string } {

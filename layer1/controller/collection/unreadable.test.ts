@@ -4,9 +4,11 @@ import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { nameKey, resourceKey } from '@flynn/resource/keys';
 import { isUnreadable } from '@flynn/resource/record';
-import { apps, releases } from '../api.ts';
+import { apps, jobs, releases } from '../api.ts';
+
 import { datastoreBackupType } from '../datastore-backups/types.ts';
 import { archiveType, historyType } from '../datastore-history/types.ts';
+import { create, get, newApp } from '../operations/lifecycle-fixture.ts';
 import { operationLock } from '../operations/writer.ts';
 import { appType, artifactType, operationType, releaseType } from '../resources.ts';
 import { startTestBlobs } from '../testing-blobs.ts';
@@ -143,9 +145,54 @@ test('what an app runs is not given up, nor what that is made of', async () => {
     const before = await store.get(key);
     await store.transact({ then: [{ put: key, value: 'damaged' }] });
     const forgotten = client.call(collections.forget, { body: { key } });
-    await assert.rejects(forgotten, { code: 'conflict', message: /^shop runs of it/ });
+    await assert.rejects(forgotten, { code: 'conflict', message: /^shop runs of it.*or delete shop$/ });
     await store.transact({ then: [{ put: key, value: before?.value ?? '' }] });
   }
+});
+
+test('nothing is given up while it cannot be told whether an app runs of it', async () => {
+  await using blobStore = await startTestBlobs();
+  await using world = await startTestController({ blobStoreUrl: blobStore.url });
+  const { client, store } = world;
+  const { id: appId } = await client.call(apps.create, { body: { name: 'shop' } });
+  const params = { app: 'shop' };
+  const artifact = { type: 'image' as const, image: { name: 'test/image' } };
+  const { id: artifactId } = await client.call(releases.createArtifact, { body: artifact });
+  const { id } = await client.call(releases.create, { params, body: { artifactId, processes: { web: {} } } });
+  await world.deploy('shop', id);
+  const [app, release, made] = [
+    resourceKey(appType.name, appId),
+    resourceKey(releaseType.name, id),
+    resourceKey(artifactType.name, artifactId),
+  ];
+  // First the release, whose app nobody can read; then what the release is made of, as nobody can read it either.
+  for (const [hidden, given] of [
+    [app, release],
+    [release, made],
+  ] as const) {
+    const before = await Promise.all(
+      [hidden, given].map(async (key) => ({ key, value: (await store.get(key))?.value })),
+    );
+    for (const { key } of before) await store.transact({ then: [{ put: key, value: 'damaged' }] });
+    const forgotten = client.call(collections.forget, { body: { key: given } });
+    await assert.rejects(forgotten, (error) => hasCode(error, 'conflict') && String(error).includes(hidden), given);
+    for (const { key, value = '' } of before) await store.transact({ then: [{ put: key, value }] });
+  }
+});
+
+test('of an app whose live release nobody can read, another one still runs jobs', async () => {
+  await using blobStore = await startTestBlobs();
+  await using world = await startTestController({ blobStoreUrl: blobStore.url });
+  const { client, store } = world;
+  await client.call(apps.create, { body: { name: 'shop' } });
+  const params = { app: 'shop' };
+  const artifact = { type: 'image' as const, image: { name: 'test/image' } };
+  const { id: artifactId } = await client.call(releases.createArtifact, { body: artifact });
+  const make = () => client.call(releases.create, { params, body: { artifactId, processes: { web: {} } } });
+  const [live, other] = [await make(), await make()];
+  await world.deploy('shop', live.id);
+  await store.transact({ then: [{ put: resourceKey(releaseType.name, live.id), value: 'damaged' }] });
+  await client.call(jobs.run, { params, body: { command: ['true'], releaseId: other.id } });
 });
 
 test('an operation that is given up keeps its app from nothing', async () => {
@@ -163,4 +210,28 @@ test('an operation that is given up keeps its app from nothing', async () => {
   await client.call(collections.forget, { body: { key } });
   assert.equal(await store.get(lock), undefined);
   assert.ok((await store.get(operationLock('a2'))) !== undefined);
+});
+
+test('what waits for an operation that is given up does not begin as if that had gone well', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  const { client, store, deps } = world;
+  await newApp(client, 'shop');
+  await create(
+    client,
+    'shop',
+    { id: 'first' },
+    { id: 'after', dependsOn: ['first'] },
+    { id: 'last', dependsOn: ['after'] },
+    { id: 'despite', dependsOn: ['first'], mayFail: ['first'] },
+  );
+  const key = resourceKey(operationType.name, 'first');
+  const { revision } = await store.transact({ then: [{ put: key, value: 'damaged' }] });
+  await deps.operations.reached(revision);
+  await client.call(collections.forget, { body: { key } });
+  const states = await Promise.all(['after', 'last', 'despite'].map((id) => get(client, id)));
+  assert.deepEqual(
+    states.map(({ state }) => state),
+    ['cancelled', 'cancelled', 'queued'],
+  );
+  assert.equal(states[0]?.error, 'the operation before it was given up');
 });

@@ -118,7 +118,7 @@ export async function rollOut(
     return { ...made, deploymentId: id };
   } catch (error) {
     // An app that never was live takes somebody who may give it what it says: with their deployment this comes into force.
-    if (hasCode(error, 'denied')) return made;
+    if (app.status.releaseId === undefined && hasCode(error, 'denied')) return made;
     throw error;
   }
 }
