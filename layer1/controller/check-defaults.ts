@@ -17,7 +17,7 @@ export const defaultCheck = {
 } as const;
 
 /** A release of an app gives up on a job that does not come up a minute before its deployment gives up on the release. */
-const beforeDeploymentMs = 60_000;
+export const beforeDeploymentMs = 60_000;
 
 /** What answers with an error is not up: a path that is not there, a host name it does not know. */
 const errorStatus = 400;

@@ -17,6 +17,8 @@ export const processPortSchema = z.object({
     .optional(),
 });
 
+export const defaultStopTimeoutMs = 30_000;
+
 export const processSchema = z.object({
   entrypoint: z.array(z.string()).optional(),
   command: z.array(z.string()).optional(),
@@ -55,7 +57,7 @@ export const processSchema = z.object({
   /** What hosts have to be for its jobs to be there, all of it. One-off jobs go anywhere. */
   constraints: z.array(processConstraintSchema).max(20).optional(),
   hostNetwork: z.boolean().default(false),
-  stopTimeoutMs: z.int().positive().default(30_000),
+  stopTimeoutMs: z.int().positive().default(defaultStopTimeoutMs),
   drainMs: z.int().nonnegative().optional(),
   user: z.string().optional(),
   workingDirectory: z.string().optional(),

@@ -44,6 +44,25 @@ test('arguments in FROM are put in their place', () => {
   assert.equal(withPlainBases(plain, {}), plain);
 });
 
+test('arguments are made of those before them, as they are given', () => {
+  const phoenix = [
+    'ARG ELIXIR=1.17 OTP=27',
+    'ARG BUILDER="hexpm/elixir:${ELIXIR}-erlang-${OTP}"',
+    "ARG LITERAL='${OTP}'",
+    'FROM ${BUILDER} AS builder',
+    'FROM $BUILDER',
+  ].join('\n');
+  assert.match(withPlainBases(phoenix, {}), /^FROM hexpm\/elixir:1\.17-erlang-27 AS builder$/m);
+  assert.match(withPlainBases(phoenix, { OTP: '26' }), /^FROM hexpm\/elixir:1\.17-erlang-26$/m);
+  assert.throws(() => withPlainBases(`${phoenix}\nFROM $LITERAL`, {}), /"\$LITERAL" in FROM is not understood/);
+  assert.throws(() => withPlainBases('ARG A=99\nARG B=${A}\nFROM $B', {}), /no name of an image/);
+});
+
+test('a line that goes on and begins with FROM is told as that', () => {
+  const text = 'FROM debian:13\nRUN sqlite3 x "SELECT * \\\n  FROM users"\n';
+  assert.throws(() => withPlainBases(text, {}), /"FROM users"" goes on with the line before and begins with FROM/);
+});
+
 test('no name leads to what the engine has of other apps', () => {
   const bad = [
     'FROM 9944ff86f2a9',

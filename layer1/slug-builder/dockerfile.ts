@@ -34,7 +34,7 @@ export function withPlainBases(dockerfile: string, args: Readonly<Record<string,
     throw refusal('only \\ continues a line, whatever # escape= says');
   const lines = instructionsOf(dockerfile);
   const firstFrom = lines.findIndex(({ text }) => /^FROM\b/i.test(text));
-  const global = { ...defaultsOf(lines.slice(0, Math.max(0, firstFrom))), ...args };
+  const global = { ...defaultsOf(lines.slice(0, Math.max(0, firstFrom)), args), ...args };
   const stages = new Set<string>();
   for (const { text, isWhole } of lines) {
     // What a later build does is checked as part of that one; here it would be believed to be.
@@ -51,9 +51,17 @@ export function withPlainBases(dockerfile: string, args: Readonly<Record<string,
     if (stage !== undefined) stages.add(stage.toLowerCase());
   }
   // Lines that we take for the rest of another one the engine may not.
+  const own = new Set(lines.map(({ text }) => text));
   for (const line of dockerfile.split(/\r?\n/)) {
     if (/^\s*(?:COPY|ADD)\b/i.test(line)) assertSources(line, stages);
-    for (const [, , base = ''] of line.matchAll(from)) assertForeign(expand(base, global), stages);
+    for (const [, , base = ''] of line.matchAll(from)) {
+      try {
+        assertForeign(expand(base, global), stages);
+      } catch (error) {
+        if (own.has(line.trim())) throw error;
+        throw refusal(`"${line.trim()}" goes on with the line before and begins with FROM: put that word there`);
+      }
+    }
   }
   return dockerfile.replace(from, (_whole, before: string, name: string) => before + expand(name, global));
 }
@@ -93,24 +101,32 @@ function instructionsOf(dockerfile: string): Instruction[] {
   return found;
 }
 
-function defaultsOf(lines: readonly Instruction[]): Record<string, string> {
-  const pairs = lines.flatMap(({ text }) => /^ARG\s+(\w+)=(\S*)\s*$/i.exec(text)?.slice(1, 3) ?? []);
+/** Each may be made of those before it, as they are given or by their defaults. */
+function defaultsOf(
+  lines: readonly Instruction[],
+  args: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
   const values: Record<string, string> = {};
-  for (let at = 0; at + 1 < pairs.length; at += 2) {
-    values[pairs[at] ?? ''] = (pairs[at + 1] ?? '').replaceAll(/^(["'])(.*)\1$/g, '$2');
+  for (const { text } of lines) {
+    const [, pairs = ''] = /^ARG\s+(.*)$/i.exec(text) ?? [];
+    for (const [, name = '', value = ''] of pairs.matchAll(/(?<=^|\s)(\w+)=("[^"]*"|'[^']*'|\S*)/g)) {
+      const [, quote, inside = value] = /^(["'])(.*)\1$/.exec(value) ?? [];
+      values[name] = quote === "'" ? inside : substitute(inside, { ...values, ...args });
+    }
   }
   return values;
 }
 
-/** `$NAME`, `${NAME}`, `${NAME:-other}`. */
+/** `$NAME`, `${NAME}`, `${NAME:-other}`; the rest stays as it is. */
+function substitute(text: string, values: Readonly<Record<string, string>>): string {
+  return text.replace(/\$(?:(\w+)|\{(\w+)(?::-([^}$]*))?\})/g, (_all, bare?: string, name = '', other = '') => {
+    const value = values[bare ?? name] ?? '';
+    return value === '' ? String(other) : value;
+  });
+}
+
 function expand(text: string, values: Readonly<Record<string, string>>): string {
-  const expanded = text.replace(
-    /\$(?:(\w+)|\{(\w+)(?::-([^}$]*))?\})/g,
-    (_all, bare?: string, name = '', other = '') => {
-      const value = values[bare ?? name] ?? '';
-      return value === '' ? String(other) : value;
-    },
-  );
+  const expanded = substitute(text, values);
   if (/[$"'\\`]/.test(expanded))
     throw refusal(`"${text}" in FROM is not understood: arguments are written $NAME or \${NAME:-other}`);
   return expanded;

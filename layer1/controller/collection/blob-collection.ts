@@ -8,10 +8,13 @@ import { catalogueNames } from '../datastore-history/catalogue.ts';
 import { blobsOfArchive } from '../datastore-history/pieces.ts';
 import { archiveType, historyType } from '../datastore-history/types.ts';
 import { broughtNames } from './own-blobs.ts';
+import { blobsOfRecord, readBuildRecord } from '../images/build-record.ts';
 import { blobsOf, resultMeta } from '../images/image-blobs.ts';
 import { appType, artifactType, operationType } from '../resources.ts';
 
-export type BlobCollector = Pick<BlobClient, 'list' | 'listNames' | 'remove' | 'removeName'>;
+export type BlobCollector = Pick<BlobClient, 'list' | 'listNames' | 'remove' | 'removeName' | 'get' | 'stat'>;
+
+const buildNames = 'builds';
 
 export const blobGraceMs = 24 * 60 * 60_000;
 
@@ -55,7 +58,12 @@ async function neededBlobs(deps: Deps, blobs: BlobCollector, signal: AbortSignal
   const archives = await deps.resources.list(archiveType, all);
   const open = await deps.resources.list(operationType, all);
   const named = await Array.fromAsync(blobs.listNames({ signal }));
+  const records = [
+    ...named.filter(({ name }) => name.startsWith(`${buildNames}/`)).map(({ digest }) => digest),
+    ...open.flatMap(({ spec: { input } }) => input.resultDigest ?? []),
+  ];
   return new Set([
+    ...(await blobsOfRecords(blobs, records, signal)),
     ...artifacts.flatMap(({ spec }) => blobsOf(spec.image)),
     ...artifacts.map(({ spec }) => spec.meta[resultMeta] ?? ''),
     ...open.flatMap(({ spec: { input } }) => [input.sourceDigest ?? '', input.resultDigest ?? '']),
@@ -64,6 +72,24 @@ async function neededBlobs(deps: Deps, blobs: BlobCollector, signal: AbortSignal
     ...archives.flatMap(({ status }) => blobsOfArchive(status)),
     ...named.map(({ digest }) => digest),
   ]);
+}
+
+/** Of builds whose release waits, for days where another one is tried out: no artifact names their layers yet. */
+async function blobsOfRecords(
+  blobs: BlobCollector,
+  digests: readonly string[],
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const found: string[] = [];
+  for (const digest of new Set(digests)) {
+    try {
+      found.push(...blobsOfRecord(await readBuildRecord(blobs, digest, { signal })));
+    } catch (error) {
+      // It is not there, or is none: no release is made of it.
+      if (!hasCode(error, 'not_found', 'invalid')) throw error;
+    }
+  }
+  return found;
 }
 
 async function removeNames(deps: Deps, blobs: BlobCollector, before: number, signal: AbortSignal): Promise<number> {
@@ -77,7 +103,7 @@ async function removeNames(deps: Deps, blobs: BlobCollector, before: number, sig
     if (changedAt >= before) return false;
     if (kind === broughtNames) return true;
     if (rest.length > 0) return false;
-    if (kind === 'builds') return !operations.has(id);
+    if (kind === buildNames) return !operations.has(id);
     return (kind === 'cache' || kind === 'layers' || kind === catalogueNames) && !apps.has(id);
   });
   for (const { name } of gone) await blobs.removeName(name, { signal });

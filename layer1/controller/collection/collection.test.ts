@@ -6,6 +6,7 @@ import { apps, formations, releases } from '../api.ts';
 import { blobGraceMs, collectBlobs } from './blob-collection.ts';
 import { collectArtifacts, collectReleases } from './collection.ts';
 import type { Release } from '../model.ts';
+import { create, newApp } from '../operations/lifecycle-fixture.ts';
 import { artifactType } from '../resources.ts';
 import { startTestBlobs } from '../testing-blobs.ts';
 import { startTestController } from '../testing.ts';
@@ -85,6 +86,33 @@ test('names of builds and apps that are gone, and of what was brought, go with w
   assert.deepEqual([collected.names, collected.blobs], [4, 4]);
   const left = (await Array.fromAsync(blobs.listNames())).map(({ name }) => name);
   assert.deepEqual(left, ['backups/one', `cache/${app.id}`].sort());
+});
+
+test('what was built, or brought, stays whole as long as its release waits to be made', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  await using store = await startTestBlobs();
+  const { blobs } = store;
+  await newApp(world.client, 'shop');
+  const record = async (layer: string, config?: string) => {
+    const image = config === undefined ? {} : { image: { config: await blobs.put(config), hasCommand: true } };
+    const layers = [await blobs.put(layer)];
+    return blobs.put(JSON.stringify({ layers, ...image, sizeBytes: 1, processTypes: {}, buildpack: 'x' }));
+  };
+  await blobs.putName('builds/build', (await record('built')).digest);
+  const brought = await record('brought', 'configuration');
+  await blobs.putName('builds/torn', (await blobs.put('no record')).digest);
+  await record('of nobody');
+  await create(
+    world.client,
+    'shop',
+    { id: 'release', kind: 'release', dependsOn: ['build'] },
+    { id: 'build' },
+    { id: 'image', kind: 'release', input: { resultDigest: brought.digest } },
+  );
+  const collected = await collectBlobs(later(world, blobGraceMs + 60_000), blobs, { signal });
+  assert.deepEqual([collected.blobs, collected.names], [3, 1], 'the two of nobody, and what is torn');
+  const left = new Set((await Array.fromAsync(blobs.list())).map(({ digest }) => digest));
+  for (const kept of ['built', 'brought', 'configuration']) assert.ok(left.has((await blobs.put(kept)).digest), kept);
 });
 
 test('an artifact that is about to go makes no release, and one that a release has stays', async () => {

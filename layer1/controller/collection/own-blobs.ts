@@ -4,21 +4,18 @@
  */
 import type { BlobClient } from '@flynn/blobstore/client';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
-import { text } from 'node:stream/consumers';
 import type { Directory } from '../access/directory.ts';
 import type { Principal } from '../access/principal.ts';
 import type { Deps } from '../deps.ts';
 import { blobsOf, resultMeta } from '../images/image-blobs.ts';
-import { parseJsonAs } from '../images/image-config.ts';
-import { type Artifact, type Operation, buildResultSchema } from '../model.ts';
+import { blobsOfRecord, readBuildRecord } from '../images/build-record.ts';
+import type { Artifact, Operation } from '../model.ts';
 import { findOperation, getOperation } from '../operations/records.ts';
 import { appType, artifactType, releaseType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 
 /** Names of what somebody brought begin so; they go a day later. */
 export const broughtNames = 'brought';
-/** The record of an image is some kilobytes: of each layer a line. */
-const maxRecordBytes = 1024 * 1024;
 
 type Asked = Pick<Operation, 'input' | 'dependsOn'> & { id?: string | undefined };
 
@@ -111,11 +108,7 @@ export class OwnBlobs {
 
   async #checkRecord(principal: Principal, digest: string, signal: AbortSignal): Promise<void> {
     await this.check(principal, [digest], signal);
-    const { sizeBytes } = await this.#blobs.stat(digest, { signal });
-    if (sizeBytes > maxRecordBytes) throw new FlynnError('invalid', `${digest} is no image: it is too large for one`);
-    const record = parseJsonAs(buildResultSchema, await text(await this.#blobs.get(digest, { signal })), digest);
-    const config = record.image === undefined ? [] : [record.image.config.digest];
-    await this.check(principal, [...config, ...record.layers.map((layer) => layer.digest)], signal);
+    await this.check(principal, blobsOfRecord(await readBuildRecord(this.#blobs, digest, { signal })), signal);
   }
 
   /** One that there is not is told by who creates it. */

@@ -68,7 +68,8 @@ test('a round that does not end well is told after hours, since the first that d
   const failing = () => {
     throw new FlynnError('unavailable', 'no blob store is running');
   };
-  const blobs = { list: failing, listNames: failing, remove: failing, removeName: failing };
+  const rest = { remove: failing, removeName: failing, get: failing, stat: failing };
+  const blobs = { list: failing, listNames: failing, ...rest };
   const nowMs = Date.now();
   const { store } = world;
   await store.transact({ then: [{ put: '/flynn/collection', value: JSON.stringify({ begunMs: nowMs }) }] });
@@ -97,7 +98,8 @@ test('a round that is stuck is told, also the first, which asks when blobs were 
   const failing = () => {
     throw new FlynnError('internal', 'nothing is to go');
   };
-  const blobs: BlobCollector = { list: stuck, listNames: stuck, remove: failing, removeName: failing };
+  const rest = { remove: failing, removeName: failing, get: failing, stat: failing };
+  const blobs: BlobCollector = { list: stuck, listNames: stuck, ...rest };
   const state = async () => JSON.parse((await store.get('/flynn/collection'))?.value ?? '{}') as RoundState;
   const ended = new AbortController();
   const round = collectAll(deps, blobs, { signal: ended.signal });

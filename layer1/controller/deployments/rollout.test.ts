@@ -47,6 +47,8 @@ test('it is complete once the old jobs have ended, or cannot be ended', () => {
   assert.deepEqual(finishing(1), { do: 'wait', untilMs: 600_000 });
   assert.deepEqual(finishing(0), { do: 'complete' });
   assert.deepEqual(finishing(1, 600_000), { do: 'complete' });
+  const slow = at([web({ newUp: 2, oldPresent: 1 })], { phase: 'finishing', nowMs: 600_000, stopMs: 3_660_000 });
+  assert.deepEqual(slow, { do: 'wait', untilMs: 3_660_000 }, 'and those that may take longer are waited for');
   const crashed = web({ newUp: 1, oldPresent: 0, failed: { id: 'a', type: 'web' } });
   const finished = at([crashed], { phase: 'finishing' });
   const warning = '1 of 2 web jobs are up';

@@ -91,6 +91,8 @@ export type RolloutView = {
   progressMs: number;
   /** It fails if there is no progress for so long, and no host that is away is still waited for. */
   timeoutMs: number;
+  /** So long the slowest of the old jobs may take to end. */
+  stopMs?: number | undefined;
   /** It fails if it is not through by then. */
   deadlineMs?: number | undefined;
 };
@@ -114,8 +116,9 @@ export function nextStep(view: RolloutView): RolloutStep {
     const problem = task?.is === 'waiting' ? `it did not start within ${timeoutMs / 1000} s` : errorOf(task);
     const warning = warningOf(types, problem === undefined ? [] : [`its postdeploy failed: ${problem}`]);
     const isOver = types.every(({ oldPresent }) => oldPresent === 0);
-    if (isOver || nowMs >= progressMs + finishLimitMs) return { do: 'complete', ...warning };
-    return { do: 'wait', untilMs: progressMs + finishLimitMs };
+    const limitMs = progressMs + Math.max(finishLimitMs, view.stopMs ?? 0);
+    if (isOver || nowMs >= limitMs) return { do: 'complete', ...warning };
+    return { do: 'wait', untilMs: limitMs };
   }
   if (phase === 'rolling_back') {
     const isBack = types.every((type) => type.isInPlace || type.oldUp >= type.original);

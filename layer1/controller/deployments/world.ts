@@ -17,6 +17,7 @@ import type { Scripts } from '../app-json.ts';
 import { workloadIdOf } from '../compile.ts';
 import type { Runnable } from '../compile.ts';
 import { expectedJobs, patienceMs } from './expected-jobs.ts';
+import type { Patient } from './patience.ts';
 import { findFailed, findTrouble, isOfType, upJobs } from './progress.ts';
 import type { UpTimes } from './progress.ts';
 import { readTask, taskLine } from './tasks.ts';
@@ -31,6 +32,7 @@ import type { TypeState } from './rollout.ts';
 export type Side = {
   runnable: Runnable | undefined;
   types: readonly string[];
+  processes: Patient;
   releaseId: string;
   scripts: Scripts | undefined;
   formation: FormationResource | undefined;
@@ -62,7 +64,7 @@ export async function readWorld(
     ]);
     const runnable = await runnableOf(deps, app, release, signal);
     const { processes, scripts } = release.spec;
-    return { runnable, types: Object.keys(processes), releaseId, scripts, formation };
+    return { runnable, types: Object.keys(processes), processes, releaseId, scripts, formation };
   };
   const [next, old] = await Promise.all([
     side(newReleaseId),

@@ -9,7 +9,7 @@ import type { TestRunnerOptions } from './test-runner.ts';
 import type { TestController } from '../testing.ts';
 
 export type Asked = Partial<
-  Pick<Operation, 'id' | 'kind' | 'dependsOn' | 'mayFail' | 'target' | 'singletonId' | 'expiresAt'>
+  Pick<Operation, 'id' | 'kind' | 'input' | 'dependsOn' | 'mayFail' | 'target' | 'singletonId' | 'expiresAt'>
 > & { expiresInMs?: number };
 
 export async function join(
