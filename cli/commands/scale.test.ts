@@ -61,7 +61,7 @@ test('the process of `scale` ends with its work, nothing of the events keeps it'
   const bin = join(import.meta.dirname, '../../bin/flynn');
   const { stdout } = await promisify(execFile)(bin, ['-a', 'hello', 'scale', 'web=2'], {
     env: { ...process.env, HOME: env.desk.home, FLYNN_CONFIG_DIR: env.desk.configDirectory },
-    timeout: 40_000,
+    timeout: 100_000,
   });
   assert.match(stdout, /scale completed/);
 });

@@ -52,7 +52,7 @@ test('a container that the engine hangs over, or cannot tell of, keeps nobody fr
   const context = { docker: new Docker({ socketPath }), cluster: 'test' };
   try {
     // Long enough for those that do answer, on a machine that stands still.
-    const found = new Map((await listContainers(context, { deadlineMs: 4_000 })).map((one) => [one.id, one]));
+    const found = new Map((await listContainers(context, { deadlineMs: 8_000 })).map((one) => [one.id, one]));
     assert.equal(found.get('good')?.startedAtMs, 1_700_000_001_000);
     for (const id of ['stuck', 'broken']) {
       const { error, ...rest } = found.get(id) ?? {};

@@ -90,7 +90,7 @@ async function compare(): Promise<void> {
 async function foldElsewhere(file: string, env: Record<string, string>): Promise<string> {
   const { stdout } = await run(process.execPath, [import.meta.filename], {
     env: { ...process.env, ...env, NODE_TEST_CONTEXT: '', FLYNN_TEST_HISTORY: file },
-    timeout: 30_000,
+    timeout: 100_000,
     maxBuffer: 64 * 1024 ** 2,
   });
   return stdout;

@@ -59,7 +59,7 @@ async function twoControllers(): Promise<Pair> {
   };
 }
 
-test('what was written through one controller is read through the other at once', { timeout: 60_000 }, async () => {
+test('what was written through one controller is read through the other at once', async () => {
   await using pair = await twoControllers();
   const { one, two, world } = pair;
   const app = await one.call(apps.create, { body: { name: 'shop' } });
@@ -98,7 +98,7 @@ test('what was written through one controller is read through the other at once'
   assert.equal((await two.call(hosts.list, {})).find(({ id }) => id === 'host1')?.state, 'up');
 });
 
-test('what one controller was told of an operation another acts on at once', { timeout: 60_000 }, async () => {
+test('what one controller was told of an operation another acts on at once', async () => {
   await using pair = await twoControllers();
   const { one, two, world, second } = pair;
   await one.call(apps.create, { body: { name: 'shop' } });
@@ -122,7 +122,7 @@ test('what one controller was told of an operation another acts on at once', { t
   }
 });
 
-test('who was adopted, and what has ended, is known at every controller at once', { timeout: 60_000 }, async () => {
+test('who was adopted, and what has ended, is known at every controller at once', async () => {
   await using pair = await twoControllers();
   const { one, two, second } = pair;
   await one.call(apps.create, { body: { name: 'shop' } });
@@ -155,7 +155,7 @@ test('who was adopted, and what has ended, is known at every controller at once'
   await new TestRunner({ client: two, id: 'own', token: 'the token of the next one' }).report({});
 });
 
-test('users, tokens and what they were given count on every controller at once', { timeout: 60_000 }, async () => {
+test('users, tokens and what they were given count on every controller at once', async () => {
   const store = createMemoryStore();
   await using second = await startTestController({ store: late(store), hosts: 0, hasWorker: false });
   await using first = await startTestController({ store });
@@ -189,35 +189,31 @@ test('users, tokens and what they were given count on every controller at once',
   await waitFor(isOut, { what: 'the token to open nothing', deadlineMs: 60_000, intervalMs: 10 });
 });
 
-test(
-  'a stream of changes goes on at another controller without losing or repeating any',
-  { timeout: 60_000 },
-  async () => {
-    await using pair = await twoControllers();
-    const { one, two } = pair;
-    const seen: string[] = [];
-    let lastEventId: string | undefined;
-    const listen = async (client: HttpClient, until: number): Promise<void> => {
-      const ended = new AbortController();
-      const resume = lastEventId === undefined ? {} : { lastEventId };
-      const events = client.events(platform.events, { query: { types: 'app' } }, { signal: ended.signal, ...resume });
-      for await (const { event, id, data } of events) {
-        lastEventId = id ?? lastEventId;
-        if (event !== 'app') continue;
-        const { object } = data as { object: { name: string } };
-        seen.push(object.name);
-        if (seen.length >= until) break;
-      }
-      ended.abort();
-    };
-    const total = 60;
-    const writing = (async () => {
-      for (let index = 0; index < total; index += 1)
-        await (index % 2 === 0 ? one : two).call(apps.create, { body: { name: `a-${index}` } });
-    })();
-    for (let until = 7; until < total; until += 7) await listen(until % 2 === 0 ? one : two, until);
-    await listen(one, total);
-    await writing;
-    assert.deepEqual([...seen].sort(), Array.from({ length: total }, (_, index) => `a-${index}`).sort());
-  },
-);
+test('a stream of changes goes on at another controller without losing or repeating any', async () => {
+  await using pair = await twoControllers();
+  const { one, two } = pair;
+  const seen: string[] = [];
+  let lastEventId: string | undefined;
+  const listen = async (client: HttpClient, until: number): Promise<void> => {
+    const ended = new AbortController();
+    const resume = lastEventId === undefined ? {} : { lastEventId };
+    const events = client.events(platform.events, { query: { types: 'app' } }, { signal: ended.signal, ...resume });
+    for await (const { event, id, data } of events) {
+      lastEventId = id ?? lastEventId;
+      if (event !== 'app') continue;
+      const { object } = data as { object: { name: string } };
+      seen.push(object.name);
+      if (seen.length >= until) break;
+    }
+    ended.abort();
+  };
+  const total = 60;
+  const writing = (async () => {
+    for (let index = 0; index < total; index += 1)
+      await (index % 2 === 0 ? one : two).call(apps.create, { body: { name: `a-${index}` } });
+  })();
+  for (let until = 7; until < total; until += 7) await listen(until % 2 === 0 ? one : two, until);
+  await listen(one, total);
+  await writing;
+  assert.deepEqual([...seen].sort(), Array.from({ length: total }, (_, index) => `a-${index}`).sort());
+});

@@ -111,14 +111,16 @@ test('a controller that breaks off, or answers nonsense, is told as that', async
 
 test('an upload that ends early is no shorter one to the controller', async (t) => {
   const outcome = Promise.withResolvers<string>();
+  const arrived = Promise.withResolvers<void>();
   const dashboard = await behind(t, (request) => {
+    request.once('data', () => arrived.resolve());
     text(request).then(outcome.resolve, () => outcome.resolve('broken off'));
   });
   const socket = connect(dashboard.port, '127.0.0.1');
   const lines = Object.entries({ ...byRouter, ...ownPage, cookie }).map(([name, value]) => `${name}: ${value}\r\n`);
   socket.write(`POST /api/layers HTTP/1.1\r\n${lines.join('')}content-length: 100\r\n\r\nhalf`);
-  await waitFor(() => socket.bytesWritten > 0, { what: 'the head to be sent', deadlineMs: 10_000, intervalMs: 5 });
-  setTimeout(() => socket.destroy(), 100);
+  await arrived.promise;
+  socket.destroy();
   assert.equal(await outcome.promise, 'broken off');
 });
 

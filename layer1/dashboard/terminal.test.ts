@@ -219,7 +219,7 @@ test('a run whose answer is lost is asked for again, and is one job', async (t) 
 test('a page that cannot be heard, as its program takes nothing, is not believed in for ever', async (t) => {
   const programs: Duplex[] = [];
   const deaf = execHandler((socket) => void programs.push(socket.on('error', () => undefined)));
-  const { page, served } = await open(t, '/terminal/exec?app=shop', [deaf], { pingMs: 200, deafMs: 500 });
+  const { page, served } = await open(t, '/terminal/exec?app=shop', [deaf], { pingMs: 2_000, deafMs: 5_000 });
   const chunk = Buffer.alloc(64 * 1024);
   // However much the buffers of all sockets on the way take: there is always more.
   const isTold = () => {
@@ -236,15 +236,15 @@ test('a page that cannot be heard, as its program takes nothing, is not believed
 
 test('a page that sends is there, though its answer to a ping has not come yet; one that does neither is not', async (t) => {
   const reading = execHandler((socket) => void socket.on('error', () => undefined).resume());
-  const { page, served } = await open(t, '/terminal/exec?app=shop', [reading], { pingMs: 50, autoPong: false });
+  const { page, served } = await open(t, '/terminal/exec?app=shop', [reading], { pingMs: 1_000, autoPong: false });
   let pings = 0;
   page.socket.on('ping', () => {
     pings += 1;
-    if (pings < 8) page.socket.send(Buffer.from('x'));
+    if (pings < 4) page.socket.send(Buffer.from('x'));
   });
   await page.closed;
   await served();
-  assert.ok(pings >= 8, `it was ended after ${pings} pings`);
+  assert.ok(pings >= 4, `it was ended after ${pings} pings`);
 });
 
 test('neither side is read faster than the other takes', async (t) => {

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
+import { createServer } from 'node:net';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { fingerprintOf } from '@flynn/kit/certificate';
+import { freePort } from '@flynn/kit/testing-ports';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { openTestStore } from '@flynn/store/testing';
@@ -211,10 +211,8 @@ test('a host whose address nobody reaches is told so before it has anything of t
     isCode('conflict', /does not reach this machine at 127\.0\.0\.1:1 \(.*ECONNREFUSED.*--behind-nat/),
   );
   // Whoever answers there a moment later, in the place of an agent that ended, is reached.
-  const door = createServer().listen(0, '127.0.0.1');
-  await once(door, 'listening');
-  const { port } = door.address() as AddressInfo;
-  await new Promise((resolve) => door.close(resolve));
+  const port = await freePort();
+  const door = createServer();
   const late = askToJoin(host.token, { ...joining, answersAt: port }, asking);
   setTimeout(() => door.listen(port, '127.0.0.1'), 100);
   assert.equal((await late).lease.address, '127.0.0.1');

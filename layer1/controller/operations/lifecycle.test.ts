@@ -14,7 +14,7 @@ import { operationType } from '../resources.ts';
 import { join, newApp, create, get, watchAt } from './lifecycle-fixture.ts';
 import type { Asked } from './lifecycle-fixture.ts';
 
-test('a thousand operations and eight runners: each is carried out exactly once', { timeout: 60_000 }, async () => {
+test('a thousand operations and eight runners: each is carried out exactly once', async () => {
   await using world = await startTestController({ hasWorker: false });
   const names = Array.from({ length: 40 }, (_, index) => `app${index}`);
   await Promise.all(names.map((name) => newApp(world.client, name)));
@@ -329,7 +329,7 @@ test('of a singleton the newest is left, in the place of the oldest', async () =
   assert.equal((await runner.claim()).id, 'between');
 });
 
-test('two controllers on one store give nothing twice', { timeout: 60_000 }, async () => {
+test('two controllers on one store give nothing twice', async () => {
   const store = createMemoryStore();
   await using one = await startTestController({ store: store.connect(), hasWorker: false });
   await using two = await startTestController({ store: store.connect(), hasWorker: false, hosts: 0 });

@@ -107,6 +107,7 @@ describe('a backend that speaks h2c', () => {
     waiting[0]?.respond();
     waiting[0]?.end('slow');
     assert.equal((await slow).body, 'slow');
+    await waitFor(() => door.policy.endings.length === 2, { what: 'both ends', ...soon });
     assert.deepEqual(
       door.policy.endings.map((ending) => ending.how),
       ['answered', 'answered'],
