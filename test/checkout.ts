@@ -2,6 +2,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { ExecResult } from '@flynn/bootstrap/test-hosts/test-host';
+import { waitFor } from '@flynn/kit/retry';
 import type { Answer } from './answer.ts';
 import type { RunOptions, TestCluster } from './test-cluster.ts';
 
@@ -45,5 +46,14 @@ export class Checkout {
   /** Once it is scaled from nothing, or pushed on a machine where a router may need more than five seconds to know of it. */
   untilAnswers(): Promise<Answer> {
     return this.cluster.untilAnswers(this.name);
+  }
+
+  /** Once another release has taken its place, on such a machine. */
+  async untilSays(body: string): Promise<void> {
+    await waitFor(async () => (await this.get()).body === body, {
+      what: `${this.name} to say ${JSON.stringify(body)}`,
+      deadlineMs: 60_000,
+      intervalMs: 200,
+    });
   }
 }

@@ -5,7 +5,7 @@ import { request } from 'node:http';
 import { join, resolve } from 'node:path';
 import { joinHosts } from '@flynn/bootstrap/test-hosts/cluster';
 import { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
-import { connectStore, untilTogether } from '@flynn/bootstrap/test-hosts/cluster-view';
+import { connectStore, untilStoreLinked, untilTogether } from '@flynn/bootstrap/test-hosts/cluster-view';
 import { ensureImageStore, linkImages } from '@flynn/bootstrap/test-hosts/image-store';
 import { suiteHosts } from '@flynn/bootstrap/test-hosts/network';
 import type { ExecOptions, ExecResult } from '@flynn/bootstrap/test-hosts/test-host';
@@ -209,9 +209,10 @@ export class TestCluster implements AsyncDisposable {
     );
   }
 
-  /** Until every host is in the cluster, etcd has its members, and the app answers 200 through each host's router. */
+  /** Until every host is in the cluster, the members of etcd reach each other, and the app answers 200 through each router. */
   async untilHealthy(app = 'hello', hosts = this.hosts): Promise<void> {
     await untilTogether(hosts);
+    await untilStoreLinked(hosts);
     for (const host of hosts) await this.untilAnswers(app, { host });
   }
 

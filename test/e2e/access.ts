@@ -30,7 +30,7 @@ export function describeAccess(theCluster: () => TestCluster): void {
 
     await cluster.flynn(['access', 'grant', 'ann', 'developer', '-a', 'shared']);
     await app.push(ann);
-    assert.equal((await app.get()).body, 'by ann');
+    await app.untilSays('by ann');
 
     const { stdout } = await cluster.flynn(['audit', '-a', 'shared', '--json'], ann);
     const own = JSON.parse(stdout) as { actor: { name: string } }[];

@@ -25,7 +25,7 @@ export function describeDatabase(theCluster: () => TestCluster): void {
   test('what is in it at a moment is kept', async () => {
     const hasBegun = async () => /^Moments: +\d/m.test((await app.flynn(['pg', 'history'])).stdout);
     await waitFor(hasBegun, { what: 'the first moment', deadlineMs: longMs, intervalMs: 1_000 });
-    await app.get('/?note=kept');
+    assert.equal((await app.get('/?note=kept')).status, 200);
     const sql = 'SELECT now(), pg_sleep(0.1)';
     const { stdout } = await app.flynn(['pg', 'psql', '--sql', sql, '--', '-At', '-F,']);
     moment = new Date(stdout.split(',')[0] ?? '').toISOString();
@@ -88,7 +88,7 @@ export function describeDatabase(theCluster: () => TestCluster): void {
   });
 
   test('it goes back to that moment, with what was deleted since and nothing that was written since', async () => {
-    await app.flynn(['pg', 'backup', 'restore', '--at', moment, '-y'], { timeoutMs: longMs });
+    await app.flynn(['pg', 'backup', 'restore', '--at', moment, '-y'], { timeoutMs: 600_000 });
     assert.equal((await app.untilAnswers()).body, 'first\nkept\n');
     assert.match((await app.flynn(['pg', 'backup'])).stdout, /Restored guestbook-postgres to what there was at/);
   });

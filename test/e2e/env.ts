@@ -30,13 +30,19 @@ export function describeEnv(theCluster: () => TestCluster): void {
 
   test('a program that knows nothing of SIGTERM answers what it was asked before a deployment takes its place', async () => {
     const cluster = theCluster();
-    const slow = cluster.get('web-worker', '/slow');
+    let isAnswered = false;
+    const slow = cluster.get('web-worker', '/slow', { signal: AbortSignal.timeout(60_000) }).finally(() => {
+      isAnswered = true;
+    });
+    // Whatever fails before it is waited for, fails the test.
+    slow.catch(() => undefined);
     const isBusy = async () => (await cluster.get('web-worker', '/busy')).body === '1';
     await waitFor(isBusy, { what: 'the request to be there', deadlineMs: 60_000, intervalMs: 20 });
     const before = JSON.parse((await cluster.flynn(['-a', 'web-worker', 'release', '--json'])).stdout) as {
       id: string;
     }[];
     await cluster.flynn(['-a', 'web-worker', 'env', 'set', 'TURN=2']);
+    assert.ok(!isAnswered, 'it was asked for longer than a deployment takes');
     const { status, body } = await slow;
     assert.deepEqual([status, body], [200, `slowly ${before[0]?.id}\n`]);
   });

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import type { TestCluster } from '../test-cluster.ts';
@@ -25,14 +24,20 @@ async function say(cluster: TestCluster, text: string): Promise<void> {
   await cluster.flynn(['-a', 'hello', 'run', 'echo', text]);
 }
 
-/** A port on which nothing listens. */
-async function listenOnce(address: string): Promise<number> {
-  const server = createServer().listen(0, address);
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
+/** Below those that the kernel gives to connections meanwhile. */
+const ports = { from: 20_000, count: 10_000 };
+
+/** A port on which nothing listens, and nothing will unless it is asked for this one. */
+async function freePort(address: string): Promise<number> {
+  const bind = async (): Promise<number> => {
+    const port = ports.from + Math.floor(Math.random() * ports.count);
+    const server = createServer().listen(port, address);
+    await once(server, 'listening');
+    server.close();
+    await once(server, 'close');
+    return port;
+  };
+  return waitFor(bind, { what: 'a free port', deadlineMs: 10_000, intervalMs: 10 });
 }
 
 export function describeLogs(theCluster: () => TestCluster): void {
@@ -49,7 +54,7 @@ export function describeLogs(theCluster: () => TestCluster): void {
 
   test('what a drain cannot send while the other side is away waits, and arrives when it is back', async () => {
     const cluster = theCluster();
-    const port = await listenOnce(cluster.host.gateway);
+    const port = await freePort(cluster.host.gateway);
     await cluster.flynn(['drain', 'add', '-a', 'hello', `syslog+tcp://${cluster.host.gateway}:${port}`]);
     const drains = async () => {
       const { stdout } = await cluster.flynn(['drain', '--json']);
@@ -76,7 +81,7 @@ export function describeLogs(theCluster: () => TestCluster): void {
     try {
       await untilDrain('the line to be sent', ({ waiting, sent }) => waiting === 0 && sent > 0);
       await waitFor(() => received.includes('to be drained'), { what: 'the line', deadlineMs });
-      assert.match(received, /^\d+ <14>1 \S+ \S+ hello run\.\S+ stdout - to be drained/);
+      assert.match(received, /^\d+ <14>1 \S+ \S+ hello run\.\S+ stdout - to be drained/m);
     } finally {
       const [drain] = await drains();
       await cluster.flynn(['drain', 'remove', drain?.id ?? '']);

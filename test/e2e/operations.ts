@@ -5,6 +5,12 @@ import type { TestCluster } from '../test-cluster.ts';
 
 type Operation = { id: string; kind: string; state: string; runnerId?: string; error?: string };
 
+/** The package.json with a build script. */
+function withBuild(text: string, build: string): string {
+  const manifest = JSON.parse(text) as { scripts: Record<string, string> };
+  return JSON.stringify({ ...manifest, scripts: { ...manifest.scripts, build } });
+}
+
 export function describeOperations(theCluster: () => TestCluster): void {
   const list = async (app: string): Promise<Operation[]> =>
     JSON.parse((await theCluster().flynn(['op', 'list', '-a', app, '--json'])).stdout) as Operation[];
@@ -36,10 +42,17 @@ export function describeOperations(theCluster: () => TestCluster): void {
   test('a build goes on over a controller that is killed in the middle of it', async () => {
     const cluster = theCluster();
     const app = await cluster.checkout('express', 'ops-controller');
+    // It is under way still when the controller goes.
+    await app.write('package.json', withBuild(await app.read('package.json'), 'sleep 20'));
+    await app.commit('a build that takes a while');
     const pushing = app.push();
     const { id, runnerId } = await buildThatRuns('ops-controller');
+    const building = () => cluster.containers('ops-controller', 'build');
+    const isBuilt = async () => (await building()).length === 1;
+    await waitFor(isBuilt, { what: 'the container of the build', deadlineMs: 60_000, intervalMs: 100 });
     const [controller] = await cluster.containers('controller', 'web');
     await cluster.docker('kill', controller ?? '');
+    assert.equal((await building()).length, 1, 'the build goes on');
     assert.match((await pushing).stderr, /=====> Application deployed/);
     const build = (await list('ops-controller')).find((one) => one.id === id);
     assert.deepEqual([build?.state, build?.runnerId], ['complete', runnerId]);
@@ -50,11 +63,7 @@ export function describeOperations(theCluster: () => TestCluster): void {
     const app = await cluster.checkout('express', 'ops-runner');
     const good = await app.read('package.json');
     // It is under way still when the runner goes, however long that takes.
-    const manifest = JSON.parse(good) as { scripts: Record<string, string> };
-    await app.write(
-      'package.json',
-      JSON.stringify({ ...manifest, scripts: { ...manifest.scripts, build: 'sleep 3600' } }),
-    );
+    await app.write('package.json', withBuild(good, 'sleep 3600'));
     await app.commit('a build that takes its time');
     const pushing = app.push({ code: 'any' });
     const { id } = await buildThatRuns('ops-runner');

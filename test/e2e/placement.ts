@@ -23,6 +23,12 @@ export function describePlacement(theCluster: () => TestCluster): void {
       }
     };
     await waitFor(isClosed, { what: `the router of ${third.name} to go`, deadlineMs: 180_000, intervalMs: 200 });
+    // Its port is closed before its container has ended.
+    await waitFor(async () => (await cluster.containers('router', 'web', third)).length === 0, {
+      what: 'its container to end',
+      deadlineMs: 60_000,
+      intervalMs: 200,
+    });
     await cluster.flynn(['-a', 'router', 'env', 'set', 'PLACED=1']);
     assert.deepEqual(await cluster.containers('router', 'web', third), []);
     for (const host of [first, second]) await cluster.untilAnswers('hello', { host });

@@ -86,7 +86,7 @@ export function describeReplicatedDatabase(theCluster: () => TestCluster): void 
     const before = await timelineOf(cluster, host);
     const writer = startWriter(cluster, host);
     await writer.more(10);
-    await cluster.flynn(['-a', database, 'limit', 'set', 'postgres', 'memory=600MB'], { timeoutMs: longMs });
+    await cluster.flynn(['-a', database, 'limit', 'set', 'postgres', 'memory=600MB'], { timeoutMs: 600_000 });
     await writer.more(10);
     await assertKept(t, { writer, cluster, host });
     assert.equal(parseInt(await timelineOf(cluster, host), 16), parseInt(before, 16) + 1);

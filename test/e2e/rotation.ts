@@ -65,7 +65,7 @@ export function describeRotation(theCluster: () => TestCluster): void {
     assert.ok(!stdout.includes(controllerKey), 'it is shown once');
     const checkout = await cluster.checkout('express', 'rotated');
     await checkout.push();
-    assert.equal((await checkout.get()).status, 200);
+    await checkout.untilAnswers();
     await checkout.flynn(['delete', '--yes']);
   });
 }

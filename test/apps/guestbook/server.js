@@ -3,7 +3,11 @@ const http = require('node:http');
 const { Pool } = require('pg');
 
 const url = process.env.DATABASE_URL;
-const pool = url && new Pool({ connectionString: url, max: 4, connectionTimeoutMillis: 3_000, query_timeout: 5_000 });
+// Less than whoever asks is ready to wait, and longer than a database that changes hands is away.
+const patienceMs = 25_000;
+const pool =
+  url &&
+  new Pool({ connectionString: url, max: 4, connectionTimeoutMillis: patienceMs, query_timeout: patienceMs });
 // Of a connection at rest: the next query opens another.
 pool?.on('error', (error) => console.log(`a connection ended: ${error.message}`));
 

@@ -10,6 +10,6 @@ const server = http.createServer((request, response) => {
   setTimeout(() => {
     busy -= 1;
     response.end(`slowly ${process.env.FLYNN_RELEASE_ID || ''}\n`);
-  }, 6_000);
+  }, 20_000);
 });
 server.listen(Number(process.env.PORT) || 8080, () => console.log('web is listening'));
