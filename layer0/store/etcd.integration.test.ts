@@ -29,12 +29,12 @@ function open(options: { timeoutMs?: number } = {}) {
 storeConformance('the etcd store', () => open(), { leaseTtlSeconds: 6 });
 
 test('a call to a frozen member ends at its deadline, not at a multiple of it', async () => {
-  await using opened = await open({ timeoutMs: 5_000 });
+  await using opened = await open({ timeoutMs: 10_000 });
   await opened.store.get('/x');
   opened.proxies.forEach((proxy) => proxy.freeze());
   const startedMs = performance.now();
   await assert.rejects(opened.store.get('/x'), (error) => hasCode(error, 'timeout'));
-  assert.ok(performance.now() - startedMs < 10_000);
+  assert.ok(performance.now() - startedMs < 20_000);
 });
 
 test('a store survives the restart of its only member, and keeps what it held', async () => {
@@ -121,10 +121,10 @@ test('a member without room says so by itself, and takes writes again once it wa
 });
 
 test('a member that does not answer is told as such by the deadline', async () => {
-  const proxy = await startTcpProxy(member.port);
+  await using proxy = await startTcpProxy(member.port);
   proxy.freeze();
   const endpoint = `http://127.0.0.1:${proxy.port}`;
-  const { members } = await etcdStatus({ endpoints: [endpoint, member.endpoint], signal: AbortSignal.timeout(5_000) });
+  const { members } = await etcdStatus({ endpoints: [endpoint, member.endpoint], signal: AbortSignal.timeout(15_000) });
   assert.deepEqual(
     members.map(({ error, answer }) => [error, answer !== undefined]),
     [
@@ -132,5 +132,4 @@ test('a member that does not answer is told as such by the deadline', async () =
       [undefined, true],
     ],
   );
-  await proxy[Symbol.asyncDispose]();
 });

@@ -81,10 +81,10 @@ function startWriter(login: Login) {
 
 /** Until the server ends it. */
 async function openSession(login: Login): Promise<{ ended: Promise<Ended> }> {
-  const ended = place.queryAs(login, 'SET statement_timeout = 0; SELECT pg_sleep(120)');
+  const ended = place.queryAs(login, 'SET statement_timeout = 0; SELECT pg_sleep(600)');
   const isThere = async () =>
     (await place.query(
-      `SELECT count(*) FROM pg_stat_activity WHERE usename = '${login.name}' AND query LIKE '%pg_sleep(120)'`,
+      `SELECT count(*) FROM pg_stat_activity WHERE usename = '${login.name}' AND query LIKE '%pg_sleep(600)'`,
     )) === '1';
   await waitFor(isThere, { what: 'the session', deadlineMs: 30_000, intervalMs: 50 });
   return { ended };
@@ -145,7 +145,7 @@ test('whoever logs in ends sessions of the other, and their own, as the owner', 
   await admit(one, two);
   for (const login of [one, two]) {
     const { ended } = await openSession(login);
-    const end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(120)'";
+    const end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)'";
     assert.equal(await said(one, `${end} AND pid <> pg_backend_pid()`), '1');
     assert.notEqual((await ended).code, 0);
   }
