@@ -112,16 +112,20 @@ async function rotate(former: Login, next: Login): Promise<void> {
   assert.match(stderr, /terminating connection due to administrator command/);
 }
 
-test('one login takes the place of the other while apps write: nothing is refused before they have it, and then the former is shut out', async () => {
-  await said(app, 'CREATE TABLE note (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY)');
-  await rotate(app, one);
-  await said(one, 'CREATE TABLE made_by_one (id int)');
-  await rotate(one, two);
-  await said(two, 'CREATE TABLE made_by_two (id int)');
-  await rotate(two, { ...one, password: 'one anew' });
-  await assertShutOut(one);
-  await assertShutOut(app);
-});
+test(
+  'one login takes the place of the other while apps write: nothing is refused before they have it, and then the former is shut out',
+  { timeout: 900_000 },
+  async () => {
+    await said(app, 'CREATE TABLE note (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY)');
+    await rotate(app, one);
+    await said(one, 'CREATE TABLE made_by_one (id int)');
+    await rotate(one, two);
+    await said(two, 'CREATE TABLE made_by_two (id int)');
+    await rotate(two, { ...one, password: 'one anew' });
+    await assertShutOut(one);
+    await assertShutOut(app);
+  },
+);
 
 test('what either makes is the owner’s, and the other reads and changes it; also what it made as itself', async () => {
   await admit(one);
