@@ -20,9 +20,9 @@ export type DockerFixture = {
 
 const noBlobs: FetchBlob = (digest) => Promise.reject(new FlynnError('not_found', `no blob ${digest}`));
 
-/** Of 100.100.0.0/16 these networks are those of such tests. */
+/** Of 100.100.0.0/16 these networks are those of such tests; the last is divided among simulated hosts (membership-network.ts). */
 const firstOctet = 210;
-const octets = 46;
+const octets = 45;
 
 /** Test files run at the same time, each in a network of its own: of the engine's that nobody else has. */
 async function ensureFreeNetwork(engine: Engine, cluster: string): Promise<DockerFixture['network']> {

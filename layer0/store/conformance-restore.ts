@@ -93,7 +93,7 @@ export function restoreConformance(
           const { entries } = await store.list('/r/');
           return entries.length === 1 && entries;
         },
-        { what: 'the end of the revoked lease', deadlineMs: 60_000 },
+        { what: 'the end of the revoked lease', deadlineMs: 120_000 },
       );
       assert.deepEqual(
         left.map((entry) => [entry.key, entry.lease]),

@@ -67,7 +67,7 @@ async function open(): Promise<RestorableStore> {
   };
 }
 
-restoreConformance('the etcd store', open, { leaseTtlSeconds: 20 });
+restoreConformance('the etcd store', open, { leaseTtlSeconds: 40 });
 
 test('after a restore as an operator does it revisions only go on', async () => {
   await using opened = await open();

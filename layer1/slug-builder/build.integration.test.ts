@@ -14,6 +14,7 @@ import type { BuildResult } from '@flynn/controller/model';
 import { type RunningServer, startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { freePort } from '@flynn/kit/testing-ports';
 import { build } from './build.ts';
 import type { Layout } from './buildpack.ts';
 import { baseEnv } from './environment.ts';
@@ -144,8 +145,9 @@ test('an Express app builds with npm ci, answers, and stops at SIGTERM', async (
   assert.equal(owner, process.getuid?.() === 0 ? '5000' : String(process.getuid?.()));
 
   const slug = await unpackSlug(result);
-  await using app = await start(slug, result.processTypes['web'] ?? '', { PORT: '18431', GREETING: 'Moin' });
-  assert.match(await answerOf('http://127.0.0.1:18431/'), /^Moin\n/);
+  const port = await freePort();
+  await using app = await start(slug, result.processTypes['web'] ?? '', { PORT: String(port), GREETING: 'Moin' });
+  assert.match(await answerOf(`http://127.0.0.1:${port}/`), /^Moin\n/);
   app.kill('SIGTERM');
   assert.deepEqual(await once(app, 'exit'), [0, null]);
 });
@@ -183,8 +185,9 @@ test('a TypeScript app is built with its development dependencies and shipped wi
     encoding: 'utf8',
   });
   assert.doesNotMatch(modules, /typescript/);
-  await using app = await start(slug, result.processTypes['web'] ?? '', { PORT: '18432' });
-  assert.equal(await answerOf('http://127.0.0.1:18432/'), 'Hello from TypeScript\n');
+  const port = await freePort();
+  await using app = await start(slug, result.processTypes['web'] ?? '', { PORT: String(port) });
+  assert.equal(await answerOf(`http://127.0.0.1:${port}/`), 'Hello from TypeScript\n');
   app.kill('SIGTERM');
   await once(app, 'exit');
 });
@@ -192,9 +195,10 @@ test('a TypeScript app is built with its development dependencies and shipped wi
 test('a static site is served', async () => {
   const { result } = await buildApp('static', join(apps, 'static'));
   const slug = await unpackSlug(result);
-  await using app = await start(slug, result.processTypes['web'] ?? '', { PORT: '18433' });
-  assert.match(await answerOf('http://127.0.0.1:18433/'), /Served by Flynn/);
-  assert.match(await answerOf('http://127.0.0.1:18433/nowhere'), /There is no such page/);
+  const port = await freePort();
+  await using app = await start(slug, result.processTypes['web'] ?? '', { PORT: String(port) });
+  assert.match(await answerOf(`http://127.0.0.1:${port}/`), /Served by Flynn/);
+  assert.match(await answerOf(`http://127.0.0.1:${port}/nowhere`), /There is no such page/);
   app.kill('SIGTERM');
   assert.deepEqual(await once(app, 'exit'), [0, null]);
 });

@@ -65,7 +65,7 @@ export async function openContainerBuilds(): Promise<ContainerBuilds> {
   await registry.register({ service: 'blobstore', id: 'test', address: new URL(server.url).host, attributes: {} });
   const blobs = createBlobClient({ baseUrl: server.url, key: 'k' });
   const owner = shortId();
-  const labelled = ['--label', `${label}=${owner}`];
+  const labelled = ['--label', 'flynn.test=1', '--label', `${label}=${owner}`];
   let count = 0;
 
   return {

@@ -73,14 +73,14 @@ async function compile(
     await writeFile(join(layout.appDir, name), text);
   }
   const env = baseEnv({ PATH: process.env['PATH'] }, { home: layout.appDir, commit: '' });
-  const signal = AbortSignal.timeout(60_000);
+  const signal = AbortSignal.timeout(120_000);
   await compileSlug({ layout, appEnv, baseEnv: env, out: createOutput(() => {}), nowMs: 0, signal });
   return layout.appDir;
 }
 
 const modules = (url: string): string => `[submodule "my lib"]\n\tpath = vendor/lib\n\turl = ${url}\n`;
 
-test('a submodule is in its place at its commit, without its history', { timeout: 90_000 }, async (t) => {
+test('a submodule is in its place at its commit, without its history', { timeout: 280_000 }, async (t) => {
   const { dir, commit, url } = await setUp(t);
   const told = JSON.stringify({ 'vendor/lib': commit });
   const appDir = await compile(dir, { '.gitmodules': modules(url), '.flynn-submodules.json': told });
@@ -89,7 +89,7 @@ test('a submodule is in its place at its commit, without its history', { timeout
   assert.ok(!(await readdir(appDir)).includes('.flynn-submodules.json'));
 });
 
-test('what cannot be fetched is told with what to do', { timeout: 90_000 }, async (t) => {
+test('what cannot be fetched is told with what to do', { timeout: 280_000 }, async (t) => {
   const { dir, commit, url } = await setUp(t);
   const told = JSON.stringify({ 'vendor/lib': commit });
   const wrong: [Record<string, string>, RegExp][] = [
@@ -105,7 +105,7 @@ test('what cannot be fetched is told with what to do', { timeout: 90_000 }, asyn
 
 test(
   "a private submodule is fetched with the app's key, from the host the app names",
-  { timeout: 90_000 },
+  { timeout: 280_000 },
   async (t) => {
     const { dir, bare, commit } = await setUp(t);
     const key = await makeKey(dir, 'client');
@@ -135,7 +135,7 @@ test(
 
 test(
   'a Dockerfile’s context has what submodules hold, fetched by the app’s user with its key',
-  { timeout: 90_000 },
+  { timeout: 280_000 },
   async (t) => {
     const { dir, bare, commit, url } = await setUp(t);
     const key = await makeKey(dir, 'client');
@@ -172,7 +172,7 @@ test(
     const appEnv = { SSH_CLIENT_KEY: key, SSH_CLIENT_HOSTS: server.known };
     const input = { layout, appEnv, told, modules: modules(`ssh://git@127.0.0.1:${server.port}${bare}`) };
     const env = baseEnv({ PATH: process.env['PATH'] }, { home: layout.appDir, commit: '' });
-    const signal = AbortSignal.timeout(60_000);
+    const signal = AbortSignal.timeout(120_000);
     await runSubmodules(input, { baseEnv: env, out: createOutput(() => {}), signal });
     assert.equal(await readFile(join(layout.appDir, 'vendor/lib/lib.txt'), 'utf8'), 'of the submodule');
   },

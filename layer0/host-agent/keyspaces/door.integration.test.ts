@@ -104,7 +104,7 @@ async function next(messages: AsyncGenerator<Answer>): Promise<Answer> {
 }
 
 test('a leader is elected, seen, kept and lost as with etcd itself', async () => {
-  const lease = await grant(5);
+  const lease = await grant(12);
   const leader = { key: at('pg/leader'), value: base64('one'), lease };
   const ifNobody = {
     compare: [{ key: leader.key, target: 'CREATE', create_revision: '0' }],
@@ -126,7 +126,7 @@ test('a leader is elected, seen, kept and lost as with etcd itself', async () =>
     (await ask('/kv/range', { ...below('pg/'), serializable: false })).kvs.map(({ key, lease: of }) => [key, of]),
     [[leader.key, lease]],
   );
-  assert.equal((await ask('/lease/keepalive', { ID: lease })).result?.TTL, '5');
+  assert.equal((await ask('/lease/keepalive', { ID: lease })).result?.TTL, '12');
 
   // Nobody keeps it alive any more.
   const lost = await next(messages);

@@ -61,7 +61,7 @@ export class Kept {
     const now = Date.now();
     await waitFor(async () => (await this.collect()).until > now, {
       what: 'what is committed',
-      deadlineMs: 20_000,
+      deadlineMs: 120_000,
       intervalMs: 500,
     });
   }

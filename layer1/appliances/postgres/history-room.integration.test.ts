@@ -24,11 +24,13 @@ test('a disk that gets full once the place is taken undoes nothing, and what was
   await kept.collectAll();
   // While it takes the place, and takes its time for that, less than what stays free is free.
   const filling = place.exec([
+    'timeout',
+    '240',
     'sh',
     '-c',
-    `until [ -L /data/recovery/decided ]; do sleep 0.01; done
-     client=$(pgrep -f 'postgres-client restor[e]-piped')
-     kill -STOP $client
+    `until [ -e /data/recovery ]; do sleep 0.01; done
+     until [ -L /data/recovery/decided ]; do [ -e /data/recovery ] || exit 3; sleep 0.01; done
+     client=$(pgrep -o -f 'postgres-client restor[e]-piped') && kill -STOP $client || exit 4
      fallocate -l $(($(df --output=avail -B1M /data | tail -1) - 30))M /data/filler
      sleep 2
      kill -CONT $client
@@ -36,7 +38,7 @@ test('a disk that gets full once the place is taken undoes nothing, and what was
      rm /data/filler`,
   ]);
   const ended = await kept.recover(then, { roomBytes: 0 });
-  assert.equal((await filling).code, 0);
+  assert.equal((await filling).code, 0, `the disk was not filled while it took the place: ${ended.stderr}`);
   assert.equal(ended.code, 0, ended.stderr);
   assert.equal(await place.query('SELECT count(*) FROM large'), '60000');
   assert.equal(await place.query("SELECT count(*) FROM pg_database WHERE datname LIKE 'app\\__%'"), '0');

@@ -81,10 +81,10 @@ function startWriter(login: Login) {
 
 /** Until the server ends it. */
 async function openSession(login: Login): Promise<{ ended: Promise<Ended> }> {
-  const ended = place.queryAs(login, 'SET statement_timeout = 0; SELECT pg_sleep(120)');
+  const ended = place.queryAs(login, 'SET statement_timeout = 0; SELECT pg_sleep(600)');
   const isThere = async () =>
     (await place.query(
-      `SELECT count(*) FROM pg_stat_activity WHERE usename = '${login.name}' AND query LIKE '%pg_sleep(120)'`,
+      `SELECT count(*) FROM pg_stat_activity WHERE usename = '${login.name}' AND query LIKE '%pg_sleep(600)'`,
     )) === '1';
   await waitFor(isThere, { what: 'the session', deadlineMs: 30_000, intervalMs: 50 });
   return { ended };
@@ -112,16 +112,20 @@ async function rotate(former: Login, next: Login): Promise<void> {
   assert.match(stderr, /terminating connection due to administrator command/);
 }
 
-test('one login takes the place of the other while apps write: nothing is refused before they have it, and then the former is shut out', async () => {
-  await said(app, 'CREATE TABLE note (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY)');
-  await rotate(app, one);
-  await said(one, 'CREATE TABLE made_by_one (id int)');
-  await rotate(one, two);
-  await said(two, 'CREATE TABLE made_by_two (id int)');
-  await rotate(two, { ...one, password: 'one anew' });
-  await assertShutOut(one);
-  await assertShutOut(app);
-});
+test(
+  'one login takes the place of the other while apps write: nothing is refused before they have it, and then the former is shut out',
+  { timeout: 900_000 },
+  async () => {
+    await said(app, 'CREATE TABLE note (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY)');
+    await rotate(app, one);
+    await said(one, 'CREATE TABLE made_by_one (id int)');
+    await rotate(one, two);
+    await said(two, 'CREATE TABLE made_by_two (id int)');
+    await rotate(two, { ...one, password: 'one anew' });
+    await assertShutOut(one);
+    await assertShutOut(app);
+  },
+);
 
 test('what either makes is the owner’s, and the other reads and changes it; also what it made as itself', async () => {
   await admit(one);
@@ -145,7 +149,7 @@ test('whoever logs in ends sessions of the other, and their own, as the owner', 
   await admit(one, two);
   for (const login of [one, two]) {
     const { ended } = await openSession(login);
-    const end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(120)'";
+    const end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)'";
     assert.equal(await said(one, `${end} AND pid <> pg_backend_pid()`), '1');
     assert.notEqual((await ended).code, 0);
   }

@@ -159,10 +159,10 @@ test('apps log in as those who are let in, and do what is theirs', async () => {
   await tell(redis.logins.letIn([next]));
   assert.deepEqual([await isIn(first), await isIn(next)], [true, true]);
   // One that waits for something is not let wait on.
-  const waiting = place.askAs(first, ['BLPOP', 'nothing', '30']);
+  const waiting = place.askAs(first, ['BLPOP', 'nothing', '300']);
   await waitFor(async () => (await place.ask(['CLIENT', 'LIST'])).includes('cmd=blpop'), {
     what: 'it to wait',
-    deadlineMs: 10_000,
+    deadlineMs: 60_000,
     intervalMs: 100,
   });
   await tell(redis.logins.admit([next]));

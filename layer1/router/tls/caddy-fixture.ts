@@ -79,7 +79,7 @@ function commandOf(folder: string): [string, string[]] {
       '--rm',
       '--init',
       '--label',
-      'flynn.test',
+      'flynn.test=1',
       '--network',
       'host',
       '-v',
