@@ -48,10 +48,19 @@ test('a host that lost its power answers from the first packet after its boot on
     const link = await runProgram('ip', ['-n', one.namespace, '-br', 'link', 'show', 'eth0'], { timeoutMs: 10_000 });
     return /\s((?:[0-9a-f]{2}:){5}[0-9a-f]{2})\s/.exec(link)?.[1];
   };
+  const resent = async () => {
+    const table = await runProgram('nsenter', [...within(other), 'cat', '/proc/net/netstat'], { timeoutMs: 10_000 });
+    const [names = [], values = []] = table
+      .split('\n')
+      .flatMap((line) => (line.startsWith('TcpExt:') ? [line.split(' ')] : []));
+    const count = Number(values[names.indexOf('TCPSynRetrans')]);
+    assert.ok(count >= 0, table);
+    return count;
+  };
   try {
     await Promise.all([one, other].map(ensureHostNetwork));
-    // Nobody listens: refused is an answer, and the first packet's is there before a second one is sent.
-    const connect = ['timeout', '0.8', 'bash', '-c', `: </dev/tcp/${one.address}/9`];
+    // Nobody listens: refused is an answer.
+    const connect = ['timeout', '8', 'bash', '--norc', '-c', `: </dev/tcp/${one.address}/9`];
     const answer = async () =>
       (await tryProgram('nsenter', [...within(other), ...connect], { timeoutMs: 10_000 })).stderr;
     assert.match(await answer(), /refused/);
@@ -60,7 +69,9 @@ test('a host that lost its power answers from the first packet after its boot on
     await cutHostNetwork(one);
     await ensureHostNetwork(one);
     assert.equal(await cardOf(), card);
+    const sentAgain = await resent();
     assert.match(await answer(), /refused/);
+    assert.equal(await resent(), sentAgain, 'the first packet had its answer');
   } finally {
     await Promise.all([one, other].map(removeHostNetwork));
   }
@@ -71,7 +82,7 @@ test('a host behind NAT reaches out, and nobody reaches in', async () => {
   const inside = hostNetworkOf(suiteHosts, 'network84', 84, { isBehindNat: true });
   const listeners: ChildProcess[] = [];
   const isReached = async (from: HostNetwork, to: HostNetwork): Promise<boolean> => {
-    const script = `timeout 2 bash -c ': </dev/tcp/${to.address}/9000'`;
+    const script = `timeout 5 bash --norc -c ': </dev/tcp/${to.address}/9000'`;
     return (await tryProgram('nsenter', [...within(from), 'sh', '-c', script], { timeoutMs: 10_000 })).code === 0;
   };
   try {
