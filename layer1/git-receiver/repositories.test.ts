@@ -57,11 +57,19 @@ test('what a push left that was cut off with the receiver is removed, and no obj
 
 test('locks of a git that was killed are removed, and repositories that were not made whole', async () => {
   await using it = await repositories('a1.git', '.new-x');
-  await mkdir(join(it.dir, 'a1.git/refs/heads'), { recursive: true });
-  const left = ['HEAD', 'HEAD.lock', 'packed-refs.lock', 'refs/heads/main', 'refs/heads/main.lock'];
+  await mkdir(join(it.dir, 'a1.git/refs/heads/rel'), { recursive: true });
+  const left = [
+    'HEAD',
+    'HEAD.lock',
+    'packed-refs.lock',
+    'refs/heads/main',
+    'refs/heads/main.lock',
+    'refs/heads/rel/prod.lock',
+  ];
   for (const name of left) await writeFile(join(it.dir, 'a1.git', name), '');
   await removeUnfinished(it.dir);
   assert.deepEqual(await readdir(it.dir), ['a1.git']);
   assert.deepEqual((await readdir(join(it.dir, 'a1.git'))).toSorted(), ['HEAD', 'objects', 'refs']);
-  assert.deepEqual(await readdir(join(it.dir, 'a1.git/refs/heads')), ['main']);
+  const refs = await readdir(join(it.dir, 'a1.git/refs/heads'), { recursive: true });
+  assert.deepEqual(refs.toSorted(), ['main', 'rel']);
 });

@@ -5,8 +5,9 @@ import { join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
-import { newPrefix } from './git.ts';
+import { newPrefix, runGit } from './git.ts';
 import type { Platform } from './platform.ts';
+import { inTheWayOf } from './updates.ts';
 
 const pauseMs = 3_600_000;
 
@@ -43,8 +44,32 @@ export async function removeUnfinished(repositoryDir: string): Promise<void> {
 
 /** While no git runs. Beside the lock of its branch every push would be built and go live, and be refused then. */
 async function removeLocks(repository: string): Promise<void> {
-  for (const dir of [repository, join(repository, 'refs/heads')]) {
-    for (const name of await namesIn(dir)) if (name.endsWith('.lock')) await rm(join(dir, name), { force: true });
+  const refs = join(repository, 'refs');
+  // A branch with a slash in its name lies deeper.
+  const lists = [
+    { dir: repository, names: await namesIn(repository) },
+    { dir: refs, names: await namesIn(refs, { recursive: true }) },
+  ];
+  for (const { dir, names } of lists) {
+    for (const name of names) if (name.endsWith('.lock')) await rm(join(dir, name), { force: true });
+  }
+}
+
+/** The commit of each branch, by its ref. */
+export async function headsOf(repository: string, options: { signal: AbortSignal }): Promise<Map<string, string>> {
+  const args = ['--git-dir', repository, 'for-each-ref', '--format=%(objectname) %(refname)', 'refs/heads'];
+  const lines = (await runGit(args, options)).split('\n').filter((line) => line !== '');
+  return new Map(lines.map((line) => [line.slice(line.indexOf(' ') + 1), line.slice(0, line.indexOf(' '))]));
+}
+
+/**
+ * Removes the branches beside which git cannot keep this one: they were deployed before the app named another. Before the
+ * commit is deployed, as git would refuse it when it is live.
+ */
+export async function makeRoomFor(repository: string, ref: string, options: { signal: AbortSignal }): Promise<void> {
+  const heads = await headsOf(repository, options);
+  for (const other of inTheWayOf(ref, [...heads.keys()])) {
+    await runGit(['--git-dir', repository, 'update-ref', '-d', other], options);
   }
 }
 
@@ -56,8 +81,8 @@ export async function removeQuarantines(repository: string): Promise<void> {
   }
 }
 
-async function namesIn(dir: string): Promise<string[]> {
-  return readdir(dir).catch((error: unknown) => {
+async function namesIn(dir: string, options: { recursive?: boolean } = {}): Promise<string[]> {
+  return readdir(dir, options).catch((error: unknown) => {
     if (hasErrno(error, 'ENOENT')) return [];
     throw error;
   });

@@ -16,8 +16,9 @@ import { ensureRepository, exitOf, maxPackBytes, startGit } from './git.ts';
 import type { HookCall, HookServer } from './hook-server.ts';
 import type { Platform } from './platform.ts';
 import { parsePushOptions } from './push-options.ts';
-import { removeQuarantines } from './repositories.ts';
+import { headsOf, makeRoomFor, removeQuarantines } from './repositories.ts';
 import { decide, noCommit, parseUpdates } from './updates.ts';
+import type { RefUpdate } from './updates.ts';
 
 /** A build, a release and a deployment together; whatever takes longer hangs. So long others may wait for their turn. */
 const pushDeadlineMs = 2 * 3_600_000;
@@ -141,8 +142,12 @@ export class Sessions {
       const limited = withDeadline(pushDeadlineMs, signal);
       const ended = new AbortController();
       let deciding: Promise<unknown> | undefined;
+      let accepted: RefUpdate | undefined;
       using hook = this.#deps.hooks.expect((call) => {
-        const decision = this.#decide(target, call, AbortSignal.any([limited, ended.signal]));
+        const decision = this.#decide(target, call, AbortSignal.any([limited, ended.signal])).then((isLive) => {
+          if (isLive) [accepted] = parseUpdates(call.updates);
+          return isLive;
+        });
         deciding = decision;
         return decision;
       });
@@ -151,11 +156,15 @@ export class Sessions {
         'receive.advertisePushOptions': 'true',
         'receive.denyNonFastForwards': 'false',
         'receive.denyCurrentBranch': 'ignore',
+        // Of a clone without its whole history, as those of CI are: git would refuse it when it is live.
+        'receive.shallowUpdate': 'true',
         'receive.maxInputSize': String(maxPackBytes),
       };
       const args = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
       try {
-        return await run(channel, [...args, 'receive-pack', repository], { env: hook.env, signal: limited });
+        const code = await run(channel, [...args, 'receive-pack', repository], { env: hook.env, signal: limited });
+        if (accepted !== undefined) await this.#tellUnmoved(channel, target, accepted);
+        return code;
       } finally {
         // What it started is cancelled before this push counts as ended: whoever waits for that may be about to end too.
         ended.abort(new Error('git has ended'));
@@ -183,6 +192,17 @@ export class Sessions {
     }
   }
 
+  /** git refuses a ref with exit code 0, and after its hook has accepted it. */
+  async #tellUnmoved(channel: ServerChannel, { app, repository }: Target, { ref, after }: RefUpdate): Promise<void> {
+    const heads = await headsOf(repository, { signal: AbortSignal.timeout(15_000) });
+    if (heads.get(ref) === after) return;
+    this.#deps.log.error({ app: app.id, ref, commit: after }, 'a commit is live, and git did not move its ref');
+    tell(
+      channel,
+      `error: ${after} is live, but git did not keep it as ${ref}: the next push sends and builds it again.`,
+    );
+  }
+
   #whatItWaitsFor({ id, name }: App): string {
     const now = performance.now();
     const own = this.#underWay.get(id);
@@ -204,6 +224,7 @@ export class Sessions {
     const { say, quarantine } = call;
     const type = await typeOf({ commit: decision.deploy.commit, repository, env: quarantine }, signal);
     if (type !== 'commit') return refusePush(call, noCommit(type, decision.deploy.branch));
+    await makeRoomFor(repository, `refs/heads/${decision.deploy.branch}`, { signal });
     const pushId = newId();
     this.#deps.log.info({ app: app.id, pushId, commit: decision.deploy.commit }, 'push');
     const isLive = await deploy(

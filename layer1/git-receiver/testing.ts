@@ -65,6 +65,7 @@ export async function setUp(
 
   const pushes: Push[] = [];
   const cancelled: string[] = [];
+  const meta: Record<string, string> = {};
   const operationsById = new Map<string, { operation: Operation; script: Script }>();
   const handlers = [
     handle(keys.get, async ({ params }) => {
@@ -76,7 +77,7 @@ export async function setUp(
       return {
         id: `id-${params.app}`,
         name: params.app,
-        meta: {},
+        meta: { ...meta },
         isSystem: false,
         deployTimeoutMs: 1,
         createdAt: '',
@@ -198,7 +199,7 @@ export async function setUp(
   await git(['init', '-q', '-b', 'main']);
   const remote = (app = 'app') => `ssh://git@127.0.0.1:${receiver.port}/${app}.git`;
   const ssh = (key: string, ...command: string[]) => execute('ssh', [...sshArgs(key), 'git@127.0.0.1', ...command]);
-  return { dir, work, git, commit, remote, ssh, sshArgs, gitEnv, pushes, cancelled, blobs, receiver, stop };
+  return { dir, work, git, commit, remote, ssh, sshArgs, gitEnv, pushes, cancelled, meta, blobs, receiver, stop };
 }
 
 export async function remoteHead(world: Awaited<ReturnType<typeof setUp>>, app = 'app'): Promise<string> {

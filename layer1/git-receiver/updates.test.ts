@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decide, parseUpdates } from './updates.ts';
+import { decide, inTheWayOf, parseUpdates } from './updates.ts';
 
 const zero = '0'.repeat(40);
 const one = '1'.repeat(40);
@@ -57,4 +57,9 @@ test('the lines of the hook are read, whatever the hash', () => {
   // No space to git: a ref that is overlooked would be moved without being asked about.
   const odd = 'refs/heads/x\u00a0y';
   assert.deepEqual(parseUpdates(`${zero} ${one} ${odd}\n`), [{ before: zero, after: one, ref: odd }]);
+});
+
+test('in the way of a branch are those above and below it, and not those whose name only begins the same', () => {
+  const others = ['a', 'a/b', 'a/b/c', 'a/bc', 'ab'].map((name) => `refs/heads/${name}`);
+  assert.deepEqual(inTheWayOf('refs/heads/a/b', others), ['refs/heads/a', 'refs/heads/a/b/c']);
 });

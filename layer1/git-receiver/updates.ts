@@ -66,6 +66,11 @@ export function noCommit(type: string, branch: string): string[] {
   ];
 }
 
+/** To git a ref is a file: none lies below another. */
+export function inTheWayOf(ref: string, others: readonly string[]): string[] {
+  return others.filter((other) => other.startsWith(`${ref}/`) || ref.startsWith(`${other}/`));
+}
+
 /** The lines git gives to a pre-receive hook: old, new, ref. */
 export function parseUpdates(text: string): RefUpdate[] {
   return text.split('\n').flatMap((line) => {
