@@ -194,8 +194,14 @@ export class Sessions {
 
   /** git refuses a ref with exit code 0, and after its hook has accepted it. */
   async #tellUnmoved(channel: ServerChannel, { app, repository }: Target, { ref, after }: RefUpdate): Promise<void> {
-    const heads = await headsOf(repository, { signal: AbortSignal.timeout(15_000) });
-    if (heads.get(ref) === after) return;
+    try {
+      const heads = await headsOf(repository, { signal: AbortSignal.timeout(15_000) });
+      if (heads.get(ref) === after) return;
+    } catch (error) {
+      // What git said of the push stands.
+      this.#deps.log.warn({ err: error, app: app.id, ref }, 'could not look whether git moved a ref');
+      return;
+    }
     this.#deps.log.error({ app: app.id, ref, commit: after }, 'a commit is live, and git did not move its ref');
     tell(
       channel,
