@@ -81,6 +81,55 @@ test('what was dumped and is imported is what was there, and what took its place
   assert.equal(await contentOf(), was, 'as the platform itself restores it');
 });
 
+/** All that is set on the database, which is in no table of it. */
+const setOnDatabase = () =>
+  place.query(
+    `SELECT concat_ws(' ', datconnlimit, shobj_description(oid, 'pg_database')) FROM pg_database WHERE datname = 'app'
+     UNION ALL SELECT * FROM (SELECT concat_ws(' ', grantee::regrole, privilege_type, is_grantable)
+       FROM pg_database, aclexplode(datacl) WHERE datname = 'app' ORDER BY 1) granted
+     UNION ALL SELECT * FROM (SELECT concat_ws(' ', setrole::regrole, setting) FROM pg_db_role_setting, unnest(setconfig) setting
+       WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = 'app') ORDER BY 1) settings`,
+    'postgres',
+  );
+
+test('what is set on the database itself stays when what is in it is replaced', async () => {
+  await fill();
+  const { stdout } = await place.exec(dump);
+  await place.query(
+    `CREATE ROLE "repor't ing"; CREATE ROLE auditor;
+     GRANT CONNECT ON DATABASE app TO "repor't ing" WITH GRANT OPTION;
+     GRANT TEMPORARY ON DATABASE app TO auditor;
+     REVOKE TEMPORARY ON DATABASE app FROM PUBLIC;
+     ALTER DATABASE app CONNECTION LIMIT 77;
+     COMMENT ON DATABASE app IS 'the shop''s';
+     ALTER DATABASE app SET search_path = "$user", "a, ""b", public;
+     ALTER DATABASE app SET statement_timeout = '1h';
+     ALTER DATABASE app SET "shop.Name" = 'it''s \\ a "shop"';
+     ALTER DATABASE app SET temp_tablespaces = '';
+     ALTER ROLE "repor't ing" IN DATABASE app SET role = auditor;
+     ALTER ROLE auditor IN DATABASE app SET "DateStyle" = 'SQL, DMY'`,
+    'postgres',
+  );
+  // As whoever is asked to take what there is at the moment has it stored: as it is, and no list of words.
+  const loaded = 'x;ALTER/**/ROLE/**/app/**/SUPERUSER;';
+  await place.query(
+    `SELECT set_config('local_preload_libraries', '${loaded}', false);
+     ALTER ROLE auditor IN DATABASE app SET local_preload_libraries FROM CURRENT`,
+    'postgres',
+  );
+  const was = (await setOnDatabase()).replace(loaded, `"${loaded}"`);
+  assert.match(was, /repor't ing" CONNECT t[^]*search_path="\$user", "a, ""b", public/);
+  assertDone(await place.exec(restore, { input: stdout }));
+  assert.equal(await setOnDatabase(), was);
+  assertDone(await importAll(stdout));
+  assert.equal(await place.query("SELECT rolsuper FROM pg_roles WHERE rolname = 'app'"), 'f');
+  assert.equal(await setOnDatabase(), was);
+  await place.query(
+    `ALTER DATABASE app RESET ALL; ALTER DATABASE app CONNECTION LIMIT -1; COMMENT ON DATABASE app IS NULL;
+     GRANT TEMPORARY ON DATABASE app TO PUBLIC; DROP OWNED BY "repor't ing", auditor; DROP ROLE "repor't ing", auditor`,
+  );
+});
+
 test('one that is cut, at whatever place, leaves what was there and nothing else', async () => {
   await fill();
   const was = await contentOf();
