@@ -130,6 +130,54 @@ test('what is set on the database itself stays when what is in it is replaced', 
   );
 });
 
+const named = ['reporting', 'auditor; "$$ \'x', 'rule maker', 'TO', 'günther'];
+const quoted = (name: string) => `"${name.replaceAll('"', '""')}"`;
+
+test('what belongs to roles that are not there, or is for them, comes back, and they are made with no more than that', async () => {
+  await fill();
+  const [reader = '', auditor = '', maker = '', owner = '', writer = ''] = named.map(quoted);
+  await place.query(
+    `${named.map((name) => `CREATE ROLE ${quoted(name)} LOGIN CREATEDB;`).join('')}
+     GRANT SELECT ON item TO ${reader} WITH GRANT OPTION; GRANT UPDATE (name) ON item TO ${auditor};
+     SET ROLE ${reader}; GRANT SELECT ON item TO ${auditor}; RESET ROLE;
+     CREATE POLICY "for ""TO"" all" ON item FOR SELECT TO ${reader}, ${maker} USING (name <> ' TO nobody ' OR id > 0);
+     CREATE TABLE owned (); ALTER TABLE owned OWNER TO ${owner};
+     ALTER DEFAULT PRIVILEGES FOR ROLE ${owner} GRANT SELECT ON TABLES TO ${writer};
+     SELECT lo_create(4711); GRANT SELECT ON LARGE OBJECT 4711 TO ${writer};
+     COMMENT ON TABLE owned IS 'no; GRANT SELECT ON item TO nobody; "';
+     CREATE FUNCTION nothing() RETURNS text LANGUAGE sql AS $f$ SELECT 1; GRANT SELECT ON item TO nobody; SELECT 'x' $f$`,
+  );
+  const granted = () =>
+    place.query(
+      `SELECT concat_ws(' ', relname, relowner::regrole, relacl) FROM pg_class WHERE relname IN ('item', 'owned')
+       UNION ALL SELECT attacl::text FROM pg_attribute WHERE attacl IS NOT NULL AND attrelid = 'item'::regclass
+       UNION ALL SELECT polroles::regrole[]::text FROM pg_policy UNION ALL SELECT lomacl::text FROM pg_largeobject_metadata
+       UNION ALL SELECT concat_ws(' ', defaclrole::regrole, ARRAY(SELECT unnest(defaclacl)::text ORDER BY 1)) FROM pg_default_acl`,
+    );
+  const was = await granted();
+  const { stdout } = await place.exec(dump);
+  // As on a server that never had them.
+  const leave = named.map((name) => `DROP OWNED BY ${quoted(name)};`).join('');
+  const drop = `${leave} DROP ROLE ${named.map(quoted).join(',')}`;
+  await place.query(drop);
+  const restored = await place.exec(restore, { input: stdout });
+  assertDone(restored);
+  assert.equal(await granted(), was);
+  for (const name of named) assert.ok(restored.stderr.includes(`the role ${name} was not there`), restored.stderr);
+  assert.equal(
+    await place.query(
+      `SELECT count(*) FROM pg_roles WHERE oid >= 16384 AND (rolname ~ '^app' OR rolname = 'replication')
+         OR rolsuper OR rolcanlogin AND rolname <> 'postgres' OR rolcreatedb OR rolcreaterole OR rolbypassrls`,
+    ),
+    await place.query("SELECT count(*) FROM pg_roles WHERE rolname ~ '^app' OR rolname IN ('replication', 'postgres')"),
+  );
+  assert.equal(await place.query("SELECT count(*) FROM pg_roles WHERE rolname = 'nobody'"), '0');
+  const again = await place.exec(restore, { input: stdout });
+  assertDone(again);
+  assert.doesNotMatch(again.stderr, /was not there/);
+  await place.query(`DROP FUNCTION nothing(); SELECT lo_unlink(4711); ${drop}`);
+});
+
 test('one that is cut, at whatever place, leaves what was there and nothing else', async () => {
   await fill();
   const was = await contentOf();
