@@ -81,6 +81,103 @@ test('what was dumped and is imported is what was there, and what took its place
   assert.equal(await contentOf(), was, 'as the platform itself restores it');
 });
 
+/** All that is set on the database, which is in no table of it. */
+const setOnDatabase = () =>
+  place.query(
+    `SELECT concat_ws(' ', datconnlimit, shobj_description(oid, 'pg_database')) FROM pg_database WHERE datname = 'app'
+     UNION ALL SELECT * FROM (SELECT concat_ws(' ', grantee::regrole, privilege_type, is_grantable)
+       FROM pg_database, aclexplode(datacl) WHERE datname = 'app' ORDER BY 1) granted
+     UNION ALL SELECT * FROM (SELECT concat_ws(' ', setrole::regrole, setting) FROM pg_db_role_setting, unnest(setconfig) setting
+       WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = 'app') ORDER BY 1) settings`,
+    'postgres',
+  );
+
+test('what is set on the database itself stays when what is in it is replaced', async () => {
+  await fill();
+  const { stdout } = await place.exec(dump);
+  await place.query(
+    `CREATE ROLE "repor't ing"; CREATE ROLE auditor;
+     GRANT CONNECT ON DATABASE app TO "repor't ing" WITH GRANT OPTION;
+     GRANT TEMPORARY ON DATABASE app TO auditor;
+     REVOKE TEMPORARY ON DATABASE app FROM PUBLIC;
+     ALTER DATABASE app CONNECTION LIMIT 77;
+     COMMENT ON DATABASE app IS 'the shop''s';
+     ALTER DATABASE app SET search_path = "$user", "a, ""b", public;
+     ALTER DATABASE app SET statement_timeout = '1h';
+     ALTER DATABASE app SET "shop.Name" = 'it''s \\ a "shop"';
+     ALTER DATABASE app SET temp_tablespaces = '';
+     ALTER ROLE "repor't ing" IN DATABASE app SET role = auditor;
+     ALTER ROLE auditor IN DATABASE app SET "DateStyle" = 'SQL, DMY'`,
+    'postgres',
+  );
+  // As whoever is asked to take what there is at the moment has it stored: as it is, and no list of words.
+  const loaded = 'x;ALTER/**/ROLE/**/app/**/SUPERUSER;';
+  await place.query(
+    `SELECT set_config('local_preload_libraries', '${loaded}', false);
+     ALTER ROLE auditor IN DATABASE app SET local_preload_libraries FROM CURRENT`,
+    'postgres',
+  );
+  const was = (await setOnDatabase()).replace(loaded, `"${loaded}"`);
+  assert.match(was, /repor't ing" CONNECT t[^]*search_path="\$user", "a, ""b", public/);
+  assertDone(await place.exec(restore, { input: stdout }));
+  assert.equal(await setOnDatabase(), was);
+  assertDone(await importAll(stdout));
+  assert.equal(await place.query("SELECT rolsuper FROM pg_roles WHERE rolname = 'app'"), 'f');
+  assert.equal(await setOnDatabase(), was);
+  await place.query(
+    `ALTER DATABASE app RESET ALL; ALTER DATABASE app CONNECTION LIMIT -1; COMMENT ON DATABASE app IS NULL;
+     GRANT TEMPORARY ON DATABASE app TO PUBLIC; DROP OWNED BY "repor't ing", auditor; DROP ROLE "repor't ing", auditor`,
+  );
+});
+
+const named = ['reporting', 'auditor; "$$ \'x', 'rule maker', 'TO', 'günther'];
+const quoted = (name: string) => `"${name.replaceAll('"', '""')}"`;
+
+test('what belongs to roles that are not there, or is for them, comes back, and they are made with no more than that', async () => {
+  await fill();
+  const [reader = '', auditor = '', maker = '', owner = '', writer = ''] = named.map(quoted);
+  await place.query(
+    `${named.map((name) => `CREATE ROLE ${quoted(name)} LOGIN CREATEDB;`).join('')}
+     GRANT SELECT ON item TO ${reader} WITH GRANT OPTION; GRANT UPDATE (name) ON item TO ${auditor};
+     SET ROLE ${reader}; GRANT SELECT ON item TO ${auditor}; RESET ROLE;
+     CREATE POLICY "for ""TO"" all" ON item FOR SELECT TO ${reader}, ${maker} USING (name <> ' TO nobody ' OR id > 0);
+     CREATE TABLE owned (); ALTER TABLE owned OWNER TO ${owner};
+     ALTER DEFAULT PRIVILEGES FOR ROLE ${owner} GRANT SELECT ON TABLES TO ${writer};
+     SELECT lo_create(4711); GRANT SELECT ON LARGE OBJECT 4711 TO ${writer};
+     COMMENT ON TABLE owned IS 'no; GRANT SELECT ON item TO nobody; "';
+     CREATE FUNCTION nothing() RETURNS text LANGUAGE sql AS $f$ SELECT 1; GRANT SELECT ON item TO nobody; SELECT 'x' $f$`,
+  );
+  const granted = () =>
+    place.query(
+      `SELECT concat_ws(' ', relname, relowner::regrole, relacl) FROM pg_class WHERE relname IN ('item', 'owned')
+       UNION ALL SELECT attacl::text FROM pg_attribute WHERE attacl IS NOT NULL AND attrelid = 'item'::regclass
+       UNION ALL SELECT polroles::regrole[]::text FROM pg_policy UNION ALL SELECT lomacl::text FROM pg_largeobject_metadata
+       UNION ALL SELECT concat_ws(' ', defaclrole::regrole, ARRAY(SELECT unnest(defaclacl)::text ORDER BY 1)) FROM pg_default_acl`,
+    );
+  const was = await granted();
+  const { stdout } = await place.exec(dump);
+  // As on a server that never had them.
+  const leave = named.map((name) => `DROP OWNED BY ${quoted(name)};`).join('');
+  const drop = `${leave} DROP ROLE ${named.map(quoted).join(',')}`;
+  await place.query(drop);
+  const restored = await place.exec(restore, { input: stdout });
+  assertDone(restored);
+  assert.equal(await granted(), was);
+  for (const name of named) assert.ok(restored.stderr.includes(`the role ${name} was not there`), restored.stderr);
+  assert.equal(
+    await place.query(
+      `SELECT count(*) FROM pg_roles WHERE oid >= 16384 AND (rolname ~ '^app' OR rolname = 'replication')
+         OR rolsuper OR rolcanlogin AND rolname <> 'postgres' OR rolcreatedb OR rolcreaterole OR rolbypassrls`,
+    ),
+    await place.query("SELECT count(*) FROM pg_roles WHERE rolname ~ '^app' OR rolname IN ('replication', 'postgres')"),
+  );
+  assert.equal(await place.query("SELECT count(*) FROM pg_roles WHERE rolname = 'nobody'"), '0');
+  const again = await place.exec(restore, { input: stdout });
+  assertDone(again);
+  assert.doesNotMatch(again.stderr, /was not there/);
+  await place.query(`DROP FUNCTION nothing(); SELECT lo_unlink(4711); ${drop}`);
+});
+
 test('one that is cut, at whatever place, leaves what was there and nothing else', async () => {
   await fill();
   const was = await contentOf();
