@@ -25,6 +25,8 @@ export type Misbehaviour =
   | { is: 'breaks'; afterBytes: number }
   /** It says nothing any more. */
   | { is: 'hangs'; afterBytes: number }
+  /** It does what it is to; then its connection breaks, or a signal ends it. */
+  | { is: 'unheard'; code?: number }
   /** It ends well before it has read anything. */
   | { is: 'ends early' };
 
@@ -81,21 +83,21 @@ export class TestDatabase {
       if (isOver) continue;
       if (frame.kind === 'stdin') chunks.push(frame.data);
       bytes += frame.kind === 'stdin' ? frame.data.length : 0;
-      const isCut = amiss !== undefined && bytes >= bytesBefore(amiss);
+      const isCut = amiss !== undefined && amiss.is !== 'unheard' && bytes >= bytesBefore(amiss);
       isOver = isCut || frame.kind === 'stdin-end';
       if (!isCut && isOver) this.content = Buffer.concat(chunks);
-      if (isOver) this.#end(socket, isCut ? amiss : undefined);
+      if (isOver) this.#end(socket, isCut || amiss?.is === 'unheard' ? amiss : undefined);
     }
   }
 
   #end(socket: Duplex, amiss: Misbehaviour | undefined): void {
-    if (amiss?.is === 'breaks') {
+    if (amiss?.is === 'breaks' || (amiss?.is === 'unheard' && amiss.code === undefined)) {
       socket.destroy();
       return;
     }
     if (amiss?.is === 'hangs') return;
     if (amiss?.is === 'fails') socket.write(encodeFrame({ kind: 'stderr', data: Buffer.from(amiss.says) }));
-    this.#exit(socket, amiss?.is === 'fails' ? amiss.code : 0);
+    this.#exit(socket, amiss?.is === 'fails' || amiss?.is === 'unheard' ? (amiss.code ?? 0) : 0);
   }
 
   #exit(socket: Duplex, code: number): void {

@@ -4,14 +4,15 @@
  *
  * ERRORS. `internal` with its last words where the program ended with another code than 0; `unavailable` where the connection
  * broke, ended without a code, or brought nothing, not even the agent's ping, for a minute: the host is gone. Whatever ends
- * early is an error: only what is whole ends well.
+ * early is an error: only what is whole ends well. Of a program that was given all of its input, and whose end nobody heard, it is
+ * not known what it did: see isEndUnknown.
  */
 import { basename } from 'node:path';
 import { Readable } from 'node:stream';
 import type { Duplex } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { abortError } from '@flynn/kit/clock';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { encodeFrame, frameLimitBytes, readFrames } from '@flynn/kit/frames';
 import type { Frame } from '@flynn/kit/frames';
 import type { Bytes } from '../backup/archive.ts';
@@ -28,6 +29,8 @@ type Options = Readonly<{
 
 const usualSilenceMs = 60_000;
 const lastWordsBytes = 2_048;
+/** Of a program that a signal ended, whatever it was about to do, the code is larger. */
+const mostOwnCode = 128;
 
 /** What the program writes, as fast as it is taken. It is whole when this ends without an error. */
 export async function* outputOf(
@@ -53,9 +56,10 @@ export async function feed(
   using program = await begin(hosts, member, command, signal);
   const { socket } = program;
   const failed: unknown[] = [];
+  const sent = { isWhole: false };
   const sending = async (): Promise<boolean> => {
     try {
-      await pipeline(Readable.from(inputFrames(input, failed)), socket, { end: false });
+      await pipeline(Readable.from(inputFrames(input, { failed, sent })), socket, { end: false });
       return true;
     } catch (error) {
       // One that is not to be ended is not destroyed by it, either: the program would wait for the rest.
@@ -70,13 +74,31 @@ export async function feed(
       socket.destroy();
     }
   };
-  const [sent, read] = await Promise.allSettled([sending(), reading()]);
-  signal.throwIfAborted();
+  const [sender, reader] = await Promise.allSettled([sending(), reading()]);
+  const cut = signal.aborted ? abortError(signal) : undefined;
+  const error: unknown = cut ?? (reader.status === 'rejected' ? reader.reason : undefined);
+  if (sent.isWhole && error !== undefined && !hasEnded(error)) throw endUnknown(asFlynnError(error));
+  if (cut !== undefined) throw cut;
   // That is why the program ended.
   if (failed.length > 0) throw failed[0];
-  if (read.status === 'rejected') throw read.reason;
-  if (sent.status === 'rejected')
+  if (error !== undefined) throw error;
+  if (sender.status === 'rejected')
     throw new FlynnError('internal', `${nameOf(command)} ended before it had read all of the backup`);
+}
+
+/** It may have done all that it was to do. */
+export function isEndUnknown(error: unknown): boolean {
+  return error instanceof FlynnError && error.detail['isEndUnknown'] === true;
+}
+
+function endUnknown(cause: FlynnError): FlynnError {
+  return new FlynnError(cause.code, cause.message, { cause, detail: { isEndUnknown: true } });
+}
+
+/** By itself, or it never began. */
+function hasEnded(error: unknown): boolean {
+  if (error instanceof FlynnError && error.detail['hasEnded'] === true) return true;
+  return !hasCode(error, 'unavailable', 'timeout', 'internal', 'cancelled');
 }
 
 async function begin(
@@ -129,7 +151,8 @@ async function* untilExit(
     if (frame.kind !== 'exit') continue;
     if (frame.code === 0) return;
     const words = lastWords.toString().trim() || frame.error || 'it said nothing';
-    throw new FlynnError('internal', `${nameOf(command)} ended with ${frame.code}: ${words}`);
+    const detail = { hasEnded: frame.code <= mostOwnCode };
+    throw new FlynnError('internal', `${nameOf(command)} ended with ${frame.code}: ${words}`, { detail });
   }
   throw new FlynnError('unavailable', `the connection to ${nameOf(command)} broke before it had ended`);
 }
@@ -144,7 +167,10 @@ async function* unbroken(frames: AsyncIterable<Frame>, command: readonly string[
   }
 }
 
-async function* inputFrames(input: Bytes, failed: unknown[]): AsyncGenerator<Buffer> {
+async function* inputFrames(
+  input: Bytes,
+  { failed, sent }: Readonly<{ failed: unknown[]; sent: { isWhole: boolean } }>,
+): AsyncGenerator<Buffer> {
   try {
     for await (const chunk of input) {
       for (let at = 0; at < chunk.length; at += frameLimitBytes) {
@@ -155,6 +181,7 @@ async function* inputFrames(input: Bytes, failed: unknown[]): AsyncGenerator<Buf
     failed.push(error);
     throw error;
   }
+  sent.isWhole = true;
   yield encodeFrame({ kind: 'stdin-end' });
 }
 

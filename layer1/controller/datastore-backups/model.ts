@@ -31,7 +31,7 @@ export type DatastoreBackup = z.output<typeof datastoreBackupSchema>;
 
 /**
  * `waiting`: its app does not run here yet; `wanted`: a worker is about to. Of one that failed nothing of the backup is in the
- * datastore.
+ * datastore, unless its error says that this is not known.
  */
 export const datastoreRestoreStates = ['waiting', 'wanted', 'running', 'complete', 'failed'] as const;
 

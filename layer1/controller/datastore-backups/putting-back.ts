@@ -1,13 +1,14 @@
 /**
  * Puts a backup back into its datastore: the dump, decrypted, on the standard input of the appliance's own program, which puts it
  * in the place of what is there once it has read all of it. Cut off before, nothing has changed. In the place of a dump it may be a
- * copy and a log, which its program makes a dump of by itself.
+ * copy and a log, which its program makes a dump of by itself. Once its program ended well it is complete, however long nobody can
+ * write that down; where nobody heard how its program ended, it may be in the place of what was there, and that is said.
  *
  * What a person asked for is tried once. What a cluster that came back is to have is tried some times, its members being waited
  * for: nobody else uses it before.
  */
 import { FlynnError, messageOf } from '@flynn/kit/errors';
-import { withDeadline } from '@flynn/kit/retry';
+import { retry, withDeadline } from '@flynn/kit/retry';
 import type { Again } from '@flynn/resource/reconciler';
 import type { Bytes } from '../backup/archive.ts';
 import { recoveryInput } from '../datastore-history/collecting.ts';
@@ -15,7 +16,7 @@ import { roomOf } from '../datastore-history/ranges.ts';
 import { holdBlobs, recoveryOf, withoutHistory } from '../datastore-history/recovery.ts';
 import { appType } from '../resources.ts';
 import { type DumpBlobs, openDump, wholeMs } from './making.ts';
-import { feed } from './member.ts';
+import { feed, isEndUnknown } from './member.ts';
 import { Meter } from './meter.ts';
 import { awaitMembers, maxRestoreAttempts, newestComplete, restoreRetryAt } from './plan.ts';
 import { guard, hasNoMember, iso, memberOf } from './subject.ts';
@@ -39,9 +40,9 @@ export async function putBack(
     log.error({ datastore: app.spec.name, backup: one.backupId, error }, 'a backup could not be put back');
     await write({ ...one, state: 'failed', endedAt: iso(now()), error: error.slice(0, 1_000) });
   };
-  // Whether it has taken its place is not known, and what was written since would be lost.
+  // Done again, what was written since would be lost.
   if (restore.state === 'running' && restore.by !== undefined) {
-    return fail(asked, 'whoever did it died: look at what is in it, then restore it again, or not');
+    return fail(asked, unknownText('whoever did it died'));
   }
   if (restore.attempt >= maxRestoreAttempts) return fail(asked, before ?? 'whoever did it died');
   const isMoment = restore.at !== undefined;
@@ -50,6 +51,7 @@ export async function putBack(
   const named = backup === undefined ? {} : { backupId: backup.id };
   const begun = { ...asked, ...named, attempt: restore.attempt + 1, startedAt: iso(now()) };
   const nextMs = restoreRetryAt(begun, now()) ?? now();
+  let sentBytes: number;
   try {
     const member = memberOf(deps, subject, begun.attempt);
     await write({ ...begun, state: 'running', nextMs });
@@ -62,19 +64,29 @@ export async function putBack(
     await feed(deps.hosts, member, command, counted(input, { what: backup?.id ?? 'the history', bytes }, meter), {
       signal,
     });
-    const { isOwed: _o, ...done } = begun;
-    await write({ ...done, state: 'complete', nextMs, endedAt: iso(now()), sentBytes: bytes });
-    log.info({ datastore: app.spec.name, backup: backup?.id, at: restore.at }, 'a backup was put back');
+    sentBytes = bytes;
   } catch (error) {
     if (options.signal.aborted) throw error;
     const membersMs = hasNoMember(error) ? awaitMembers(restore, now()) : undefined;
     if (membersMs !== undefined) return { againInMs: membersMs - now() };
     const retryMs = hasNoMember(error) ? undefined : restoreRetryAt(begun, now());
-    if (retryMs === undefined) return fail(begun, messageOf(error));
+    if (retryMs === undefined) {
+      return fail(begun, isEndUnknown(error) ? unknownText(messageOf(error)) : messageOf(error));
+    }
     log.warn({ err: error, datastore: app.spec.name, restore: begun }, 'a backup could not be put back: trying again');
     await write({ ...begun, state: 'wanted', nextMs: retryMs, error: messageOf(error).slice(0, 1_000) });
+    return { againInMs: 1 };
   }
+  const { isOwed: _o, ...done } = begun;
+  const complete = { ...done, state: 'complete', nextMs, endedAt: iso(now()), sentBytes } as const;
+  // Whatever the store does, it took its place.
+  await retry(() => write(complete), { what: 'the end of a restore', deadlineMs: wholeMs, signal: options.signal });
+  log.info({ datastore: app.spec.name, backup: backup?.id, at: restore.at }, 'a backup was put back');
   return { againInMs: 1 };
+}
+
+function unknownText(why: string): string {
+  return `it is not known whether it took its place: look at what is in it before it is restored again: ${why}`;
 }
 
 type Input = Readonly<{ command: readonly string[]; input: Bytes; bytes: number }>;

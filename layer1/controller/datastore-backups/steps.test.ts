@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { buffer } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { hasCode } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { blobGraceMs, collectBlobs } from '../collection/blob-collection.ts';
 import { nextTick, parseSchedule } from '../cron/schedule.ts';
@@ -200,6 +200,53 @@ test('a backup is put back where it is whole; cut off, damaged or refused it cha
   await at.blobs.remove(record.status.digest ?? '');
   const gone = await restore();
   assert.deepEqual([gone?.state, database.content, database.runs.length], ['failed', later, ranBefore]);
+});
+
+test('a restore that took its place is never told as one that changed nothing', async () => {
+  await using at = await startDatastoreWorld();
+  const { client, deps } = at.world;
+  const { params, database } = at;
+  await at.step(Date.now());
+  const { id } = await client.call(routes.run, { params });
+  await at.step(Date.now());
+  const restore = async () => {
+    await client.call(routes.restore, { params, body: { backup: id } });
+    await at.step(Date.now());
+    return (await listed(at)).restore;
+  };
+  for (const amiss of [{ is: 'unheard' }, { is: 'unheard', code: 137 }] as const) {
+    database.misbehaviours.push(amiss);
+    const found = await restore();
+    assert.equal(found?.state, 'failed');
+    assert.match(
+      found?.error ?? '',
+      /^it is not known whether it took its place: look at what is in it before .*(broke|137)/,
+    );
+  }
+  // What says itself that it failed has changed nothing.
+  database.misbehaviours.push({ is: 'fails', code: 1, says: 'no room', afterBytes: database.content.length });
+  assert.match((await restore())?.error ?? '', /^restore ended with 1: no room/);
+
+  // Nobody could write it down for a while.
+  const { resources: store } = deps;
+  const updateStatus = store.updateStatus.bind(store);
+  let failures = 0;
+  store.updateStatus = (type, name, change, options) =>
+    updateStatus(
+      type,
+      name,
+      (record) => {
+        const changed = change(record);
+        if (failures < 3 && type.name === backupPlanType.name && JSON.stringify(changed).includes('"complete"')) {
+          failures += 1;
+          throw new FlynnError('unavailable', 'no leader');
+        }
+        return changed;
+      },
+      options,
+    );
+  const found = await restore();
+  assert.deepEqual([found?.state, found?.error, failures], ['complete', undefined, 3]);
 });
 
 test('the worker does what is asked for; what is asked for twice is one, and goes with the datastore', async () => {

@@ -12,6 +12,8 @@ import type { HistorySubject } from './subject.ts';
 import { archiveType, historyType } from './types.ts';
 import type { Base, HistoryStatus } from './types.ts';
 
+type OpenBase = NonNullable<HistoryStatus['base']>;
+
 /** How much was written is looked at anew after so long. */
 const lookMs = 15 * 60_000;
 
@@ -41,13 +43,17 @@ async function copy(
 ): Promise<void> {
   const { now, log, resources, hosts } = deps;
   const { signal } = options;
-  const { run, at, base: before } = history.status;
-  if (at === undefined) return;
-  const start = { timeline: at.timeline, lsn: at.lsn };
-  const isAgain = before?.run === run && before.error !== undefined;
-  const attempt = isAgain ? before.attempt + 1 : 1;
-  const begun = { run, attempt, start, startedMs: now(), nextMs: now() + baseRetryMs(attempt) };
-  const write = async (base: NonNullable<HistoryStatus['base']>, latestMs = Infinity): Promise<void> => {
+  // Collected log goes where no copy under way needs it: it is from where the log is as this is written.
+  const opened = await resources.updateStatus(historyType, app.id, opening(history.status.run, now()), {
+    signal,
+    also: guard(options),
+  });
+  const { run, at, base: open } = opened.status;
+  // A gap ended the run meanwhile.
+  if (run !== history.status.run || at === undefined || open === undefined) return;
+  const { error: _e, failingSinceMs, ...begun } = open;
+  const { attempt, start } = begun;
+  const write = async (base: OpenBase, latestMs = Infinity): Promise<void> => {
     const change = ({ status }: { status: HistoryStatus }) => ({
       ...status,
       base,
@@ -55,10 +61,6 @@ async function copy(
     });
     await resources.updateStatus(historyType, app.id, change, { signal, also: guard(options) });
   };
-  // Whoever dies leaves a try that failed, and what it was for is kept so long.
-  const failingSinceMs = (isAgain ? before.failingSinceMs : undefined) ?? now();
-  const error = (isAgain ? before.error : undefined) ?? 'whoever made it died';
-  await write({ ...begun, error, failingSinceMs });
   try {
     const member = memberOf(deps, { app, appliance }, attempt);
     const made = await copyAll({ hosts }, blobs, programs, { member, secret: plan.spec.secret }, options);
@@ -71,8 +73,29 @@ async function copy(
     if (hasCode(err, 'not_found') && (await resources.find(appType, app.id, { signal })) === undefined) return;
     log.warn({ err, datastore: app.spec.name, attempt }, 'a datastore could not be copied for its history');
     const nextMs = now() + baseRetryMs(attempt);
-    await write({ ...begun, nextMs, error: messageOf(err).slice(0, 1_000), failingSinceMs });
+    await write({ ...begun, nextMs, error: messageOf(err).slice(0, 1_000), ...(failingSinceMs && { failingSinceMs }) });
   }
+}
+
+/** Begins a copy of that run from where its log is collected to. The same where that run is over. */
+export function opening(run: number, nowMs: number): (record: { status: HistoryStatus }) => HistoryStatus {
+  return ({ status }) => {
+    const { at, base: before } = status;
+    if (status.run !== run || at === undefined) return status;
+    const isAgain = before?.run === run && before.error !== undefined;
+    const attempt = isAgain ? before.attempt + 1 : 1;
+    // Whoever dies leaves a try that failed, and what it was for is kept so long.
+    const base = {
+      run,
+      attempt,
+      start: { timeline: at.timeline, lsn: at.lsn },
+      startedMs: nowMs,
+      nextMs: nowMs + baseRetryMs(attempt),
+      error: (isAgain ? before.error : undefined) ?? 'whoever made it died',
+      failingSinceMs: (isAgain ? before.failingSinceMs : undefined) ?? nowMs,
+    };
+    return { ...status, base };
+  };
 }
 
 /** Of a run that is over by now it is of no use: it is dropped with what else is not needed. */

@@ -73,6 +73,18 @@ test('gaps that come faster than copies are critical: no moment can be gone back
   assert.ok(!told(140, [copy(0), copy(131, { run: 9 })]).some((one) => one.startsWith('critical')));
 });
 
+test('a first copy that is not there, or that its log does not go on from, is critical after two hours', () => {
+  const begun = (minutes: number, more: Partial<HistoryStatus> = {}, bases = [copy(60)]) =>
+    said({ begunMs: startMs + 60 * minuteMs, untilMs: startMs + minutes * minuteMs, ...more }, bases, minutes);
+  const critical = `critical: no moment since ${createdAt} can be gone back to: no copy is there that its log goes on from`;
+  assert.deepEqual(begun(180), []);
+  assert.deepEqual(begun(179, {}, []), []);
+  assert.deepEqual(begun(180, {}, []), [critical]);
+  assert.deepEqual(begun(180, { recent: [piece(60), piece(61)] }), []);
+  assert.deepEqual(begun(180, { recent: [piece(61)] }), [critical]);
+  assert.deepEqual(said({ at: undefined }, [], 180), []);
+});
+
 test('what is scaled up again has the time that its members need', () => {
   const since = (minutes: number) => ({ runsSinceMs: startMs + minutes * minuteMs });
   assert.deepEqual(said({ untilMs: startMs }, [copy(0)], 60, since(50)), []);

@@ -72,7 +72,7 @@ export function historyFindings(
 ): Found[] {
   const subject = `database ${datastore}`;
   const { bases } = archive;
-  const { failure, base, gap, untilMs, run, at, unmerged, looked } = status;
+  const { failure, base, gap, untilMs, run, at, begunMs, unmerged, looked } = status;
   const found: Found[] = [];
   const last = untilMs === undefined ? 'nothing is kept yet' : `the newest moment that is kept is ${iso(untilMs)}`;
   // Whatever the reason: also where nobody could write it down. Before its members run there is nothing to be collected.
@@ -108,13 +108,19 @@ export function historyFindings(
     });
   }
   const newestMs = rangesOf(archive, status).at(-1)?.untilMs ?? Date.parse(createdAt);
-  if (isWanted && gap !== undefined && failure === undefined && now - Math.max(newestMs, runsSinceMs) >= noneMs) {
+  // With each gap another begins. Without one a run has so long for its first copy.
+  const isFirst = gap === undefined;
+  const begunAtMs = isFirst ? (begunMs ?? (at === undefined ? now : 0)) : 0;
+  if (isWanted && failure === undefined && now - Math.max(newestMs, runsSinceMs, begunAtMs) >= noneMs) {
+    const reason = isFirst ? 'no copy is there that its log goes on from' : 'gaps come faster than copies are made';
     found.push({
       severity: 'critical',
       subject,
-      what: `no moment since ${iso(newestMs)} can be gone back to: gaps come faster than copies are made`,
-      why: 'moments after a gap need a copy that was made after it',
-      remedy: `write less at once, or see why its log is not collected in time: ${gap.reason}`,
+      what: `no moment since ${iso(newestMs)} can be gone back to: ${reason}`,
+      why: isFirst ? 'moments need a whole copy before them' : 'moments after a gap need a copy that was made after it',
+      remedy: isFirst
+        ? `while its first copy is made this is told: flynn pg history -a ${datastore}; flynn -a controller log -t worker has what stops it`
+        : `write less at once, or see why its log is not collected in time: ${gap.reason}`,
     });
   }
   if (unmerged !== undefined && now - unmerged.sinceMs >= lateMs) {

@@ -1,5 +1,5 @@
 /** Which pieces of a log are made one, and what of a history is not needed any more? Pure. */
-import type { Archive, HistoryStatus, Piece } from './types.ts';
+import type { Archive, Base, HistoryStatus, Piece } from './types.ts';
 
 /** Pieces of a minute are made one of a quarter of an hour, and those one of some four hours: a month's history is a short list. */
 export const mergedAtOnce = 16;
@@ -144,6 +144,19 @@ function crowdedRuns({ bases }: Archive, all: readonly Piece[], status: Known): 
     .filter(({ day }, at, sorted) => sorted.findIndex((one) => one.day === day) === at);
   const staying = new Set([Math.max(...over), ...longest.map(({ run }) => run)]);
   return new Set(short.map(({ run }) => run).filter((run) => !staying.has(run)));
+}
+
+/** All of its run after a copy. `gap`: the first of it that is lost, or does not go on from what is before it; -1: none. */
+export function logAfter(
+  { run, start }: Pick<Base, 'run' | 'start'>,
+  pieces: readonly Piece[],
+): { after: Piece[]; gap: number } {
+  const after = pieces.filter((one) => one.run === run && isAfter(one.end, start));
+  const gap = after.findIndex(({ isLost, from }, at) => {
+    const before = after[at - 1];
+    return isLost === true || (before === undefined ? from > start.lsn : from !== before.end.lsn);
+  });
+  return { after, gap };
 }
 
 /** All that was committed by then is kept of that run: also where nothing was since its last piece. */

@@ -25,6 +25,11 @@ test('a copy begins a run; after a day another, if much was written, after a wee
   const behindLost = archive([copy(0)], [piece(1, { isLost: true })]);
   assert.deepEqual(baseDue(behindLost, status(), startMs), { is: 'wait', untilMs: startMs + 60 * minuteMs });
   assert.deepEqual(baseDue(behindLost, status(), startMs + 60 * minuteMs), { is: 'due' });
+  // By a copy whose log does not go on from it nothing is gone back to.
+  const apart = status([piece(2), piece(3)]);
+  assert.deepEqual(baseDue(archive([copy(1)]), apart, startMs), { is: 'wait', untilMs: startMs + 61 * minuteMs });
+  assert.deepEqual(baseDue(archive([copy(1)]), apart, startMs + 61 * minuteMs), { is: 'due' });
+  assert.deepEqual(baseDue(archive([copy(2)]), apart, startMs), { is: 'wait', untilMs: undefined });
   assert.deepEqual(baseDue(archive([copy(0, { isLost: true })]), status(), startMs), { is: 'due' });
 });
 

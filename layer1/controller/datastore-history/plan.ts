@@ -1,6 +1,6 @@
 /** What is next for a datastore's history: to collect, to copy all there is, or nothing until when? Pure. */
-import { allPieces, isAfter } from './pieces.ts';
-import type { Archive, Base, HistoryStatus, Piece } from './types.ts';
+import { allPieces, logAfter } from './pieces.ts';
+import type { Archive, HistoryStatus } from './types.ts';
 
 export const defaultHistoryDays = 7;
 export const collectEveryMs = 60_000;
@@ -77,9 +77,10 @@ function baseWantedMs(archive: Archive, status: HistoryStatus, nowMs: number): n
   const last = archive.bases.findLast(({ run, isLost }) => run === status.run && isLost !== true);
   if (last === undefined) return firstWantedMs(archive, status, nowMs);
   if (isAbsurd(last.startedMs, nowMs)) return 0;
-  // What is behind what is lost has nothing to begin from. More of it may be lost, part by part.
-  if (since(last, archive, status).some(({ isLost }) => isLost)) return last.startedMs + laterPauseMs;
-  const bytes = since(last, archive, status).reduce((sum, one) => sum + one.bytes, 0);
+  const { after, gap } = logAfter(last, allPieces(archive, status));
+  // By a copy whose log does not go on from it nothing is gone back to. More of it may be lost, part by part.
+  if (gap >= 0) return last.startedMs + laterPauseMs;
+  const bytes = after.reduce((sum, one) => sum + one.bytes, 0);
   // All copies together are so no larger than the log of the days that are kept, and two of them.
   if (bytes >= Math.max(muchBytes, last.bytes)) return last.startedMs + dayMs;
   return bytes >= littleBytes ? last.startedMs + weekMs : undefined;
@@ -91,8 +92,4 @@ function firstWantedMs({ bases }: Archive, { begunMs = 0, gaps = 0 }: HistorySta
   if (gaps === 0 || isAbsurd(begunMs, nowMs)) return 0;
   const tookMs = last === undefined || gaps === 1 ? 0 : last.endedMs - last.startedMs;
   return begunMs + Math.min(laterPauseMs, Math.max(gapPauseMs, tookMs) * 2 ** Math.min(gaps - 1, 8));
-}
-
-function since(base: Base, archive: Archive, status: HistoryStatus): Piece[] {
-  return allPieces(archive, status).filter(({ run, end }) => run === base.run && isAfter(end, base.start));
 }

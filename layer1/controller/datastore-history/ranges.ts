@@ -1,6 +1,6 @@
 /** To which moments can one go back, and by what? Pure. */
 import { FlynnError } from '@flynn/kit/errors';
-import { allPieces, isAfter, untilOf } from './pieces.ts';
+import { allPieces, logAfter, untilOf } from './pieces.ts';
 import type { Known } from './pieces.ts';
 import type { Archive, Base, Piece } from './types.ts';
 
@@ -40,11 +40,7 @@ function chainsOf(archive: Archive, status: Known): Chain[] {
     .flatMap((base): Chain[] => {
       const { readyMs, run, start, isLost: isGone } = base;
       if (readyMs === undefined || isGone) return [];
-      const after = all.filter((one) => one.run === run && isAfter(one.end, start));
-      const gap = after.findIndex(({ isLost, from }, at) => {
-        const before = after[at - 1];
-        return isLost || (before === undefined ? from > start.lsn : from !== before.end.lsn);
-      });
+      const { after, gap } = logAfter({ run, start }, all);
       const pieces = gap < 0 ? after : after.slice(0, gap);
       const untilMs = gap < 0 ? untilOf(run, all, status) : pieces.at(-1)?.untilMs;
       return untilMs === undefined || untilMs < readyMs ? [] : [{ base, pieces, fromMs: readyMs, untilMs }];

@@ -177,6 +177,48 @@ test('a gap begins another run with a copy of its own; both can be gone back to,
   assert.match((await story.view()).gap?.reason ?? '', /made anew/);
 });
 
+test('a copy begins where the log is collected to, also where that was collected while the copy was about to begin', async () => {
+  await using at = await startDatastoreWorld();
+  const { database, world } = at;
+  const story = new Story(at);
+  const store = world.deps.resources;
+  const find = store.find.bind(store);
+  let meanwhile = async (): Promise<void> => undefined;
+  // What a copy is made of has been read in part by then.
+  store.find = async (type, ...rest) => {
+    const now = meanwhile;
+    if (type.name === archiveType.name) meanwhile = async () => undefined;
+    if (type.name === archiveType.name) await now();
+    return find(type, ...rest);
+  };
+  await at.step(story.nowMs);
+  await story.collect();
+  database.history.write();
+  meanwhile = () => story.collectAlone();
+  await story.copy();
+  database.history.write();
+  await story.collect();
+  const { ranges } = await story.view();
+  assert.deepEqual(ranges, [{ from: iso(story.nowMs - 2_000), until: iso(story.nowMs - 2_000) }]);
+
+  // A gap ended the run.
+  database.history.gap = 'it is gone';
+  await story.collect(10);
+  await story.collect();
+  await story.collect(10);
+  meanwhile = async () => {
+    database.history.gap = 'it is gone again';
+    await story.collectAlone();
+  };
+  const copies = () => database.history.runs.filter((run) => run === 'base').length;
+  await story.copy();
+  assert.equal(copies(), 1);
+  await story.collect(0);
+  await story.collect(30);
+  await story.copy();
+  assert.equal(copies(), 2);
+});
+
 test('a copy of what a primary wrote last, and no other has, is not gone on from', () => {
   const known = { run: 1, at: { system: 'a', timeline: 1, lsn: 500 } };
   const found = { system: 'a', at: 90_000, until: 88_000, data: 1, from: 500, to: 700 };
