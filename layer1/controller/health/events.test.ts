@@ -26,7 +26,7 @@ function setUp() {
   };
   const told = async (events: HealthEvents) =>
     (await events.recent(signal)).map(({ what, check }) => `${what} ${check}`);
-  return { store, open, look, told };
+  return { store, clock, open, look, told };
 }
 
 test('what is broken and a host that is away are told at once, what passes is not, and each is told once', async () => {
@@ -101,6 +101,38 @@ test('of several processes one tells, and another once that one is silent', asyn
   assert.deepEqual(await told(one), ['began hosts', 'began disks']);
   await look(one, []);
   assert.equal((await store.list(auditRoot)).entries.length, 2);
+});
+
+test('a process whose clock is ahead tells as long as it looks; once it is gone another does, whatever it wrote', async () => {
+  const { clock, open, look, told } = setUp();
+  const [ahead, next] = [open(), open()];
+  const hourMs = 60 * minuteMs;
+  const lookAhead = async (findings: Finding[]) => {
+    clock.now += hourMs;
+    await look(ahead, findings);
+    clock.now -= hourMs + minuteMs;
+  };
+  for (let looks = 0; looks < 6; looks += 1) {
+    await lookAhead([]);
+    await look(next, [full]);
+  }
+  assert.deepEqual(await told(next), []);
+  for (let looks = 0; looks < 2; looks += 1) await look(next, [full]);
+  assert.deepEqual(await told(next), []);
+  await look(next, [full]);
+  assert.deepEqual(await told(next), ['began disks']);
+});
+
+test('a clock that was put back makes nobody wait for what it wrote before', async () => {
+  const { clock, open, look, told } = setUp();
+  await look(open(), []);
+  const next = open();
+  await look(next, [full]);
+  clock.now -= 24 * 60 * minuteMs;
+  for (let looks = 0; looks < 3; looks += 1) await look(next, [full]);
+  assert.deepEqual(await told(next), []);
+  await look(next, [full]);
+  assert.deepEqual(await told(next), ['began disks']);
 });
 
 test('of very many only so many are told one by one, those that are broken among them, and how many more there are', async () => {

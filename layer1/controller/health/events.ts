@@ -23,7 +23,7 @@ const maxTextLength = 500;
 const maxRemedyLength = 300;
 /** What only passes, as a part that has one instance less while it is deployed, is not told. */
 const settledMs = 45_000;
-/** A process that did not look for so long tells no more. */
+/** A process that was not heard of for so long tells no more. */
 const tellerMs = 180_000;
 
 const openSchema = healthEventSchema.omit({ what: true });
@@ -78,6 +78,8 @@ export class HealthEvents {
   readonly #id: string;
   readonly #seenMs = new Map<string, number>();
   readonly #missedMs = new Map<string, number>();
+  /** The last word of whoever tells, and when it was heard of here. */
+  #heard: { revision: number; ms: number } | undefined;
 
   /** `store`: the plain one, as the trail's own. */
   constructor(deps: EventDeps) {
@@ -97,7 +99,9 @@ export class HealthEvents {
     const entry = await store.get(eventsKey, { signal });
     const state = entry === undefined ? undefined : keyed(decodeJson(stateSchema, entry.value, eventsKey));
     const events = this.#changes(state?.open ?? {}, verdict);
-    const isOthers = state !== undefined && state.teller.id !== this.#id && now() - state.teller.at < tellerMs;
+    const silentMs =
+      entry === undefined || state === undefined ? 0 : this.#silentMs(entry.modRevision, state.teller.at);
+    const isOthers = state !== undefined && state.teller.id !== this.#id && silentMs < tellerMs;
     if (isOthers) return;
     const at = new Date(now()).toISOString();
     const told = events.map(({ event }): HealthEvent => ({ ...event, at }));
@@ -140,6 +144,17 @@ export class HealthEvents {
       return [{ key, event: { ...rest, what: 'ended' as const } }];
     });
     return [...began, ...ended].slice(0, maxAtOnce);
+  }
+
+  /**
+   * How long nothing was heard of whoever tells. By this process' clock from one look to the next: another's may be ahead, and
+   * what it wrote then is no later for that. Only the first look goes by what is written.
+   */
+  #silentMs(revision: number, writtenMs: number): number {
+    const nowMs = this.#deps.now();
+    const heardMs = this.#heard === undefined ? writtenMs : this.#heard.revision === revision ? this.#heard.ms : nowMs;
+    this.#heard = { revision, ms: Math.min(heardMs, nowMs) };
+    return nowMs - this.#heard.ms;
   }
 
   #isSettled(since: Map<string, number>, key: string, isAtOnce: boolean): boolean {

@@ -168,6 +168,22 @@ test('each sort of finding has a name of its own, and names its app', () => {
   ]);
 });
 
+test('a look of a clock that is ahead counts from when it was heard of: that nobody looks any more is told in time', () => {
+  const { look, types, now } = watcher();
+  const full = open('disks', 'critical');
+  const hourMs = 60 * minuteMs;
+  types(0, [full], { lookedMs: now() + hourMs });
+  for (let minutes = 0; minutes < 10; minutes += 1) {
+    const told = types(1, [full], { lookedMs: now() + hourMs });
+    assert.deepEqual(told, minutes === 0 ? ['finding.began'] : []);
+  }
+  const lookedMs = now() + hourMs - minuteMs;
+  const heard = new Date(now()).toISOString();
+  assert.deepEqual([types(4, [], { lookedMs }), types(1, [], { lookedMs })].flat(), []);
+  const [blind] = look(1, [], { lookedMs });
+  assert.equal(blind?.title, `the controller: nobody looks how the cluster is: the last look was at ${heard}`);
+});
+
 test('while nobody looks nothing has ended, and that nobody looks is told', () => {
   const { look, types, now } = watcher();
   types(0, [away]);

@@ -17,7 +17,7 @@ export const settle = { beginMs: 60_000, endMs: 5 * 60_000 } as const;
 const repeatMs = 24 * 3_600_000;
 /** After a day without any worker nobody wants to know of each deployment. */
 const staleMs = 24 * 3_600_000;
-/** Whoever looks how the cluster is does so every minute. */
+/** Whoever looks how the cluster is does so every minute; of a look that is later than now by as much the clock was ahead. */
 const blindMs = 5 * 60_000;
 /** Clocks differ, and a deployment's end is written a while after its time. */
 const lateMs = 15 * 60_000;
@@ -51,6 +51,8 @@ export const watchStateSchema = z.object({
   deployments: z.object({ untilMs: z.number(), lately: z.record(z.string(), z.number()) }),
   /** When the last update ended that was told, or was there to begin with. */
   updateAt: z.string().optional(),
+  /** A look that is later than now, and when it was heard of: it counts as of then. */
+  ahead: z.object({ lookedMs: z.number(), heardMs: z.number() }).optional(),
   /** What is to go into queues, or may be there already. `appId`: of a deployment; the apps of findings are found by them. */
   outbox: z.array(z.object({ message: messageSchema, appId: z.string().optional() })),
 });
@@ -96,14 +98,18 @@ export function firstState({ update }: Pick<Seen, 'update'>, sinceMs: number): W
 export function plan(before: WatchState, seen: Seen, now: number, room: number): WatchState {
   const state = withoutFuture(before, now);
   const update = room > 0 ? planUpdate(state, seen.update, now) : { next: {}, messages: [] };
-  const alerts = planAlerts(state, seen.health, now, room - update.messages.length);
+  const ahead = aheadOf(state, seen.health, now);
+  const lookedMs = ahead?.heardMs ?? seen.health?.lookedMs ?? state.sinceMs;
+  const alerts = planAlerts(state, { lookedMs, open: seen.health?.open ?? [] }, now, room - update.messages.length);
   const left = room - update.messages.length - alerts.messages.length;
   const deployments = planDeployments(state, seen.deployments, now, left);
   const ofCluster = [...alerts.messages, ...update.messages].map((message) => ({ message }));
+  const { ahead: _before, ...rest } = state;
   return {
-    ...state,
+    ...rest,
     alerts: alerts.next,
     deployments: deployments.next,
+    ...(ahead === undefined ? {} : { ahead }),
     ...update.next,
     outbox: [...state.outbox, ...ofCluster, ...deployments.messages],
   };
@@ -123,7 +129,20 @@ function withoutFuture(state: WatchState, now: number): WatchState {
     },
   ]);
   const deployments = { ...state.deployments, untilMs: earlier(state.deployments.untilMs) };
-  return { ...state, sinceMs: earlier(state.sinceMs), alerts: Object.fromEntries(alerts), deployments };
+  const { ahead } = state;
+  return {
+    ...state,
+    sinceMs: earlier(state.sinceMs),
+    alerts: Object.fromEntries(alerts),
+    deployments,
+    ...(ahead === undefined ? {} : { ahead: { ...ahead, heardMs: earlier(ahead.heardMs) } }),
+  };
+}
+
+/** Whoever looks with a clock that is ahead still looks as long as it is heard of anew; else it looks no more. */
+function aheadOf(state: WatchState, health: Seen['health'], now: number): WatchState['ahead'] {
+  if (health === undefined || health.lookedMs - now < blindMs) return undefined;
+  return state.ahead?.lookedMs === health.lookedMs ? state.ahead : { lookedMs: health.lookedMs, heardMs: now };
 }
 
 /** Which deployments are to be looked at: not those of before or of long ago, nor those that were dealt with. */
@@ -213,10 +232,11 @@ function planUpdate(
 
 type Open = Pick<Alert, 'check' | 'severity' | 'subject' | 'app' | 'isAway' | 'text' | 'remedy'>;
 
-function planAlerts(state: WatchState, health: Seen['health'], now: number, room: number) {
-  const lookedMs = health?.lookedMs ?? state.sinceMs;
+type Health = NonNullable<Seen['health']>;
+
+function planAlerts(state: WatchState, { lookedMs, open: wrong }: Health, now: number, room: number) {
   const isBlind = now - lookedMs >= blindMs;
-  const open = openOf(isBlind ? [...(health?.open ?? []), blindFinding(lookedMs)] : (health?.open ?? []));
+  const open = openOf(isBlind ? [...wrong, blindFinding(lookedMs)] : wrong);
   const alerts = new Map(Object.values(state.alerts).map((alert): [string, Alert] => [alertKey(alert), alert]));
   const away = new Set([...open.values()].flatMap(({ isAway, subject }) => (isAway === true ? [subject] : [])));
   // Nobody knows what ended while nobody looks, nor of a host that is away what else ended there.
