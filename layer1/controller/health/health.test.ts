@@ -46,7 +46,8 @@ test('what an agent found is told, with since when it was first seen', async () 
   const [host] = world.hosts;
   if (host === undefined) throw new FlynnError('internal', 'there is no host');
   host.findings = [disk];
-  const first = await world.client.call(health.get, { query: { patienceMs: 10_000 } });
+  const { signal } = new AbortController();
+  const first = await world.web.health.watch(signal);
   const seen = first.findings.find(({ check }) => check === 'disks');
   assert.equal(seen?.what, disk.what);
   assert.ok(Date.parse(seen.since ?? '') > 0);
@@ -67,7 +68,33 @@ test('a host whose agent is away is told by what the cell knows, within the pati
     [['host1', 'silent']],
   );
   assert.ok(seen.unknown.some(({ check }) => check === 'hosts'));
-  assert.equal(watch.last?.health, seen.health);
+});
+
+test('whoever asks with little patience changes neither the figures nor since when something is so', async () => {
+  await using world = await startTestController({ hosts: 1 });
+  const { signal } = new AbortController();
+  const [host] = world.hosts;
+  if (host === undefined) throw new FlynnError('internal', 'there is no host');
+  host.findings = [
+    { check: 'disks', severity: 'critical', subject: 'host host1', what: 'it is full', why: 'w', remedy: 'r' },
+  ];
+  const { examine } = world.deps.hosts;
+  let isSlow = false;
+  let nowMs = Date.now();
+  const slow = {
+    examine: (...args: Parameters<typeof examine>) => (isSlow ? new Promise<never>(() => undefined) : examine(...args)),
+  };
+  const watch = new HealthWatch({ ...world.deps, hosts: { ...world.deps.hosts, ...slow }, now: () => nowMs });
+  const sinceOf = (seen: typeof watch.last) => seen?.findings.find(({ check }) => check === 'disks')?.since;
+  const first = await watch.watch(signal);
+  assert.ok(sinceOf(first));
+  nowMs += 60_000;
+  isSlow = true;
+  const hasty = await watch.look(200, signal);
+  assert.deepEqual([sinceOf(hasty), watch.last], [undefined, first]);
+  isSlow = false;
+  assert.equal(sinceOf(await watch.look(10_000, signal)), sinceOf(first));
+  assert.equal(sinceOf(await watch.watch(signal)), sinceOf(first));
 });
 
 test('jobs that wait for a place are told with their app and the reason', async () => {

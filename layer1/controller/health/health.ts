@@ -53,7 +53,7 @@ export class HealthWatch {
     this.#events = options.events;
   }
 
-  /** Of the last look. */
+  /** Of the last look of every minute: whoever asks in between, with less patience, changes nothing of it. */
   get last(): ClusterHealth | undefined {
     return this.#last;
   }
@@ -63,7 +63,7 @@ export class HealthWatch {
     const { log } = this.#deps;
     let known = new Set<string>();
     const look = async (limited: AbortSignal): Promise<void> => {
-      const { findings, unknown } = await this.look(ownPatienceMs, limited);
+      const { findings, unknown } = await this.watch(limited);
       const grave = findings.filter(({ severity }) => severity === 'critical');
       for (const finding of grave) if (!known.has(keyOf(finding))) log.error({ finding }, textOf(finding));
       known = new Set(grave.map(keyOf));
@@ -73,8 +73,24 @@ export class HealthWatch {
     await forever('looking how the cluster is', look, { signal, log });
   }
 
-  /** Answers within the patience, and a little for reading what is at hand. */
+  /** The look of every minute: figures and since when something is so are by this one alone. */
+  async watch(signal: AbortSignal): Promise<ClusterHealth> {
+    const dated = (findings: readonly Finding[]) => this.#sightings.dated(findings, this.#deps.now());
+    this.#last = await this.#look(ownPatienceMs, dated, signal);
+    return this.#last;
+  }
+
+  /** For whoever asks. Answers within the patience, and a little for reading what is at hand. */
   async look(patienceMs: number, signal: AbortSignal): Promise<ClusterHealth> {
+    const recalled = (findings: readonly Finding[]) => this.#sightings.recalled(findings, this.#deps.now());
+    return this.#look(patienceMs, recalled, signal);
+  }
+
+  async #look(
+    patienceMs: number,
+    withSince: (findings: readonly Finding[]) => Finding[],
+    signal: AbortSignal,
+  ): Promise<ClusterHealth> {
     const { settings, now } = this.#deps;
     const deadlineMs = lessThan(patienceMs);
     const limited = withDeadline(patienceMs, signal);
@@ -115,8 +131,8 @@ export class HealthWatch {
     ];
     const own = await examine(checks, { subject: 'the cluster', deadlineMs, signal });
     const seen = together(cluster === undefined ? [own] : [own, cluster]);
-    const verdict = { findings: this.#sightings.dated(seen.findings, now()), unknown: seen.unknown };
-    this.#last = {
+    const verdict = { findings: withSince(seen.findings), unknown: seen.unknown };
+    return {
       cluster: settings.name,
       version: settings.version,
       checkedAt: new Date(now()).toISOString(),
@@ -127,7 +143,6 @@ export class HealthWatch {
       events: await events,
       ...verdict,
     };
-    return this.#last;
   }
 
   /** Where figures are read: every host's agent, every job of the platform's own apps. */
