@@ -16,6 +16,8 @@ export const findingSchema = z.object({
   app: z.string().optional(),
   /** That a host is lost, or cannot be asked. */
   isAway: z.literal(true).optional(),
+  /** Which it is, by a word that does not change, where a check finds several things wrong of one subject. */
+  matter: z.string().optional(),
   /** What is so. */
   what: z.string(),
   /** Since when, ISO 8601: known, or when it was first seen. */

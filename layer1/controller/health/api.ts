@@ -23,7 +23,7 @@ export const clusterActor = 'cluster';
 
 /** Something began to be wrong, or ended. */
 export const healthEventSchema = findingSchema
-  .pick({ check: true, severity: true, subject: true, app: true, isAway: true })
+  .pick({ check: true, severity: true, subject: true, app: true, isAway: true, matter: true })
   .extend({
     at: z.string(),
     what: z.enum(['began', 'ended']),

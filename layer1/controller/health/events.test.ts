@@ -103,6 +103,18 @@ test('of several processes one tells, and another once that one is silent', asyn
   assert.equal((await store.list(auditRoot)).entries.length, 2);
 });
 
+test('a process that no agent answers tells only as long as no other sees more', async () => {
+  const { open, look, told } = setUp();
+  const [blind, next] = [open(), open()];
+  const unseen: Finding = { ...finding('hosts', 'critical', 'no agent answers'), matter: 'unseen' };
+  await look(blind, [unseen], ['hosts']);
+  await look(next, [unseen], ['hosts']);
+  assert.deepEqual(await told(next), ['began hosts']);
+  await look(next, [full]);
+  await look(blind, [unseen], ['hosts']);
+  assert.deepEqual((await told(next)).toSorted(), ['began disks', 'began hosts', 'ended hosts']);
+});
+
 test('a process whose clock is ahead tells as long as it looks; once it is gone another does, whatever it wrote', async () => {
   const { clock, open, look, told } = setUp();
   const [ahead, next] = [open(), open()];

@@ -28,8 +28,8 @@ const tellerMs = 180_000;
 
 const openSchema = healthEventSchema.omit({ what: true });
 const stateSchema = z.object({
-  /** Which process tells, and when it last looked. Milliseconds since the epoch. */
-  teller: z.object({ id: z.string(), at: z.number() }),
+  /** Which process tells, and when it last looked. Milliseconds since the epoch. `isBlind`: no agent answers it. */
+  teller: z.object({ id: z.string(), at: z.number(), isBlind: z.literal(true).optional() }),
   open: z.record(z.string(), openSchema),
   /** The newest first. */
   recent: z.array(healthEventSchema),
@@ -48,11 +48,13 @@ export async function readHealthState(
 
 type EventDeps = { store: Pick<Store, 'get' | 'transact'> } & Pick<Deps, 'now' | 'newId'>;
 
-type KeyParts = Pick<Finding, 'check' | 'subject' | 'severity' | 'app' | 'isAway'>;
+type KeyParts = Pick<Finding, 'check' | 'subject' | 'severity' | 'app' | 'isAway' | 'matter'>;
 
 /** What it is about, and how grave: its text changes while it lasts. That a host is away is apart from what else is of hosts. */
-const keyOf = ({ check, subject, severity, app, isAway }: KeyParts): string =>
-  `${severity} ${check}${isAway === true ? ' away' : ''} ${subject}${app === undefined ? '' : ` ${app}`}`;
+const keyOf = ({ check, subject, severity, app, isAway, matter }: KeyParts): string => {
+  const which = `${isAway === true ? ' away' : ''}${matter === undefined ? '' : ` (${matter})`}`;
+  return `${severity} ${check}${which} ${subject}${app === undefined ? '' : ` ${app}`}`;
+};
 
 /** What is told of those that are too many to be told one by one. */
 const crowd = (count: number): Finding => ({
@@ -70,8 +72,8 @@ const isUrgent = ({ check, severity }: Pick<Finding, 'check' | 'severity'>): boo
   severity === 'critical' || check === 'hosts';
 
 /**
- * INVARIANTS. One process tells at a time, for each sees what it can reach; another does once that one has gone silent. The
- * state and the entries are written in one transaction: each is told once.
+ * INVARIANTS. One process tells at a time, for each sees what it can reach; another does once that one has gone silent, or sees
+ * nothing of the hosts while the other does. The state and the entries are written in one transaction: each is told once.
  */
 export class HealthEvents {
   readonly #deps: EventDeps;
@@ -101,12 +103,14 @@ export class HealthEvents {
     const events = this.#changes(state?.open ?? {}, verdict);
     const silentMs =
       entry === undefined || state === undefined ? 0 : this.#silentMs(entry.modRevision, state.teller.at);
-    const isOthers = state !== undefined && state.teller.id !== this.#id && silentMs < tellerMs;
+    const isBlind = verdict.unknown.some(({ check }) => check === 'hosts');
+    const isTold = silentMs < tellerMs && (isBlind || state?.teller.isBlind !== true);
+    const isOthers = state !== undefined && state.teller.id !== this.#id && isTold;
     if (isOthers) return;
     const at = new Date(now()).toISOString();
     const told = events.map(({ event }): HealthEvent => ({ ...event, at }));
     const next: State = {
-      teller: { id: this.#id, at: now() },
+      teller: { id: this.#id, at: now(), ...(isBlind ? { isBlind } : {}) },
       open: Object.fromEntries([
         ...Object.entries(state?.open ?? {}).filter(([key]) => !events.some((one) => one.key === key)),
         ...events.flatMap(({ key, event: { what, ...open } }) => (what === 'began' ? [[key, { ...open, at }]] : [])),
@@ -171,13 +175,23 @@ function keyed(state: State): State {
   return { ...state, open: Object.fromEntries(Object.values(state.open).map((one) => [keyOf(one), one])) };
 }
 
-function toldOf({ check, severity, subject, app, isAway, what, remedy }: Finding): Omit<HealthEvent, 'at' | 'what'> {
+function toldOf({
+  check,
+  severity,
+  subject,
+  app,
+  isAway,
+  matter,
+  what,
+  remedy,
+}: Finding): Omit<HealthEvent, 'at' | 'what'> {
   return {
     check,
     severity,
     subject,
     ...(app === undefined ? {} : { app }),
     ...(isAway === undefined ? {} : { isAway }),
+    ...(matter === undefined ? {} : { matter }),
     text: what.slice(0, maxTextLength),
     remedy: remedy.slice(0, maxRemedyLength),
   };

@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
+import { Metrics } from '@flynn/kit/metrics';
 import { waitFor } from '@flynn/kit/retry';
 import { formations } from '../api.ts';
 import { startTestController } from '../testing.ts';
 import { health } from './api.ts';
+import type { ClusterHealth } from './api.ts';
 import { HealthWatch } from './health.ts';
+import { clusterMetrics } from './metrics.ts';
 
 const service = { ports: [{ port: 8080, service: { name: 'router' } }] };
 
@@ -111,4 +114,51 @@ test('jobs that wait for a place are told with their app and the reason', async 
     { what: 'the app to wait', deadlineMs: 60_000, intervalMs: 20 },
   );
   assert.match(`${waits.severity}: ${waits.what}`, /^warning: jobs of it wait for a place: .*memory/);
+});
+
+test('what cannot be looked at for ten minutes is a finding: critical where no agent answers, until it can be', async () => {
+  await using world = await startTestController({ hosts: 1 });
+  const { signal } = new AbortController();
+  let nowMs = Date.now();
+  let isBroken = true;
+  const { examine } = world.deps.hosts;
+  const broken = (...args: Parameters<typeof examine>) =>
+    isBroken ? Promise.reject(new Error('connect ECONNREFUSED')) : examine(...args);
+  const find = () => {
+    if (isBroken) throw new Error('a record cannot be read');
+    return [];
+  };
+  const watch = new HealthWatch(
+    { ...world.deps, hosts: { ...world.deps.hosts, examine: broken }, now: () => nowMs },
+    { checks: [{ name: 'backups', find }] },
+  );
+  const metrics = new Metrics();
+  clusterMetrics(metrics, world.deps, watch);
+  const figures = async () => (await metrics.text()).match(/^flynn_cluster_unknown.*$/gm);
+  const unseen = ({ findings }: ClusterHealth) =>
+    findings.flatMap(({ severity, subject, matter, what, since }) =>
+      matter === 'unseen' ? [[severity, subject, what, since]] : [],
+    );
+  assert.equal(await figures(), null);
+  const since = new Date(nowMs).toISOString();
+  assert.deepEqual(unseen(await watch.watch(signal)), []);
+  assert.deepEqual(await figures(), [
+    'flynn_cluster_unknown{check="hosts"} 1',
+    'flynn_cluster_unknown{check="backups"} 1',
+  ]);
+  nowMs += 10 * 60_000 - 1;
+  assert.deepEqual(unseen(await watch.watch(signal)), []);
+  nowMs += 1;
+  const expected = [
+    ['critical', 'the cluster', "no host's agent tells how the hosts are: connect ECONNREFUSED", since],
+    ['warning', 'the cluster', 'the check backups fails: a record cannot be read', since],
+  ];
+  assert.deepEqual(unseen(await watch.watch(signal)), expected);
+  assert.deepEqual(unseen(await watch.look(10_000, signal)), expected, 'whoever asks is told the same');
+  isBroken = false;
+  assert.deepEqual(unseen(await watch.watch(signal)), []);
+  assert.deepEqual(await figures(), ['flynn_cluster_unknown{check="any"} 0']);
+  isBroken = true;
+  nowMs += 60_000;
+  assert.deepEqual(unseen(await watch.watch(signal)), [], 'it was known in between');
 });

@@ -7,7 +7,7 @@ import type { ClusterExamination, ExaminedHost } from '@flynn/host-agent/doctor/
 import type { KnownCertificate } from '@flynn/host-agent/doctor/certificates';
 import { certificateFindings } from '@flynn/host-agent/doctor/certificates';
 import { Sightings, examine, healthOf, lessThan, together } from '@flynn/host-agent/doctor/finding';
-import type { Check, Finding } from '@flynn/host-agent/doctor/finding';
+import type { Check, Finding, Verdict } from '@flynn/host-agent/doctor/finding';
 import { workFindings } from '@flynn/host-agent/doctor/work';
 import { certificateType } from '../certificates/resources.ts';
 import { matchingHosts, seenStatuses, valuesOf } from '../cell-view.ts';
@@ -22,6 +22,7 @@ import { componentFindings, componentsOf } from './components.ts';
 import type { HealthEvents } from './events.ts';
 import { stuckFindings } from './stuck.ts';
 import { targetsOf } from './targets.ts';
+import { Unseen } from './unseen.ts';
 
 /** So that it is known since when something is so, and told in the log when it begins. */
 const everyMs = 60_000;
@@ -40,6 +41,7 @@ export class HealthWatch {
   readonly #more: readonly Check[];
   readonly #events: HealthEvents | undefined;
   readonly #sightings = new Sightings();
+  readonly #unseen = new Unseen();
   #last: ClusterHealth | undefined;
 
   /** `checks`: beside its own. `events`: where is told what began and ended. */
@@ -75,20 +77,30 @@ export class HealthWatch {
 
   /** The look of every minute: figures and since when something is so are by this one alone. */
   async watch(signal: AbortSignal): Promise<ClusterHealth> {
-    const dated = (findings: readonly Finding[]) => this.#sightings.dated(findings, this.#deps.now());
-    this.#last = await this.#look(ownPatienceMs, dated, signal);
+    const { now } = this.#deps;
+    const remembered = (seen: Verdict): Finding[] => {
+      this.#unseen.note(seen.unknown, now());
+      return this.#sightings.dated(this.#withUnseen(seen), now());
+    };
+    this.#last = await this.#look(ownPatienceMs, remembered, signal);
     return this.#last;
   }
 
   /** For whoever asks. Answers within the patience, and a little for reading what is at hand. */
   async look(patienceMs: number, signal: AbortSignal): Promise<ClusterHealth> {
-    const recalled = (findings: readonly Finding[]) => this.#sightings.recalled(findings, this.#deps.now());
+    const { now } = this.#deps;
+    const recalled = (seen: Verdict): Finding[] => this.#sightings.recalled(this.#withUnseen(seen), now());
     return this.#look(patienceMs, recalled, signal);
+  }
+
+  #withUnseen(seen: Verdict): Finding[] {
+    const findings = this.#unseen.findings(seen.unknown, this.#deps.now());
+    return findings.length === 0 ? seen.findings : together([seen, { findings, unknown: [] }]).findings;
   }
 
   async #look(
     patienceMs: number,
-    withSince: (findings: readonly Finding[]) => Finding[],
+    findingsOf: (seen: Verdict) => Finding[],
     signal: AbortSignal,
   ): Promise<ClusterHealth> {
     const { settings, now } = this.#deps;
@@ -131,7 +143,7 @@ export class HealthWatch {
     ];
     const own = await examine(checks, { subject: 'the cluster', deadlineMs, signal });
     const seen = together(cluster === undefined ? [own] : [own, cluster]);
-    const verdict = { findings: withSince(seen.findings), unknown: seen.unknown };
+    const verdict = { findings: findingsOf(seen), unknown: seen.unknown };
     return {
       cluster: settings.name,
       version: settings.version,

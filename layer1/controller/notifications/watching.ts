@@ -31,6 +31,7 @@ const alertSchema = z.object({
   subject: z.string(),
   app: z.string().optional(),
   isAway: z.literal(true).optional(),
+  matter: z.string().optional(),
   text: z.string(),
   remedy: z.string().optional(),
   /** When it was first seen: with what it is of this makes the ids of its messages. Milliseconds since the epoch, as all here. */
@@ -230,7 +231,7 @@ function planUpdate(
   return { next: { updateAt: at }, messages: [message] };
 }
 
-type Open = Pick<Alert, 'check' | 'severity' | 'subject' | 'app' | 'isAway' | 'text' | 'remedy'>;
+type Open = Pick<Alert, 'check' | 'severity' | 'subject' | 'app' | 'isAway' | 'matter' | 'text' | 'remedy'>;
 
 type Health = NonNullable<Seen['health']>;
 
@@ -298,13 +299,14 @@ function stepMissing(known: Alert, { mayEnd, now }: { mayEnd: boolean; now: numb
 /** Of the same thing the worst: that it is less grave than it was is not its end. */
 function openOf(all: readonly Open[]): Map<string, Open> {
   const open = new Map<string, Open>();
-  for (const { check, severity, subject, app, isAway, text, remedy } of all) {
+  for (const { check, severity, subject, app, isAway, matter, text, remedy } of all) {
     const one = {
       check,
       severity,
       subject,
       ...(app === undefined ? {} : { app }),
       ...(isAway === undefined ? {} : { isAway }),
+      ...(matter === undefined ? {} : { matter }),
       text,
       ...(remedy === undefined ? {} : { remedy }),
     };
@@ -315,8 +317,9 @@ function openOf(all: readonly Open[]): Map<string, Open> {
 }
 
 /** A host that is away is another matter than what the same check finds on it. */
-function alertKey({ check, subject, app, isAway }: Pick<Alert, 'check' | 'subject' | 'app' | 'isAway'>): string {
-  return `${check}${isAway === true ? ' away' : ''} ${subject}${app === undefined ? '' : ` ${app}`}`;
+function alertKey({ check, subject, app, isAway, matter }: Omit<Open, 'severity' | 'text' | 'remedy'>): string {
+  const which = `${isAway === true ? ' away' : ''}${matter === undefined ? '' : ` (${matter})`}`;
+  return `${check}${which} ${subject}${app === undefined ? '' : ` ${app}`}`;
 }
 
 /** Whoever would tell of what is wrong is not heard of: the workers are the ones to tell that. */
