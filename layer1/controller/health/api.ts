@@ -27,7 +27,7 @@ export const healthEventSchema = findingSchema
   .extend({
     at: z.string(),
     what: z.enum(['began', 'ended']),
-    /** What was so when it began. */
+    /** What was so at that moment; of what lasts, what is so now. */
     text: z.string(),
     /** What to do about it, as it was known then. */
     remedy: z.string().optional(),

@@ -90,6 +90,51 @@ test('of a host on which two apps crash each is told, with what to do', async ()
   );
 });
 
+test('of one subject each thing that a check finds is told apart, with what is so by now', async () => {
+  const { store, open, look, told } = setUp();
+  const events = open();
+  const of = (matter: string, what: string): Finding => ({ ...finding('blobs', 'warning', what), matter });
+  const replaced = of('replaced', 'its disk damaged 1 blob');
+  const missing = (count: number) => of('missing', `it has yet to get ${count} blobs`);
+  for (let looks = 0; looks < 2; looks += 1) await look(events, [replaced]);
+  for (let count = 1; count <= 2; count += 1) await look(events, [replaced, missing(count)]);
+  assert.deepEqual(await told(events), ['began blobs', 'began blobs']);
+  await look(events, [replaced, missing(900)]);
+  const texts = async () => Object.values((await readHealthState(store, signal))?.open ?? {}).map(({ text }) => text);
+  assert.deepEqual(await texts(), ['its disk damaged 1 blob', 'it has yet to get 900 blobs']);
+  for (let looks = 0; looks < 2; looks += 1) await look(events, [missing(900)]);
+  assert.deepEqual(await texts(), ['it has yet to get 900 blobs']);
+  assert.equal((await told(events))[0], 'ended blobs');
+});
+
+test('what a version before began goes on, and so does what an agent of that version tells in turn', async () => {
+  const { store, open, look, told } = setUp();
+  const events = open();
+  const [before, other] = ['it is 90 % full', 'its inodes are used up'].map((what) =>
+    finding('disks', 'critical', what),
+  );
+  assert.ok(before !== undefined && other !== undefined);
+  const [room, inodes] = [
+    { ...before, matter: 'room', what: 'it is 91 % full' },
+    { ...other, matter: 'inodes' },
+  ];
+  await look(events, [before]);
+  await look(events, [room]);
+  assert.deepEqual(await told(events), ['began disks']);
+  await look(events, [inodes, room]);
+  await look(events, [room, inodes]);
+  assert.deepEqual(await told(events), ['began disks', 'began disks']);
+  const state = await readHealthState(store, signal);
+  assert.deepEqual(
+    Object.values(state?.open ?? {}).map(({ text }) => text),
+    [room.what, inodes.what],
+  );
+  await look(events, []);
+  await look(events, [room]);
+  await look(events, [before]);
+  assert.deepEqual((await told(events)).slice(0, 3), ['began disks', 'ended disks', 'ended disks']);
+});
+
 test('of several processes one tells, and another once that one is silent', async () => {
   const { store, open, look, told } = setUp();
   const [one, other] = [open(), open()];

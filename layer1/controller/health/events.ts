@@ -11,6 +11,7 @@ import { keyOfId } from '../audit/trail.ts';
 import type { Deps } from '../deps.ts';
 import { clusterActor, healthEventSchema } from './api.ts';
 import type { HealthEvent } from './api.ts';
+import { unseenMatter } from './unseen.ts';
 
 /** Beside the trail: what is wrong now, as far as it was told, and what was told last. */
 export const eventsKey = '/flynn-events/state';
@@ -48,6 +49,7 @@ export async function readHealthState(
 
 type EventDeps = { store: Pick<Store, 'get' | 'transact'> } & Pick<Deps, 'now' | 'newId'>;
 
+type Change = { key: string; event: Omit<HealthEvent, 'at'> };
 type KeyParts = Pick<Finding, 'check' | 'subject' | 'severity' | 'app' | 'isAway' | 'matter'>;
 
 /** What it is about, and how grave: its text changes while it lasts. That a host is away is apart from what else is of hosts. */
@@ -100,7 +102,7 @@ export class HealthEvents {
     const { store, now, newId } = this.#deps;
     const entry = await store.get(eventsKey, { signal });
     const state = entry === undefined ? undefined : keyed(decodeJson(stateSchema, entry.value, eventsKey));
-    const events = this.#changes(state?.open ?? {}, verdict);
+    const { found, events } = this.#changes(state?.open ?? {}, verdict);
     const silentMs =
       entry === undefined || state === undefined ? 0 : this.#silentMs(entry.modRevision, state.teller.at);
     const isBlind = verdict.unknown.some(({ check }) => check === 'hosts');
@@ -112,7 +114,9 @@ export class HealthEvents {
     const next: State = {
       teller: { id: this.#id, at: now(), ...(isBlind ? { isBlind } : {}) },
       open: Object.fromEntries([
-        ...Object.entries(state?.open ?? {}).filter(([key]) => !events.some((one) => one.key === key)),
+        ...Object.entries(state?.open ?? {}).flatMap(([key, one]) =>
+          events.some((event) => event.key === key) ? [] : [[key, asFound(one, found.get(key))]],
+        ),
         ...events.flatMap(({ key, event: { what, ...open } }) => (what === 'began' ? [[key, { ...open, at }]] : [])),
       ]),
       recent: [...told, ...(state?.recent ?? [])].slice(0, maxRecent),
@@ -131,8 +135,8 @@ export class HealthEvents {
     );
   }
 
-  #changes(open: Open, { findings, unknown }: Verdict): { key: string; event: Omit<HealthEvent, 'at'> }[] {
-    const found = withoutCrowd(new Map(findings.map((finding) => [keyOf(finding), finding])), open);
+  #changes(open: Open, { findings, unknown }: Verdict): { found: Map<string, Finding>; events: Change[] } {
+    const found = withoutCrowd(asOpen(new Map(findings.map((finding) => [keyOf(finding), finding])), open), open);
     // While agents are not heard of, nothing they found is known to have ended.
     const isUnknown = ({ check }: { check: string }) =>
       unknown.some((one) => one.check === check || one.check === 'hosts');
@@ -147,7 +151,7 @@ export class HealthEvents {
       const { at: _began, ...rest } = one;
       return [{ key, event: { ...rest, what: 'ended' as const } }];
     });
-    return [...began, ...ended].slice(0, maxAtOnce);
+    return { found, events: [...began, ...ended].slice(0, maxAtOnce) };
   }
 
   /**
@@ -173,6 +177,46 @@ export class HealthEvents {
 /** A version before may have made the keys in another way. */
 function keyed(state: State): State {
   return { ...state, open: Object.fromEntries(Object.values(state.open).map((one) => [keyOf(one), one])) };
+}
+
+/**
+ * By the keys of what is open. An agent or a controller of a version before does not tell which matter it is: that is the one
+ * of which the text is the same, or else any.
+ */
+function asOpen(found: ReadonlyMap<string, Finding>, open: Open): Map<string, Finding> {
+  const left = new Map(Object.entries(open).filter(([key]) => !found.has(key)));
+  const same = new Map<string, string>();
+  const pair = (isSame: (one: Open[string], finding: Finding) => boolean): void => {
+    for (const [key, finding] of found) {
+      if (key in open || same.has(key)) continue;
+      const [known] = [...left].find(([, one]) => isLike(one, finding) && isSame(one, finding)) ?? [];
+      if (known === undefined) continue;
+      same.set(key, known);
+      left.delete(known);
+    }
+  };
+  pair(({ text }, { what }) => shapeOf(text) === shapeOf(what));
+  pair(() => true);
+  return new Map([...found].map(([key, finding]) => [same.get(key) ?? key, finding]));
+}
+
+/** What is unseen is of no version before. */
+function isLike(one: KeyParts, other: KeyParts): boolean {
+  const matters = [one.matter, other.matter];
+  if (matters.includes(unseenMatter) || !matters.includes(undefined) || one.matter === other.matter) return false;
+  return keyOf({ ...one, matter: undefined }) === keyOf({ ...other, matter: undefined });
+}
+
+/** Numbers come and go. */
+function shapeOf(text: string): string {
+  return text.slice(0, maxTextLength).replaceAll(/[\d.,]+/g, '');
+}
+
+/** What is to be said of it changes while it lasts. */
+function asFound(one: Open[string], finding: Finding | undefined): Open[string] {
+  if (finding === undefined) return one;
+  const { text, remedy } = toldOf(finding);
+  return { ...one, text, remedy };
 }
 
 function toldOf({

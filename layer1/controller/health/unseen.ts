@@ -3,6 +3,8 @@ import type { Finding, Unknown } from '@flynn/host-agent/doctor/finding';
 
 /** A host that is started anew, or a part that is deployed, is no finding. */
 const unseenMs = 10 * 60_000;
+/** Beside whatever the check finds, once it can be carried out. */
+export const unseenMatter = 'unseen';
 
 export class Unseen {
   #sinceMs = new Map<string, number>();
@@ -25,7 +27,7 @@ export class Unseen {
 }
 
 function findingOf({ check, subject, why }: Unknown, since: string): Finding {
-  const common = { check, subject, matter: 'unseen', since };
+  const common = { check, subject, matter: unseenMatter, since };
   if (check === 'hosts') {
     return {
       ...common,
