@@ -11,7 +11,7 @@ import { keyOfId } from '../audit/trail.ts';
 import type { Deps } from '../deps.ts';
 import { clusterActor, healthEventSchema } from './api.ts';
 import type { HealthEvent } from './api.ts';
-import { unseenMatter } from './unseen.ts';
+import { asOpen, keyOf, maxTextLength } from './event-keys.ts';
 
 /** Beside the trail: what is wrong now, as far as it was told, and what was told last. */
 export const eventsKey = '/flynn-events/state';
@@ -20,7 +20,6 @@ const maxRecent = 20;
 const maxOpen = { warning: 200, critical: 300 } as const;
 /** A transaction holds a hundred operations on any store. */
 const maxAtOnce = 90;
-const maxTextLength = 500;
 const maxRemedyLength = 300;
 /** What only passes, as a part that has one instance less while it is deployed, is not told. */
 const settledMs = 45_000;
@@ -50,14 +49,6 @@ export async function readHealthState(
 type EventDeps = { store: Pick<Store, 'get' | 'transact'> } & Pick<Deps, 'now' | 'newId'>;
 
 type Change = { key: string; event: Omit<HealthEvent, 'at'> };
-type KeyParts = Pick<Finding, 'check' | 'subject' | 'severity' | 'app' | 'isAway' | 'matter'>;
-
-/** What it is about, and how grave: its text changes while it lasts. That a host is away is apart from what else is of hosts. */
-const keyOf = ({ check, subject, severity, app, isAway, matter }: KeyParts): string => {
-  const which = `${isAway === true ? ' away' : ''}${matter === undefined ? '' : ` (${matter})`}`;
-  return `${severity} ${check}${which} ${subject}${app === undefined ? '' : ` ${app}`}`;
-};
-
 /** What is told of those that are too many to be told one by one. */
 const crowd = (count: number): Finding => ({
   check: 'events',
@@ -177,39 +168,6 @@ export class HealthEvents {
 /** A version before may have made the keys in another way. */
 function keyed(state: State): State {
   return { ...state, open: Object.fromEntries(Object.values(state.open).map((one) => [keyOf(one), one])) };
-}
-
-/**
- * By the keys of what is open. An agent or a controller of a version before does not tell which matter it is: that is the one
- * of which the text is the same, or else any.
- */
-function asOpen(found: ReadonlyMap<string, Finding>, open: Open): Map<string, Finding> {
-  const left = new Map(Object.entries(open).filter(([key]) => !found.has(key)));
-  const same = new Map<string, string>();
-  const pair = (isSame: (one: Open[string], finding: Finding) => boolean): void => {
-    for (const [key, finding] of found) {
-      if (key in open || same.has(key)) continue;
-      const [known] = [...left].find(([, one]) => isLike(one, finding) && isSame(one, finding)) ?? [];
-      if (known === undefined) continue;
-      same.set(key, known);
-      left.delete(known);
-    }
-  };
-  pair(({ text }, { what }) => shapeOf(text) === shapeOf(what));
-  pair(() => true);
-  return new Map([...found].map(([key, finding]) => [same.get(key) ?? key, finding]));
-}
-
-/** What is unseen is of no version before. */
-function isLike(one: KeyParts, other: KeyParts): boolean {
-  const matters = [one.matter, other.matter];
-  if (matters.includes(unseenMatter) || !matters.includes(undefined) || one.matter === other.matter) return false;
-  return keyOf({ ...one, matter: undefined }) === keyOf({ ...other, matter: undefined });
-}
-
-/** Numbers come and go. */
-function shapeOf(text: string): string {
-  return text.slice(0, maxTextLength).replaceAll(/[\d.,]+/g, '');
 }
 
 /** What is to be said of it changes while it lasts. */

@@ -81,13 +81,14 @@ test('whoever asks with little patience changes neither the figures nor since wh
   host.findings = [
     { check: 'disks', severity: 'critical', subject: 'host host1', what: 'it is full', why: 'w', remedy: 'r' },
   ];
-  const { examine } = world.deps.hosts;
+  const { hosts } = world.deps;
+  type Args = Parameters<typeof hosts.examine>;
   let isSlow = false;
   let nowMs = Date.now();
   const slow = {
-    examine: (...args: Parameters<typeof examine>) => (isSlow ? new Promise<never>(() => undefined) : examine(...args)),
+    examine: (...args: Args) => (isSlow ? new Promise<never>(() => undefined) : hosts.examine(...args)),
   };
-  const watch = new HealthWatch({ ...world.deps, hosts: { ...world.deps.hosts, ...slow }, now: () => nowMs });
+  const watch = new HealthWatch({ ...world.deps, hosts: { ...hosts, ...slow }, now: () => nowMs });
   const sinceOf = (seen: typeof watch.last) => seen?.findings.find(({ check }) => check === 'disks')?.since;
   const first = await watch.watch(signal);
   assert.ok(sinceOf(first));
@@ -121,15 +122,16 @@ test('what cannot be looked at for ten minutes is a finding: critical where no a
   const { signal } = new AbortController();
   let nowMs = Date.now();
   let isBroken = true;
-  const { examine } = world.deps.hosts;
-  const broken = (...args: Parameters<typeof examine>) =>
-    isBroken ? Promise.reject(new Error('connect ECONNREFUSED')) : examine(...args);
+  const { hosts } = world.deps;
+  type Args = Parameters<typeof hosts.examine>;
+  const broken = (...args: Args) =>
+    isBroken ? Promise.reject(new Error('connect ECONNREFUSED')) : hosts.examine(...args);
   const find = () => {
     if (isBroken) throw new Error('a record cannot be read');
     return [];
   };
   const watch = new HealthWatch(
-    { ...world.deps, hosts: { ...world.deps.hosts, examine: broken }, now: () => nowMs },
+    { ...world.deps, hosts: { ...hosts, examine: broken }, now: () => nowMs },
     { checks: [{ name: 'backups', find }] },
   );
   const metrics = new Metrics();

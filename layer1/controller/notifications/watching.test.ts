@@ -121,6 +121,25 @@ test('that a host is back is told although the same check finds something else o
   assert.deepEqual(types(5, []), ['finding.ended']);
 });
 
+test('each matter of one subject is told, also beside one that is graver', () => {
+  const { look, types } = watcher();
+  const of = (matter: string, severity: Open['severity']) =>
+    open('blobs', severity, { matter, text: `it is ${matter}` });
+  const [replaced, damaged] = [of('replaced', 'warning'), of('damaged', 'critical')];
+  types(0, [replaced]);
+  assert.deepEqual(types(1, [replaced]), ['finding.began']);
+  types(1, [replaced, damaged]);
+  assert.deepEqual(
+    look(1, [replaced, damaged]).map(({ title }) => title),
+    ['host h1: it is damaged'],
+  );
+  types(1, [damaged]);
+  assert.deepEqual(
+    look(5, [damaged]).map(({ title, text }) => [title, text]),
+    [['over: host h1', 'this is no longer so: it is replaced']],
+  );
+});
+
 test('what a version before wrote down under another key is the same still', () => {
   const { look, types, state, now } = watcher();
   types(0, [away]);
