@@ -75,7 +75,7 @@ function findingsOf({ members, alarms }: EtcdStatus, facts: EtcdFacts): Found[] 
       ? {
           severity: 'critical',
           subject,
-          matter: `room ${name}`,
+          matter: `room ${memberId}`,
           what: `${name} has no room left and takes no more writes (alarm NOSPACE)`,
           why: 'nothing can be deployed, scaled or placed; what runs goes on',
           remedy: `${defragment}, which also ends the alarm`,
@@ -98,7 +98,7 @@ function findingsOf({ members, alarms }: EtcdStatus, facts: EtcdFacts): Found[] 
       findings.push({
         severity: 'critical',
         subject,
-        matter: `leader ${name}`,
+        matter: `leader ${endpoint}`,
         what: `${name} knows of no leader`,
         why: 'without one nothing can be written, and it is not sure of what it reads',
         remedy: 'see that a majority of the members run and reach each other on TCP port 2380',
@@ -110,7 +110,7 @@ function findingsOf({ members, alarms }: EtcdStatus, facts: EtcdFacts): Found[] 
       findings.push({
         severity: percent >= usedMarks.critical ? 'critical' : 'warning',
         subject,
-        matter: `quota ${name}`,
+        matter: `quota ${endpoint}`,
         what: `the database of ${name} takes ${percent} % of its quota (${mebibytes(answer.sizeBytes)} of ${mebibytes(quotaBytes)}, ${mebibytes(answer.usedBytes)} in use)`,
         why: `at 100 % etcd takes no more writes: ${noWrites}`,
         remedy: isLoose
@@ -121,7 +121,7 @@ function findingsOf({ members, alarms }: EtcdStatus, facts: EtcdFacts): Found[] 
       findings.push({
         severity: 'warning',
         subject,
-        matter: `loose ${name}`,
+        matter: `loose ${endpoint}`,
         what: `the database of ${name} is ${mebibytes(answer.sizeBytes)} with ${mebibytes(answer.usedBytes)} in it: it needs defragmenting`,
         why: 'it takes disk and memory for nothing, and counts towards the quota',
         remedy: defragment,
@@ -131,7 +131,7 @@ function findingsOf({ members, alarms }: EtcdStatus, facts: EtcdFacts): Found[] 
       findings.push({
         severity: 'warning',
         subject,
-        matter: `behind ${name}`,
+        matter: `behind ${endpoint}`,
         what: `${name} is ${newest - answer.raftIndex} changes behind the others`,
         why: 'until it has caught up, losing another member may stop all writes',
         remedy: 'look at its disk and its network: a slow disk is the usual cause',
@@ -141,7 +141,7 @@ function findingsOf({ members, alarms }: EtcdStatus, facts: EtcdFacts): Found[] 
       findings.push({
         severity: 'warning',
         subject,
-        matter: `slow ${name}`,
+        matter: `slow ${endpoint}`,
         what: `${name} took ${Math.round(answer.tookMs)} ms to say how it is`,
         why: 'every deployment, scale and placement waits for it',
         remedy: 'look at the load and the disk of its host: iostat -x 1, flynn-host stats',
@@ -157,7 +157,7 @@ function corruptFinding(name: string | undefined): Found {
   return {
     severity: 'critical',
     subject,
-    matter: `data ${name ?? 'all'}`,
+    matter: 'data',
     what:
       name === undefined
         ? 'the data of its members differs, and none has what most have (alarm CORRUPT)'

@@ -54,7 +54,7 @@ function operationFindings({ operations, nameOf }: StuckFacts, now: number): Fou
         {
           severity: 'warning',
           subject,
-          matter: `running ${id}`,
+          matter: `running ${spec.kind}`,
           what: `a ${spec.kind} goes on and on`,
           since,
           why: 'builds and deployments of that app wait for it',
@@ -68,7 +68,7 @@ function operationFindings({ operations, nameOf }: StuckFacts, now: number): Fou
       {
         severity: 'warning',
         subject,
-        matter: `waiting ${id}`,
+        matter: `waiting ${spec.kind}`,
         what: `a ${spec.kind} waits to be taken by a runner`,
         since: createdAt,
         why: 'what was pushed or asked for is not carried out',
@@ -89,7 +89,7 @@ function deploymentFindings({ deployments, nameOf }: StuckFacts, now: number): F
         {
           severity: 'warning',
           subject,
-          matter: `held ${id}`,
+          matter: 'deployment held',
           what: `a deployment is on hold (${state})`,
           since: updatedAt,
           why: 'two releases of it run side by side until somebody decides, and nothing else is deployed',
