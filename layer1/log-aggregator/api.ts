@@ -58,6 +58,9 @@ export const drainSchema = z.object({
 });
 export type Drain = z.output<typeof drainSchema>;
 
+/** The last that never got there. `at`: ISO 8601. */
+const missedSchema = z.object({ count: z.int(), at: z.string(), why: z.string() });
+
 /** Lines, counted since the drain was added. */
 export const drainStatusSchema = z.object({
   id: z.string(),
@@ -72,6 +75,9 @@ export const drainStatusSchema = z.object({
   error: z.string().optional(),
   /** Since when, ISO 8601. */
   since: z.string().optional(),
+  /** Of `failed` and of `skipped`. A version before tells neither. */
+  gaveUp: missedSchema.optional(),
+  lost: missedSchema.optional(),
 });
 export type DrainStatus = z.output<typeof drainStatusSchema>;
 

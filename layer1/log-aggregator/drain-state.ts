@@ -5,14 +5,27 @@ import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import { z } from 'zod';
 
 const positionSchema = z.object({ byte: z.int(), line: z.int() });
+/** Lines that never get there, of this time and before as long as no day passed between. */
+const missedSchema = z.object({ count: z.int(), atMs: z.number(), why: z.string() });
+export type Missed = z.output<typeof missedSchema>;
+const dayMs = 24 * 3_600_000;
+
 const stateSchema = z.object({
   /** The place in each app's log up to which everything is done with. */
   positions: z.record(z.string(), positionSchema),
   sent: z.int(),
   failed: z.int(),
   skipped: z.int(),
+  /** What the other side refused for good, and what was deleted before it could be sent. */
+  gaveUp: missedSchema.optional(),
+  lost: missedSchema.optional(),
 });
 export type DrainState = z.output<typeof stateSchema>;
+
+export function withMissed(before: Missed | undefined, { count, atMs, why }: Missed): Missed {
+  const isOld = before === undefined || Math.abs(atMs - before.atMs) >= dayMs;
+  return { count: count + (isOld ? 0 : before.count), atMs, why };
+}
 
 export class DrainStates {
   readonly #dir: string;

@@ -231,7 +231,8 @@ test('what was deleted to make room before it could be sent is counted', async (
   for (let at = 101; at < 200; at += 1) await env.history.append('a', encoded(at));
   const back = await startSyslog(t, { port: server.port });
   await waitFor(() => statusOf('d1').waiting === 0, { what: 'the rest', deadlineMs });
-  const { sent, skipped } = statusOf('d1');
+  const { sent, skipped, lost } = statusOf('d1');
+  assert.equal(lost?.count, skipped);
   assert.equal(sent + skipped, 99);
   await back.has(sent);
   assert.ok(skipped > 50 && sent > 5, `${sent} sent, ${skipped} skipped`);
@@ -266,7 +267,9 @@ test('a batch that is too large for the other side goes in smaller ones; a line 
   await waitFor(() => statusOf('d1').sent + statusOf('d1').failed === 81, { what: 'all lines', deadlineMs });
   assert.deepEqual(got, range(0, 80));
   assert.deepEqual([statusOf('d1').sent, statusOf('d1').failed], [80, 1]);
-  assert.match(statusOf('d1').error ?? '', /answered 413: 1 line was given up/);
+  assert.equal(statusOf('d1').error, undefined, 'it takes lines');
+  assert.equal(statusOf('d1').gaveUp?.count, 1);
+  assert.match(statusOf('d1').gaveUp?.why ?? '', /answered 413$/);
   const before = refusals;
   await env.history.append('a', encoded(80, 40));
   await waitFor(() => statusOf('d1').sent === 120, { what: 'the rest', deadlineMs });
@@ -296,11 +299,20 @@ test('an https drain gets batches with a key, again after a failure; what is ref
   assert.equal(bodies[1]?.type, 'application/x-ndjson');
   await env.history.append('a', encoded(3, 2));
   await waitFor(() => statusOf('d1').failed === 2, { what: 'the refusal', deadlineMs });
-  assert.match(statusOf('d1').error ?? '', /answered 400: 2 lines were given up/);
+  assert.equal(statusOf('d1').error, undefined, 'it takes lines');
   await env.history.append('a', encoded(5, 1));
   await waitFor(() => statusOf('d1').sent === 4, { what: 'the next line', deadlineMs });
   assert.equal(statusOf('d1').error, undefined);
+  answers.push(422);
+  await env.history.append('a', encoded(6, 1));
+  await waitFor(() => statusOf('d1').failed === 3, { what: 'another refusal', deadlineMs });
+  const { gaveUp } = statusOf('d1');
+  assert.match(`${gaveUp?.count}: ${gaveUp?.why}`, /^3: \S+ answered 422$/);
   await drains.close();
+  const again = await startDrains(t, env);
+  await again.drains.add(drain({ url: `http://me:secret@127.0.0.1:${port}/in?x=1` }));
+  assert.deepEqual(again.statusOf('d1').gaveUp, gaveUp, 'it is known to the next process');
+  await again.drains.close();
 });
 
 test('a drain that takes nothing costs neither memory nor the other drains anything', async (t) => {

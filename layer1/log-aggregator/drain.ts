@@ -6,7 +6,8 @@ import type { Logger } from '@flynn/kit/log';
 import { backoffMs, raceAbort } from '@flynn/kit/retry';
 import type { Drain, DrainStatus } from './api.ts';
 import type { AppLog } from './app-log.ts';
-import type { DrainState } from './drain-state.ts';
+import { withMissed } from './drain-state.ts';
+import type { DrainState, Missed } from './drain-state.ts';
 import type { NamedLine, Transport } from './drain-transport.ts';
 import { linesOf, parseStored } from './filter.ts';
 import type { History } from './history.ts';
@@ -17,9 +18,19 @@ const lingerMs = 100;
 const retry = { minMs: 500, maxMs: 60_000 };
 const saveEveryMs = 1_000;
 const linesAtOnce = 1_000;
+const noRoom = 'they were deleted to make room before they could be sent';
 const start: Position = { byte: 0, line: 0 };
 
-type Sent = { app: string; next: Position; sent: number; failed: number; skipped: number; atMs: number };
+type Sent = {
+  app: string;
+  next: Position;
+  sent: number;
+  failed: number;
+  skipped: number;
+  atMs: number;
+  /** Why those failed. */
+  why: string;
+};
 
 export type DrainOptions = {
   drain: Drain;
@@ -59,12 +70,20 @@ export class DrainRunner {
   }
 
   get status(): DrainStatus {
-    const { sent, failed, skipped } = this.#state;
+    const { sent, failed, skipped, gaveUp, lost } = this.#state;
     const waiting = this.#logs().reduce(
       (sum, [app, { end }]) => sum + Math.max(0, end.line - this.#settled(app).line),
       0,
     );
-    const progress = { id: this.drain.id, sent, failed, skipped, waiting };
+    const progress = {
+      id: this.drain.id,
+      sent,
+      failed,
+      skipped,
+      waiting,
+      ...(gaveUp === undefined ? {} : { gaveUp: missedOf(gaveUp) }),
+      ...(lost === undefined ? {} : { lost: missedOf(lost) }),
+    };
     if (this.#failing === undefined) return progress;
     const { error, sinceMs } = this.#failing;
     return { ...progress, error, since: new Date(sinceMs).toISOString() };
@@ -161,11 +180,12 @@ export class DrainRunner {
     });
     this.#check();
     const refused = lines.length === 0 ? undefined : await transport.send(lines, signal);
-    if (refused === undefined) this.#failing = undefined;
-    else this.#fails(`${refused.why}: ${refused.lines} ${refused.lines === 1 ? 'line was' : 'lines were'} given up`);
-    const { lines: failed } = refused ?? { lines: 0 };
+    // Whoever refuses some for good takes lines all the same.
+    this.#failing = undefined;
+    const { lines: failed, why } = refused ?? { lines: 0, why: '' };
     this.#reading.set(app, next);
-    this.#doubtful.push({ app, next, sent: lines.length - failed, failed, skipped: lost, atMs: this.#clock.now() });
+    const atMs = this.#clock.now();
+    this.#doubtful.push({ app, next, sent: lines.length - failed, failed, skipped: lost, atMs, why });
     this.#settle(this.#clock.now() - transport.doubtMs);
     if (this.#clock.now() - this.#savedMs >= saveEveryMs) await this.#save();
   }
@@ -180,11 +200,13 @@ export class DrainRunner {
   #settle(untilMs: number): void {
     const certain = this.#doubtful.filter(({ atMs }) => atMs <= untilMs);
     this.#doubtful = this.#doubtful.slice(certain.length);
-    for (const { app, next, sent, failed, skipped } of certain) {
+    for (const { app, next, sent, failed, skipped, atMs, why } of certain) {
       this.#state.positions[app] = next;
       this.#state.sent += sent;
       this.#state.failed += failed;
       this.#state.skipped += skipped;
+      if (failed > 0) this.#state.gaveUp = withMissed(this.#state.gaveUp, { count: failed, atMs, why });
+      if (skipped > 0) this.#state.lost = withMissed(this.#state.lost, { count: skipped, atMs, why: noRoom });
       this.#isDirty = true;
     }
   }
@@ -212,4 +234,8 @@ export class DrainRunner {
       this.#options.log.warn({ drain: this.drain.id }, `how far a drain is could not be saved: ${messageOf(error)}`);
     }
   }
+}
+
+function missedOf({ count, atMs, why }: Missed) {
+  return { count, at: new Date(atMs).toISOString(), why };
 }

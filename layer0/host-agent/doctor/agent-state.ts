@@ -21,6 +21,7 @@ export function agentFindings(subject: string, facts: AgentFacts): Found[] {
     findings.push({
       severity: 'critical',
       subject,
+      matter: 'engine',
       what: 'the container engine does not answer',
       why: 'what runs goes on, but nothing is started, stopped or healed there',
       remedy: 'systemctl restart docker; its log: journalctl -u docker -n 50',
@@ -30,6 +31,7 @@ export function agentFindings(subject: string, facts: AgentFacts): Found[] {
     findings.push({
       severity: 'critical',
       subject,
+      matter: 'etcd',
       what: `it has waited for etcd since its agent was started: ${facts.storeError}`,
       why: 'what runs goes on without names of the cluster in DNS, but nothing is started, healed or announced there',
       remedy: 'see to etcd, of which more is said here: the agent goes on by itself once it answers',
@@ -38,6 +40,7 @@ export function agentFindings(subject: string, facts: AgentFacts): Found[] {
     findings.push({
       severity: 'critical',
       subject,
+      matter: 'etcd',
       what: `it does not reach etcd: ${facts.storeError}`,
       why: 'it hears of no new jobs, and within seconds the cell takes it for lost',
       remedy:
@@ -48,6 +51,7 @@ export function agentFindings(subject: string, facts: AgentFacts): Found[] {
     findings.push({
       severity: 'critical',
       subject,
+      matter: 'lease',
       what: 'its lease is lost: jobs of which there must never be two are stopped',
       why: 'databases and whatever has a volume do not run there until it is back in the cell',
       remedy: 'it takes a new lease by itself once etcd answers it: see to etcd and to its network',
@@ -57,6 +61,7 @@ export function agentFindings(subject: string, facts: AgentFacts): Found[] {
     findings.push({
       severity: 'critical',
       subject,
+      matter: 'subnet',
       what: 'the cluster has no lease of its subnet: it was removed while it was away, or is leaving',
       why: 'no other host has a way to its containers, and its subnet may be that of another by now: it takes no jobs',
       remedy: `to have it back, there: ${eitherCommand('up')}; to have it out: ${eitherCommand('down')}`,
@@ -66,6 +71,7 @@ export function agentFindings(subject: string, facts: AgentFacts): Found[] {
     findings.push({
       severity: 'warning',
       subject,
+      matter: 'schedulers',
       what: `it schedules without your own schedulers: ${facts.schedulerFault}`,
       why: 'workloads of their kinds wait',
       remedy: `put the file right, or take it away: FLYNN_SCHEDULERS= ${eitherCommand('up')}`,

@@ -29,6 +29,7 @@ export function diskFindings(subject: string, disks: readonly DiskRoom[]): Found
       findings.push({
         severity: 'critical',
         subject,
+        matter: `read-only ${disk.path}`,
         what: `the disk of ${disk.holds} (${disk.path}) is mounted read-only`,
         why: 'nothing can be written there: mostly the kernel found errors on it',
         remedy: 'look at "dmesg | tail", check the disk, then mount it writable and restart the host',
@@ -38,6 +39,7 @@ export function diskFindings(subject: string, disks: readonly DiskRoom[]): Found
       findings.push({
         severity: disk.usedPercent >= diskMarks.full ? 'critical' : 'warning',
         subject,
+        matter: `room ${disk.path}`,
         what: `the disk of ${disk.holds} (${disk.path}) is ${disk.usedPercent} % full: ${sizeOf(disk.freeBytes)} left`,
         why,
         remedy,
@@ -48,6 +50,7 @@ export function diskFindings(subject: string, disks: readonly DiskRoom[]): Found
       findings.push({
         severity: usedInodesPercent >= diskMarks.full ? 'critical' : 'warning',
         subject,
+        matter: `inodes ${disk.path}`,
         what: `the disk of ${disk.holds} (${disk.path}) has used ${usedInodesPercent} % of its inodes`,
         why: 'no file can be made once they are used up, however much room is left',
         remedy: `find where the many small files are: du --inodes -xd2 ${disk.path}`,

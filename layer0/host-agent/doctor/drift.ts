@@ -48,6 +48,7 @@ function idleJobs(subject: string, { assigned, statuses }: DriftFacts, now: numb
       return ofApp(statusOf.get(first?.id ?? ''), {
         severity: 'critical',
         subject,
+        matter: 'idle',
         what: `${counted(1 + more.length, 'job')} of ${name} ${more.length === 0 ? 'is' : 'are'} to run there and ${more.length === 0 ? 'does' : 'do'} not${error === undefined ? '' : `: ${error}`}`,
         since: new Date(since).toISOString(),
         why: 'the cell has given it its place: nobody else runs it',
@@ -69,6 +70,7 @@ function crashingJobs(subject: string, { statuses }: DriftFacts): Found[] {
     return ofApp(first, {
       severity: 'warning',
       subject,
+      matter: 'crashing',
       what: `${counted(jobs.length, 'job')} of ${name} ${jobs.length === 1 ? 'ends' : 'end'} again and again${code}${why}`,
       since: new Date(Math.min(...jobs.map(({ createdAt }) => createdAt))).toISOString(),
       why: 'it is started again with growing pauses, and serves nobody',
@@ -88,6 +90,7 @@ function strayContainers(subject: string, { assigned, statuses, containers }: Dr
     .map(({ name, createdAtMs }): Found => ({
       severity: 'warning',
       subject,
+      matter: `container ${name}`,
       what: `the container ${name} runs, and nobody wants it`,
       since: new Date(createdAtMs).toISOString(),
       why: 'it takes memory that the cell gives to others, and may do work that another job does too',
@@ -99,6 +102,7 @@ function networkFindings(subject: string, { networkRepairs, networkProblems }: D
   const findings: Found[] = networkProblems.map((problem) => ({
     severity: 'critical',
     subject,
+    matter: 'network problems',
     what: problem,
     why: 'containers there may not reach each other, or reach what they should not',
     remedy: 'what it says is to be put right by hand; the agent tries again every few seconds',
@@ -111,6 +115,7 @@ function networkFindings(subject: string, { networkRepairs, networkProblems }: D
     {
       severity: 'warning',
       subject,
+      matter: 'network changes',
       what: `something changed its bridge, routes or rules ${recent.length} times within an hour`,
       since: new Date(first).toISOString(),
       why: 'each time connections break until the agent has put it right',

@@ -56,6 +56,7 @@ function twoStoresFinding(
   return {
     severity: 'critical',
     subject,
+    matter: 'stores',
     what: `there are two stores: ${names(others)} ${others.length === 1 ? 'is' : 'are'} of another than ${names(members)}`,
     why: 'each goes on without the other, which was made anew while hosts were away: what one is told the other never learns, and both run the same jobs',
     remedy:
@@ -74,6 +75,7 @@ function findingsOf({ members, alarms }: EtcdStatus, facts: EtcdFacts): Found[] 
       ? {
           severity: 'critical',
           subject,
+          matter: `room ${memberId}`,
           what: `${name} has no room left and takes no more writes (alarm NOSPACE)`,
           why: 'nothing can be deployed, scaled or placed; what runs goes on',
           remedy: `${defragment}, which also ends the alarm`,
@@ -96,6 +98,7 @@ function findingsOf({ members, alarms }: EtcdStatus, facts: EtcdFacts): Found[] 
       findings.push({
         severity: 'critical',
         subject,
+        matter: `leader ${endpoint}`,
         what: `${name} knows of no leader`,
         why: 'without one nothing can be written, and it is not sure of what it reads',
         remedy: 'see that a majority of the members run and reach each other on TCP port 2380',
@@ -107,6 +110,7 @@ function findingsOf({ members, alarms }: EtcdStatus, facts: EtcdFacts): Found[] 
       findings.push({
         severity: percent >= usedMarks.critical ? 'critical' : 'warning',
         subject,
+        matter: `quota ${endpoint}`,
         what: `the database of ${name} takes ${percent} % of its quota (${mebibytes(answer.sizeBytes)} of ${mebibytes(quotaBytes)}, ${mebibytes(answer.usedBytes)} in use)`,
         why: `at 100 % etcd takes no more writes: ${noWrites}`,
         remedy: isLoose
@@ -117,6 +121,7 @@ function findingsOf({ members, alarms }: EtcdStatus, facts: EtcdFacts): Found[] 
       findings.push({
         severity: 'warning',
         subject,
+        matter: `loose ${endpoint}`,
         what: `the database of ${name} is ${mebibytes(answer.sizeBytes)} with ${mebibytes(answer.usedBytes)} in it: it needs defragmenting`,
         why: 'it takes disk and memory for nothing, and counts towards the quota',
         remedy: defragment,
@@ -126,6 +131,7 @@ function findingsOf({ members, alarms }: EtcdStatus, facts: EtcdFacts): Found[] 
       findings.push({
         severity: 'warning',
         subject,
+        matter: `behind ${endpoint}`,
         what: `${name} is ${newest - answer.raftIndex} changes behind the others`,
         why: 'until it has caught up, losing another member may stop all writes',
         remedy: 'look at its disk and its network: a slow disk is the usual cause',
@@ -135,6 +141,7 @@ function findingsOf({ members, alarms }: EtcdStatus, facts: EtcdFacts): Found[] 
       findings.push({
         severity: 'warning',
         subject,
+        matter: `slow ${endpoint}`,
         what: `${name} took ${Math.round(answer.tookMs)} ms to say how it is`,
         why: 'every deployment, scale and placement waits for it',
         remedy: 'look at the load and the disk of its host: iostat -x 1, flynn-host stats',
@@ -150,6 +157,7 @@ function corruptFinding(name: string | undefined): Found {
   return {
     severity: 'critical',
     subject,
+    matter: 'data',
     what:
       name === undefined
         ? 'the data of its members differs, and none has what most have (alarm CORRUPT)'
@@ -169,6 +177,7 @@ function fewFindings(count: number, hosts: number): Found[] {
     {
       severity: 'warning',
       subject,
+      matter: 'members',
       what: `it has ${count} member${count === 1 ? '' : 's'}, and should have ${wanted} on the hosts there are`,
       why:
         count === 1
@@ -192,6 +201,7 @@ function awayFinding(
     return {
       severity: 'warning',
       subject,
+      matter: 'away',
       what,
       why: 'the store answers all the same, so a majority is there: they are slow, or out of reach of this host alone',
       remedy:
@@ -201,6 +211,7 @@ function awayFinding(
   return {
     severity: 'critical',
     subject,
+    matter: 'away',
     what,
     why: hasMajority
       ? left - 1 > total / 2

@@ -70,6 +70,11 @@ test('since when something is so is remembered over changing numbers, and forgot
   const since = (what: string, now: number) => sightings.dated([finding(what)], now)[0]?.since;
   assert.equal(since('it is 86 % full', 0), '1970-01-01T00:00:00.000Z');
   assert.equal(since('it is 87.5 % full', 60_000), '1970-01-01T00:00:00.000Z');
+  const [hasty] = sightings.recalled([finding('it is 87 % full')], 90_000);
+  assert.deepEqual([hasty?.since, sightings.recalled([], 90_000)], ['1970-01-01T00:00:00.000Z', []]);
+  assert.equal(sightings.recalled([finding('it is read-only')], 90_000)[0]?.since, '1970-01-01T00:01:30.000Z');
+  assert.equal(since('it is 87 % full', 100_000), '1970-01-01T00:00:00.000Z', 'a look in between forgets nothing');
+  assert.equal(since('it is read-only', 110_000), '1970-01-01T00:01:50.000Z', 'nor does it remember');
   assert.deepEqual(sightings.dated([], 120_000), []);
   assert.equal(since('it is 88 % full', 180_000), '1970-01-01T00:03:00.000Z');
 });

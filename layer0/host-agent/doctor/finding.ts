@@ -16,6 +16,8 @@ export const findingSchema = z.object({
   app: z.string().optional(),
   /** That a host is lost, or cannot be asked. */
   isAway: z.literal(true).optional(),
+  /** Which it is, by a word that does not change, where a check finds several things wrong of one subject. */
+  matter: z.string().optional(),
   /** What is so. */
   what: z.string(),
   /** Since when, ISO 8601: known, or when it was first seen. */
@@ -103,13 +105,18 @@ export class Sightings {
 
   /** Findings with `since`; what is not among them any more is forgotten. */
   dated(findings: readonly Finding[], now: number): Finding[] {
-    const known = this.#since;
-    this.#since = new Map();
-    return findings.map((finding) => {
-      const key = `${finding.check} ${finding.subject} ${finding.what.replaceAll(/[\d.,]+/g, '')}`;
-      const since = finding.since ?? known.get(key) ?? new Date(now).toISOString();
-      this.#since.set(key, since);
-      return { ...finding, since };
-    });
+    const dated = this.recalled(findings, now);
+    this.#since = new Map(dated.map((finding) => [keyOf(finding), finding.since]));
+    return dated;
   }
+
+  /** The same of a look that need not have seen all: nothing is remembered, nothing forgotten. */
+  recalled(findings: readonly Finding[], now: number): (Finding & { since: string })[] {
+    const since = new Date(now).toISOString();
+    return findings.map((one) => ({ ...one, since: one.since ?? this.#since.get(keyOf(one)) ?? since }));
+  }
+}
+
+function keyOf({ check, subject, what }: Finding): string {
+  return `${check} ${subject} ${what.replaceAll(/[\d.,]+/g, '')}`;
 }

@@ -55,7 +55,7 @@ export function kernelFindings(subject: string, { sysctls, controllers }: Kernel
     if (text === undefined || isRight(text)) return [];
     const name = path.replaceAll('/', '.');
     const remedy = `sysctl -w ${name}=${value}, and the same line in /etc/sysctl.d/ for the next boot`;
-    return [{ severity, subject, what: `${name} is ${text}`, why, remedy }];
+    return [{ severity, subject, matter: name, what: `${name} is ${text}`, why, remedy }];
   });
   const missing =
     controllers === undefined ? [] : ['memory', 'cpu', 'pids'].filter((one) => !controllers.includes(one));
@@ -65,6 +65,7 @@ export function kernelFindings(subject: string, { sysctls, controllers }: Kernel
     {
       severity: 'warning',
       subject,
+      matter: 'groups',
       what: `the kernel does not control ${missing.join(', ')} by groups`,
       why: 'limits of jobs do not hold: one job may take what all others need',
       remedy: 'boot with cgroup_enable=memory (on some boards swapaccount=1 too) on the kernel command line',

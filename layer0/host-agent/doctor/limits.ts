@@ -56,6 +56,7 @@ export function limitFindings(subject: string, counts: KernelCounts): Found[] {
       {
         severity: percent >= marks.critical ? 'critical' : 'warning',
         subject,
+        matter: name,
         what: `${used} of ${limit} ${what} are in use`,
         why,
         remedy: `sysctl -w ${sysctl}=${limit * 4}, and the same line in /etc/sysctl.d/ for the next boot`,
@@ -77,6 +78,7 @@ function memoryFindings(
     {
       severity: stalledPercent >= stalledMark.critical ? 'critical' : 'warning',
       subject,
+      matter: 'memory',
       what: `${left.toFixed(1)} % of its memory is left${stalls}`,
       why: 'everything on the host gets slow, and soon the kernel kills what is largest',
       remedy: '"flynn-host stats" shows who takes it; scale that down, give it a limit, or add a host',

@@ -32,6 +32,7 @@ export function autoscaleFindings(
       {
         severity: 'warning',
         subject: `app ${app}`,
+        matter: type,
         what: `${type} is to be scaled by itself, and what it does is not known: ${held.why}`,
         since: held.since,
         why: 'it keeps the jobs it has, though there may be less to do',

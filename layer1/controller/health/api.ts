@@ -23,11 +23,11 @@ export const clusterActor = 'cluster';
 
 /** Something began to be wrong, or ended. */
 export const healthEventSchema = findingSchema
-  .pick({ check: true, severity: true, subject: true, app: true, isAway: true })
+  .pick({ check: true, severity: true, subject: true, app: true, isAway: true, matter: true })
   .extend({
     at: z.string(),
     what: z.enum(['began', 'ended']),
-    /** What was so when it began. */
+    /** What was so at that moment; of what lasts, what is so now. */
     text: z.string(),
     /** What to do about it, as it was known then. */
     remedy: z.string().optional(),

@@ -36,6 +36,7 @@ export function blobFindings({ stores }: Replication, now: number): Found[] {
         {
           severity: 'warning',
           subject,
+          matter: 'silent',
           what: `it does not answer the others: ${problem ?? 'no reason is known'}`,
           why: 'pushes wait until it does or is found to be gone, and what is stored meanwhile has one copy less',
           remedy: 'flynn -a blobstore ps and flynn -a blobstore log tell why',
@@ -48,6 +49,7 @@ export function blobFindings({ stores }: Replication, now: number): Found[] {
       found.push({
         severity: 'critical',
         subject,
+        matter: 'damaged',
         what: `${place === undefined ? 'its disk' : place} damaged ${amountOf(damaged)}, and no other store has them: ${namesOf(damaged)}`,
         ...sinceOf(damaged.since),
         why: 'what is made of them can no longer be started on other hosts, nor backed up',
@@ -61,6 +63,7 @@ export function blobFindings({ stores }: Replication, now: number): Found[] {
       found.push({
         severity: 'warning',
         subject,
+        matter: 'replaced',
         what: `its disk damaged ${amountOf(replaced)} within a day; they were replaced from another store: ${namesOf(replaced)}`,
         ...sinceOf(replaced.since),
         why: 'nothing is lost; a disk that damages files goes on doing so',
@@ -71,6 +74,7 @@ export function blobFindings({ stores }: Replication, now: number): Found[] {
       found.push({
         severity: 'warning',
         subject,
+        matter: 'missing',
         what: `it has yet to get ${amountOf(missing)} that another store has: ${namesOf(missing)}`,
         ...sinceOf(missing.since),
         why: 'they have a copy less than they should: with the disks of the others they are lost',
@@ -81,6 +85,7 @@ export function blobFindings({ stores }: Replication, now: number): Found[] {
       found.push({
         severity: 'warning',
         subject,
+        matter: 'moving',
         what: `it has yet to move ${amountOf(moving.left)} to ${moving.to}: ${namesOf(moving.left)}`,
         ...sinceOf(moving.left.since),
         why: 'it serves them from where they were; that place is needed until all are moved',
@@ -92,6 +97,7 @@ export function blobFindings({ stores }: Replication, now: number): Found[] {
       found.push({
         severity: 'warning',
         subject,
+        matter: 'compared',
         what: 'it could not compare itself with all others',
         ...sinceOf(comparedAt),
         why: 'copies it lacks are not known',

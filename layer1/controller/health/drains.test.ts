@@ -46,6 +46,26 @@ test('a drain to which nothing goes for ten minutes is told of, one that was awa
   );
 });
 
+test('lines that were given up or lost are told for a day, of a drain that takes others too', () => {
+  const drains = [{ id: 'd1', url: 'https://logs.example.com/x', appName: 'shop' }];
+  const missed = (count: number, minutes: number, why: string) => ({ count, at: minutesAgo(minutes), why });
+  const found = (change: object) =>
+    drainFindings(drains, [{ id: 'd1', ...counts, ...change }], now).map(({ severity, what, since }) => {
+      return [severity, what, since];
+    });
+  const gaveUp = missed(2, 23 * 60, 'logs.example.com answered 400');
+  const lost = missed(1, 5, 'they were deleted to make room');
+  assert.deepEqual(found({ failed: 2, skipped: 1, gaveUp, lost }), [
+    [
+      'warning',
+      '2 lines of shop were given up, https://logs.example.com/x refused them for good: logs.example.com answered 400',
+      gaveUp.at,
+    ],
+    ['warning', '1 line of shop was lost to https://logs.example.com/x: they were deleted to make room', lost.at],
+  ]);
+  assert.deepEqual(found({ failed: 2, gaveUp: missed(2, 24 * 60, 'answered 400') }), []);
+});
+
 test('the log aggregator is asked where there are drains; that it is away is for others to tell', async () => {
   await using world = await startTestController({ hosts: 0, hasWorker: false });
   const { client, deps } = world;

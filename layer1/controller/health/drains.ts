@@ -6,10 +6,13 @@ import { routes as logRoutes } from '@flynn/log-aggregator/api';
 import type { DrainStatus } from '@flynn/log-aggregator/api';
 import { hideSecrets } from '@flynn/log-aggregator/drain-url';
 import type { Deps } from '../deps.ts';
+import { dueInMs } from '../due.ts';
 import { appType, drainType } from '../resources.ts';
 
 /** A receiver that is started anew is no finding. */
 const failingMs = 10 * 60_000;
+/** Lines that never arrive are told for so long after the last of them. */
+const missedMs = 24 * 3_600_000;
 
 export type KnownDrain = { id: string; url: string; appName: string | undefined };
 
@@ -39,21 +42,68 @@ export function drainCheck({ resources, now }: Pick<Deps, 'resources' | 'now'>, 
 
 /** Pure. */
 export function drainFindings(drains: readonly KnownDrain[], statuses: readonly DrainStatus[], now: number): Found[] {
-  return drains.flatMap(({ id, url, appName }): Found[] => {
-    const status = statuses.find((one) => one.id === id);
-    if (status?.error === undefined || status.since === undefined) return [];
-    if (now - Date.parse(status.since) < failingMs) return [];
-    const { error, since, waiting, skipped } = status;
-    const lost = skipped === 0 ? '' : `, ${skipped} are lost`;
-    return [
-      {
-        severity: 'warning',
-        subject: `drain ${id}`,
-        what: `nothing of ${appName ?? 'all apps'} goes to ${url}: ${error}; ${waiting} lines wait${lost}`,
-        since,
-        why: 'they wait on disk as long as there is room: then the oldest are lost to it',
-        remedy: `put the receiver right, it goes on by itself; or flynn drain remove ${id}`,
-      },
-    ];
+  return drains.flatMap((drain): Found[] => {
+    const status = statuses.find((one) => one.id === drain.id);
+    return status === undefined ? [] : [...failingFindings(drain, status, now), ...missedFindings(drain, status, now)];
   });
+}
+
+function failingFindings({ id, url, appName }: KnownDrain, status: DrainStatus, now: number): Found[] {
+  const { error, since, waiting, skipped } = status;
+  if (error === undefined || since === undefined || now - Date.parse(since) < failingMs) return [];
+  const lost = skipped === 0 ? '' : `, ${skipped} are lost`;
+  return [
+    {
+      severity: 'warning',
+      subject: `drain ${id}`,
+      matter: 'failing',
+      what: `nothing of ${appName ?? 'all apps'} goes to ${url}: ${error}; ${waiting} lines wait${lost}`,
+      since,
+      why: 'they wait on disk as long as there is room: then the oldest are lost to it',
+      remedy: `put the receiver right, it goes on by itself; or flynn drain remove ${id}`,
+    },
+  ];
+}
+
+/** Lines that never arrive, though others do. */
+function missedFindings({ id, url, appName }: KnownDrain, { gaveUp, lost }: DrainStatus, now: number): Found[] {
+  const found: Found[] = [];
+  const common = { severity: 'warning', subject: `drain ${id}` } as const;
+  const of = appName ?? 'all apps';
+  if (isRecent(gaveUp, now)) {
+    found.push({
+      ...common,
+      matter: 'given up',
+      what: `${linesOf(gaveUp.count)} of ${of} ${wereOf(gaveUp.count)} given up, ${url} refused them for good: ${gaveUp.why}`,
+      since: gaveUp.at,
+      why: 'they never arrive there; this is told for a day after the last of them',
+      remedy: 'what the receiver logs tells what of them it does not take; flynn drain counts them as FAILED',
+    });
+  }
+  if (isRecent(lost, now)) {
+    found.push({
+      ...common,
+      matter: 'lost',
+      what: `${linesOf(lost.count)} of ${of} ${wereOf(lost.count)} lost to ${url}: ${lost.why}`,
+      since: lost.at,
+      why: 'they never arrive there: it was away for too long, or takes less than is written; this is told for a day',
+      remedy:
+        'see that the receiver keeps up, or keep more: FLYNN_LOG_APP_MB and FLYNN_LOG_TOTAL_MB of the app log-aggregator',
+    });
+  }
+  return found;
+}
+
+function linesOf(count: number): string {
+  return `${count} ${count === 1 ? 'line' : 'lines'}`;
+}
+
+function wereOf(count: number): string {
+  return count === 1 ? 'was' : 'were';
+}
+
+type Missed = NonNullable<DrainStatus['lost']>;
+
+function isRecent(missed: Missed | undefined, now: number): missed is Missed {
+  return missed !== undefined && dueInMs(Date.parse(missed.at) + missedMs, now, 2 * missedMs) > 0;
 }

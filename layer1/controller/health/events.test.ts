@@ -26,7 +26,7 @@ function setUp() {
   };
   const told = async (events: HealthEvents) =>
     (await events.recent(signal)).map(({ what, check }) => `${what} ${check}`);
-  return { store, open, look, told };
+  return { store, clock, open, look, told };
 }
 
 test('what is broken and a host that is away are told at once, what passes is not, and each is told once', async () => {
@@ -90,6 +90,51 @@ test('of a host on which two apps crash each is told, with what to do', async ()
   );
 });
 
+test('of one subject each thing that a check finds is told apart, with what is so by now', async () => {
+  const { store, open, look, told } = setUp();
+  const events = open();
+  const of = (matter: string, what: string): Finding => ({ ...finding('blobs', 'warning', what), matter });
+  const replaced = of('replaced', 'its disk damaged 1 blob');
+  const missing = (count: number) => of('missing', `it has yet to get ${count} blobs`);
+  for (let looks = 0; looks < 2; looks += 1) await look(events, [replaced]);
+  for (let count = 1; count <= 2; count += 1) await look(events, [replaced, missing(count)]);
+  assert.deepEqual(await told(events), ['began blobs', 'began blobs']);
+  await look(events, [replaced, missing(900)]);
+  const texts = async () => Object.values((await readHealthState(store, signal))?.open ?? {}).map(({ text }) => text);
+  assert.deepEqual(await texts(), ['its disk damaged 1 blob', 'it has yet to get 900 blobs']);
+  for (let looks = 0; looks < 2; looks += 1) await look(events, [missing(900)]);
+  assert.deepEqual(await texts(), ['it has yet to get 900 blobs']);
+  assert.equal((await told(events))[0], 'ended blobs');
+});
+
+test('what a version before began goes on, and so does what an agent of that version tells in turn', async () => {
+  const { store, open, look, told } = setUp();
+  const events = open();
+  const [before, other] = ['it is 90 % full', 'its inodes are used up'].map((what) =>
+    finding('disks', 'critical', what),
+  );
+  assert.ok(before !== undefined && other !== undefined);
+  const [room, inodes] = [
+    { ...before, matter: 'room', what: 'it is 91 % full' },
+    { ...other, matter: 'inodes' },
+  ];
+  await look(events, [before]);
+  await look(events, [room]);
+  assert.deepEqual(await told(events), ['began disks']);
+  await look(events, [inodes, room]);
+  await look(events, [room, inodes]);
+  assert.deepEqual(await told(events), ['began disks', 'began disks']);
+  const state = await readHealthState(store, signal);
+  assert.deepEqual(
+    Object.values(state?.open ?? {}).map(({ text }) => text),
+    [room.what, inodes.what],
+  );
+  await look(events, []);
+  await look(events, [room]);
+  await look(events, [before]);
+  assert.deepEqual((await told(events)).slice(0, 3), ['began disks', 'ended disks', 'ended disks']);
+});
+
 test('of several processes one tells, and another once that one is silent', async () => {
   const { store, open, look, told } = setUp();
   const [one, other] = [open(), open()];
@@ -101,6 +146,50 @@ test('of several processes one tells, and another once that one is silent', asyn
   assert.deepEqual(await told(one), ['began hosts', 'began disks']);
   await look(one, []);
   assert.equal((await store.list(auditRoot)).entries.length, 2);
+});
+
+test('a process that no agent answers tells only as long as no other sees more', async () => {
+  const { open, look, told } = setUp();
+  const [blind, next] = [open(), open()];
+  const unseen: Finding = { ...finding('hosts', 'critical', 'no agent answers'), matter: 'unseen' };
+  await look(blind, [unseen], ['hosts']);
+  await look(next, [unseen], ['hosts']);
+  assert.deepEqual(await told(next), ['began hosts']);
+  await look(next, [full]);
+  await look(blind, [unseen], ['hosts']);
+  assert.deepEqual((await told(next)).toSorted(), ['began disks', 'began hosts', 'ended hosts']);
+});
+
+test('a process whose clock is ahead tells as long as it looks; once it is gone another does, whatever it wrote', async () => {
+  const { clock, open, look, told } = setUp();
+  const [ahead, next] = [open(), open()];
+  const hourMs = 60 * minuteMs;
+  const lookAhead = async (findings: Finding[]) => {
+    clock.now += hourMs;
+    await look(ahead, findings);
+    clock.now -= hourMs + minuteMs;
+  };
+  for (let looks = 0; looks < 6; looks += 1) {
+    await lookAhead([]);
+    await look(next, [full]);
+  }
+  assert.deepEqual(await told(next), []);
+  for (let looks = 0; looks < 2; looks += 1) await look(next, [full]);
+  assert.deepEqual(await told(next), []);
+  await look(next, [full]);
+  assert.deepEqual(await told(next), ['began disks']);
+});
+
+test('a clock that was put back makes nobody wait for what it wrote before', async () => {
+  const { clock, open, look, told } = setUp();
+  await look(open(), []);
+  const next = open();
+  await look(next, [full]);
+  clock.now -= 24 * 60 * minuteMs;
+  for (let looks = 0; looks < 3; looks += 1) await look(next, [full]);
+  assert.deepEqual(await told(next), []);
+  await look(next, [full]);
+  assert.deepEqual(await told(next), ['began disks']);
 });
 
 test('of very many only so many are told one by one, those that are broken among them, and how many more there are', async () => {

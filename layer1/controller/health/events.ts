@@ -11,6 +11,7 @@ import { keyOfId } from '../audit/trail.ts';
 import type { Deps } from '../deps.ts';
 import { clusterActor, healthEventSchema } from './api.ts';
 import type { HealthEvent } from './api.ts';
+import { asOpen, keyOf, maxTextLength } from './event-keys.ts';
 
 /** Beside the trail: what is wrong now, as far as it was told, and what was told last. */
 export const eventsKey = '/flynn-events/state';
@@ -19,17 +20,16 @@ const maxRecent = 20;
 const maxOpen = { warning: 200, critical: 300 } as const;
 /** A transaction holds a hundred operations on any store. */
 const maxAtOnce = 90;
-const maxTextLength = 500;
 const maxRemedyLength = 300;
 /** What only passes, as a part that has one instance less while it is deployed, is not told. */
 const settledMs = 45_000;
-/** A process that did not look for so long tells no more. */
+/** A process that was not heard of for so long tells no more. */
 const tellerMs = 180_000;
 
 const openSchema = healthEventSchema.omit({ what: true });
 const stateSchema = z.object({
-  /** Which process tells, and when it last looked. Milliseconds since the epoch. */
-  teller: z.object({ id: z.string(), at: z.number() }),
+  /** Which process tells, and when it last looked. Milliseconds since the epoch. `isBlind`: no agent answers it. */
+  teller: z.object({ id: z.string(), at: z.number(), isBlind: z.literal(true).optional() }),
   open: z.record(z.string(), openSchema),
   /** The newest first. */
   recent: z.array(healthEventSchema),
@@ -48,12 +48,7 @@ export async function readHealthState(
 
 type EventDeps = { store: Pick<Store, 'get' | 'transact'> } & Pick<Deps, 'now' | 'newId'>;
 
-type KeyParts = Pick<Finding, 'check' | 'subject' | 'severity' | 'app' | 'isAway'>;
-
-/** What it is about, and how grave: its text changes while it lasts. That a host is away is apart from what else is of hosts. */
-const keyOf = ({ check, subject, severity, app, isAway }: KeyParts): string =>
-  `${severity} ${check}${isAway === true ? ' away' : ''} ${subject}${app === undefined ? '' : ` ${app}`}`;
-
+type Change = { key: string; event: Omit<HealthEvent, 'at'> };
 /** What is told of those that are too many to be told one by one. */
 const crowd = (count: number): Finding => ({
   check: 'events',
@@ -70,14 +65,16 @@ const isUrgent = ({ check, severity }: Pick<Finding, 'check' | 'severity'>): boo
   severity === 'critical' || check === 'hosts';
 
 /**
- * INVARIANTS. One process tells at a time, for each sees what it can reach; another does once that one has gone silent. The
- * state and the entries are written in one transaction: each is told once.
+ * INVARIANTS. One process tells at a time, for each sees what it can reach; another does once that one has gone silent, or sees
+ * nothing of the hosts while the other does. The state and the entries are written in one transaction: each is told once.
  */
 export class HealthEvents {
   readonly #deps: EventDeps;
   readonly #id: string;
   readonly #seenMs = new Map<string, number>();
   readonly #missedMs = new Map<string, number>();
+  /** The last word of whoever tells, and when it was heard of here. */
+  #heard: { revision: number; ms: number } | undefined;
 
   /** `store`: the plain one, as the trail's own. */
   constructor(deps: EventDeps) {
@@ -96,15 +93,21 @@ export class HealthEvents {
     const { store, now, newId } = this.#deps;
     const entry = await store.get(eventsKey, { signal });
     const state = entry === undefined ? undefined : keyed(decodeJson(stateSchema, entry.value, eventsKey));
-    const events = this.#changes(state?.open ?? {}, verdict);
-    const isOthers = state !== undefined && state.teller.id !== this.#id && now() - state.teller.at < tellerMs;
+    const { found, events } = this.#changes(state?.open ?? {}, verdict);
+    const silentMs =
+      entry === undefined || state === undefined ? 0 : this.#silentMs(entry.modRevision, state.teller.at);
+    const isBlind = verdict.unknown.some(({ check }) => check === 'hosts');
+    const isTold = silentMs < tellerMs && (isBlind || state?.teller.isBlind !== true);
+    const isOthers = state !== undefined && state.teller.id !== this.#id && isTold;
     if (isOthers) return;
     const at = new Date(now()).toISOString();
     const told = events.map(({ event }): HealthEvent => ({ ...event, at }));
     const next: State = {
-      teller: { id: this.#id, at: now() },
+      teller: { id: this.#id, at: now(), ...(isBlind ? { isBlind } : {}) },
       open: Object.fromEntries([
-        ...Object.entries(state?.open ?? {}).filter(([key]) => !events.some((one) => one.key === key)),
+        ...Object.entries(state?.open ?? {}).flatMap(([key, one]) =>
+          events.some((event) => event.key === key) ? [] : [[key, asFound(one, found.get(key))]],
+        ),
         ...events.flatMap(({ key, event: { what, ...open } }) => (what === 'began' ? [[key, { ...open, at }]] : [])),
       ]),
       recent: [...told, ...(state?.recent ?? [])].slice(0, maxRecent),
@@ -123,8 +126,8 @@ export class HealthEvents {
     );
   }
 
-  #changes(open: Open, { findings, unknown }: Verdict): { key: string; event: Omit<HealthEvent, 'at'> }[] {
-    const found = withoutCrowd(new Map(findings.map((finding) => [keyOf(finding), finding])), open);
+  #changes(open: Open, { findings, unknown }: Verdict): { found: Map<string, Finding>; events: Change[] } {
+    const found = withoutCrowd(asOpen(new Map(findings.map((finding) => [keyOf(finding), finding])), open), open);
     // While agents are not heard of, nothing they found is known to have ended.
     const isUnknown = ({ check }: { check: string }) =>
       unknown.some((one) => one.check === check || one.check === 'hosts');
@@ -139,7 +142,18 @@ export class HealthEvents {
       const { at: _began, ...rest } = one;
       return [{ key, event: { ...rest, what: 'ended' as const } }];
     });
-    return [...began, ...ended].slice(0, maxAtOnce);
+    return { found, events: [...began, ...ended].slice(0, maxAtOnce) };
+  }
+
+  /**
+   * How long nothing was heard of whoever tells. By this process' clock from one look to the next: another's may be ahead, and
+   * what it wrote then is no later for that. Only the first look goes by what is written.
+   */
+  #silentMs(revision: number, writtenMs: number): number {
+    const nowMs = this.#deps.now();
+    const heardMs = this.#heard === undefined ? writtenMs : this.#heard.revision === revision ? this.#heard.ms : nowMs;
+    this.#heard = { revision, ms: Math.min(heardMs, nowMs) };
+    return nowMs - this.#heard.ms;
   }
 
   #isSettled(since: Map<string, number>, key: string, isAtOnce: boolean): boolean {
@@ -156,13 +170,30 @@ function keyed(state: State): State {
   return { ...state, open: Object.fromEntries(Object.values(state.open).map((one) => [keyOf(one), one])) };
 }
 
-function toldOf({ check, severity, subject, app, isAway, what, remedy }: Finding): Omit<HealthEvent, 'at' | 'what'> {
+/** What is to be said of it changes while it lasts. */
+function asFound(one: Open[string], finding: Finding | undefined): Open[string] {
+  if (finding === undefined) return one;
+  const { text, remedy } = toldOf(finding);
+  return { ...one, text, remedy };
+}
+
+function toldOf({
+  check,
+  severity,
+  subject,
+  app,
+  isAway,
+  matter,
+  what,
+  remedy,
+}: Finding): Omit<HealthEvent, 'at' | 'what'> {
   return {
     check,
     severity,
     subject,
     ...(app === undefined ? {} : { app }),
     ...(isAway === undefined ? {} : { isAway }),
+    ...(matter === undefined ? {} : { matter }),
     text: what.slice(0, maxTextLength),
     remedy: remedy.slice(0, maxRemedyLength),
   };

@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
+import { Metrics } from '@flynn/kit/metrics';
 import { waitFor } from '@flynn/kit/retry';
 import { formations } from '../api.ts';
 import { startTestController } from '../testing.ts';
 import { health } from './api.ts';
+import type { ClusterHealth } from './api.ts';
 import { HealthWatch } from './health.ts';
+import { clusterMetrics } from './metrics.ts';
 
 const service = { ports: [{ port: 8080, service: { name: 'router' } }] };
 
@@ -46,7 +49,8 @@ test('what an agent found is told, with since when it was first seen', async () 
   const [host] = world.hosts;
   if (host === undefined) throw new FlynnError('internal', 'there is no host');
   host.findings = [disk];
-  const first = await world.client.call(health.get, { query: { patienceMs: 10_000 } });
+  const { signal } = new AbortController();
+  const first = await world.web.health.watch(signal);
   const seen = first.findings.find(({ check }) => check === 'disks');
   assert.equal(seen?.what, disk.what);
   assert.ok(Date.parse(seen.since ?? '') > 0);
@@ -67,7 +71,34 @@ test('a host whose agent is away is told by what the cell knows, within the pati
     [['host1', 'silent']],
   );
   assert.ok(seen.unknown.some(({ check }) => check === 'hosts'));
-  assert.equal(watch.last?.health, seen.health);
+});
+
+test('whoever asks with little patience changes neither the figures nor since when something is so', async () => {
+  await using world = await startTestController({ hosts: 1 });
+  const { signal } = new AbortController();
+  const [host] = world.hosts;
+  if (host === undefined) throw new FlynnError('internal', 'there is no host');
+  host.findings = [
+    { check: 'disks', severity: 'critical', subject: 'host host1', what: 'it is full', why: 'w', remedy: 'r' },
+  ];
+  const { hosts } = world.deps;
+  type Args = Parameters<typeof hosts.examine>;
+  let isSlow = false;
+  let nowMs = Date.now();
+  const slow = {
+    examine: (...args: Args) => (isSlow ? new Promise<never>(() => undefined) : hosts.examine(...args)),
+  };
+  const watch = new HealthWatch({ ...world.deps, hosts: { ...hosts, ...slow }, now: () => nowMs });
+  const sinceOf = (seen: typeof watch.last) => seen?.findings.find(({ check }) => check === 'disks')?.since;
+  const first = await watch.watch(signal);
+  assert.ok(sinceOf(first));
+  nowMs += 60_000;
+  isSlow = true;
+  const hasty = await watch.look(200, signal);
+  assert.deepEqual([sinceOf(hasty), watch.last], [undefined, first]);
+  isSlow = false;
+  assert.equal(sinceOf(await watch.look(10_000, signal)), sinceOf(first));
+  assert.equal(sinceOf(await watch.watch(signal)), sinceOf(first));
 });
 
 test('jobs that wait for a place are told with their app and the reason', async () => {
@@ -84,4 +115,52 @@ test('jobs that wait for a place are told with their app and the reason', async 
     { what: 'the app to wait', deadlineMs: 60_000, intervalMs: 20 },
   );
   assert.match(`${waits.severity}: ${waits.what}`, /^warning: jobs of it wait for a place: .*memory/);
+});
+
+test('what cannot be looked at for ten minutes is a finding: critical where no agent answers, until it can be', async () => {
+  await using world = await startTestController({ hosts: 1 });
+  const { signal } = new AbortController();
+  let nowMs = Date.now();
+  let isBroken = true;
+  const { hosts } = world.deps;
+  type Args = Parameters<typeof hosts.examine>;
+  const broken = (...args: Args) =>
+    isBroken ? Promise.reject(new Error('connect ECONNREFUSED')) : hosts.examine(...args);
+  const find = () => {
+    if (isBroken) throw new Error('a record cannot be read');
+    return [];
+  };
+  const watch = new HealthWatch(
+    { ...world.deps, hosts: { ...hosts, examine: broken }, now: () => nowMs },
+    { checks: [{ name: 'backups', find }] },
+  );
+  const metrics = new Metrics();
+  clusterMetrics(metrics, world.deps, watch);
+  const figures = async () => (await metrics.text()).match(/^flynn_cluster_unknown.*$/gm);
+  const unseen = ({ findings }: ClusterHealth) =>
+    findings.flatMap(({ severity, subject, matter, what, since }) =>
+      matter === 'unseen' ? [[severity, subject, what, since]] : [],
+    );
+  assert.equal(await figures(), null);
+  const since = new Date(nowMs).toISOString();
+  assert.deepEqual(unseen(await watch.watch(signal)), []);
+  assert.deepEqual(await figures(), [
+    'flynn_cluster_unknown{check="hosts"} 1',
+    'flynn_cluster_unknown{check="backups"} 1',
+  ]);
+  nowMs += 10 * 60_000 - 1;
+  assert.deepEqual(unseen(await watch.watch(signal)), []);
+  nowMs += 1;
+  const expected = [
+    ['critical', 'the cluster', "no host's agent tells how the hosts are: connect ECONNREFUSED", since],
+    ['warning', 'the cluster', 'the check backups fails: a record cannot be read', since],
+  ];
+  assert.deepEqual(unseen(await watch.watch(signal)), expected);
+  assert.deepEqual(unseen(await watch.look(10_000, signal)), expected, 'whoever asks is told the same');
+  isBroken = false;
+  assert.deepEqual(unseen(await watch.watch(signal)), []);
+  assert.deepEqual(await figures(), ['flynn_cluster_unknown{check="any"} 0']);
+  isBroken = true;
+  nowMs += 60_000;
+  assert.deepEqual(unseen(await watch.watch(signal)), [], 'it was known in between');
 });

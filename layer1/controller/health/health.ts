@@ -7,7 +7,7 @@ import type { ClusterExamination, ExaminedHost } from '@flynn/host-agent/doctor/
 import type { KnownCertificate } from '@flynn/host-agent/doctor/certificates';
 import { certificateFindings } from '@flynn/host-agent/doctor/certificates';
 import { Sightings, examine, healthOf, lessThan, together } from '@flynn/host-agent/doctor/finding';
-import type { Check, Finding } from '@flynn/host-agent/doctor/finding';
+import type { Check, Finding, Verdict } from '@flynn/host-agent/doctor/finding';
 import { workFindings } from '@flynn/host-agent/doctor/work';
 import { certificateType } from '../certificates/resources.ts';
 import { matchingHosts, seenStatuses, valuesOf } from '../cell-view.ts';
@@ -22,6 +22,7 @@ import { componentFindings, componentsOf } from './components.ts';
 import type { HealthEvents } from './events.ts';
 import { stuckFindings } from './stuck.ts';
 import { targetsOf } from './targets.ts';
+import { Unseen } from './unseen.ts';
 
 /** So that it is known since when something is so, and told in the log when it begins. */
 const everyMs = 60_000;
@@ -40,6 +41,7 @@ export class HealthWatch {
   readonly #more: readonly Check[];
   readonly #events: HealthEvents | undefined;
   readonly #sightings = new Sightings();
+  readonly #unseen = new Unseen();
   #last: ClusterHealth | undefined;
 
   /** `checks`: beside its own. `events`: where is told what began and ended. */
@@ -53,7 +55,7 @@ export class HealthWatch {
     this.#events = options.events;
   }
 
-  /** Of the last look. */
+  /** Of the last look of every minute: whoever asks in between, with less patience, changes nothing of it. */
   get last(): ClusterHealth | undefined {
     return this.#last;
   }
@@ -63,7 +65,7 @@ export class HealthWatch {
     const { log } = this.#deps;
     let known = new Set<string>();
     const look = async (limited: AbortSignal): Promise<void> => {
-      const { findings, unknown } = await this.look(ownPatienceMs, limited);
+      const { findings, unknown } = await this.watch(limited);
       const grave = findings.filter(({ severity }) => severity === 'critical');
       for (const finding of grave) if (!known.has(keyOf(finding))) log.error({ finding }, textOf(finding));
       known = new Set(grave.map(keyOf));
@@ -73,8 +75,34 @@ export class HealthWatch {
     await forever('looking how the cluster is', look, { signal, log });
   }
 
-  /** Answers within the patience, and a little for reading what is at hand. */
+  /** The look of every minute: figures and since when something is so are by this one alone. */
+  async watch(signal: AbortSignal): Promise<ClusterHealth> {
+    const { now } = this.#deps;
+    const remembered = (seen: Verdict): Finding[] => {
+      this.#unseen.note(seen.unknown, now());
+      return this.#sightings.dated(this.#withUnseen(seen), now());
+    };
+    this.#last = await this.#look(ownPatienceMs, remembered, signal);
+    return this.#last;
+  }
+
+  /** For whoever asks. Answers within the patience, and a little for reading what is at hand. */
   async look(patienceMs: number, signal: AbortSignal): Promise<ClusterHealth> {
+    const { now } = this.#deps;
+    const recalled = (seen: Verdict): Finding[] => this.#sightings.recalled(this.#withUnseen(seen), now());
+    return this.#look(patienceMs, recalled, signal);
+  }
+
+  #withUnseen(seen: Verdict): Finding[] {
+    const findings = this.#unseen.findings(seen.unknown, this.#deps.now());
+    return findings.length === 0 ? seen.findings : together([seen, { findings, unknown: [] }]).findings;
+  }
+
+  async #look(
+    patienceMs: number,
+    findingsOf: (seen: Verdict) => Finding[],
+    signal: AbortSignal,
+  ): Promise<ClusterHealth> {
     const { settings, now } = this.#deps;
     const deadlineMs = lessThan(patienceMs);
     const limited = withDeadline(patienceMs, signal);
@@ -115,8 +143,8 @@ export class HealthWatch {
     ];
     const own = await examine(checks, { subject: 'the cluster', deadlineMs, signal });
     const seen = together(cluster === undefined ? [own] : [own, cluster]);
-    const verdict = { findings: this.#sightings.dated(seen.findings, now()), unknown: seen.unknown };
-    this.#last = {
+    const verdict = { findings: findingsOf(seen), unknown: seen.unknown };
+    return {
       cluster: settings.name,
       version: settings.version,
       checkedAt: new Date(now()).toISOString(),
@@ -127,7 +155,6 @@ export class HealthWatch {
       events: await events,
       ...verdict,
     };
-    return this.#last;
   }
 
   /** Where figures are read: every host's agent, every job of the platform's own apps. */

@@ -1,4 +1,5 @@
 /** What the controller knows of the cluster, as figures: read from its mirrors when somebody asks. */
+import type { Unknown } from '@flynn/host-agent/doctor/finding';
 import { findingMetrics } from '@flynn/host-agent/doctor/metrics';
 import type { Metrics, Sample } from '@flynn/kit/metrics';
 import { seenStatuses, valuesOf } from '../cell-view.ts';
@@ -41,9 +42,18 @@ export function clusterMetrics(
     (health.last?.components ?? []).map(({ name: component, healthy }) => ({ labels: { component }, value: healthy })),
   );
   findingMetrics(metrics, name('findings'), () => health.last?.findings ?? []);
+  gauge('unknown', 'What could not be looked at, by check: flynn doctor tells why.', () =>
+    unknownSamples(health.last?.unknown),
+  );
   gauge('checked_seconds', 'When the parts and findings were last looked at.', () =>
     health.last === undefined ? [] : [{ value: Date.parse(health.last.checkedAt) / 1_000 }],
   );
+}
+
+/** `any`: there is none, of any check. */
+function unknownSamples(all: readonly Unknown[] | undefined): Sample[] {
+  if (all?.length === 0) return [{ labels: { check: 'any' }, value: 0 }];
+  return counted(all ?? [], ({ check }) => ({ check }));
 }
 
 function counted<T>(all: readonly T[], labelsOf: (one: T) => Record<string, string>): Sample[] {

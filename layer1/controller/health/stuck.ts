@@ -54,6 +54,7 @@ function operationFindings({ operations, nameOf }: StuckFacts, now: number): Fou
         {
           severity: 'warning',
           subject,
+          matter: `running ${spec.kind}`,
           what: `a ${spec.kind} goes on and on`,
           since,
           why: 'builds and deployments of that app wait for it',
@@ -67,6 +68,7 @@ function operationFindings({ operations, nameOf }: StuckFacts, now: number): Fou
       {
         severity: 'warning',
         subject,
+        matter: `waiting ${spec.kind}`,
         what: `a ${spec.kind} waits to be taken by a runner`,
         since: createdAt,
         why: 'what was pushed or asked for is not carried out',
@@ -87,6 +89,7 @@ function deploymentFindings({ deployments, nameOf }: StuckFacts, now: number): F
         {
           severity: 'warning',
           subject,
+          matter: 'deployment held',
           what: `a deployment is on hold (${state})`,
           since: updatedAt,
           why: 'two releases of it run side by side until somebody decides, and nothing else is deployed',
@@ -99,6 +102,7 @@ function deploymentFindings({ deployments, nameOf }: StuckFacts, now: number): F
         {
           severity: 'critical',
           subject,
+          matter: 'deployment pending',
           what: 'a deployment was not begun with',
           since: createdAt,
           why: 'no worker of the controller carries deployments out',
@@ -111,6 +115,7 @@ function deploymentFindings({ deployments, nameOf }: StuckFacts, now: number): F
       {
         severity: 'warning',
         subject,
+        matter: 'deployment',
         what: `a deployment goes on and on (${state})`,
         since: createdAt,
         why: 'nothing else of that app is deployed meanwhile',

@@ -57,6 +57,7 @@ function restoredFinding({ name, url }: Pick<NotificationSpec, 'name' | 'url'>):
   return {
     severity: 'warning',
     subject: `notification ${name}`,
+    matter: 'restored',
     what: `no heartbeat is sent to ${urlShown(url)}: the notification came from a backup`,
     why: 'beside the cluster that it was made of it would hide that this is down',
     remedy: `flynn notification test ${name} where this cluster took its place; flynn notification remove ${name} otherwise`,

@@ -121,6 +121,25 @@ test('that a host is back is told although the same check finds something else o
   assert.deepEqual(types(5, []), ['finding.ended']);
 });
 
+test('each matter of one subject is told, also beside one that is graver', () => {
+  const { look, types } = watcher();
+  const of = (matter: string, severity: Open['severity']) =>
+    open('blobs', severity, { matter, text: `it is ${matter}` });
+  const [replaced, damaged] = [of('replaced', 'warning'), of('damaged', 'critical')];
+  types(0, [replaced]);
+  assert.deepEqual(types(1, [replaced]), ['finding.began']);
+  types(1, [replaced, damaged]);
+  assert.deepEqual(
+    look(1, [replaced, damaged]).map(({ title }) => title),
+    ['host h1: it is damaged'],
+  );
+  types(1, [damaged]);
+  assert.deepEqual(
+    look(5, [damaged]).map(({ title, text }) => [title, text]),
+    [['over: host h1', 'this is no longer so: it is replaced']],
+  );
+});
+
 test('what a version before wrote down under another key is the same still', () => {
   const { look, types, state, now } = watcher();
   types(0, [away]);
@@ -166,6 +185,22 @@ test('each sort of finding has a name of its own, and names its app', () => {
     'app.recovered',
     'finding.ended',
   ]);
+});
+
+test('a look of a clock that is ahead counts from when it was heard of: that nobody looks any more is told in time', () => {
+  const { look, types, now } = watcher();
+  const full = open('disks', 'critical');
+  const hourMs = 60 * minuteMs;
+  types(0, [full], { lookedMs: now() + hourMs });
+  for (let minutes = 0; minutes < 10; minutes += 1) {
+    const told = types(1, [full], { lookedMs: now() + hourMs });
+    assert.deepEqual(told, minutes === 0 ? ['finding.began'] : []);
+  }
+  const lookedMs = now() + hourMs - minuteMs;
+  const heard = new Date(now()).toISOString();
+  assert.deepEqual([types(4, [], { lookedMs }), types(1, [], { lookedMs })].flat(), []);
+  const [blind] = look(1, [], { lookedMs });
+  assert.equal(blind?.title, `the controller: nobody looks how the cluster is: the last look was at ${heard}`);
 });
 
 test('while nobody looks nothing has ended, and that nobody looks is told', () => {

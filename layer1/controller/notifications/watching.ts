@@ -17,7 +17,7 @@ export const settle = { beginMs: 60_000, endMs: 5 * 60_000 } as const;
 const repeatMs = 24 * 3_600_000;
 /** After a day without any worker nobody wants to know of each deployment. */
 const staleMs = 24 * 3_600_000;
-/** Whoever looks how the cluster is does so every minute. */
+/** Whoever looks how the cluster is does so every minute; of a look that is later than now by as much the clock was ahead. */
 const blindMs = 5 * 60_000;
 /** Clocks differ, and a deployment's end is written a while after its time. */
 const lateMs = 15 * 60_000;
@@ -31,6 +31,7 @@ const alertSchema = z.object({
   subject: z.string(),
   app: z.string().optional(),
   isAway: z.literal(true).optional(),
+  matter: z.string().optional(),
   text: z.string(),
   remedy: z.string().optional(),
   /** When it was first seen: with what it is of this makes the ids of its messages. Milliseconds since the epoch, as all here. */
@@ -51,6 +52,8 @@ export const watchStateSchema = z.object({
   deployments: z.object({ untilMs: z.number(), lately: z.record(z.string(), z.number()) }),
   /** When the last update ended that was told, or was there to begin with. */
   updateAt: z.string().optional(),
+  /** A look that is later than now, and when it was heard of: it counts as of then. */
+  ahead: z.object({ lookedMs: z.number(), heardMs: z.number() }).optional(),
   /** What is to go into queues, or may be there already. `appId`: of a deployment; the apps of findings are found by them. */
   outbox: z.array(z.object({ message: messageSchema, appId: z.string().optional() })),
 });
@@ -96,14 +99,18 @@ export function firstState({ update }: Pick<Seen, 'update'>, sinceMs: number): W
 export function plan(before: WatchState, seen: Seen, now: number, room: number): WatchState {
   const state = withoutFuture(before, now);
   const update = room > 0 ? planUpdate(state, seen.update, now) : { next: {}, messages: [] };
-  const alerts = planAlerts(state, seen.health, now, room - update.messages.length);
+  const ahead = aheadOf(state, seen.health, now);
+  const lookedMs = ahead?.heardMs ?? seen.health?.lookedMs ?? state.sinceMs;
+  const alerts = planAlerts(state, { lookedMs, open: seen.health?.open ?? [] }, now, room - update.messages.length);
   const left = room - update.messages.length - alerts.messages.length;
   const deployments = planDeployments(state, seen.deployments, now, left);
   const ofCluster = [...alerts.messages, ...update.messages].map((message) => ({ message }));
+  const { ahead: _before, ...rest } = state;
   return {
-    ...state,
+    ...rest,
     alerts: alerts.next,
     deployments: deployments.next,
+    ...(ahead === undefined ? {} : { ahead }),
     ...update.next,
     outbox: [...state.outbox, ...ofCluster, ...deployments.messages],
   };
@@ -123,7 +130,20 @@ function withoutFuture(state: WatchState, now: number): WatchState {
     },
   ]);
   const deployments = { ...state.deployments, untilMs: earlier(state.deployments.untilMs) };
-  return { ...state, sinceMs: earlier(state.sinceMs), alerts: Object.fromEntries(alerts), deployments };
+  const { ahead } = state;
+  return {
+    ...state,
+    sinceMs: earlier(state.sinceMs),
+    alerts: Object.fromEntries(alerts),
+    deployments,
+    ...(ahead === undefined ? {} : { ahead: { ...ahead, heardMs: earlier(ahead.heardMs) } }),
+  };
+}
+
+/** Whoever looks with a clock that is ahead still looks as long as it is heard of anew; else it looks no more. */
+function aheadOf(state: WatchState, health: Seen['health'], now: number): WatchState['ahead'] {
+  if (health === undefined || health.lookedMs - now < blindMs) return undefined;
+  return state.ahead?.lookedMs === health.lookedMs ? state.ahead : { lookedMs: health.lookedMs, heardMs: now };
 }
 
 /** Which deployments are to be looked at: not those of before or of long ago, nor those that were dealt with. */
@@ -211,12 +231,13 @@ function planUpdate(
   return { next: { updateAt: at }, messages: [message] };
 }
 
-type Open = Pick<Alert, 'check' | 'severity' | 'subject' | 'app' | 'isAway' | 'text' | 'remedy'>;
+type Open = Pick<Alert, 'check' | 'severity' | 'subject' | 'app' | 'isAway' | 'matter' | 'text' | 'remedy'>;
 
-function planAlerts(state: WatchState, health: Seen['health'], now: number, room: number) {
-  const lookedMs = health?.lookedMs ?? state.sinceMs;
+type Health = NonNullable<Seen['health']>;
+
+function planAlerts(state: WatchState, { lookedMs, open: wrong }: Health, now: number, room: number) {
   const isBlind = now - lookedMs >= blindMs;
-  const open = openOf(isBlind ? [...(health?.open ?? []), blindFinding(lookedMs)] : (health?.open ?? []));
+  const open = openOf(isBlind ? [...wrong, blindFinding(lookedMs)] : wrong);
   const alerts = new Map(Object.values(state.alerts).map((alert): [string, Alert] => [alertKey(alert), alert]));
   const away = new Set([...open.values()].flatMap(({ isAway, subject }) => (isAway === true ? [subject] : [])));
   // Nobody knows what ended while nobody looks, nor of a host that is away what else ended there.
@@ -278,13 +299,14 @@ function stepMissing(known: Alert, { mayEnd, now }: { mayEnd: boolean; now: numb
 /** Of the same thing the worst: that it is less grave than it was is not its end. */
 function openOf(all: readonly Open[]): Map<string, Open> {
   const open = new Map<string, Open>();
-  for (const { check, severity, subject, app, isAway, text, remedy } of all) {
+  for (const { check, severity, subject, app, isAway, matter, text, remedy } of all) {
     const one = {
       check,
       severity,
       subject,
       ...(app === undefined ? {} : { app }),
       ...(isAway === undefined ? {} : { isAway }),
+      ...(matter === undefined ? {} : { matter }),
       text,
       ...(remedy === undefined ? {} : { remedy }),
     };
@@ -295,8 +317,9 @@ function openOf(all: readonly Open[]): Map<string, Open> {
 }
 
 /** A host that is away is another matter than what the same check finds on it. */
-function alertKey({ check, subject, app, isAway }: Pick<Alert, 'check' | 'subject' | 'app' | 'isAway'>): string {
-  return `${check}${isAway === true ? ' away' : ''} ${subject}${app === undefined ? '' : ` ${app}`}`;
+function alertKey({ check, subject, app, isAway, matter }: Omit<Open, 'severity' | 'text' | 'remedy'>): string {
+  const which = `${isAway === true ? ' away' : ''}${matter === undefined ? '' : ` (${matter})`}`;
+  return `${check}${which} ${subject}${app === undefined ? '' : ` ${app}`}`;
 }
 
 /** Whoever would tell of what is wrong is not heard of: the workers are the ones to tell that. */
