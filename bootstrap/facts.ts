@@ -36,6 +36,7 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     httpsPortOf(cluster),
     cluster.gitPort,
   ]);
+  const stored = await readCluster(options.FLYNN_STATE_DIR);
   const devices = await readFile('/proc/net/dev', 'utf8');
   const hasTunnel = tunnelPrefixes.some((prefix) => devices.includes(prefix));
   const listeners = (await readListeners())
@@ -54,7 +55,8 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     listeners: await Promise.all(listeners.map(withOwner)),
     networks: parseRoutes(await readRoutes()),
     address: await readAddress(cluster.address, cluster.bridge, cluster.site),
-    isHost: (await readCluster(options.FLYNN_STATE_DIR)) !== undefined,
+    knownAddresses: stored === undefined ? [] : [stored.address, stored.localAddress ?? stored.address],
+    isHost: stored !== undefined,
     isClusterUp,
     isNameGiven: options.FLYNN_CLUSTER !== undefined,
     unclaimed: await unclaimedOf(options, cluster.name),

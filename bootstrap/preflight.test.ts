@@ -25,6 +25,7 @@ const good: Facts = {
   listeners: [],
   networks: [{ device: 'eth0', subnet: '192.0.2.0/24' }],
   address: { address: '192.0.2.7', isOwn: true, others: ['192.0.2.7'] },
+  knownAddresses: [],
   isHost: false,
   isClusterUp: false,
   isNameGiven: false,
@@ -82,6 +83,25 @@ test('an address that the machine has no more is told, with those it has, and ho
   assert.match(problem?.remedy ?? '', /FLYNN_ADDRESS=192\.0\.2\.9 npm run up/);
   assert.match(judge({ ...good, address }, cluster, 'joining')[0]?.remedy ?? '', /^FLYNN_ADDRESS=192\.0\.2\.9$/);
   assert.equal(judge({ ...good, address }, cluster, 'machine').length, 0);
+});
+
+test('an address that no other machine reaches is none for a host, but where one has it already', () => {
+  const judged = (address: string, others: string[], change: Partial<Facts> = {}) =>
+    judge({ ...good, address: { address, isOwn: true, others }, ...change }, { ...cluster, address }).map(
+      ({ what, remedy }) => `${what}; ${remedy}`,
+    );
+  // Of IPv6 alone, or before the network is there: nothing else was found.
+  const [none, more] = judged('127.0.0.1', []);
+  assert.equal(more, undefined);
+  assert.match(none ?? '', /^127\.0\.0\.1, .* loopback.*no IPv4 address that leads out; give .*IPv6 alone is not/);
+  for (const given of ['0.0.0.0', '127.0.0.1', '169.254.3.4', '239.0.0.1']) {
+    assert.match(judged(given, ['192.0.2.7'])[0] ?? '', /by which others.*; FLYNN_ADDRESS=192\.0\.2\.7$/);
+  }
+  assert.deepEqual(judged('127.0.0.1', [], { isHost: true, knownAddresses: ['127.0.0.1'] }), []);
+  assert.equal(judged('127.0.0.1', ['192.0.2.7'], { isHost: true, knownAddresses: ['192.0.2.7'] }).length, 1);
+  const behind = { ...cluster, site: 'home', localAddress: '127.0.0.1' };
+  assert.equal(judge(good, behind).length, 1, 'that of a host behind NAT, for those of its network');
+  assert.equal(judge(good, { ...cluster, address: '127.0.0.1' }, 'joining').length, 1);
 });
 
 test('no cluster is made over one of its name whose state is not there, whether or not that runs', () => {
