@@ -21,6 +21,7 @@ const good: Facts = {
   disks: [{ path: '/var/lib/flynn', freeBytes: 50e9 }],
   strangers: [],
   engine: 'running',
+  engineModes: [],
   missingPrograms: [],
   listeners: [],
   networks: [{ device: 'eth0', subnet: '192.0.2.0/24' }],
@@ -138,6 +139,15 @@ test('who uses a port is named', () => {
     /port 80, for HTTP, is used by nginx \(pid 812\)/,
   );
   assert.match(whats({ listeners: [listener(443)] })[0] ?? '', /port 443, for HTTPS, is used by nginx \(pid 812\)/);
+});
+
+test('an engine that gives no container the network of the host is in the way, of hosts that are there already too', () => {
+  for (const scope of ['machine', 'joining', 'host'] as const) {
+    const facts: Facts = { ...good, engineModes: ['userns'], isHost: true, isClusterUp: true };
+    const [problem, more] = judge(facts, cluster, scope);
+    assert.equal(more, undefined);
+    assert.match(problem?.what ?? '', /userns-remap/);
+  }
 });
 
 test('no two of the router’s ports are the same', () => {

@@ -5,6 +5,7 @@ import type { AddressFacts } from '@flynn/host-agent/doctor/address';
 import { keyspacePort } from '@flynn/host-agent/keyspaces/keyspace';
 import { wireguardRemedy } from '@flynn/host-agent/network/wireguard';
 import { unreachableKind } from '@flynn/host-agent/own-addresses';
+import { type EngineMode, engineProblems } from './engine-modes.ts';
 import type { Listener } from './listeners.ts';
 import { routerStatusPort } from './manifest.ts';
 import { commands, isInstalled } from './origin.ts';
@@ -24,6 +25,8 @@ export type Facts = Readonly<{
   /** What is in the state directory and was there before. */
   strangers: readonly string[];
   engine: 'running' | 'startable' | 'missing';
+  /** In which it runs, of those that no host is made of. */
+  engineModes: readonly EngineMode[];
   missingPrograms: readonly string[];
   listeners: readonly (Listener & { owner?: string })[];
   networks: readonly Network[];
@@ -111,6 +114,7 @@ function judgeMachine(facts: Facts): Problem[] {
       remedy: 'install Docker (on Debian: apt-get install docker.io) and run the same command again',
     });
   }
+  problems.push(...engineProblems(facts.engineModes));
   if (facts.strangers.length > 0) {
     problems.push({
       what: `the folder for the cluster's state (FLYNN_STATE_DIR) has other things in it already: ${listed(facts.strangers)}`,
