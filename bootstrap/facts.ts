@@ -6,6 +6,7 @@ import { readAddress } from '@flynn/host-agent/doctor/address';
 import { readTextFile } from '@flynn/kit/files';
 import { isAgentRunning, setupOf } from './agent.ts';
 import { canStartEngine, engineAt, isEngineUp } from './engine.ts';
+import { engineFacts, readEngine } from './engine-modes.ts';
 import { type Listener, ownerOf, readListeners } from './listeners.ts';
 import { newestFile } from './origin.ts';
 import { type Facts, gatewayPorts, parseRoutes, tunnelPorts } from './preflight.ts';
@@ -23,9 +24,9 @@ const neededPrograms = ['git', 'ssh-keygen', 'ssh', 'ip', 'bridge', 'nft'] as co
 export async function readFacts(options: Options, cluster: Cluster): Promise<Facts> {
   const socket = options.FLYNN_DOCKER_SOCKET;
   const isRunning = await isEngineUp(socket);
-  const [hasJobs, dataDir] = isRunning
-    ? await Promise.all([hasRunningJobs(socket, cluster.name), engineDataDir(socket)])
-    : [false, '/var/lib/docker'];
+  const [hasJobs, { dataDir, modes }] = isRunning
+    ? await Promise.all([hasRunningJobs(socket, cluster.name), readEngine(socket)])
+    : [false, engineFacts({})];
   // An agent that waits for its engine has the ports already.
   const isClusterUp = hasJobs || (await isAgentRunning(setupOf(options, cluster)));
   const wireguard = cluster.site === undefined ? undefined : await lookAtWireguard();
@@ -36,6 +37,7 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     httpsPortOf(cluster),
     cluster.gitPort,
   ]);
+  const stored = await readCluster(options.FLYNN_STATE_DIR);
   const devices = await readFile('/proc/net/dev', 'utf8');
   const hasTunnel = tunnelPrefixes.some((prefix) => devices.includes(prefix));
   const listeners = (await readListeners())
@@ -50,11 +52,13 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     strangers: await strangersIn(options.FLYNN_STATE_DIR),
     disks: await Promise.all([options.FLYNN_STATE_DIR, dataDir].map(diskOf)),
     engine: isRunning ? 'running' : canStartEngine(socket) ? 'startable' : 'missing',
+    engineModes: modes,
     missingPrograms: neededPrograms.filter((name) => !hasProgram(name)),
     listeners: await Promise.all(listeners.map(withOwner)),
     networks: parseRoutes(await readRoutes()),
     address: await readAddress(cluster.address, cluster.bridge, cluster.site),
-    isHost: (await readCluster(options.FLYNN_STATE_DIR)) !== undefined,
+    knownAddresses: stored === undefined ? [] : [stored.address, stored.localAddress ?? stored.address],
+    isHost: stored !== undefined,
     isClusterUp,
     isNameGiven: options.FLYNN_CLUSTER !== undefined,
     unclaimed: await unclaimedOf(options, cluster.name),
@@ -79,11 +83,6 @@ async function withOwner(listener: Listener): Promise<Listener & { owner?: strin
 async function hasRunningJobs(socket: string, cluster: string): Promise<boolean> {
   const containers = await engineAt(socket).listContainers({ filters: { label: [`flynn.cluster=${cluster}`] } });
   return containers.length > 0;
-}
-
-async function engineDataDir(socket: string): Promise<string> {
-  const info: { DockerRootDir?: string } = await engineAt(socket).info();
-  return info.DockerRootDir ?? '/var/lib/docker';
 }
 
 /** Of the nearest folder that is there. */

@@ -12,6 +12,7 @@ import { isGivenUp } from './agent-program.ts';
 import { addCluster } from './cli-config.ts';
 import { withStore } from './controller.ts';
 import { ensureEngine } from './engine.ts';
+import { refuseUnfitEngine } from './engine-modes.ts';
 import { readKeeper } from '@flynn/host-agent/cluster/keeper';
 import { addSealingKeys, readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
 import { readSettings } from '@flynn/host-agent/host-settings';
@@ -73,7 +74,10 @@ export function engineStep(options: Options, cluster: Pick<Cluster, 'name' | 'ho
       // What is in it could not be looked at before.
       const { name, hasPlatform, hostId } = cluster;
       const done = `The container engine was started, and nothing else was changed here${hasPlatform ? '' : `. ${leasedText(hostId)}`}`;
-      if (wasStarted) await refuseUnclaimed(options, { name, command: commands.up, done });
+      if (wasStarted) {
+        await refuseUnclaimed(options, { name, command: commands.up, done });
+        await refuseUnfitEngine(engine.socket, { done });
+      }
       return wasStarted ? 'started' : 'running';
     },
   };

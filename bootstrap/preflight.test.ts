@@ -21,10 +21,12 @@ const good: Facts = {
   disks: [{ path: '/var/lib/flynn', freeBytes: 50e9 }],
   strangers: [],
   engine: 'running',
+  engineModes: [],
   missingPrograms: [],
   listeners: [],
   networks: [{ device: 'eth0', subnet: '192.0.2.0/24' }],
   address: { address: '192.0.2.7', isOwn: true, others: ['192.0.2.7'] },
+  knownAddresses: [],
   isHost: false,
   isClusterUp: false,
   isNameGiven: false,
@@ -84,6 +86,25 @@ test('an address that the machine has no more is told, with those it has, and ho
   assert.equal(judge({ ...good, address }, cluster, 'machine').length, 0);
 });
 
+test('an address that no other machine reaches is none for a host, but where one has it already', () => {
+  const judged = (address: string, others: string[], change: Partial<Facts> = {}) =>
+    judge({ ...good, address: { address, isOwn: true, others }, ...change }, { ...cluster, address }).map(
+      ({ what, remedy }) => `${what}; ${remedy}`,
+    );
+  // Of IPv6 alone, or before the network is there: nothing else was found.
+  const [none, more] = judged('127.0.0.1', []);
+  assert.equal(more, undefined);
+  assert.match(none ?? '', /^127\.0\.0\.1, .* loopback.*no IPv4 address that leads out; give .*IPv6 alone is not/);
+  for (const given of ['0.0.0.0', '127.0.0.1', '169.254.3.4', '239.0.0.1']) {
+    assert.match(judged(given, ['192.0.2.7'])[0] ?? '', /by which others.*; FLYNN_ADDRESS=192\.0\.2\.7$/);
+  }
+  assert.deepEqual(judged('127.0.0.1', [], { isHost: true, knownAddresses: ['127.0.0.1'] }), []);
+  assert.equal(judged('127.0.0.1', ['192.0.2.7'], { isHost: true, knownAddresses: ['192.0.2.7'] }).length, 1);
+  const behind = { ...cluster, site: 'home', localAddress: '127.0.0.1' };
+  assert.equal(judge(good, behind).length, 1, 'that of a host behind NAT, for those of its network');
+  assert.equal(judge(good, { ...cluster, address: '127.0.0.1' }, 'joining').length, 1);
+});
+
 test('no cluster is made over one of its name whose state is not there, whether or not that runs', () => {
   // As after a boot without the disk of the state.
   const left = { containers: 0, volumes: 4 };
@@ -118,6 +139,15 @@ test('who uses a port is named', () => {
     /port 80, for HTTP, is used by nginx \(pid 812\)/,
   );
   assert.match(whats({ listeners: [listener(443)] })[0] ?? '', /port 443, for HTTPS, is used by nginx \(pid 812\)/);
+});
+
+test('an engine that gives no container the network of the host is in the way, of hosts that are there already too', () => {
+  for (const scope of ['machine', 'joining', 'host'] as const) {
+    const facts: Facts = { ...good, engineModes: ['userns'], isHost: true, isClusterUp: true };
+    const [problem, more] = judge(facts, cluster, scope);
+    assert.equal(more, undefined);
+    assert.match(problem?.what ?? '', /userns-remap/);
+  }
 });
 
 test('no two of the router’s ports are the same', () => {

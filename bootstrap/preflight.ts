@@ -4,6 +4,8 @@ import { joinPort } from '@flynn/host-agent/cluster/join';
 import type { AddressFacts } from '@flynn/host-agent/doctor/address';
 import { keyspacePort } from '@flynn/host-agent/keyspaces/keyspace';
 import { wireguardRemedy } from '@flynn/host-agent/network/wireguard';
+import { unreachableKind } from '@flynn/host-agent/own-addresses';
+import { type EngineMode, engineProblems } from './engine-modes.ts';
 import type { Listener } from './listeners.ts';
 import { routerStatusPort } from './manifest.ts';
 import { commands, isInstalled } from './origin.ts';
@@ -23,11 +25,15 @@ export type Facts = Readonly<{
   /** What is in the state directory and was there before. */
   strangers: readonly string[];
   engine: 'running' | 'startable' | 'missing';
+  /** In which it runs, of those that no host is made of. */
+  engineModes: readonly EngineMode[];
   missingPrograms: readonly string[];
   listeners: readonly (Listener & { owner?: string })[];
   networks: readonly Network[];
   /** Whether the address that others are to know the host by is one of this machine, and which it may have instead. */
   address: AddressFacts;
+  /** By which a host is known already, and works, whatever they are. */
+  knownAddresses: readonly string[];
   /** It is a host already, whether or not anything of it runs. */
   isHost: boolean;
   /** The cluster's own agent or jobs run already: its ports are taken by itself. */
@@ -108,6 +114,7 @@ function judgeMachine(facts: Facts): Problem[] {
       remedy: 'install Docker (on Debian: apt-get install docker.io) and run the same command again',
     });
   }
+  problems.push(...engineProblems(facts.engineModes));
   if (facts.strangers.length > 0) {
     problems.push({
       what: `the folder for the cluster's state (FLYNN_STATE_DIR) has other things in it already: ${listed(facts.strangers)}`,
@@ -125,9 +132,25 @@ function judgeMachine(facts: Facts): Problem[] {
   return [...problems, ...judgeTools(facts), ...judgeClock(facts)];
 }
 
-function judgeAddress({ address: { address, isOwn, others }, isHost }: Facts, cluster: Cluster): Problem[] {
-  if (isOwn) return [];
+function judgeAddress(facts: Facts, cluster: Cluster): Problem[] {
+  const { address, isOwn, others } = facts.address;
+  const { isHost } = facts;
   const [first = 'ADDRESS'] = others;
+  const wrong = [cluster.address, cluster.localAddress ?? cluster.address].find(
+    (one) => unreachableKind(one) !== undefined && !facts.knownAddresses.includes(one),
+  );
+  if (wrong !== undefined) {
+    return [
+      {
+        what: `${wrong}, by which others are to reach this host, is ${unreachableKind(wrong)}${others.length === 0 ? ', and the machine has no IPv4 address that leads out' : ''}`,
+        remedy:
+          others.length === 0
+            ? 'give the machine an IPv4 address that its network knows (IPv6 alone is not enough), and run the same command again'
+            : `FLYNN_ADDRESS=${first}`,
+      },
+    ];
+  }
+  if (isOwn) return [];
   const has = others.length === 0 ? 'it has none that leads out' : `it has ${others.join(', ')}`;
   const again = isHost
     ? `give the machine ${cluster.address} again; or, where it has another one for good: FLYNN_ADDRESS=${first} ${commands.up} (docs/operating.md, "Another address")`

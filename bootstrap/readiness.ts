@@ -1,6 +1,6 @@
 /** Is this machine through with its boot? What is not there yet right after one comes by itself: it is waited for, not judged. */
 import { readFile } from 'node:fs/promises';
-import { networkInterfaces } from 'node:os';
+import { hasAddress } from '@flynn/host-agent/own-addresses';
 import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { isEngineUp, isSystemdRunning } from './engine.ts';
@@ -17,7 +17,7 @@ export type Boot = Readonly<{
   uptimeMs: number;
   /** `starting`: the machine's own boot has it in hand. */
   engine: 'up' | 'starting' | 'none';
-  /** Beside the loopback's. */
+  /** By which others may reach it. */
   hasAddress: boolean;
   /** False while it says a time at which these files were not written yet. */
   isClockPlausible: boolean;
@@ -55,12 +55,11 @@ export async function untilBooted(options: Options, report: Report): Promise<voi
 
 async function lookAtBoot({ FLYNN_DOCKER_SOCKET: socket }: Options): Promise<Boot> {
   const uptimeMs = Number((await readFile('/proc/uptime', 'utf8')).split(' ')[0]) * 1_000;
-  const addresses = Object.values(networkInterfaces()).flatMap((all) => all ?? []);
   const isUp = await isEngineUp(socket);
   return {
     uptimeMs,
     engine: isUp ? 'up' : (await isEngineStarting()) ? 'starting' : 'none',
-    hasAddress: addresses.some(({ family, internal }) => family === 'IPv4' && !internal),
+    hasAddress: hasAddress(),
     isClockPlausible: Date.now() >= (await notBefore()),
   };
 }

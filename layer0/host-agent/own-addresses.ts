@@ -2,6 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
+import { overlaps } from './network/addresses.ts';
 
 /** Of the kernel's own table, which has those too that no cable is plugged in for, or whose bridge has nobody on it yet. */
 export async function ownAddresses(): Promise<ReadonlySet<string>> {
@@ -20,19 +21,42 @@ export function parseAddresses(fibTrie: string): ReadonlySet<string> {
 /** The kernel's table, which is there on every Linux. */
 const routesFile = '/proc/net/route';
 
-/** The address that leads out, or failing that any but the loopback's. */
+/** Why other machines cannot reach a host by an address, as what they take it for; undefined where they may. */
+export function unreachableKind(address: string): string | undefined {
+  return unreachable.find(([subnet]) => overlaps(subnet, address))?.[1];
+}
+
+const unreachable = [
+  ['0.0.0.0/8', 'no machine’s own'],
+  ['127.0.0.0/8', 'the loopback’s, which every machine has'],
+  ['169.254.0.0/16', 'link-local, good for its own wire alone'],
+  ['224.0.0.0/4', 'a multicast one'],
+  ['240.0.0.0/4', 'of a range that is not in use'],
+] as const;
+
+/** Of a machine that has no other. */
+const loopback = '127.0.0.1';
+
+/** The address that leads out, or failing that any at which other machines may reach this one; the loopback's where there is none. */
 export function primaryAddress(): string {
   const routes = existsSync(routesFile) ? readFileSync(routesFile, 'utf8') : '';
+  return chooseAddress(routes, networkInterfaces());
+}
+
+/** `routes`: the text of /proc/net/route. */
+export function chooseAddress(routes: string, interfaces: Interfaces): string {
   const device = routes
     .split('\n')
     .map((line) => line.split('\t'))
     .find(([, destination, , , , , , mask]) => destination === '00000000' && mask === '00000000')?.[0];
-  const interfaces = Object.entries(networkInterfaces()).flatMap(([name, addresses]) =>
-    (addresses ?? [])
-      .filter((one) => one.family === 'IPv4' && !one.internal)
-      .map((one) => ({ name, address: one.address })),
-  );
-  return (interfaces.find((one) => one.name === device) ?? interfaces[0])?.address ?? '127.0.0.1';
+  const all = reachableOf(interfaces);
+  // A bridge of containers is there also while the network is not.
+  return (all.find((one) => one.device === device) ?? all.find((one) => !inner.test(one.device)))?.address ?? loopback;
+}
+
+/** Whether there is an address that `primaryAddress` would give. */
+export function hasAddress(): boolean {
+  return primaryAddress() !== loopback;
 }
 
 /**
@@ -50,11 +74,19 @@ const inner = /^(?:lo$|docker|br-|veth|flynn|virbr|cni|tun|tap|wg|flwg|tailscale
 
 /** Those at which other machines may reach this one, by the names of their devices. `bridge`: the containers'. */
 export function outerAddresses(bridge: string): string[] {
-  return Object.entries(networkInterfaces()).flatMap(([device, addresses]) =>
-    device === bridge || inner.test(device)
-      ? []
-      : (addresses ?? [])
-          .filter(({ family, internal }) => family === 'IPv4' && !internal)
-          .map(({ address }) => address),
+  return reachableOf(networkInterfaces()).flatMap(({ device, address }) =>
+    device === bridge || inner.test(device) ? [] : [address],
+  );
+}
+
+type Interfaces = ReturnType<typeof networkInterfaces>;
+
+function reachableOf(interfaces: Interfaces): { device: string; address: string }[] {
+  return Object.entries(interfaces).flatMap(([device, addresses]) =>
+    (addresses ?? [])
+      .filter(
+        ({ family, internal, address }) => family === 'IPv4' && !internal && unreachableKind(address) === undefined,
+      )
+      .map(({ address }) => ({ device, address })),
   );
 }

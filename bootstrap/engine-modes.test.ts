@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { engineThat } from './engine-fixture.ts';
+import { engineFacts, engineProblems, readEngine, refuseUnfitEngine } from './engine-modes.ts';
+
+test('an engine that maps users, or runs without root, is told as one that no host is made of, with what to change', () => {
+  const told = (SecurityOptions: unknown): string =>
+    engineProblems(engineFacts({ SecurityOptions }).modes)
+      .map(({ what, remedy }) => `${what}; ${remedy}`)
+      .join('\n');
+  assert.match(told(['name=seccomp,profile=builtin', 'name=userns']), /userns-remap.*daemon\.json/);
+  assert.match(told(['name=rootless', 'name=cgroupns']), /rootless.*FLYNN_DOCKER_SOCKET/);
+  assert.equal(told(['name=apparmor', 'name=seccomp,profile=builtin', 'name=cgroupns', 'name=toString']), '');
+  for (const none of [undefined, null, []]) assert.equal(told(none), '');
+});
+
+test('one that was just started is asked too: what was changed by then is said', async () => {
+  await using engine = await engineThat(() => ({
+    status: 200,
+    body: { DockerRootDir: '/data/docker/100000.100000', SecurityOptions: ['name=userns'] },
+  }));
+  assert.deepEqual(await readEngine(engine.socket), { dataDir: '/data/docker/100000.100000', modes: ['userns'] });
+  await assert.rejects(refuseUnfitEngine(engine.socket, { done: 'It was started.' }), {
+    code: 'conflict',
+    message: /userns-remap.*It was started\.$/,
+  });
+  await using fit = await engineThat(() => ({ status: 200, body: {} }));
+  await refuseUnfitEngine(fit.socket, { done: 'It was started.' });
+});

@@ -1,0 +1,53 @@
+/** Is a container engine one that hosts can be made of? Modes of its daemon rule out what the platform stands on. */
+import { FlynnError } from '@flynn/kit/errors';
+import { z } from 'zod';
+import { engineAt } from './engine.ts';
+import type { Problem } from './preflight.ts';
+
+const infoSchema = z.object({
+  DockerRootDir: z.string().default('/var/lib/docker'),
+  /** As `name=seccomp,profile=builtin`. */
+  SecurityOptions: z
+    .array(z.string())
+    .nullish()
+    .transform((options) => options ?? []),
+});
+
+export type EngineFacts = Readonly<{ dataDir: string; modes: readonly EngineMode[] }>;
+export type EngineMode = keyof typeof unfit;
+
+const unfit = {
+  userns: {
+    what: 'the container engine maps the users of its containers to others (userns-remap), and gives none the network of the host: etcd and the router need it',
+    remedy:
+      'take "userns-remap" out of /etc/docker/daemon.json and of the options of dockerd, and start it again (systemctl restart docker). Containers and volumes of before stay in its folder of before',
+  },
+  rootless: {
+    what: 'the container engine runs without root (rootless), in a network of its own: no other host reaches its containers',
+    remedy:
+      'give the socket of an engine that root runs in FLYNN_DOCKER_SOCKET, or install one (on Debian: apt-get install docker.io)',
+  },
+} as const satisfies Record<string, Problem>;
+
+export async function readEngine(socket: string): Promise<EngineFacts> {
+  return engineFacts(await engineAt(socket).info());
+}
+
+/** `info`: what the engine says of itself. */
+export function engineFacts(info: unknown): EngineFacts {
+  const { DockerRootDir, SecurityOptions } = infoSchema.parse(info);
+  const told = SecurityOptions.flatMap((option) => option.split(','));
+  const isMode = (name: string): name is EngineMode => Object.hasOwn(unfit, name);
+  const modes = told.map((part) => part.replace(/^name=/, '')).filter(isMode);
+  return { dataDir: DockerRootDir, modes };
+}
+
+export function engineProblems(modes: readonly EngineMode[]): Problem[] {
+  return modes.map((mode) => unfit[mode]);
+}
+
+/** Of one that could not be asked before it was started. `conflict`; `done` says what was changed by then. */
+export async function refuseUnfitEngine(socket: string, { done }: { done: string }): Promise<void> {
+  const [problem] = engineProblems((await readEngine(socket)).modes);
+  if (problem !== undefined) throw new FlynnError('conflict', `${problem.what}: ${problem.remedy}. ${done}`);
+}
