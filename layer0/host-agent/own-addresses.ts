@@ -37,7 +37,7 @@ const unreachable = [
 /** Of a machine that has no other. */
 const loopback = '127.0.0.1';
 
-/** The address that leads out, or failing that any at which other machines may reach this one; the loopback's where there is none. */
+/** The address that leads out, else any at which other machines may reach this one; the loopback's where there is none. */
 export function primaryAddress(): string {
   const routes = existsSync(routesFile) ? readFileSync(routesFile, 'utf8') : '';
   return chooseAddress(routes, networkInterfaces());
