@@ -130,12 +130,12 @@ test('what is set on the database itself stays when what is in it is replaced', 
   );
 });
 
-const named = ['reporting', 'auditor; "$$ \'x', 'rule maker', 'TO', 'günther'];
+const named = ['reporting', 'auditor; "$$ \'x', 'rule maker', 'TO', 'günther', 'keeper'];
 const quoted = (name: string) => `"${name.replaceAll('"', '""')}"`;
 
 test('what belongs to roles that are not there, or is for them, comes back, and they are made with no more than that', async () => {
   await fill();
-  const [reader = '', auditor = '', maker = '', owner = '', writer = ''] = named.map(quoted);
+  const [reader = '', auditor = '', maker = '', owner = '', writer = '', keeper = ''] = named.map(quoted);
   await place.query(
     `${named.map((name) => `CREATE ROLE ${quoted(name)} LOGIN CREATEDB;`).join('')}
      GRANT SELECT ON item TO ${reader} WITH GRANT OPTION; GRANT UPDATE (name) ON item TO ${auditor};
@@ -144,6 +144,7 @@ test('what belongs to roles that are not there, or is for them, comes back, and 
      CREATE TABLE owned (); ALTER TABLE owned OWNER TO ${owner};
      ALTER DEFAULT PRIVILEGES FOR ROLE ${owner} GRANT SELECT ON TABLES TO ${writer};
      SELECT lo_create(4711); GRANT SELECT ON LARGE OBJECT 4711 TO ${writer};
+     SELECT lo_create(4712); ALTER LARGE OBJECT 4712 OWNER TO ${keeper};
      COMMENT ON TABLE owned IS 'no; GRANT SELECT ON item TO nobody; "';
      CREATE FUNCTION nothing() RETURNS text LANGUAGE sql AS $f$ SELECT 1; GRANT SELECT ON item TO nobody; SELECT 'x' $f$`,
   );
@@ -151,7 +152,8 @@ test('what belongs to roles that are not there, or is for them, comes back, and 
     place.query(
       `SELECT concat_ws(' ', relname, relowner::regrole, relacl) FROM pg_class WHERE relname IN ('item', 'owned')
        UNION ALL SELECT attacl::text FROM pg_attribute WHERE attacl IS NOT NULL AND attrelid = 'item'::regclass
-       UNION ALL SELECT polroles::regrole[]::text FROM pg_policy UNION ALL SELECT lomacl::text FROM pg_largeobject_metadata
+       UNION ALL SELECT polroles::regrole[]::text FROM pg_policy
+       UNION ALL SELECT string_agg(concat_ws(' ', oid, lomowner::regrole, lomacl), ',' ORDER BY oid) FROM pg_largeobject_metadata
        UNION ALL SELECT concat_ws(' ', defaclrole::regrole, ARRAY(SELECT unnest(defaclacl)::text ORDER BY 1)) FROM pg_default_acl`,
     );
   const was = await granted();

@@ -83,6 +83,12 @@ test('a first copy that is not there, or that its log does not go on from, is cr
   assert.deepEqual(begun(180, { recent: [piece(60), piece(61)] }), []);
   assert.deepEqual(begun(180, { recent: [piece(61)] }), [critical]);
   assert.deepEqual(said({ at: undefined }, [], 180), []);
+  const halted = begun(300, { untilMs: startMs + 120 * minuteMs, recent: [piece(60), piece(61)] });
+  assert.deepEqual(
+    halted,
+    ['critical: its log is not collected: nobody says why'],
+    'it goes on from it, and stands still',
+  );
 });
 
 test('what is scaled up again has the time that its members need', () => {

@@ -5,7 +5,7 @@ import { statusesOfApp } from '../cell-view.ts';
 import { backupPlanType } from '../datastore-backups/types.ts';
 import type { Deps } from '../deps.ts';
 import { appType } from '../resources.ts';
-import { allPieces } from './pieces.ts';
+import { allPieces, logAfter } from './pieces.ts';
 import { mostRecent } from './plan.ts';
 import { rangesOf } from './ranges.ts';
 import { historyDays, wantsMembers } from './subject.ts';
@@ -110,8 +110,14 @@ export function historyFindings(
   const newestMs = rangesOf(archive, status).at(-1)?.untilMs ?? Date.parse(createdAt);
   // With each gap another begins. Without one a run has so long for its first copy.
   const isFirst = gap === undefined;
+  // Where its log stands still, that is another matter, and told.
+  const pieces = allPieces(archive, status);
+  const isJoined = bases.some(
+    (base) => base.run === run && base.readyMs !== undefined && !base.isLost && logAfter(base, pieces).gap < 0,
+  );
   const begunAtMs = isFirst ? (begunMs ?? (at === undefined ? now : 0)) : 0;
-  if (isWanted && failure === undefined && now - Math.max(newestMs, runsSinceMs, begunAtMs) >= noneMs) {
+  const isTold = isWanted && failure === undefined && !(isFirst && isJoined);
+  if (isTold && now - Math.max(newestMs, runsSinceMs, begunAtMs) >= noneMs) {
     const reason = isFirst ? 'no copy is there that its log goes on from' : 'gaps come faster than copies are made';
     found.push({
       severity: 'critical',
