@@ -17,7 +17,7 @@ export const treeLimits = { paths: 1_000_000, pathBytes: 8_192, submodulesBytes:
 type TreeLimits = Readonly<Record<keyof typeof treeLimits, number>>;
 /** Of an archive: what is packed well is as much as it likes. */
 export const maxArchiveBytes = 4 * 1024 ** 3;
-const treeMs = 2 * 60_000;
+const [treeMs, historyMs] = [2 * 60_000, 2 * 60_000];
 const slow = `git did not tell within ${treeMs / 60_000} minutes what is in the commit: the disk is too slow, or it is too much`;
 const submoduleMode = Buffer.from('160000 ');
 const isSubmodule = (entry: Buffer): boolean => entry.subarray(0, submoduleMode.length).equals(submoduleMode);
@@ -64,6 +64,20 @@ export async function* archiveOf(
 /** `commit`, as it should be, or `tag`, `tree`, `blob`. */
 export async function typeOf({ commit, repository, env = {} }: Archived, signal: AbortSignal): Promise<string> {
   return (await runGit(['--git-dir', repository, 'cat-file', '-t', commit], { env, signal })).trim();
+}
+
+/** Whether the commits before it are all there, which those of a clone without its history are not. */
+export async function isWhole({ commit, repository, env = {} }: Archived, signal: AbortSignal): Promise<boolean> {
+  const limited = withDeadline(historyMs, signal);
+  limited.throwIfAborted();
+  const git = startGit(['--git-dir', repository, 'rev-list', '--count', commit, '--not', '--all'], { env });
+  using _ending = endedBy(git, limited);
+  git.stdin.end();
+  git.stdout.resume();
+  git.stderr.resume();
+  const code = await exitOf(git);
+  limited.throwIfAborted();
+  return code === 0;
 }
 
 /**

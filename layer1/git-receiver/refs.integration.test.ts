@@ -5,22 +5,28 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { remoteHead, setUp } from './testing.ts';
 
-test('a clone without its history is pushed, and the whole one after it', { timeout: 180_000 }, async (t) => {
-  const world = await setUp(t);
-  for (const a of ['1', '2', '3']) await world.commit({ a });
-  const cwd = join(world.dir, 'shallow');
-  await world.git(['clone', '-q', '--depth', '1', `file://${world.work}`, cwd]);
-  const shallow = await world.git(['push', world.remote(), 'main'], { cwd });
-  assert.equal(shallow.code, 0, shallow.output);
-  const head = await world.commit({ a: '4' });
-  const whole = await world.git(['push', world.remote(), 'main']);
-  assert.equal(whole.code, 0, whole.output);
-  assert.equal(await remoteHead(world), head);
-  const clone = await world.git(['clone', '-q', world.remote(), 'copy'], { cwd: world.dir });
-  assert.equal(clone.code, 0, clone.output);
-  const fetched = await world.git(['fetch', '-q', world.remote(), 'main'], { cwd });
-  assert.equal(fetched.code, 0, fetched.output);
-});
+test(
+  'a clone without its history is refused before anything is built, and pushed with it',
+  { timeout: 180_000 },
+  async (t) => {
+    const world = await setUp(t);
+    for (const a of ['1', '2', '3']) await world.commit({ a });
+    const cwd = join(world.dir, 'shallow');
+    await world.git(['clone', '-q', '--depth', '1', `file://${world.work}`, cwd]);
+    const shallow = await world.git(['push', world.remote(), 'main'], { cwd });
+    assert.notEqual(shallow.code, 0);
+    assert.match(shallow.output, /git fetch --unshallow/);
+    assert.equal(world.pushes.length, 0);
+    const unshallowed = await world.git(['fetch', '-q', '--unshallow'], { cwd });
+    assert.equal(unshallowed.code, 0, unshallowed.output);
+    const whole = await world.git(['push', world.remote(), 'main'], { cwd });
+    assert.equal(whole.code, 0, whole.output);
+    const head = await world.commit({ a: '4' });
+    const next = await world.git(['push', world.remote(), 'main']);
+    assert.equal(next.code, 0, next.output);
+    assert.equal(await remoteHead(world), head);
+  },
+);
 
 test('a branch below or above the one deployed before takes its place', { timeout: 180_000 }, async (t) => {
   const world = await setUp(t);

@@ -63,8 +63,8 @@ export async function headsOf(repository: string, options: { signal: AbortSignal
 }
 
 /**
- * Removes the branches beside which git cannot keep this one: they were deployed before the app named another. Before the
- * commit is deployed, as git would refuse it when it is live.
+ * Removes the branches beside which git cannot keep this one: they were deployed before the app named another. Once its commit
+ * is live, and not before: until then one of them may be what runs.
  */
 export async function makeRoomFor(repository: string, ref: string, options: { signal: AbortSignal }): Promise<void> {
   const heads = await headsOf(repository, options);

@@ -8,7 +8,7 @@ import { KeyedMutex } from '@flynn/kit/queue';
 import { withDeadline } from '@flynn/kit/retry';
 import { Slots } from '@flynn/kit/slots';
 import type { ServerChannel } from 'ssh2';
-import { typeOf } from './archive.ts';
+import { isWhole, typeOf } from './archive.ts';
 import { parseCommand } from './command.ts';
 import { deploy } from './deploy.ts';
 import type { DeployDeps } from './deploy.ts';
@@ -17,7 +17,7 @@ import type { HookCall, HookServer } from './hook-server.ts';
 import type { Platform } from './platform.ts';
 import { parsePushOptions } from './push-options.ts';
 import { headsOf, makeRoomFor, removeQuarantines } from './repositories.ts';
-import { decide, noCommit, parseUpdates } from './updates.ts';
+import { decide, noCommit, notWhole, parseUpdates } from './updates.ts';
 import type { RefUpdate } from './updates.ts';
 
 /** A build, a release and a deployment together; whatever takes longer hangs. So long others may wait for their turn. */
@@ -156,8 +156,6 @@ export class Sessions {
         'receive.advertisePushOptions': 'true',
         'receive.denyNonFastForwards': 'false',
         'receive.denyCurrentBranch': 'ignore',
-        // Of a clone without its whole history, as those of CI are: git would refuse it when it is live.
-        'receive.shallowUpdate': 'true',
         'receive.maxInputSize': String(maxPackBytes),
       };
       const args = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
@@ -230,7 +228,9 @@ export class Sessions {
     const { say, quarantine } = call;
     const type = await typeOf({ commit: decision.deploy.commit, repository, env: quarantine }, signal);
     if (type !== 'commit') return refusePush(call, noCommit(type, decision.deploy.branch));
-    await makeRoomFor(repository, `refs/heads/${decision.deploy.branch}`, { signal });
+    // Else git refuses it once it is live.
+    if (!(await isWhole({ commit: decision.deploy.commit, repository, env: quarantine }, signal)))
+      return refusePush(call, notWhole);
     const pushId = newId();
     this.#deps.log.info({ app: app.id, pushId, commit: decision.deploy.commit }, 'push');
     const isLive = await deploy(
@@ -239,7 +239,20 @@ export class Sessions {
       { say, signal: AbortSignal.any([signal, call.signal]) },
     );
     this.#deps.log.info({ app: app.id, pushId, isLive }, 'push ended');
+    if (isLive) await this.#makeRoom(repository, `refs/heads/${decision.deploy.branch}`, signal);
     return isLive;
+  }
+
+  /** What is live is accepted: where there is no room git refuses the ref, which is told. */
+  async #makeRoom(repository: string, ref: string, signal: AbortSignal): Promise<void> {
+    try {
+      await makeRoomFor(repository, ref, { signal });
+    } catch (error) {
+      this.#deps.log.error(
+        { err: error, repository, ref },
+        'could not remove the branches beside which git cannot keep a ref',
+      );
+    }
   }
 }
 

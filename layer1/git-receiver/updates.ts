@@ -66,6 +66,12 @@ export function noCommit(type: string, branch: string): string[] {
   ];
 }
 
+/** Of a clone that was made with a depth. */
+export const notWhole: readonly string[] = [
+  'Commits before the one that is pushed are missing: it comes from a shallow clone, as those of CI often are.',
+  'Fetch them first: git fetch --unshallow; for actions/checkout: fetch-depth: 0. Nothing was deployed.',
+];
+
 /** To git a ref is a file: none lies below another. */
 export function inTheWayOf(ref: string, others: readonly string[]): string[] {
   return others.filter((other) => other.startsWith(`${ref}/`) || ref.startsWith(`${other}/`));

@@ -1,4 +1,4 @@
-/** For how long does nothing have to come up, or end, before a step of a deployment is given up? */
+/** How much longer than its app says does a step of a deployment wait, as its processes say that they take longer? */
 import { beforeDeploymentMs, defaultCheck } from '../check-defaults.ts';
 import { defaultStopTimeoutMs, type Process } from '../process.ts';
 
@@ -7,19 +7,16 @@ const afterStopMs = 60_000;
 
 export type Patient = Readonly<Record<string, Pick<Process, 'ports' | 'stopTimeoutMs' | 'drainMs'>>>;
 
-/**
- * As long as the app says, but where its processes say that they take longer: a check of the new release that waits so long is
- * believed, and so is a job of the old one that may take so long to end.
- */
-export function stepPatienceMs(timeoutMs: number, next: Patient, old: Patient | undefined): number {
-  const said = Object.values(next).flatMap(({ ports }) =>
+/** For a job of it to come up: a check that waits so long is believed. 0 where none says more than usual. */
+export function startPatienceMs(processes: Patient = {}): number {
+  const said = Object.values(processes).flatMap(({ ports }) =>
     ports.flatMap(({ service }) => service?.check?.startTimeoutMs ?? []),
   );
   const starts = said.filter((startMs) => startMs > defaultCheck.startTimeoutMs);
-  return Math.max(timeoutMs, ...starts.map((startMs) => startMs + beforeDeploymentMs), stopPatienceMs(old));
+  return Math.max(0, ...starts.map((startMs) => startMs + beforeDeploymentMs));
 }
 
-/** Until the slowest job of a release has answered what it had, and ended; 0 where none is said to be slow. */
+/** For the slowest job of it to have answered what it had, and ended. 0 where none says more than usual. */
 export function stopPatienceMs(processes: Patient = {}): number {
   const said = Object.values(processes).map(({ stopTimeoutMs, drainMs = 0 }) => stopTimeoutMs + drainMs);
   const stops = said.filter((stopMs) => stopMs > defaultStopTimeoutMs);

@@ -91,8 +91,8 @@ export type RolloutView = {
   progressMs: number;
   /** It fails if there is no progress for so long, and no host that is away is still waited for. */
   timeoutMs: number;
-  /** So long the slowest of the old jobs may take to end. */
-  stopMs?: number | undefined;
+  /** Longer where its processes say so: for new jobs to come up, for old ones to end, for old ones to be back. */
+  patience?: Readonly<{ startMs: number; stopMs: number; backMs: number }> | undefined;
   /** It fails if it is not through by then. */
   deadlineMs?: number | undefined;
 };
@@ -116,15 +116,15 @@ export function nextStep(view: RolloutView): RolloutStep {
     const problem = task?.is === 'waiting' ? `it did not start within ${timeoutMs / 1000} s` : errorOf(task);
     const warning = warningOf(types, problem === undefined ? [] : [`its postdeploy failed: ${problem}`]);
     const isOver = types.every(({ oldPresent }) => oldPresent === 0);
-    const limitMs = progressMs + Math.max(finishLimitMs, view.stopMs ?? 0);
-    if (isOver || nowMs >= limitMs) return { do: 'complete', ...warning };
-    return { do: 'wait', untilMs: limitMs };
+    if (isOver || nowMs >= progressMs + finishLimitMs) return { do: 'complete', ...warning };
+    return { do: 'wait', untilMs: progressMs + finishLimitMs };
   }
   if (phase === 'rolling_back') {
     const isBack = types.every((type) => type.isInPlace || type.oldUp >= type.original);
     // It must end even if the old release does not come up any more either.
-    if (isBack || nowMs >= progressMs + timeoutMs) return { do: 'fail', error: view.failure ?? 'it failed' };
-    return { do: 'wait', untilMs: progressMs + timeoutMs };
+    const limitMs = progressMs + Math.max(timeoutMs, view.patience?.backMs ?? 0);
+    if (isBack || nowMs >= limitMs) return { do: 'fail', error: view.failure ?? 'it failed' };
+    return { do: 'wait', untilMs: limitMs };
   }
   if (abort !== undefined) return failing(types, abort);
   if (phase === 'releasing') return release(view);
@@ -191,7 +191,7 @@ function release({ task, nowMs, progressMs, timeoutMs, deadlineMs = Infinity }: 
 }
 
 function advance(view: RolloutView): RolloutStep {
-  const { types, plan, phase, nowMs, progressMs, timeoutMs, deadlineMs = Infinity } = view;
+  const { types, plan, phase, nowMs, progressMs, deadlineMs = Infinity } = view;
   const isUp = types.every((type) => type.newUp >= type.newExpected);
   const isPromoted = view.isPromoted || types.every(({ original }) => original === 0);
   const counts = nextCounts(types, plan, isPromoted);
@@ -207,12 +207,19 @@ function advance(view: RolloutView): RolloutStep {
   if (nowMs >= deadlineMs) return failing(types, `it was not through by its deadline: ${missingText(types)}`);
   if (isUp && counts !== 'done' && counts !== 'promotion' && counts !== 'wait') return { do: 'scale', ...counts };
   // A host that went late is left out first: what is up without it may be enough.
-  const limitMs = Math.max(progressMs + timeoutMs, ...types.map(({ leftOutAtMs = -Infinity }) => leftOutAtMs));
+  const waitMs = stepWaitMs(view);
+  const limitMs = Math.max(progressMs + waitMs, ...types.map(({ leftOutAtMs = -Infinity }) => leftOutAtMs));
   if (nowMs >= limitMs) {
-    return failing(types, `nothing more came up within ${timeoutMs / 1000} s: ${missingText(types)}`);
+    return failing(types, `nothing more came up within ${waitMs / 1000} s: ${missingText(types)}`);
   }
   const changing = types.flatMap(({ settledAtMs = Infinity, leftOutAtMs = Infinity }) => [settledAtMs, leftOutAtMs]);
   return { do: 'wait', untilMs: Math.min(limitMs, deadlineMs, ...changing) };
+}
+
+function stepWaitMs({ types, timeoutMs, patience }: RolloutView): number {
+  const isComing = types.some(({ newUp, newWanted }) => newUp < newWanted);
+  const isEnding = types.some(({ oldPresent, oldWanted, isInPlace }) => !isInPlace && oldPresent > oldWanted);
+  return Math.max(timeoutMs, isComing ? (patience?.startMs ?? 0) : 0, isEnding ? (patience?.stopMs ?? 0) : 0);
 }
 
 /** When canaries that are well are promoted by themselves. The time begins anew with each that comes up again. */

@@ -6,7 +6,7 @@ import type { Again } from '@flynn/resource/reconciler';
 import { compareOf } from '@flynn/resource/record';
 import type { Compare } from '@flynn/store/store';
 import type { UpTimes } from './progress.ts';
-import { stepPatienceMs, stopPatienceMs } from './patience.ts';
+import { startPatienceMs, stopPatienceMs } from './patience.ts';
 import { piecesOf } from './pieces.ts';
 import { postdeployLine, progressMsOf, readWorld, typeStates } from './world.ts';
 import type { World } from './world.ts';
@@ -77,8 +77,12 @@ function viewOf(deps: Deps, world: World, phase: RolloutView['phase'], upTimes: 
     failure: status.error,
     nowMs,
     progressMs: progressMsOf(deps, world, upTimes),
-    timeoutMs: stepPatienceMs(spec.timeoutMs, world.next.processes, world.old?.processes),
-    stopMs: stopPatienceMs(world.old?.processes),
+    timeoutMs: spec.timeoutMs,
+    patience: {
+      startMs: startPatienceMs(world.next.processes),
+      stopMs: stopPatienceMs(world.old?.processes),
+      backMs: startPatienceMs(world.old?.processes),
+    },
     deadlineMs: deadlineMs === undefined ? undefined : Date.parse(createdAt) + deadlineMs + heldMs,
   };
 }
