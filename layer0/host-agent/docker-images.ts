@@ -9,7 +9,7 @@ import type { CallOptions, ImageInfo } from './engine.ts';
 import type { DockerContext } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
 import { label } from './labels.ts';
-import { PullSilence } from './pull-silence.ts';
+import { PullSilence, maxWaits } from './pull-silence.ts';
 import type { PullProgress } from './pull-silence.ts';
 
 export type ImageContext = DockerContext & {
@@ -143,11 +143,13 @@ async function pull(context: ImageContext, name: string, options: CallOptions): 
   const doing = `could not pull ${name}`;
   const silenceMs = context.pullSilenceMs ?? pullSilenceMs;
   const silent = new AbortController();
-  const nothing = new FlynnError(
-    'not_found',
-    `${doing}: nothing was heard from its registry for ${silenceMs / 1_000} s`,
+  const why = (heard: 'nothing' | 'waiting') =>
+    heard === 'nothing'
+      ? `nothing was heard from its registry for ${silenceMs / 1_000} s`
+      : `for ${(maxWaits * silenceMs) / 1_000} s it waited behind other pulls of the engine, or for a registry that says nothing`;
+  using silence = new PullSilence(silenceMs, (heard) =>
+    silent.abort(new FlynnError('not_found', `${doing}: ${why(heard)}`)),
   );
-  using silence = new PullSilence(silenceMs, () => silent.abort(nothing));
   const load = async (abortSignal: AbortSignal): Promise<unknown> =>
     readProgress(await context.docker.pull(name, { abortSignal }), (progress) => silence.hear(progress));
   const signal = options.signal === undefined ? silent.signal : AbortSignal.any([options.signal, silent.signal]);

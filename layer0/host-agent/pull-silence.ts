@@ -10,7 +10,7 @@ export type PullProgress = {
 /** It downloads few layers at once, whosever they are: these have their turn once others' have theirs behind them. */
 const waiting = 'Waiting';
 /** A registry that is mute from a layer's beginning on looks like waiting for a turn, and keeps the turns of others. */
-const maxWaits = 4;
+export const maxWaits = 4;
 const done = new Set(['Download complete', 'Pull complete', 'Already exists']);
 
 /**
@@ -21,10 +21,10 @@ const done = new Set(['Download complete', 'Pull complete', 'Already exists']);
 export class PullSilence implements Disposable {
   readonly #layers = new Map<string, PullProgress>();
   readonly #ms: number;
-  readonly #onSilent: () => void;
+  readonly #onSilent: (heard: 'nothing' | 'waiting') => void;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(ms: number, onSilent: () => void) {
+  constructor(ms: number, onSilent: (heard: 'nothing' | 'waiting') => void) {
     this.#ms = ms;
     this.#onSilent = onSilent;
     this.#wait();
@@ -44,8 +44,11 @@ export class PullSilence implements Disposable {
 
   #wait(waits = 1): void {
     clearTimeout(this.#timer);
-    const isOver = () => this.#isInTurn || waits === maxWaits;
-    this.#timer = setTimeout(() => (isOver() ? this.#onSilent() : this.#wait(waits + 1)), this.#ms);
+    this.#timer = setTimeout(() => {
+      if (this.#isInTurn) this.#onSilent('nothing');
+      else if (waits === maxWaits) this.#onSilent('waiting');
+      else this.#wait(waits + 1);
+    }, this.#ms);
   }
 
   get #isInTurn(): boolean {

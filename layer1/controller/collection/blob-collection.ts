@@ -7,6 +7,7 @@ import { datastoreBackupType } from '../datastore-backups/types.ts';
 import { catalogueNames } from '../datastore-history/catalogue.ts';
 import { blobsOfArchive } from '../datastore-history/pieces.ts';
 import { archiveType, historyType } from '../datastore-history/types.ts';
+import { findOperation } from '../operations/records.ts';
 import { broughtNames } from './own-blobs.ts';
 import { blobsOfRecord, readBuildRecord } from '../images/build-record.ts';
 import { blobsOf, resultMeta } from '../images/image-blobs.ts';
@@ -58,20 +59,33 @@ async function neededBlobs(deps: Deps, blobs: BlobCollector, signal: AbortSignal
   const archives = await deps.resources.list(archiveType, all);
   const open = await deps.resources.list(operationType, all);
   const named = await Array.fromAsync(blobs.listNames({ signal }));
+  const waitedFor = new Set(open.flatMap(({ spec: { dependsOn = [] } }) => dependsOn));
   const records = [
     ...named.filter(({ name }) => name.startsWith(`${buildNames}/`)).map(({ digest }) => digest),
     ...open.flatMap(({ spec: { input } }) => input.resultDigest ?? []),
+    ...(await resultsOf(deps, waitedFor, signal)),
   ];
   return new Set([
+    ...records,
     ...(await blobsOfRecords(blobs, records, signal)),
     ...artifacts.flatMap(({ spec }) => blobsOf(spec.image)),
     ...artifacts.map(({ spec }) => spec.meta[resultMeta] ?? ''),
-    ...open.flatMap(({ spec: { input } }) => [input.sourceDigest ?? '', input.resultDigest ?? '']),
+    ...open.flatMap(({ spec: { input } }) => input.sourceDigest ?? []),
     ...dumps.map(({ status }) => status.digest ?? ''),
     ...histories.flatMap(({ status }) => status.recent.map(({ digest }) => digest)),
     ...archives.flatMap(({ status }) => blobsOfArchive(status)),
     ...named.map(({ digest }) => digest),
   ]);
+}
+
+/** What these, which have ended, left for those that wait for them: an image from a registry has no name of its own. */
+async function resultsOf({ store }: Deps, operationIds: ReadonlySet<string>, signal: AbortSignal): Promise<string[]> {
+  const found: string[] = [];
+  for (const id of operationIds) {
+    const digest = (await findOperation(store, id, { signal }))?.status.output['resultDigest'];
+    if (digest !== undefined) found.push(digest);
+  }
+  return found;
 }
 
 /** Of builds whose release waits, for days where another one is tried out: no artifact names their layers yet. */

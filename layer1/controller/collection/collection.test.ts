@@ -6,7 +6,7 @@ import { apps, formations, releases } from '../api.ts';
 import { blobGraceMs, collectBlobs } from './blob-collection.ts';
 import { collectArtifacts, collectReleases } from './collection.ts';
 import type { Release } from '../model.ts';
-import { create, newApp } from '../operations/lifecycle-fixture.ts';
+import { create, join, newApp } from '../operations/lifecycle-fixture.ts';
 import { artifactType } from '../resources.ts';
 import { startTestBlobs } from '../testing-blobs.ts';
 import { startTestController } from '../testing.ts';
@@ -102,17 +102,24 @@ test('what was built, or brought, stays whole as long as its release waits to be
   const brought = await record('brought', 'configuration');
   await blobs.putName('builds/torn', (await blobs.put('no record')).digest);
   await record('of nobody');
+  const imported = await record('imported');
+  await create(world.client, 'shop', { id: 'import' });
+  const runner = await join(world, 'r1');
+  await runner.claim();
+  await runner.finish('import', 'complete', { output: { resultDigest: imported.digest } });
   await create(
     world.client,
     'shop',
     { id: 'release', kind: 'release', dependsOn: ['build'] },
     { id: 'build' },
     { id: 'image', kind: 'release', input: { resultDigest: brought.digest } },
+    { id: 'of-import', kind: 'release', dependsOn: ['import'] },
   );
   const collected = await collectBlobs(later(world, blobGraceMs + 60_000), blobs, { signal });
   assert.deepEqual([collected.blobs, collected.names], [3, 1], 'the two of nobody, and what is torn');
   const left = new Set((await Array.fromAsync(blobs.list())).map(({ digest }) => digest));
-  for (const kept of ['built', 'brought', 'configuration']) assert.ok(left.has((await blobs.put(kept)).digest), kept);
+  for (const kept of ['built', 'brought', 'configuration', 'imported'])
+    assert.ok(left.has((await blobs.put(kept)).digest), kept);
 });
 
 test('an artifact that is about to go makes no release, and one that a release has stays', async () => {
