@@ -135,6 +135,56 @@ test('what a version before began goes on, and so does what an agent of that ver
   assert.deepEqual((await told(events)).slice(0, 3), ['began disks', 'ended disks', 'ended disks']);
 });
 
+test('agents of two versions that answer in turn end nothing, and have what is found begin all the same', async () => {
+  const { open, look, told } = setUp();
+  const events = open();
+  const of = (severity: Finding['severity'], path: string, percent: number): Finding => {
+    return { ...finding('disks', severity, `the disk ${path} is ${percent} % full`), matter: `room ${path}` };
+  };
+  const asBefore = ({ matter: _matter, ...one }: Finding): Finding => one;
+  const both = [of('critical', '/', 97), of('critical', '/var', 97)];
+  for (let looks = 0; looks < 10; looks += 1) await look(events, looks % 2 === 0 ? both : both.map(asBefore));
+  assert.deepEqual(await told(events), ['began disks', 'began disks']);
+  await look(events, [both[1] ?? away]);
+  assert.deepEqual(await told(events), ['ended disks', 'began disks', 'began disks']);
+
+  const late = setUp();
+  const third = late.open();
+  await late.look(third, both.slice(0, 1));
+  for (let looks = 0; looks < 3; looks += 1) await late.look(third, both.map(asBefore));
+  await late.look(third, both);
+  assert.deepEqual(await late.told(third), ['began disks', 'began disks']);
+
+  const next = setUp();
+  const other = next.open();
+  const warned = [of('warning', '/', 90), of('warning', '/var', 90)];
+  for (let looks = 0; looks < 4; looks += 1) await next.look(other, looks % 2 === 0 ? warned.map(asBefore) : warned);
+  assert.deepEqual(await next.told(other), ['began disks', 'began disks']);
+  await next.look(other, warned.map(asBefore));
+  const state = await readHealthState(next.store, signal);
+  assert.deepEqual(
+    new Set(Object.values(state?.open ?? {}).map(({ matter }) => matter)),
+    new Set(['room /', 'room /var']),
+  );
+});
+
+test('what a version before told is known by its matter from the first look on, also where it is graver by then', async () => {
+  const { store, open, look, told } = setUp();
+  const events = open();
+  const warned = finding('disks', 'warning', 'it is 90 % full');
+  for (let looks = 0; looks < 2; looks += 1) await look(events, [warned]);
+  await look(events, [{ ...finding('disks', 'critical', 'it is 97 % full'), matter: 'room' }]);
+  assert.deepEqual(await told(events), ['began disks', 'began disks']);
+  const state = await readHealthState(store, signal);
+  assert.deepEqual(
+    Object.values(state?.open ?? {}).map(({ severity, matter }) => [severity, matter]),
+    [
+      ['warning', 'room'],
+      ['critical', 'room'],
+    ],
+  );
+});
+
 test('of several processes one tells, and another once that one is silent', async () => {
   const { store, open, look, told } = setUp();
   const [one, other] = [open(), open()];

@@ -11,7 +11,7 @@ import { keyOfId } from '../audit/trail.ts';
 import type { Deps } from '../deps.ts';
 import { clusterActor, healthEventSchema } from './api.ts';
 import type { HealthEvent } from './api.ts';
-import { asOpen, keyOf, maxTextLength } from './event-keys.ts';
+import { hiddenBy, keyOf, maxTextLength, withMatters } from './event-keys.ts';
 
 /** Beside the trail: what is wrong now, as far as it was told, and what was told last. */
 export const eventsKey = '/flynn-events/state';
@@ -71,7 +71,8 @@ const isUrgent = ({ check, severity }: Pick<Finding, 'check' | 'severity'>): boo
 export class HealthEvents {
   readonly #deps: EventDeps;
   readonly #id: string;
-  readonly #seenMs = new Map<string, number>();
+  /** What was found and is not told yet, and since when. */
+  #seen: readonly (Finding & { seenMs: number })[] = [];
   readonly #missedMs = new Map<string, number>();
   /** The last word of whoever tells, and when it was heard of here. */
   #heard: { revision: number; ms: number } | undefined;
@@ -92,8 +93,9 @@ export class HealthEvents {
   async record(verdict: Verdict, signal: AbortSignal): Promise<void> {
     const { store, now, newId } = this.#deps;
     const entry = await store.get(eventsKey, { signal });
-    const state = entry === undefined ? undefined : keyed(decodeJson(stateSchema, entry.value, eventsKey));
-    const { found, events } = this.#changes(state?.open ?? {}, verdict);
+    const state = entry === undefined ? undefined : decodeJson(stateSchema, entry.value, eventsKey);
+    const open = asNow(state?.open ?? {}, verdict.findings);
+    const { found, events } = this.#changes(open, verdict);
     const silentMs =
       entry === undefined || state === undefined ? 0 : this.#silentMs(entry.modRevision, state.teller.at);
     const isBlind = verdict.unknown.some(({ check }) => check === 'hosts');
@@ -105,7 +107,7 @@ export class HealthEvents {
     const next: State = {
       teller: { id: this.#id, at: now(), ...(isBlind ? { isBlind } : {}) },
       open: Object.fromEntries([
-        ...Object.entries(state?.open ?? {}).flatMap(([key, one]) =>
+        ...Object.entries(open).flatMap(([key, one]) =>
           events.some((event) => event.key === key) ? [] : [[key, asFound(one, found.get(key))]],
         ),
         ...events.flatMap(({ key, event: { what, ...open } }) => (what === 'began' ? [[key, { ...open, at }]] : [])),
@@ -127,18 +129,26 @@ export class HealthEvents {
   }
 
   #changes(open: Open, { findings, unknown }: Verdict): { found: Map<string, Finding>; events: Change[] } {
-    const found = withoutCrowd(asOpen(new Map(findings.map((finding) => [keyOf(finding), finding])), open), open);
+    const seen = withMatters(this.#seen, findings, keyOf);
+    const sharp = withMatters(findings, [...Object.values(open), ...seen], keyOf);
+    const found = withoutCrowd(new Map(sharp.map((finding) => [keyOf(finding), finding])), open);
+    const isHidden = hiddenBy([...found.values()]);
     // While agents are not heard of, nothing they found is known to have ended.
     const isUnknown = ({ check }: { check: string }) =>
       unknown.some((one) => one.check === check || one.check === 'hosts');
-    for (const key of this.#seenMs.keys()) if (!found.has(key)) this.#seenMs.delete(key);
+    const sinceMs = this.#note(seen, { found, open, isHidden });
     for (const key of this.#missedMs.keys()) if (found.has(key) || !(key in open)) this.#missedMs.delete(key);
     const began = [...found].flatMap(([key, finding]) => {
-      if (key in open || !this.#isSettled(this.#seenMs, key, isUrgent(finding))) return [];
+      if (key in open || !this.#isSettled(sinceMs.get(key), isUrgent(finding))) return [];
       return [{ key, event: { what: 'began' as const, ...toldOf(finding) } }];
     });
+    const nowMs = this.#deps.now();
     const ended = Object.entries(open).flatMap(([key, one]) => {
-      if (found.has(key) || isUnknown(one) || !this.#isSettled(this.#missedMs, key, isUrgent(one))) return [];
+      if (found.has(key) || isUnknown(one) || isHidden(one)) return [];
+      // It may have been missed by a clock that was ahead.
+      const firstMs = Math.min(this.#missedMs.get(key) ?? nowMs, nowMs);
+      this.#missedMs.set(key, firstMs);
+      if (!this.#isSettled(firstMs, isUrgent(one))) return [];
       const { at: _began, ...rest } = one;
       return [{ key, event: { ...rest, what: 'ended' as const } }];
     });
@@ -156,18 +166,31 @@ export class HealthEvents {
     return nowMs - this.#heard.ms;
   }
 
-  #isSettled(since: Map<string, number>, key: string, isAtOnce: boolean): boolean {
+  /** Since when each is seen that is not told yet. What may be there unrecognised is not forgotten. */
+  #note(
+    seen: readonly (Finding & { seenMs: number })[],
+    { found, open, isHidden }: { found: ReadonlyMap<string, Finding>; open: Open; isHidden: (one: Finding) => boolean },
+  ): ReadonlyMap<string, number> {
     const nowMs = this.#deps.now();
+    const before = new Map(seen.map((one) => [keyOf(one), one.seenMs]));
+    const hidden = seen.filter((one) => !found.has(keyOf(one)) && isHidden(one));
     // It may have been seen by a clock that was ahead.
-    const firstMs = Math.min(since.get(key) ?? nowMs, nowMs);
-    since.set(key, firstMs);
-    return isAtOnce || nowMs - firstMs >= settledMs;
+    const there = [...found].map(([key, one]) =>
+      Object.assign({ seenMs: Math.min(before.get(key) ?? nowMs, nowMs) }, one),
+    );
+    this.#seen = [...there, ...hidden].filter((one) => !(keyOf(one) in open));
+    return new Map(this.#seen.map((one) => [keyOf(one), one.seenMs]));
+  }
+
+  #isSettled(firstMs: number | undefined, isAtOnce: boolean): boolean {
+    const nowMs = this.#deps.now();
+    return isAtOnce || nowMs - (firstMs ?? nowMs) >= settledMs;
   }
 }
 
-/** A version before may have made the keys in another way. */
-function keyed(state: State): State {
-  return { ...state, open: Object.fromEntries(Object.values(state.open).map((one) => [keyOf(one), one])) };
+/** A version before may have made the keys in another way, and told no matter. */
+function asNow(open: Open, findings: readonly Finding[]): Open {
+  return Object.fromEntries(withMatters(Object.values(open), findings, keyOf).map((one) => [keyOf(one), one]));
 }
 
 /** What is to be said of it changes while it lasts. */
