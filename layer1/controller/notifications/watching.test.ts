@@ -150,6 +150,32 @@ test('what a version before wrote down under another key is the same still', () 
   assert.deepEqual(look(1, [away]), []);
 });
 
+test('what a version before wrote down without its matter is the same still, also where it grows worse', () => {
+  const { look, types, state, now } = watcher();
+  const room = (severity: Open['severity'], percent: number): Open =>
+    open('disks', severity, { matter: 'room /', text: `it is ${percent} % full` });
+  const { matter: _matter, ...before } = room('warning', 90);
+  types(0, [before]);
+  assert.deepEqual(types(1, [before]), ['finding.began']);
+  assert.deepEqual(types(1, [room('warning', 90)]), []);
+  const worse = [...Array(8)].flatMap(() => look(1, [room('critical', 97)]));
+  assert.deepEqual(
+    worse.map(({ type, title }) => [type, title]),
+    [['finding.began', 'host h1: it is 97 % full']],
+  );
+  // As a worker of the version before leaves it.
+  const stripped = Object.values(state().alerts).map(({ matter: _gone, ...alert }) => ['disks host h1', alert]);
+  const left: WatchState = { ...state(), alerts: Object.fromEntries(stripped) };
+  const seen = { health: { lookedMs: now(), open: [room('critical', 97)] }, deployments: [], update: undefined };
+  const planned = plan(left, seen, now(), 50);
+  assert.deepEqual(planned.outbox, []);
+  assert.deepEqual(Object.keys(planned.alerts), ['disks (room /) host h1']);
+  assert.deepEqual(
+    [...Array(8)].flatMap(() => types(1, [{ ...before, severity: 'critical' }])),
+    [],
+  );
+});
+
 test('each sort of finding has a name of its own, and names its app', () => {
   const { look, types } = watcher();
   const all = [

@@ -9,6 +9,7 @@ import { severities } from '@flynn/host-agent/doctor/finding';
 import { z } from 'zod';
 import { dueInMs } from '../due.ts';
 import type { HealthEvent } from '../health/api.ts';
+import { hiddenBy, withMatters } from '../health/event-keys.ts';
 import { idOf, messageSchema, subjectSchema } from './message.ts';
 import type { EventType, FindingGroup, Message, Subject } from './message.ts';
 
@@ -237,11 +238,15 @@ type Health = NonNullable<Seen['health']>;
 
 function planAlerts(state: WatchState, { lookedMs, open: wrong }: Health, now: number, room: number) {
   const isBlind = now - lookedMs >= blindMs;
-  const open = openOf(isBlind ? [...wrong, blindFinding(lookedMs)] : wrong);
-  const alerts = new Map(Object.values(state.alerts).map((alert): [string, Alert] => [alertKey(alert), alert]));
+  const before = withMatters(Object.values(state.alerts), wrong, alertKey);
+  const sharp = withMatters(wrong, before, alertKey);
+  const open = openOf(isBlind ? [...sharp, blindFinding(lookedMs)] : sharp);
+  const alerts = new Map(before.map((alert): [string, Alert] => [alertKey(alert), alert]));
+  const isHidden = hiddenBy([...open.values()]);
   const away = new Set([...open.values()].flatMap(({ isAway, subject }) => (isAway === true ? [subject] : [])));
   // Nobody knows what ended while nobody looks, nor of a host that is away what else ended there.
-  const mayEnd = ({ subject, isAway }: Alert): boolean => !isBlind && (isAway === true || !away.has(subject));
+  const mayEnd = (alert: Alert): boolean =>
+    !isBlind && !isHidden(alert) && (alert.isAway === true || !away.has(alert.subject));
   const gravest = (key: string): number => ((open.get(key) ?? alerts.get(key))?.severity === 'critical' ? 0 : 1);
   const keys = [...new Set([...alerts.keys(), ...open.keys()])].toSorted((a, b) => gravest(a) - gravest(b));
   const next: Record<string, Alert> = {};
