@@ -20,6 +20,8 @@ const patienceMs = 5 * 60_000;
 const restartsMark = 5;
 const hourMs = 3_600_000;
 const repairsMark = 3;
+/** So many stray containers are named with what to do. */
+const strayNames = 5;
 
 export function driftFindings(subject: string, facts: DriftFacts, now: number): Found[] {
   return [
@@ -81,21 +83,27 @@ function crashingJobs(subject: string, { statuses }: DriftFacts): Found[] {
 
 function strayContainers(subject: string, { assigned, statuses, containers }: DriftFacts, now: number): Found[] {
   const known = new Set([...assigned, ...statuses].map(({ id }) => id));
-  return containers
-    .filter(
-      (one) =>
-        one.state === 'running' && one.labels[label.job] !== undefined && !known.has(one.labels[label.job] ?? ''),
-    )
-    .filter(({ createdAtMs }) => now - createdAtMs > patienceMs)
-    .map(({ name, createdAtMs }): Found => ({
+  const strays = containers.filter(({ state, labels, createdAtMs }) => {
+    const job = labels[label.job];
+    return state === 'running' && job !== undefined && !known.has(job) && now - createdAtMs > patienceMs;
+  });
+  const [first, ...more] = strays.toSorted((a, b) => a.createdAtMs - b.createdAtMs);
+  if (first === undefined) return [];
+  const named = [first, ...more.slice(0, strayNames - 1)].map(({ name }) => name).join(' ');
+  return [
+    {
       severity: 'warning',
       subject,
-      matter: `container ${name}`,
-      what: `the container ${name} runs, and nobody wants it`,
-      since: new Date(createdAtMs).toISOString(),
-      why: 'it takes memory that the cell gives to others, and may do work that another job does too',
-      remedy: `the agent should have removed it: see its log, then: docker rm -f ${name}`,
-    }));
+      matter: 'containers',
+      what:
+        more.length === 0
+          ? `the container ${first.name} runs, and nobody wants it`
+          : `${strays.length} containers run that nobody wants, like ${first.name}`,
+      since: new Date(first.createdAtMs).toISOString(),
+      why: 'each takes memory that the cell gives to others, and may do work that another job does too',
+      remedy: `the agent should have removed ${more.length === 0 ? 'it' : 'them'}: see its log, then: docker rm -f ${named}`,
+    },
+  ];
 }
 
 function networkFindings(subject: string, { networkRepairs, networkProblems }: DriftFacts, now: number): Found[] {

@@ -269,6 +269,14 @@ describe('drift', () => {
     ]);
   });
 
+  it('many of them are one finding, which stays the same while they go and come', () => {
+    const many = of({ containers: Array.from({ length: 70 }, (_, at) => container(`${at}`, 10 + at)) });
+    assert.deepEqual(brief(many), ['warning: 70 containers run that nobody wants, like flynn-test-69']);
+    assert.match(many[0]?.remedy ?? '', /docker rm -f flynn-test-69 .*flynn-test-65$/);
+    assert.equal(many[0]?.since, new Date(now - 79 * minute).toISOString());
+    assert.equal(of({ containers: [container('b', 60)] })[0]?.matter, many[0]?.matter);
+  });
+
   it('a network that somebody keeps changing, or that cannot be put right, is named', () => {
     assert.deepEqual(of({ networkRepairs: [now - 61 * minute, now - 5 * minute, now - minute] }), []);
     const [often] = of({ networkRepairs: [now - 9 * minute, now - 5 * minute, now - minute] });
