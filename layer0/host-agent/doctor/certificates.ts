@@ -24,7 +24,7 @@ export function certificateFindings(subject: string, known: readonly KnownCertif
     const end = validToDate.getTime();
     if (validFromDate.getTime() > now) {
       const what = `${name} is valid only from ${validFromDate.toISOString()} on: the clock is wrong, or the one that made it was`;
-      return [{ severity: 'critical', subject, what, why, remedy: 'look at the clocks: timedatectl' }];
+      return [{ severity: 'critical', subject, matter: name, what, why, remedy: 'look at the clocks: timedatectl' }];
     }
     const leftDays = Math.floor((end - now) / dayMs);
     if (leftDays >= warnDays) return [];
@@ -36,6 +36,7 @@ export function certificateFindings(subject: string, known: readonly KnownCertif
       {
         severity: leftDays < criticalDays ? 'critical' : 'warning',
         subject,
+        matter: name,
         what,
         since: new Date(end - warnDays * dayMs).toISOString(),
         why,

@@ -30,6 +30,7 @@ export function clockFindings(samples: readonly ClockSample[]): Found[] {
       {
         severity: certainMs >= marks.criticalMs ? 'critical' : 'warning',
         subject: `host ${hostId}`,
+        matter: 'clock',
         what: `its clock is ${seconds} s ${off > 0 ? 'ahead of' : 'behind'} ${than}`,
         why: 'logs and events come in a wrong order, cron runs at wrong times, and far off certificates are not valid',
         remedy: `on ${hostId}: timedatectl set-ntp true, then "timedatectl timesync-status" or "chronyc tracking"`,

@@ -40,6 +40,7 @@ describe('clocks', () => {
       brief(clockFindings([sample('h1', 0), sample('h2', 3_600_000), sample('h3', 0)])).join(''),
       /^critical host h2/,
     );
+    assert.equal(clockFindings([sample('h1', 0), sample('h2', 4_000)])[0]?.matter, 'clock');
     assert.deepEqual(brief(clockFindings([sample('h1', 0), sample('h2', 4_000)])), [
       'warning host h1: its clock is 4.0 s behind the other host’s',
       'warning host h2: its clock is 4.0 s ahead of the other host’s',
@@ -267,10 +268,9 @@ it('hosts that are away are told, and drains that do not end', () => {
     hostFindings([{ id: 'h1', record, settings: draining }], () => 0, now),
     [],
   );
-  assert.match(
-    brief(hostFindings([{ id: 'h1', record, settings: draining }], () => 3, now)).join(''),
-    /3 jobs of it found no/,
-  );
+  const drained = hostFindings([{ id: 'h1', record, settings: draining }], () => 3, now);
+  assert.match(brief(drained).join(''), /3 jobs of it found no/);
+  assert.equal(drained[0]?.matter, 'drain', 'beside its clock, which the same check finds');
   const [away] = hostFindings([{ id: 'h2', settings }], () => 0, now);
   assert.match(`${away?.subject} ${away?.what} ${away?.remedy}`, /host h2 it is away.*flynn host remove h2 --yes/);
 });

@@ -50,7 +50,7 @@ function idleJobs(subject: string, { assigned, statuses }: DriftFacts, now: numb
       return ofApp(statusOf.get(first?.id ?? ''), {
         severity: 'critical',
         subject,
-        matter: 'idle',
+        matter: `idle ${typeOf(statusOf.get(first?.id ?? '')) ?? first?.workloadId ?? ''}`,
         what: `${counted(1 + more.length, 'job')} of ${name} ${more.length === 0 ? 'is' : 'are'} to run there and ${more.length === 0 ? 'does' : 'do'} not${error === undefined ? '' : `: ${error}`}`,
         since: new Date(since).toISOString(),
         why: 'the cell has given it its place: nobody else runs it',
@@ -72,7 +72,7 @@ function crashingJobs(subject: string, { statuses }: DriftFacts): Found[] {
     return ofApp(first, {
       severity: 'warning',
       subject,
-      matter: 'crashing',
+      matter: `crashing ${typeOf(first) ?? first?.workloadId ?? ''}`,
       what: `${counted(jobs.length, 'job')} of ${name} ${jobs.length === 1 ? 'ends' : 'end'} again and again${code}${why}`,
       since: new Date(Math.min(...jobs.map(({ createdAt }) => createdAt))).toISOString(),
       why: 'it is started again with growing pauses, and serves nobody',
@@ -133,9 +133,13 @@ function networkFindings(subject: string, { networkRepairs, networkProblems }: D
   ];
 }
 
+function typeOf(status: JobStatus | undefined): string | undefined {
+  return status?.meta['flynn.type'];
+}
+
 function nameOf(status: JobStatus | undefined, workloadId: string): string {
   const app = status?.meta['flynn.app_name'];
-  const type = status?.meta['flynn.type'];
+  const type = typeOf(status);
   return app === undefined ? `workload ${workloadId}` : `app ${app}${type === undefined ? '' : ` (${type})`}`;
 }
 

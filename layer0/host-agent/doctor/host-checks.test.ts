@@ -196,6 +196,7 @@ it('a certificate is named before it ends, once it has ended, and while it is no
   assert.deepEqual(of(endMs - 40 * day), []);
   const [soon] = of(endMs - 20 * day);
   assert.equal(soon?.severity, 'warning');
+  assert.deepEqual([soon.matter, of(0)[0]?.matter], ['its certificate', 'its certificate']);
   assert.match(soon.what, /^its certificate ends on \S+, in (19|20) days$/);
   assert.ok(Date.parse(soon.since ?? '') < endMs - 29 * day);
   assert.equal(of(endMs - 5 * day)[0]?.severity, 'critical');
@@ -241,6 +242,16 @@ describe('drift', () => {
     assert.equal(found?.what, '2 jobs of app blog (web) are to run there and do not: could not pull x');
     assert.equal(found.since, new Date(now - 10 * minute).toISOString());
     assert.match(found.remedy, /flynn-host inspect a/);
+  });
+
+  it('process types of one app are told apart, idle or crashing', () => {
+    const types = ['web', 'worker'].map((type) => {
+      return { workloadId: `w-${type}`, meta: { 'flynn.app_name': 'shop', 'flynn.type': type } };
+    });
+    const assigned = types.map(({ workloadId }) => ({ ...job(workloadId, 60), workloadId }));
+    const statuses = types.map((type) => status(type.workloadId, { ...type, state: 'starting', restarts: 9 }));
+    const matters = of({ assigned, statuses }).map(({ matter }) => matter);
+    assert.deepEqual(matters, ['idle web', 'idle worker', 'crashing web', 'crashing worker']);
   });
 
   it('one that runs and fails its check is named since it does', () => {

@@ -144,6 +144,7 @@ export function hostFindings(hosts: readonly KnownHost[], jobsOn: (hostId: strin
       {
         severity: 'warning',
         subject: `host ${id}`,
+        matter: 'drain',
         what: `it is being drained, and ${left} job${left === 1 ? '' : 's'} of it found no other place`,
         since: new Date(drain.startedAt).toISOString(),
         why: 'nobody can take the host away until it is empty',

@@ -57,6 +57,26 @@ test('whatever the reason, what is not collected is told; so are pieces that can
   assert.deepEqual(large(11 * GiB), ['warning: its history takes 12 GiB, and a copy of it 1.0 GiB']);
 });
 
+test('each thing that is wrong with one history is told apart', () => {
+  const GiB = 1024 ** 3;
+  const copies = [copy(0, { blobBytes: GiB, isLost: true })];
+  const own = { base: { run: 1, attempt: 3, startedMs: startMs, start: { timeline: 1, lsn: 0 }, nextMs: 0 } };
+  const now = startMs + 600 * minuteMs;
+  const wrong: Partial<HistoryStatus> = {
+    base: { ...own.base, error: 'checksum error', failingSinceMs: startMs },
+    unmerged: { sinceMs: startMs, message: 'sha256:5 cannot be read' },
+    gap: { atMs: startMs, reason: 'it is gone' },
+    recent: [piece(0, { blobBytes: 11 * GiB })],
+  };
+  const facts = { now, isWanted: true, runsSinceMs: 0 };
+  const matters = (more: Partial<HistoryStatus>) =>
+    historyFindings({ spec, createdAt, status: status([], { ...wrong, ...more }) }, archive(copies), facts).map(
+      ({ matter }) => matter,
+    );
+  assert.deepEqual(matters({ untilMs: now }), ['copy', 'no moment', 'merge', 'missing', 'large', 'gap']);
+  assert.deepEqual(matters({ untilMs: startMs })[0], 'log');
+});
+
 test('gaps that come faster than copies are critical: no moment can be gone back to', () => {
   const now = { gap: { atMs: startMs + 130 * minuteMs, reason: 'it is gone' }, run: 9 };
   const told = (minutes: number, bases = [copy(0)]) =>

@@ -57,6 +57,7 @@ function noneFinding(datastore: string, sinceMs: number): Found {
   return {
     severity: 'critical',
     subject: `database ${datastore}`,
+    matter: 'log',
     what: 'it has no history yet, and its members run',
     since: iso(sinceMs),
     why: 'what is in it cannot be gone back to; it is looked for in the blob store before it begins',
@@ -81,6 +82,7 @@ export function historyFindings(
     found.push({
       severity: 'critical',
       subject,
+      matter: 'log',
       what: `its log is not collected: ${failure?.message ?? 'nobody says why'}`,
       since: iso(sinceMs),
       why: `what is written meanwhile cannot be gone back to: ${last}; members keep 2 GB of it, then there is a gap`,
@@ -99,6 +101,7 @@ export function historyFindings(
     found.push({
       severity: hasOne ? 'warning' : 'critical',
       subject,
+      matter: 'copy',
       what: `no copy of it can be made for its history: ${base.error}`,
       ...(base.failingSinceMs === undefined ? {} : { since: iso(base.failingSinceMs) }),
       why: hasOne
@@ -122,6 +125,7 @@ export function historyFindings(
     found.push({
       severity: 'critical',
       subject,
+      matter: 'no moment',
       what: `no moment since ${iso(newestMs)} can be gone back to: ${reason}`,
       why: isFirst ? 'moments need a whole copy before them' : 'moments after a gap need a copy that was made after it',
       remedy: isFirst
@@ -133,6 +137,7 @@ export function historyFindings(
     found.push({
       severity: 'warning',
       subject,
+      matter: 'merge',
       what: `its log cannot be merged: ${unmerged.message}`,
       since: iso(unmerged.sinceMs),
       why: `with ${mostRecent} parts that wait nothing more is collected`,
@@ -153,6 +158,7 @@ export function historyFindings(
     found.push({
       severity: 'warning',
       subject,
+      matter: 'large',
       what: `its history takes ${Math.round(bytes / 1024 ** 3)} GiB, and a copy of it ${(copyBytes / 1024 ** 3).toFixed(1)} GiB`,
       why: 'much is written to it, and each byte of that is kept, on two hosts or in the bucket',
       remedy: `keep fewer days: flynn pg history on --keep 2d -a ${datastore}`,
@@ -162,6 +168,7 @@ export function historyFindings(
     found.push({
       severity: 'warning',
       subject,
+      matter: 'gap',
       what: `its history has a gap: ${gap.reason}`,
       since: iso(gap.atMs),
       why: 'moments in it cannot be gone back to; those before and after can',
@@ -180,6 +187,7 @@ function missingFinding(
   return {
     severity: isWhole ? 'warning' : 'critical',
     subject: `database ${datastore}`,
+    matter: 'missing',
     what: `of its history ${which} cannot be read`,
     ...(first === undefined ? {} : { since: iso(first.sinceMs) }),
     why: isWhole

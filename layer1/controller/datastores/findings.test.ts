@@ -20,6 +20,7 @@ test('a database without a primary is told as critical, one with fewer members t
   );
   const [alone] = memberFindings({ ...facts, up: 1 });
   assert.deepEqual([alone?.severity, alone?.what], ['warning', '1 of 2 members are up']);
+  assert.deepEqual([dead.matter, alone?.matter], ['members', 'members']);
   assert.match(alone?.why ?? '', /on one disk alone/);
   assert.match(memberFindings({ ...facts, wanted: 3 })[0]?.why ?? '', /one copy less/);
 });

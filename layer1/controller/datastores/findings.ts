@@ -55,6 +55,7 @@ export function memberFindings({ name, command, wanted, up, isServed }: Facts): 
       {
         severity: 'critical',
         subject,
+        matter: 'members',
         what: `it has no primary: ${up} of ${wanted} members are up`,
         why: 'nothing is read from it or written to it; a copy that may lack what was committed last does not take over by itself',
         remedy: `${look}; a member that is restoring serves again by itself, and is waited for; bring the host back that is away; else flynn ${command} failover -a ${name}, which may lose what was committed last`,
@@ -70,6 +71,7 @@ export function memberFindings({ name, command, wanted, up, isServed }: Facts): 
     {
       severity: 'warning',
       subject,
+      matter: 'members',
       what: `${up} of ${wanted} members are up`,
       why: left,
       remedy: `${look}; a host that is gone for good: flynn host remove HOST --give-up-volumes, and the member is copied anew elsewhere`,
@@ -92,6 +94,7 @@ export function rotationFindings(
     {
       severity: 'warning',
       subject: `database ${name}`,
+      matter: 'password',
       what: `its password is being made anew, and the former one is still good${failure === undefined ? '' : `: ${failure}`}`,
       since: rotation.startedAt,
       why: 'whoever has the former one reads and writes all that is in it until it is through',
@@ -104,6 +107,7 @@ function othersFinding({ name, command }: Named): Found {
   return {
     severity: 'warning',
     subject: `database ${name}`,
+    matter: 'password',
     what: 'a version of the platform from before passwords were made anew has written its record: a former password of it may be good',
     why: 'whether an app has another one than the present is not known, and whoever knows it reads and writes all that is in it',
     remedy: `flynn resource attach ID --replace for each of its apps, whose ID flynn resource tells, and then flynn ${command} credentials rotate -a ${name}`,

@@ -41,6 +41,7 @@ export function notificationFindings(
       {
         severity: isGrave ? 'critical' : 'warning',
         subject,
+        matter: 'refused',
         what: isFailing
           ? `${shown} does not take what it is to be told${said}; ${waits}`
           : `${shown} never got ${gone} of its messages${said}; ${waits}`,

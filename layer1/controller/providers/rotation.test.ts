@@ -142,6 +142,7 @@ test('an app that does not start with it keeps the former one good, and asked ag
     Date.now(),
   );
   assert.match(finding?.what ?? '', /blog failed/);
+  assert.equal(finding?.matter, 'password');
   assert.match(finding?.remedy ?? '', /flynn pg credentials rotate -a shop-postgres/);
 
   await world.restartWorker();
