@@ -5,12 +5,14 @@ import { test } from 'node:test';
 import { handle } from '@flynn/kit/http-server';
 import { startLoopback } from '@flynn/kit/loopback';
 import { routes } from '@flynn/log-aggregator/api';
+import type { DrainStatus } from '@flynn/log-aggregator/api';
 import { openDeskWithController } from '../testing.ts';
 
 test('`drain add`, `drain` and `drain remove`', async () => {
   let id = '';
+  let more: { gaveUp?: NonNullable<DrainStatus['gaveUp']> } = {};
   const status = { sent: 3, failed: 0, skipped: 1, waiting: 2 };
-  await using aggregator = await startLoopback([handle(routes.drains, async () => [{ id, ...status }])]);
+  await using aggregator = await startLoopback([handle(routes.drains, async () => [{ id, ...status, ...more }])]);
   await using env = await openDeskWithController({ logAggregatorUrl: aggregator.server.url });
   const { desk } = env;
   await desk.run(['create', 'hello']);
@@ -27,6 +29,8 @@ test('`drain add`, `drain` and `drain remove`', async () => {
     assert.match(header ?? '', /^DRAIN +APP +URL +SENT +FAILED +SKIPPED +WAITING +STATE$/);
     assert.match(row ?? '', new RegExp(`^${id} +hello +https://\\*\\*\\*@logs.example.com/in +3 +0 +1 +2 +ok$`));
   }
+  more = { gaveUp: { count: 4, at: new Date().toISOString(), why: 'https://logs.example.com answered 400' } };
+  assert.match((await desk.run(['drain'])).stdout, / gave up 4 lines: https:\/\/logs\.example\.com answered 400\n$/);
   assert.equal((await desk.run(['drain', 'remove', id])).stdout, `drain ${id} removed\n`);
   const again = await desk.run(['drain', 'remove', id]);
   assert.equal(again.code, 1);

@@ -34,7 +34,17 @@ const listing = {
 
 function stateOf(progress: Drain['progress']): string {
   if (progress === undefined) return 'unknown: the log aggregator does not answer, or has just heard of it';
-  return progress.error ?? 'ok';
+  const { error, gaveUp, lost } = progress;
+  if (error !== undefined) return error;
+  const told = [
+    ...(gaveUp === undefined ? [] : [`gave up ${linesOf(gaveUp.count)}: ${gaveUp.why}`]),
+    ...(lost === undefined ? [] : [`lost ${linesOf(lost.count)}: ${lost.why}`]),
+  ];
+  return told.length === 0 ? 'ok' : told.join('; ');
+}
+
+function linesOf(count: number): string {
+  return `${count} ${count === 1 ? 'line' : 'lines'}`;
 }
 
 export function addDrainCommands(parent: Parent): void {

@@ -25,9 +25,13 @@ import { startTestController } from './testing.ts';
 const secret = 'https://me:hunter2@logs.example.com/in?key=hunter2';
 
 test('a drain is listed with how far it is and without its secrets, until it or its app is removed', async () => {
-  const status = { sent: 3, failed: 0, skipped: 1, waiting: 2, error: 'cannot reach it' };
+  const gaveUp = { count: 4, at: new Date().toISOString(), why: 'https://logs.example.com answered 400' };
+  const status = { sent: 3, failed: 4, skipped: 1, waiting: 2, error: 'cannot reach it', gaveUp };
+  const longAgo = { count: 1, at: new Date(Date.now() - 25 * 3_600_000).toISOString(), why: 'no room' };
   let id = '';
-  await using aggregator = await startLoopback([handle(logRoutes.drains, async () => [{ id, ...status }])]);
+  await using aggregator = await startLoopback([
+    handle(logRoutes.drains, async () => [{ id, ...status, lost: longAgo }]),
+  ]);
   await using world = await startTestController({ logAggregatorUrl: aggregator.server.url });
   const { client } = world;
   const app = await client.call(apps.create, { body: { name: 'shop' } });

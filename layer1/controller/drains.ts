@@ -20,6 +20,7 @@ import type { Principal } from './access/principal.ts';
 import { isAtLeast } from './access/roles.ts';
 import { findApp, forLiveApp, noApp } from './deps.ts';
 import type { Deps } from './deps.ts';
+import { isRecent } from './health/drains.ts';
 import { insideNetworks } from './inside-networks.ts';
 import type { Drain } from './model.ts';
 import { appType, drainType, ownedBy } from './resources.ts';
@@ -66,7 +67,7 @@ export function drainHandlers(deps: Deps, logAggregator: HttpClient): Handler[] 
         .filter(({ spec }) => (spec.appId === undefined ? principal.isAdmin : !ofOthers.has(spec.appId)))
         .filter(({ spec }) => app === undefined || spec.appId === undefined || spec.appId === app.id)
         .toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : 1))
-        .map((drain) => viewDrain(drain, known.get(drain.id)));
+        .map((drain) => viewDrain(drain, { status: known.get(drain.id), now: deps.now() }));
     }),
     handle(drains.remove, async (call) => {
       const { params, signal } = call;
@@ -151,16 +152,31 @@ function checkAuthority(pem: string, isSecure: boolean): void {
 }
 
 /** Without its secrets. */
-function viewDrain({ id, spec, createdAt }: DrainResource, status?: DrainStatus): Drain {
-  const { sent, failed, skipped, waiting, error } = status ?? {};
+function viewDrain(
+  { id, spec, createdAt }: DrainResource,
+  seen?: { status: DrainStatus | undefined; now: number },
+): Drain {
   return {
     id,
     ...(spec.appId === undefined ? {} : { appId: spec.appId }),
     url: hideSecrets(spec.url),
     createdAt,
-    ...(sent === undefined || failed === undefined || skipped === undefined || waiting === undefined
-      ? {}
-      : { progress: { sent, failed, skipped, waiting, ...(error === undefined ? {} : { error }) } }),
+    ...(seen?.status === undefined ? {} : { progress: progressOf(seen.status, seen.now) }),
+  };
+}
+
+function progressOf(
+  { sent, failed, skipped, waiting, error, gaveUp, lost }: DrainStatus,
+  now: number,
+): NonNullable<Drain['progress']> {
+  return {
+    sent,
+    failed,
+    skipped,
+    waiting,
+    ...(error === undefined ? {} : { error }),
+    ...(isRecent(gaveUp, now) ? { gaveUp } : {}),
+    ...(isRecent(lost, now) ? { lost } : {}),
   };
 }
 

@@ -171,6 +171,9 @@ export const keySchema = z.object({
 });
 export type Key = z.output<typeof keySchema>;
 
+/** Lines that never arrive: how many lately, and when the last of them was missed. */
+const missedSchema = z.object({ count: z.int(), at: time, why: z.string() });
+
 export const drainSchema = z.object({
   id,
   /** Else it gets the lines of all apps. */
@@ -189,6 +192,9 @@ export const drainSchema = z.object({
       waiting: z.int(),
       /** Why nothing goes out, while nothing does. */
       error: z.string().optional(),
+      /** The last of `failed` and of `skipped`, told for a day. */
+      gaveUp: missedSchema.optional(),
+      lost: missedSchema.optional(),
     })
     .optional(),
 });

@@ -104,6 +104,7 @@ function wereOf(count: number): string {
 
 type Missed = NonNullable<DrainStatus['lost']>;
 
-function isRecent(missed: Missed | undefined, now: number): missed is Missed {
+/** Is it still to be told? */
+export function isRecent(missed: Missed | undefined, now: number): missed is Missed {
   return missed !== undefined && dueInMs(Date.parse(missed.at) + missedMs, now, 2 * missedMs) > 0;
 }
