@@ -59,6 +59,23 @@ test('what cannot be looked at has not ended, nor has anything of hosts while no
   assert.deepEqual(await told(events), ['ended disks', 'began disks']);
 });
 
+test('what one host cannot look at holds nothing of another', async () => {
+  const { clock, open, told } = setUp();
+  const events = open();
+  const lookWithout = async (findings: Finding[], host: string) => {
+    clock.now += minuteMs;
+    const unknown = host === '' ? [] : [{ check: 'disks', subject: `host ${host}`, why: 'EIO' }];
+    await events.record({ findings, unknown }, signal);
+  };
+  const both = [full, { ...full, subject: 'host h7' }];
+  await lookWithout(both, '');
+  await lookWithout([], 'h7');
+  assert.deepEqual(await told(events), ['ended disks', 'began disks', 'began disks']);
+  assert.equal((await events.recent(signal))[0]?.subject, 'host h1');
+  await lookWithout([], '');
+  assert.deepEqual((await told(events)).slice(0, 2), ['ended disks', 'ended disks']);
+});
+
 test('a host that is back is told although the same check finds something else as grave on it', async () => {
   const { store, open, look, told } = setUp();
   const events = open();

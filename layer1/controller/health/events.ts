@@ -2,7 +2,7 @@
  * When something began to be wrong, and when it ended: hosts that vanish and come back, backups that fail, blobs that a disk
  * damaged. In the audit trail, beside what people did; the latest are told with the status.
  */
-import type { Finding, Verdict } from '@flynn/host-agent/doctor/finding';
+import type { Finding, Unknown, Verdict } from '@flynn/host-agent/doctor/finding';
 import type { Store } from '@flynn/store/store';
 import { decodeJson } from '@flynn/store/codec';
 import { z } from 'zod';
@@ -133,9 +133,7 @@ export class HealthEvents {
     const sharp = withMatters(findings, [...Object.values(open), ...seen], keyOf);
     const found = withoutCrowd(new Map(sharp.map((finding) => [keyOf(finding), finding])), open);
     const isHidden = hiddenBy([...found.values()]);
-    // While agents are not heard of, nothing they found is known to have ended.
-    const isUnknown = ({ check }: { check: string }) =>
-      unknown.some((one) => one.check === check || one.check === 'hosts');
+    const isUnknown = (one: Open[string]) => unknown.some((unseen) => mayHide(unseen, one));
     const sinceMs = this.#note(seen, { found, open, isHidden });
     for (const key of this.#missedMs.keys()) if (found.has(key) || !(key in open)) this.#missedMs.delete(key);
     const began = [...found].flatMap(([key, finding]) => {
@@ -186,6 +184,12 @@ export class HealthEvents {
     const nowMs = this.#deps.now();
     return isAtOnce || nowMs - (firstMs ?? nowMs) >= settledMs;
   }
+}
+
+/** What a host cannot look at is of it alone. While agents are not heard of, nothing they found is known to have ended. */
+function mayHide(unseen: Unknown, { check, subject }: Open[string]): boolean {
+  if (unseen.check === 'hosts') return true;
+  return unseen.check === check && (!unseen.subject.startsWith('host ') || unseen.subject === subject);
 }
 
 /** A version before may have made the keys in another way, and told no matter. */
