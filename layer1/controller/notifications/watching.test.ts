@@ -229,6 +229,23 @@ test('a look of a clock that is ahead counts from when it was heard of: that nob
   assert.equal(blind?.title, `the controller: nobody looks how the cluster is: the last look was at ${heard}`);
 });
 
+test('a look of a clock that is behind counts as long as it is heard of anew: nothing is told for nothing, and alarms end', () => {
+  const { look, types, now } = watcher();
+  const full = open('disks', 'critical');
+  const lookBehind = (findings: readonly Open[]) => types(0.5, findings, { lookedMs: now() - 6 * minuteMs });
+  const told = [...Array(10)].flatMap(() => lookBehind([full]));
+  assert.deepEqual(told, ['finding.began']);
+  assert.deepEqual(
+    [...Array(20)].flatMap(() => lookBehind([])),
+    ['finding.ended'],
+  );
+  const lookedMs = now() - 6 * minuteMs;
+  const heard = new Date(now() + minuteMs).toISOString();
+  assert.deepEqual([types(1, [], { lookedMs }), types(4.5, [], { lookedMs }), types(0.5, [], { lookedMs })].flat(), []);
+  const [blind] = look(1, [], { lookedMs });
+  assert.equal(blind?.title, `the controller: nobody looks how the cluster is: the last look was at ${heard}`);
+});
+
 test('while nobody looks nothing has ended, and that nobody looks is told', () => {
   const { look, types, now } = watcher();
   types(0, [away]);

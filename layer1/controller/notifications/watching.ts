@@ -18,7 +18,7 @@ export const settle = { beginMs: 60_000, endMs: 5 * 60_000 } as const;
 const repeatMs = 24 * 3_600_000;
 /** After a day without any worker nobody wants to know of each deployment. */
 const staleMs = 24 * 3_600_000;
-/** Whoever looks how the cluster is does so every minute; of a look that is later than now by as much the clock was ahead. */
+/** Whoever looks how the cluster is does so every minute; one that looks anew, and as far from now, has another clock. */
 const blindMs = 5 * 60_000;
 /** Clocks differ, and a deployment's end is written a while after its time. */
 const lateMs = 15 * 60_000;
@@ -53,7 +53,7 @@ export const watchStateSchema = z.object({
   deployments: z.object({ untilMs: z.number(), lately: z.record(z.string(), z.number()) }),
   /** When the last update ended that was told, or was there to begin with. */
   updateAt: z.string().optional(),
-  /** A look that is later than now, and when it was heard of: it counts as of then. */
+  /** A look that is far later or earlier than now, and when it was heard of: it counts as of then. */
   ahead: z.object({ lookedMs: z.number(), heardMs: z.number() }).optional(),
   /** What is to go into queues, or may be there already. `appId`: of a deployment; the apps of findings are found by them. */
   outbox: z.array(z.object({ message: messageSchema, appId: z.string().optional() })),
@@ -141,10 +141,15 @@ function withoutFuture(state: WatchState, now: number): WatchState {
   };
 }
 
-/** Whoever looks with a clock that is ahead still looks as long as it is heard of anew; else it looks no more. */
+/**
+ * Whoever looks with a clock that is ahead, or behind, still looks as long as it is heard of anew; else it looks no more. The
+ * first look that is long ago counts as written: mostly nobody has looked since.
+ */
 function aheadOf(state: WatchState, health: Seen['health'], now: number): WatchState['ahead'] {
-  if (health === undefined || health.lookedMs - now < blindMs) return undefined;
-  return state.ahead?.lookedMs === health.lookedMs ? state.ahead : { lookedMs: health.lookedMs, heardMs: now };
+  if (health === undefined || Math.abs(health.lookedMs - now) < blindMs) return undefined;
+  const { lookedMs } = health;
+  if (state.ahead?.lookedMs === lookedMs) return state.ahead;
+  return { lookedMs, heardMs: state.ahead === undefined ? Math.min(lookedMs, now) : now };
 }
 
 /** Which deployments are to be looked at: not those of before or of long ago, nor those that were dealt with. */
