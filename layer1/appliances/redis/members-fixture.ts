@@ -105,7 +105,7 @@ export class Writer implements AsyncDisposable {
 
 async function open(host: string): Promise<Socket> {
   const socket = connect(6_379, host);
-  socket.setTimeout(8_000, () => socket.destroy());
+  socket.setTimeout(8_000, () => socket.destroy()).on('error', () => undefined);
   await asked(socket, 'AUTH app own');
   return socket;
 }
@@ -116,6 +116,7 @@ function asked(socket: Socket, line: string): Promise<string> {
   const onEnd = (): void => answered.reject(new Error('it has hung up'));
   socket.once('data', (chunk) => answered.resolve(chunk.toString()));
   socket.once('error', onEnd).once('close', onEnd);
-  socket.write(`${line}\r\n`);
+  // Of one that was closed while nobody listened only this tells.
+  socket.write(`${line}\r\n`, (error) => void (error && onEnd()));
   return answered.promise.finally(() => socket.off('error', onEnd).off('close', onEnd).removeAllListeners('data'));
 }
