@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { PassThrough, Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
+import { setImmediate as turn } from 'node:timers/promises';
 import { FlynnError, hasCode } from './errors.ts';
 import { waitFor } from './retry.ts';
 import { untilSilent } from './silence.ts';
@@ -25,14 +25,18 @@ test('one that goes silent fails, and is let go', async () => {
   assert.equal(source.destroyed, true);
 });
 
-test('who takes long to read is not the silence of who sends, and lets go of the source by leaving', async () => {
+test('who takes long to read is not the silence of who sends, and lets go of the source by leaving', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
   const source = new PassThrough();
   const silent = untilSilent(source, { what: 'the source', silenceMs: 50 });
   // More than both keep: nothing is asked of the source until it is read.
   for (let at = 0; at < 40; at += 1) source.write(Buffer.alloc(16 * 1024));
   silent.read(1);
-  await delay(150);
+  while (silent.readableLength < silent.readableHighWaterMark) await turn();
+  t.mock.timers.tick(150);
+  await turn();
   assert.equal(silent.destroyed, false);
+  t.mock.timers.reset();
   silent.destroy();
   await waitFor(() => source.destroyed, { what: 'the source to be let go', deadlineMs: 10_000, intervalMs: 1 });
 });

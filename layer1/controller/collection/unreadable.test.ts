@@ -13,6 +13,7 @@ import { operationLock } from '../operations/writer.ts';
 import { appType, artifactType, operationType, releaseType } from '../resources.ts';
 import { startTestBlobs } from '../testing-blobs.ts';
 import { startTestController } from '../testing.ts';
+import type { TestController } from '../testing.ts';
 import { collections } from './api.ts';
 import { blobGraceMs, collectBlobs } from './blob-collection.ts';
 import { collectArtifacts } from './collection.ts';
@@ -20,6 +21,18 @@ import { collectionCheck } from './findings.ts';
 import { collectAll } from './rounds.ts';
 
 const { signal } = new AbortController();
+
+/** Of the app `shop`. */
+async function liveRelease(world: TestController) {
+  const { client } = world;
+  const { id: appId } = await client.call(apps.create, { body: { name: 'shop' } });
+  const artifact = { type: 'image' as const, image: { name: 'test/image' } };
+  const { id: artifactId } = await client.call(releases.createArtifact, { body: artifact });
+  const body = { artifactId, processes: { web: {} } };
+  const { id } = await client.call(releases.create, { params: { app: 'shop' }, body });
+  await world.deploy('shop', id);
+  return { id, appId, artifactId };
+}
 
 test('what a later version wrote of a live app, its release, its slug, or of backups and histories costs none of them anything', async () => {
   await using world = await startTestController();
@@ -135,12 +148,7 @@ test('what an app runs is not given up, nor what that is made of', async () => {
   await using blobStore = await startTestBlobs();
   await using world = await startTestController({ blobStoreUrl: blobStore.url });
   const { client, store } = world;
-  await client.call(apps.create, { body: { name: 'shop' } });
-  const params = { app: 'shop' };
-  const artifact = { type: 'image' as const, image: { name: 'test/image' } };
-  const { id: artifactId } = await client.call(releases.createArtifact, { body: artifact });
-  const { id } = await client.call(releases.create, { params, body: { artifactId, processes: { web: {} } } });
-  await world.deploy('shop', id);
+  const { id, artifactId } = await liveRelease(world);
   for (const key of [resourceKey(artifactType.name, artifactId), resourceKey(releaseType.name, id)]) {
     const before = await store.get(key);
     await store.transact({ then: [{ put: key, value: 'damaged' }] });
@@ -154,12 +162,7 @@ test('nothing is given up while it cannot be told whether an app runs of it', as
   await using blobStore = await startTestBlobs();
   await using world = await startTestController({ blobStoreUrl: blobStore.url });
   const { client, store } = world;
-  const { id: appId } = await client.call(apps.create, { body: { name: 'shop' } });
-  const params = { app: 'shop' };
-  const artifact = { type: 'image' as const, image: { name: 'test/image' } };
-  const { id: artifactId } = await client.call(releases.createArtifact, { body: artifact });
-  const { id } = await client.call(releases.create, { params, body: { artifactId, processes: { web: {} } } });
-  await world.deploy('shop', id);
+  const { id, appId, artifactId } = await liveRelease(world);
   const [app, release, made] = [
     resourceKey(appType.name, appId),
     resourceKey(releaseType.name, id),
@@ -184,14 +187,10 @@ test('of an app whose live release nobody can read, another one still runs jobs'
   await using blobStore = await startTestBlobs();
   await using world = await startTestController({ blobStoreUrl: blobStore.url });
   const { client, store } = world;
-  await client.call(apps.create, { body: { name: 'shop' } });
+  const { id, artifactId } = await liveRelease(world);
   const params = { app: 'shop' };
-  const artifact = { type: 'image' as const, image: { name: 'test/image' } };
-  const { id: artifactId } = await client.call(releases.createArtifact, { body: artifact });
-  const make = () => client.call(releases.create, { params, body: { artifactId, processes: { web: {} } } });
-  const [live, other] = [await make(), await make()];
-  await world.deploy('shop', live.id);
-  await store.transact({ then: [{ put: resourceKey(releaseType.name, live.id), value: 'damaged' }] });
+  const other = await client.call(releases.create, { params, body: { artifactId, processes: { web: {} } } });
+  await store.transact({ then: [{ put: resourceKey(releaseType.name, id), value: 'damaged' }] });
   await client.call(jobs.run, { params, body: { command: ['true'], releaseId: other.id } });
 });
 
