@@ -96,7 +96,10 @@ suite('the engine of a host lost all it had', () => {
       { what: 'the doctor to see it', deadlineMs: 120_000, intervalMs: 2_000 },
     );
     assert.match(seen, /flynn-host etcd replace/);
+    await cluster.flynn(['-a', 'hello', 'scale', 'web=6']);
+    await cluster.untilRunning('hello', 'web', 6);
     const containers = await cluster.containers('hello', 'web', third);
+    assert.ok(containers.length > 0, 'none of six jobs is on it');
     const replaced = await third.exec(
       [cluster.hostCommand, '--state-dir', third.stateDir, 'etcd', 'replace', '--yes'],
       { timeoutMs: 400_000 },
