@@ -31,7 +31,12 @@ export function addPgHistoryCommands(parent: Parent, pg: Command): void {
     name: 'history',
     summary: 'from and until when one can go back to any moment; exit code 1 while nothing is collected',
     options: { resource },
-    examples: ['flynn pg history -a shop', 'flynn pg history on --keep 3d -a shop'],
+    examples: [
+      'flynn pg history -a shop',
+      'flynn pg history on --keep 3d -a shop',
+      'flynn pg backup restore --at 10m -a shop',
+      'flynn pg fork --at 2030-01-31T12:00:00Z -a shop --to shop-then',
+    ],
     async run(context, { resource: named }) {
       const client = await context.client();
       const found = await client.call(datastoreHistories.get, { params: await paramsOf(context, named) });
