@@ -6,7 +6,7 @@ import { untilStoreLinked } from '@flynn/bootstrap/test-hosts/cluster-view';
 import { FlynnError } from '@flynn/kit/errors';
 import { waitFor, withDeadline } from '@flynn/kit/retry';
 import type { Cell } from '@flynn/scheduler/cell-view';
-import { cellKeys } from '@flynn/scheduler/cell';
+import { cellKeys, jobStatusSchema } from '@flynn/scheduler/cell';
 import { checkHistory } from '@flynn/scheduler/history';
 import type { Store } from '@flynn/store/store';
 import type { TestCluster } from '../test-cluster.ts';
@@ -152,6 +152,9 @@ export function scenario(
     );
     try {
       await body(stage, t);
+    } catch (error) {
+      for (const line of await problems(store)) t.diagnostic(line);
+      throw error;
     } finally {
       // Whatever it broke off in, the next one begins with nothing broken.
       await stage.cluster.heal();
@@ -176,4 +179,13 @@ export function scenario(
 /** Workloads that do not end by themselves. */
 function lasting(cell: Cell): string[] {
   return [...cell.workloadIds()].filter((id) => cell.workload(id)?.value.kind !== 'ephemeral').sort();
+}
+
+/** What hosts say of jobs that they cannot run. */
+async function problems(store: Store): Promise<string[]> {
+  const { entries } = await store.list(cellKeys.status);
+  return entries.flatMap(({ value }) => {
+    const { id, state, error } = jobStatusSchema.parse(JSON.parse(value));
+    return error === undefined ? [] : [`${id} ${state}: ${error}`];
+  });
 }
