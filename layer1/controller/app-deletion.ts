@@ -1,6 +1,7 @@
 /** Takes apart an app that is to go: first what runs, then, once its jobs have ended, everything that is kept of it. */
 import { removeKeyspace } from '@flynn/host-agent/keyspaces/keyspace';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { resourceKey } from '@flynn/resource/keys';
 import { removePiece } from '@flynn/resource/piece';
 import { deleteOwned } from '@flynn/resource/reaper';
 import type { Again } from '@flynn/resource/reconciler';
@@ -36,6 +37,7 @@ import {
   routeType,
 } from './resources.ts';
 import { leaveResources } from './providers/leaving.ts';
+import { hookType } from './source/hook/resource.ts';
 import { sourceType } from './source/resource.ts';
 import { findVolumes } from './volumes/volumes.ts';
 
@@ -182,6 +184,7 @@ async function removeEverything(
       ...(await removalsOf(deps, deploymentType, id, signal)),
       ...(await removalsOf(deps, cronType, id, signal)),
       ...(await removalsOf(deps, sourceType, id, signal)),
+      { delete: resourceKey(hookType.name, id) },
       ...(await removalsOf(deps, grantType, id, signal)),
       ...(await removalsOf(deps, datastoreBackupType, id, signal)),
       ...(await removalsOf(deps, historyType, id, signal)),

@@ -60,6 +60,8 @@ import { runnerBlobHandlers } from './operations/runner-blobs.ts';
 import { runnerHandlers } from './operations/runners.ts';
 import { runnerEnvHandlers } from './runner-env/handlers.ts';
 import { sealingHandlers } from './sealing/handlers.ts';
+import { hookHandlers } from './source/hook/handlers.ts';
+import type { HookResource } from './source/hook/resource.ts';
 import { sourceHandlers } from './source/sources.ts';
 import { volumeHandlers } from './volumes/handlers.ts';
 
@@ -139,7 +141,15 @@ export function controllerHandlers(
     blobs,
     directory,
     certificates,
-  }: { logAggregator: HttpClient; blobs: BlobClient; directory: Directory; certificates: () => Iterable<Shown> },
+    hooks,
+  }: {
+    logAggregator: HttpClient;
+    blobs: BlobClient;
+    directory: Directory;
+    certificates: () => Iterable<Shown>;
+    /** By id. */
+    hooks: (id: string) => HookResource | undefined;
+  },
 ): Handler[] {
   const own = new OwnBlobs(deps, blobs, directory);
   return [
@@ -150,7 +160,8 @@ export function controllerHandlers(
     ...deploymentHandlers(deps, directory),
     ...jobHandlers(deps),
     ...cronHandlers(deps),
-    ...sourceHandlers(deps),
+    ...sourceHandlers(deps, certificates),
+    ...hookHandlers(deps, certificates, hooks),
     ...buildHandlers(deps),
     ...routingHandlers(deps, certificates),
     ...certificateHandlers(deps),

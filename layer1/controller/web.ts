@@ -43,6 +43,7 @@ import { openApiHandler } from './openapi/handler.ts';
 import { keptLoginsCheck } from './runner-env/findings.ts';
 import { sealingCheck } from './sealing/findings.ts';
 import { sourceCheck } from './source/findings.ts';
+import { hookType } from './source/hook/resource.ts';
 
 export type ControllerWeb = AsyncDisposable &
   Readonly<{
@@ -78,6 +79,7 @@ export async function openWeb(options: {
   const trail = new AuditTrail({ store, log, now, newId });
   const directory = await Directory.open({ store, resources, now });
   const certificates = await resources.mirror(certificateType);
+  const hooks = await resources.mirror(hookType);
   const metrics = options.metrics ?? new Metrics();
   const health = new HealthWatch(deps, {
     certificates: options.certificates ?? [],
@@ -104,7 +106,13 @@ export async function openWeb(options: {
   const known = () => certificates.snapshot.entries.values().map(({ value }) => value);
   const { logAggregator, blobs } = options;
   const own = [
-    ...controllerHandlers(deps, { logAggregator, blobs, directory, certificates: known }),
+    ...controllerHandlers(deps, {
+      logAggregator,
+      blobs,
+      directory,
+      certificates: known,
+      hooks: (id) => hooks.snapshot.entries.get(id)?.value,
+    }),
     ...healthHandlers(health),
     ...figuresHandlers(deps, watch.history),
     metricsHandler(metrics),
@@ -139,6 +147,7 @@ export async function openWeb(options: {
       await trail[Symbol.asyncDispose]();
       await directory[Symbol.asyncDispose]();
       await certificates[Symbol.asyncDispose]();
+      await hooks[Symbol.asyncDispose]();
       await Promise.all(figures.map((one) => one[Symbol.asyncDispose]()));
     },
   };

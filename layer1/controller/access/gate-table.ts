@@ -36,6 +36,8 @@ export const expected: Readonly<Record<string, string>> = {
   'PUT /apps/:app/source': 'app developer',
   'DELETE /apps/:app/source': 'app developer',
   'POST /apps/:app/source/poll': 'app developer',
+  'POST /apps/:app/source/hook': 'app developer',
+  'DELETE /apps/:app/source/hook': 'app developer',
   'GET /apps/:app/cron': 'app viewer',
   'POST /apps/:app/cron/:cron/pause': 'app developer',
   'POST /apps/:app/cron/:cron/resume': 'app developer',
@@ -196,4 +198,5 @@ export const expected: Readonly<Record<string, string>> = {
   'GET /openapi.json': 'open',
   'GET /login': 'open',
   'POST /login': 'open',
+  'POST /hooks/:hook': 'open',
 };

@@ -26,13 +26,17 @@ export class RateLimit {
 
   /** Throws `exhausted` with when to come back. The platform's own parts are not counted: nobody else would serve apps. */
   take(principal: Principal): void {
-    if (principal.kind === 'service') return;
+    if (principal.kind !== 'service') this.takeFor(principal.id, principal.name);
+  }
+
+  /** The same for whoever has this id. */
+  takeFor(id: string, name: string): void {
     const { burst, perSecond } = this.#settings;
     const nowMs = this.#now();
-    const bucket = this.#buckets.get(principal.id) ?? { tokens: burst, atMs: nowMs };
+    const bucket = this.#buckets.get(id) ?? { tokens: burst, atMs: nowMs };
     // Put at the end: the first of the map is the one that was quiet for longest.
-    this.#buckets.delete(principal.id);
-    this.#buckets.set(principal.id, bucket);
+    this.#buckets.delete(id);
+    this.#buckets.set(id, bucket);
     bucket.tokens = Math.min(burst, bucket.tokens + (Math.max(0, nowMs - bucket.atMs) * perSecond) / 1_000);
     bucket.atMs = nowMs;
     this.#shrink();
@@ -43,7 +47,7 @@ export class RateLimit {
     const retryAfterMs = Math.ceil(((1 - bucket.tokens) * 1_000) / perSecond);
     throw new FlynnError(
       'exhausted',
-      `${principal.name} asks too often: at most ${perSecond} requests a second, ${burst} at once; try again in a moment`,
+      `${name} asks too often: at most ${perSecond} requests a second, ${burst} at once; try again in a moment`,
       { detail: { retryAfterMs } },
     );
   }

@@ -10,12 +10,16 @@ import { notifications } from '../notifications/api.ts';
 import { operations } from '../operations/api.ts';
 import { runnerBlobs } from '../operations/api-runner-blobs.ts';
 import { runners } from '../operations/api-runners.ts';
+import { hooks } from '../source/hook/api.ts';
 import { claimAnswer } from './answers.ts';
 import type { Claim } from './answers.ts';
 import { during } from './mutation.ts';
 import type { AuditTrail, AuditedMutation } from './trail.ts';
 
-/** Runners say all the time that they are at it; what comes of it is told by the operation. */
+/**
+ * Runners say all the time that they are at it; what comes of it is told by the operation. At hooks strangers knock: the source tells
+ * of them.
+ */
 const unrecorded: ReadonlySet<Route> = new Set([
   operations.claim,
   operations.report,
@@ -23,6 +27,7 @@ const unrecorded: ReadonlySet<Route> = new Set([
   operations.append,
   runners.register,
   runnerBlobs.put,
+  hooks.receive,
 ]);
 /** What they read is put in the place of what is there. */
 const recordedReads: ReadonlySet<Route> = new Set([datastores.import]);
@@ -31,6 +36,7 @@ const secretAnswers: ReadonlySet<Route> = new Set<Route>([
   tokens.exchange,
   runners.add,
   notifications.create,
+  hooks.make,
 ]);
 
 /** What is told once is not kept for who asks again: of a new notification the secret that it signs with. */

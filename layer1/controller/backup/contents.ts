@@ -28,6 +28,7 @@ import {
 } from '../resources.ts';
 import { notificationType } from '../notifications/types.ts';
 import { runnerEnvType } from '../runner-env/resource.ts';
+import { hookType } from '../source/hook/resource.ts';
 import { sourceType } from '../source/resource.ts';
 import { backupPlanType, datastoreBackupType } from '../datastore-backups/types.ts';
 import { archiveType, historyType } from '../datastore-history/types.ts';
@@ -55,6 +56,7 @@ export const keptTypes: readonly AnyType[] = [
   notificationType,
   cronType,
   sourceType,
+  hookType,
   providerType,
   resourceType,
   backupPlanType,
@@ -64,7 +66,7 @@ export const keptTypes: readonly AnyType[] = [
 
 /** A flynn of before knows no part of theirs: it is left out where nothing is in it, so that such a backup is for that one too. */
 export const laterTypes: ReadonlySet<string> = new Set(
-  [autoscaleType, backupPlanType, datastoreBackupType, notificationType].map(({ name }) => name),
+  [autoscaleType, backupPlanType, datastoreBackupType, hookType, notificationType].map(({ name }) => name),
 );
 
 /**

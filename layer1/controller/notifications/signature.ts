@@ -24,13 +24,17 @@ export function newSigningSecret(): string {
   return `${prefix}${randomBytes(secretBytes).toString('base64')}`;
 }
 
+/** What is signed with: not the text of the secret but what that is of. */
+export function signingKeyOf(secret: string): Buffer {
+  return Buffer.from(secret.slice(prefix.length), 'base64');
+}
+
 /** Of one attempt: a receiver refuses what is too old, so each has its own time. */
 export function signatureHeaders(
   secret: string,
   { id, body, now }: { id: string; body: string; now: number },
 ): Record<string, string> {
   const seconds = Math.floor(now / 1_000);
-  const key = Buffer.from(secret.slice(prefix.length), 'base64');
-  const signature = createHmac('sha256', key).update(`${id}.${seconds}.${body}`).digest('base64');
+  const signature = createHmac('sha256', signingKeyOf(secret)).update(`${id}.${seconds}.${body}`).digest('base64');
   return { 'webhook-id': id, 'webhook-timestamp': String(seconds), 'webhook-signature': `v1,${signature}` };
 }

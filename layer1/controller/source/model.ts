@@ -1,5 +1,6 @@
 /** What an app follows: a branch of a git repository, elsewhere. */
 import { z } from 'zod';
+import { hookSchema } from './hook/model.ts';
 
 const time = z.string();
 
@@ -32,5 +33,7 @@ export const sourceSchema = z.object({
   push: z
     .object({ operationId: z.string(), kind: z.string(), state: z.string(), error: z.string().optional() })
     .optional(),
+  /** Where pushes are told of, so that it is looked at at once. */
+  hook: hookSchema.optional(),
 });
 export type Source = z.output<typeof sourceSchema>;

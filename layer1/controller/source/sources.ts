@@ -1,9 +1,11 @@
 /** Repositories that apps follow, as people say and see it. */
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
+import { resourceKey } from '@flynn/resource/keys';
 import { compareOf } from '@flynn/resource/record';
 import { principalOf } from '../access/principal.ts';
+import type { Shown } from '../certificates/shown.ts';
 import { refuseSource } from '../datastores/guards.ts';
 import { findApp, forLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
@@ -14,17 +16,20 @@ import { findOperation } from '../operations/records.ts';
 import { ownedBy } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import { sources } from './api.ts';
+import { findSource, wantLook } from './followed.ts';
+import { viewHook } from './hook/handlers.ts';
+import { hookType } from './hook/resource.ts';
 import type { Source } from './model.ts';
 import { sourceType } from './resource.ts';
 import type { SourceResource } from './resource.ts';
 import { checkOutside, hostOfSource } from './url.ts';
 
-export function sourceHandlers(deps: Deps): Handler[] {
-  const { resources } = deps;
+export function sourceHandlers(deps: Deps, certificates: () => Iterable<Shown>): Handler[] {
+  const view = (source: SourceResource, signal: AbortSignal) => viewSource(deps, certificates, source, signal);
   return [
     handle(sources.get, async ({ params, signal }) => {
       const app = await findApp(deps, params.app, signal);
-      return viewSource(deps, await findSource(deps, app, signal), signal);
+      return view(await findSource(deps, app, signal), signal);
     }),
     handle(sources.put, async (call) => {
       const { params, body, signal } = call;
@@ -35,34 +40,18 @@ export function sourceHandlers(deps: Deps): Handler[] {
         refuseSource(app);
         return setSource(deps, app, { ...body, isOpen: isAdmin }, signal);
       });
-      return viewSource(deps, made, signal);
+      return view(made, signal);
     }),
     handle(sources.remove, async ({ params, signal }) => {
       const app = await findApp(deps, params.app, signal);
       await findSource(deps, app, signal);
-      await resources.delete(sourceType, app.id, { signal });
+      await removeSource(deps, app, signal);
     }),
     handle(sources.poll, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
       await findSource(deps, app, signal);
-      const wanted = await resources.updateStatus(
-        sourceType,
-        app.id,
-        ({ status }) => ({
-          ...status,
-          isWanted: true,
-          ...(query.again === 'true'
-            ? {
-                commit: undefined,
-                pollId: undefined,
-                polls: status.polls + 1,
-                lastPollId: status.pollId ?? status.lastPollId,
-              }
-            : {}),
-        }),
-        { signal },
-      );
-      return viewSource(deps, wanted, signal);
+      const wanted = await wantLook(deps, app.id, signal, { isAnew: query.again === 'true' });
+      return view(wanted, signal);
     }),
   ];
 }
@@ -74,13 +63,6 @@ async function refuseInside(host: string, inside: readonly string[]): Promise<vo
   } catch (error) {
     if (!hasCode(error, 'unavailable')) throw error;
   }
-}
-
-async function findSource({ resources }: Deps, app: AppResource, signal: AbortSignal): Promise<SourceResource> {
-  const found = await resources.find(sourceType, app.id, { signal });
-  if (found !== undefined) return found;
-  const name = app.spec.name;
-  throw new FlynnError('not_found', `${name} follows no repository: flynn source set URL -a ${name}`);
 }
 
 type Wanted = { url: string; branch: string; everyMs: number; isOpen: boolean };
@@ -105,10 +87,26 @@ async function setSource(deps: Deps, app: AppResource, wanted: Wanted, signal: A
   );
 }
 
-async function viewSource(deps: Deps, { spec, status }: SourceResource, signal: AbortSignal): Promise<Source> {
+/** With its hook: no secret stays that is good for nothing. */
+async function removeSource({ resources }: Deps, { id }: AppResource, signal: AbortSignal): Promise<void> {
+  const hook = await resources.find(hookType, id, { signal });
+  const key = resourceKey(hookType.name, id);
+  const also = () => (hook === undefined ? { compare: [{ key, modRevision: 0 }] } : { then: [{ delete: key }] });
+  await resources.delete(sourceType, id, { signal, also });
+}
+
+async function viewSource(
+  deps: Deps,
+  certificates: () => Iterable<Shown>,
+  { spec, status }: SourceResource,
+  signal: AbortSignal,
+): Promise<Source> {
   const { appId, url, branch, everyMs } = spec;
   const { commit, pollId, failures, error, polledMs, nextMs, isWanted = false } = status;
-  const push = await pushOf(deps, { spec, status }, signal);
+  const [push, hook] = await Promise.all([
+    pushOf(deps, { spec, status }, signal),
+    deps.resources.find(hookType, appId, { signal }),
+  ]);
   return {
     appId,
     url,
@@ -120,6 +118,7 @@ async function viewSource(deps: Deps, { spec, status }: SourceResource, signal: 
     ...(polledMs === undefined ? {} : { polledAt: iso(polledMs) }),
     ...(error === undefined ? {} : { error }),
     ...(push === undefined ? {} : { push }),
+    ...(hook === undefined ? {} : { hook: viewHook(deps, certificates, hook) }),
   };
 }
 

@@ -1,0 +1,94 @@
+/** Hooks as people make, rotate and remove them. */
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import { compareOf } from '@flynn/resource/record';
+import { isShownFor } from '../../certificates/shown.ts';
+import type { Shown } from '../../certificates/shown.ts';
+import { findApp, forLiveApp } from '../../deps.ts';
+import type { Deps } from '../../deps.ts';
+import { iso } from '../../job-views.ts';
+import { newSigningSecret } from '../../notifications/signature.ts';
+import type { AppResource } from '../../resources.ts';
+import { httpUrlOf } from '../../routes/url.ts';
+import { findSource } from '../followed.ts';
+import { hooks } from './api.ts';
+import type { Hook } from './model.ts';
+import { hookReceiver } from './receiver.ts';
+import { hookType } from './resource.ts';
+import type { HookResource } from './resource.ts';
+
+export function hookHandlers(
+  deps: Deps,
+  certificates: () => Iterable<Shown>,
+  known: (id: string) => HookResource | undefined,
+): Handler[] {
+  const { resources } = deps;
+  return [
+    handle(hooks.make, async ({ params, body, signal }) => {
+      const { isRotation, secret = newSigningSecret() } = body;
+      const made = await forLiveApp(deps, params.app, signal, async (app) => {
+        await findSource(deps, app, signal);
+        return isRotation ? rotate(deps, app, secret, signal) : create(deps, app, secret, signal);
+      });
+      return { hook: viewHook(deps, certificates, made), secret };
+    }),
+    handle(hooks.remove, async ({ params, signal }) => {
+      const app = await findApp(deps, params.app, signal);
+      try {
+        await resources.delete(hookType, app.id, { signal });
+      } catch (error) {
+        throw hasCode(error, 'not_found') ? noHook(app) : error;
+      }
+    }),
+    hookReceiver(deps, known),
+  ];
+}
+
+/** A source that is removed at the same time keeps none: it is the owner, and has to be there. */
+async function create(deps: Deps, app: AppResource, secret: string, signal: AbortSignal): Promise<HookResource> {
+  const { resources } = deps;
+  const { name } = app.spec;
+  if ((await resources.find(hookType, app.id, { signal })) !== undefined) {
+    throw new FlynnError(
+      'conflict',
+      `${name} has a hook already, and its secret was told when it was made: flynn source hook --rotate -a ${name} makes another`,
+    );
+  }
+  const owner = { type: 'source', id: app.id };
+  const spec = { appId: app.id, secret };
+  return resources.create(
+    hookType,
+    { id: app.id, owner, spec },
+    { signal, also: () => ({ compare: [compareOf(app)] }) },
+  );
+}
+
+async function rotate(deps: Deps, app: AppResource, secret: string, signal: AbortSignal): Promise<HookResource> {
+  const next = ({ spec }: HookResource) => ({ spec: { ...spec, secret }, status: {} });
+  try {
+    return await deps.resources.change(hookType, app.id, next, { signal });
+  } catch (error) {
+    throw hasCode(error, 'not_found') ? noHook(app) : error;
+  }
+}
+
+function noHook({ spec: { name } }: AppResource): FlynnError {
+  return new FlynnError('not_found', `${name} has no hook: flynn source hook -a ${name} makes one`);
+}
+
+/** Without its secret. */
+export function viewHook(
+  { settings, now }: Pick<Deps, 'settings' | 'now'>,
+  certificates: () => Iterable<Shown>,
+  { id, status: { last, refused } }: HookResource,
+): Hook {
+  const domain = `controller.${settings.domain}`;
+  const isSecure = isShownFor(domain, certificates(), now());
+  const port = isSecure ? { httpsPort: settings.httpsPort } : {};
+  return {
+    url: httpUrlOf({ domain, path: `/hooks/${id}`, ...port }, settings),
+    ...(last === undefined ? {} : { last: { at: iso(last.atMs), outcome: last.outcome, what: last.what } }),
+    ...(refused === undefined ? {} : { refused: { at: iso(refused.atMs), why: refused.why, from: refused.from } }),
+  };
+}
