@@ -9,6 +9,7 @@ import { changeRelease } from '../next-release.ts';
 import { formatAge } from '../output.ts';
 import { pollUntil } from '../polling.ts';
 import { addCommand, type Parent } from './command.ts';
+import { addHookCommands, hookRows } from './source-hook.ts';
 
 const lookDeadlineMs = 120_000;
 
@@ -78,6 +79,8 @@ export function addSourceCommands(parent: Parent): void {
     },
   });
 
+  addHookCommands(parent, source);
+
   addCommand(parent, {
     under: source,
     name: 'off',
@@ -104,7 +107,7 @@ async function setKey(context: Context, path: string): Promise<void> {
 }
 
 function sourceText(source: Source): string {
-  const { url, branch, everyMs, commit, polledAt, nextAt, pollId, failures, error, push } = source;
+  const { url, branch, everyMs, commit, polledAt, nextAt, pollId, failures, error, push, hook } = source;
   const looked = polledAt === undefined ? 'not yet' : `${formatAge(polledAt, Date.now())} ago`;
   const next = pollId === undefined ? `next at ${nextAt ?? '-'}` : `now (${pollId})`;
   const ended =
@@ -117,6 +120,7 @@ function sourceText(source: Source): string {
       ? []
       : ([['commit', `${commit.slice(0, 12)}${ended === '' ? '' : ` (${ended})`}`]] as const)),
     ...(error === undefined ? [] : ([['error', `${error} (${failures} in a row)`]] as const)),
+    ...(hook === undefined ? [] : hookRows(hook, Date.now())),
   ];
   return rows.map(([name, value]) => `${name.padEnd(11)} ${value}\n`).join('');
 }

@@ -11,6 +11,8 @@ import { apps, formations, jobs, releases } from './api.ts';
 import { createControllerClient } from './client.ts';
 import { routing } from './routes/api.ts';
 import { platform } from './api-platform.ts';
+import { sources } from './source/api.ts';
+import { hooks } from './source/hook/api.ts';
 import { startTestController } from './testing.ts';
 import type { TestController } from './testing.ts';
 
@@ -60,6 +62,9 @@ test('deleting an app stops its jobs and leaves no key with its id', async () =>
     body: { processes: { web: 3 } },
   });
   await world.jobsOf('doomed', 3);
+  const followed = { url: 'https://198.51.100.7/doomed.git' };
+  await world.client.call(sources.put, { params: { app: 'doomed' }, body: followed });
+  await world.client.call(hooks.make, { params: { app: 'doomed' }, body: {} });
   await world.client.call(jobs.run, { params: { app: 'doomed' }, body: { command: ['sleep'] } });
   const gone = await world.client.call(apps.remove, { params: { app: 'doomed' } });
   assert.deepEqual(

@@ -188,14 +188,14 @@ test('a dump that the blob store lost fails the backup by name, and of each data
   await assert.rejects(download(at.world), new RegExp(`${id} of shop-postgres`));
 });
 
-test('a cluster without databases makes a backup that a flynn of before reads', async () => {
+test('a cluster without databases and hooks makes a backup that a flynn of before reads', async () => {
   await using blobs = await startTestBlobs();
   await using world = await startTestController({ blobStoreUrl: blobs.url, hosts: 1 });
   const { inspection } = await sourceOf(await download(world));
   const names = inspection.manifest.parts.map(({ name }) => name);
   assert.ok(names.includes('records/app.ndjson'));
   assert.deepEqual(
-    names.filter((name) => /datastore|plan/.test(name)),
+    names.filter((name) => /datastore|plan|hook/.test(name)),
     [],
   );
 });

@@ -18,6 +18,7 @@ import { providerFinalizer, resourceType } from '../providers/types.ts';
 import { runners } from '../operations/api-runners.ts';
 import { TestRunner } from '../operations/test-runner.ts';
 import { sources } from '../source/api.ts';
+import { hooks } from '../source/hook/api.ts';
 import { startTestBlobs } from '../testing-blobs.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
@@ -77,6 +78,7 @@ export async function fillCluster(world: TestController, blobs: BlobClient): Pro
   const receiver = { name: 'chat', url: 'https://192.0.2.1/hook', on: ['app' as const] };
   await client.call(notifications.create, { body: { app: 'shop', ...receiver } });
   await client.call(sources.put, { params: { app: 'empty' }, body: { url: 'https://git.example.com/a.git' } });
+  await client.call(hooks.make, { params: { app: 'empty' }, body: {} });
   const params = { ...runnerEnvKind, name: 'all' };
   await client.call(generic.put, { params, body: { spec: { env: { NPM_CONFIG_REGISTRY: mirror } } } });
   await client.call(users.create, { body: { name: 'ada', role: 'viewer' } });

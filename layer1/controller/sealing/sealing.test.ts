@@ -7,6 +7,8 @@ import { drains } from '../api-drains.ts';
 import { notifications } from '../notifications/api.ts';
 import { apps, deployments, jobs, releases } from '../api.ts';
 import { certificates } from '../certificates/api.ts';
+import { sources } from '../source/api.ts';
+import { hooks } from '../source/hook/api.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { sealingKeys } from './api.ts';
@@ -28,6 +30,7 @@ const secrets = {
   ofSignature: 'whsec_c2VjcmV0LW9mLXRoZS1ub3RpZmljYXRpb24=',
   ofAuthority: 'c2VjcmV0LW9mLXRoZS1iaW5kaW5n',
   ofHook: 'the-hook-is-signed-with-this',
+  ofPushes: 'whsec_dGhlLWdpdC1zZXJ2aWNlLXNpZ25zLXdpdGgtdGhpcw==',
 };
 
 async function live(world: TestController): Promise<void> {
@@ -53,6 +56,8 @@ async function live(world: TestController): Promise<void> {
       hook: { url: 'https://hook.example.com/', secret: secrets.ofHook },
     },
   });
+  await client.call(sources.put, { params, body: { url: 'https://198.51.100.7/shop.git' } });
+  await client.call(hooks.make, { params, body: { secret: secrets.ofPushes } });
   await client.call(users.create, { body: { name: 'ann' } });
   await client.call(tokens.create, { body: { name: 'laptop', user: 'ann' } }, { headers: { 'idempotency-key': 'k' } });
   const [deployed] = await client.call(deployments.list, { params });
