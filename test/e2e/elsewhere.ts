@@ -1,11 +1,15 @@
 /** What an app runs comes from elsewhere: a repository it follows, an image in a registry. */
 import assert from 'node:assert/strict';
+import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { createServer, type RequestListener } from 'node:http';
+import { request } from 'node:https';
 import { join, normalize } from 'node:path';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
+import { type Answer, answerTo } from '../answer.ts';
+import type { Checkout } from '../checkout.ts';
 import type { TestCluster } from '../test-cluster.ts';
 import { imageWith } from './registry-image.ts';
 
@@ -23,6 +27,37 @@ async function serve(cluster: TestCluster, listener: RequestListener): Promise<A
       await once(server, 'close');
     },
   };
+}
+
+type Made = { hook: { url: string }; secret: string };
+
+/** As GitHub tells of a push, over the public port of a router. */
+function sendHook(cluster: TestCluster, url: string, payload: object, secret: string): Promise<Answer> {
+  const body = JSON.stringify(payload);
+  const { hostname, pathname } = new URL(url);
+  const outgoing = request({
+    host: cluster.host.address,
+    port: 443,
+    servername: hostname,
+    // The cluster's own authority is nobody's here.
+    rejectUnauthorized: false,
+    method: 'POST',
+    path: pathname,
+    agent: false,
+    headers: {
+      host: hostname,
+      'content-type': 'application/json',
+      'content-length': Buffer.byteLength(body),
+      'x-github-event': 'push',
+      'x-hub-signature-256': `sha256=${createHmac('sha256', secret).update(body).digest('hex')}`,
+    },
+  });
+  outgoing.write(body);
+  return answerTo(outgoing);
+}
+
+async function sourceOf(app: Checkout): Promise<{ polledAt?: string }> {
+  return JSON.parse((await app.flynn(['source', '--json'])).stdout) as { polledAt?: string };
 }
 
 /** After `describeImages`: the app it pushed is what the registry has an image of. */
@@ -76,6 +111,23 @@ export function describeElsewhere(theCluster: () => TestCluster): void {
         intervalMs: 300,
       },
     );
+    const before = await sourceOf(app);
+    const { hook, secret } = JSON.parse((await app.flynn(['source', 'hook', '--json'])).stdout) as Made;
+    assert.ok(hook.url.startsWith(`https://controller.${cluster.domain}/hooks/`), hook.url);
+    const hooked = (ref: string, by = secret) => sendHook(cluster, hook.url, { ref: `refs/heads/${ref}` }, by);
+    await waitFor(async () => (await hooked('dev')).status === 200, {
+      what: 'the hook to be known',
+      deadlineMs: 60_000,
+      intervalMs: 300,
+    });
+    assert.equal((await hooked('main', 'another')).status, 401);
+    assert.match((await hooked('main')).body, /"a push to main: the repository is looked at now"/);
+    await waitFor(async () => (await sourceOf(app)).polledAt !== before.polledAt, {
+      what: 'the look that the hook asked for',
+      deadlineMs: 120_000,
+      intervalMs: 300,
+    });
+    assert.match((await app.flynn(['source'])).stdout, /^last hook +looks: a push to main, \d+[sm] ago$/m);
     await app.flynn(['source', 'set', url, '--branch', 'nowhere', '--every', '1h']);
     assert.match((await app.flynn(['source', 'poll'], { code: 'any' })).stderr, /followed\.git has no branch nowhere/);
     await app.flynn(['source', 'off']);
