@@ -17,8 +17,8 @@ import { during } from './mutation.ts';
 import type { AuditTrail, AuditedMutation } from './trail.ts';
 
 /**
- * Runners say all the time that they are at it; what comes of it is told by the operation. At hooks strangers knock: the source tells
- * of them.
+ * Runners say all the time that they are at it; what comes of it is told by the operation. At hooks strangers knock: the source
+ * tells of them.
  */
 const unrecorded: ReadonlySet<Route> = new Set([
   operations.claim,

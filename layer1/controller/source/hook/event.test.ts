@@ -47,7 +47,7 @@ const gitea = (ref: string) => ({
 });
 const named = (type: string, name: string) => ({ type, name, target: { type: 'commit', hash: '709d658dc5b6' } });
 const bitbucket = (...changes: object[]) => ({
-  push: { changes: changes.map((change) => ({ forced: false, truncated: false, commits: [], ...change })) },
+  push: { changes },
   repository: { type: 'repository', full_name: 'team/shop' },
   actor: { type: 'user' },
 });
@@ -69,7 +69,7 @@ test('a push to the branch that is followed is looked for, whoever tells of it',
     [ofGitlab, gitlab('refs/heads/main')],
     [ofGitea, gitea('refs/heads/main')],
     [ofForgejo, gitea('refs/heads/main')],
-    [ofBitbucket, bitbucket({ new: named('branch', 'main'), old: null })],
+    [ofBitbucket, bitbucket({ new: named('branch', 'main'), old: null, forced: false, truncated: false, commits: [] })],
     [ofBitbucket, bitbucket({ new: named('branch', 'x'), old: null }, { new: named('branch', 'main') })],
     [ofDataCenter, dataCenter('refs/heads/main', 'UPDATE')],
     // A script, with the secret.

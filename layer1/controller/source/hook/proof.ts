@@ -1,6 +1,6 @@
 /**
- * Does a request show that its sender knows the secret? As git services do it: GitHub, Gitea, Forgejo and Bitbucket sign the body as it
- * is with HMAC-SHA256; GitLab sends the secret, or signs as Standard Webhooks has it.
+ * Does a request show that its sender knows the secret? As git services do it: GitHub, Gitea, Forgejo and Bitbucket sign the body
+ * as it is with HMAC-SHA256; GitLab sends the secret, or signs as Standard Webhooks has it.
  *
  * What proves nothing is passed over, however much of it there is: who has a good proof could as well leave the rest out. How old
  * it is is not asked: to send it again makes a look at the repository, and no more.

@@ -1,8 +1,8 @@
 /**
  * Hooks as they come in, from anybody.
  *
- * INVARIANTS. Nothing of a request is read before it is proven, and no proof is taken but one made with the secret that is kept at that
- * moment. Whoever has no proof gets one answer after the same work, whether there is such a hook or not. A hook makes a look
+ * INVARIANTS. Nothing of a request is read before it is proven, and no proof is taken but one made with the secret that is kept at
+ * that moment. Whoever has no proof gets one answer after the same work, whether there is such a hook or not. A hook makes a look
  * that is wanted: however many come, those before a look make one.
  */
 import type { IncomingHttpHeaders } from 'node:http';
