@@ -1,4 +1,4 @@
-/** Hooks from a git service to the API: what is taken, what is refused, and what either leaves behind. A runner plays the looks. */
+/** What is taken of what comes in at a hook, what is refused, and what either leaves behind. A runner plays the looks. */
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { test } from 'node:test';
@@ -6,74 +6,14 @@ import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { resourceKey } from '@flynn/resource/keys';
-import { grants, tokens, users } from '../../access/api.ts';
-import { apps } from '../../api.ts';
 import { audit } from '../../audit/api.ts';
 import { certificates } from '../../certificates/api.ts';
-import { createControllerClient } from '../../client.ts';
 import { newSigningSecret, signatureHeaders } from '../../notifications/signature.ts';
 import { operations } from '../../operations/api.ts';
 import { TestRunner } from '../../operations/test-runner.ts';
-import { startTestController } from '../../testing.ts';
-import type { TestController } from '../../testing.ts';
-import { sources } from '../api.ts';
 import { sourceType } from '../resource.ts';
 import { hooks } from './api.ts';
-import { hookType } from './resource.ts';
-
-const params = { app: 'shop' };
-const url = 'https://git.example.com/shop.git';
-const deadlineMs = 60_000;
-const push = JSON.stringify({ ref: 'refs/heads/main', after: 'a'.repeat(40) });
-
-type World = TestController & { appId: string };
-
-/** It is looked at by itself once in a week. */
-async function startWorld(options: Parameters<typeof startTestController>[0] = {}): Promise<World> {
-  const world = await startTestController({ hosts: 0, hasWorker: false, ...options });
-  const { id: appId } = await world.client.call(apps.create, { body: { name: 'shop' } });
-  await world.client.call(sources.put, { params, body: { url, everyMs: 7 * 86_400_000 } });
-  const dispose = () => world[Symbol.asyncDispose]();
-  return Object.assign(Object.create(world) as TestController, { appId, [Symbol.asyncDispose]: dispose });
-}
-
-async function makeHook(world: World, body: { isRotation?: boolean; secret?: string } = {}) {
-  const made = await world.client.call(hooks.make, { params, body });
-  // Hooks are known by what a watch tells.
-  await waitFor(async () => (await send(world, { secret: made.secret, headers: ping })).status === 200, {
-    what: 'the hook to be known',
-    deadlineMs,
-    intervalMs: 5,
-  });
-  return made;
-}
-
-const ping = { 'x-github-event': 'ping' };
-
-type Sent = { id?: string; secret?: string; body?: string; headers?: Record<string, string> };
-
-/** As GitHub does, unless said otherwise. */
-async function send({ url: at, appId }: World, { id = appId, secret, body = push, headers = {} }: Sent) {
-  const signature = secret === undefined ? undefined : createHmac('sha256', secret).update(body).digest('hex');
-  const answer = await fetch(`${at}/hooks/${id}`, {
-    method: 'POST',
-    headers: {
-      'content-type': 'application/json',
-      'x-github-event': 'push',
-      ...(signature === undefined ? {} : { 'x-hub-signature-256': `sha256=${signature}` }),
-      ...headers,
-    },
-    body,
-  });
-  const { 'x-request-id': _id, date: _date, ...kept } = Object.fromEntries(answer.headers);
-  return { status: answer.status, headers: kept, body: (await answer.json()) as Record<string, unknown> };
-}
-
-const look = ({ client }: TestController) => client.call(sources.get, { params });
-const isWanted = async ({ deps, appId }: World) =>
-  (await deps.resources.get(sourceType, appId)).status.isWanted === true;
-const hookVersion = async ({ store, appId }: World) =>
-  (await store.get(resourceKey(hookType.name, appId)))?.modRevision ?? 0;
+import { deadlineMs, isWanted, look, makeHook, params, push, send, startWorld } from './hook-fixture.ts';
 
 test('a push to the branch makes a look, however many tell of it; one to another branch makes none', async () => {
   await using world = await startWorld({ hasWorker: true });
@@ -198,28 +138,6 @@ test('a body that is too long to be read is proven all the same, and its connect
   }
 });
 
-test('the secret is told once: of it there is nothing in answers and in the trail, and a rotation ends the former', async () => {
-  await using world = await startWorld();
-  const { hook, secret } = await makeHook(world);
-  assert.deepEqual(hook, { url: `http://controller.flynn.localhost/hooks/${world.appId}` });
-  const again = world.client.call(hooks.make, { params, body: {} });
-  await assert.rejects(again, (error) => hasCode(error, 'conflict') && /--rotate/.test(error.message));
-  const { secret: next } = await makeHook(world, { isRotation: true });
-  assert.notEqual(next, secret);
-  assert.equal((await send(world, { secret })).status, 401);
-  assert.equal((await send(world, { secret: next })).status, 200);
-  await world.web.trail.flushed();
-  const trail = JSON.stringify(await world.client.call(audit.list, {}));
-  assert.match(trail, /"type":"source-hook"[^]*"secret":"\[hidden\]"/);
-  const shown = [trail, JSON.stringify(await look(world))].join('\n');
-  for (const one of [secret, next]) assert.ok(!shown.includes(one) && !shown.includes(one.slice(6)));
-  const kept = (await world.store.list('/')).entries.filter(({ value }) => value.includes(next));
-  assert.deepEqual(
-    kept.map(({ key }) => key),
-    [resourceKey(hookType.name, world.appId)],
-  );
-});
-
 test('the address is with https:// once a certificate is shown there, and what comes in clear is refused then', async () => {
   await using world = await startWorld();
   const { secret } = await makeHook(world);
@@ -233,47 +151,6 @@ test('the address is with https:// once a certificate is shown there, and what c
   const { status, body } = await send(world, { secret, headers: clear });
   assert.deepEqual([status, body['code']], [403, 'denied']);
   assert.equal((await send(world, { secret, headers: { ...clear, 'x-forwarded-proto': 'https' } })).status, 200);
-});
-
-test('a hook ends when it is taken back, and with its source; without a source there is none', async () => {
-  await using world = await startWorld();
-  const { client } = world;
-  const isGone = (secret: string) =>
-    waitFor(async () => (await send(world, { secret })).status === 401, { what: 'the hook to end', deadlineMs });
-  const { secret } = await makeHook(world);
-  await client.call(hooks.remove, { params });
-  await isGone(secret);
-  assert.equal((await look(world)).hook, undefined);
-  const none = (error: unknown) => hasCode(error, 'not_found') && /flynn source hook -a shop/.test(error.message);
-  await assert.rejects(client.call(hooks.remove, { params }), none);
-  await assert.rejects(client.call(hooks.make, { params, body: { isRotation: true } }), none);
-  const second = await makeHook(world);
-  await client.call(sources.remove, { params });
-  await isGone(second.secret);
-  assert.equal(await hookVersion(world), 0);
-  const noSource = (error: unknown) => hasCode(error, 'not_found') && /follows no repository/.test(error.message);
-  await assert.rejects(client.call(hooks.make, { params, body: {} }), noSource);
-  await client.call(sources.put, { params, body: { url } });
-  assert.equal((await look(world)).hook, undefined, 'the next one begins without');
-});
-
-test('a hook that is made while its source is removed is not there after it', async () => {
-  await using world = await startWorld();
-  const { store, client } = world;
-  const key = resourceKey(hookType.name, world.appId);
-  const transact = store.transact.bind(store);
-  store.transact = async (transaction, options) => {
-    if (!transaction.then.some((operation) => 'put' in operation && operation.put === key)) {
-      return transact(transaction, options);
-    }
-    store.transact = transact;
-    await client.call(sources.remove, { params });
-    return transact(transaction, options);
-  };
-  await assert.rejects(client.call(hooks.make, { params, body: {} }), (error) =>
-    hasCode(error, 'conflict', 'not_found'),
-  );
-  assert.equal(await hookVersion(world), 0);
 });
 
 test('what a controller of the version before writes of a source, or leaves of one, does a hook no harm', async () => {
@@ -290,20 +167,4 @@ test('what a controller of the version before writes of a source, or leaves of o
     [status, body],
     [200, { outcome: 'ignored', message: 'ignored: the app follows no repository any more' }],
   );
-});
-
-test('developers of the app make hooks, and others do not', async () => {
-  await using world = await startWorld();
-  for (const [name, role] of [
-    ['dave', 'developer'],
-    ['vera', 'viewer'],
-  ] as const) {
-    await world.client.call(users.create, { body: { name } });
-    await world.client.call(grants.put, { params: { ...params, kind: 'user', name }, body: { role } });
-    const { token } = await world.client.call(tokens.create, { body: { name: 'test', user: name } });
-    await using person = createControllerClient({ baseUrl: world.url, key: token });
-    const asked = person.call(hooks.make, { params, body: {} });
-    if (role === 'viewer') await assert.rejects(asked, (error) => hasCode(error, 'denied'));
-    else assert.match((await asked).secret, /^whsec_/);
-  }
 });
