@@ -8,6 +8,7 @@ import { addApplyCommands } from './commands/apply.ts';
 import { addAutoscaleCommands } from './commands/autoscale.ts';
 import { addAuditCommand } from './commands/audit.ts';
 import { addEventsCommand } from './commands/events.ts';
+import { addBuildCommands } from './commands/build.ts';
 import { addClusterCommands } from './commands/cluster.ts';
 import { type Parent, withCommonOptions } from './commands/command.ts';
 import { addCompletionCommand } from './commands/completion.ts';
@@ -105,6 +106,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addDeploymentCommands(parent);
   addCronCommands(parent);
   addSourceCommands(parent);
+  addBuildCommands(parent);
   addLimitCommands(parent);
   addConstraintCommands(parent);
   addPromoteCommands(parent);

@@ -1,5 +1,6 @@
 import { apps, formations, releases } from '@flynn/controller/api';
 import { adoptedRelease } from '@flynn/controller/adoption';
+import { placeMeta } from '@flynn/controller/build-place';
 import type { App, Release } from '@flynn/controller/model';
 import { withSeen } from '@flynn/controller/overtaken';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
@@ -211,16 +212,23 @@ async function makeClone(
   );
 }
 
+function builtAs({ meta }: App): Record<string, string> {
+  const own = Object.values(placeMeta);
+  return Object.fromEntries(Object.entries(meta).filter(([name]) => own.includes(name)));
+}
+
 async function makeApp(
   context: Context,
   { name, reviewMs }: { name: string; reviewMs?: number },
   source: App,
 ): Promise<App> {
   const client = await context.client();
-  if (reviewMs === undefined) return client.call(apps.create, { body: { name, meta: {} } });
+  // What is pushed to it is the same repository.
+  const place = builtAs(source);
+  if (reviewMs === undefined) return client.call(apps.create, { body: { name, meta: place } });
   const asked = expiryOf(reviewMs);
   return withSeen(asked.byCluster, (known) => {
-    const meta = { [reviewOf]: source.id, ...(known.reviewMs === undefined ? asked.byUs : {}) };
+    const meta = { ...place, [reviewOf]: source.id, ...(known.reviewMs === undefined ? asked.byUs : {}) };
     return client.call(apps.create, { body: { name, meta, ...known } });
   });
 }

@@ -26,6 +26,7 @@ import type { Deps } from './deps.ts';
 import { jobsOfApp } from './job-views.ts';
 import { cellOf } from './jobs.ts';
 import { checkReview, reviewPieces, withExpiry } from './review-apps.ts';
+import { checkBuildPlace } from './build-place.ts';
 import { checkOneOffLimits } from './one-off-limits.ts';
 import { pageOf } from './paging.ts';
 import { refuseRemoval } from './datastores/guards.ts';
@@ -118,6 +119,7 @@ async function createNamed(deps: Deps, input: NewApp & { name: string }, signal:
   const id = shortId();
   const domain = `${input.name}.${settings.domain}`;
   checkOneOffLimits(input.meta);
+  checkBuildPlace(input.meta);
   if (isDispensable(input)) await checkPartUntaken(deps, { name: input.name, host: domain }, signal);
   if (!input.isSystem) await checkDefaultName(deps, input.name, signal);
   const app = resources.draft(appType, {

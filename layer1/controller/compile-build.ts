@@ -20,7 +20,7 @@ export type Build = {
   /** What whoever runs the cluster gives to builds: over the builder's own variables. */
   runnerEnv?: Readonly<Record<string, string>>;
   /** Of a source with a Dockerfile. */
-  dockerfile?: { slugRunnerImage: string };
+  dockerfile?: { slugRunnerImage: string; /** If the app names one. */ path?: string | undefined };
   /** What its app asks for its builds is among this. */
   meta?: Readonly<Record<string, string>>;
 };
@@ -84,13 +84,15 @@ function givenNames(runnerEnv: Readonly<Record<string, string>>): { FLYNN_BUILD_
 /** What the builder tells the engine; `memory` is that of each step. */
 function dockerfileEnv(
   { artifact: { image } }: Runnable,
-  { slugRunnerImage }: NonNullable<Build['dockerfile']>,
+  { slugRunnerImage, path }: NonNullable<Build['dockerfile']>,
   memoryBytes: number,
 ): Record<string, string> {
   return {
     FLYNN_BUILD_KIND: 'dockerfile',
     FLYNN_BUILD_MEMORY: `${Math.floor(memoryBytes / 1024)}K`,
     FLYNN_SLUG_RUNNER_IMAGE: slugRunnerImage,
+    // A builder of a version before refuses to begin with it, rather than to build another.
+    ...(path === undefined ? {} : { FLYNN_BUILD_DOCKERFILE: path }),
     ...('name' in image ? { FLYNN_SLUG_BUILDER_IMAGE: image.name } : {}),
   };
 }

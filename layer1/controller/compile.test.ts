@@ -156,6 +156,10 @@ test('the build of a Dockerfile may ask host agents, and knows what each step ma
   assert.equal(template.env['FLYNN_BUILD_MEMORY'], '307200K');
   assert.equal(template.env['FLYNN_SLUG_RUNNER_IMAGE'], 'flynn/slug-runner:1');
   assert.equal(template.env['FLYNN_SLUG_BUILDER_IMAGE'], 'redis:7');
+  assert.equal(template.env['FLYNN_BUILD_DOCKERFILE'], undefined);
+  const named = { ...dockerfile, path: 'deploy/web.Dockerfile' };
+  const other = compileBuild(builder, process({}), { app, ...given, dockerfile: named }).template;
+  assert.equal(other.env['FLYNN_BUILD_DOCKERFILE'], 'deploy/web.Dockerfile');
   const usual = compileBuild(runnable({}, image), process({}), { app, ...given, dockerfile }).template;
   assert.equal(usual.env['FLYNN_BUILD_MEMORY'], '1048576K');
   // What it is given it can read.

@@ -17,6 +17,8 @@ import { placedJobs, reasonsOf, seenStatuses, valuesOf } from './cell-view.ts';
 import type { CellView } from './cell-view.ts';
 import { execCommand, execTarget } from './exec.ts';
 import { checkShell } from './datastores/shells.ts';
+import { isSamePlace, placeIn, placeOf } from './build-place.ts';
+import type { BuildPlace } from './build-place.ts';
 import { buildWorkloadId, compileBuild } from './compile-build.ts';
 import { compileOneOff } from './compile.ts';
 import type { CompiledWorkload, Runnable } from './compile.ts';
@@ -29,6 +31,7 @@ import { buildMarker } from './operations/log.ts';
 import { pageOf } from './paging.ts';
 import { findBasis, findRelease, runnableOf } from './releases.ts';
 import { releaseType } from './resources.ts';
+import { findOperation } from './operations/records.ts';
 import { buildEnvOf, labelsOfRunner } from './runner-env/handlers.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
 
@@ -199,12 +202,15 @@ async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signa
   const basis = await findBasis(deps, app, signal);
   const appEnv = basis?.spec.env ?? {};
   const runnerEnv = await buildEnvOf(deps, await labelsOfRunner(deps, input.operationId, signal), signal);
-  const isDockerfile = input.kind === 'dockerfile' && (appEnv['BUILDPACK_URL'] ?? '') === '';
+  // Named by the app, it counts before what the source looks like.
+  const { dockerfile: path } = await placeOfBuild(deps, app, input, signal);
+  const isOne = input.kind === 'dockerfile' && (appEnv['BUILDPACK_URL'] ?? '') === '';
+  const { slugRunnerImage } = deps.settings;
   const workload = compileBuild(builder, process, {
     app: runnableApp(app),
     appEnv,
     runnerEnv,
-    ...(isDockerfile ? { dockerfile: { slugRunnerImage: deps.settings.slugRunnerImage } } : {}),
+    ...(isOne || path !== undefined ? { dockerfile: { slugRunnerImage, path } } : {}),
     operationId: input.operationId,
     sourceDigest: input.sourceDigest,
     commit: input.commit,
@@ -226,6 +232,23 @@ async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signa
   const job = findJob(jobsOfApp(app.id, cellOf(deps.cell), { all: true, nowMs: deps.now() }), id);
   if (job !== undefined) return job;
   throw new FlynnError('not_found', `the build of operation ${input.operationId} ran already, and its job is gone`);
+}
+
+/** `invalid` if the app is built from elsewhere by now; a controller of a version before may have left out what was told of it. */
+async function placeOfBuild(
+  { store }: Deps,
+  { spec }: AppResource,
+  { operationId }: BuildInput,
+  signal: AbortSignal,
+): Promise<BuildPlace> {
+  const operation = await findOperation(store, operationId, { signal });
+  if (operation === undefined) return {};
+  const place = placeIn(operation.spec.input);
+  if (isSamePlace(place, placeOf(spec.meta))) return place;
+  throw new FlynnError(
+    'invalid',
+    `what ${spec.name} is built from was set anew since this build was asked for ("flynn build -a ${spec.name}" tells what it is): push again`,
+  );
 }
 
 export async function findBuilder(

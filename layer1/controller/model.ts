@@ -220,6 +220,9 @@ export const operationSchema = z.object({
     sourceDigest: z.string().optional(),
     commit: z.string().optional(),
     branch: z.string().optional(),
+    /** What of the repository the source is, and the Dockerfile in it, where the app says: see build-place.ts. */
+    folder: z.string().optional(),
+    dockerfile: z.string().optional(),
     /** Of a build that is none: an image in a registry, to be fetched once. */
     imageRef: z.string().max(1_000).optional(),
     /** Of a poll: what it looks at. */

@@ -22,6 +22,7 @@ import {
 import { checkDefaultsSchema } from './check-defaults.ts';
 import { cronSchema } from './cron/model.ts';
 import { rolloutSchema } from './deployments/rollout-settings.ts';
+import { checkBuildPlace } from './build-place.ts';
 import { checkOneOffLimits } from './one-off-limits.ts';
 import { askerSchema } from './operations/asker.ts';
 import { reviewIssues } from './review-meta.ts';
@@ -69,6 +70,7 @@ export const appType = defineType({
   validateUpdate(before, after) {
     if (before.name !== after.name) throw new FlynnError('invalid', 'an app keeps its name: create another app');
     checkOneOffLimits(after.meta, before.meta);
+    checkBuildPlace(after.meta, before.meta);
     const issues = reviewIssues(before.meta, after.meta);
     if (issues.length > 0) throw refusal(`app ${after.name}`, issues);
   },

@@ -10,6 +10,10 @@ export type Archived = {
   repository: string;
   /** Beside git's own environment: where it keeps the objects of a push that is not accepted yet, say. */
   env?: Record<string, string>;
+  /** Of a folder of it: nothing else of the commit counts then. */
+  tree?: string;
+  /** What .gitmodules would say in that folder. */
+  modules?: string;
 };
 
 /** Of files and folders; of one path, which no system takes if it is longer; and of what tells the submodules, one word to git. */
@@ -25,6 +29,7 @@ const ofSubmodule = /^160000 commit ([0-9a-f]+)\t(.+)$/s;
 
 /** In the archive, for the builder. */
 const submodulesFile = '.flynn-submodules.json';
+const modulesFile = '.gitmodules';
 
 /**
  * A tar of the commit. git is started by the first read: the output of a process that has exited before anybody reads is
@@ -32,7 +37,7 @@ const submodulesFile = '.flynn-submodules.json';
  * of more than `maxBytes`, as `invalid`.
  */
 export async function* archiveOf(
-  { commit, repository, env = {} }: Archived,
+  { commit, repository, env = {}, tree = commit, modules = '' }: Archived,
   submodules: Readonly<Record<string, string>>,
   signal: AbortSignal,
   maxBytes = maxArchiveBytes,
@@ -40,7 +45,9 @@ export async function* archiveOf(
   signal.throwIfAborted();
   const isNeeded = Object.keys(submodules).length > 0;
   const told = isNeeded ? [`--add-virtual-file=${submodulesFile}:${JSON.stringify(submodules)}`] : [];
-  const git = startGit(['--git-dir', repository, 'archive', '--format=tar', ...told, commit], { env });
+  // Behind what the folder itself may have of that name: the last one counts.
+  if (isNeeded && modules !== '') told.push(`--add-virtual-file=${modulesFile}:${modules}`);
+  const git = startGit(['--git-dir', repository, 'archive', '--format=tar', ...told, tree], { env });
   git.stdin.end();
   let problem = '';
   git.stderr.on('data', (data: Buffer) => (problem += data.toString().slice(0, 1_000)));
@@ -81,19 +88,19 @@ export async function isWhole({ commit, repository, env = {} }: Archived, signal
 }
 
 /**
- * Path → commit. An archive has an empty folder in the place of a submodule: the builder, which has the app's keys and reaches
+ * Path → commit, from the top of what is archived. An archive has an empty folder in the place of a submodule: the builder, which has the app's keys and reaches
  * no more of the cluster than the app does, fetches what belongs there. `invalid` of a commit that is more than `limits`, which
  * few objects are enough for: folders that are all the same one are as many paths as somebody likes.
  */
 export async function findSubmodules(
-  { commit, repository, env = {} }: Archived,
+  { commit, repository, env = {}, tree = commit }: Archived,
   signal: AbortSignal,
   limits: TreeLimits = treeLimits,
 ): Promise<Record<string, string>> {
   const limited = withDeadline(treeMs, signal);
   limited.throwIfAborted();
   // Folders are told too: one that has nothing but folders has an end only by their number.
-  const git = startGit(['--git-dir', repository, 'ls-tree', '-r', '-t', '-z', commit], { env });
+  const git = startGit(['--git-dir', repository, 'ls-tree', '-r', '-t', '-z', tree], { env });
   using _ending = endedBy(git, limited);
   git.stdin.end();
   const [ended, problem] = [exitOf(git), text(git.stderr)];

@@ -5,7 +5,10 @@ import type { BlobClient } from '@flynn/blobstore/client';
 import { asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { retry, withDeadline } from '@flynn/kit/retry';
+import { placeOf } from '@flynn/controller/build-place';
+import type { BuildPlace } from '@flynn/controller/build-place';
 import { archiveOf, findSubmodules } from './archive.ts';
+import { locate } from './build-place.ts';
 import type { Platform, Push } from './platform.ts';
 
 export type Pushed = {
@@ -39,9 +42,10 @@ export async function deploy(
   const takenChain = async () =>
     request === undefined ? [] : deps.platform.push(app.id, request, { signal: withDeadline(30_000) });
   try {
-    const { digest } = await upload(deps, pushed, signal);
+    const place = placeOf(app.meta);
+    const { digest } = await upload(deps, pushed, place, signal);
     const wait = expiresInMs === undefined ? {} : { expiresInMs };
-    request = { pushId, sourceDigest: digest, commit, branch, ...wait };
+    request = { pushId, sourceDigest: digest, commit, branch, ...place, ...wait };
     chain = await deps.platform.push(app.id, request, { signal });
     for (const operation of chain) {
       const ended = await tell(deps.platform.follow(operation.id, { signal }), say);
@@ -104,9 +108,13 @@ function failureText({ kind, state, error }: Operation): string {
 }
 
 /** `git archive` of the commit, straight into the blob store. */
-async function upload(deps: DeployDeps, pushed: Pushed, signal: AbortSignal): Promise<{ digest: string }> {
-  const { commit, repository, quarantine } = pushed;
-  const source = { commit, repository, env: quarantine };
+async function upload(
+  deps: DeployDeps,
+  { app, commit, repository, quarantine }: Pushed,
+  place: BuildPlace,
+  signal: AbortSignal,
+): Promise<{ digest: string }> {
+  const source = await locate({ commit, repository, env: quarantine }, place, { app, signal });
   const submodules = await findSubmodules(source, signal);
   const send = (limited: AbortSignal) =>
     deps.blobs.put(Readable.from(archiveOf(source, submodules, limited), { objectMode: false }), { signal: limited });

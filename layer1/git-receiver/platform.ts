@@ -19,6 +19,9 @@ export type Push = {
   sourceDigest: string;
   commit: string;
   branch: string;
+  /** What of the commit the source is, and the Dockerfile in it, where the app says. */
+  folder?: string;
+  dockerfile?: string;
   /** How long the build may wait for a runner. */
   expiresInMs?: number;
 };

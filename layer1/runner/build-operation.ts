@@ -23,7 +23,7 @@ type Exit = { code: number | undefined; error: string | undefined };
 /** Output `resultDigest`: the blob that says what was built. */
 export async function executeBuild(execution: Execution): Promise<Record<string, string>> {
   const { operation, controller, blobs } = execution;
-  const { sourceDigest, commit = '', imageRef } = operation.input;
+  const { sourceDigest, commit = '', imageRef, folder, dockerfile } = operation.input;
   if (imageRef !== undefined) {
     const { registry } = parseReference(imageRef);
     const { FLYNN_REGISTRY_LOGINS: logins, FLYNN_PLAIN_REGISTRIES: plain } = registrySettingsOf(await execution.env());
@@ -34,10 +34,9 @@ export async function executeBuild(execution: Execution): Promise<Record<string,
   const app = await patiently('reading the app', execution, (signal) =>
     controller.call(apps.get, { params: { app: operation.appId } }, { signal }),
   );
-  await execution.write(`-----> Building ${app.name}...`);
-  const kind = await patiently('reading the source', execution, (signal) =>
-    sourceKindOf(() => blobs.get(sourceDigest, { signal }), signal),
-  );
+  await execution.write(`-----> Building ${app.name}${folder === undefined ? '' : ` from ${folder}`}...`);
+  const look = (signal: AbortSignal) => sourceKindOf(() => blobs.get(sourceDigest, { signal }), signal);
+  const kind = dockerfile === undefined ? await patiently('reading the source', execution, look) : 'dockerfile';
   const body = { operationId: operation.id, sourceDigest, commit, kind };
   const job = await patiently('starting the build', execution, (signal) =>
     controller.call(jobs.build, { params: { app: operation.appId }, body }, { signal }),

@@ -4,10 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { apps, releases } from '@flynn/controller/api';
+import { placeIn } from '@flynn/controller/build-place';
+import type { App } from '@flynn/controller/model';
 import { hasCode } from '@flynn/kit/errors';
 import { gitSshEnv } from '@flynn/kit/git-ssh';
 import { withDeadline } from '@flynn/kit/retry';
 import { archiveOf, findSubmodules } from '@flynn/git-receiver/archive';
+import { locate } from '@flynn/git-receiver/build-place';
 import type { Env } from './env-watch.ts';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
@@ -19,14 +22,18 @@ import type { Pinned } from './pinned-remote.ts';
 const deadlineMs = 10 * 60_000;
 const passedOn = ['http_proxy', 'https_proxy', 'no_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'GIT_SSL_CAINFO'];
 
-/** Output: `commit` that the branch is at; if it is another than the input's, `sourceDigest`, its archive as a blob. */
+/**
+ * Output: `commit` that the branch is at; if it is another than the input's, `sourceDigest`, its archive as a blob, and the `folder`
+ * that is of: who knows of none tells none.
+ */
 export async function executePoll(execution: Execution): Promise<Record<string, string>> {
   const { operation, blobs, write } = execution;
   const { url = '', branch = '', commit: known = '', addresses } = operation.input;
   const signal = withDeadline(deadlineMs, execution.signal);
   const dir = await mkdtemp(join(tmpdir(), 'flynn-poll-'));
   try {
-    const appEnv = await envOf(execution);
+    const app = await appOf(execution);
+    const appEnv = await envOf(execution, app);
     const network = { GIT_ALLOW_PROTOCOL: 'https:http:ssh', ...pick(await execution.env(), passedOn) };
     // Without any it is an admin's, and may be everywhere.
     const place: Pinned = addresses === undefined ? { url, env: {} } : pinned(url, addresses.split(','));
@@ -40,25 +47,32 @@ export async function executePoll(execution: Execution): Promise<Record<string, 
     await write(`${branch} of ${url} is at ${shortOf(head)}: fetching it`);
     const repository = join(dir, 'repository.git');
     const commit = await fetchInto(repository, remote, { signal });
-    const source = { repository, commit };
+    const built = placeIn(operation.input);
+    const source = await locate({ repository, commit }, built, { app, signal });
     const submodules = await findSubmodules(source, signal);
     const send = (limited: AbortSignal) =>
       blobs.put(Readable.from(archiveOf(source, submodules, limited), { objectMode: false }), { signal: limited });
     // No room is not made by waiting.
     const isRetryable = (error: unknown): boolean => hasCode(error, 'unavailable', 'timeout');
     const { digest } = await patiently('storing the source', { signal }, send, { isRetryable });
-    return { commit, sourceDigest: digest };
+    return { commit, sourceDigest: digest, ...(built.folder === undefined ? {} : { folder: built.folder }) };
   } finally {
     await rm(dir, { recursive: true, force: true });
   }
 }
 
-/** The variables of the live release, or of the newest there is: they hold the app's key. */
-async function envOf(execution: Execution): Promise<Readonly<Record<string, string>>> {
+function appOf(execution: Execution): Promise<App> {
   const { controller, operation } = execution;
-  const params = { app: operation.appId };
-  return patiently('reading the app', execution, async (signal) => {
-    const { releaseId } = await controller.call(apps.get, { params }, { signal });
+  return patiently('reading the app', execution, (signal) =>
+    controller.call(apps.get, { params: { app: operation.appId } }, { signal }),
+  );
+}
+
+/** The variables of the live release, or of the newest there is: they hold the app's key. */
+async function envOf(execution: Execution, { id, releaseId }: App): Promise<Readonly<Record<string, string>>> {
+  const { controller } = execution;
+  const params = { app: id };
+  return patiently('reading its variables', execution, async (signal) => {
     if (releaseId !== undefined) {
       return (await controller.call(releases.get, { params: { ...params, release: releaseId } }, { signal })).env;
     }

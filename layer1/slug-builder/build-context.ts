@@ -18,48 +18,58 @@ export type SourceTexts = {
   modules?: string;
 };
 
-const dockerfileName = 'Dockerfile';
+export const usualDockerfile = 'Dockerfile';
 const maxTextBytes = 1024 ** 2;
-const names = new Map<string, keyof SourceTexts>([
-  [dockerfileName, 'dockerfile'],
-  ['.dockerignore', 'dockerignore'],
-  ['Procfile', 'procfile'],
-  ['app.json', 'appJson'],
-  [toldFile, 'told'],
-  [modulesFile, 'modules'],
-]);
 
-/** Of files at the source's root. */
-export async function readTexts(source: Readable): Promise<SourceTexts> {
-  const texts: SourceTexts = {};
+/** Where each may be: the first that is there counts. What belongs to a Dockerfile is beside it, or at the source's top. */
+function placesOf(dockerfile: string): [keyof SourceTexts, readonly string[]][] {
+  const beside = (name: string): string => posix.join(posix.dirname(dockerfile), name);
+  return [
+    ['dockerfile', [dockerfile]],
+    ['dockerignore', [`${dockerfile}.dockerignore`, '.dockerignore']],
+    ['procfile', [beside('Procfile'), 'Procfile']],
+    ['appJson', [beside('app.json'), 'app.json']],
+    ['told', [toldFile]],
+    ['modules', [modulesFile]],
+  ];
+}
+
+/** Of a source whose Dockerfile is at that path. */
+export async function readTexts(source: Readable, dockerfile: string): Promise<SourceTexts> {
+  const places = placesOf(dockerfile);
+  const wanted = new Set(places.flatMap(([, paths]) => paths));
+  const found = new Map<string, string>();
   const archive = extract();
   const read = async (): Promise<void> => {
     for await (const entry of archive) {
       const name = posix.normalize(entry.header.name);
-      const key = names.get(name);
-      if (key !== undefined && entry.header.type === 'file') {
+      if (wanted.has(name) && entry.header.type === 'file') {
         if (entry.header.size > maxTextBytes) throw new FlynnError('invalid', `${name} is larger than a megabyte.`);
-        texts[key] = await text(entry);
+        found.set(name, await text(entry));
       }
       entry.resume();
     }
   };
   await Promise.all([read(), pipeline(source, archive)]);
+  const texts: SourceTexts = {};
+  for (const [key, paths] of places) {
+    const content = paths.map((path) => found.get(path)).find((one) => one !== undefined);
+    if (content !== undefined) texts[key] = content;
+  }
   return texts;
 }
 
 /** Of one archive after the other. A failure of one of them fails what is read here. */
 export function packContext(
   sources: readonly Readable[],
-  { dockerfile, dockerignore = '' }: Pick<SourceTexts, 'dockerfile' | 'dockerignore'>,
+  { dockerfile, dockerignore = '', path }: Pick<SourceTexts, 'dockerfile' | 'dockerignore'> & { path: string },
 ): Readable {
   const isIgnored = createDockerignore(dockerignore);
   const packed = pack();
   const add = async (archive: Extract): Promise<void> => {
     for await (const entry of archive) {
       const name = posix.normalize(entry.header.name).replace(/\/$/, '');
-      if (name === dockerfileName)
-        packed.entry({ ...entry.header, size: Buffer.byteLength(dockerfile ?? '') }, dockerfile ?? '');
+      if (name === path) packed.entry({ ...entry.header, size: Buffer.byteLength(dockerfile ?? '') }, dockerfile ?? '');
       else if (name !== toldFile && !isIgnored(name)) {
         if (entry.header.type === 'file') await pipeline(Readable.from(entry), packed.entry(entry.header));
         else packed.entry(entry.header);

@@ -2,6 +2,7 @@ import { secret } from '@flynn/kit/config';
 import { identityConfig } from '@flynn/kit/identity';
 import { buildSettingsSchema } from '@flynn/controller/build-limits';
 import { envSchema } from '@flynn/controller/env';
+import { usualDockerfile } from './build-context.ts';
 import { z } from 'zod';
 
 /** What the controller tells a build job. */
@@ -22,6 +23,8 @@ export const configSchema = buildSettingsSchema.extend({
   FLYNN_HOST_ID: z.string().default(''),
   /** What is built: with a Dockerfile an image, by the engine of this host. */
   FLYNN_BUILD_KIND: z.enum(['slug', 'dockerfile']).default('slug'),
+  /** Of a Dockerfile of another name or place: its path in the source. */
+  FLYNN_BUILD_DOCKERFILE: z.string().default(usualDockerfile),
   /** What a Dockerfile means by `flynn/slug-runner` and `flynn/slug-builder`. */
   FLYNN_SLUG_RUNNER_IMAGE: z.string().optional(),
   FLYNN_SLUG_BUILDER_IMAGE: z.string().optional(),

@@ -14,6 +14,7 @@ import { HttpClient } from '@flynn/kit/http-client';
 import { handle, startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { extract, pack } from 'tar-stream';
+import { usualDockerfile } from './build-context.ts';
 import { baseEnv } from './environment.ts';
 import { type ImageBuildDeps, buildImage } from './image-build.ts';
 import { createOutput } from './output.ts';
@@ -97,12 +98,13 @@ export async function openPlace(
     source: Record<string, string>,
     more: Partial<ImageBuildDeps['limits']> = {},
     appEnv: Record<string, string> = { A: '1', B: '2' },
+    dockerfile = usualDockerfile,
   ) => {
     const archive = pack();
     for (const [name, content] of Object.entries(source)) archive.entry({ name, mtime: new Date(0) }, content);
     archive.finalize();
     const { digest: sourceDigest } = await store.blobs.put(await buffer(archive));
-    const job = { operationId: 'o1', appId: 'a1', commit: 'abc', appEnv, sourceDigest };
+    const job = { operationId: 'o1', appId: 'a1', commit: 'abc', appEnv, sourceDigest, dockerfile };
     const ownImages = { 'flynn/slug-runner': 'flynn/slug-runner:77', 'flynn/slug-builder': undefined };
     const { blobs } = store;
     const own = { limits: { ...limits, ...more }, cache: 'c1', ownImages };

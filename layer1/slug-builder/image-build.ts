@@ -27,13 +27,18 @@ import { LineSplitter } from '@flynn/kit/lines';
 import { retry } from '@flynn/kit/retry';
 import type { Image } from '@flynn/scheduler/job-template';
 import { type BuildJob, readLayers } from './build.ts';
-import { packContext, readTexts } from './build-context.ts';
+import { packContext, readTexts, usualDockerfile } from './build-context.ts';
 import { type SubmodulesDeps, archiveSubmodules } from './context-submodules.ts';
 import { argsOf, assertPlain, ownImagesOf, withImages, withPlainBases } from './dockerfile.ts';
 import { givenEnv } from './environment.ts';
 import { type BuildLimits, howToRaise, imageTooLarge, tooMuchOutput, withinLimits } from './limits.ts';
 import { type Output, sizeText } from './output.ts';
 import { parseProcfile } from './procfile.ts';
+
+export type ImageBuildJob = BuildJob & {
+  /** Its path in the source, which is the context. */
+  dockerfile: string;
+};
 
 export type ImageBuildDeps = {
   blobs: BlobClient;
@@ -57,19 +62,20 @@ const controllerAwayMs = 60_000;
 const maxEventBytes = 64 * 1024;
 
 /** Idempotent: asked again for the same operation it makes the same name point to the new result. */
-export async function buildImage(job: BuildJob, deps: ImageBuildDeps, signal: AbortSignal): Promise<BuildResult> {
+export async function buildImage(job: ImageBuildJob, deps: ImageBuildDeps, signal: AbortSignal): Promise<BuildResult> {
   const { appDir, scratchDir } = deps.steps.layout;
   return withinLimits(deps.limits, [appDir, scratchDir], signal, (limited) => buildWithin(job, deps, limited));
 }
 
-async function buildWithin(job: BuildJob, deps: ImageBuildDeps, signal: AbortSignal): Promise<BuildResult> {
+async function buildWithin(job: ImageBuildJob, deps: ImageBuildDeps, signal: AbortSignal): Promise<BuildResult> {
   const { blobs, out } = deps;
-  const source = await readTexts(await blobs.get(job.sourceDigest, { signal }));
-  if (source.dockerfile === undefined) throw new FlynnError('invalid', 'There is no Dockerfile in the source.');
+  const path = job.dockerfile;
+  const source = await readTexts(await blobs.get(job.sourceDigest, { signal }), path);
+  if (source.dockerfile === undefined) throw new FlynnError('invalid', `There is no ${path} in the source.`);
   const processTypes = source.procfile === undefined ? {} : parseProcfile(source.procfile);
   const appJson = source.appJson === undefined ? undefined : parseAppJson(source.appJson);
   assertPlain(source.dockerfile);
-  out.topic('Dockerfile app detected');
+  out.topic(`Dockerfile app detected${path === usualDockerfile ? '' : `: ${path}`}`);
   const args = argsOf(source.dockerfile, { ...givenEnv(deps.steps.env), ...job.appEnv });
   const plain = withPlainBases(source.dockerfile, args);
   const dockerfile = withImages(plain, await namesHere(job, plain, deps, signal));
@@ -79,7 +85,9 @@ async function buildWithin(job: BuildJob, deps: ImageBuildDeps, signal: AbortSig
     told === undefined ? [] : [await archiveSubmodules({ told, modules }, job.appEnv, deps.steps, limits)];
   // After them: what they fail with leaves no source open, and none waits for as long as they take.
   const archives = [await blobs.get(job.sourceDigest, { signal }), ...ofModules];
-  const { digest: contextDigest } = await blobs.put(packContext(archives, { dockerfile, dockerignore }), { signal });
+  const { digest: contextDigest } = await blobs.put(packContext(archives, { dockerfile, dockerignore, path }), {
+    signal,
+  });
   out.topic('Building image');
   const name = await buildOnHost(job, { contextDigest, args }, deps, signal);
 
@@ -155,7 +163,7 @@ function noImage(name: string): FlynnError {
 }
 
 async function buildOnHost(
-  job: BuildJob,
+  job: ImageBuildJob,
   input: { contextDigest: string; args: Record<string, string> },
   { agent, out, limits, cache }: ImageBuildDeps,
   signal: AbortSignal,
@@ -164,7 +172,7 @@ async function buildOnHost(
   const { memoryBytes, pids, diskBytes } = limits;
   const body = {
     ...input,
-    dockerfile: 'Dockerfile',
+    dockerfile: job.dockerfile,
     cache,
     limits: { memoryBytes, cpuMillis, pids, diskBytes },
   };

@@ -120,7 +120,7 @@ async function runBuild(): Promise<void> {
     try {
       const steps = { layout, self, env };
       const deps = { steps, blobs, agent, controller, out, limits: { ...limits, ...ofSteps }, cache, ownImages };
-      await buildImage(job, deps, signal);
+      await buildImage({ ...job, dockerfile: config.FLYNN_BUILD_DOCKERFILE }, deps, signal);
     } finally {
       await Promise.all([blobs.close(), discovery.close(), agent.close(), controller.close()]);
     }

@@ -51,6 +51,10 @@ export const operations = {
       sourceDigest: z.string(),
       commit: z.string(),
       branch: z.string(),
+      /** The top of what is in the archive, from the repository's top: what whoever made it took the app's `build.folder` to be. */
+      folder: z.string().optional(),
+      /** In the archive, from its top: it is built, whatever else there is. */
+      dockerfile: z.string().optional(),
       /** By when the build is to run; else it waits. */
       expiresInMs,
     }),

@@ -7,6 +7,7 @@ import { shortId } from '@flynn/kit/ids';
 import type { z } from 'zod';
 import { operations } from './api.ts';
 import { principalOf } from '../access/principal.ts';
+import { isSamePlace, placeIn, placeOf } from '../build-place.ts';
 import type { OwnBlobs } from '../collection/own-blobs.ts';
 import { refuseSource } from '../datastores/guards.ts';
 import { othersText } from '../deployments/phases.ts';
@@ -22,7 +23,7 @@ import { expiryOf } from './expiry.ts';
 import { createOnce } from './intake.ts';
 import { OperationLog } from './log.ts';
 import { chainOf } from './queue.ts';
-import { getOperation } from './records.ts';
+import { findOperation, getOperation } from './records.ts';
 import type { AppResource, OperationResource } from '../resources.ts';
 import { adoptedRunners } from './runner-registry.ts';
 import { viewOperation } from '../views.ts';
@@ -46,6 +47,7 @@ export function operationHandlers(deps: Deps, own: OwnBlobs): Handler[] {
       if (principal.sshKey === undefined) await own.check(principal, [body.sourceDigest], signal);
       return forLiveApp(deps, params.app, signal, async (app) => {
         refuseSource(app);
+        await checkPlace(deps, app, body, signal);
         return viewAll(await push(deps, app, { ...body, asker: askerOf(principal) }, signal));
       });
     }),
@@ -103,6 +105,23 @@ async function push(deps: Deps, app: AppResource, input: Push, signal: AbortSign
     expiresAt: index === 0 ? expiresAt : undefined,
   }));
   return createOnce(deps, app, chain, signal);
+}
+
+/** A receiver of a version before knows of no folder, and the app's settings may have changed since it read them. */
+async function checkPlace(
+  { store }: Deps,
+  app: AppResource,
+  { pushId, ...told }: z.output<typeof operations.push.body>,
+  signal: AbortSignal,
+): Promise<void> {
+  if (isSamePlace(placeOf(app.spec.meta), placeIn(told))) return;
+  // Asked again: it was taken.
+  const [build] = chainOf(app.id, pushId);
+  if (build !== undefined && (await findOperation(store, build.id, { signal })) !== undefined) return;
+  throw new FlynnError(
+    'conflict',
+    `what ${app.spec.name} is built from ("flynn build -a ${app.spec.name}") is not what was sent: it was set while the push was under way, or a part of the platform is of a version before, which knows of no folder, until the update is through`,
+  );
 }
 
 /** Live ones first, then what ended last. */

@@ -8,6 +8,8 @@
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Again } from '@flynn/resource/reconciler';
 import type { Compare } from '@flynn/store/store';
+import { isSamePlace, placeIn, placeOf } from '../build-place.ts';
+import type { BuildPlace } from '../build-place.ts';
 import { forLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { dueInMs } from '../due.ts';
@@ -18,7 +20,7 @@ import { chainOf } from '../operations/queue.ts';
 import { findOperation } from '../operations/records.ts';
 import { hasOperationEnded } from '../operations/state.ts';
 import { appType } from '../resources.ts';
-import type { OperationResource } from '../resources.ts';
+import type { AppResource, OperationResource } from '../resources.ts';
 import { sourceType } from './resource.ts';
 import type { SourceResource } from './resource.ts';
 import { checkOutside, hostOfSource } from './url.ts';
@@ -45,33 +47,37 @@ export async function stepSource(deps: Deps, id: string, options: Options): Prom
     const poll = await findOperation(deps.store, pollId, { signal });
     // Its end is told.
     if (poll !== undefined && !hasOperationEnded(poll.status.state)) return { againInMs: longestWaitMs };
-    await settle(deps, source, poll, options);
+    await settle(deps, { source, app }, poll, options);
     return { againInMs: 0 };
   }
   const waitMs = isWanted ? 0 : dueInMs(nextMs, deps.now(), longestOf(source.spec) * (1 + spread));
   if (waitMs > 0) return { againInMs: Math.min(waitMs, longestWaitMs) };
   if (deps.queue.ofApp(app.id).length > 0) return { againInMs: busyMs };
-  await begin(deps, source, options);
+  await begin(deps, { source, app }, options);
   return { againInMs: longestWaitMs };
 }
 
-async function begin(deps: Deps, source: SourceResource, options: Options): Promise<void> {
+/** What is followed, and by whom. */
+type Following = { source: SourceResource; app: AppResource };
+
+async function begin(deps: Deps, { source, app }: Following, options: Options): Promise<void> {
   const { signal } = options;
   const { appId, url, branch, isOpen } = source.spec;
   const { polls, commit = '' } = source.status;
   let addresses: string[] | undefined;
-  if (!isOpen) {
-    try {
-      addresses = await checkOutside(hostOfSource(url), await insideNetworks(deps, signal));
-    } catch (error) {
-      if (!hasCode(error, 'denied', 'unavailable', 'invalid')) throw error;
-      await write(deps, source, missed(deps, source, messageOf(error), options), options);
-      return;
-    }
+  let place: BuildPlace;
+  try {
+    place = placeOf(app.spec.meta);
+    if (!isOpen) addresses = await checkOutside(hostOfSource(url), await insideNetworks(deps, signal));
+  } catch (error) {
+    if (!hasCode(error, 'denied', 'unavailable', 'invalid')) throw error;
+    await write(deps, source, missed(deps, source, messageOf(error), options), options);
+    return;
   }
   const id = `poll-${source.uid}-${polls}`;
   const expiresAt = new Date(deps.now() + expireMs).toISOString();
-  const input = { url, branch, commit, ...(addresses === undefined ? {} : { addresses: addresses.join(',') }) };
+  const told = { url, branch, commit, ...place };
+  const input = addresses === undefined ? told : { ...told, addresses: addresses.join(',') };
   const spec = { appId, kind: 'poll' as const, pushId: id, input };
   await forLiveApp(deps, appId, signal, (app) => createOnce(deps, app, [{ id, spec, expiresAt }], signal));
   await write(deps, source, { ...source.status, pollId: id, isWanted: false }, options);
@@ -80,7 +86,7 @@ async function begin(deps: Deps, source: SourceResource, options: Options): Prom
 /** What came of a look, and when there will be another. */
 async function settle(
   deps: Deps,
-  source: SourceResource,
+  { source, app }: Following,
   poll: OperationResource | undefined,
   options: Options,
 ): Promise<void> {
@@ -88,17 +94,35 @@ async function settle(
   const { spec, status } = source;
   const found = poll?.status.state === 'complete' ? poll.status.output : undefined;
   // What was looked at may be followed no longer.
-  const isCurrent = poll?.spec.input['url'] === spec.url && poll.spec.input['branch'] === spec.branch;
+  const isFollowed = poll?.spec.input['url'] === spec.url && poll.spec.input['branch'] === spec.branch;
+  const place = placeIn(poll?.spec.input ?? {});
+  const isCurrent = isFollowed && isBuiltFrom(app, place);
   let next: Status;
   if (!isCurrent && poll !== undefined)
     next = { ...status, polls: status.polls + 1, pollId: undefined, lastPollId: poll.id };
   else if (found === undefined) {
     next = missed(deps, source, poll?.status.error ?? 'the look at the repository was lost', options);
-  } else next = await taken(deps, source, found, options);
+  } else if (found['sourceDigest'] !== undefined && found['folder'] !== place.folder)
+    next = missed(deps, source, ofBefore, options);
+  else next = await taken(deps, source, { ...found, ...place }, options);
   await write(deps, source, next, options);
   // Of looks only the last is kept: they must not push builds out of the history.
   const old = [status.lastPollId].flatMap((id) => id ?? []);
   await removeEnded(deps.store, old, { signal, epoch });
+}
+
+/** What it sent is the whole repository. */
+const ofBefore =
+  'a runner of a version before looked, which knows of no folder to build from: another look is made, and "flynn runner" tells which are not up to date';
+
+/** Whether the app is still to be built from there. */
+function isBuiltFrom({ spec }: AppResource, place: BuildPlace): boolean {
+  try {
+    return isSamePlace(placeOf(spec.meta), place);
+  } catch (error) {
+    if (!hasCode(error, 'invalid')) throw error;
+    return false;
+  }
 }
 
 function missed(deps: Deps, { spec, status }: SourceResource, error: string, { random }: Options): Status {
@@ -110,13 +134,13 @@ function missed(deps: Deps, { spec, status }: SourceResource, error: string, { r
 async function taken(
   deps: Deps,
   { uid, spec, status }: SourceResource,
-  { commit = '', sourceDigest }: Readonly<Record<string, string>>,
+  { commit = '', sourceDigest, ...more }: Readonly<Record<string, string>>,
   { signal, random }: Options,
 ): Promise<Status> {
   const seen = { ...after(deps, status, spec.everyMs, random), failures: 0, error: undefined };
   if (sourceDigest === undefined || commit === status.commit) return seen;
   const pushId = `source-${uid}-${status.pushes}-${commit}`;
-  const input = { sourceDigest, commit, branch: spec.branch };
+  const input = { sourceDigest, commit, branch: spec.branch, ...placeIn(more) };
   await forLiveApp(deps, spec.appId, signal, (app) => {
     const chain = chainOf(app.id, pushId).map(({ id, ...one }) => ({
       id,
