@@ -44,6 +44,42 @@ test('the engine gets the context without what is ignored, and the result is an 
   assert.match(place.output(), /there already/);
 });
 
+test('a Dockerfile of another name and place has all of the source, and what is beside it counts before what is at the top', async () => {
+  await using place = await openPlace(succeeds);
+  const source = {
+    '.dockerignore': 'apps',
+    Dockerfile: 'FROM other\nCOPY nothing /\n',
+    Procfile: 'worker: of the top',
+    'app.json': '{"formation":{"web":{"quantity":3}}}',
+    'apps/web/Procfile': 'worker: of web',
+    'apps/web/web.Dockerfile': 'FROM flynn/slug-runner\nCOPY . /\n',
+    'apps/web/web.Dockerfile.dockerignore': 'apps/api\nweb.Dockerfile\n**/*.Dockerfile\n',
+    'apps/api/code.js': 'x',
+    'lib/code.js': 'code',
+  };
+  const result = await place.build(source, {}, {}, 'apps/web/web.Dockerfile');
+  assert.deepEqual(result.processTypes, { worker: 'of web' });
+  assert.equal(result.appJson?.formation['web'], 3);
+  assert.equal(buildRoutes.build.body.parse(place.asked.body).dockerfile, 'apps/web/web.Dockerfile');
+  const files = await place.context();
+  assert.deepEqual([...files.keys()].sort(), [
+    '.dockerignore',
+    'Dockerfile',
+    'Procfile',
+    'app.json',
+    'apps/web/Procfile',
+    'apps/web/web.Dockerfile',
+    'apps/web/web.Dockerfile.dockerignore',
+    'lib/code.js',
+  ]);
+  assert.equal(files.get('apps/web/web.Dockerfile'), 'FROM here:1\nCOPY . /\n');
+  assert.equal(files.get('Dockerfile'), source.Dockerfile, 'it is a file like any other');
+  await assert.rejects(
+    place.build(source, {}, {}, 'apps/api/Dockerfile'),
+    isError('invalid', /There is no apps\/api\/Dockerfile in the source/),
+  );
+});
+
 test('what is kept of the builds before may be damaged: it only saves time', async () => {
   await using place = await openPlace(succeeds);
   const first = await place.build({ Dockerfile: 'FROM x' });

@@ -94,6 +94,41 @@ test('a new commit is pushed once; the same one is not pushed again, but when so
   await waitFor(async () => (await pushed(world)).length === 6, { what: 'the same commit anew', deadlineMs });
 });
 
+test('a folder is looked for in what is followed; what a runner sends that knows of none is not built', async () => {
+  await using world = await startWorld();
+  await world.client.call(apps.update, {
+    params,
+    body: { meta: { 'build.folder': 'apps/web', 'build.dockerfile': 'web.Dockerfile' } },
+  });
+  await follow(world);
+  const place = { folder: 'apps/web', dockerfile: 'web.Dockerfile' };
+  const old = await found(world, { commit: first, sourceDigest: 'sha256:all' });
+  assert.deepEqual(old.input, { url, branch: 'main', commit: '', ...place });
+  const refused = await sourceWhen(world, 'the refusal', ({ failures }) => failures === 1);
+  assert.match(refused.error ?? '', /a runner of a version before looked, which knows of no folder/);
+  assert.deepEqual([refused.commit, (await pushed(world)).length], [undefined, 0]);
+  await world.client.call(sources.poll, { params });
+  await found(world, { commit: first, sourceDigest: 'sha256:1', folder: 'apps/web' });
+  await sourceWhen(world, 'the commit', ({ commit, failures }) => commit === first && failures === 0);
+  const [build] = await pushed(world);
+  assert.deepEqual(build?.input, { sourceDigest: 'sha256:1', commit: first, branch: 'main', ...place });
+});
+
+test('what was looked at before the app was built from elsewhere is not built: it is looked at again', async () => {
+  await using world = await startWorld();
+  await follow(world);
+  const poll = await world.runner.claim({ signal: AbortSignal.timeout(deadlineMs) });
+  await world.client.call(apps.update, { params, body: { meta: { 'build.folder': 'apps/web' } } });
+  await world.runner.finish(poll.id, 'complete', { output: { commit: first, sourceDigest: 'sha256:all' } });
+  const next = await found(world, { commit: first, sourceDigest: 'sha256:1', folder: 'apps/web' });
+  assert.equal(next.input.folder, 'apps/web');
+  await sourceWhen(world, 'the commit', ({ commit }) => commit === first);
+  assert.deepEqual(
+    (await pushed(world)).map(({ input }) => input.sourceDigest),
+    ['sha256:1', 'sha256:1', 'sha256:1'],
+  );
+});
+
 test('a look that fails is told, comes ever more seldom, and does not keep the next from finding something', async () => {
   await using world = await startWorld();
   await follow(world);

@@ -1,0 +1,147 @@
+/** A part of a commit, with real git: what is archived of it, and what it cannot be. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { test } from 'node:test';
+import type { TestContext } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { archiveOf, findSubmodules } from './archive.ts';
+import { locate } from './build-place.ts';
+import { remoteHead, setUp } from './testing.ts';
+
+const never = new AbortController().signal;
+const app = { name: 'web' };
+const moduleCommit = '1'.repeat(40);
+
+async function setUpRepository(t: TestContext) {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-place-'));
+  t.after(() => rm(dir, { recursive: true, force: true }));
+  const git = (...args: string[]): string =>
+    execFileSync('git', ['-C', dir, '-c', 'user.name=a', '-c', 'user.email=a@a', ...args])
+      .toString()
+      .trim();
+  git('init', '-q', '-b', 'main');
+  const write = async (name: string, content: string): Promise<void> => {
+    await mkdir(dirname(join(dir, name)), { recursive: true });
+    await writeFile(join(dir, name), content);
+  };
+  await write('package.json', 'of the top');
+  await write('apps/web/package.json', 'of web');
+  await write('apps/web/deploy/web.Dockerfile', 'FROM x');
+  await write('apps/web/[a]*/x', 'a name that looks like a pattern');
+  await write(
+    '.gitmodules',
+    '[submodule "lib"]\n\tpath = apps/web/lib\n\turl = https://git.example.com/lib.git\n[submodule "top"]\n\tpath = top\n\turl = https://git.example.com/top.git\n',
+  );
+  await symlink('apps', join(dir, 'link'));
+  await symlink('/etc', join(dir, 'apps/out'));
+  await symlink('package.json', join(dir, 'apps/web/Dockerfile'));
+  git('add', '-A');
+  for (const path of ['apps/web/lib', 'top'])
+    git('update-index', '--add', '--cacheinfo', `160000,${moduleCommit},${path}`);
+  git('commit', '-q', '-m', 'x');
+  const commit = git('rev-parse', 'HEAD');
+  return { dir, write, source: { repository: join(dir, '.git'), commit } };
+}
+
+async function filesOf(source: Parameters<typeof archiveOf>[0]): Promise<Map<string, string>> {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-place-'));
+  try {
+    const submodules = await findSubmodules(source, never);
+    const archive = Buffer.concat(await Array.fromAsync(archiveOf(source, submodules, never)));
+    execFileSync('tar', ['-xf', '-', '-C', dir], { input: archive });
+    const names = execFileSync('find', ['.', '-type', 'f', '-printf', '%P\\0'], { cwd: dir })
+      .toString()
+      .split('\0')
+      .filter((name) => name !== '');
+    return new Map(names.map((name) => [name, execFileSync('cat', [join(dir, name)]).toString()]));
+  } finally {
+    await rm(dir, { recursive: true });
+  }
+}
+
+test('a folder is archived as if it were the repository, its submodules with it', async (t) => {
+  const { source } = await setUpRepository(t);
+  const place = { folder: 'apps/web', dockerfile: 'deploy/web.Dockerfile' };
+  const files = await filesOf(await locate(source, place, { app, signal: never }));
+  assert.deepEqual([...files.keys()].sort(), [
+    '.flynn-submodules.json',
+    '.gitmodules',
+    '[a]*/x',
+    'deploy/web.Dockerfile',
+    'package.json',
+  ]);
+  assert.equal(files.get('package.json'), 'of web');
+  assert.deepEqual(JSON.parse(files.get('.flynn-submodules.json') ?? ''), { lib: moduleCommit });
+  assert.match(files.get('.gitmodules') ?? '', /path = "lib"\n\turl = "https:\/\/git\.example\.com\/lib\.git"\n$/);
+  const odd = await filesOf(await locate(source, { folder: 'apps/web/[a]*' }, { app, signal: never }));
+  assert.deepEqual([...odd.keys()], ['x']);
+});
+
+test('without a folder all of the commit is archived, wherever its Dockerfile is', async (t) => {
+  const { source } = await setUpRepository(t);
+  const place = { dockerfile: 'apps/web/deploy/web.Dockerfile' };
+  const located = await locate(source, place, { app, signal: never });
+  assert.deepEqual(located, source);
+  assert.equal((await filesOf(located)).get('package.json'), 'of the top');
+});
+
+test('what is missing, a file, a link or a submodule is no folder, and the refusal says where it is set', async (t) => {
+  const { source } = await setUpRepository(t);
+  const short = source.commit.slice(0, 8);
+  for (const [place, why] of [
+    [{ folder: 'apps/api' }, `apps/api, the folder that web is built from (build.folder of its metadata`],
+    [{ folder: 'apps/api' }, `is not in commit ${short}. Commit it there, or name another: flynn build set --folder`],
+    [{ folder: 'apps/web/package.json' }, `is a file in commit ${short}`],
+    [{ folder: 'apps/out' }, `is a symbolic link in commit`],
+    [{ folder: 'link/web' }, `cannot be in: link is a symbolic link there, in commit`],
+    [{ folder: 'top' }, `is a submodule in commit`],
+    [{ folder: 'apps/web/lib/x' }, `cannot be in: apps/web/lib is a submodule there, in commit`],
+    [{ folder: 'package.json/x' }, `cannot be in: package.json is a file there, in commit`],
+    [{ folder: 'apps/*' }, `is not in commit`],
+    [{ dockerfile: 'web.Dockerfile' }, `web.Dockerfile, the Dockerfile that web is built from (build.dockerfile of`],
+    [
+      { folder: 'apps/web', dockerfile: 'apps/web/deploy/web.Dockerfile' },
+      `apps/web/apps/web/deploy/web.Dockerfile, the`,
+    ],
+    [{ folder: 'apps/web', dockerfile: 'deploy' }, `is a folder in commit`],
+    [{ folder: 'apps/web', dockerfile: 'Dockerfile' }, `is a symbolic link in commit`],
+  ] as const) {
+    await assert.rejects(
+      locate(source, place, { app, signal: never }),
+      (error) => hasCode(error, 'invalid') && error.message.includes(why),
+      JSON.stringify(place),
+    );
+  }
+});
+
+test(
+  'several apps are pushed from one repository; one whose folder is not there is refused and stores nothing',
+  { timeout: 180_000 },
+  async (t) => {
+    const world = await setUp(t);
+    for (const name of ['web', 'api']) await mkdir(join(world.work, name));
+    const head = await world.commit({ 'web/file': 'w', 'api/file': 'a' });
+    for (const folder of ['web', 'api']) {
+      world.meta['build.folder'] = folder;
+      const pushed = await world.git(['push', world.remote(folder === 'web' ? 'app' : 'other'), 'main']);
+      assert.equal(pushed.code, 0, pushed.output);
+      const push = world.pushes.at(-1);
+      assert.deepEqual([push?.folder, push?.dockerfile, push?.commit], [folder, undefined, head]);
+      const archive = await (await world.blobs.get(push?.sourceDigest ?? '')).toArray();
+      const listed = execFileSync('tar', ['-tf', '-'], { input: Buffer.concat(archive) }).toString();
+      assert.equal(listed, 'file\n');
+    }
+    world.meta['build.folder'] = 'worker';
+    await world.commit({ 'web/file': 'w2' });
+    const missing = await world.git(['push', world.remote(), 'main']);
+    assert.notEqual(missing.code, 0);
+    assert.match(missing.output, /did not get through: worker, the folder that app is built from/);
+    assert.match(missing.output, /flynn build set --folder PATH -a app/);
+    assert.doesNotMatch(missing.output, /Push again in a moment/);
+    assert.equal(world.pushes.length, 2);
+    assert.equal(await remoteHead(world), head);
+  },
+);
