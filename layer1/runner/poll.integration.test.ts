@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { createServer as createSilentServer } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
@@ -165,6 +165,31 @@ test('a new commit is fetched and pushed once; a branch that is not there is tol
   await world.client.call(sources.put, { params, body: { url: `${repository.url}x`, everyMs: 3_600_000 } });
   const unreadable = await lookDone(world, found.polledAt);
   assert.match(unreadable.error ?? '', /cannot read http.*shop\.gitx: fatal: .*not found.*--deploy-key/);
+});
+
+test('of a repository that is followed the folder that the app is built from is sent, and one that is not there is told', async (t) => {
+  const repository = await startRepository(t);
+  const { world, blobs } = await startWorld(t);
+  const setFolder = (folder: string) =>
+    world.client.call(apps.update, { params, body: { meta: { 'build.folder': folder } } });
+  await setFolder('apps/web');
+  await repository.commit('of the top');
+  await world.client.call(sources.put, { params, body: { url: repository.url, everyMs: 3_600_000 } });
+  const isLooked = async () => {
+    const source = await world.client.call(sources.get, { params });
+    return source.polledAt !== undefined && source.pollId === undefined && source;
+  };
+  const missing = await waitFor(isLooked, { what: 'the first look', deadlineMs });
+  assert.match(missing.error ?? '', /^apps\/web, the folder that shop is built from .* is not in commit/);
+  await mkdir(join(repository.dir, 'work/apps/web'), { recursive: true });
+  await writeFile(join(repository.dir, 'work/apps/web/index.html'), 'of the folder');
+  const head = await repository.commit('of the top, again');
+  const found = await lookDone(world, missing.polledAt);
+  assert.deepEqual([found.commit, found.error], [head, undefined]);
+  const [build] = await pushed(world);
+  assert.equal(build?.input.folder, 'apps/web');
+  const archive = await text(await blobs.get(build?.input.sourceDigest ?? '', { signal: AbortSignal.timeout(60_000) }));
+  assert.ok(archive.includes('of the folder') && !archive.includes('of the top') && !archive.includes('apps/web'));
 });
 
 test('a look that is given addresses goes to these, and nowhere its server sends it', async (t) => {

@@ -11,6 +11,29 @@ export function describeBuilds(theCluster: () => TestCluster): void {
     assert.match((await app.untilAnswers()).body, /^Hello from Python 3\./);
   });
 
+  test('two apps are pushed from one repository: one is a folder of it, the Dockerfile of the other needs all', async () => {
+    const cluster = theCluster();
+    const app = await cluster.checkout('procfile', 'folder');
+    const server = await app.read('server.pl');
+    await app.write('apps/web/server.pl', server.replace('from a script', 'from a folder'));
+    await app.write('apps/web/Procfile', 'web: perl server.pl\n');
+    const lines = ['FROM flynn/slug-runner', 'COPY server.pl /srv/', 'EXPOSE 8080', 'CMD ["perl", "/srv/server.pl"]'];
+    await app.write('apps/all/all.Dockerfile', `${lines.join('\n')}\n`);
+    await app.commit('two apps');
+    await app.flynn(['build', 'set', '--folder', 'apps/wbe']);
+    const wrong = await app.push({ code: 1 });
+    assert.match(wrong.stderr, /apps\/wbe, the folder that folder is built from .* is not in commit/);
+    await app.flynn(['build', 'set', '--folder', 'apps/web']);
+    const { stderr } = await app.push();
+    assert.match(stderr, /-----> Building folder from apps\/web\.\.\./);
+    assert.equal((await app.untilAnswers()).body, 'Hello from a folder\n');
+    await app.flynn(['create', 'of-all', '-r', 'all']);
+    await app.flynn(['build', 'set', '--dockerfile', 'apps/all/all.Dockerfile', '-a', 'of-all']);
+    const all = await cluster.exec(['git', 'push', 'all', 'main'], { cwd: app.directory, timeoutMs: 600_000 });
+    assert.match(all.stderr, /-----> Dockerfile app detected: apps\/all\/all\.Dockerfile/);
+    assert.equal((await cluster.untilAnswers('of-all')).body, 'Hello from a script\n');
+  });
+
   test('a build that eats memory fails saying so, and another app goes on answering', async () => {
     const other = await theCluster().checkout('python', 'beside');
     await other.push();
