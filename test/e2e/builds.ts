@@ -17,8 +17,10 @@ export function describeBuilds(theCluster: () => TestCluster): void {
     const server = await app.read('server.pl');
     await app.write('apps/web/server.pl', server.replace('from a script', 'from a folder'));
     await app.write('apps/web/Procfile', 'web: perl server.pl\n');
-    const lines = ['FROM flynn/slug-runner', 'COPY server.pl /srv/', 'EXPOSE 8080', 'CMD ["perl", "/srv/server.pl"]'];
+    const lines = ['FROM flynn/slug-runner', 'COPY server.pl /srv/', 'EXPOSE 8080'];
     await app.write('apps/all/all.Dockerfile', `${lines.join('\n')}\n`);
+    // Else the one at the top would count.
+    await app.write('apps/all/Procfile', 'web: perl /srv/server.pl\n');
     await app.commit('two apps');
     await app.flynn(['build', 'set', '--folder', 'apps/wbe']);
     const wrong = await app.push({ code: 1 });
