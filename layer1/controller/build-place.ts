@@ -5,8 +5,8 @@ export const placeNames = ['folder', 'dockerfile'] as const;
 export type PlaceName = (typeof placeNames)[number];
 
 /**
- * `folder`: the top of what is built, a path from the repository's top; without one that is it. `dockerfile`: a path from there; without
- * one a file of that name at the top counts, unless buildpacks were chosen. Neither begins or ends with a slash.
+ * `folder`: the top of what is built, a path from the repository's top; without one that is it. `dockerfile`: a path from
+ * there; without one a file of that name at the top counts, unless buildpacks were chosen. Neither begins or ends with a slash.
  */
 export type BuildPlace = { readonly [Name in PlaceName]?: string };
 

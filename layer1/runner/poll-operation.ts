@@ -23,8 +23,8 @@ const deadlineMs = 10 * 60_000;
 const passedOn = ['http_proxy', 'https_proxy', 'no_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'GIT_SSL_CAINFO'];
 
 /**
- * Output: `commit` that the branch is at; if it is another than the input's, `sourceDigest`, its archive as a blob, and the `folder`
- * that is of: who knows of none tells none.
+ * Output: `commit` that the branch is at; if it is another than the input's, `sourceDigest`, its archive as a blob, and
+ * `folder`, which that is of: who knows of none tells none.
  */
 export async function executePoll(execution: Execution): Promise<Record<string, string>> {
   const { operation, blobs, write } = execution;
