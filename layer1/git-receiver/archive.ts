@@ -89,8 +89,9 @@ export async function isWhole({ commit, repository, env = {} }: Archived, signal
 
 /**
  * Path → commit, from the top of what is archived. An archive has an empty folder in the place of a submodule: the builder,
- * which has the app's keys and reaches no more of the cluster than the app does, fetches what belongs there. `invalid` of a commit that is more than `limits`, which
- * few objects are enough for: folders that are all the same one are as many paths as somebody likes.
+ * which has the app's keys and reaches no more of the cluster than the app does, fetches what belongs there. `invalid` of a
+ * commit that is more than `limits`, which few objects are enough for: folders that are all the same one are as many paths as
+ * somebody likes.
  */
 export async function findSubmodules(
   { commit, repository, env = {}, tree = commit }: Archived,
