@@ -1,5 +1,5 @@
 /** Who opens connections to whom, as the kernel of a host sees it: all that begins there, in containers too, or comes in. */
-import { FlynnError } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
 import type { ExecResult, TestHost } from '@flynn/bootstrap/test-hosts/test-host';
 
 const table = 'inet flynntest_watch';
@@ -18,15 +18,19 @@ export class ConnectionWatch implements AsyncDisposable {
 
   /** From now on. */
   static async on(host: TestHost): Promise<ConnectionWatch> {
-    const wanted = 'ct state new meta l4proto { tcp, udp }';
-    const note = `${wanted} update @opened { ip saddr . ip daddr . meta l4proto . th dport }`;
+    // What comes late of a connection that the kernel has forgotten is new to it, whoever had opened that: what opens one is a SYN.
+    const openings = ['tcp flags & (syn | ack) == syn', 'meta l4proto udp'];
     const commands = [
-      `add table ${table}`,
+      // One that a run before left behind goes with what it saw.
+      ...['add', 'delete', 'add'].map((act) => `${act} table ${table}`),
       `add set ${table} opened { type ipv4_addr . ipv4_addr . inet_proto . inet_service; size 65535; flags dynamic; }`,
       // Behind connection tracking, and in front of what changes addresses.
       ...['prerouting', 'output'].flatMap((hook) => [
         `add chain ${table} ${hook} { type filter hook ${hook} priority -150; }`,
-        `add rule ${table} ${hook} ${note}`,
+        ...openings.map(
+          (opening) =>
+            `add rule ${table} ${hook} ct state new ${opening} update @opened { ip saddr . ip daddr . meta l4proto . th dport }`,
+        ),
       ]),
     ];
     await nft(host, ['-f', '-'], `${commands.join('\n')}\n`);
@@ -45,8 +49,12 @@ export class ConnectionWatch implements AsyncDisposable {
   }
 }
 
-async function nft(host: TestHost, args: readonly string[], input?: string): Promise<ExecResult> {
-  const result = await host.exec(['nft', ...args], input === undefined ? {} : { input });
-  if (result.code === 0) return result;
-  throw new FlynnError('internal', `nft ${args.join(' ')} on ${host.name}: ${result.stderr}`);
+/** Again where the host's agent changes rules at the same moment, which breaks off whoever reads or changes others: all or nothing. */
+function nft(host: TestHost, args: readonly string[], input?: string): Promise<ExecResult> {
+  const attempt = async (): Promise<ExecResult> => {
+    const result = await host.exec(['nft', ...args], input === undefined ? {} : { input });
+    if (result.code !== 0) throw new Error(result.stderr);
+    return result;
+  };
+  return waitFor(attempt, { what: `nft ${args.join(' ')} on ${host.name}`, deadlineMs: 60_000, intervalMs: 200 });
 }

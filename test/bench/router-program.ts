@@ -2,8 +2,7 @@
 import { execFile, spawn } from 'node:child_process';
 import { readFileSync, readdirSync } from 'node:fs';
 import { access } from 'node:fs/promises';
-import { connect, createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
+import { connect } from 'node:net';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { FlynnError } from '@flynn/kit/errors';
@@ -124,14 +123,6 @@ function canConnect(port: number): Promise<boolean> {
   socket.once('connect', () => resolve(true));
   socket.once('error', () => resolve(false));
   return promise.finally(() => socket.destroy());
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 function read(path: string): string {

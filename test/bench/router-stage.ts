@@ -5,11 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { bundle } from '@flynn/bootstrap/images/bundle';
 import { recipes } from '@flynn/bootstrap/images/recipes';
+import { freePort } from '@flynn/kit/testing-ports';
 import { createAuthority } from '@flynn/kit/tls';
 import { routerEnv, startPlane } from '@flynn/router/hostile/router-process';
 import type { ControlPlane, Owner } from '@flynn/router/testing';
 import { servedBy } from '@flynn/router/tls/testing';
-import { freePort, openToolbox, startProgram } from './router-program.ts';
+import { openToolbox, startProgram } from './router-program.ts';
 import type { Running, Toolbox } from './router-program.ts';
 
 export const host = 'app.test';

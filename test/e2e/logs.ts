@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
+import { freePort } from '@flynn/kit/testing-ports';
 import type { TestCluster } from '../test-cluster.ts';
 
 const deadlineMs = 180_000;
@@ -24,22 +25,6 @@ async function say(cluster: TestCluster, text: string): Promise<void> {
   await cluster.flynn(['-a', 'hello', 'run', 'echo', text]);
 }
 
-/** Below those that the kernel gives to connections meanwhile. */
-const ports = { from: 20_000, count: 10_000 };
-
-/** A port on which nothing listens, and nothing will unless it is asked for this one. */
-async function freePort(address: string): Promise<number> {
-  const bind = async (): Promise<number> => {
-    const port = ports.from + Math.floor(Math.random() * ports.count);
-    const server = createServer().listen(port, address);
-    await once(server, 'listening');
-    server.close();
-    await once(server, 'close');
-    return port;
-  };
-  return waitFor(bind, { what: 'a free port', deadlineMs: 10_000, intervalMs: 10 });
-}
-
 export function describeLogs(theCluster: () => TestCluster): void {
   test('lines are there once, and in their order, after the log aggregator was killed', async () => {
     const cluster = theCluster();
@@ -54,7 +39,7 @@ export function describeLogs(theCluster: () => TestCluster): void {
 
   test('what a drain cannot send while the other side is away waits, and arrives when it is back', async () => {
     const cluster = theCluster();
-    const port = await freePort(cluster.host.gateway);
+    const port = await freePort();
     await cluster.flynn(['drain', 'add', '-a', 'hello', `syslog+tcp://${cluster.host.gateway}:${port}`]);
     const drains = async () => {
       const { stdout } = await cluster.flynn(['drain', '--json']);

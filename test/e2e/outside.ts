@@ -120,7 +120,13 @@ export function describeOutside(theCluster: () => TestCluster, index: number): v
       { code: 'any' },
     );
     assert.equal(knocked.code, 1, knocked.stderr);
-    const seen = await toOffice();
+    const seen = await waitFor(
+      async () => {
+        const found = await toOffice();
+        return found.length > 0 && found;
+      },
+      { what: 'the kernel to tell of it', deadlineMs: 60_000 },
+    );
     assert.deepEqual(
       seen.map(({ from, port }) => [controllers.includes(from), port]),
       [[true, 5_000]],
