@@ -54,7 +54,7 @@ export function describeClock(theStage: () => Stage): void {
           await systemClock.sleep(afterStepMs, { signal: t.signal });
           await stage.untilHealthy();
         }
-        const excused = excusedBy(await pulse.stop(), t);
+        const excused = excusedBy(await pulse.stop(), stage, t);
         const stopped = stage.witness
           .changes()
           .filter(({ name }) => (name === names.single || name === names.volume) && !excused.includes(name))

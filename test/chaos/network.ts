@@ -70,7 +70,7 @@ export function describeNetwork(theStage: () => Stage): void {
         deadlineMs: 120_000,
       });
       await stage.untilHealthy();
-      if (excusedBy(await pulse.stop(), t).includes(names.single)) return;
+      if (excusedBy(await pulse.stop(), stage, t).includes(names.single)) return;
       const moved = stage.witness.changes().filter(({ name }) => name === names.single);
       assert.deepEqual(moved, [], 'the singleton was stopped or started');
       assert.equal(stage.hostOf(names.single), holder);
@@ -89,12 +89,15 @@ export function describeNetwork(theStage: () => Stage): void {
       await systemClock.sleep(nothingMovesMs, { signal: t.signal });
       assert.deepEqual(movedWebs(stage), [], 'jobs were started or stopped');
       await stage.cluster.heal();
+      await using pulse = new Pulse(stage.store);
       stage.since('the network was whole again');
       await stage.watch.until(
         (cell) => cell.jobsOf(names.single).flatMap((job) => (isUp(cell, job) ? [] : [`${job.id} is not up`])),
         { what: 'the singleton', deadlineMs: 120_000 },
       );
       await stage.untilHealthy();
+      // Leases that nobody could renew have their whole time once one leads again: a host that needs longer is missed.
+      if (excusedBy(await pulse.stop(), stage, t).includes(names.web)) return;
       assert.deepEqual(stage.idsOf(names.web), ids, 'jobs were moved');
       assert.deepEqual(movedWebs(stage), [], 'jobs were started or stopped');
     },

@@ -9,7 +9,8 @@ const everyMs = 200;
 export class Pulse implements AsyncDisposable {
   readonly #store: Store;
   readonly #tasks = new TaskGroup();
-  readonly #answeredMs: number[] = [];
+  /** From its beginning on: what is asked first may have to wait longest. */
+  readonly #answeredMs = [performance.now()];
   readonly #ending = new AbortController();
 
   constructor(store: Store) {

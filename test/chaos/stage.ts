@@ -24,6 +24,7 @@ export class Stage implements AsyncDisposable {
   readonly witness: Witness;
   readonly image: Image;
   #since: { ms: number; what: string } | undefined;
+  #registered: ReadonlyMap<string, number | undefined> = new Map();
 
   private constructor(parts: { cluster: TestCluster; store: Store; watch: CellWatch; image: Image }) {
     this.cluster = parts.cluster;
@@ -67,6 +68,22 @@ export class Stage implements AsyncDisposable {
 
   others(host: ClusterHost): ClusterHost[] {
     return this.hosts.filter((one) => one !== host);
+  }
+
+  /** From here on counts what was started or ended, and which hosts were missed. */
+  begin(): void {
+    this.witness.begin();
+    this.#registered = this.#registrations();
+  }
+
+  /** Whose lease ended since then, on a machine that was too slow for it if nothing befell them: all that can move left them. */
+  get missed(): string[] {
+    const now = this.#registrations();
+    return [...this.#registered].flatMap(([name, revision]) => (now.get(name) === revision ? [] : [name]));
+  }
+
+  #registrations(): Map<string, number | undefined> {
+    return new Map(this.hosts.map(({ name }) => [name, this.cell.hosts.get(name)?.createRevision]));
   }
 
   /** From here on counts how long full health takes. */
@@ -144,7 +161,7 @@ export function scenario(
     await stage.untilHealthy();
     const from = (await store.list(cellKeys.hosts)).revision;
     const workloads = lasting(stage.cell);
-    witness.begin();
+    stage.begin();
     const runs = Array.from({ length: runsPerScenario }, (_, at) => `chaos-run-${from}-${at}`);
     await put(
       store,

@@ -36,7 +36,7 @@ export function describeStore(theStage: () => Stage): void {
     t.diagnostic(next === leader ? 'it leads again' : 'another leads');
     await waitFor(() => leader.storePid() !== pid, { what: 'the member to be back', deadlineMs: 120_000 });
     await stage.untilHealthy();
-    assertUndisturbed(stage, excusedBy(await pulse.stop(), t));
+    assertUndisturbed(stage, excusedBy(await pulse.stop(), stage, t));
   });
 
   scenario(
@@ -51,7 +51,7 @@ export function describeStore(theStage: () => Stage): void {
         await leaderOf(stage.others(leader));
         t.diagnostic(`another led ${((performance.now() - startedMs) / 1_000).toFixed(1)} s later`);
         await systemClock.sleep(aWhileMs, { signal: t.signal });
-        assertUndisturbed(stage, excusedBy(await pulse.stop(), t));
+        assertUndisturbed(stage, excusedBy(await pulse.stop(), stage, t));
       } finally {
         leader.thawStore();
       }

@@ -3,8 +3,9 @@
  * namespaces on it as containers. Two hosts are neighbours, others behind a router that is the outside world as well, or behind
  * one that masquerades and lets nothing in that was not asked for.
  */
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
+import { promisify } from 'node:util';
 import { waitFor } from '@flynn/kit/retry';
 import { type Command, type Run, runProgram } from './program.ts';
 
@@ -12,7 +13,14 @@ import { type Command, type Run, runProgram } from './program.ts';
 export type EngineRules = '20.10' | '28';
 export const outsideAddress = '198.51.100.1';
 
-const deadline = () => AbortSignal.timeout(20_000);
+/** What a busy machine may take to run a program, beside what that waits for itself. */
+const busyMs = 60_000;
+
+/** Longer than an agent waits for a program of its own. */
+async function outputOf({ program, args }: Command, waitedMs = 0): Promise<string> {
+  const limits = { timeout: busyMs + waitedMs, killSignal: 'SIGKILL', maxBuffer: 16 * 2 ** 20 } as const;
+  return (await promisify(execFile)(program, args, limits)).stdout;
+}
 
 export type Answer = { from: string } | 'refused' | 'silent';
 
@@ -29,30 +37,30 @@ export class Namespaces implements AsyncDisposable {
   static async create(prefix: string): Promise<Namespaces> {
     const namespaces = new Namespaces(prefix);
     await namespaces.#add('outside');
-    const { run } = namespaces.in('outside');
-    await run(sh('ip link add lan type bridge; ip addr add 192.0.2.1/26 dev lan; ip link set lan up'), deadline());
-    await run(sh(`ip addr add ${outsideAddress}/32 dev lo; echo 1 > /proc/sys/net/ipv4/ip_forward`), deadline());
+    const outside = namespaces.in('outside');
+    await outside.sh('ip link add lan type bridge; ip addr add 192.0.2.1/26 dev lan; ip link set lan up');
+    await outside.sh(`ip addr add ${outsideAddress}/32 dev lo; echo 1 > /proc/sys/net/ipv4/ip_forward`);
     await namespaces.serve('outside', [80]);
     return namespaces;
   }
 
   async #add(name: string): Promise<void> {
     // What a run that was killed left behind.
-    await runProgram(
-      sh(`ip netns del ${this.#prefix}-${name} 2>/dev/null; ip netns add ${this.#prefix}-${name}`),
-      deadline(),
-    );
+    await outputOf(sh(`ip netns del ${this.#prefix}-${name} 2>/dev/null; ip netns add ${this.#prefix}-${name}`));
     this.#names.push(name);
-    await this.in(name).run(sh('ip link set lo up'), deadline());
+    await this.in(name).sh('ip link set lo up');
   }
 
-  /** Runs programs in the namespace. */
+  /** Runs programs in the namespace: as an agent does, and scripts of tests. */
   in(name: string): { run: Run; sh: (script: string) => Promise<string> } {
-    const run: Run = ({ program, args, input }, signal) => {
-      const inside = [`--net=/run/netns/${this.#prefix}-${name}`, program, ...args];
-      return runProgram({ program: 'nsenter', args: inside, ...(input === undefined ? {} : { input }) }, signal);
+    return {
+      run: (command, signal) => runProgram(this.#inside(name, command), signal),
+      sh: (script) => outputOf(this.#inside(name, sh(script))),
     };
-    return { run, sh: (script) => run(sh(script), deadline()) };
+  }
+
+  #inside(name: string, { program, args, ...rest }: Command): Command {
+    return { program: 'nsenter', args: [`--net=/run/netns/${this.#prefix}-${name}`, program, ...args], ...rest };
   }
 
   /**
@@ -109,7 +117,7 @@ export class Namespaces implements AsyncDisposable {
       # Whether bridged packets meet the rules differs from machine to machine.
       echo ${rules === '28' ? 0 : 1} > /proc/sys/net/bridge/bridge-nf-call-iptables
     `);
-    await this.in(name).run({ program: 'iptables-restore', args: [], input: engineRules(subnet, rules) }, deadline());
+    await this.in(name).sh(`iptables-restore <<'END'\n${engineRules(subnet, rules)}\nEND`);
     return address;
   }
 
@@ -117,10 +125,9 @@ export class Namespaces implements AsyncDisposable {
     await this.#add(name);
     const gateway = address.replace(/\d+$/, '1');
     const inside = `peer name eth0 netns ${this.#prefix}-${name}`;
-    await runProgram(
+    await outputOf(
       sh(`ip link add v${name} netns ${this.#prefix}-${host} type veth ${inside}
         nsenter --net=/run/netns/${this.#prefix}-${host} ip link set v${name} master flynn0 up`),
-      deadline(),
     );
     await this.in(name).sh(
       `ip addr add ${address}/24 dev eth0; ip link set eth0 up; ip route add default via ${gateway}`,
@@ -141,7 +148,7 @@ export class Namespaces implements AsyncDisposable {
     const last = ports.at(-1) ?? 0;
     await waitFor(async () => typeof (await this.ask(name, `127.0.0.1:${last}`)) === 'object', {
       what: `the servers of ${name}`,
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       intervalMs: 20,
     });
   }
@@ -157,7 +164,7 @@ export class Namespaces implements AsyncDisposable {
       program: 'sh',
       args: ['-c', `timeout ${seconds} bash --norc -c '${script}' 2>/dev/null; echo " $?"`],
     };
-    const said = await this.in(name).run(command, deadline());
+    const said = await outputOf(this.#inside(name, command), seconds * 1_000);
     const [from = '', code = ''] = said.trimEnd().split(' ');
     if (code === '0') return { from };
     return code === '124' ? 'silent' : 'refused';
@@ -169,7 +176,7 @@ export class Namespaces implements AsyncDisposable {
       if (server.kill('SIGKILL')) await isGone;
     }
     for (const name of this.#names) {
-      await runProgram({ program: 'ip', args: ['netns', 'del', `${this.#prefix}-${name}`] }, deadline());
+      await outputOf({ program: 'ip', args: ['netns', 'del', `${this.#prefix}-${name}`] });
     }
   }
 }

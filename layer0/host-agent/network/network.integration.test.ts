@@ -105,11 +105,14 @@ async function job(
 }
 
 async function until(from: string, target: string, answer: Answer): Promise<void> {
-  await waitFor(async () => JSON.stringify(await namespaces.ask(from, target)) === JSON.stringify(answer), {
-    what: `${from} to reach ${target}`,
-    deadlineMs: 60_000,
-    intervalMs: 100,
-  });
+  await waitFor(
+    async () => JSON.stringify(await namespaces.ask(from, target, { seconds: 5 })) === JSON.stringify(answer),
+    {
+      what: `${from} to reach ${target}`,
+      deadlineMs: 60_000,
+      intervalMs: 100,
+    },
+  );
 }
 
 /** Silence is told from an answer that a busy machine gives late. */
@@ -137,7 +140,7 @@ test('what fills packets to the brim gets through the tunnel, which takes less t
   const { sh } = namespaces.in('web1');
   assert.match(await sh('ip link show eth0'), /mtu 1500/);
   assert.match(await namespaces.in('one').sh('ip link show flynnvx7117'), /mtu 1450/);
-  const received = await sh("timeout 10 bash --norc -c 'exec 3<>/dev/tcp/100.100.3.2/82; wc -c <&3'");
+  const received = await sh("timeout 30 bash --norc -c 'exec 3<>/dev/tcp/100.100.3.2/82; wc -c <&3'");
   assert.equal(received.trim(), '2000000');
 });
 
@@ -212,7 +215,7 @@ test('the firewall of docs/installing.md lets in what hosts and jobs need, and n
   const shown = /## Ports and firewalls\n[^]*?```\n([^]*?)```/.exec(docs)?.[1] ?? '';
   const input = shown.replace('10.0.0.1, 10.0.0.2, 10.0.0.3', leases.map(({ address }) => address).join(', '));
   assert.notEqual(input, shown);
-  const signal = AbortSignal.timeout(20_000);
+  const signal = AbortSignal.timeout(60_000);
   const load = (args: string[]) => ({ program: 'nft', args: [...args, '-f', '-'], input });
   for (const { name } of hosts) {
     for (const args of [['-c'], []]) await namespaces.in(name).run(load(args), signal);
@@ -323,7 +326,7 @@ test('what somebody takes away or changes is put right', async () => {
   for (const script of meddling) {
     const { repairs } = network;
     await one.sh(script);
-    await waitFor(async () => network.repairs > repairs, { what: script, deadlineMs: 30_000, intervalMs: 100 });
+    await waitFor(async () => network.repairs > repairs, { what: script, deadlineMs: 60_000, intervalMs: 100 });
     await until('web1', '100.100.2.2:80', { from: '100.100.1.2' });
     await until('web1', '100.100.3.2:80', { from: '100.100.1.2' });
     await until('web1', `${outsideAddress}:80`, { from: '192.0.2.2' });
@@ -337,7 +340,7 @@ test('a host that leaves takes its routes along; removal leaves nothing of ours 
   const one = namespaces.in('one');
   await waitFor(async () => !(await one.sh('ip route; ip link')).includes('flynnvx'), {
     what: 'the tunnel to be gone',
-    deadlineMs: 30_000,
+    deadlineMs: 60_000,
     intervalMs: 100,
   });
   assert.ok(three !== undefined);

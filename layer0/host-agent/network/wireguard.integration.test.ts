@@ -159,11 +159,14 @@ async function stopAgent(name: Name): Promise<void> {
 }
 
 async function until(from: string, target: string, answer: Answer, deadlineMs = 60_000): Promise<void> {
-  await waitFor(async () => JSON.stringify(await namespaces.ask(from, target)) === JSON.stringify(answer), {
-    what: `${from} to reach ${target}`,
-    deadlineMs,
-    intervalMs: 100,
-  });
+  await waitFor(
+    async () => JSON.stringify(await namespaces.ask(from, target, { seconds: 5 })) === JSON.stringify(answer),
+    {
+      what: `${from} to reach ${target}`,
+      deadlineMs,
+      intervalMs: 100,
+    },
+  );
 }
 
 /** A private network's hosts are found once they have spoken. */
@@ -195,7 +198,7 @@ test('containers of all hosts reach each other at announced ports by their own a
 
 test('what fills packets to the brim comes whole, through a relay too', async () => {
   for (const target of ['100.100.1.2', '100.100.3.2']) {
-    const script = `timeout 20 bash --norc -c 'exec 3<>/dev/tcp/${target}/82; wc -c <&3'`;
+    const script = `timeout 30 bash --norc -c 'exec 3<>/dev/tcp/${target}/82; wc -c <&3'`;
     assert.equal((await namespaces.in('web5').sh(script)).trim(), '2000000', target);
   }
 });
@@ -251,7 +254,7 @@ test('what nobody changed is found as it was left; what somebody takes away or c
   assert.ok(network !== undefined);
   const three = namespaces.in('three');
   const device = deviceOf(3);
-  await waitFor(() => network.problems.length === 0, { what: 'no problems', deadlineMs: 30_000 });
+  await waitFor(() => network.problems.length === 0, { what: 'no problems', deadlineMs: 60_000 });
   const meddling = [
     `ip link del ${device}`,
     `ip link set ${device} down`,
@@ -266,7 +269,7 @@ test('what nobody changed is found as it was left; what somebody takes away or c
   for (const script of meddling) {
     const { repairs } = network;
     await three.sh(script);
-    await waitFor(() => network.repairs > repairs, { what: script, deadlineMs: 30_000 });
+    await waitFor(() => network.repairs > repairs, { what: script, deadlineMs: 60_000 });
     await until('web3', '100.100.1.2:80', { from: '100.100.3.2' });
     await until('web5', '100.100.3.2:80', { from: '100.100.5.2' });
   }
@@ -300,7 +303,7 @@ test('a host whose key was removed makes another, and the others follow', async 
   startAgent('one');
   for (const index of [3, 5]) {
     const peers = () => wg(index, `show ${deviceOf(index)} peers`);
-    await waitFor(async () => (await peers()).includes(key), { what: 'the new key', deadlineMs: 30_000 });
+    await waitFor(async () => (await peers()).includes(key), { what: 'the new key', deadlineMs: 60_000 });
     assert.ok(!(await peers()).includes(wireguard.key));
   }
   await until('web1', '100.100.3.2:80', { from: '100.100.1.2' });
@@ -343,7 +346,7 @@ test('in an encrypted cluster nothing that containers say can be read between ho
     return Number(new RegExp(`packets (\\d+) .*"${what}"`).exec(listed)?.[1]);
   };
   const fetchBig = async (): Promise<void> => {
-    const script = "timeout 20 bash --norc -c 'exec 3<>/dev/tcp/100.100.2.2/82; wc -c <&3'";
+    const script = "timeout 30 bash --norc -c 'exec 3<>/dev/tcp/100.100.2.2/82; wc -c <&3'";
     assert.equal((await namespaces.in('web1').sh(script)).trim(), '2000000');
   };
   await namespaces.in('outside').sh(watch);
@@ -380,5 +383,5 @@ test('removal takes the device away, and what is behind it', async () => {
     await two.sh('ip link; ip route; nft list ruleset; iptables-save'),
     /flwg|proto 117|FLYNN|flynn_/,
   );
-  await waitFor(() => !existsSync(socketOf(2)), { what: 'no socket', deadlineMs: 10_000 });
+  await waitFor(() => !existsSync(socketOf(2)), { what: 'no socket', deadlineMs: 60_000 });
 });
