@@ -88,6 +88,8 @@ export function describeLostHost(theCluster: () => TestCluster): void {
     const cluster = theCluster();
     const [first, second] = cluster.hosts;
     assert.ok(first && second);
+    await cluster.untilHealthy('express', [first, second]);
+    await untilAnswered(() => cluster.jobs('express'));
     const app = await cluster.checkout('static', 'stored-twice');
     // The git receiver may be on its way from the lost one.
     const lsRemote = { cwd: app.directory, code: 'any' } as const;
@@ -165,6 +167,7 @@ export function describeLostHost(theCluster: () => TestCluster): void {
     await host.boot();
     await cluster.untilHealthy('express');
     await untilSixRun(cluster, cluster.hosts);
+    await untilAnswered(() => cluster.jobs('express'));
     const app = await cluster.checkout('static', 'after-loss');
     await app.push();
     for (const one of cluster.hosts) await cluster.untilAnswers('after-loss', { host: one });
