@@ -124,6 +124,7 @@ test('what a process says last is there, though nobody read while it said it', a
   const child = spawn(process.execPath, args, { stdio: ['ignore', pipe.output, 'pipe'] });
   t.after(() => child.kill('SIGKILL'));
   const exited = once(child, 'exit');
+  assert.ok(child.stderr);
   const [said] = (await once(child.stderr, 'data')) as [Buffer];
   assert.equal(said.toString(), 'said');
   let hasExited = false;

@@ -135,7 +135,7 @@ export function describeDashboard(theCluster: () => TestCluster, { app }: { app:
     assert.equal((await viewer.ask('DELETE', `/api/apps/${app}`)).status, 403);
     await waitFor(async () => (await memoryOf(viewer, app)) > 1024 ** 2, {
       what: `what ${app} takes of memory to be known, which is looked at every 15 s`,
-      deadlineMs: 60_000,
+      deadlineMs: 120_000,
     });
     const refused = await watched(viewer.terminal(`/terminal/run?app=${app}`), () => undefined);
     assert.deepEqual((refused as { code?: string }).code, 'denied');

@@ -35,7 +35,7 @@ export function describeDatabase(theCluster: () => TestCluster): void {
   test('nobody else reaches it, whatever they know', async () => {
     const url = (await app.flynn(['env', 'get', 'DATABASE_URL'])).stdout.trim();
     const { hostname } = new URL(url);
-    const program = `require('net').connect(5432, '${hostname}').setTimeout(3000, function () { console.log('closed'); process.exit() }).on('connect', () => { console.log('open'); process.exit() }).on('error', (e) => { console.log(e.code); process.exit() })`;
+    const program = `require('net').connect(5432, '${hostname}').setTimeout(30_000, function () { console.log('closed'); process.exit() }).on('connect', () => { console.log('open'); process.exit() }).on('error', (e) => { console.log(e.code); process.exit() })`;
     const run = ['run', 'node', '-e', program];
     assert.equal((await app.flynn(run)).stdout.trim(), 'open');
     assert.notEqual((await theCluster().flynn(['-a', 'express', ...run])).stdout.trim(), 'open');
@@ -104,13 +104,17 @@ export function describeDatabaseRemoval(theCluster: () => TestCluster): void {
     assert.match(stderr, /removing guestbook-postgres, with all that is in it and its backups, cannot be undone/);
     await cluster.flynn(['resource', 'remove', resource?.id ?? '', '-y']);
     assert.equal((await cluster.untilAnswers('guestbook')).body, 'no database yet\n');
-    assert.deepEqual(await cluster.containers(database, 'postgres'), []);
-    const keys = await cluster.storeKeys();
-    assert.deepEqual(
-      keys.filter((key) => key.startsWith('/flynn/keyspaces/')),
-      [],
-    );
-    assert.doesNotMatch((await cluster.flynn(['volume'])).stdout, /postgres/);
+    const noneIsLeft = async (): Promise<true> => {
+      assert.deepEqual(await cluster.containers(database, 'postgres'), []);
+      const keys = await cluster.storeKeys();
+      assert.deepEqual(
+        keys.filter((key) => key.startsWith('/flynn/keyspaces/')),
+        [],
+      );
+      assert.doesNotMatch((await cluster.flynn(['volume'])).stdout, /postgres/);
+      return true;
+    };
+    await waitFor(noneIsLeft, { what: 'all of it to go', deadlineMs: longMs, intervalMs: 500 });
     await cluster.flynn([...ofApp, 'delete', '-y']);
   });
 }

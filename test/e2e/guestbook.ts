@@ -111,6 +111,13 @@ export async function pushGuestbook(cluster: TestCluster): Promise<Checkout> {
   assert.deepEqual([status, body], [200, 'no database yet\n']);
   const { stdout } = await app.flynn(['resource', 'add', 'postgres']);
   assert.match(stdout, /^Created resource \w+ and release v\d+\.\n$/);
-  assert.deepEqual((await app.get('/?note=first')).body, 'first\n');
+  const written = await waitFor(
+    async () => {
+      const answer = await app.get('/?note=first');
+      return answer.status === 200 && answer.body;
+    },
+    { what: 'the first note', deadlineMs: longMs, intervalMs: 200 },
+  );
+  assert.equal(written, 'first\n');
   return app;
 }

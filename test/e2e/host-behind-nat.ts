@@ -51,7 +51,7 @@ export function describeHostBehindNat(theCluster: () => TestCluster): void {
     const search = ['-a', 'hello', 'log', '--raw', '--search', 'said-at-home'];
     await waitFor(async () => (await cluster.flynn(search, { code: 'any' })).stdout.includes('GET /said-at-home'), {
       what: 'what it wrote to be in the log',
-      deadlineMs: 60_000,
+      deadlineMs: 180_000,
       intervalMs: 500,
     });
     const { stdout } = await cluster.flynn(['-a', 'hello', 'exec', 'sh', '-c', 'echo $FLYNN_HOST_ID']);
@@ -64,7 +64,7 @@ export function describeHostBehindNat(theCluster: () => TestCluster): void {
     await inside.cutPower();
     await waitFor(async () => (await cluster.get('hello')).status >= 500, {
       what: 'its app to be gone',
-      deadlineMs: 60_000,
+      deadlineMs: 180_000,
       intervalMs: 500,
     });
     await inside.boot();

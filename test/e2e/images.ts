@@ -90,7 +90,7 @@ export function describeImages(theCluster: () => TestCluster): void {
     await app.flynn(['-a', 'pushed', 'scale', 'worker=1']);
     await cluster.untilRunning('pushed', 'worker', 1);
     await app.flynn(['-a', 'pushed', 'rollback']);
-    assert.match((await cluster.get('pushed')).body, /^Hello/);
+    assert.match((await cluster.untilAnswers('pushed')).body, /^Hello/);
     const deployed = await app.flynn(['-a', 'pushed', 'deploy', '--image', digest]);
     assert.match(deployed.stdout, /v3 created[\s\S]*=====> Application deployed/);
   });

@@ -26,11 +26,15 @@ export function describeOperations(theCluster: () => TestCluster): void {
     const cluster = theCluster();
     const app = await cluster.checkout('static', 'ops');
     await app.push();
-    const found = await list('ops');
-    assert.deepEqual(
-      found.map(({ kind, state }) => `${kind} ${state}`),
-      ['deploy complete', 'release complete', 'build complete'],
-    );
+    const isTold = async (): Promise<Operation[]> => {
+      const found = await list('ops');
+      assert.deepEqual(
+        found.map(({ kind, state }) => `${kind} ${state}`),
+        ['deploy complete', 'release complete', 'build complete'],
+      );
+      return found;
+    };
+    const found = await waitFor(isTold, { what: 'three operations', deadlineMs: 60_000, intervalMs: 300 });
     const build = found.at(-1);
     const info = await cluster.flynn(['op', 'info', build?.id ?? '']);
     assert.match(info.stdout, /^state +complete$/m);

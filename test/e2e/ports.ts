@@ -51,7 +51,7 @@ const openToHosts = new Set([...publicPorts, 53, 1111]);
 export function describePorts(theCluster: () => TestCluster): void {
   test('of all ports that anything listens on, strangers get an answer of the public ones alone', async () => {
     const cluster = theCluster();
-    const targets = (await Promise.all(cluster.hosts.map((host) => listenersOf(cluster, host)))).flat();
+    const targets = await listenersOfAll(cluster);
     const stranger = await issueCertificate(await createAuthority('a stranger'), { name: 'controller' });
     const input = { targets, paths, ...stranger };
     await using neighbour = await openNeighbour(cluster);
@@ -77,8 +77,8 @@ export function describePorts(theCluster: () => TestCluster): void {
     const cluster = theCluster();
     const { key = '', controllerKey = '' } = (await cluster.host.readCluster()) ?? {};
     assert.ok(key !== '' && controllerKey !== '');
-    const apps = new Set((await Promise.all(cluster.hosts.map((host) => appAddressesOf(cluster, host)))).flat());
-    const all = (await Promise.all(cluster.hosts.map((host) => listenersOf(cluster, host)))).flat();
+    const apps = new Set(await ofAllHosts(cluster, appAddressesOf));
+    const all = await listenersOfAll(cluster);
     const targets = all.filter(
       ({ protocol, address, port }) => protocol === 'tcp' && !openToHosts.has(port) && !apps.has(address),
     );
@@ -161,6 +161,20 @@ async function statusOf(url: string, key: string): Promise<number> {
   const answer = await fetch(url, { headers: { authorization: `Bearer ${key}` }, signal: AbortSignal.timeout(10_000) });
   await answer.body?.cancel();
   return answer.status;
+}
+
+const listenersOfAll = (cluster: TestCluster): Promise<Target[]> => ofAllHosts(cluster, listenersOf);
+
+/** Again where a container ended while it was looked at. */
+function ofAllHosts<T>(
+  cluster: TestCluster,
+  look: (cluster: TestCluster, host: ClusterHost) => Promise<T[]>,
+): Promise<T[]> {
+  return waitFor(async () => (await Promise.all(cluster.hosts.map((host) => look(cluster, host)))).flat(), {
+    what: 'a look at all hosts',
+    deadlineMs: 180_000,
+    intervalMs: 500,
+  });
 }
 
 /** Every socket that listens on more than loopback, of the host and of each container of it. */

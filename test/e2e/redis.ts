@@ -24,10 +24,18 @@ export function describeRedis(theCluster: () => TestCluster): void {
       deadlineMs: longMs,
       intervalMs: 200,
     });
-    const [view] = JSON.parse((await flynn('redis', '--json')).stdout) as { database?: { keys: number } }[];
-    assert.equal(view?.database?.keys, 1);
+    const keysTold = async () => {
+      const [view] = JSON.parse((await flynn('redis', '--json')).stdout) as { database?: { keys: number } }[];
+      return view?.database?.keys;
+    };
+    const told = await waitFor(keysTold, { what: 'what is in it to be told', deadlineMs: longMs, intervalMs: 500 });
+    assert.equal(told, 1);
     const all = JSON.parse((await flynn('resource', '--json')).stdout) as { id: string; provider: string }[];
     await flynn('resource', 'remove', all.find(({ provider }) => provider === 'redis')?.id ?? '', '-y');
-    assert.deepEqual(await cluster.containers('guestbook-redis', 'redis'), []);
+    await waitFor(async () => (await cluster.containers('guestbook-redis', 'redis')).length === 0, {
+      what: 'its container to go',
+      deadlineMs: longMs,
+      intervalMs: 500,
+    });
   });
 }

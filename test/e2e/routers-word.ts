@@ -17,3 +17,10 @@ export async function wasWordGiven(cluster: TestCluster, app: string): Promise<b
   );
   return !told.includes('going on without their word');
 }
+
+/** What a release that a command said to be live answers: at once, unless a router did not say in time that it has its jobs. */
+export async function assertLive(cluster: TestCluster, app: string, isSo: () => Promise<boolean>): Promise<void> {
+  if (await isSo()) return;
+  assert.ok(!(await wasWordGiven(cluster, app)), `${app} is not what was said to be live`);
+  await waitFor(isSo, { what: `${app} to be what was deployed`, deadlineMs: 60_000, intervalMs: 200 });
+}

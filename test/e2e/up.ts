@@ -70,6 +70,11 @@ export function describeUp(theCluster: () => TestCluster): void {
     await cluster.flynn(['-a', 'controller', 'scale', 'web=2']);
     await cluster.untilRunning('controller', 'web', 2);
     await cluster.flynn(['-a', 'controller', 'scale', 'web=1']);
+    await waitFor(async () => (await cluster.containers('controller', 'web')).length === 1, {
+      what: 'the other one to have ended',
+      deadlineMs: 120_000,
+      intervalMs: 300,
+    });
   });
 
   test('a second `up` changes nothing', async () => {
