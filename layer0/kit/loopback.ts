@@ -2,6 +2,7 @@
 import { HttpClient } from './http-client.ts';
 import { type Handler, type RunningServer, startServer } from './http-server.ts';
 import { silentLogger } from './log.ts';
+import { freePort } from './testing-ports.ts';
 
 export type Loopback = AsyncDisposable & { server: RunningServer; client: HttpClient };
 
@@ -14,7 +15,8 @@ export async function startLoopback(
     handlers,
     log: silentLogger(),
     host: '127.0.0.1',
-    port: 0,
+    // Once it is closed nobody answers there.
+    port: await freePort(),
     name: 'tester',
     ...(options.key === undefined ? {} : { key: options.key }),
   });
