@@ -37,7 +37,7 @@ async function controllerThatSays(t: TestContext, ...says: [Said, ...Said[]]) {
   return { client, asked };
 }
 
-const options = { volumes: false, deadlineMs: 10_000 };
+const options = { volumes: false, deadlineMs: 60_000 };
 
 test('a deletion that takes longer than one answer may is waited for, and what went is counted from its beginning', async (t) => {
   const { client, asked } = await controllerThatSays(t, goesOn, goesOn, gone(1));

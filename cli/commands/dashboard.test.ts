@@ -64,7 +64,7 @@ test('the link is at the platform’s own address, good once, and opened where t
   assert.equal(await runCli(['dashboard'], io), 0);
   const address = await waitFor(() => readFile(opened, 'utf8').catch(() => undefined), {
     what: 'the browser to be asked',
-    deadlineMs: 10_000,
+    deadlineMs: 60_000,
     intervalMs: 5,
   });
   assert.equal(`${address}\n`, `--private ${io.stdout.text}`);

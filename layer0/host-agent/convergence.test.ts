@@ -220,7 +220,7 @@ test('a container that the engine is to remove, and never starts again, makes ro
     const agent = await openHost({ engine: { ...engine, start }, store });
     const job = jobOf('a', { command: script('sleep 0.1; exit 7') });
     await agent.assign([job]);
-    await waitFor(() => new Set(starts).size > 1, { what: 'another container', deadlineMs: 20_000 });
+    await waitFor(() => new Set(starts).size > 1, { what: 'another container', deadlineMs: 60_000 });
     await agent.stop();
   }));
 

@@ -72,13 +72,13 @@ test('images that hang take turns among their like: what is here, and what comes
   asked.push(...['n1', 'n2', 'n3', 'n4', 'n5'].map((name) => ask({ name }, name)));
   asked.push(ask({ base: 'away:1', layers: [blob('e')] }, 'stack'));
   const ended = Promise.allSettled(asked);
-  await waitFor(() => place.underWay().length === 6, { what: 'two images and four names', deadlineMs: 10_000 });
+  await waitFor(() => place.underWay().length === 6, { what: 'two images and four names', deadlineMs: 60_000 });
   assert.equal(await place.engine.ensureImage({ name: 'here:1' }, { group: 'other' }), 'here:1');
   assert.equal(await place.engine.ensureImage({ base: 'base:1', layers: [] }, { group: 'other' }), 'base:1');
   assert.deepEqual(place.underWay(), ['a', 'b', 'n1', 'n2', 'n3', 'n4']);
   leaving.abort();
   assert.ok((await ended).every((one) => one.status === 'rejected' && hasCode(one.reason, 'cancelled')));
-  await waitFor(() => place.underWay().length === 0, { what: 'all to be given up', deadlineMs: 10_000 });
+  await waitFor(() => place.underWay().length === 0, { what: 'all to be given up', deadlineMs: 60_000 });
   assert.deepEqual([...place.fetched.keys()].sort(), ['a', 'b', 'n1', 'n2', 'n3', 'n4']);
 });
 
@@ -101,7 +101,7 @@ test('one group’s images keep nobody else’s from coming, nor those of the ho
   asked.push(ask({ name: 'n6' }, 'six'), ask(wholeImage('d'), 'six'));
   let expected = ['a', 'd', 'n1', 'n2', 'n6'];
   const ended = Promise.allSettled(asked);
-  await waitFor(() => place.underWay().join() === expected.join(), { what: 'one of each', deadlineMs: 10_000 });
+  await waitFor(() => place.underWay().join() === expected.join(), { what: 'one of each', deadlineMs: 60_000 });
   asked.push(ask({ name: 'n7' }, 'seven'), ask({ name: 'n8' }, 'eight'));
   asked.push(
     ask({ name: 'flynn/etcd:1' }),
@@ -110,7 +110,7 @@ test('one group’s images keep nobody else’s from coming, nor those of the ho
   );
   expected = ['a', 'd', 'e', 'flynn/etcd:1', 'flynn/part:1', 'n1', 'n2', 'n6', 'n7'];
   const all = Promise.allSettled(asked);
-  await waitFor(() => place.underWay().join() === expected.join(), { what: 'those beside them', deadlineMs: 10_000 });
+  await waitFor(() => place.underWay().join() === expected.join(), { what: 'those beside them', deadlineMs: 60_000 });
   leaving.abort();
   await Promise.all([ended, all]);
 });
@@ -125,12 +125,12 @@ test('an image goes on for whoever still waits, and makes room for the next when
     place.engine.ensureImage(wholeImage('c'), { group: 'z', signal: third.signal }),
   ];
   const ended = Promise.allSettled(asked);
-  await waitFor(() => place.underWay().join('') === 'ab', { what: 'two to be fetched', deadlineMs: 10_000 });
+  await waitFor(() => place.underWay().join('') === 'ab', { what: 'two to be fetched', deadlineMs: 60_000 });
   first.abort();
   await assert.rejects(asked[0] ?? Promise.resolve(), (error) => hasCode(error, 'cancelled'));
   assert.deepEqual(place.underWay(), ['a', 'b']);
   second.abort();
-  await waitFor(() => place.underWay().join('') === 'bc', { what: 'the next to be fetched', deadlineMs: 10_000 });
+  await waitFor(() => place.underWay().join('') === 'bc', { what: 'the next to be fetched', deadlineMs: 60_000 });
   third.abort();
   await ended;
 });
@@ -150,7 +150,7 @@ test('by the names that hosts give what they make, and by ids, nobody has an ima
   const asked = place.engine.ensureImage({ name: '4b' }, leaving);
   await waitFor(() => place.underWay().join() === '4b:latest', {
     what: 'it to be asked for by name',
-    deadlineMs: 10_000,
+    deadlineMs: 60_000,
   });
   leaving.abort();
   await assert.rejects(asked, (error) => hasCode(error, 'cancelled'));

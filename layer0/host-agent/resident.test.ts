@@ -156,7 +156,7 @@ test('a resident job whose container the engine is to remove, and never starts a
     return engine.start(id, call);
   };
   const residents = await open({ ...engine, start });
-  await waitFor(() => residents.converge(signal), { what: 'a start', deadlineMs: 20_000 });
+  await waitFor(() => residents.converge(signal), { what: 'a start', deadlineMs: 60_000 });
   assert.deepEqual(
     (await engine.list()).map(({ id, state }) => [id === dead, state]),
     [[false, 'running']],

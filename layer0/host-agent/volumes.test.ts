@@ -56,7 +56,7 @@ test('a volume says whose it was made for and who has it; in use it stays, and t
   await it.assign([]);
   await waitFor(async () => (await it.list())[0]?.jobs.length === 0, {
     what: 'the end of the job',
-    deadlineMs: 10_000,
+    deadlineMs: 60_000,
   });
   // Its container is kept for who looks at it.
   it.setShipped(false);
@@ -81,7 +81,7 @@ test('a job that waits to be started again has its volume; one that ended for go
   await it.reach(done, 'its end', ({ isFinal }) => isFinal);
   await waitFor(async () => (await it.list())[0]?.jobs.length === 0, {
     what: 'the end of the other',
-    deadlineMs: 10_000,
+    deadlineMs: 60_000,
   });
   await it.remove();
   assert.deepEqual(await it.list(), []);

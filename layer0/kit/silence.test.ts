@@ -38,5 +38,5 @@ test('who takes long to read is not the silence of who sends, and lets go of the
   assert.equal(silent.destroyed, false);
   t.mock.timers.reset();
   silent.destroy();
-  await waitFor(() => source.destroyed, { what: 'the source to be let go', deadlineMs: 10_000, intervalMs: 1 });
+  await waitFor(() => source.destroyed, { what: 'the source to be let go', deadlineMs: 60_000, intervalMs: 1 });
 });

@@ -73,7 +73,7 @@ function jobNamed(id: string): Job {
   return { id, ...own, state: 'pending', restarts: 0 };
 }
 
-const running = (what: string, isSo: () => boolean) => waitFor(isSo, { what, deadlineMs: 10_000, intervalMs: 5 });
+const running = (what: string, isSo: () => boolean) => waitFor(isSo, { what, deadlineMs: 60_000, intervalMs: 5 });
 
 /** Beside a job: does what `run` says with the connection. */
 function execHandler(run: (socket: Duplex, query: Record<string, unknown>) => void): Handler {

@@ -22,7 +22,7 @@ test('an agent that has carried out nothing yet says nothing of encryption, not 
   const ending = new AbortController();
   const running = network.run(ending.signal);
   try {
-    await waitFor(() => network.problems.length > 0, { what: 'a check to fail', deadlineMs: 10_000, intervalMs: 5 });
+    await waitFor(() => network.problems.length > 0, { what: 'a check to fail', deadlineMs: 60_000, intervalMs: 5 });
     assert.deepEqual(network.shown, { isUnreadable: true, hosts: [] });
   } finally {
     ending.abort();

@@ -46,7 +46,7 @@ test('it is written again when somebody overwrote it, and not at all for a host 
   const options = { told: () => told, leases, store, log, checkEveryMs: 5 };
   const kept = ['h1', 'gone'].map((hostId) => keepOwnLease({ ...options, hostId }, stop.signal));
   const until = (what: string, isSo: (known: Lease | undefined) => boolean) =>
-    waitFor(async () => isSo(await read('h1')), { what, deadlineMs: 20_000, intervalMs: 5 });
+    waitFor(async () => isSo(await read('h1')), { what, deadlineMs: 60_000, intervalMs: 5 });
   await until('the key', (known) => known?.tunnelKey === tunnelKey);
   await store.transact({ then: [{ put: leaseKey('h1'), value: JSON.stringify({ ...lease, address: '192.0.2.9' }) }] });
   await until('the key beside what was changed', (known) => known?.tunnelKey === tunnelKey);

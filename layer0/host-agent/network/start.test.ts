@@ -45,7 +45,7 @@ test('of encryption the network is told each word there is, and one that cannot 
   assert.equal(read?.().word, 'unreadable');
   const becomes = async (word: string, step: { put: string; value: string } | { delete: string }): Promise<void> => {
     await store.transact({ then: [step] });
-    await waitFor(() => told.at(-1) === word, { what: `to be told ${word}`, deadlineMs: 10_000, intervalMs: 5 });
+    await waitFor(() => told.at(-1) === word, { what: `to be told ${word}`, deadlineMs: 60_000, intervalMs: 5 });
   };
   await becomes('on', { put: encryptionKey, value: '"on"' });
   await becomes('unreadable', { put: encryptionKey, value: '"of a later version"' });
@@ -65,7 +65,7 @@ test('whether this host has its subnet from the cluster is known, also where ano
   await leaseSubnet(store, joining);
   const { isLeased } = await followCluster(network, { store, registry, log }, tasks);
   const becomes = async (is: boolean): Promise<void> => {
-    await waitFor(async () => isLeased() === is, { what: `to be ${is}`, deadlineMs: 10_000, intervalMs: 5 });
+    await waitFor(async () => isLeased() === is, { what: `to be ${is}`, deadlineMs: 60_000, intervalMs: 5 });
   };
   assert.equal(isLeased(), true);
   await releaseSubnet(store, hostId);
@@ -74,7 +74,7 @@ test('whether this host has its subnet from the cluster is known, also where ano
   // It tells its key in whichever lease has its name.
   await waitFor(async () => (await store.get(leaseKey(hostId)))?.value.includes(wireguard.key), {
     what: 'it',
-    deadlineMs: 10_000,
+    deadlineMs: 60_000,
   });
   assert.equal(isLeased(), false);
   await releaseSubnet(store, hostId);

@@ -9,7 +9,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { tellJobs } from './closing.ts';
 import { trustFixture } from './trust-fixture.ts';
 
-const within = { deadlineMs: 20_000, intervalMs: 10 };
+const within = { deadlineMs: 60_000, intervalMs: 10 };
 
 test('all jobs with a certificate hear whether everybody has one, later ones too, until the agent stops', async () => {
   await using fixture = await trustFixture();

@@ -92,3 +92,11 @@ export class Story {
     return { ...this.at.world.deps, now: () => this.nowMs };
   }
 }
+
+export const iso = (ms: number): string => new Date(ms).toISOString();
+
+/** What became of a restoration, once the worker looked. */
+export async function restored(at: DatastoreWorld, nowMs: number) {
+  await at.step(nowMs);
+  return (await at.plan()).status.restore;
+}

@@ -182,7 +182,7 @@ test('what is imported comes in pieces with their sizes, and is whole only if it
   assert.deepEqual((await framesOf(readFrames(socket))).at(-1), { kind: 'exit', code: 0 });
   const broken = await world.client.upgrade(datastores.import, { params });
   broken.end(encodeFrame({ kind: 'stdin', data: Buffer.from('four') }));
-  await waitFor(() => heard.length === 2, { what: 'the other to be over', deadlineMs: 10_000, intervalMs: 5 });
+  await waitFor(() => heard.length === 2, { what: 'the other to be over', deadlineMs: 60_000, intervalMs: 5 });
   assert.deepEqual(heard, ['3\none5\nthree0\n', '4\nfour']);
   const trail = await world.client.call(audit.list, { query: { app: own.name } });
   assert.equal(

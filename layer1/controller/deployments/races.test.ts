@@ -142,7 +142,7 @@ test('a deployment whose last step was taken by a clock that was ahead fails in 
   const steppedAt = new Date(Date.now() + 365 * 86_400_000).toISOString();
   await world.deps.resources.updateStatus(deploymentType, id, ({ status }) => ({ ...status, steppedAt }));
   const get = () => world.client.call(deployments.get, { params: { deployment: id } });
-  await waitFor(async () => (await get()).state === 'failed', { what: 'the end', deadlineMs: 20_000, intervalMs: 5 });
+  await waitFor(async () => (await get()).state === 'failed', { what: 'the end', deadlineMs: 60_000, intervalMs: 5 });
 });
 
 test('a release takes over nothing of the live one while another is about to take its place', async () => {

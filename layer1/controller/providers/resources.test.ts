@@ -263,7 +263,7 @@ test('what an app has is replaced or stays, and is taken back also while it is b
   const replacing = replace();
   await waitFor(async () => (await get(made.id)).apps.some(({ state }) => state === 'adding'), {
     what: 'its being replaced',
-    deadlineMs: 20_000,
+    deadlineMs: 60_000,
     intervalMs: 5,
   });
   const removed = remove(made.id);
@@ -271,7 +271,7 @@ test('what an app has is replaced or stays, and is taken back also while it is b
   await Promise.all([removed, replacing]);
   await waitFor(async () => (await envOf('again'))['AGAIN_URL'] === undefined, {
     what: 'its being taken back',
-    deadlineMs: 20_000,
+    deadlineMs: 60_000,
     intervalMs: 50,
   });
 });

@@ -28,7 +28,7 @@ let refusal: string | undefined;
 
 const web = { web: {} };
 const params = { app: 'shop-postgres' };
-const until = { deadlineMs: 20_000, intervalMs: 10 };
+const until = { deadlineMs: 60_000, intervalMs: 10 };
 
 before(async () => {
   world = await startTestController(withAppliances);
