@@ -14,7 +14,7 @@ const said = (body: string | Readable): DoorAnswer => ({ status: 200, body, [Sym
 async function open(answer: (request: DoorRequest) => Promise<DoorAnswer>) {
   const server = await serveDoor({ door: { answer }, host: '127.0.0.1', port: 0, log: silentLogger() });
   const post = (body: string | Buffer<ArrayBuffer>, path = '/v3/kv/range') =>
-    fetch(`http://127.0.0.1:${server.port}${path}`, { method: 'POST', body, signal: AbortSignal.timeout(20_000) });
+    fetch(`http://127.0.0.1:${server.port}${path}`, { method: 'POST', body, signal: AbortSignal.timeout(60_000) });
   return { server, post, [Symbol.asyncDispose]: () => server[Symbol.asyncDispose]() };
 }
 
@@ -82,7 +82,7 @@ test('a stream comes as it is made, and ends for the door when the client leaves
 async function untilRead(socket: Socket, expected: string): Promise<void> {
   let read = '';
   while (!read.includes(expected)) {
-    const [chunk] = await once(socket, 'data', { signal: AbortSignal.timeout(20_000) });
+    const [chunk] = await once(socket, 'data', { signal: AbortSignal.timeout(60_000) });
     read += String(chunk);
   }
 }
@@ -93,11 +93,11 @@ test('one address has so many connections and no more', async () => {
   for (let count = 0; count < 65; count += 1) {
     const socket = connect(it.server.port, '127.0.0.1');
     sockets.push(socket.on('error', () => undefined));
-    await once(socket, 'connect', { signal: AbortSignal.timeout(20_000) });
+    await once(socket, 'connect', { signal: AbortSignal.timeout(60_000) });
   }
   const last = sockets.at(-1);
   assert.ok(last);
-  if (!last.closed) await once(last, 'close', { signal: AbortSignal.timeout(20_000) });
+  if (!last.closed) await once(last, 'close', { signal: AbortSignal.timeout(60_000) });
   const [first] = sockets;
   first?.write('POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}');
   if (first !== undefined) await untilRead(first, '200 OK');

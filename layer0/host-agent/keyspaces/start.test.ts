@@ -14,7 +14,7 @@ test('the door is open for as long as the agent runs', async () => {
   const store = { endpoints: ['http://127.0.0.1:1'] };
   const tasks = new TaskGroup();
   startKeyspaces({ gateway, containers, store, tls: undefined, log: silentLogger() }, tasks);
-  const ask = () => fetch(`http://${gateway}:1116/version`, { signal: AbortSignal.timeout(20_000) });
+  const ask = () => fetch(`http://${gateway}:1116/version`, { signal: AbortSignal.timeout(60_000) });
   const answer = await waitFor(ask, { what: 'the door to open', deadlineMs: 60_000 });
   assert.deepEqual(await answer.json(), { etcdserver: '3.5.0', etcdcluster: '3.5.0' });
   await tasks.stop();

@@ -5,7 +5,7 @@ import { deploymentType } from '../resources.ts';
 import { startTestController } from '../testing.ts';
 import { cleanUp, keptByApp } from './clean-up.ts';
 
-const signal = AbortSignal.timeout(60_000);
+const { signal } = new AbortController();
 const at = (second: number): string => new Date(second * 1_000).toISOString();
 
 test('of the app that is looked at the oldest deployments and one-off jobs go that have ended, of others nothing', async () => {

@@ -11,7 +11,7 @@ import { archive, copy } from './history-fixture.ts';
 test('one that is damaged is none; what fails for a moment is no answer', async () => {
   await using store = await startTestBlobs();
   const { blobs } = store;
-  const options = { secret: Buffer.alloc(32, 7).toString('base64'), signal: AbortSignal.timeout(10_000) };
+  const options = { secret: Buffer.alloc(32, 7).toString('base64'), signal: AbortSignal.timeout(60_000) };
   const listed = { run: 1, recent: [], archive: archive([copy(0)]) };
   await writeCatalogue(blobs, 'app', listed, options);
   assert.deepEqual((await readCatalogue(blobs, 'app', options))?.archive, listed.archive);

@@ -139,7 +139,7 @@ test('of one that nobody wants to run nothing is collected, and nothing is told;
   const { world } = at;
   const story = new Story(at);
   await story.begin();
-  const find = () => datastoreHistoryCheck({ ...world.deps, now: () => story.nowMs }).find(AbortSignal.timeout(5_000));
+  const find = () => datastoreHistoryCheck({ ...world.deps, now: () => story.nowMs }).find(AbortSignal.timeout(60_000));
   at.database.history.failures.push('no primary');
   await story.collect();
   assert.notEqual((await story.view()).failure, undefined);
