@@ -20,18 +20,17 @@ export class ConnectionWatch implements AsyncDisposable {
   static async on(host: TestHost): Promise<ConnectionWatch> {
     // What comes late of a connection that the kernel has forgotten is new to it, whoever had opened that: what opens one is a SYN.
     const openings = ['tcp flags & (syn | ack) == syn', 'meta l4proto udp'];
+    const note = 'update @opened { ip saddr . ip daddr . meta l4proto . th dport }';
+    const hooks = ['prerouting', 'output'];
     const commands = [
       // One that a run before left behind goes with what it saw.
       ...['add', 'delete', 'add'].map((act) => `${act} table ${table}`),
       `add set ${table} opened { type ipv4_addr . ipv4_addr . inet_proto . inet_service; size 65535; flags dynamic; }`,
       // Behind connection tracking, and in front of what changes addresses.
-      ...['prerouting', 'output'].flatMap((hook) => [
-        `add chain ${table} ${hook} { type filter hook ${hook} priority -150; }`,
-        ...openings.map(
-          (opening) =>
-            `add rule ${table} ${hook} ct state new ${opening} update @opened { ip saddr . ip daddr . meta l4proto . th dport }`,
-        ),
-      ]),
+      ...hooks.map((hook) => `add chain ${table} ${hook} { type filter hook ${hook} priority -150; }`),
+      ...hooks.flatMap((hook) =>
+        openings.map((opening) => `add rule ${table} ${hook} ct state new ${opening} ${note}`),
+      ),
     ];
     await nft(host, ['-f', '-'], `${commands.join('\n')}\n`);
     return new ConnectionWatch(host);
@@ -49,7 +48,7 @@ export class ConnectionWatch implements AsyncDisposable {
   }
 }
 
-/** Again where the host's agent changes rules at the same moment, which breaks off whoever reads or changes others: all or nothing. */
+/** Again where the agent changes rules at the same moment, which breaks off whoever reads or changes others: all or nothing. */
 function nft(host: TestHost, args: readonly string[], input?: string): Promise<ExecResult> {
   const attempt = async (): Promise<ExecResult> => {
     const result = await host.exec(['nft', ...args], input === undefined ? {} : { input });
