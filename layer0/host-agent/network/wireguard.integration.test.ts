@@ -320,7 +320,7 @@ test('a relay that dies is followed by another, and takes up its work again when
   const first = relayOf('five', 'three');
   const second = first === 'one' ? 'two' : 'one';
   await namespaces.in(first).sh('ip link set eth0 down');
-  await until('web5', '100.100.3.2:80', { from: '100.100.5.2' }, 150_000);
+  await until('web5', '100.100.3.2:80', { from: '100.100.5.2' }, 200_000);
   await until('web3', '100.100.5.2:80', { from: '100.100.3.2' });
   assert.equal(relayOf('five', 'three'), second);
   const told = ['five', 'three'].map((name) => leases.snapshot.entries.get(name)?.value.unheard ?? []);
