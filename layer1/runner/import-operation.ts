@@ -2,15 +2,17 @@
  * Brings an image from a registry into the blob store, once: from then on it is as one that was pushed. What a tag meant
  * then stays what it means for the release, on every host and after the registry is gone; no host needs its login.
  */
+import { Readable } from 'node:stream';
 import { blobSchema, digestSchema } from '@flynn/blobstore/api';
 import { layers as layerRoutes } from '@flynn/controller/collection/api-layers';
 import { parseImageConfig, parseJsonAs } from '@flynn/controller/images/image-config';
 import { resultOf } from '@flynn/controller/images/image-result';
-import { FlynnError, hasCode, ifFound, messageOf } from '@flynn/kit/errors';
+import { FlynnError, asFlynnError, hasCode, ifFound, messageOf } from '@flynn/kit/errors';
+import { Stall } from '@flynn/kit/stall';
 import { z } from 'zod';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
-import { Registry, type RegistryAccess } from './registry/client.ts';
+import { Registry, type RegistryAccess, type RegistryPatience } from './registry/client.ts';
 import { parseReference } from './registry/reference.ts';
 
 type StoredBlob = z.output<typeof blobSchema>;
@@ -30,17 +32,21 @@ const indexSchema = z.object({
 
 const architectures: Readonly<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' };
 const layerType = /\.tar(?:$|[.+](?:gzip|zstd)$)|\.diff\.tar/;
-const importDeadlineMs = 30 * 60_000;
+/** Of all layers together, each of which may take as long as it gets on. Less than what nothing refers to yet is kept for. */
+const importDeadlineMs = 12 * 3_600_000;
+/** A registry or a blob store that brings nothing more of a layer for so long is not waited for any more. */
+const fruitlessMs = 30 * 60_000;
 
 /** Output `resultDigest`: the blob that says what the image is. */
 export async function executeImport(
   execution: Execution,
   imageRef: string,
   access: RegistryAccess,
+  patience?: RegistryPatience,
 ): Promise<Record<string, string>> {
   const { write, signal } = execution;
   const reference = parseReference(imageRef);
-  const registry = new Registry(reference, access, signal);
+  const registry = new Registry(reference, access, signal, patience);
   await write(`-----> Fetching ${imageRef}...`);
   let hasTold = false;
   const { manifest, digest } = await patiently('reading the image', execution, async () => {
@@ -67,8 +73,9 @@ export async function executeImport(
   }
   const others = await othersOf(manifest.layers, execution);
   const layers: StoredBlob[] = [];
+  const untilMs = performance.now() + importDeadlineMs;
   for (const layer of manifest.layers) {
-    layers.push(await bring(registry, layer, execution, { isOwn: !others.has(layer.digest) }));
+    layers.push(await bring(registry, layer, execution, { isOwn: !others.has(layer.digest), untilMs }));
   }
   const { blobs } = execution;
   const stored = await patiently('storing the image', execution, async (limited) => {
@@ -110,12 +117,14 @@ async function othersOf(layers: readonly Descriptor[], execution: Execution): Pr
 /** What is there already is not fetched. */
 async function bring(
   registry: Registry,
-  { digest, size }: Descriptor,
+  layer: Descriptor,
   execution: Execution,
-  { isOwn }: { isOwn: boolean },
+  { isOwn, untilMs }: { isOwn: boolean; untilMs: number },
 ): Promise<StoredBlob> {
   const { blobs, write } = execution;
+  const { digest, size } = layer;
   const megabytes = `${(size / 1_000_000).toFixed(1)} MB`;
+  const furthest = { bytes: 0, atMs: performance.now() };
   return patiently(
     'fetching a layer',
     execution,
@@ -125,10 +134,32 @@ async function bring(
         await write(`       layer of ${megabytes}: there already`);
         return found;
       }
-      const stored = await blobs.put(await registry.blob(digest), { digest, signal });
+      using stall = new Stall({ what: `fetching ${digest}`, signal });
+      const body = stall.watched(noting(furthest, await registry.blob(layer, stall.signal)));
+      const limits = { digest, signal: stall.signal, timeoutMs: importDeadlineMs };
+      const stored = await blobs.put(Readable.from(body, { objectMode: false }), limits);
       await write(`       layer of ${megabytes}`);
       return stored;
     },
-    { deadlineMs: importDeadlineMs },
+    {
+      deadlineMs: untilMs - performance.now(),
+      // A registry that goes on nowhere, as others do, begins anew.
+      isRetryable: (error) =>
+        hasCode(asFlynnError(error), 'unavailable', 'timeout', 'exhausted', 'conflict') &&
+        performance.now() - furthest.atMs < fruitlessMs,
+    },
   );
+}
+
+/** The same bytes. `furthest` is what any attempt has had, and since when. */
+async function* noting(
+  furthest: { bytes: number; atMs: number },
+  source: Readable,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  let bytes = 0;
+  for await (const chunk of source as AsyncIterable<Uint8Array>) {
+    bytes += chunk.length;
+    if (bytes > furthest.bytes) Object.assign(furthest, { bytes, atMs: performance.now() });
+    yield chunk;
+  }
 }

@@ -13,12 +13,18 @@ import { handle, startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import type { Operation } from '@flynn/controller/model';
 import type { Execution } from './execution.ts';
-import type { RegistryAccess } from './registry/client.ts';
+import type { RegistryAccess, RegistryPatience } from './registry/client.ts';
 import { executeImport } from './import-operation.ts';
 import { parseReference } from './registry/reference.ts';
 import { digestOf, registryFiles } from './registry/registry-fixture.ts';
 
-type Answer = { status?: number; headers?: Record<string, string>; body?: Buffer | string };
+/** `play` answers by itself. */
+type Answer = {
+  status?: number;
+  headers?: Record<string, string>;
+  body?: Buffer | string;
+  play?: (response: ServerResponse) => void;
+};
 
 async function openPlace(answer: (path: string, request: IncomingMessage) => Answer | undefined) {
   const store = await startTestBlobs();
@@ -30,8 +36,10 @@ async function openPlace(answer: (path: string, request: IncomingMessage) => Ans
       status = 200,
       headers = {},
       body = '',
+      play,
     } = answer(path.replace('/v2/team/app/', ''), request) ?? { status: 404 };
-    response.writeHead(status, headers).end(body);
+    if (play === undefined) response.writeHead(status, headers).end(body);
+    else play(response);
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();
@@ -65,9 +73,12 @@ async function openPlace(answer: (path: string, request: IncomingMessage) => Ans
     lookMs: 1_000,
     signal: new AbortController().signal,
   };
-  const fetchImage = async (logins: RegistryAccess['logins'] = {}, { isConfined = false } = {}) => {
+  const fetchImage = async (
+    logins: RegistryAccess['logins'] = {},
+    { isConfined = false, patience }: { isConfined?: boolean; patience?: RegistryPatience } = {},
+  ) => {
     const access = { logins, isPlain: true, isConfined };
-    const { resultDigest = '' } = await executeImport(execution, `${host}/team/app:1.4`, access);
+    const { resultDigest = '' } = await executeImport(execution, `${host}/team/app:1.4`, access, patience);
     return buildResultSchema.parse(JSON.parse(await text(await store.blobs.get(resultDigest))));
   };
   return {
@@ -207,6 +218,75 @@ test('who waits for a registry that is away for a moment is told once what is wa
   assert.equal((await place.fetchImage()).image?.port, 81);
   const told = place.lines.filter((line) => /answered 503 .*; trying again for a minute/.test(line));
   assert.equal(told.length, 1, place.lines.join('\n'));
+});
+
+const slowly = { answerMs: 2_000, silenceMs: 200 };
+const half = 2;
+
+/** What a registry does that sends half of the layer, and what it then does with the connection; asked for a part, that. */
+function halfALayer(then: (response: ServerResponse) => void, { givesParts = true } = {}) {
+  const files = registryFiles();
+  const ranges: (string | undefined)[] = [];
+  const answer = (path: string, { headers: { range } }: IncomingMessage): Answer | undefined => {
+    const given = files[path];
+    if (given === undefined || path !== `blobs/${digestOf('layer')}`)
+      return given === undefined ? undefined : { body: given };
+    const body = Buffer.from(given);
+    ranges.push(range);
+    if (ranges.length > 1) {
+      const from = Number(/^bytes=(\d+)-$/.exec(range ?? '')?.[1] ?? 0);
+      if (range === undefined || !givesParts) return { body };
+      const headers = { 'content-range': `bytes ${from}-${body.length - 1}/${body.length}` };
+      return { status: 206, headers, body: body.subarray(from) };
+    }
+    return {
+      play: (response) => {
+        response.writeHead(200, { 'content-length': body.length }).write(body.subarray(0, half), () => then(response));
+      },
+    };
+  };
+  return { ranges, answer };
+}
+
+for (const isConfined of [false, true]) {
+  const by = isConfined ? 'a runner in a network of its own' : 'a runner of the platform';
+  test(`a layer whose connection breaks or goes silent is gone on with where it was, by ${by}`, async () => {
+    for (const then of [(response: ServerResponse) => void response.destroy(), () => undefined]) {
+      const { ranges, answer } = halfALayer(then);
+      await using place = await openPlace(answer);
+      const { layers: stored } = await place.fetchImage({}, { isConfined, patience: slowly });
+      assert.deepEqual(ranges, [undefined, `bytes=${half}-`]);
+      assert.equal(await text(await place.blobs.get(stored[0]?.digest ?? '')), 'layer');
+    }
+  });
+
+  test(`a layer may take longer than an answer, for ${by}`, async () => {
+    const { ranges, answer } = halfALayer((response) => void setTimeout(() => response.end('yer'), 400));
+    await using place = await openPlace(answer);
+    await place.fetchImage({}, { isConfined, patience: { answerMs: 200, silenceMs: 20_000 } });
+    assert.deepEqual(ranges, [undefined]);
+  });
+}
+
+test('a registry that gives no parts is asked for all of a layer again', async () => {
+  const { ranges, answer } = halfALayer((response) => void response.destroy(), { givesParts: false });
+  await using place = await openPlace(answer);
+  await place.fetchImage({}, { patience: slowly });
+  assert.deepEqual(ranges, [undefined, `bytes=${half}-`, undefined]);
+});
+
+test('a registry that says nothing is told as that', async () => {
+  const patience = { answerMs: 50, silenceMs: 200 };
+  const files = registryFiles();
+  let isSilent = true;
+  await using place = await openPlace((path) => {
+    const body = files[path];
+    if (!isSilent) return body === undefined ? undefined : { body };
+    isSilent = false;
+    return { play: () => undefined };
+  });
+  await place.fetchImage({}, { patience });
+  assert.match(place.lines.join('\n'), /did not answer within 0\.05 s; trying again for a minute/);
 });
 
 test('what is not there, damaged or not to be run is told', async () => {

@@ -1,11 +1,16 @@
 /** Blobs for runners outside of the cluster, handed through from and to the blob store. */
+import { Readable } from 'node:stream';
 import type { BlobClient } from '@flynn/blobstore/client';
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
+import { Stall } from '@flynn/kit/stall';
 import type { Deps } from '../deps.ts';
 import { runnerBlobs } from './api-runner-blobs.ts';
 import { holdsOperation } from './holding.ts';
+
+/** Of all of a blob, which a runner may fetch from far away meanwhile; it ends before that where it does not get on. */
+const putMs = 24 * 3_600_000;
 
 /** The gate has seen to it that a runner asks as itself. */
 export function runnerBlobHandlers(
@@ -19,7 +24,10 @@ export function runnerBlobHandlers(
   return [
     handle(runnerBlobs.put, async ({ params, query: { digest }, body, signal }) => {
       await checkBusy(params.runner, signal);
-      return blobs.put(body, { ...(digest === undefined ? {} : { digest }), signal });
+      using stall = new Stall({ what: `what runner ${params.runner} stores`, signal });
+      const watched = Readable.from(stall.watched(body), { objectMode: false });
+      const limits = { signal: stall.signal, timeoutMs: putMs };
+      return await blobs.put(watched, { ...(digest === undefined ? {} : { digest }), ...limits });
     }),
     handle(runnerBlobs.get, async ({ params: { runner, digest }, signal }) => {
       await checkBusy(runner, signal);

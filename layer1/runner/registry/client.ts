@@ -2,8 +2,9 @@
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import type { ReadableStream } from 'node:stream/web';
+import { openDownload } from '@flynn/kit/download';
 import { FlynnError, asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
-import { withDeadline } from '@flynn/kit/retry';
+import { usualSilenceMs } from '@flynn/kit/silence';
 import { confinedTo, type Fetch } from './confined-fetch.ts';
 import type { Reference } from './reference.ts';
 
@@ -23,8 +24,14 @@ export type RegistryAccess = {
   isConfined: boolean;
 };
 
-const headDeadlineMs = 30_000;
-const layerDeadlineMs = 15 * 60_000;
+export type RegistryPatience = Readonly<{
+  /** So long it may take to begin an answer, and to send one that is read as a text. */
+  answerMs: number;
+  /** A layer may take as long as it gets on. After such a silence it is asked for anew, from where it broke off. */
+  silenceMs: number;
+}>;
+
+const usualPatience: RegistryPatience = { answerMs: 30_000, silenceMs: usualSilenceMs };
 const maxTextBytes = 8 * 1024 ** 2;
 const manifestTypes = [
   'application/vnd.oci.image.index.v1+json',
@@ -38,30 +45,66 @@ export class Registry {
   readonly #access: RegistryAccess;
   readonly #fetchFrom: Fetch;
   readonly #signal: AbortSignal;
+  readonly #patience: RegistryPatience;
   #authorization: string | undefined;
 
-  constructor(reference: Reference, access: RegistryAccess, signal: AbortSignal) {
+  constructor(reference: Reference, access: RegistryAccess, signal: AbortSignal, patience = usualPatience) {
     this.#reference = reference;
     this.#access = access;
     this.#fetchFrom = access.isConfined ? confinedTo(reference.registry) : fetch;
     this.#signal = signal;
+    this.#patience = patience;
   }
 
   /** By tag or digest. */
   async manifest(version: string): Promise<{ text: string; digest: string }> {
-    const response = await this.#get(`manifests/${version}`, { accept: manifestTypes }, headDeadlineMs);
-    return this.#textOf(response, version);
+    return this.#text(`manifests/${version}`, { accept: manifestTypes }, version);
   }
 
   async text(digest: string): Promise<string> {
-    return (await this.#textOf(await this.#get(`blobs/${digest}`, {}, headDeadlineMs), digest)).text;
+    return (await this.#text(`blobs/${digest}`, {}, digest)).text;
   }
 
-  /** Not checked: whoever stores it does. */
-  async blob(digest: string): Promise<Readable> {
-    const { body } = await this.#get(`blobs/${digest}`, {}, layerDeadlineMs);
-    if (body === null) throw this.#strange(`no bytes for ${digest}`);
-    return Readable.fromWeb(body as ReadableStream<Uint8Array>);
+  /**
+   * As it is, and not checked: whoever stores it does. A connection that breaks or goes silent costs only what it did not bring,
+   * but of a registry that gives no parts: then the stream fails with `conflict`, and all of it may be asked for anew. It has to
+   * be read to its end or destroyed.
+   */
+  async blob({ digest, size }: { digest: string; size: number }, signal: AbortSignal): Promise<Readable> {
+    const what = `the download of ${digest} from the registry ${this.#reference.registry}`;
+    return openDownload((from, limits) => this.#blobFrom({ digest, size, from }, limits.signal), {
+      what,
+      signal,
+      silenceMs: this.#patience.silenceMs,
+    });
+  }
+
+  async #blobFrom(
+    { digest, size, from }: { digest: string; size: number; from: number },
+    signal: AbortSignal,
+  ): Promise<Readable> {
+    // All of it came, and then its connection broke: a registry has no answer to what is behind the end.
+    if (from > 0 && from >= size) return Readable.from([]);
+    // Of compressed bytes nobody could say where they go on.
+    const plain = { 'accept-encoding': 'identity' };
+    const headers = from === 0 ? plain : { ...plain, range: `bytes=${from}-` };
+    const response = await this.#get(`blobs/${digest}`, headers, signal);
+    if (response.body === null) throw this.#strange(`no bytes for ${digest}`);
+    const body = Readable.fromWeb(response.body as ReadableStream<Uint8Array>);
+    const part = response.headers.get('content-range') ?? '';
+    if (from === 0 ? response.status === 200 : response.status === 206 && part.startsWith(`bytes ${from}-`))
+      return body;
+    body.destroy();
+    const { registry } = this.#reference;
+    throw new FlynnError('conflict', `the registry ${registry} does not go on with ${digest} where it broke off`);
+  }
+
+  async #text(
+    path: string,
+    headers: Record<string, string>,
+    version: string,
+  ): Promise<{ text: string; digest: string }> {
+    return this.#inTime(async (signal) => this.#textOf(await this.#get(path, headers, signal), version), this.#signal);
   }
 
   async #textOf(response: Response, version: string): Promise<{ text: string; digest: string }> {
@@ -78,28 +121,27 @@ export class Registry {
     return { text: whole.toString(), digest };
   }
 
-  async #get(path: string, headers: Record<string, string>, deadlineMs: number): Promise<Response> {
+  async #get(path: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
     const { registry, repository } = this.#reference;
     const scheme = this.#access.isPlain ? 'http' : 'https';
     const url = `${scheme}://${registry}/v2/${repository}/${path}`;
-    const first = await this.#fetch(url, headers, deadlineMs);
+    const first = await this.#fetch(url, headers, signal);
     if (first.status !== 401) return this.#checked(first, path);
     await first.body?.cancel();
-    this.#authorization = await this.#authorize(first.headers.get('www-authenticate') ?? '', scheme);
-    return this.#checked(await this.#fetch(url, headers, deadlineMs), path);
+    this.#authorization = await this.#authorize(first.headers.get('www-authenticate') ?? '', scheme, signal);
+    return this.#checked(await this.#fetch(url, headers, signal), path);
   }
 
-  async #fetch(url: string, headers: Record<string, string>, deadlineMs: number): Promise<Response> {
+  /** Its head comes in time, or it fails with `timeout`; its body is as long under way as the signal lets it. */
+  async #fetch(url: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
     const authorization = this.#authorization === undefined ? [] : [['authorization', this.#authorization] as const];
+    const sent = { ...headers, ...Object.fromEntries(authorization) };
     try {
       // Where it leads elsewhere, as registries do for layers, what we are known by stays behind: either fetch sees to that.
-      return await this.#fetchFrom(new URL(url), {
-        headers: { ...headers, ...Object.fromEntries(authorization) },
-        signal: withDeadline(deadlineMs, this.#signal),
-      });
+      return await this.#inTime((limited) => this.#fetchFrom(new URL(url), { headers: sent, signal: limited }), signal);
     } catch (error) {
-      this.#signal.throwIfAborted();
-      if (hasCode(error, 'denied', 'invalid')) throw error;
+      signal.throwIfAborted();
+      if (hasCode(error, 'denied', 'invalid', 'timeout')) throw error;
       const { code } = asFlynnError(error);
       const why = error instanceof Error && error.cause instanceof Error ? error.cause.message : messageOf(error);
       const message = `the registry ${this.#reference.registry} cannot be reached: ${why}`;
@@ -107,8 +149,20 @@ export class Registry {
     }
   }
 
+  async #inTime<T>(work: (limited: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T> {
+    const { answerMs } = this.#patience;
+    const late = new AbortController();
+    const message = `the registry ${this.#reference.registry} did not answer within ${answerMs / 1_000} s`;
+    const timer = setTimeout(() => late.abort(new FlynnError('timeout', message)), answerMs);
+    try {
+      return await work(AbortSignal.any([signal, late.signal]));
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
   /** What to send along from now on: the login itself, or a token that is given out for it, or for nothing. */
-  async #authorize(challenge: string, scheme: 'http' | 'https'): Promise<string> {
+  async #authorize(challenge: string, scheme: 'http' | 'https', signal: AbortSignal): Promise<string> {
     const { registry, repository } = this.#reference;
     const login = this.#access.logins[registry];
     const basic =
@@ -125,12 +179,12 @@ export class Registry {
     url.searchParams.set('scope', `repository:${repository}:pull`);
     if (service !== undefined) url.searchParams.set('service', service);
     this.#authorization = basic;
-    const response = await this.#fetch(url.href, {}, headDeadlineMs);
-    if (!response.ok) throw this.#denied();
-    const given = JSON.parse((await this.#textOf(response, 'a token')).text) as {
-      token?: string;
-      access_token?: string;
-    };
+    const told = await this.#inTime(async (limited) => {
+      const response = await this.#fetch(url.href, {}, limited);
+      if (!response.ok) throw this.#denied();
+      return this.#textOf(response, 'a token');
+    }, signal);
+    const given = JSON.parse(told.text) as { token?: string; access_token?: string };
     const token = given.token ?? given.access_token;
     if (typeof token !== 'string') throw this.#strange('no token');
     return `Bearer ${token}`;

@@ -5,6 +5,7 @@
 import { once } from 'node:events';
 import { IncomingMessage, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
+import { Readable } from 'node:stream';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { Outside } from '@flynn/kit/outside';
 
@@ -75,7 +76,8 @@ function responseOf(message: IncomingMessage): Response {
   for (const [name, value] of Object.entries(message.headers)) {
     if (typeof value === 'string') headers.set(name, value);
   }
-  if (!withoutBody.has(status)) return new Response(message, { status, headers });
+  // A message that is only read step by step could not be given up while it is silent.
+  if (!withoutBody.has(status)) return new Response(Readable.toWeb(message) as ReadableStream, { status, headers });
   message.resume();
   return new Response(null, { status, headers });
 }
