@@ -59,7 +59,7 @@ export async function readTexts(source: Readable, dockerfile: string): Promise<S
   return texts;
 }
 
-/** Of one archive after the other. A failure of one of them fails what is read here. */
+/** Of one archive after the other. A failure of one of them fails what is read here; who leaves it leaves them. */
 export function packContext(
   sources: readonly Readable[],
   { dockerfile, dockerignore = '', path }: Pick<SourceTexts, 'dockerfile' | 'dockerignore'> & { path: string },
@@ -84,6 +84,9 @@ export function packContext(
     }
     packed.finalize();
   };
+  packed.once('close', () => {
+    for (const source of sources) source.destroy();
+  });
   fill().catch((error: unknown) => packed.destroy(error instanceof Error ? error : new Error(String(error))));
   return Readable.from(packed);
 }

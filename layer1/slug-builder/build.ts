@@ -38,6 +38,9 @@ export type BuildDeps = {
   limits: BuildLimits;
 };
 
+/** Longer than it takes the blob store to be replaced. */
+const awayMs = 60_000;
+
 type Layer = { digest: string; sizeBytes: number };
 
 /** What `unpack` and `compile` are told on their input. */
@@ -119,13 +122,12 @@ async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal):
     ...(plan.appJson === undefined ? {} : { appJson: plan.appJson }),
     meta: job.commit === '' ? {} : { 'git.commit': job.commit },
   });
-  const { digest } = await putJson(result, blobs, signal);
-  await blobs.putName(`builds/${job.operationId}`, digest, { signal });
+  await putRecord(`builds/${job.operationId}`, result, blobs, signal);
   out.topic(`Compiled slug size is ${sizeText(result.sizeBytes)}`);
 
   try {
     if (plan.runtimes.some((name) => known[name]?.digest !== runtimes[name]?.digest)) {
-      await blobs.putName(`layers/${job.appId}`, (await putJson(runtimes, blobs, signal)).digest, { signal });
+      await putRecord(`layers/${job.appId}`, runtimes, blobs, signal);
     }
     if (plan.isCacheChanged) {
       const within = { bytes: limits.cacheBytes, error: () => cacheTooLarge(limits.cacheBytes) };
@@ -174,7 +176,7 @@ async function store(pack: Step, level: number, blobs: BlobClient, signal: Abort
       what: 'storing the slug',
       signal,
       deadlineMs: 15 * 60_000,
-      isRetryable: (error) => exceeded === undefined && hasCode(error, 'unavailable', 'timeout'),
+      isRetryable: (error) => exceeded === undefined && isAway(error),
     },
   );
   return storing.catch((error: unknown) => {
@@ -260,13 +262,18 @@ async function stillThere(
   }
 }
 
-function putJson(value: unknown, blobs: BlobClient, signal: AbortSignal): Promise<Layer> {
-  return retry((limited) => blobs.put(JSON.stringify(value), { signal: limited }), {
-    what: 'storing the result',
-    signal,
-    deadlineMs: 60_000,
-    isRetryable: (error) => hasCode(error, 'unavailable', 'timeout'),
-  });
+/** Under that name, whatever had it before. */
+export async function putRecord(name: string, value: unknown, blobs: BlobClient, signal: AbortSignal): Promise<void> {
+  const put = async (limited: AbortSignal): Promise<void> => {
+    const { digest } = await blobs.put(JSON.stringify(value), { signal: limited });
+    await blobs.putName(name, digest, { signal: limited });
+  };
+  await retry(put, { what: 'storing the result', signal, deadlineMs: awayMs, isRetryable: isAway });
+}
+
+/** A blob store that is being replaced. */
+export function isAway(error: unknown): boolean {
+  return hasCode(error, 'unavailable', 'timeout');
 }
 
 /** For people: what a step did not tell itself. */

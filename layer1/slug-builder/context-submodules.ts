@@ -39,13 +39,16 @@ export async function runSubmodules(
   await fetchSubmodules({ layout, baseEnv: env, out, signal });
 }
 
-/** Has them fetched; answers a tar archive of what they hold, at their paths. Fails as the step does, which tells why. */
-export async function archiveSubmodules(
+/**
+ * Has them fetched; the answer gives a tar archive of what they hold, at their paths, each time it is called. Fails as the step
+ * does, which tells why.
+ */
+export async function layOutSubmodules(
   { told, modules }: ToldSubmodules,
   appEnv: Readonly<Record<string, string>>,
   { layout, self, env }: SubmodulesDeps,
   { fileBytes, signal }: { fileBytes: number; signal: AbortSignal },
-): Promise<Readable> {
+): Promise<(limited: AbortSignal) => Readable> {
   const paths = Object.keys(parseJsonAs(toldSchema, told, toldFile));
   for (const dir of [layout.appDir, layout.scratchDir]) {
     await rm(dir, { recursive: true, force: true });
@@ -58,5 +61,5 @@ export async function archiveSubmodules(
   // The same files are the same bytes: the engine finds its steps done.
   const sameBytes = ['--format=gnu', '--sort=name', '--mtime=@0', '--numeric-owner', '--owner=0', '--group=0'];
   const command: Step['command'] = ['tar', '-C', layout.appDir, ...sameBytes, '-cf', '-', '--', ...paths];
-  return Readable.from(streamStep({ ...step, command }), { objectMode: false });
+  return (limited) => Readable.from(streamStep({ ...step, signal: limited, command }), { objectMode: false });
 }

@@ -10,6 +10,7 @@ import { savedFiles, tarOf } from '@flynn/controller/images/testing';
 import { startTestBlobs } from '@flynn/controller/testing-blobs';
 import { routes } from '@flynn/host-agent/api';
 import { type BuildEvent, buildRoutes } from '@flynn/host-agent/api-builds';
+import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { handle, startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
@@ -61,7 +62,13 @@ export async function openPlace(
       { home: layout.appDir, commit: '' },
     ),
   };
-  const asked = { body: undefined as unknown, ended: false, ensured: [] as unknown[], others: new Set<string>() };
+  const asked = {
+    body: undefined as unknown,
+    ended: false,
+    ensured: [] as unknown[],
+    others: new Set<string>(),
+    breaks: 0,
+  };
   const server = await startServer({
     name: 'agent',
     key: 'k',
@@ -91,6 +98,16 @@ export async function openPlace(
       handle(routes.image, async () => ({ body: Readable.from([await tarOf(files)], { objectMode: false }) })),
     ],
   });
+  /** Breaks off the next uploads of streams once they have begun. */
+  const blobs: typeof store.blobs = {
+    ...store.blobs,
+    async put(body, options) {
+      if (asked.breaks === 0 || !(body instanceof Readable)) return store.blobs.put(body, options);
+      asked.breaks -= 1;
+      for await (const _ of body) break;
+      throw new FlynnError('unavailable', 'the upload broke');
+    },
+  };
   const agent = new HttpClient({ baseUrl: server.url, key: 'k', name: 'the host agent' });
   let output = '';
   const out = createOutput((line) => (output += line));
@@ -106,7 +123,6 @@ export async function openPlace(
     const { digest: sourceDigest } = await store.blobs.put(await buffer(archive));
     const job = { operationId: 'o1', appId: 'a1', commit: 'abc', appEnv, sourceDigest, dockerfile };
     const ownImages = { 'flynn/slug-runner': 'flynn/slug-runner:77', 'flynn/slug-builder': undefined };
-    const { blobs } = store;
     const own = { limits: { ...limits, ...more }, cache: 'c1', ownImages };
     return buildImage(job, { ...own, blobs, agent, controller: agent, steps, out }, signal);
   };

@@ -80,6 +80,37 @@ test('a Dockerfile of another name and place has all of the source, and what is 
   );
 });
 
+test('an upload that breaks is made again, the whole of it', async () => {
+  await using place = await openPlace(succeeds);
+  place.asked.breaks = 2;
+  await place.build({ Dockerfile: 'FROM x', 'lib/code.js': 'code' });
+  assert.equal(place.asked.breaks, 0);
+  assert.deepEqual(
+    await place.context(),
+    new Map([
+      ['Dockerfile', 'FROM x'],
+      ['lib/code.js', 'code'],
+    ]),
+  );
+});
+
+test('of an image that is too large nothing is stored, not even the layers that would fit', async () => {
+  await using first = await openPlace(succeeds);
+  const { layers: stored } = await first.build({ Dockerfile: 'FROM x' });
+  const [fits, tooMuch] = stored;
+  assert.ok(fits !== undefined && tooMuch !== undefined);
+  await using place = await openPlace(succeeds);
+  await assert.rejects(
+    place.build({ Dockerfile: 'FROM x' }, { slugBytes: fits.sizeBytes + tooMuch.sizeBytes - 1 }),
+    isError('exhausted', /larger than its limit/),
+  );
+  for (const { digest } of stored) await assert.rejects(place.blobs.stat(digest), { code: 'not_found' });
+  assert.equal(
+    (await place.build({ Dockerfile: 'FROM x' }, { slugBytes: fits.sizeBytes + tooMuch.sizeBytes })).layers.length,
+    2,
+  );
+});
+
 test('what is kept of the builds before may be damaged: it only saves time', async () => {
   await using place = await openPlace(succeeds);
   const first = await place.build({ Dockerfile: 'FROM x' });

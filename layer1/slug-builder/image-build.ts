@@ -26,9 +26,9 @@ import type { HttpClient } from '@flynn/kit/http-client';
 import { LineSplitter } from '@flynn/kit/lines';
 import { retry } from '@flynn/kit/retry';
 import type { Image } from '@flynn/scheduler/job-template';
-import { type BuildJob, readLayers } from './build.ts';
-import { packContext, readTexts, usualDockerfile } from './build-context.ts';
-import { type SubmodulesDeps, archiveSubmodules } from './context-submodules.ts';
+import { type BuildJob, isAway, putRecord, readLayers } from './build.ts';
+import { type SourceTexts, packContext, readTexts, usualDockerfile } from './build-context.ts';
+import { type SubmodulesDeps, layOutSubmodules } from './context-submodules.ts';
 import { argsOf, assertPlain, ownImagesOf, withImages, withPlainBases } from './dockerfile.ts';
 import { givenEnv } from './environment.ts';
 import { type BuildLimits, howToRaise, imageTooLarge, tooMuchOutput, withinLimits } from './limits.ts';
@@ -57,8 +57,9 @@ export type ImageBuildDeps = {
 
 /** Running apps come first. */
 const cpuMillis = 100;
-/** Longer than it takes to be replaced. */
-const controllerAwayMs = 60_000;
+/** Longer than it takes the controller or the blob store to be replaced. */
+const awayMs = 60_000;
+const contextMs = 15 * 60_000;
 const maxEventBytes = 64 * 1024;
 
 /** Idempotent: asked again for the same operation it makes the same name point to the new result. */
@@ -69,9 +70,10 @@ export async function buildImage(job: ImageBuildJob, deps: ImageBuildDeps, signa
 
 async function buildWithin(job: ImageBuildJob, deps: ImageBuildDeps, signal: AbortSignal): Promise<BuildResult> {
   const { blobs, out } = deps;
-  const path = job.dockerfile;
-  const source = await readTexts(await blobs.get(job.sourceDigest, { signal }), path);
-  if (source.dockerfile === undefined) throw new FlynnError('invalid', `There is no ${path} in the source.`);
+  const read = async (limited: AbortSignal): Promise<SourceTexts> =>
+    readTexts(await blobs.get(job.sourceDigest, { signal: limited }), job.dockerfile);
+  const source = await retry(read, { what: 'reading the source', signal, deadlineMs: awayMs, isRetryable: isAway });
+  if (source.dockerfile === undefined) throw new FlynnError('invalid', `There is no ${job.dockerfile} in the source.`);
   const processTypes = source.procfile === undefined ? {} : parseProcfile(source.procfile);
   const appJson = source.appJson === undefined ? undefined : parseAppJson(source.appJson);
   assertPlain(source.dockerfile);
@@ -79,15 +81,7 @@ async function buildWithin(job: ImageBuildJob, deps: ImageBuildDeps, signal: Abo
   const args = argsOf(source.dockerfile, { ...givenEnv(deps.steps.env), ...job.appEnv });
   const plain = withPlainBases(source.dockerfile, args);
   const dockerfile = withImages(plain, await namesHere(job, plain, deps, signal));
-  const { told, modules, dockerignore } = source;
-  const limits = { fileBytes: deps.limits.diskBytes, signal };
-  const ofModules =
-    told === undefined ? [] : [await archiveSubmodules({ told, modules }, job.appEnv, deps.steps, limits)];
-  // After them: what they fail with leaves no source open, and none waits for as long as they take.
-  const archives = [await blobs.get(job.sourceDigest, { signal }), ...ofModules];
-  const { digest: contextDigest } = await blobs.put(packContext(archives, { dockerfile, dockerignore, path }), {
-    signal,
-  });
+  const contextDigest = await storeContext(job, { ...source, dockerfile }, deps, signal);
   out.topic('Building image');
   const name = await buildOnHost(job, { contextDigest, args }, deps, signal);
 
@@ -99,11 +93,29 @@ async function buildWithin(job: ImageBuildJob, deps: ImageBuildDeps, signal: Abo
     ...(appJson === undefined ? {} : { appJson }),
     meta: job.commit === '' ? {} : { 'git.commit': job.commit },
   });
-  if (result.sizeBytes > deps.limits.slugBytes) throw imageTooLarge(deps.limits.slugBytes);
-  const { digest } = await blobs.put(JSON.stringify(result), { signal });
-  await blobs.putName(`builds/${job.operationId}`, digest, { signal });
+  await putRecord(`builds/${job.operationId}`, result, blobs, signal);
   out.topic(`Image size is ${sizeText(result.sizeBytes)}`);
   return result;
+}
+
+/** What the engine is given to build of: packed again when an upload breaks. */
+async function storeContext(
+  job: ImageBuildJob,
+  { dockerfile, dockerignore, told, modules }: SourceTexts,
+  { blobs, steps, limits }: ImageBuildDeps,
+  signal: AbortSignal,
+): Promise<string> {
+  const ofStep = { fileBytes: limits.diskBytes, signal };
+  const submodules =
+    told === undefined ? undefined : await layOutSubmodules({ told, modules }, job.appEnv, steps, ofStep);
+  const put = async (limited: AbortSignal): Promise<string> => {
+    const source = await blobs.get(job.sourceDigest, { signal: limited });
+    const archives = submodules === undefined ? [source] : [source, submodules(limited)];
+    return (
+      await blobs.put(packContext(archives, { dockerfile, dockerignore, path: job.dockerfile }), { signal: limited })
+    ).digest;
+  };
+  return retry(put, { what: 'storing the source', signal, deadlineMs: contextMs, isRetryable: isAway });
 }
 
 async function namesHere(
@@ -141,7 +153,7 @@ async function imageNamed(
   const mayHave = async (digests: string[]): Promise<boolean> => {
     const asked = { params: { operation: job.operationId }, query: { digests: digests.join(',') } };
     const ask = (limited: AbortSignal) => controller.call(layerRoutes.missing, asked, { signal: limited });
-    const { missing } = await retry(ask, { what: `asking for ${name}`, deadlineMs: controllerAwayMs, signal });
+    const { missing } = await retry(ask, { what: `asking for ${name}`, deadlineMs: awayMs, signal });
     return missing.length === 0;
   };
   const number = `sha256:${hex}`;
@@ -199,7 +211,12 @@ function failureOf({ code, message }: Extract<BuildEvent, { error: unknown }>['e
   return new FlynnError(code, `${message}.\n${howToRaise(variable)}`);
 }
 
-async function storeBuilt(job: BuildJob, name: string, { blobs, agent, out }: ImageBuildDeps, signal: AbortSignal) {
+async function storeBuilt(
+  job: BuildJob,
+  name: string,
+  { blobs, agent, out, limits }: ImageBuildDeps,
+  signal: AbortSignal,
+) {
   const folder = await mkdtemp(join(tmpdir(), 'flynn-image-'));
   try {
     const archive = await agent.stream(routes.image, { query: { name } }, { signal });
@@ -212,13 +229,13 @@ async function storeBuilt(job: BuildJob, name: string, { blobs, agent, out }: Im
       {
         signal,
         known: new Map(Object.entries(known)),
+        limit: { bytes: limits.slugBytes, error: () => imageTooLarge(limits.slugBytes) },
         onLayer: ({ sizeBytes, isSent }) =>
           out.line(`layer of ${sizeText(sizeBytes)}${isSent ? '' : ': there already'}`),
       },
     );
     const layers = Object.fromEntries(image.layers.map(({ diffId }, place) => [diffId, stored.layers[place]]));
-    const { digest } = await blobs.put(JSON.stringify(layers), { signal });
-    await blobs.putName(`layers/${job.appId}`, digest, { signal });
+    await putRecord(`layers/${job.appId}`, layers, blobs, signal);
     return { image, stored };
   } finally {
     await rm(folder, { recursive: true, force: true });

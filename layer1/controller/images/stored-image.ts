@@ -24,38 +24,70 @@ const uploadDeadlineMs = 30 * 60_000;
 /** The same everywhere: equal layers are equal blobs. */
 const compressionLevel = 3;
 
+export type StoreOptions = {
+  signal: AbortSignal;
+  onLayer?: (sent: Sent) => void;
+  /** What layers are stored as, by the digests of their plain tar files: by who can be believed. */
+  known?: ReadonlyMap<string, Blob>;
+  /** Of a larger one nothing is stored. */
+  limit?: { bytes: number; error: () => FlynnError };
+};
+
 /**
- * Layers that are plain in the archive are compressed on the way. `invalid` when a layer is not what the image's
- * configuration says; what was stored until then is used again by the next attempt.
+ * Layers that are plain in the archive are compressed beside it: one at a time, or, where there is a limit, all that may be,
+ * before the first is sent. `invalid` when a layer is not what the image's configuration says; what was stored until then is
+ * used again by the next attempt.
  */
 export async function storeImage(
   image: ArchivedImage,
   target: BlobTarget,
-  options: {
-    signal: AbortSignal;
-    onLayer?: (sent: Sent) => void;
-    /** What layers are stored as, by the digests of their plain tar files: by who can be believed. */
-    known?: ReadonlyMap<string, Blob>;
-  },
+  options: StoreOptions,
 ): Promise<StoredImage> {
-  const { signal, onLayer, known } = options;
+  const { signal, onLayer, limit } = options;
   const layers: Blob[] = [];
+  const packing = packLayers(image, target, options);
+  for await (const { blob, file } of limit === undefined ? packing : await allWithin(limit, packing)) {
+    const isSent =
+      file !== undefined &&
+      (await storeBlob({ digest: blob.digest, open: () => createReadStream(file.path) }, target, signal));
+    if (file?.isOwn === true) await rm(file.path);
+    onLayer?.({ sizeBytes: blob.sizeBytes, isSent });
+    layers.push(blob);
+  }
+  return { config: await storeText(image.configText, target, signal), layers };
+}
+
+/** Without a file it is stored already. */
+type PackedLayer = { blob: Blob; file?: { path: string; isOwn: boolean } };
+
+async function* packLayers(
+  image: ArchivedImage,
+  target: BlobTarget,
+  { signal, known }: StoreOptions,
+): AsyncGenerator<PackedLayer, void, undefined> {
   for (const { file, diffId } of image.layers) {
     const before = known?.get(diffId);
     if (before !== undefined && (await isStored(before.digest, target, signal))) {
-      onLayer?.({ sizeBytes: before.sizeBytes, isSent: false });
-      layers.push(before);
+      yield { blob: before };
       continue;
     }
-    const compressed = await compressedLayer(file.path, diffId, signal);
-    const sizeBytes = (await stat(compressed.path)).size;
-    const { digest } = compressed;
-    const isSent = await storeBlob({ digest, open: () => createReadStream(compressed.path) }, target, signal);
-    if (compressed.path !== file.path) await rm(compressed.path);
-    onLayer?.({ sizeBytes, isSent });
-    layers.push({ digest, sizeBytes });
+    const { path, digest } = await compressedLayer(file.path, diffId, signal);
+    yield { blob: { digest, sizeBytes: (await stat(path)).size }, file: { path, isOwn: path !== file.path } };
   }
-  return { config: await storeText(image.configText, target, signal), layers };
+}
+
+async function allWithin(
+  limit: NonNullable<StoreOptions['limit']>,
+  packing: AsyncIterable<PackedLayer>,
+): Promise<PackedLayer[]> {
+  const all: PackedLayer[] = [];
+  let bytes = 0;
+  for await (const layer of packing) {
+    bytes += layer.blob.sizeBytes;
+    if (bytes > limit.bytes) throw limit.error();
+    all.push(layer);
+  }
+  return all;
 }
 
 export async function storeText(text: string, target: BlobTarget, signal: AbortSignal): Promise<Blob> {
