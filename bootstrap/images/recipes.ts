@@ -202,12 +202,12 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
     files: [
       { type: 'bundle', entry: 'layer1/slug-builder/main.ts', path: `${programs}/slug-builder.mjs` },
       // Static sites carry it along as it is.
-      {
-        type: 'repository',
-        source: 'layer1/slug-builder/static-server.ts',
-        path: `${programs}/static-server.ts`,
+      ...['static-server.ts', 'static-rules.ts'].map((name) => ({
+        type: 'repository' as const,
+        source: `layer1/slug-builder/${name}`,
+        path: `${programs}/${name}`,
         mode: 0o644,
-      },
+      })),
       { type: 'repository', source: 'layer1/slug-builder/php/php-web', path: `${programs}/php-web`, mode: 0o755 },
       {
         type: 'text',

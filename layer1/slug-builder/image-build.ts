@@ -77,7 +77,7 @@ async function buildWithin(job: ImageBuildJob, deps: ImageBuildDeps, signal: Abo
   const processTypes = source.procfile === undefined ? {} : parseProcfile(source.procfile);
   const appJson = source.appJson === undefined ? undefined : parseAppJson(source.appJson);
   assertPlain(source.dockerfile);
-  out.topic(`Dockerfile app detected${path === usualDockerfile ? '' : `: ${path}`}`);
+  out.topic(`Dockerfile app detected${job.dockerfile === usualDockerfile ? '' : `: ${job.dockerfile}`}`);
   const args = argsOf(source.dockerfile, { ...givenEnv(deps.steps.env), ...job.appEnv });
   const plain = withPlainBases(source.dockerfile, args);
   const dockerfile = withImages(plain, await namesHere(job, plain, deps, signal));

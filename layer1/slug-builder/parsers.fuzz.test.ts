@@ -15,7 +15,7 @@ import { parseProcfile } from './procfile.ts';
 import { requirementsOfPipfileLock } from './python/pipfile.ts';
 import { checkGemfileRuby, rubyOfGemfile, rubyOfLock } from './ruby/gemfile.ts';
 import { createIgnore } from './slugignore.ts';
-import { rootOf } from './static-site.ts';
+import { readSettings } from './static-settings.ts';
 import { parseModules } from './submodules.ts';
 import { chooseVersion, wishOf } from './wanted-version.ts';
 
@@ -94,6 +94,10 @@ function wellFormed(): fc.Arbitrary<string> {
     'dependencies',
     'extra',
     'root',
+    'routes',
+    'redirects',
+    'headers',
+    'error_page',
     'config_vars',
     'default_process_types',
   ];
@@ -110,8 +114,8 @@ function wellFormed(): fc.Arbitrary<string> {
 const parsers: [string, fc.Arbitrary<string>, (given: string) => unknown][] = [
   ['Procfile', text, parseProcfile],
   ["a buildpack's release", json, parseRelease],
-  ['static.json', json, (given) => rootOf({ staticJson: given })],
-  ['Staticfile', text, (given) => rootOf({ staticfile: given })],
+  ['static.json', json, (given) => readSettings({ staticJson: given })],
+  ['Staticfile', text, (given) => readSettings({ staticfile: given })],
   ['package.json', json, (given) => startCommand(parsePackageJson(given), 'npm', false)],
   ['engines', text, (given) => rangeOf('node', given)],
   ['packageManager', text, (given) => chooseManager(['yarn.lock'], given)],

@@ -5,12 +5,33 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { Server } from 'node:http';
+import type { SiteRules } from './static-rules.ts';
 import { createStaticServer } from './static-server.ts';
-import { rootOf } from './static-site.ts';
 
 let dir = '';
 let server: Server;
+let ruled: Server;
 let port = 0;
+let ruledPort = 0;
+
+const rules: SiteRules = {
+  cleanUrls: false,
+  httpsOnly: true,
+  errorPage: '/errors/error.html',
+  routes: [
+    { pattern: '/app/**', file: '/index.html', except: ['/app/assets/'] },
+    { pattern: '/nothing', file: '/nothing.html', except: [] },
+  ],
+  redirects: [
+    { path: '/old', url: 'https://new.example.com/', status: 302 },
+    { path: '/index.html', url: '/never', status: 301 },
+    { path: '/app/moved', url: '/there', status: 301 },
+  ],
+  headers: [
+    { pattern: '/**', values: { 'cache-control': 'max-age=60', 'x-all': 'yes' } },
+    { pattern: '/big.css', values: { 'Content-Type': 'text/plain' } },
+  ],
+};
 
 before(async () => {
   dir = await mkdtemp(join(tmpdir(), 'flynn-static-'));
@@ -22,26 +43,35 @@ before(async () => {
   await writeFile(join(dir, 'site/.env'), 'secret');
   await writeFile(join(dir, 'site/big.css'), 'a{}\n'.repeat(1_000));
   await symlink('../secret.txt', join(dir, 'site/link.txt'));
+  await mkdir(join(dir, 'site/errors'));
+  await writeFile(join(dir, 'site/errors/error.html'), 'sorry');
   server = await createStaticServer(join(dir, 'site'));
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  port = typeof address === 'object' && address !== null ? address.port : 0;
+  ruled = await createStaticServer(join(dir, 'site'), rules);
+  [port, ruledPort] = [await listening(server), await listening(ruled)];
 });
 
+async function listening(one: Server): Promise<number> {
+  await new Promise<void>((resolve) => one.listen(0, '127.0.0.1', resolve));
+  const address = one.address();
+  return typeof address === 'object' && address !== null ? address.port : 0;
+}
+
 after(async () => {
-  await new Promise((resolve) => {
-    server.close(resolve);
-    server.closeAllConnections();
-  });
+  for (const one of [server, ruled]) {
+    await new Promise((resolve) => {
+      one.close(resolve);
+      one.closeAllConnections();
+    });
+  }
   await rm(dir, { recursive: true, force: true });
 });
 
 type Answer = { status: number; headers: Record<string, string | string[] | undefined>; body: string };
 
 /** The path as it is: `fetch` would tidy it. */
-function ask(path: string, headers: Record<string, string> = {}): Promise<Answer> {
+function ask(path: string, headers: Record<string, string> = {}, at = port): Promise<Answer> {
   return new Promise((resolve, reject) => {
-    get({ host: '127.0.0.1', port, path, headers, agent: false }, (response) => {
+    get({ host: '127.0.0.1', port: at, path, headers, agent: false }, (response) => {
       const chunks: Buffer[] = [];
       response.on('data', (chunk: Buffer) => chunks.push(chunk));
       response.on('end', () =>
@@ -97,13 +127,41 @@ test('large text is compressed for who asks for it', async () => {
   assert.ok(packed.body.length < 400, `${packed.body.length} bytes`);
 });
 
-test('static.json and Staticfile name the folder, inside the repository', () => {
-  assert.equal(rootOf({}), undefined);
-  assert.equal(rootOf({ staticJson: '{"root": "dist/"}' }), 'dist');
-  assert.equal(rootOf({ staticfile: 'root: site\n' }), 'site');
-  assert.equal(rootOf({ staticJson: '{}', staticfile: 'root: site' }), undefined);
-  for (const root of ['/etc', '..', 'a/../../b']) {
-    assert.throws(() => rootOf({ staticJson: JSON.stringify({ root }) }), { code: 'invalid' }, root);
-  }
-  assert.throws(() => rootOf({ staticJson: '{"root": 3}' }), { code: 'invalid' });
+const ruledAnswers: [path: string, status: number, body: string | undefined, location?: string][] = [
+  ['/', 200, 'home'],
+  ['/index.html', 200, 'home'],
+  ['/about.html', 200, 'about'],
+  ['/about', 404, 'sorry'],
+  ['/old?a=1', 302, undefined, 'https://new.example.com/'],
+  ['/old/', 404, 'sorry'],
+  ['/app/deep/er', 200, 'home'],
+  ['/app/moved', 301, undefined, '/there'],
+  ['/app/assets/none.js', 404, 'sorry'],
+  ['/nothing', 404, 'sorry'],
+  ['/docs', 301, undefined, '/docs/'],
+];
+for (const [path, status, body, location] of ruledAnswers) {
+  test(`by the rules of static.json ${path} is answered with ${status}`, async () => {
+    const answer = await ask(path, {}, ruledPort);
+    assert.equal(answer.status, status);
+    if (body !== undefined) assert.equal(answer.body, body);
+    assert.equal(answer.headers['location'], location);
+  });
+}
+
+test('of several headers that fit the last count, over those of the server', async () => {
+  const page = await ask('/about.html', {}, ruledPort);
+  assert.deepEqual([page.headers['cache-control'], page.headers['x-all']], ['max-age=60', 'yes']);
+  const style = await ask('/big.css', {}, ruledPort);
+  assert.deepEqual(
+    [style.headers['content-type'], style.headers['cache-control'], style.headers['x-all']],
+    ['text/plain', 'no-cache', undefined],
+  );
+});
+
+test('who came without TLS is sent to the same place with it; who did not come through the router is answered', async () => {
+  const headers = { host: 'www.example.com', 'x-forwarded-proto': 'http' };
+  const answer = await ask('/about.html?a=1', headers, ruledPort);
+  assert.deepEqual([answer.status, answer.headers['location']], [301, 'https://www.example.com/about.html?a=1']);
+  assert.equal((await ask('/', { ...headers, 'x-forwarded-proto': 'https' }, ruledPort)).status, 200);
 });

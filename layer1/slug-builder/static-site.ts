@@ -1,16 +1,16 @@
 /** Which folder of a repository is the site, and what serves it? */
-import { copyFile, mkdir, stat } from 'node:fs/promises';
-import { join, posix } from 'node:path';
+import { copyFile, mkdir, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile } from '@flynn/kit/files';
-import { z } from 'zod';
-import { parse as parseYaml } from 'yaml';
 import type { BuildContext, Buildpack, Compiled } from './buildpack.ts';
 import { installNodeOnly, writeProfile } from './nodejs/nodejs.ts';
 import { exists } from './nodejs/toolchain.ts';
+import type { SiteRules } from './static-rules.ts';
+import { readSettings } from './static-settings.ts';
 
 const signs = ['static.json', 'Staticfile', 'index.html', 'public/index.html'] as const;
-const settingsSchema = z.object({ root: z.string().optional() });
+const serverFiles = ['static-server.ts', 'static-rules.ts'] as const;
 
 export const staticSite: Buildpack = {
   name: 'static',
@@ -21,46 +21,19 @@ export const staticSite: Buildpack = {
   compile,
 };
 
-/** The folder named in static.json or Staticfile: inside the repository, relative, without a slash at the end. */
-export function rootOf(settings: {
-  staticJson?: string | undefined;
-  staticfile?: string | undefined;
-}): string | undefined {
-  const [file, text] =
-    settings.staticJson === undefined ? ['Staticfile', settings.staticfile] : ['static.json', settings.staticJson];
-  if (text === undefined) return undefined;
-  let parsed: unknown;
-  try {
-    // YAML is a superset of JSON.
-    parsed = parseYaml(text, { logLevel: 'error' }) ?? {};
-  } catch (error) {
-    throw new FlynnError(
-      'invalid',
-      `${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
-    );
-  }
-  const { success, data } = settingsSchema.safeParse(parsed);
-  if (!success)
-    throw new FlynnError('invalid', `${file} is not usable: "root" names the folder to serve, as in root: public`);
-  if (data.root === undefined) return undefined;
-  const root = posix.normalize(data.root).replace(/\/$/, '');
-  if (posix.isAbsolute(root) || root === '..' || root.startsWith('../')) {
-    throw new FlynnError('invalid', `${file} names the folder ${data.root}, which is not inside the repository`);
-  }
-  return root;
-}
-
 async function compile(context: BuildContext): Promise<Compiled> {
   const { layout, out } = context;
   const read = (name: string): Promise<string | undefined> => readTextFile(join(layout.appDir, name));
-  const named = rootOf({ staticJson: await read('static.json'), staticfile: await read('Staticfile') });
-  const root = named ?? (await usualRoot(layout.appDir));
+  const settings = readSettings({ staticJson: await read('static.json'), staticfile: await read('Staticfile') });
+  const root = settings.root ?? (await usualRoot(layout.appDir));
   if (!(await isFolder(join(layout.appDir, root)))) {
     throw new FlynnError(
       'invalid',
       `the site's folder ${root} is not in the repository: commit it, or name another as "root"`,
     );
   }
+  for (const note of settings.notes) out.warn(note);
+  await checkFiles(join(layout.appDir, root), settings.rules, out);
   out.topic('Installing the file server');
   const { runtime, isCacheChanged } = await installNodeOnly(context);
   out.line(`Node.js ${runtime.name.replace(/^node-/, '')}`);
@@ -68,10 +41,23 @@ async function compile(context: BuildContext): Promise<Compiled> {
   const serverDir = join(layout.appDir, '.flynn');
   await mkdir(serverDir, { recursive: true });
   // Beside this program, in the tree and in the image.
-  await copyFile(join(import.meta.dirname, 'static-server.ts'), join(serverDir, 'static-server.ts'));
+  for (const file of serverFiles) await copyFile(join(import.meta.dirname, file), join(serverDir, file));
+  await writeFile(join(serverDir, 'static-rules.json'), JSON.stringify(settings.rules));
   await writeProfile(layout.appDir, [runtime]);
-  const web = `node --disable-warning=ExperimentalWarning .flynn/static-server.ts ${quoted(root)}`;
+  const web = `node --disable-warning=ExperimentalWarning .flynn/static-server.ts ${quoted(root)} .flynn/static-rules.json`;
   return { processTypes: { web }, configVars: {}, runtimes: [runtime], exports: {}, isCacheChanged };
+}
+
+/** A page that is not there would be missed only when something else is. */
+async function checkFiles(folder: string, { errorPage, routes }: SiteRules, out: BuildContext['out']): Promise<void> {
+  if (errorPage !== undefined && !(await exists(join(folder, errorPage)))) {
+    throw new FlynnError('invalid', `static.json names ${errorPage} as "error_page", and the site has no such file`);
+  }
+  for (const { pattern, file } of routes) {
+    // A folder is named on purpose, so that nothing is found.
+    if (!file.endsWith('/') && !(await exists(join(folder, file))))
+      out.warn(`static.json leads ${pattern} to ${file}, and the site has no such file: that is answered as not found`);
+  }
 }
 
 async function usualRoot(appDir: string): Promise<string> {
