@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { argsOf, assertPlain, ownImagesOf, withImages, withPlainBases } from './dockerfile.ts';
+import { argsOf, ownImagesOf, platformArgs, withImages, withPlainBases } from './dockerfile.ts';
 import { createDockerignore } from './dockerignore.ts';
 
 const dockerfile = `# FROM flynn/commented
@@ -104,16 +104,19 @@ test('only declared arguments are given: what is given is in the image for every
   assert.deepEqual(args, { VERSION: '2', NAME: 'n', OTHER: 'o' });
 });
 
-test('what only BuildKit knows is refused by name', () => {
-  for (const line of ['RUN --mount=type=cache,target=/x make', 'COPY --link a b', 'RUN <<EOF', 'COPY <<-"EOT" /x']) {
-    assert.throws(
-      () => assertPlain(`FROM x\n${line}\n`),
-      (error) => hasCode(error, 'invalid') && /BuildKit/.test(error.message),
-      line,
-    );
+test('the arguments that BuildKit gives by itself are there: for FROM in any case, for steps that declare them', () => {
+  const text = 'FROM --platform=$BUILDPLATFORM go:${TARGETARCH}\nARG TARGETARCH TARGETVARIANT\nRUN make\n';
+  const platform = platformArgs('arm64');
+  assert.equal(
+    withPlainBases(text, {}, platform),
+    text.replace('$BUILDPLATFORM', 'linux/arm64').replace('${TARGETARCH}', 'arm64'),
+  );
+  assert.match(withPlainBases(text, { TARGETARCH: 'mine' }, platform), /go:mine\n/);
+  assert.match(withPlainBases(`ARG BASE=go:$TARGETOS\nFROM $BASE\n`, {}, platform), /FROM go:linux\n/);
+  assert.deepEqual(argsOf(text, platform), { TARGETARCH: 'arm64', TARGETVARIANT: '' });
+  for (const bad of ['$NONE', '$SPACE']) {
+    assert.throws(() => withPlainBases(`FROM --platform=${bad} x\n`, { SPACE: 'linux/amd64 99 AS' }), /is no platform/);
   }
-  assertPlain(dockerfile);
-  assertPlain('FROM x\nRUN cat < file\nRUN echo "a << b"\n');
 });
 
 test('.dockerignore is tied to the root, and the last line that matches decides', () => {

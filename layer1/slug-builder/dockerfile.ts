@@ -29,23 +29,29 @@ const reference = /^[a-z0-9][a-z0-9._/:-]*(?:@sha256:[0-9a-f]{64})?$/i;
  * The same with its arguments put into FROM, so that what stands there is what the engine will read. `invalid` for names by
  * which the engine would find what it has of other apps: beginnings of ids, and the names that the platform gives images.
  */
-export function withPlainBases(dockerfile: string, args: Readonly<Record<string, string>>): string {
+export function withPlainBases(
+  dockerfile: string,
+  args: Readonly<Record<string, string>>,
+  platform: Readonly<Record<string, string>> = platformArgs(),
+): string {
   if (/^\W*#\s*escape\s*=\s*[^\\\s]/im.test(dockerfile))
     throw refusal('only \\ continues a line, whatever # escape= says');
   const lines = instructionsOf(dockerfile);
   const firstFrom = lines.findIndex(({ text }) => /^FROM\b/i.test(text));
-  const global = { ...defaultsOf(lines.slice(0, Math.max(0, firstFrom)), args), ...args };
+  const given = { ...platform, ...args };
+  const global = { ...given, ...defaultsOf(lines.slice(0, Math.max(0, firstFrom)), given), ...args };
   const stages = new Set<string>();
-  for (const { text, isWhole } of lines) {
+  for (const { text, isWhole, firstLine } of lines) {
     // What a later build does is checked as part of that one; here it would be believed to be.
     if (/^ONBUILD\b/i.test(text))
-      throw refusal('ONBUILD is of no use, as nobody builds on this image but by its number');
+      throw refusal(`line ${firstLine}: ONBUILD is of no use, as nobody builds on this image but by its number`);
     if (!/^FROM\b/i.test(text)) {
       if (/^(?:COPY|ADD)\b/i.test(text)) assertSources(text, stages);
       continue;
     }
     const [, , base] = new RegExp(from.source, 'i').exec(text) ?? [];
-    if (!isWhole || base === undefined) throw refusal('FROM has to be on one line, with the image it names');
+    if (!isWhole || base === undefined)
+      throw refusal(`line ${firstLine}: FROM has to be on one line, with the image it names`);
     assertForeign(expand(base, global), stages);
     const [, stage] = /\sAS\s+(\S+)\s*$/i.exec(text) ?? [];
     if (stage !== undefined) stages.add(stage.toLowerCase());
@@ -63,7 +69,33 @@ export function withPlainBases(dockerfile: string, args: Readonly<Record<string,
       }
     }
   }
-  return dockerfile.replace(from, (_whole, before: string, name: string) => before + expand(name, global));
+  return dockerfile.replace(
+    from,
+    (_whole, before: string, name: string) => withPlatform(before, global) + expand(name, global),
+  );
+}
+
+/** The engine knows of arguments only those that are declared, and one with a space in it would be another image. */
+function withPlatform(before: string, args: Readonly<Record<string, string>>): string {
+  return before.replace(/(--platform=)(\S+)/gi, (_whole, flag: string, text: string) => {
+    const value = substitute(text, args);
+    if (/^[\w./-]+$/.test(value)) return flag + value;
+    throw refusal(`"${text}" in FROM is no platform: write OS/ARCHITECTURE, or leave it out`);
+  });
+}
+
+const architectures: Readonly<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' };
+
+/** What BuildKit gives builds by itself: what runs is made for the machine that it is made on. */
+export function platformArgs(arch: string = process.arch): Record<string, string> {
+  const architecture = architectures[arch] ?? arch;
+  const of = (prefix: string): [string, string][] => [
+    [`${prefix}PLATFORM`, `linux/${architecture}`],
+    [`${prefix}OS`, 'linux'],
+    [`${prefix}ARCH`, architecture],
+    [`${prefix}VARIANT`, ''],
+  ];
+  return Object.fromEntries([...of('TARGET'), ...of('BUILD')]);
 }
 
 function assertSources(copy: string, stages: ReadonlySet<string>): void {
@@ -80,24 +112,38 @@ function assertForeign(name: string, stages: ReadonlySet<string>): void {
   throw refusal(`"${name}" is no name of an image: write REPOSITORY:TAG, or the name of a stage before`);
 }
 
-type Instruction = { text: string; isWhole: boolean };
+export type Instruction = {
+  /** In capitals. */
+  name: string;
+  text: string;
+  isWhole: boolean;
+  /** From 1 on. */
+  firstLine: number;
+  lastLine: number;
+};
 
 /** Lines that continue put together, comments left out. */
-function instructionsOf(dockerfile: string): Instruction[] {
+export function instructionsOf(dockerfile: string): Instruction[] {
   const found: Instruction[] = [];
-  let open: string | undefined;
-  for (const line of dockerfile.split(/\r?\n/)) {
+  let open: { text: string; firstLine: number } | undefined;
+  const add = (given: string, more: Pick<Instruction, 'isWhole' | 'firstLine' | 'lastLine'>): void => {
+    const text = given.trim();
+    found.push({ name: (/^\w+/.exec(text)?.[0] ?? '').toUpperCase(), text, ...more });
+  };
+  const lines = dockerfile.split(/\r?\n/);
+  for (const [place, line] of lines.entries()) {
     if (/^\s*(?:#|$)/.test(line)) continue;
     const trimmed = line.trimEnd();
     const continues = trimmed.endsWith('\\');
-    const text = (open ?? '') + (continues ? trimmed.slice(0, -1) : trimmed);
-    if (continues) open = text;
+    const text = (open?.text ?? '') + (continues ? trimmed.slice(0, -1) : trimmed);
+    const firstLine = open?.firstLine ?? place + 1;
+    if (continues) open = { text, firstLine };
     else {
-      found.push({ text: text.trim(), isWhole: open === undefined });
+      add(text, { isWhole: open === undefined, firstLine, lastLine: place + 1 });
       open = undefined;
     }
   }
-  if (open !== undefined) found.push({ text: open.trim(), isWhole: false });
+  if (open !== undefined) add(open.text, { isWhole: false, firstLine: open.firstLine, lastLine: lines.length });
   return found;
 }
 
@@ -138,17 +184,4 @@ export function argsOf(dockerfile: string, env: Readonly<Record<string, string>>
   const words = lines.flatMap((line) => line.match(/(?<=^|\s)[A-Za-z_]\w*/g) ?? []);
   const declared = new Set(words);
   return Object.fromEntries(Object.entries(env).filter(([name]) => declared.has(name)));
-}
-
-/** BuildKit's own words, which the engine's builder would complain about one at a time. */
-export function assertPlain(dockerfile: string): void {
-  const found =
-    /^\s*(?:RUN\s+--(?:mount|network|security)\b|(?:COPY|ADD)\s+--(?:link|parents|exclude)\b|(?:RUN|COPY|ADD)\s[^\n]*<<-?["']?\w)/im.exec(
-      dockerfile,
-    )?.[0];
-  if (found === undefined) return;
-  throw new FlynnError(
-    'invalid',
-    `The Dockerfile uses "${found.trim()}", which only BuildKit knows. Builds here take no --mount, --link and here-documents: write it without.`,
-  );
 }

@@ -128,6 +128,17 @@ test('an ARG has the variable that every build is given by its name, and the app
   assert.deepEqual(args, { MIRROR: 'of all', SHARED: 'of the app' });
 });
 
+test('a cache that only BuildKit has is left out, and the machine’s kind is given to whoever declares it', async () => {
+  await using place = await openPlace(succeeds);
+  const dockerfile = 'FROM --platform=$BUILDPLATFORM x\nARG TARGETOS\nRUN --mount=type=cache,target=/c make\n';
+  await place.build({ Dockerfile: dockerfile });
+  assert.match(place.output(), /line 3: --mount=type=cache,target=\/c is left out: the step begins without that cache/);
+  const { args } = buildRoutes.build.body.parse(place.asked.body);
+  assert.deepEqual(args, { TARGETOS: 'linux' });
+  const built = (await place.context()).get('Dockerfile');
+  assert.match(built ?? '', /^FROM --platform=linux\/\w+ x\nARG TARGETOS\nRUN  make\n$/);
+});
+
 test('FROM takes an image that was pushed, by its number', async () => {
   await using place = await openPlace(succeeds);
   const number = '0'.repeat(64);
@@ -150,7 +161,11 @@ test('FROM takes an image that was pushed, by its number', async () => {
 });
 
 const refused: [what: string, source: Record<string, string>, pattern: RegExp][] = [
-  ['words only BuildKit knows', { Dockerfile: 'FROM x\nRUN --mount=type=cache,target=/c make' }, /only BuildKit knows/],
+  [
+    'words only BuildKit knows',
+    { Dockerfile: 'FROM x\nRUN --mount=type=ssh make' },
+    /only BuildKit knows:\nline 2: RUN/,
+  ],
   ['a Procfile that is none', { Dockerfile: 'FROM x', Procfile: 'this is no Procfile' }, /Procfile/],
   ['a Dockerfile of megabytes', { Dockerfile: `FROM x\n${'#'.repeat(2 * mebibyte)}` }, /larger than a megabyte/],
 ];

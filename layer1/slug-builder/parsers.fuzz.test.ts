@@ -3,8 +3,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
 import * as fc from 'fast-check';
+import { withoutBuildKit } from './buildkit.ts';
 import { parseSource } from './buildpack-source.ts';
 import { parseRelease } from './custom-buildpack.ts';
+import { withPlainBases } from './dockerfile.ts';
 import { checkGoVersion, parseGoMod } from './go/modules.ts';
 import { chooseJava, javaWish } from './java/versions.ts';
 import { rangeOf } from './nodejs/engines.ts';
@@ -115,6 +117,7 @@ const parsers: [string, fc.Arbitrary<string>, (given: string) => unknown][] = [
   ['Procfile', text, parseProcfile],
   ["a buildpack's release", json, parseRelease],
   ['static.json', json, (given) => readSettings({ staticJson: given })],
+  ['Dockerfile', text, (given) => withPlainBases(withoutBuildKit(`FROM x\nRUN ${given}`).dockerfile, {})],
   ['Staticfile', text, (given) => readSettings({ staticfile: given })],
   ['package.json', json, (given) => startCommand(parsePackageJson(given), 'npm', false)],
   ['engines', text, (given) => rangeOf('node', given)],

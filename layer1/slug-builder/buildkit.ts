@@ -1,0 +1,117 @@
+/** Which of BuildKit's own words does a Dockerfile use, and what of them can be done without? The engine's own builder knows none. */
+import { FlynnError } from '@flynn/kit/errors';
+import { type Instruction, instructionsOf } from './dockerfile.ts';
+
+export type Plain = {
+  /** Each line is where it was. */
+  dockerfile: string;
+  /** What was left out of it, for people. */
+  notes: string[];
+};
+
+const mostTold = 5;
+
+/** The same without what changes nothing but how long it takes. `invalid` names what is left of such words, and what to write. */
+export function withoutBuildKit(dockerfile: string): Plain {
+  const lines = dockerfile.split('\n');
+  const notes: string[] = [];
+  for (const { name, firstLine, lastLine } of instructionsOf(dockerfile)) {
+    const before = lines.slice(firstLine - 1, lastLine);
+    const after = before.join('\n').replace(head, (flags) =>
+      flags.replace(flag, (whole) => {
+        const why = superfluous(name, whole);
+        if (why === undefined) return whole;
+        notes.push(`line ${firstLine}: ${whole} is left out: ${why}`);
+        return '';
+      }),
+    );
+    lines.splice(firstLine - 1, before.length, ...after.split('\n'));
+  }
+  const plain = lines.join('\n');
+  const problems = [...problemsOf(instructionsOf(plain))];
+  if (problems.length === 0) return { dockerfile: plain, notes };
+  const more = problems.length > mostTold ? [`and ${problems.length - mostTold} more`] : [];
+  throw new FlynnError(
+    'invalid',
+    `The Dockerfile uses what only BuildKit knows:\n${[...problems.slice(0, mostTold), ...more].join('\n')}`,
+  );
+}
+
+/** An instruction's name and its flags, over the lines it goes on over. */
+const head = /^\s*\w+(?:(?:\s|\\[ \t]*\r?\n)+--[\w-]+(?:=\S*)?)*/;
+const flag = /--[\w-]+(?:=\S*)?/g;
+
+function superfluous(instruction: string, given: string): string | undefined {
+  const [name = '', value = ''] = given.split(/=(.*)/s);
+  if (name === '--link' && /^(?:COPY|ADD)$/.test(instruction)) return 'the image is the same';
+  if (instruction !== 'RUN') return undefined;
+  if (name === '--network' && value === 'default') return 'that is so in any case';
+  const isCache =
+    name === '--mount' && /(?:^|,)type=cache(?:,|$)/.test(value) && !/(?:^|,)(?:from|source|src)=/.test(value);
+  return isCache ? 'the step begins without that cache, and what it keeps there is in the image' : undefined;
+}
+
+function* problemsOf(instructions: readonly Instruction[]): Generator<string> {
+  let heredocEnd: string | undefined;
+  for (const { name, text, firstLine } of instructions) {
+    // What a here-document holds is no instruction.
+    if (heredocEnd !== undefined) {
+      if (text.trim() === heredocEnd) heredocEnd = undefined;
+      continue;
+    }
+    if (!/^(?:RUN|COPY|ADD)$/.test(name)) continue;
+    const flags = head.exec(text)?.[0].match(flag) ?? [];
+    for (const given of flags) {
+      const remedy = remedyFor(name, given);
+      if (remedy !== undefined) yield `line ${firstLine}: ${name} ${given.split(',')[0]}: ${remedy}`;
+    }
+    heredocEnd = heredocOf(text);
+    if (heredocEnd !== undefined) yield `line ${firstLine}: ${name} <<${heredocEnd}: ${insteadOfHeredoc(name)}`;
+    const repository =
+      name === 'ADD' ? /\s((?:git@|git:|ssh:)\S+|https?:\S+\.git(?:#\S*)?)(?=\s)/.exec(text)?.[1] : undefined;
+    if (repository !== undefined)
+      yield `line ${firstLine}: ADD ${repository}: RUN git clone, or make it a submodule and COPY it`;
+  }
+}
+
+function remedyFor(instruction: string, given: string): string | undefined {
+  const [name = '', value = ''] = given.split(/=(.*)/s);
+  const known: Readonly<Record<string, string>> = instruction === 'RUN' ? ofRun : ofCopy;
+  if (name !== '--mount') return Object.hasOwn(known, name) ? known[name] : undefined;
+  if (instruction !== 'RUN') return undefined;
+  const type = /(?:^|,)type=(\w+)/.exec(value)?.[1] ?? 'bind';
+  return Object.hasOwn(ofMounts, type) ? ofMounts[type] : 'leave it out';
+}
+
+const ofRun: Readonly<Record<string, string>> = {
+  '--network': 'leave it out; steps reach the outside world and nothing of the cluster',
+  '--security': 'leave it out; no step has more rights than others',
+  '--device': 'leave it out; builds have no devices',
+};
+const ofMounts: Readonly<Record<string, string>> = {
+  bind: 'COPY what it needs in a stage of its own, or before it',
+  cache: 'leave it out, or COPY what is in it to begin with',
+  secret: 'read it when the app runs, as a variable; what ARG takes is in the image for everybody to read',
+  ssh: 'make what it fetches a submodule: those are fetched with the key of the app (SSH_CLIENT_KEY)',
+  tmpfs: 'remove what it writes there at the end of the step',
+};
+const ofCopy: Readonly<Record<string, string>> = {
+  '--chmod': 'RUN chmod MODE FILE after it, or have git keep the mode: git update-index --chmod=+x FILE',
+  '--parents': 'COPY each folder to its own place',
+  '--exclude': 'name what is to be left out in .dockerignore',
+  '--checksum': 'RUN curl -fsSLo FILE URL && echo "SUM  FILE" | sha256sum -c',
+  '--keep-git-dir': 'RUN git clone',
+  '--unpack': 'RUN tar -xf FILE after it',
+};
+
+function insteadOfHeredoc(instruction: string): string {
+  return instruction === 'RUN'
+    ? String.raw`join its commands by "&& \", or commit them as a script and COPY that`
+    : 'commit the file and COPY it';
+}
+
+/** The word that ends the first of them: quotes hide one, but for its own. */
+function heredocOf(text: string): string | undefined {
+  const bare = text.replace(/(?<!<<-?)(["'])(?:\\.|(?!\1)[^\\])*\1/g, '""');
+  return /(?:^|\s)\d*<<-?(["']?)([A-Za-z_]\w*)\1(?=[\s;|&>]|$)/.exec(bare)?.[2];
+}
