@@ -6,6 +6,7 @@ import { text } from 'node:stream/consumers';
 import { FlynnError } from '@flynn/kit/errors';
 import { type Extract, extract, pack } from 'tar-stream';
 import { createDockerignore } from './dockerignore.ts';
+import { isPointer, mostPointerBytes } from './lfs-pointers.ts';
 import { modulesFile, toldFile } from './submodules.ts';
 
 export type SourceTexts = {
@@ -34,11 +35,12 @@ function placesOf(dockerfile: string): [keyof SourceTexts, readonly string[]][] 
   ];
 }
 
-/** Of a source whose Dockerfile is at that path. */
-export async function readTexts(source: Readable, dockerfile: string): Promise<SourceTexts> {
+/** Of a source whose Dockerfile is at that path; and which of all files that the engine gets are pointers of Git LFS. */
+export async function readTexts(source: Readable, dockerfile: string): Promise<SourceTexts & { pointers: string[] }> {
   const places = placesOf(dockerfile);
   const wanted = new Set(places.flatMap(([, paths]) => paths));
   const found = new Map<string, string>();
+  const pointers: string[] = [];
   const archive = extract();
   const read = async (): Promise<void> => {
     for await (const entry of archive) {
@@ -46,6 +48,8 @@ export async function readTexts(source: Readable, dockerfile: string): Promise<S
       if (wanted.has(name) && entry.header.type === 'file') {
         if (entry.header.size > maxTextBytes) throw new FlynnError('invalid', `${name} is larger than a megabyte.`);
         found.set(name, await text(entry));
+      } else if (entry.header.type === 'file' && (entry.header.size ?? Infinity) <= mostPointerBytes) {
+        if (isPointer(await text(entry))) pointers.push(name);
       }
       entry.resume();
     }
@@ -56,7 +60,8 @@ export async function readTexts(source: Readable, dockerfile: string): Promise<S
     const content = paths.map((path) => found.get(path)).find((one) => one !== undefined);
     if (content !== undefined) texts[key] = content;
   }
-  return texts;
+  const isIgnored = createDockerignore(texts.dockerignore ?? '');
+  return { ...texts, pointers: pointers.filter((name) => !isIgnored(name)) };
 }
 
 /** Of one archive after the other. A failure of one of them fails what is read here; who leaves it leaves them. */

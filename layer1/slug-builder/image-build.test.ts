@@ -6,6 +6,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { layers, limits, openPlace, succeeds } from './image-build-fixture.ts';
 
 const mebibyte = 1024 ** 2;
+const lfsPointer = `version https://lfs.example.com/spec/v1\noid sha256:${'a'.repeat(64)}\nsize 12345\n`;
 
 const isError = (code: 'invalid' | 'exhausted' | 'timeout', pattern: RegExp) => (error: unknown) =>
   hasCode(error, code) && pattern.test(error.message);
@@ -137,6 +138,12 @@ test('a cache that only BuildKit has is left out, and the machine’s kind is gi
   assert.deepEqual(args, { TARGETOS: 'linux' });
   const built = (await place.context()).get('Dockerfile');
   assert.match(built ?? '', /^FROM --platform=linux\/\w+ x\nARG TARGETOS\nRUN  make\n$/);
+});
+
+test('pointers of Git LFS that get into the image are named', async () => {
+  await using place = await openPlace(succeeds);
+  await place.build({ Dockerfile: 'FROM x', '.dockerignore': 'docs\n', 'docs/a.png': lfsPointer, 'b.png': lfsPointer });
+  assert.match(place.output(), / !     A file is a pointer of Git LFS.*\n !     b\.png\n/);
 });
 
 test('FROM takes an image that was pushed, by its number', async () => {

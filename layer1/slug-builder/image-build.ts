@@ -33,6 +33,7 @@ import { withoutBuildKit } from './buildkit.ts';
 import { argsOf, ownImagesOf, platformArgs, withImages, withPlainBases } from './dockerfile.ts';
 import { givenEnv } from './environment.ts';
 import { type BuildLimits, howToRaise, imageTooLarge, tooMuchOutput, withinLimits } from './limits.ts';
+import { pointerWarning } from './lfs-pointers.ts';
 import { type Output, sizeText } from './output.ts';
 import { parseProcfile } from './procfile.ts';
 
@@ -71,7 +72,7 @@ export async function buildImage(job: ImageBuildJob, deps: ImageBuildDeps, signa
 
 async function buildWithin(job: ImageBuildJob, deps: ImageBuildDeps, signal: AbortSignal): Promise<BuildResult> {
   const { blobs, out } = deps;
-  const read = async (limited: AbortSignal): Promise<SourceTexts> =>
+  const read = async (limited: AbortSignal) =>
     readTexts(await blobs.get(job.sourceDigest, { signal: limited }), job.dockerfile);
   const source = await retry(read, { what: 'reading the source', signal, deadlineMs: awayMs, isRetryable: isAway });
   if (source.dockerfile === undefined) throw new FlynnError('invalid', `There is no ${job.dockerfile} in the source.`);
@@ -80,6 +81,8 @@ async function buildWithin(job: ImageBuildJob, deps: ImageBuildDeps, signal: Abo
   const understood = withoutBuildKit(source.dockerfile);
   out.topic(`Dockerfile app detected${job.dockerfile === usualDockerfile ? '' : `: ${job.dockerfile}`}`);
   for (const note of understood.notes) out.line(note);
+  const warning = pointerWarning(source.pointers);
+  if (warning !== undefined) out.warn(warning);
   const args = argsOf(understood.dockerfile, { ...platformArgs(), ...givenEnv(deps.steps.env), ...job.appEnv });
   const plain = withPlainBases(understood.dockerfile, args);
   const dockerfile = withImages(plain, await namesHere(job, plain, deps, signal));

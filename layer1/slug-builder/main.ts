@@ -17,6 +17,7 @@ import { configSchema } from './config.ts';
 import { runSubmodules, submodulesInputSchema } from './context-submodules.ts';
 import { baseEnv } from './environment.ts';
 import { buildImage } from './image-build.ts';
+import { pointerWarning } from './lfs-pointers.ts';
 import { limitMet, tooMuchOutput } from './limits.ts';
 import { createOutput } from './output.ts';
 import { unpackSource } from './unpack.ts';
@@ -47,7 +48,7 @@ const [program = '', ...rest] = process.argv.slice(1);
 const [step, argument] = rest;
 try {
   if (step === undefined) await runBuild();
-  else if (step === 'unpack' && argument !== undefined) await unpackSource(process.stdin, argument, { signal });
+  else if (step === 'unpack' && argument !== undefined) await runUnpack(argument);
   else if (step === 'compile') await runCompile();
   else if (step === 'submodules') await runSubmodulesStep();
   else throw new FlynnError('invalid', `there is no step ${step}`);
@@ -132,6 +133,12 @@ async function runBuild(): Promise<void> {
     await blobs.close();
     await discovery.close();
   }
+}
+
+async function runUnpack(dir: string): Promise<void> {
+  const { pointers } = await unpackSource(process.stdin, dir, { signal });
+  const warning = pointerWarning(pointers);
+  if (warning !== undefined) out.warn(warning);
 }
 
 async function runSubmodulesStep(): Promise<void> {

@@ -5,23 +5,25 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { type Header, pack } from 'tar-stream';
+import { pointerWarning } from './lfs-pointers.ts';
 import { unpackSource } from './unpack.ts';
 
 async function unpacked(
   entries: [Partial<Header> & { name: string }, string?][],
-): Promise<{ dir: string } & AsyncDisposable> {
+): Promise<{ dir: string; pointers: string[] } & AsyncDisposable> {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-unpack-'));
   const archive = pack();
   for (const [header, text] of entries) archive.entry(header, text ?? '');
   archive.finalize();
   const dispose = () => rm(dir, { recursive: true, force: true });
   try {
-    await unpackSource(Readable.from(archive), join(dir, 'app'), { signal: AbortSignal.timeout(60_000) });
+    const limits = { signal: AbortSignal.timeout(60_000) };
+    const { pointers } = await unpackSource(Readable.from(archive), join(dir, 'app'), limits);
+    return { dir: join(dir, 'app'), pointers, [Symbol.asyncDispose]: dispose };
   } catch (error) {
     await dispose();
     throw error;
   }
-  return { dir: join(dir, 'app'), [Symbol.asyncDispose]: dispose };
 }
 
 test('files, modes, folders and links come out as they were', async () => {
@@ -35,6 +37,27 @@ test('files, modes, folders and links come out as they were', async () => {
   assert.equal((await stat(join(result.dir, 'bin/run'))).mode & 0o777, 0o755);
   assert.equal((await stat(join(result.dir, 'README'))).mode & 0o777, 0o644);
   assert.equal(await readlink(join(result.dir, 'link')), 'bin/run');
+});
+
+test('pointers of Git LFS are told, and are files as any', async () => {
+  const pointer = `version https://lfs.example.com/spec/v1\noid sha256:${'a'.repeat(64)}\nsize 12345\n`;
+  await using result = await unpacked([
+    [{ name: 'a/b.png' }, pointer],
+    [{ name: 'c.png' }, pointer.replace('\noid', '\next-0-x sha256:1\noid')],
+    [{ name: 'about.md' }, `${pointer}This is how one looks.\n`],
+    [{ name: 'large' }, pointer.repeat(20)],
+    [{ name: 'empty' }],
+  ]);
+  assert.deepEqual(result.pointers, ['a/b.png', 'c.png']);
+  assert.equal(await readFile(join(result.dir, 'a/b.png'), 'utf8'), pointer);
+  assert.equal((await stat(join(result.dir, 'large'))).size, pointer.length * 20);
+  assert.equal((await stat(join(result.dir, 'empty'))).size, 0);
+});
+
+test('of many pointers a few are named', () => {
+  assert.equal(pointerWarning([]), undefined);
+  assert.match(pointerWarning(['a']) ?? '', /^A file is a pointer .*\na\n/);
+  assert.match(pointerWarning([...'abcdefg']) ?? '', /^7 files are pointers .*\na, b, c, d, e and 2 more\n/);
 });
 
 const refused: [string, [Partial<Header> & { name: string }, string?][]][] = [

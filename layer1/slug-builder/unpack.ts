@@ -1,20 +1,30 @@
 /** Unpacks an archive of somebody's repository, and nothing outside the folder it is for. */
 import { createWriteStream } from 'node:fs';
-import { chmod, mkdir, rm, symlink } from 'node:fs/promises';
+import { chmod, mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join, posix } from 'node:path';
 import type { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { FlynnError } from '@flynn/kit/errors';
 import { extract } from 'tar-stream';
+import { isPointer, mostPointerBytes } from './lfs-pointers.ts';
 
-/** `invalid` for an entry that leads outside, by its name or through a link of the archive, or is no file at all. */
-export async function unpackSource(archive: Readable, dir: string, options: { signal: AbortSignal }): Promise<void> {
+/**
+ * Answers which files are pointers of Git LFS. `invalid` for an entry that leads outside, by its name or through a link of the
+ * archive, or is no file at all.
+ */
+export async function unpackSource(
+  archive: Readable,
+  dir: string,
+  options: { signal: AbortSignal },
+): Promise<{ pointers: string[] }> {
   const entries = extract();
   const reading = pipeline(archive, entries, { signal: options.signal });
   reading.catch(() => {
     // The loop below ends with the same error.
   });
   const links = new Set<string>();
+  const pointers: string[] = [];
   for await (const entry of entries) {
     const { type, linkname, mode } = entry.header;
     const path = safePath(entry.header.name, links);
@@ -22,7 +32,13 @@ export async function unpackSource(archive: Readable, dir: string, options: { si
     await mkdir(type === 'directory' ? target : dirname(target), { recursive: true });
     if (type === 'file' || type === 'contiguous-file') {
       await rm(target, { force: true });
-      await pipeline(entry, createWriteStream(target, { flags: 'wx' }));
+      if ((entry.header.size ?? Infinity) > mostPointerBytes) {
+        await pipeline(entry, createWriteStream(target, { flags: 'wx' }));
+      } else {
+        const content = await buffer(entry);
+        if (isPointer(content.toString())) pointers.push(path);
+        await writeFile(target, content, { flag: 'wx' });
+      }
       await chmod(target, (mode & 0o111) === 0 ? 0o644 : 0o755);
     } else if (type === 'symlink') {
       await rm(target, { force: true });
@@ -37,6 +53,7 @@ export async function unpackSource(archive: Readable, dir: string, options: { si
     entry.resume();
   }
   await reading;
+  return { pointers };
 }
 
 function safePath(name: string, links: ReadonlySet<string>): string {
