@@ -1,4 +1,4 @@
-/** Which of BuildKit's own words does a Dockerfile use, and what of them can be done without? The engine's own builder knows none. */
+/** What of a Dockerfile does BuildKit alone know, and what of that can be done without? The engine's own builder knows none. */
 import { FlynnError } from '@flynn/kit/errors';
 import { type Instruction, instructionsOf } from './dockerfile.ts';
 

@@ -99,7 +99,7 @@ export function readSettings(given: {
         const { path, except: not } = typeof one === 'string' ? { path: one, except: [] } : one;
         return { pattern: key, file: fileOf(path, file), except: [not].flat() };
       }),
-      redirects: Object.entries(data.redirects).map(([path, one]) => ({ path, ...one })),
+      redirects: Object.entries(data.redirects).map(([path, { url, status }]) => ({ path, url, status })),
       headers: Object.entries(data.headers).map(([key, values]) => ({ pattern: key, values })),
     },
     notes: unknown.slice(0, mostNotes).map((key) => {

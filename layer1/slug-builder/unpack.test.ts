@@ -57,7 +57,7 @@ test('pointers of Git LFS are told, and are files as any', async () => {
 test('of many pointers a few are named', () => {
   assert.equal(pointerWarning([]), undefined);
   assert.match(pointerWarning(['a']) ?? '', /^A file is a pointer .*\na\n/);
-  assert.match(pointerWarning([...'abcdefg']) ?? '', /^7 files are pointers .*\na, b, c, d, e and 2 more\n/);
+  assert.match(pointerWarning('abcdefg'.split('')) ?? '', /^7 files are pointers .*\na, b, c, d, e and 2 more\n/);
 });
 
 const refused: [string, [Partial<Header> & { name: string }, string?][]][] = [
