@@ -227,10 +227,10 @@ export class ResourceService {
     });
   }
 
-  /** All resources of the type, followed. Close it when done. */
+  /** All resources of the type, followed. Close it when done. `onUnreadable`: told of the ids of those that cannot be read, see `Mirror`. */
   async mirror<Spec, Status, SpecInput>(
     type: Type<Spec, Status, SpecInput>,
-    options: ReadOptions & { resyncMs?: number } = {},
+    options: ReadOptions & { resyncMs?: number; onUnreadable?: (ids: ReadonlySet<string>) => void } = {},
   ): Promise<Mirror<Resource<Spec, Status>>> {
     return openMirror({
       ...options,

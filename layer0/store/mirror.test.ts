@@ -169,6 +169,19 @@ test('an entry that cannot be decoded is left out until it can', async () => {
   assert.deepEqual(contentOf(mirror), { bad: 2 });
 });
 
+test('which entries are there and cannot be decoded is told before what changed with it, and when they go', async () => {
+  await using store = openTestStore();
+  await store.transact({ then: [{ put: '/m/bad', value: 'not json' }] });
+  const told: unknown[] = [];
+  await using mirror = await open(store, { onUnreadable: (keys) => told.push([...keys].toSorted()) });
+  mirror.onChange(({ key, after }) => told.push([key, after?.n]));
+  await put(store, '/m/good', 1);
+  await store.transact({ then: [{ put: '/m/good', value: '{}' }] });
+  await put(store, '/m/good', 2);
+  await mirror.reached((await store.transact({ then: [{ delete: '/m/bad' }] })).revision);
+  assert.deepEqual(told, [['bad'], ['good', 1], ['bad', 'good'], ['good', undefined], ['bad'], ['good', 2], []]);
+});
+
 test('what stands for an entry that cannot be decoded comes and goes like any value', async () => {
   await using store = openTestStore();
   await store.transact({ then: [{ put: '/m/bad', value: 'not json' }] });

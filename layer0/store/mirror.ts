@@ -34,6 +34,8 @@ export type MirrorOptions<T> = {
   decode: (json: unknown, key: string, entry: Entry) => T;
   /** What stands for an entry that could not be read, instead of leaving it out. */
   instead?: (key: string) => T;
+  /** Told of all entries that are there and were left out, by their keys without the prefix, before listeners hear what changed with it. */
+  onUnreadable?: (keys: ReadonlySet<string>) => void;
   log: Logger;
   signal?: AbortSignal;
   /** How often the mirror is compared with the store, default 60 s. */
@@ -101,7 +103,9 @@ class StoreMirror<T> implements Mirror<T> {
 
   fold(step: (state: MirrorState<T>) => { state: MirrorState<T>; changes: readonly MirrorChange<T>[] }): void {
     const { state, changes } = step(this.#state);
+    const isNews = state.unreadable !== this.#state.unreadable;
     this.#state = state;
+    if (isNews) this.#options.onUnreadable?.(new Set(state.unreadable.keys()));
     for (const change of changes) {
       for (const listener of this.#listeners) this.#tell(listener, change);
     }

@@ -2,13 +2,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
+import { silentLogger } from '@flynn/kit/log';
 import { nameKey, resourceKey } from '@flynn/resource/keys';
 import { isUnreadable } from '@flynn/resource/record';
 import { apps, jobs, releases } from '../api.ts';
 
 import { datastoreBackupType } from '../datastore-backups/types.ts';
 import { archiveType, historyType } from '../datastore-history/types.ts';
-import { create, get, newApp } from '../operations/lifecycle-fixture.ts';
+import { create, get, join, newApp } from '../operations/lifecycle-fixture.ts';
+import { openOperations } from '../operations/parts.ts';
 import { operationLock } from '../operations/writer.ts';
 import { appType, artifactType, operationType, releaseType } from '../resources.ts';
 import { startTestBlobs } from '../testing-blobs.ts';
@@ -209,6 +211,35 @@ test('an operation that is given up keeps its app from nothing', async () => {
   await client.call(collections.forget, { body: { key } });
   assert.equal(await store.get(lock), undefined);
   assert.ok((await store.get(operationLock('a2'))) !== undefined);
+});
+
+test('what waits for an operation that cannot be read begins neither while it is so, nor in a controller that starts then', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  const { client, store, deps } = world;
+  await newApp(client, 'shop');
+  await create(client, 'shop', { id: 'first' }, { id: 'after', dependsOn: ['first'] }, { id: 'other' });
+  const runner = await join(world, 'r1');
+  const key = resourceKey(operationType.name, 'first');
+  const before = await store.get(key);
+  const { revision } = await store.transact({ then: [{ put: key, value: 'damaged' }] });
+  await deps.operations.reached(revision);
+  await using started = await openOperations({ ...deps, log: silentLogger() });
+  const taker = { id: 'r1', labels: {}, isByIdOnly: false };
+  for (const queue of [deps.queue, started.parts.queue]) {
+    assert.match(queue.whyWaits('after', [taker]) ?? '', /^first, whose record cannot be read/);
+  }
+  assert.deepEqual(
+    (await runner.assignments(5)).map(({ id }) => id),
+    ['other'],
+  );
+  await runner.report({ begun: [{ id: 'other', attempt: 1 }] });
+  await runner.report({ ended: [{ id: 'other', state: 'complete' }] });
+  const restored = await store.transact({ then: [{ put: key, value: before?.value ?? '' }] });
+  await deps.operations.reached(restored.revision);
+  assert.deepEqual(
+    (await runner.assignments(5)).map(({ id }) => id),
+    ['first'],
+  );
 });
 
 test('what waits for an operation that is given up does not begin as if that had gone well', async () => {

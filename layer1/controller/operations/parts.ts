@@ -26,15 +26,21 @@ export async function openOperations(options: {
 }): Promise<AsyncDisposable & { parts: OperationParts }> {
   const { store, resources, log, now, signal } = options;
   const limits = signal === undefined ? {} : { signal };
+  const queue = new OperationQueue();
+  let wake = (): void => {};
+  const onUnreadable = (ids: ReadonlySet<string>): void => {
+    queue.setUnreadable(ids);
+    wake();
+  };
   const [operations, runners, runnerEnvs] = await Promise.all([
-    resources.mirror(operationType, limits),
+    resources.mirror(operationType, { ...limits, onUnreadable }),
     resources.mirror(runnerType, limits),
     resources.mirror(runnerEnvType, limits),
   ]);
-  const queue = new OperationQueue();
   const history = new OperationHistory({ store, log });
   const writer = new OperationWriter({ store, operations, log, now, onEnded: (operation) => history.add(operation) });
   const dispatch = new OperationDispatch({ queue, writer, log });
+  wake = () => dispatch.wake();
   operations.onChange(({ key, after }, { entries }) => {
     // Of several changes in one batch the last state counts.
     const entry = entries.get(key);

@@ -110,6 +110,29 @@ test('one waits for all it depends on, of whatever app', () => {
   assert.deepEqual(drain(queue, any), ['o3']);
 });
 
+test('one whose record cannot be read is waited for until it can be, or is gone', () => {
+  const queue = queueOf(
+    operation('o1', { appId: 'a' }),
+    operation('o2', { appId: 'b', dependsOn: ['o1'] }),
+    operation('o3', { appId: 'a', dependsOn: ['o1'] }),
+    operation('o4', { appId: 'a' }),
+  );
+  queue.setUnreadable(new Set(['o1']));
+  queue.set('o1', undefined, 1);
+  assert.match(queue.whyWaits('o2', [any]) ?? '', /^o1, whose record cannot be read: flynn status/);
+  assert.deepEqual(drain(queue, any), ['o4']);
+  queue.set('o4', undefined, 4);
+  queue.setUnreadable(new Set());
+  queue.set('o1', operation('o1', { appId: 'a', state: 'running' }), 1);
+  assert.equal(queue.whyWaits('o2', [any]), 'o1');
+  assert.deepEqual(drain(queue, any), []);
+  queue.setUnreadable(new Set(['o1', 'another']));
+  queue.set('o1', undefined, 1);
+  assert.deepEqual(drain(queue, any), []);
+  queue.setUnreadable(new Set(['another']));
+  assert.deepEqual(drain(queue, any), ['o2', 'o3']);
+});
+
 test('what the app’s deployment keeps back goes to nobody until it lets it go, and builds of the app go on', () => {
   const queue = queueOf(
     operation('o1', { kind: 'release' }),

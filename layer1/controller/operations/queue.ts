@@ -51,7 +51,7 @@ type KeptBack = { readonly deploymentId: string; readonly kinds: readonly Operat
 
 /**
  * INVARIANTS. It holds what is live and nothing else: an operation that another waits for and that is not here has
- * completed, or was allowed to fail. Of an app at most one operation is held. Oldest first: by the revision it was
+ * completed, or was allowed to fail; but for one whose record is there and cannot be read, which is waited for. Of an app at most one operation is held. Oldest first: by the revision it was
  * created at, or the one whose place it took. What the app's deployment keeps back is nobody's until that lets it go.
  */
 export class OperationQueue {
@@ -64,6 +64,8 @@ export class OperationQueue {
   readonly #waiting = new Map<string, Set<string>>();
   /** By app. */
   readonly #keptBack = new Map<string, KeptBack>();
+  /** Ids of those whose record is there and cannot be read: of whose app they are, and whether one runs, nobody can say. */
+  #unreadable: ReadonlySet<string> = new Set();
 
   get size(): number {
     return this.#entries.size;
@@ -106,12 +108,14 @@ export class OperationQueue {
     else this.#add(line, { operation, place: operation.status.place ?? createRevision });
     line.reserved = undefined;
     this.#settle(appId, line);
-    const isNews = (before === undefined) !== (operation === undefined);
-    for (const waiting of isNews ? (this.#waiting.get(id) ?? []) : []) {
-      const other = this.#entries.get(waiting)?.operation.spec.appId;
-      if (other !== undefined && other !== appId) this.#settle(other, this.#lineOf(other));
-      else this.#settle(appId, line);
-    }
+    if ((before === undefined) !== (operation === undefined)) this.#settleWaiting(id);
+  }
+
+  /** All of those whose record cannot be read by now: what waits for one of them goes on waiting. */
+  setUnreadable(ids: ReadonlySet<string>): void {
+    const changed = this.#unreadable.symmetricDifference(ids);
+    this.#unreadable = ids;
+    for (const id of changed) this.#settleWaiting(id);
   }
 
   /** The oldest this runner may have, or nothing. It is nobody else's until it changes or is let go. */
@@ -155,7 +159,9 @@ export class OperationQueue {
     const operation = this.#entries.get(id)?.operation;
     if (operation === undefined || operation.status.state === 'running') return undefined;
     if (operation.status.state === 'waiting') return `runner ${operation.status.runnerId ?? ''} to begin it`;
-    const before = (operation.spec.dependsOn ?? []).filter((other) => this.#entries.has(other));
+    const before = (operation.spec.dependsOn ?? []).filter((other) => this.#isAwaited(other));
+    const lost = before.find((other) => this.#unreadable.has(other));
+    if (lost !== undefined) return `${lost}, whose record cannot be read: flynn status tells what to do about it`;
     if (before.length > 0) return before.join(', ');
     const line = this.#lineOf(operation.spec.appId);
     const [held] = line.held.values();
@@ -179,7 +185,11 @@ export class OperationQueue {
 
   #isFree(operation: OperationResource): boolean {
     const { dependsOn = [] } = operation.spec;
-    return dependsOn.every((other) => !this.#entries.has(other)) && this.#keeperOf(operation) === undefined;
+    return dependsOn.every((other) => !this.#isAwaited(other)) && this.#keeperOf(operation) === undefined;
+  }
+
+  #isAwaited(id: string): boolean {
+    return this.#entries.has(id) || this.#unreadable.has(id);
   }
 
   #keeperOf({ spec }: OperationResource): string | undefined {
@@ -206,6 +216,14 @@ export class OperationQueue {
     const at = indexOf(line.queued, entry, byAge);
     if (at !== undefined) line.queued.splice(at, 1);
     for (const other of spec.dependsOn ?? []) removeFrom(this.#waiting, other, id);
+  }
+
+  /** Of what waits for this one, which came or went. */
+  #settleWaiting(id: string): void {
+    for (const waiting of this.#waiting.get(id) ?? []) {
+      const appId = this.#entries.get(waiting)?.operation.spec.appId;
+      if (appId !== undefined) this.#settle(appId, this.#lineOf(appId));
+    }
   }
 
   /** Puts the line where it belongs among those that are ready. */
