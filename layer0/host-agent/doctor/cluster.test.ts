@@ -104,6 +104,27 @@ test('hosts of different versions are told: an update was left where it was, or 
   assert.deepEqual((await told(three.filter(({ id }) => id !== 'h2'))).findings, []);
 });
 
+test('whoever asks with little patience does not change since when something is so', async () => {
+  let nowMs = 0;
+  let isSlow = false;
+  const ill = doctor({
+    now: () => nowMs,
+    ask: async ({ id }) => (isSlow ? new Promise(() => undefined) : { ...examination(id), version: id, now: nowMs }),
+  });
+  const look = async (patienceMs: number) => {
+    const { findings } = await ill.examine({ patienceMs, work: false, signal });
+    return findings.find(({ what }) => what.startsWith('hosts are of different versions'))?.since;
+  };
+  const first = await look(5_000);
+  assert.equal(first, '1970-01-01T00:00:00.000Z');
+  nowMs = 60_000;
+  isSlow = true;
+  assert.equal(await look(100), undefined);
+  isSlow = false;
+  assert.equal(await look(900), first);
+  assert.equal(await look(5_000), first);
+});
+
 test('which host keeps the platform is told, and that none does once it is out of the cluster', async () => {
   const keptBy = (hostId: string) => ({
     list: async () => ({ entries: [], revision: 1 }),

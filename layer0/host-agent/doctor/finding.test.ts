@@ -77,6 +77,15 @@ test('since when something is so is remembered over changing numbers, and forgot
   assert.equal(since('it is read-only', 110_000), '1970-01-01T00:01:50.000Z', 'nor does it remember');
   assert.deepEqual(sightings.dated([], 120_000), []);
   assert.equal(since('it is 88 % full', 180_000), '1970-01-01T00:03:00.000Z');
+  assert.deepEqual(
+    sightings.dated([], 190_000, (check) => check !== 'disks'),
+    [],
+  );
+  assert.equal(
+    since('it is 88 % full', 200_000),
+    '1970-01-01T00:03:00.000Z',
+    'what was not looked at is not forgotten',
+  );
 });
 
 test('each in line is given less time than who asks it has', () => {

@@ -101,19 +101,20 @@ export function exitCodeOf(health: Health): number {
 
 /** Remembers since when something is so, for checks that only see that it is. Numbers in a text come and go. */
 export class Sightings {
-  #since = new Map<string, string>();
+  #known = new Map<string, Finding & { since: string }>();
 
-  /** Findings with `since`; what is not among them any more is forgotten. */
-  dated(findings: readonly Finding[], now: number): Finding[] {
+  /** Findings with `since`; what is not among them any more is forgotten, where its check was carried out. */
+  dated(findings: readonly Finding[], now: number, wasCarriedOut: (check: string) => boolean = () => true): Finding[] {
     const dated = this.recalled(findings, now);
-    this.#since = new Map(dated.map((finding) => [keyOf(finding), finding.since]));
+    const unseen = [...this.#known].filter(([, { check }]) => !wasCarriedOut(check));
+    this.#known = new Map([...unseen, ...dated.map((one) => [keyOf(one), one] as const)]);
     return dated;
   }
 
   /** The same of a look that need not have seen all: nothing is remembered, nothing forgotten. */
   recalled(findings: readonly Finding[], now: number): (Finding & { since: string })[] {
     const since = new Date(now).toISOString();
-    return findings.map((one) => ({ ...one, since: one.since ?? this.#since.get(keyOf(one)) ?? since }));
+    return findings.map((one) => ({ ...one, since: one.since ?? this.#known.get(keyOf(one))?.since ?? since }));
   }
 }
 

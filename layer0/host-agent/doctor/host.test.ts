@@ -103,7 +103,40 @@ test('a check that hangs is unknown, and what the others find is kept with since
     ['limits'],
   );
   assert.deepEqual([seen.engine.isConnected, seen.memoryUsedPercent], [false, undefined]);
-  assert.deepEqual(ill.findings, seen.findings);
+});
+
+test('whoever asks with little patience changes neither the figures nor since when something is so', async () => {
+  let nowMs = 60_000;
+  let isSlow = false;
+  const full = { files: { used: 99, limit: 100 } };
+  const ill = doctor(
+    { now: () => nowMs },
+    { counts: async () => (isSlow ? new Promise(() => undefined) : { ...counts, ...full }) },
+  );
+  const sinceOf = ({ findings }: { findings: readonly { check: string; since?: string | undefined }[] }) =>
+    findings.find(({ check }) => check === 'limits')?.since;
+  const first = await ill.watch(signal);
+  assert.equal(sinceOf(first), '1970-01-01T00:01:00.000Z');
+  nowMs = 90_000;
+  isSlow = true;
+  assert.equal(sinceOf(await ill.examine(100, signal)), undefined);
+  assert.deepEqual(ill.findings, first.findings);
+  isSlow = false;
+  assert.equal(sinceOf(await ill.examine(20_000, signal)), sinceOf(first));
+  assert.equal(sinceOf(await ill.watch(signal)), sinceOf(first));
+});
+
+test('an agent that does not look by itself yet remembers what was found when it was asked', async () => {
+  let nowMs = 60_000;
+  const waiting = doctor(
+    { now: () => nowMs },
+    { counts: async () => ({ ...counts, files: { used: 99, limit: 100 } }) },
+  );
+  await waiting.examine(20_000, signal);
+  nowMs = 90_000;
+  const [found] = (await waiting.examine(20_000, signal)).findings;
+  assert.equal(found?.since, '1970-01-01T00:01:00.000Z');
+  assert.deepEqual(waiting.findings, [], 'figures are of its own looks');
 });
 
 test('what the agent says of the store and the certificates is asked for anew each time', async () => {

@@ -16,7 +16,7 @@ import type { DiskRoom } from './disks.ts';
 import { driftFindings } from './drift.ts';
 import type { DriftFacts } from './drift.ts';
 import { Sightings, examine, lessThan } from './finding.ts';
-import type { Check, Finding } from './finding.ts';
+import type { Check, Finding, Verdict } from './finding.ts';
 import { kernelFindings, readKernelSettings } from './kernel.ts';
 import { countInotify, limitFindings, readKernelCounts } from './limits.ts';
 import type { KernelCounts } from './limits.ts';
@@ -61,13 +61,15 @@ export class HostDoctor {
   readonly #deps: HostDoctorDeps;
   readonly #sightings = new Sightings();
   #last: readonly Finding[] = [];
+  /** Since when something is so is by its own looks then, and by those of whoever asks before there are any. */
+  #isWatching = false;
   #inotifyInstances = 0;
 
   constructor(deps: HostDoctorDeps) {
     this.#deps = deps;
   }
 
-  /** Of the last look. */
+  /** Of the last look of every minute: whoever asks in between, with less patience, changes nothing of it. */
   get findings(): readonly Finding[] {
     return this.#last;
   }
@@ -78,13 +80,36 @@ export class HostDoctor {
     const look = async (limited: AbortSignal): Promise<void> => {
       if (rounds % inotifyEvery === 0) this.#inotifyInstances = await countInotify();
       rounds += 1;
-      await this.examine(ownPatienceMs, limited);
+      await this.watch(limited);
       await pause(everyMs, limited);
     };
     await forever('examining the host', look, { signal, log });
   }
 
+  /** The look of every minute: figures and since when something is so are by this one alone. */
+  async watch(signal: AbortSignal): Promise<HostExamination> {
+    this.#isWatching = true;
+    const seen = await this.#examine(ownPatienceMs, (verdict) => this.#dated(verdict), signal);
+    this.#last = seen.findings;
+    return seen;
+  }
+
+  /** For whoever asks. */
   async examine(patienceMs: number, signal: AbortSignal): Promise<HostExamination> {
+    const recalled = (verdict: Verdict): Finding[] => this.#sightings.recalled(verdict.findings, this.#deps.now());
+    return this.#examine(patienceMs, this.#isWatching ? recalled : (verdict) => this.#dated(verdict), signal);
+  }
+
+  #dated({ findings, unknown }: Verdict): Finding[] {
+    const failed = new Set(unknown.map(({ check }) => check));
+    return this.#sightings.dated(findings, this.#deps.now(), (check) => !failed.has(check));
+  }
+
+  async #examine(
+    patienceMs: number,
+    findingsOf: (verdict: Verdict) => Finding[],
+    signal: AbortSignal,
+  ): Promise<HostExamination> {
     const { hostId, version, engineVersion, now, read = machine } = this.#deps;
     const subject = `host ${hostId}`;
     const deadlineMs = lessThan(patienceMs);
@@ -129,8 +154,6 @@ export class HostDoctor {
       },
     ];
     const verdict = await examine(checks, { subject, deadlineMs, signal });
-    const findings = this.#sightings.dated(verdict.findings, now());
-    this.#last = findings;
     const { memory } = counts ?? {};
     const cpuUsedPercent = this.#deps.cpuUsedPercent();
     return {
@@ -145,7 +168,7 @@ export class HostDoctor {
         ? {}
         : { memoryUsedPercent: Math.round((1 - memory.availableBytes / memory.totalBytes) * 1_000) / 10 }),
       ...(cpuUsedPercent === undefined ? {} : { cpuUsedPercent }),
-      findings,
+      findings: findingsOf(verdict),
       unknown: verdict.unknown,
     };
   }
