@@ -95,6 +95,18 @@ test('an address that no other machine reaches is none for a host, but where one
   const [none, more] = judged('127.0.0.1', []);
   assert.equal(more, undefined);
   assert.match(none ?? '', /^127\.0\.0\.1, .* loopback.*no IPv4 address that leads out; give .*IPv6 alone is not/);
+  const doubtful = [
+    { device: 'wg0', address: '10.8.0.2' },
+    { device: 'br-lan', address: '192.0.2.9' },
+  ];
+  const inVpn = judge(
+    { ...good, address: { address: '127.0.0.1', isOwn: true, others: [], doubtful } },
+    { ...cluster, address: '127.0.0.1' },
+  );
+  assert.match(
+    inVpn[0]?.remedy ?? '',
+    /^where .* at 10\.8\.0\.2 of wg0, 192\.0\.2\.9 of br-lan, say so: FLYNN_ADDRESS=10\.8\.0\.2; or give /,
+  );
   for (const given of ['0.0.0.0', '127.0.0.1', '169.254.3.4', '239.0.0.1']) {
     assert.match(judged(given, ['192.0.2.7'])[0] ?? '', /by which others.*; FLYNN_ADDRESS=192\.0\.2\.7$/);
   }

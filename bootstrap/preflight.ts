@@ -143,10 +143,7 @@ function judgeAddress(facts: Facts, cluster: Cluster): Problem[] {
     return [
       {
         what: `${wrong}, by which others are to reach this host, is ${unreachableKind(wrong)}${others.length === 0 ? ', and the machine has no IPv4 address that leads out' : ''}`,
-        remedy:
-          others.length === 0
-            ? 'give the machine an IPv4 address that its network knows (IPv6 alone is not enough), and run the same command again'
-            : `FLYNN_ADDRESS=${first}`,
+        remedy: others.length === 0 ? withoutOuter(facts.address) : `FLYNN_ADDRESS=${first}`,
       },
     ];
   }
@@ -161,6 +158,15 @@ function judgeAddress(facts: Facts, cluster: Cluster): Problem[] {
       remedy: again,
     },
   ];
+}
+
+/** Of a machine that is in a VPN alone, or on a bridge that leads to the others, only people know that they reach it there. */
+function withoutOuter({ doubtful = [] }: Facts['address']): string {
+  const give = 'give the machine an IPv4 address that its network knows (IPv6 alone is not enough)';
+  const [first] = doubtful;
+  if (first === undefined) return `${give}, and run the same command again`;
+  const known = doubtful.map(({ device, address }) => `${address} of ${device}`).join(', ');
+  return `where the other hosts reach it at ${known}, say so: FLYNN_ADDRESS=${first.address}; or ${give}, and run the same command again`;
 }
 
 /** With new keys it would be made over the other one: its agent ended, its store's data removed. */

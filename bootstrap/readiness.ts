@@ -1,6 +1,6 @@
 /** Is this machine through with its boot? What is not there yet right after one comes by itself: it is waited for, not judged. */
 import { readFile } from 'node:fs/promises';
-import { hasAddress } from '@flynn/host-agent/own-addresses';
+import { hasAddress, ownAddresses } from '@flynn/host-agent/own-addresses';
 import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { isEngineUp, isSystemdRunning } from './engine.ts';
@@ -53,13 +53,13 @@ export async function untilBooted(options: Options, report: Report): Promise<voi
   }
 }
 
-async function lookAtBoot({ FLYNN_DOCKER_SOCKET: socket }: Options): Promise<Boot> {
+async function lookAtBoot({ FLYNN_DOCKER_SOCKET: socket, FLYNN_ADDRESS: given }: Options): Promise<Boot> {
   const uptimeMs = Number((await readFile('/proc/uptime', 'utf8')).split(' ')[0]) * 1_000;
   const isUp = await isEngineUp(socket);
   return {
     uptimeMs,
     engine: isUp ? 'up' : (await isEngineStarting()) ? 'starting' : 'none',
-    hasAddress: hasAddress(),
+    hasAddress: hasAddress() || (given !== undefined && (await ownAddresses()).has(given)),
     isClockPlausible: Date.now() >= (await notBefore()),
   };
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { NetworkInterfaceInfo } from 'node:os';
 import { test } from 'node:test';
-import { chooseAddress, unreachableKind } from './own-addresses.ts';
+import { chooseAddress, doubtfulAddresses, unreachableKind } from './own-addresses.ts';
 
 const head = 'Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n';
 const defaultBy = (device: string): string =>
@@ -26,6 +26,26 @@ test('an address that no other machine reaches is chosen only where there is not
   // Of IPv6 alone, or before the network is there.
   assert.equal(chooseAddress(head, { lo, docker0 }), '127.0.0.1');
   assert.equal(chooseAddress('', { lo, eth0: [ipv4('169.254.7.7')] }), '127.0.0.1');
+});
+
+test('of a machine in a VPN or on a bridge alone that is found which people may say; never what is in containers', () => {
+  const inside = {
+    lo,
+    docker0,
+    'br-0123456789ab': [ipv4('172.18.0.1')],
+    veth1a: [ipv4('169.254.3.3')],
+    flynn0: [ipv4('10.230.0.1')],
+    virbr0: [ipv4('192.168.122.1')],
+    flwg0: [ipv4('10.231.0.1')],
+    mine0: [ipv4('10.229.0.1')],
+  };
+  assert.deepEqual(doubtfulAddresses('mine0', inside), []);
+  const outside = { wg0: [ipv4('10.8.0.2')], 'br-lan': [ipv4('192.0.2.7')] };
+  assert.equal(chooseAddress(head, { ...inside, ...outside, mine0: [] }), '127.0.0.1');
+  assert.deepEqual(doubtfulAddresses('mine0', { ...inside, ...outside }), [
+    { device: 'wg0', address: '10.8.0.2' },
+    { device: 'br-lan', address: '192.0.2.7' },
+  ]);
 });
 
 test('loopback, link-local, multicast and what is not in use lead to no host', () => {

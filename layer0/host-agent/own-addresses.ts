@@ -79,9 +79,20 @@ export function outerAddresses(bridge: string): string[] {
   );
 }
 
+/** Of those devices, the ones of an engine's or a supervisor's own: what is on them is in containers or machines on this one. */
+const contained = /^(?:lo$|docker|br-[0-9a-f]{12}$|veth|flynn|virbr|cni|flwg)/;
+
+/** At which others may reach this machine although its device looks inner, as where hosts are in a VPN: people have to say so. */
+export function doubtfulAddresses(bridge: string, interfaces: Interfaces = networkInterfaces()): DeviceAddress[] {
+  return reachableOf(interfaces).filter(
+    ({ device }) => device !== bridge && inner.test(device) && !contained.test(device),
+  );
+}
+
+export type DeviceAddress = Readonly<{ device: string; address: string }>;
 type Interfaces = ReturnType<typeof networkInterfaces>;
 
-function reachableOf(interfaces: Interfaces): { device: string; address: string }[] {
+function reachableOf(interfaces: Interfaces): DeviceAddress[] {
   return Object.entries(interfaces).flatMap(([device, addresses]) =>
     (addresses ?? [])
       .filter(

@@ -3,7 +3,8 @@
  * another.
  */
 import { eitherCommand } from '@flynn/kit/operator-commands';
-import { outerAddresses, ownAddresses } from '../own-addresses.ts';
+import { doubtfulAddresses, outerAddresses, ownAddresses } from '../own-addresses.ts';
+import type { DeviceAddress } from '../own-addresses.ts';
 import type { Found } from './finding.ts';
 
 export type AddressFacts = Readonly<{
@@ -12,12 +13,14 @@ export type AddressFacts = Readonly<{
   isOwn: boolean;
   /** Which it may have instead. */
   others: readonly string[];
+  /** Which it may have if people say so, as that of a VPN. */
+  doubtful?: readonly DeviceAddress[];
 }>;
 
 /** `site`: of a host behind NAT, whose address is its gateway and so comes with the bridge, wherever it is. */
 export async function readAddress(address: string, bridge: string, site: string | undefined): Promise<AddressFacts> {
   const isOwn = site !== undefined || (await ownAddresses()).has(address);
-  return { address, isOwn, others: outerAddresses(bridge) };
+  return { address, isOwn, others: outerAddresses(bridge), doubtful: doubtfulAddresses(bridge) };
 }
 
 export function addressFindings(subject: string, { address, isOwn, others }: AddressFacts): Found[] {
