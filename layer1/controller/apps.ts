@@ -10,6 +10,7 @@ import { resourceKey } from '@flynn/resource/keys';
 import { principalOf } from './access/principal.ts';
 import type { Principal } from './access/principal.ts';
 import { checkPartUntaken } from './access/neighbours.ts';
+import { turnFor } from './access/name-turns.ts';
 import { checkDefaultName } from './access/service-names.ts';
 import { grantId, grantType } from './access/resources.ts';
 import { isAtLeast } from './access/roles.ts';
@@ -121,7 +122,7 @@ async function createNamed(deps: Deps, input: NewApp & { name: string }, signal:
   checkOneOffLimits(input.meta);
   checkBuildPlace(input.meta);
   if (isDispensable(input)) await checkPartUntaken(deps, { name: input.name, host: domain }, signal);
-  if (!input.isSystem) await checkDefaultName(deps, input.name, signal);
+  const service = serviceNameOf(input.name, 'web');
   const app = resources.draft(appType, {
     id,
     spec: {
@@ -142,7 +143,7 @@ async function createNamed(deps: Deps, input: NewApp & { name: string }, signal:
       type: 'http',
       domain,
       path: '/',
-      service: serviceNameOf(input.name, 'web'),
+      service,
     },
   });
   const { ownerId } = input;
@@ -157,13 +158,15 @@ async function createNamed(deps: Deps, input: NewApp & { name: string }, signal:
           }),
         ];
   for (let attempt = 1; ; attempt += 1) {
-    const also = mergePieces(await reviewPieces(deps, input.meta, signal));
+    const turn = input.isSystem ? {} : await turnFor(deps, [service], signal);
+    if (!input.isSystem) await checkDefaultName(deps, input.name, signal);
+    const also = mergePieces([turn, ...(await reviewPieces(deps, input.meta, signal))]);
     try {
       const revision = await resources.createMany([app, route, ...grants], { signal, also });
       return { ...app.resource, revision };
     } catch (error) {
       if (!hasCode(error, 'conflict')) throw error;
-      // Another review app of the same app was made at this moment: there may be too many now.
+      // Another review app of the same app was made at this moment: there may be too many now. Or somebody took such a name.
       const isOvertaken = also.compare?.some(({ key }) => key === error.detail['key']) === true;
       if (isOvertaken && attempt < maxAttempts) continue;
       throw new FlynnError(

@@ -30,7 +30,7 @@ export function isDeveloper(principal: Principal | undefined, { id, spec }: AppR
 }
 
 /**
- * A name that is new to the app may be no other's, live or under way, nor what another's routes lead to by its name, before that
+ * As it is now: who takes them then has to have had its turn, see name-turns.ts. A name that is new to the app may be no other's, live or under way, nor what another's routes lead to by its name, before that
  * one has any jobs: unless whoever asks is developer of that one, too. What is live has the names it has. Throws `denied`.
  */
 export async function checkNames(

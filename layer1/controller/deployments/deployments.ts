@@ -19,6 +19,7 @@ import { actingFor } from '../access/on-behalf.ts';
 import type { Askers } from '../access/on-behalf.ts';
 import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
+import { takenNames, turnFor } from '../access/name-turns.ts';
 import { checkNames } from '../access/service-names.ts';
 import { changedRollout } from './settings.ts';
 import { taskId, taskLine, taskPiece } from './tasks.ts';
@@ -140,6 +141,8 @@ async function deploy(
   if (oldId === release.id) {
     return alreadyLive(deps, app, { release, rollout, counts: oldFormation?.spec.processes ?? {} }, signal);
   }
+  const taken = takenNames(app, { next: release.spec.processes, live: old?.spec.processes ?? {} });
+  const turn = await turnFor(deps, taken, signal);
   await checkDeployed(deps, app, { next: release.spec, live: old?.spec }, { principal, signal });
   if (asked.replaces !== undefined && asked.replaces !== (oldId ?? null)) throw overtaken(app.spec.name);
   const types = Object.keys(release.spec.processes);
@@ -184,6 +187,7 @@ async function deploy(
     writePiece(appType, app, locked),
     // One that is deleted at this moment is not deployed; what is scaled at this moment is not taken back.
     { compare: [compareOf(release), ...(oldId === undefined ? [] : [countsCompare(oldId, oldFormation)])] },
+    turn,
     deployment.piece,
     formation.piece,
     ...shares,
