@@ -5,6 +5,7 @@ import { readFile, readdir, stat, writeFile } from 'node:fs/promises';
 import { createServer, request as forward } from 'node:http';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import type { TestContext } from 'node:test';
 import { apps, formations, releases } from '@flynn/controller/api';
 import { autoscales } from '@flynn/controller/autoscale/api';
 import { routing } from '@flynn/controller/routes/api';
@@ -88,17 +89,21 @@ test('an app goes as one file to another cluster, and is there what it was', asy
   assert.match(second.stderr, /left out the route shop\.example\.com\//);
 });
 
-test('a controller of a version without autoscaling gets the app all the same, and what it lacks is told', async (t) => {
-  await using from = await openCluster();
-  await using to = await openCluster();
-  await prepare(from);
-  const file = join(from.desk.home, 'shop.tar');
-  assert.equal((await from.desk.run(['-a', 'shop', 'export', file])).code, 0);
+type Refusal = { status: number; code: string; message: string };
+
+/** What people ask of that cluster is asked of this one from now on, which refuses some of it. */
+async function refuseAt(
+  t: TestContext,
+  to: Place,
+  refusalOf: (method: string, url: string) => Refusal | undefined,
+): Promise<void> {
   const before = createServer((request, response) => {
-    if (/\/autoscale(?:\/|$)/.test(request.url ?? '')) {
+    const refusal = refusalOf(request.method ?? '', request.url ?? '');
+    if (refusal !== undefined) {
+      const { status, ...body } = refusal;
       request.resume();
-      response.writeHead(404, { 'content-type': 'application/json' });
-      response.end(JSON.stringify({ code: 'not_found', message: 'there is nothing here' }));
+      response.writeHead(status, { 'content-type': 'application/json' });
+      response.end(JSON.stringify(body));
       return;
     }
     const { method, headers, url = '/' } = request;
@@ -123,11 +128,60 @@ test('a controller of a version without autoscaling gets the app all the same, a
     ...rest,
     clusters: [{ ...cluster, controllerUrl: `http://127.0.0.1:${address.port}` }],
   });
+}
+
+test('a controller of a version without autoscaling gets the app all the same, and what it lacks is told', async (t) => {
+  await using from = await openCluster();
+  await using to = await openCluster();
+  await prepare(from);
+  const file = join(from.desk.home, 'shop.tar');
+  assert.equal((await from.desk.run(['-a', 'shop', 'export', file])).code, 0);
+  const nothing = { status: 404, code: 'not_found', message: 'there is nothing here' };
+  await refuseAt(t, to, (_method, url) => (/\/autoscale(?:\/|$)/.test(url) ? nothing : undefined));
   const imported = await to.desk.run(['import', '--no-deploy', file]);
   assert.equal(imported.code, 0, imported.stderr);
   assert.match(imported.stderr, /left out that worker is scaled by itself: /);
   const routes = await to.controller.client.call(routing.list, { params: { app: 'shop' } });
   assert.ok(routes.some(({ domain }) => domain === 'shop.example.com'));
+});
+
+test('an import that fails or is stopped half-way leaves nothing in the way of the next', async (t) => {
+  await using from = await openCluster();
+  await using to = await openCluster();
+  await prepare(from);
+  const { client } = to.controller;
+  const file = join(from.desk.home, 'shop.tar');
+  assert.equal((await from.desk.run(['-a', 'shop', 'export', file])).code, 0);
+  let isRefused = (method: string, url: string): boolean => method === 'PUT' && url.includes('/formation');
+  const broken = { status: 500, code: 'internal', message: 'the disk is full' };
+  await refuseAt(t, to, (method, url) => (isRefused(method, url) ? broken : undefined));
+  const failed = await to.desk.run(['import', file]);
+  assert.equal(failed.code, 1);
+  assert.match(failed.stderr, /^flynn: the disk is full\n {2}shop, which was not whole yet, is deleted again: import/m);
+  assert.deepEqual(await client.call(apps.list, {}), []);
+
+  const io = to.desk.io();
+  io.stdin.end();
+  isRefused = (method, url) => {
+    if (method === 'POST' && url === '/apps') io.signal('SIGINT');
+    return false;
+  };
+  assert.equal(await runCli(['import', file], io), 1);
+  assert.match(io.stderr.text, /^flynn: stopped\n {2}shop, which was not whole yet, is deleted again/m);
+  assert.deepEqual(await client.call(apps.list, {}), []);
+
+  isRefused = (method, url) => (method === 'PUT' && url.includes('/formation')) || method === 'DELETE';
+  const left = await to.desk.run(['import', '-n', 'copy', file]);
+  assert.match(
+    left.stderr,
+    /copy is there and not whole, and could not be deleted: the disk is full\n +"flynn delete -a copy"/,
+  );
+  isRefused = () => false;
+  const taken = await to.desk.run(['import', '-n', 'copy', file]);
+  assert.match(taken.stderr, /the name copy is taken/);
+  assert.equal((await client.call(apps.list, {})).length, 1, 'what it did not make stays');
+  const again = await to.desk.run(['import', file]);
+  assert.equal(again.code, 0, again.stderr);
 });
 
 test('what is at a former domain of the cluster only because that still answers is not in the file', async () => {

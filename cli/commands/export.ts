@@ -10,9 +10,11 @@ import { routing } from '@flynn/controller/routes/api';
 import { layers } from '@flynn/controller/collection/api-layers';
 import { adoptedRelease } from '@flynn/controller/adoption';
 import { serviceNameOf } from '@flynn/controller/compile';
-import type { App, Route } from '@flynn/controller/model';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import type { App, Release, Route } from '@flynn/controller/model';
+import { FlynnError, asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import type { HttpClient } from '@flynn/kit/http-client';
 import { type AppFile, appFileOf, layersOf, readAppFile } from '../app-file.ts';
+import { removeApp } from '../app-removal.ts';
 import { listAutoscales } from '../autoscale.ts';
 import type { Context } from '../context.ts';
 import { commandOf } from '../datastore-kinds.ts';
@@ -22,6 +24,9 @@ import { deployRelease, deployedText } from '../deploy.ts';
 import { formatCount } from '../output.ts';
 import { saveWhole } from '../transfer.ts';
 import { addCommand, type Parent } from './command.ts';
+
+/** Of an app that never ran. */
+const removalMs = 60_000;
 
 export function addExportCommands(parent: Parent): void {
   addCommand(parent, {
@@ -136,35 +141,66 @@ async function storeLayer(context: Context, digest: string, body: Readable): Pro
 
 async function makeApp(context: Context, file: AppFile, wanted: { name: string; deploy: boolean }): Promise<void> {
   const client = await context.client();
-  const { deployTimeoutMs, rollout } = file.app;
   // A review app elsewhere is no review app here.
   const meta = Object.fromEntries(Object.entries(file.app.meta).filter(([key]) => !key.startsWith('review.')));
-  const app = await client.call(apps.create, { body: { name: wanted.name, meta } });
+  const { app, release } = await untilInterrupted(context.io, 'stopped', async (signal) => {
+    const app = await client.call(apps.create, { body: { name: wanted.name, meta } });
+    try {
+      return { app, release: await fillApp(context, app, file, signal) };
+    } catch (error) {
+      throw await withoutHalf(client, app, error);
+    }
+  });
+  if (!wanted.deploy) {
+    context.show({ app, release }, () => `Created ${app.name}; "flynn rollback v${release.version}" deploys it`);
+    return;
+  }
+  const deployed = await deployRelease(context, { app: app.name, release });
+  context.show({ app, release }, () => `Created ${app.name}: ${deployedText(release, deployed)}`);
+}
+
+/** It was made a moment ago, of this file: left there it would keep the name from the next import. With what to say. */
+async function withoutHalf(client: HttpClient, app: App, error: unknown): Promise<FlynnError> {
+  const { code, message, detail } = asFlynnError(error);
+  let now = `${app.name}, which was not whole yet, is deleted again: import it once more`;
+  try {
+    await removeApp(client, app, { volumes: false, deadlineMs: removalMs });
+  } catch (failure) {
+    now = `${app.name} is there and not whole, and could not be deleted: ${messageOf(failure)}\n  "flynn delete -a ${app.name}" deletes it; then import it once more`;
+  }
+  return new FlynnError(code, `${message}\n  ${now}`, { cause: error, detail });
+}
+
+/** All that it is but live. */
+async function fillApp(context: Context, app: App, file: AppFile, signal: AbortSignal): Promise<Release> {
+  const client = await context.client();
+  const call: HttpClient['call'] = (route, input) => client.call(route, input, { signal });
+  const { deployTimeoutMs, rollout } = file.app;
   const params = { app: app.id };
   const body = { deployTimeoutMs, ...(rollout === undefined ? {} : { rollout }) };
-  await client.call(apps.update, { params, body });
+  await call(apps.update, { params, body });
   const { image } = file.artifact;
   // Slugs run on whatever this cluster runs them on.
   const ownImage = file.artifact.type === 'slug' && 'base' in image ? { ...image, base: 'slug-runner' } : image;
-  const artifact = await client.call(releases.createArtifact, { body: { ...file.artifact, image: ownImage } });
+  const artifact = await call(releases.createArtifact, { body: { ...file.artifact, image: ownImage } });
   const known = { ...file.release, id: '', appId: '', version: 1, artifactId: artifact.id, createdAt: '' };
   const adopted = adoptedRelease({ app: file.app, release: known }, { app, release: undefined });
-  const release = await client.call(releases.create, {
+  const release = await call(releases.create, {
     params,
     body: { ...adopted, env: file.release.env, meta: file.release.meta },
   });
   const ofRelease = { params: { ...params, release: release.id } };
-  await client.call(formations.put, { ...ofRelease, body: { processes: file.counts } });
+  await call(formations.put, { ...ofRelease, body: { processes: file.counts } });
   for (const { type, ...body } of file.autoscale ?? []) {
     try {
-      await client.call(autoscales.set, { params: { ...params, type }, body });
+      await call(autoscales.set, { params: { ...params, type }, body });
     } catch (error) {
       // A controller of a version before it has no such thing: the app is made all the same.
       if (!hasCode(error, 'not_found')) throw error;
       tell(context, `left out that ${type} is scaled by itself: ${error.message}`);
     }
   }
-  const skipped = await makeRoutes(context, app, file);
+  const skipped = await makeRoutes(call, app, file);
   for (const route of skipped) tell(context, `left out the route ${route}`);
   for (const one of file.resources ?? []) {
     tell(
@@ -172,12 +208,7 @@ async function makeApp(context: Context, file: AppFile, wanted: { name: string; 
       `not made here: ${whatOf(one)}; "flynn resource add PROVIDER --replace -a ${app.name}" gives it one of its own`,
     );
   }
-  if (!wanted.deploy) {
-    context.show({ app, release }, () => `Created ${app.name}; "flynn rollback v${release.version}" deploys it`);
-    return;
-  }
-  const deployed = await deployRelease(context, { app: app.name, release });
-  context.show({ app, release }, () => `Created ${app.name}: ${deployedText(release, deployed)}`);
+  return release;
 }
 
 function whatOf({ provider, variables }: NonNullable<AppFile['resources']>[number]): string {
@@ -189,8 +220,7 @@ function tell(context: Context, text: string): void {
 }
 
 /** What is somebody else's here is told. */
-async function makeRoutes(context: Context, app: App, { app: exported, routes }: AppFile): Promise<string[]> {
-  const client = await context.client();
+async function makeRoutes(call: HttpClient['call'], app: App, { app: exported, routes }: AppFile): Promise<string[]> {
   const skipped: string[] = [];
   for (const { type, domain, path, port, service, http: before, tcp } of routes) {
     const renamed = service === serviceNameOf(exported.name, 'web') ? serviceNameOf(app.name, 'web') : service;
@@ -199,7 +229,7 @@ async function makeRoutes(context: Context, app: App, { app: exported, routes }:
     const body =
       type === 'tcp' ? { type, port, service: renamed, tcp } : { type, domain, path, service: renamed, http };
     try {
-      await client.call(routing.create, { params: { app: app.id }, body });
+      await call(routing.create, { params: { app: app.id }, body });
     } catch (error) {
       if (!hasCode(error, 'conflict', 'invalid')) throw error;
       skipped.push(`${type === 'tcp' ? `tcp ${port ?? ''}` : `${domain ?? ''}${path}`}: ${error.message}`);
