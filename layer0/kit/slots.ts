@@ -14,6 +14,10 @@ export class Slots {
     return this.#free === 0;
   }
 
+  get free(): number {
+    return this.#free;
+  }
+
   async run<T>(task: () => Promise<T>, options: { signal: AbortSignal }): Promise<T> {
     await this.#take(options.signal);
     try {

@@ -1,8 +1,9 @@
 /** What the receiver needs of the controller, and nothing else of it. */
 import { actForHeader } from '@flynn/controller/access/act-for';
-import { apps } from '@flynn/controller/api';
+import { apps, deployments } from '@flynn/controller/api';
 import { keys } from '@flynn/controller/api-keys';
 import { operations } from '@flynn/controller/operations/api';
+import { hasEnded, needsPeople } from '@flynn/controller/deployments/phases';
 import { operationSchema } from '@flynn/controller/model';
 import type { App, Key, Operation } from '@flynn/controller/model';
 import { hasCode, ifFound } from '@flynn/kit/errors';
@@ -32,6 +33,8 @@ export type Platform = {
   /** Undefined if nobody registered the key. */
   findKey(fingerprint: string, options: { signal?: AbortSignal }): Promise<Key | undefined>;
   findApp(name: string, options: { signal?: AbortSignal }): Promise<App | undefined>;
+  /** Whether a deployment of the app is under way that goes on by itself: what is pushed meanwhile is live after that. */
+  isDeploying(appId: string, options: { signal: AbortSignal }): Promise<boolean>;
   /** Of all apps. */
   appIds(options: { signal?: AbortSignal }): Promise<ReadonlySet<string>>;
   /** The chain build, release, deploy. Idempotent by pushId, so it is tried again while the controller is away. */
@@ -49,6 +52,15 @@ export function createPlatform(http: Pick<HttpClient, 'call' | 'events'>, actFor
     actingFor: (fingerprint) => createPlatform(http, fingerprint),
     findKey: (fingerprint, options) => ifFound(http.call(keys.get, { params: { fingerprint } }, options)),
     findApp: (app, options) => ifFound(http.call(apps.get, { params: { app } }, { ...options, headers })),
+    async isDeploying(app, options) {
+      // Of one app one at a time, and none is made beside it.
+      const [newest] = await http.call(
+        deployments.list,
+        { params: { app }, query: { limit: 1 } },
+        { ...options, headers },
+      );
+      return newest !== undefined && !hasEnded(newest) && !needsPeople(newest);
+    },
     async appIds(options) {
       const all = await http.call(apps.list, {}, options);
       return new Set(all.map(({ id }) => id));

@@ -217,6 +217,29 @@ test(
   },
 );
 
+test('apps whose deployments go on leave half of the places to others', { timeout: 180_000 }, async (t) => {
+  const gate = Promise.withResolvers<void>();
+  const world = await setUp(t, () => ({ lines: [() => gate.promise] }), 'ed25519', { tellMs: 50, lookMs: 20 });
+  await world.commit({ a: '1' });
+  const busy = Array.from({ length: maxPushes }, (_, index) => `app-${index}`);
+  for (const name of busy) world.deploying.add(`id-${name}`);
+  const push = (name: string) => world.git(['push', world.remote(name), 'main']);
+  const first = busy.slice(0, maxPushes / 2).map(push);
+  await waitFor(() => world.pushes.length === maxPushes / 2, { what: 'half of the places', deadlineMs: 60_000 });
+  const [last = ''] = busy.slice(-1);
+  const waiting = push(last);
+  const others = [push('other'), push('app')];
+  await waitFor(() => world.pushes.length === maxPushes / 2 + 2, { what: 'the others', deadlineMs: 60_000 });
+  world.deploying.delete(`id-${last}`);
+  await waitFor(() => world.pushes.length === maxPushes / 2 + 3, { what: 'the one that waited', deadlineMs: 60_000 });
+  gate.resolve();
+  for (const { code, output } of await Promise.all([...first, ...others])) assert.equal(code, 0, output);
+  const { code, output } = await waiting;
+  assert.equal(code, 0, output);
+  assert.match(output, /so is a deployment of app-5: waiting for that to end/);
+  assert.match(output, /Still waiting for a deployment of app-5 to end/);
+});
+
 test(
   'a push that waited as long as one may take is refused, and told where to look',
   { timeout: 180_000 },

@@ -12,6 +12,7 @@ import { isWhole, typeOf } from './archive.ts';
 import { parseCommand } from './command.ts';
 import { deploy } from './deploy.ts';
 import type { DeployDeps } from './deploy.ts';
+import { DeploymentWait } from './deployment-wait.ts';
 import { ensureRepository, exitOf, maxPackBytes, startGit } from './git.ts';
 import type { HookCall, HookServer } from './hook-server.ts';
 import type { Platform } from './platform.ts';
@@ -37,12 +38,13 @@ export type SessionDeps = DeployDeps & {
   hooks: HookServer;
   /** Told of every command when it has ended: 0 is what went well. */
   onEnd?: (ended: { service: string; code: number; tookMs: number }) => void;
-  /** How long a push waits for others, and how often it is told. */
-  waiting?: { limitMs?: number; tellMs?: number };
+  /** How long a push waits for others, how often it is told, and how often it looks whether a deployment of its app has ended. */
+  waiting?: { limitMs?: number; tellMs?: number; lookMs?: number };
 };
 
 /**
- * INVARIANTS. One push at a time for each app, and so many of all apps as memory is meant for. A ref moves only if its commit
+ * INVARIANTS. One push at a time for each app, and so many of all apps as memory is meant for; of apps that are being deployed not
+ * so many that others find no place. A ref moves only if its commit
  * went live. When the client goes away, its git and its operations do too.
  */
 export class Sessions {
@@ -52,10 +54,13 @@ export class Sessions {
   /** By app, since when. */
   readonly #underWay = new Map<string, number>();
   readonly #places = new Slots(maxPushes);
+  readonly #deployments: DeploymentWait;
   #running = 0;
 
   constructor(deps: SessionDeps) {
     this.#deps = deps;
+    const { lookMs } = deps.waiting ?? {};
+    this.#deployments = new DeploymentWait({ log: deps.log, ...(lookMs === undefined ? {} : { lookMs }) });
   }
 
   get running(): number {
@@ -174,7 +179,7 @@ export class Sessions {
     };
     try {
       const inTime = AbortSignal.any([signal, waiting.signal]);
-      return await this.#locks.run(app.id, () => this.#inPlace(channel, push, inTime), { signal: inTime });
+      return await this.#locks.run(app.id, () => this.#inPlace(channel, target, push, inTime), { signal: inTime });
     } catch (error) {
       if (hasBegun || !waiting.signal.aborted) throw error;
       return refuse(
@@ -211,11 +216,26 @@ export class Sessions {
     const now = performance.now();
     const own = this.#underWay.get(id);
     if (own !== undefined) return `Still waiting for another push to ${name}, under way for ${minutesText(now - own)}.`;
+    if (this.#deployments.isWaiting(id))
+      return `Still waiting for a deployment of ${name} to end: flynn deployment tells how it is.`;
     const longest = minutesText(now - Math.min(now, ...this.#underWay.values()));
     return `Still waiting for one of ${this.#underWay.size} other pushes to end, under way for up to ${longest}.`;
   }
 
-  async #inPlace(channel: ServerChannel, push: () => Promise<number>, signal: AbortSignal): Promise<number> {
+  async #inPlace(
+    channel: ServerChannel,
+    target: Target,
+    push: () => Promise<number>,
+    signal: AbortSignal,
+  ): Promise<number> {
+    const { app, platform } = target;
+    // So that others find a place.
+    await this.#deployments.over(app, platform, {
+      isCrowded: () => this.#places.free <= maxPushes / 2,
+      onWait: () =>
+        tell(channel, `Other pushes are under way, and so is a deployment of ${app.name}: waiting for that to end.`),
+      signal,
+    });
     if (this.#places.isFull) tell(channel, `${maxPushes} other pushes are under way: waiting for one of them to end.`);
     return this.#places.run(push, { signal });
   }

@@ -34,6 +34,7 @@ export function testPlatform(changes: Partial<Platform> = {}): AskedPlatform {
     actingFor: () => platform,
     findKey: async () => undefined,
     findApp: async () => testApp,
+    isDeploying: async () => false,
     appIds: async () => new Set([testApp.id]),
     push: async (_app, push) => {
       pushes.push(push);

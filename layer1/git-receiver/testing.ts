@@ -8,7 +8,7 @@ import type { TestContext } from 'node:test';
 import { createBlobClient } from '@flynn/blobstore/client';
 import { openFilesystem } from '@flynn/blobstore/filesystem';
 import { blobHandlers } from '@flynn/blobstore/server';
-import { apps } from '@flynn/controller/api';
+import { apps, deployments } from '@flynn/controller/api';
 import { keys } from '@flynn/controller/api-keys';
 import { operations } from '@flynn/controller/operations/api';
 import type { Operation } from '@flynn/controller/model';
@@ -25,6 +25,8 @@ import { startReceiver } from './server.ts';
 type Line = string | (() => Promise<void>);
 /** What the operations of a push say and how they end. */
 type Script = { lines: Line[]; fails?: 'build' | 'release' | 'deploy' };
+
+const underWay = { id: 'd', newReleaseId: 'r', state: 'running' as const, progress: {}, createdAt: '' };
 
 const execute = (
   command: string,
@@ -43,7 +45,7 @@ export async function setUp(
   t: TestContext,
   script: (pushIndex: number) => Script = () => ({ lines: ['-----> Building'] }),
   keyType = 'ed25519',
-  waiting: { limitMs?: number; tellMs?: number } = {},
+  waiting: { limitMs?: number; tellMs?: number; lookMs?: number } = {},
 ) {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-git-'));
   const log = silentLogger();
@@ -66,6 +68,8 @@ export async function setUp(
   const pushes: Push[] = [];
   const cancelled: string[] = [];
   const meta: Record<string, string> = {};
+  /** Ids of apps that a deployment of goes on. */
+  const deploying = new Set<string>();
   const operationsById = new Map<string, { operation: Operation; script: Script }>();
   const handlers = [
     handle(keys.get, async ({ params }) => {
@@ -84,6 +88,9 @@ export async function setUp(
         updatedAt: '',
       };
     }),
+    handle(deployments.list, async ({ params }) =>
+      deploying.has(params.app) ? [{ ...underWay, appId: params.app }] : [],
+    ),
     handle(operations.push, async ({ params, body }) => {
       const { expiresInMs, ...push } = body;
       pushes.push({ ...push, ...(expiresInMs === undefined ? {} : { expiresInMs }) });
@@ -199,7 +206,23 @@ export async function setUp(
   await git(['init', '-q', '-b', 'main']);
   const remote = (app = 'app') => `ssh://git@127.0.0.1:${receiver.port}/${app}.git`;
   const ssh = (key: string, ...command: string[]) => execute('ssh', [...sshArgs(key), 'git@127.0.0.1', ...command]);
-  return { dir, work, git, commit, remote, ssh, sshArgs, gitEnv, pushes, cancelled, meta, blobs, receiver, stop };
+  return {
+    dir,
+    work,
+    git,
+    commit,
+    remote,
+    ssh,
+    sshArgs,
+    gitEnv,
+    pushes,
+    cancelled,
+    meta,
+    deploying,
+    blobs,
+    receiver,
+    stop,
+  };
 }
 
 export async function remoteHead(world: Awaited<ReturnType<typeof setUp>>, app = 'app'): Promise<string> {

@@ -75,6 +75,7 @@ test('every route × every part of the platform: each gets in where it has to an
     'git-receiver': [
       'GET /apps',
       'GET /apps/:app',
+      'GET /apps/:app/deployments',
       'GET /keys/:fingerprint',
       'GET /operations/:operation/log',
       'POST /apps/:app/pushes',

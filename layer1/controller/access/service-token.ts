@@ -24,7 +24,7 @@ const builder = appRole('slug-builder');
 const routesOf: Readonly<Record<Service, readonly Route[]>> = {
   router: [routing.events, certificates.events],
   'log-aggregator': [feedRoute],
-  'git-receiver': [apps.list, apps.get, keys.get, operations.push, operations.log, operations.cancel],
+  'git-receiver': [apps.list, apps.get, keys.get, deployments.list, operations.push, operations.log, operations.cancel],
   runner: [
     operations.claim,
     operations.heartbeat,

@@ -17,6 +17,10 @@ export function holdsCounts({ state }: Pick<Deployment, 'state'>): boolean {
   return state !== 'finishing' && state !== 'complete' && state !== 'failed';
 }
 
+export function hasEnded({ state }: Pick<Deployment, 'state'>): boolean {
+  return state === 'complete' || state === 'failed';
+}
+
 /** It waits for people, who may take days. */
 export function isWaiting({ state }: Pick<Deployment, 'state'>): boolean {
   return state === 'canary' || state === 'paused';

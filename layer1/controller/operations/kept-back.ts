@@ -1,7 +1,7 @@
 /** What of an app's operations would only wait for its deployment? It is given to no runner before: its slots are for others. */
 import type { Mirror } from '@flynn/store/mirror';
 import type { Deps } from '../deps.ts';
-import { holdsCounts, needsPeople } from '../deployments/phases.ts';
+import { hasEnded, holdsCounts, needsPeople } from '../deployments/phases.ts';
 import type { Deployment } from '../model.ts';
 import type { DeploymentResource } from '../resources.ts';
 import type { OperationKind } from './queue.ts';
@@ -11,8 +11,7 @@ import type { OperationKind } from './queue.ts';
  * One that waits for people keeps nothing back: whoever pushed is to hear of it.
  */
 export function keptBack(deployment: Pick<Deployment, 'state' | 'rollout'>): OperationKind[] {
-  const hasEnded = deployment.state === 'complete' || deployment.state === 'failed';
-  if (hasEnded || needsPeople(deployment)) return [];
+  if (hasEnded(deployment) || needsPeople(deployment)) return [];
   return holdsCounts(deployment) ? ['release', 'deploy'] : ['deploy'];
 }
 
