@@ -227,7 +227,7 @@ export class ResourceService {
     });
   }
 
-  /** All resources of the type, followed. Close it when done. `onUnreadable`: told of the ids of those that cannot be read, see `Mirror`. */
+  /** All resources of the type, followed. Close it when done. `onUnreadable`: told of the ids of those that cannot be read. */
   async mirror<Spec, Status, SpecInput>(
     type: Type<Spec, Status, SpecInput>,
     options: ReadOptions & { resyncMs?: number; onUnreadable?: (ids: ReadonlySet<string>) => void } = {},

@@ -34,7 +34,7 @@ export type MirrorOptions<T> = {
   decode: (json: unknown, key: string, entry: Entry) => T;
   /** What stands for an entry that could not be read, instead of leaving it out. */
   instead?: (key: string) => T;
-  /** Told of all entries that are there and were left out, by their keys without the prefix, before listeners hear what changed with it. */
+  /** Told of all entries that are there and were left out, by their keys without the prefix, before listeners hear what changed. */
   onUnreadable?: (keys: ReadonlySet<string>) => void;
   log: Logger;
   signal?: AbortSignal;

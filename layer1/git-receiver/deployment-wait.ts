@@ -26,7 +26,7 @@ export class DeploymentWait {
     return this.#waiting.has(appId);
   }
 
-  /** Resolves once no deployment of the app goes on, or it is crowded no more; rejects when the signal aborts. One at a time for each app. */
+  /** Resolves once no deployment of the app goes on, or it is crowded no more; rejects when the signal aborts. One for each app. */
   async over(
     { id }: Pick<App, 'id'>,
     platform: Pick<Platform, 'isDeploying'>,

@@ -12,8 +12,8 @@ const turnCount = 64;
 type Processes = Readonly<Record<string, Pick<Process, 'ports'>>>;
 
 /**
- * To be read before it is looked whose the names are, and written along with what takes them: of two who look at the same moment the
- * second is refused with `conflict`, and looks again. Of no names, nothing.
+ * To be read before it is looked whose the names are, and written along with what takes them: of two who look at the same moment
+ * the second is refused with `conflict`, and looks again. Of no names, nothing.
  */
 export async function turnFor(
   { store }: Pick<Deps, 'store'>,

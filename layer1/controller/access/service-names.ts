@@ -30,8 +30,9 @@ export function isDeveloper(principal: Principal | undefined, { id, spec }: AppR
 }
 
 /**
- * As it is now: who takes them then has to have had its turn, see name-turns.ts. A name that is new to the app may be no other's, live or under way, nor what another's routes lead to by its name, before that
- * one has any jobs: unless whoever asks is developer of that one, too. What is live has the names it has. Throws `denied`.
+ * A name that is new to the app may be no other's, live or under way, nor what another's routes lead to by its name, before that
+ * one has any jobs: unless whoever asks is developer of that one, too. What is live has the names it has. Throws `denied`. It is so
+ * at that moment: who takes names besides has its turn, see name-turns.ts.
  */
 export async function checkNames(
   deps: Pick<Deps, 'resources' | 'announced'>,

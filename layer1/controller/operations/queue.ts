@@ -51,8 +51,9 @@ type KeptBack = { readonly deploymentId: string; readonly kinds: readonly Operat
 
 /**
  * INVARIANTS. It holds what is live and nothing else: an operation that another waits for and that is not here has
- * completed, or was allowed to fail; but for one whose record is there and cannot be read, which is waited for. Of an app at most one operation is held. Oldest first: by the revision it was
- * created at, or the one whose place it took. What the app's deployment keeps back is nobody's until that lets it go.
+ * completed, or was allowed to fail; but for one whose record is there and cannot be read, which is waited for. Of an app
+ * at most one operation is held. Oldest first: by the revision it was created at, or the one whose place it took. What
+ * the app's deployment keeps back is nobody's until that lets it go.
  */
 export class OperationQueue {
   readonly #entries = new Map<string, Entry>();
