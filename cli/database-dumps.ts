@@ -23,14 +23,14 @@ export async function followBackup(
     attempt,
     earlier,
   }: { resource: string; backup: string; attempt: number; earlier?: readonly string[] | undefined },
-  onProgress: (bytes: number) => void,
+  onProgress: (now: DatastoreBackup) => void,
 ): Promise<DatastoreBackup> {
   const found = await pollUntil(
     async () => {
       const all = await client.call(datastoreBackups.list, { params: { resource } });
       const now = all.backups.find(({ id }) => id === backup);
       if (now === undefined) return all.backups.find((one) => isInPlace(one, earlier)) ?? 'gone';
-      onProgress(now.dumpBytes ?? 0);
+      onProgress(now);
       return hasOutcome(now, attempt) ? now : undefined;
     },
     { what: `the end of the backup ${backup}`, deadlineMs: wholeMs, intervalMs: 500 },
@@ -56,7 +56,7 @@ export async function dumpDatabases(context: Context, { mayMiss }: { mayMiss: bo
   for (const { datastore, ...one } of asked) {
     const ended = await context.progress(
       () => `dumping ${datastore}: ${formatSize(bytes)}`,
-      () => followBackup(client, one, (now) => (bytes = now)),
+      () => followBackup(client, one, (now) => (bytes = now.dumpBytes ?? 0)),
     );
     if (ended.state !== 'complete') failed.push(`${datastore} (${ended.error ?? 'nobody knows why'})`);
   }

@@ -3,12 +3,7 @@ import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { datastoreBackups } from '@flynn/controller/datastore-backups/api';
 import { makerText } from '@flynn/controller/datastore-backups/model';
-import type {
-  DatastoreBackup,
-  DatastoreBackups,
-  DatastoreRestore,
-  DatastoreSchedule,
-} from '@flynn/controller/datastore-backups/model';
+import type { DatastoreBackup, DatastoreBackups, DatastoreSchedule } from '@flynn/controller/datastore-backups/model';
 import { FlynnError } from '@flynn/kit/errors';
 import { parseTime, usageError } from '../arguments.ts';
 import { confirmByTyping } from '../confirmation.ts';
@@ -24,6 +19,7 @@ import { addCommand, type Parent } from './command.ts';
 import { awaitKept } from './pg-history.ts';
 
 type Target = { resource?: string };
+type Restore = NonNullable<DatastoreBackups['restore']>;
 const resource = ['--resource <name>', 'of several that the app has: the name or the id'] as const;
 const backupArgument = ['<id>', 'as "backup" shows it'] as const;
 
@@ -66,10 +62,13 @@ function addRun(parent: Parent, backup: Command, kind: DatastoreKind): void {
       const client = await context.client();
       const { name, params } = await targetOf(context, kind, named);
       const asked = await client.call(datastoreBackups.run, { params });
-      let bytes = 0;
+      let text = backingUpText(name, asked);
       const ended = await context.progress(
-        () => `backing up ${name}: ${formatSize(bytes)}`,
-        () => followBackup(client, { ...params, backup: asked.id, attempt: asked.attempt }, (now) => (bytes = now)),
+        () => text,
+        () =>
+          followBackup(client, { ...params, backup: asked.id, attempt: asked.attempt }, (now) => {
+            text = backingUpText(name, now);
+          }),
       );
       context.show(ended, () => backupText(name, ended));
       return ended.state === 'complete' ? 0 : 1;
@@ -179,15 +178,15 @@ async function restore(
     await confirmByTyping(context.io, { doing, word: name, called: 'its name', kept: 'nothing was replaced' });
   }
   await client.call(datastoreBackups.restore, { params, body: what });
-  let bytes = 0;
+  let text = `restoring ${name}`;
   const wanted = 'at' in what ? what.at : what.backup;
   const ended = await context.progress(
-    () => `restoring ${name}: ${formatSize(bytes)}`,
+    () => text,
     () =>
       pollUntil(
         async () => {
           const { restore: found } = await client.call(datastoreBackups.list, { params });
-          bytes = found?.sentBytes ?? 0;
+          text = restoringText(name, found ?? {});
           if (found === undefined || (found.at ?? found.backupId) !== wanted) return 'replaced';
           return found.state === 'complete' || found.state === 'failed' ? found : undefined;
         },
@@ -303,6 +302,16 @@ function scheduleText(command: string, { schedule, timezone = 'UTC', keep, nextA
   return `"${schedule}" (${timezone}), the newest ${keep} are kept${nextAt === undefined ? '' : `, next: ${nextAt}`}`;
 }
 
+function backingUpText(name: string, { state, dumpBytes = 0 }: DatastoreBackup): string {
+  return state === 'running'
+    ? `backing up ${name}: ${formatSize(dumpBytes)}`
+    : `the backup of ${name} waits for its turn`;
+}
+
+function restoringText(name: string, { waitsFor, sentBytes = 0 }: Partial<Restore>): string {
+  return `restoring ${name}: ${waitsFor === undefined ? formatSize(sentBytes) : `waits for ${waitsFor}`}`;
+}
+
 function backupText(name: string, { id, state, dumpBytes = 0, error = 'nobody knows why' }: DatastoreBackup): string {
   if (state === 'complete') return `${id}: ${name}, ${formatSize(dumpBytes)}`;
   return `${name} could not be backed up${state === 'retrying' ? ', and is tried again' : ''}: ${error}`;
@@ -310,7 +319,7 @@ function backupText(name: string, { id, state, dumpBytes = 0, error = 'nobody kn
 
 function restoreText(
   name: string,
-  { state, backupId, at, from, by, isOwed = false, endedAt = '', sentBytes = 0, error }: DatastoreRestore,
+  { state, backupId, at, from, by, isOwed = false, endedAt = '', sentBytes = 0, error, waitsFor }: Restore,
 ): string {
   const whose = from === undefined || from === name ? '' : ` in ${from}`;
   const moment = at === undefined ? undefined : `what there was at ${at}${whose}`;
@@ -318,7 +327,8 @@ function restoreText(
   const who = by === undefined ? '' : `, by ${by}`;
   if (state === 'complete') return `Restored ${name} to ${what} at ${endedAt}${who}.`;
   if (state === 'running') return `${what} is being put back into ${name}${who}: ${formatSize(sentBytes)}`;
-  if (state !== 'failed') return `${what} is about to be put back into ${name}${who}`;
+  const waits = waitsFor === undefined ? '' : `, and waits for ${waitsFor}`;
+  if (state !== 'failed') return `${what} is about to be put back into ${name}${who}${waits}`;
   const next = isOwed ? '\n  "restore ID" puts one back, "dismiss" leaves it as it is' : '';
   return `${what} could not be put back into ${name}${who}: ${error ?? 'nobody knows why'}${next}`;
 }

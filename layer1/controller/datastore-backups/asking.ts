@@ -34,7 +34,7 @@ export async function askForBackup(
   return askBeside(deps, known, { app, by }, signal);
 }
 
-/** One that waits to begin, or to be tried again, is this wish too, and begins now. */
+/** One that waits to begin, or to be tried again, is this wish too, and begins now: as what a person waits for, if one asks. */
 async function askBeside(
   { resources, now }: AskingDeps,
   known: readonly DatastoreBackupResource[],
@@ -43,7 +43,9 @@ async function askBeside(
 ): Promise<DatastoreBackupResource> {
   const waiting = inOrder(known).find(isWaiting);
   if (waiting !== undefined) {
-    const hurried = (one: DatastoreBackupResource) => (isWaiting(one) ? { ...one.status, nextMs: now() } : one.status);
+    const asked = by.is === 'person' ? { isAsked: true } : {};
+    const hurried = (one: DatastoreBackupResource) =>
+      isWaiting(one) ? { ...one.status, ...asked, nextMs: now() } : one.status;
     return resources.updateStatus(datastoreBackupType, waiting.id, hurried, { signal });
   }
   return resources.create(

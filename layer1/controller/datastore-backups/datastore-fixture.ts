@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream';
 import { once } from 'node:events';
 import { encodeFrame, readFrames } from '@flynn/kit/frames';
 import { waitFor } from '@flynn/kit/retry';
+import type { Again } from '@flynn/resource/reconciler';
 import type { HostJob } from '@flynn/scheduler/cell';
 import { statusesOfApp } from '../cell-view.ts';
 import { providers, resources } from '../providers/api.ts';
@@ -12,8 +13,10 @@ import { startTestBlobs } from '../testing-blobs.ts';
 import { TestHistory } from '../datastore-history/test-history.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController, TestControllerOptions } from '../testing.ts';
+import { beginPlan } from './beginning.ts';
 import { stepDatastore } from './steps.ts';
 import type { StepOptions } from './subject.ts';
+import { Turns } from './turns.ts';
 import { backupPlanType, datastoreBackupType } from './types.ts';
 
 const chunkBytes = 64 * 1024;
@@ -134,12 +137,17 @@ export async function startDatastoreWorld(options: TestControllerOptions = {}) {
     params: { resource: resourceId },
     plan: () => deps.resources.get(backupPlanType, appId),
     records: () => deps.resources.list(datastoreBackupType, { owner: ownedBy(appId) }),
-    /** One look at that moment. */
-    step: (nowMs: number, more: Partial<StepOptions> = {}) =>
-      stepDatastore({ ...deps, now: () => nowMs }, blobStore.blobs, appId, {
-        signal: new AbortController().signal,
-        ...more,
-      }),
+    /** One look in each lane at that moment; what the last one that has something to do says. */
+    async step(nowMs: number, more: Partial<StepOptions> = {}) {
+      const options = { signal: new AbortController().signal, turns: new Turns(), ...more };
+      const at = { ...deps, now: () => nowMs };
+      await beginPlan(at, appId, options);
+      let again: Again | undefined;
+      for (const lane of ['restores', 'asked', 'scheduled'] as const) {
+        again = (await stepDatastore(at, blobStore.blobs, appId, { ...options, lane })) ?? again;
+      }
+      return again;
+    },
     async [Symbol.asyncDispose]() {
       await world[Symbol.asyncDispose]();
       await blobStore[Symbol.asyncDispose]();

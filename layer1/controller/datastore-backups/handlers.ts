@@ -16,7 +16,8 @@ import type { AppResource } from '../resources.ts';
 import { datastoreBackups as routes } from './api.ts';
 import { askForBackup } from './asking.ts';
 import { type DumpBlobs, openDump } from './making.ts';
-import { isOpen, isUnsettled, viewBackup, viewBackups, viewRestore, viewSchedule } from './plan.ts';
+import { waitsFor } from './lanes.ts';
+import { isOpen, isPutBack, isUnsettled, viewBackup, viewBackups, viewRestore, viewSchedule } from './plan.ts';
 import { backupPlanType, datastoreBackupType } from './types.ts';
 import type { BackupPlan, DatastoreBackupResource, PendingRestore } from './types.ts';
 
@@ -30,7 +31,10 @@ export function datastoreBackupHandlers(deps: Deps, blobs: Pick<DumpBlobs, 'get'
         planOf(deps, app, signal),
         resources.list(datastoreBackupType, { owner: ownedBy(app.id), signal }),
       ]);
-      return viewBackups(plan, records);
+      if (plan.status.restore?.state !== 'wanted') return viewBackups(plan, records);
+      const where = ({ id, status }: BackupPlan): boolean => id !== app.id && status.restore?.state === 'running';
+      const { length: restoring } = await resources.list(backupPlanType, { signal, where });
+      return viewBackups(plan, records, waitsFor({ app, plan, records, restoring }, now()));
     }),
     handle(routes.run, async (call) => {
       const app = await datastoreOf(deps, call, call.params.resource);
@@ -52,6 +56,9 @@ export function datastoreBackupHandlers(deps: Deps, blobs: Pick<DumpBlobs, 'get'
       const backup = await findBackup(deps, app, params.backup, signal);
       if (isOpen(backup)) {
         throw new FlynnError('conflict', `${backup.id} is under way: it can be deleted once it has ended`);
+      }
+      if (isPutBack(backup.id, (await planOf(deps, app, signal)).status.restore)) {
+        throw new FlynnError('conflict', `${backup.id} is being put back: it can be deleted once that has ended`);
       }
       await resources.delete(datastoreBackupType, backup.id, { signal, expectUid: backup.uid });
     }),

@@ -1,16 +1,16 @@
-/** Looks after all datastores, a few at a time: whatever is changed about one, it is looked at again. */
+/** Looks after all datastores, a few of each lane at a time: whatever is changed about one, it is looked at again. */
 import { keysOf, runReconciler } from '@flynn/resource/reconciler';
 import type { Compare } from '@flynn/store/store';
 import type { Mirror } from '@flynn/store/mirror';
 import type { AppResource } from '../resources.ts';
+import { beginPlan } from './beginning.ts';
+import { slots } from './lanes.ts';
 import { wholeMs } from './making.ts';
 import type { DumpBlobs } from './making.ts';
 import { stepDatastore } from './steps.ts';
 import type { StepDeps } from './subject.ts';
+import { Turns } from './turns.ts';
 import { backupPlanType, datastoreBackupType } from './types.ts';
-
-/** Each streams from a host to the blob store through this process. */
-const atOnce = 4;
 
 /** Resolves when the signal aborts. */
 export async function keepDatastores(
@@ -20,18 +20,26 @@ export async function keepDatastores(
 ): Promise<void> {
   await using plans = await deps.resources.mirror(backupPlanType, { signal });
   await using records = await deps.resources.mirror(datastoreBackupType, { signal });
-  await runReconciler({
-    name: 'datastores',
-    sources: [
-      keysOf(apps, ({ id, spec }) => (spec.datastore === undefined ? [] : [id])),
-      keysOf(plans),
-      keysOf(records, ({ owner }) => (owner === undefined ? [] : [owner.id])),
-    ],
-    concurrency: atOnce,
-    // What is made, and what is put back, has deadlines of its own.
-    deadlineMs: 2 * wholeMs,
-    reconcile: (id, { signal: run }) => stepDatastore(deps, blobs, id, { signal: run, epoch }),
-    log: deps.log,
-    signal,
-  });
+  const datastores = keysOf(apps, ({ id, spec }) => (spec.datastore === undefined ? [] : [id]));
+  const turns = new Turns();
+  const common = { log: deps.log, signal };
+  await Promise.all([
+    runReconciler({
+      ...common,
+      name: 'plans of datastores',
+      sources: [datastores],
+      reconcile: (id, { signal: run }) => beginPlan(deps, id, { signal: run, epoch }),
+    }),
+    ...(['restores', 'asked', 'scheduled'] as const).map((lane) =>
+      runReconciler({
+        ...common,
+        name: `datastores, ${lane}`,
+        sources: [datastores, keysOf(plans), keysOf(records, ({ owner }) => (owner === undefined ? [] : [owner.id]))],
+        concurrency: slots[lane],
+        // What is made, and what is put back, has deadlines of its own.
+        deadlineMs: 2 * wholeMs,
+        reconcile: (id, { signal: run }) => stepDatastore(deps, blobs, id, { signal: run, epoch, lane, turns }),
+      }),
+    ),
+  ]);
 }

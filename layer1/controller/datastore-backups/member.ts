@@ -31,6 +31,8 @@ const usualSilenceMs = 60_000;
 const lastWordsBytes = 2_048;
 /** Of a program that a signal ended, whatever it was about to do, the code is larger. */
 const mostOwnCode = 128;
+/** A program that does not know itself what it did (EX_TEMPFAIL of sysexits.h). */
+const unknownCode = 75;
 
 /** What the program writes, as fast as it is taken. It is whole when this ends without an error. */
 export async function* outputOf(
@@ -151,7 +153,7 @@ async function* untilExit(
     if (frame.kind !== 'exit') continue;
     if (frame.code === 0) return;
     const words = lastWords.toString().trim() || frame.error || 'it said nothing';
-    const detail = { hasEnded: frame.code <= mostOwnCode };
+    const detail = { hasEnded: frame.code <= mostOwnCode && frame.code !== unknownCode };
     throw new FlynnError('internal', `${nameOf(command)} ended with ${frame.code}: ${words}`, { detail });
   }
   throw new FlynnError('unavailable', `the connection to ${nameOf(command)} broke before it had ended`);

@@ -68,7 +68,8 @@ export const datastoreBackupsSchema = z.object({
   /** Its app's name. */
   datastore: z.string(),
   schedule: datastoreScheduleSchema,
-  restore: datastoreRestoreSchema.optional(),
+  /** `waitsFor`: what keeps it from being begun. */
+  restore: datastoreRestoreSchema.extend({ waitsFor: z.string().optional() }).optional(),
   /** Since the last that is complete. */
   failure: z.object({ since: z.string(), count: z.int(), message: z.string() }).optional(),
   /** The newest first. */

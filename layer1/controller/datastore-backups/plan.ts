@@ -44,7 +44,7 @@ export function nextStep(
 ): DatastoreStep {
   const { restore } = status;
   if (restore?.state === 'waiting') return { do: 'wait', untilMs: undefined };
-  if (restore?.state === 'wanted' || restore?.state === 'running') {
+  if (isOpenRestore(restore)) {
     return restore.nextMs > nowMs && !isAbsurd(restore.nextMs, nowMs)
       ? { do: 'wait', untilMs: restore.nextMs }
       : { do: 'restore', restore };
@@ -128,14 +128,30 @@ export function failureOf(records: readonly DatastoreBackupResource[]): Datastor
   return { since: first.createdAt, count: failed.length, message: last.status.error ?? '' };
 }
 
-/** Those beyond the newest so many of their kind. Of what was made for backups of the cluster the newest is enough. */
-export function superfluous(records: readonly DatastoreBackupResource[], keep: number): DatastoreBackupResource[] {
+/**
+ * Those beyond the newest so many of their kind. Of what was made for backups of the cluster the newest is enough. What is to be put
+ * back is not among them.
+ */
+export function superfluous(
+  records: readonly DatastoreBackupResource[],
+  keep: number,
+  restore?: PendingRestore,
+): DatastoreBackupResource[] {
   const newestFirst = inOrder(records).toReversed();
   const complete = newestFirst.filter(({ status }) => status.state === 'complete');
   const failed = newestFirst.filter(({ status }) => status.state === 'failed');
   const kinds = Map.groupBy(complete, ({ spec }) => spec.by.is);
   const beyond = [...kinds].flatMap(([kind, all]) => all.slice(kind === 'cluster backup' ? 1 : keep));
-  return [...beyond, ...failed.slice(keptFailures)];
+  return [...beyond, ...failed.slice(keptFailures)].filter(({ id }) => !isPutBack(id, restore));
+}
+
+/** Whether it is that backup which is being put back, or is about to be. */
+export function isPutBack(id: string, restore: PendingRestore | undefined): boolean {
+  return isOpenRestore(restore) && restore.backupId === id;
+}
+
+export function isOpenRestore(restore: PendingRestore | undefined): restore is PendingRestore {
+  return restore?.state === 'wanted' || restore?.state === 'running';
 }
 
 export function viewSchedule({ spec, status }: BackupPlan): DatastoreSchedule {
@@ -161,13 +177,19 @@ export function viewRestore({
   return backupId === undefined || shown.at !== undefined ? shown : { ...shown, backupId };
 }
 
-export function viewBackups(plan: BackupPlan, records: readonly DatastoreBackupResource[]): DatastoreBackups {
+/** `waitsFor`: its restore, if it has one that has not begun. */
+export function viewBackups(
+  plan: BackupPlan,
+  records: readonly DatastoreBackupResource[],
+  waitsFor?: string,
+): DatastoreBackups {
   const failure = failureOf(records);
   const { restore } = plan.status;
+  const waits = waitsFor === undefined ? {} : { waitsFor };
   return {
     datastore: plan.spec.datastore,
     schedule: viewSchedule(plan),
-    ...(restore === undefined ? {} : { restore: viewRestore(restore) }),
+    ...(restore === undefined ? {} : { restore: { ...viewRestore(restore), ...waits } }),
     ...(failure === undefined ? {} : { failure }),
     backups: inOrder(records).toReversed().map(viewBackup),
   };
@@ -179,6 +201,6 @@ export function viewBackup({
   status,
   createdAt,
 }: DatastoreBackupResource): DatastoreBackups['backups'][number] {
-  const { nextMs: _n, orderMs: _o, digest: _d, blobBytes: _b, ...shown } = status;
+  const { nextMs: _n, orderMs: _o, isAsked: _a, digest: _d, blobBytes: _b, ...shown } = status;
   return { id, by: spec.by, createdAt, ...shown };
 }

@@ -1,8 +1,9 @@
 /**
  * Does what is next for a datastore: makes backups as its plan has them or somebody asks, tries again, and puts back.
  *
- * INVARIANTS. One thing at a time for each datastore: the worker that leads does it, and what it writes carries its term's compare.
- * That an attempt begins is written down before it begins, with when another may: a worker that dies leaves nothing for ever.
+ * INVARIANTS. One thing at a time for each datastore, in whichever lane: whoever does it has its turn, in the worker that leads, and
+ * what that writes carries its term's compare. A restore waits for nothing that nobody waits for: a dump that is made by itself gives
+ * way, and is what it was before it was begun. That an attempt begins is written down before it begins, with when another may: a worker that dies leaves nothing for ever.
  * A record names a blob only once all of it is stored.
  */
 import { appliances } from '@flynn/appliances/appliances';
@@ -10,75 +11,72 @@ import { hasCode, messageOf } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import type { Again } from '@flynn/resource/reconciler';
 import { appType, ownedBy } from '../resources.ts';
-import type { AppResource } from '../resources.ts';
 import { type DumpBlobs, makeDump } from './making.ts';
 import { Meter } from './meter.ts';
-import {
-  defaultKeep,
-  defaultSchedule,
-  maxAttempts,
-  newBackupId,
-  nextOrder,
-  nextStep,
-  retryAt,
-  superfluous,
-} from './plan.ts';
+import { awaitsDeployment, isAskedFor, laneOf } from './lanes.ts';
+import type { Lane } from './lanes.ts';
+import { maxAttempts, newBackupId, nextOrder, nextStep, retryAt, superfluous } from './plan.ts';
+import type { DatastoreStep } from './plan.ts';
 import { putBack } from './putting-back.ts';
-import { newSecret } from './sealing.ts';
 import { guard, iso, memberOf } from './subject.ts';
 import type { StepDeps, StepOptions, Subject } from './subject.ts';
+import type { Turns } from './turns.ts';
 import { backupPlanType, datastoreBackupType } from './types.ts';
 import type { BackupPlan, DatastoreBackupResource } from './types.ts';
 
 type Status = DatastoreBackupResource['status'];
 
-/** One look at the datastore of that app. */
+/** Whoever has the turn ends soon, or is told to. */
+const turnAgain: Again = { againInMs: 500 };
+
+type Options = StepOptions & Readonly<{ lane: Lane; turns: Turns }>;
+type Seen = Subject & Readonly<{ records: readonly DatastoreBackupResource[]; step: DatastoreStep }>;
+
+/** One look at the datastore of that app, by who does what goes in that lane. */
 export async function stepDatastore(
   deps: StepDeps,
   blobs: DumpBlobs,
   appId: string,
-  options: StepOptions,
+  options: Options,
 ): Promise<void | Again> {
+  const { lane, turns } = options;
+  const { now } = deps;
+  const first = await lookAt(deps, appId, options);
+  if (first === undefined) return undefined;
+  if (first.step.do === 'wait') return untilThen(first.step, now());
+  if (laneOf(first.step) !== lane) return undefined;
+  if (first.step.do === 'restore' && awaitsDeployment(first.app, first.step.restore, now())) return turnAgain;
+  using turn = turns.take(appId);
+  if (turn === undefined) {
+    if (lane === 'restores') turns.askFor(appId);
+    return turnAgain;
+  }
+  // Whoever had it before has changed what is next.
+  const seen = await lookAt(deps, appId, options);
+  if (seen === undefined) return undefined;
+  const { step, ...subject } = seen;
+  if (step.do === 'wait' || laneOf(step) !== lane) return { againInMs: 1 };
+  if (step.do === 'restore') return putBack(deps, blobs, { ...subject, restore: step.restore }, options);
+  const record = step.record ?? (await beginTick(deps, subject, options));
+  await backUp(deps, blobs, { ...subject, record }, { ...options, wanted: turn.wanted });
+  return { againInMs: 1 };
+}
+
+/** Undefined where nothing is to be done: of a datastore that ran nothing the first backup comes after its first deployment. */
+async function lookAt(deps: StepDeps, appId: string, { signal }: StepOptions): Promise<Seen | undefined> {
   const { resources, now } = deps;
-  const { signal } = options;
   const app = await resources.find(appType, appId, { signal });
   const appliance = appliances.get(app?.spec.datastore?.appliance ?? '');
   if (app === undefined || app.deletingSince !== undefined || appliance === undefined) return undefined;
-  const plan = await ensurePlan(deps, app, options);
-  const subject = { app, appliance, plan };
-  // Nothing is in it yet: its first backup comes after its first deployment.
   if (app.status.releaseId === undefined) return undefined;
-  const records = await resources.list(datastoreBackupType, { owner: ownedBy(app.id), signal });
-  const step = nextStep(plan, records, now());
-  switch (step.do) {
-    case 'wait':
-      return step.untilMs === undefined ? undefined : { againInMs: Math.max(1, step.untilMs - now()) };
-    case 'restore':
-      return putBack(deps, blobs, { ...subject, restore: step.restore, records }, options);
-    case 'back up': {
-      const record = step.record ?? (await beginTick(deps, subject, options));
-      await backUp(deps, blobs, { ...subject, record, records }, options);
-      return { againInMs: 1 };
-    }
-  }
+  const plan = await resources.find(backupPlanType, appId, { signal });
+  if (plan === undefined) return undefined;
+  const records = await resources.list(datastoreBackupType, { owner: ownedBy(appId), signal });
+  return { app, appliance, plan, records, step: nextStep(plan, records, now()) };
 }
 
-async function ensurePlan(deps: StepDeps, { id, spec }: AppResource, options: StepOptions): Promise<BackupPlan> {
-  const { resources, now } = deps;
-  const { signal } = options;
-  const known = await resources.find(backupPlanType, id, { signal });
-  if (known !== undefined) return known;
-  const { name: datastore } = spec;
-  return resources.create(
-    backupPlanType,
-    {
-      id,
-      owner: ownedBy(id),
-      spec: { datastore, schedule: defaultSchedule(id), keep: defaultKeep, secret: newSecret() },
-      status: { handledMs: now() },
-    },
-    { signal, also: guard(options) },
-  );
+function untilThen({ untilMs }: Extract<DatastoreStep, { do: 'wait' }>, nowMs: number): Again | undefined {
+  return untilMs === undefined ? undefined : { againInMs: Math.max(1, untilMs - nowMs) };
 }
 
 /** However many ticks were missed, it is one backup. The tick is dealt with once its record is there. */
@@ -107,18 +105,20 @@ async function backUp(
   deps: StepDeps,
   blobs: DumpBlobs,
   { app, appliance, plan, record, records }: Subject & Named,
-  options: StepOptions,
+  options: StepOptions & { wanted: AbortSignal },
 ): Promise<void> {
   const { now, log, hosts } = deps;
-  const { signal, quietMs } = options;
+  const { quietMs } = options;
+  const signal = isAskedFor(record) ? options.signal : AbortSignal.any([options.signal, options.wanted]);
   const attempt = record.status.attempt + 1;
   const begun = { attempt, startedAt: iso(now()), orderMs: nextOrder(records, now()) };
   const write = (status: Omit<Status, keyof typeof begun>) =>
     writeBackup(deps, record.id, { ...begun, ...status }, options);
   const nextMs = retryAt(attempt, now()) ?? now();
-  const before = record.status.error === undefined ? {} : { error: record.status.error };
+  const { error: failure, isAsked } = record.status;
+  const before = { ...(failure === undefined ? {} : { error: failure }), ...(isAsked === true ? { isAsked } : {}) };
   if (attempt > maxAttempts) {
-    const { error = 'whoever made it died' } = before;
+    const error = failure ?? 'whoever made it died';
     return write({ ...record.status, state: 'failed', nextMs, endedAt: iso(now()), error });
   }
   await write({ state: 'running', nextMs, ...before });
@@ -134,9 +134,16 @@ async function backUp(
     await write({ state: 'complete', nextMs: now(), endedAt: iso(now()), ...made });
     log.info({ datastore: app.spec.name, backup: record.id, dumpBytes: made.dumpBytes }, 'a datastore was backed up');
   } catch (error) {
-    if (signal.aborted) throw error;
+    if (options.signal.aborted) throw error;
     // Its datastore was deleted meanwhile, and the record with it.
-    if (hasCode(error, 'not_found') && (await isGone(deps, record.id, signal))) return;
+    if (hasCode(error, 'not_found') && (await isGone(deps, record.id, options.signal))) return;
+    if (signal.aborted) {
+      const { attempt: triedBefore } = record.status;
+      const state = triedBefore === 0 ? 'queued' : 'retrying';
+      await writeBackup(deps, record.id, { ...before, state, attempt: triedBefore, nextMs: now() }, options);
+      log.info({ datastore: app.spec.name, backup: record.id }, 'a backup gave way to a restore: it is made after it');
+      return;
+    }
     const retryMs = retryAt(attempt, now());
     log.error(
       { err: error, datastore: app.spec.name, backup: record.id, attempt },
@@ -147,6 +154,7 @@ async function backUp(
       nextMs: retryMs ?? now(),
       endedAt: iso(now()),
       error: messageOf(error).slice(0, 1_000),
+      ...(isAsked === true ? { isAsked } : {}),
     });
     return;
   }
@@ -157,7 +165,9 @@ async function backUp(
 async function forgetOld({ resources }: StepDeps, plan: BackupPlan, options: StepOptions): Promise<void> {
   const { signal } = options;
   const records = await resources.list(datastoreBackupType, { owner: ownedBy(plan.id), signal });
-  for (const { id } of superfluous(records, plan.spec.keep)) {
+  // Somebody may have asked for a restore while this one was made.
+  const { status } = await resources.get(backupPlanType, plan.id, { signal });
+  for (const { id } of superfluous(records, plan.spec.keep, status.restore)) {
     await resources.delete(datastoreBackupType, id, { signal, also: guard(options) }).catch(ignoreGone);
   }
 }

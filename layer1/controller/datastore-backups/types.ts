@@ -58,6 +58,8 @@ export const datastoreBackupType = defineType({
       nextMs: z.int(),
       /** Of what is later in the datastore it is larger, whatever clocks say; none before it begins (see plan.ts). */
       orderMs: z.int().optional(),
+      /** Somebody asked for one while it waited: they wait for this one. */
+      isAsked: z.boolean().optional(),
       /** Of one that is complete: the blob, and its size. */
       digest: z.string().optional(),
       blobBytes: z.int().optional(),

@@ -16,7 +16,9 @@ import { appType } from '../resources.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController, TestControllerOptions } from '../testing.ts';
 import { volumes } from '../volumes/api.ts';
+import { backupPlanType } from '../datastore-backups/types.ts';
 import { wantedOf } from './datastore.ts';
+import { keepCurrent } from './provision.ts';
 
 const images = { postgres: 'flynn/postgres:1' };
 const web = { web: { ports: [{ port: 8080 }] } };
@@ -240,6 +242,31 @@ test('with another version its members go over to that one’s image, with their
   assert.deepEqual([after.env, after.processes], [before.env, before.processes]);
   assert.deepEqual((await settledRelease(world, 'shop')).env, env);
   assert.deepEqual(await volumeNames(world), kept);
+});
+
+test('what is put back is not cut by another image: that comes after it', async () => {
+  await using world = await startWorld();
+  await world.deployApp('shop', web);
+  await add(world, 'shop', { members: '1' });
+  const { id: appId } = await world.client.call(apps.get, { params: { app: 'shop-postgres' } });
+  const { id } = await settledRelease(world, 'shop-postgres');
+  const owner = { type: appType.name, id: appId };
+  const spec = { datastore: 'shop-postgres', keep: 7, secret: 's' };
+  const restore = { state: 'running', by: 'ann', wantedMs: 0, attempt: 1, nextMs: 0 } as const;
+  const { resources: store } = world.deps;
+  await store.create(backupPlanType, { id: appId, owner, spec, status: { handledMs: 0, restore } });
+  const deps = {
+    ...world.deps,
+    settings: { ...world.deps.settings, applianceImages: { postgres: 'flynn/postgres:2' } },
+  };
+  const postgres = appliances.get('postgres');
+  assert.ok(postgres !== undefined);
+  const { signal } = new AbortController();
+  assert.equal(await keepCurrent(deps, postgres, appId, signal), true);
+  assert.equal((await settledRelease(world, 'shop-postgres')).id, id);
+  await store.updateStatus(backupPlanType, appId, () => ({ handledMs: 0 }));
+  assert.equal(await keepCurrent(deps, postgres, appId, signal), true);
+  assert.notEqual((await store.get(appType, appId)).status.deploymentId, undefined);
 });
 
 test('an image that its members do not start with is tried once: it goes on with the one it has', async () => {

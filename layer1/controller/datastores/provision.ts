@@ -7,6 +7,8 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import type { Compare } from '@flynn/store/store';
 import { reasonsOf, statusesOfApp, takesJobs, valuesOf } from '../cell-view.ts';
+import { isOpenRestore } from '../datastore-backups/plan.ts';
+import { backupPlanType } from '../datastore-backups/types.ts';
 import { startDeployment } from '../deployments/deployments.ts';
 import { progressOf, upJobs } from '../deployments/progress.ts';
 import type { Deps } from '../deps.ts';
@@ -179,8 +181,13 @@ export async function keepCurrent(
   return true;
 }
 
-/** One that is not whole, because a host is away say, or that has just failed to go over, stays as it is for now. */
+/**
+ * One that is not whole, because a host is away say, or that has just failed to go over, stays as it is for now; so does one into
+ * which something is put back: that would be cut.
+ */
 async function mayMove(deps: Deps, app: AppResource, releaseId: string, signal: AbortSignal): Promise<boolean> {
+  const plan = await deps.resources.find(backupPlanType, app.id, { signal });
+  if (isOpenRestore(plan?.status.restore)) return false;
   const formation = await deps.resources.find(formationType, releaseId, { signal });
   const statuses = statusesOfApp(deps.cell, app.id);
   const isWhole = Object.entries(formation?.spec.processes ?? {}).every(
