@@ -229,6 +229,101 @@ test('what was left by one whose host died goes with a dump, hours later: it may
   assert.equal(await databases(), 'app,postgres');
 });
 
+/** A restore with that in the place of its psql where this is told to take the place; `$text` is what it is told. */
+function restoreWith(atLast: string, input: Uint8Array): Promise<Ended> {
+  const psql = `[ ! -e /tmp/cut ] || return 2; case " $* " in *" -c "*) command psql "$@"; return;; esac
+    text=$(cat); case "$text" in *"RENAME TO app_before"*) ${atLast};; *) printf "%s\n" "$text" | command psql "$@";; esac`;
+  // Nobody waits for a primary that does not come back.
+  const shims = [`BASH_FUNC_psql%%=() { ${psql}\n}`, 'BASH_FUNC_sleep%%=() { SECONDS=$((SECONDS + 60)); }'];
+  return place.exec(['env', ...shims, ...restore], { input });
+}
+const runIt = 'printf "%s\n" "$text" | command psql "$@"';
+const breakOff = 'echo "server closed the connection unexpectedly" >&2; return 2';
+
+test('one whose connection breaks once it has taken its place is told as done, and as not known where nobody can be asked', async () => {
+  await fill();
+  const was = await contentOf();
+  const { stdout } = await place.exec(dump);
+  await place.query('DELETE FROM item');
+  assertDone(await restoreWith(`${runIt}; ${breakOff}`, stdout));
+  assert.equal(await contentOf(), was);
+  assert.equal(await databases(), 'app,postgres');
+
+  await place.query('DELETE FROM item');
+  const changed = await contentOf();
+  const failed = await restoreWith(breakOff, stdout);
+  assert.equal(failed.code, 1);
+  assert.match(failed.stderr, /closed the connection/);
+  assert.equal(await contentOf(), changed);
+
+  const unknown = await restoreWith(`${runIt}; touch /tmp/cut; ${breakOff}`, stdout);
+  assertDone(await place.exec(['rm', '/tmp/cut']));
+  assert.deepEqual([unknown.code, await databases()], [75, 'app,app_before,postgres']);
+  assert.match(unknown.stderr, /whether all was replaced is not known/);
+  assert.equal(await contentOf(), was);
+  assert.match((await place.status()).problem ?? '', /what a restore has replaced takes \d+ MiB still/);
+  assertDone(await place.exec(dump));
+  assert.deepEqual([await databases(), (await place.status()).problem], ['app,postgres', null]);
+});
+
+test('one that another has overtaken takes no place, and leaves what that one makes', async () => {
+  await fill();
+  const was = await contentOf();
+  const { stdout } = await place.exec(dump);
+  const overtake = `for each in "DROP DATABASE app_restoring" "CREATE DATABASE app_restoring"; do command psql -qd postgres -c "$each"; done`;
+  const { code, stderr } = await restoreWith(`${overtake}; ${runIt}`, stdout);
+  assert.equal(code, 1);
+  assert.match(stderr, /another restore has begun: this one was given up/);
+  assert.equal(await databases(), 'app,app_restoring,postgres');
+  assert.equal(await contentOf(), was);
+  // As the server that one was told of leaves it: it serves again with the next dump.
+  await place.query('ALTER DATABASE app WITH ALLOW_CONNECTIONS false', 'postgres');
+  assertDone(await place.exec(dump));
+  assert.equal(await contentOf(), was);
+  assertDone(await place.exec(restore, { input: stdout }));
+  assert.equal(await databases(), 'app,postgres');
+});
+
+test('what belongs to superusers alone comes back as the superuser’s where its owner is none here', async () => {
+  await fill();
+  await place.query(
+    `CREATE ROLE "b'ob" SUPERUSER; CREATE ROLE chief SUPERUSER;
+     CREATE FUNCTION note() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END';
+     CREATE EVENT TRIGGER "the ""first" ON sql_drop EXECUTE FUNCTION note(); ALTER EVENT TRIGGER "the ""first" OWNER TO "b'ob";
+     COMMENT ON EVENT TRIGGER "the ""first" IS 'a note';
+     CREATE EVENT TRIGGER second ON sql_drop EXECUTE FUNCTION note(); ALTER EVENT TRIGGER second OWNER TO chief;
+     CREATE FOREIGN DATA WRAPPER wrapper; GRANT USAGE ON FOREIGN DATA WRAPPER wrapper TO app;
+     ALTER FOREIGN DATA WRAPPER wrapper OWNER TO "b'ob"; CREATE SERVER far FOREIGN DATA WRAPPER wrapper;
+     ALTER SERVER far OWNER TO app`,
+  );
+  const owned = () =>
+    place.query(
+      `SELECT concat_ws(' ', evtname, evtowner::regrole, obj_description(oid, 'pg_event_trigger')) FROM pg_event_trigger
+       UNION ALL SELECT concat_ws(' ', fdwname, fdwowner::regrole, fdwacl) FROM pg_foreign_data_wrapper
+       UNION ALL SELECT concat_ws(' ', srvname, srvowner::regrole) FROM pg_foreign_server ORDER BY 1`,
+    );
+  const { stdout } = await place.exec(dump);
+  const was = await contentOf();
+  await place.query(
+    `DROP EVENT TRIGGER "the ""first"; DROP EVENT TRIGGER second; DROP FOREIGN DATA WRAPPER wrapper CASCADE;
+     DROP ROLE "b'ob"; DELETE FROM item`,
+  );
+  const restored = await place.exec(restore, { input: stdout });
+  assertDone(restored);
+  assert.equal(await contentOf(), was);
+  assert.equal(
+    await owned(),
+    'far app\nsecond chief\nthe "first postgres a note\nwrapper postgres {postgres=U/postgres,app=U/postgres}',
+  );
+  assert.match(
+    restored.stderr,
+    /the event trigger the "first belonged to b'ob, who is no superuser here: it belongs to postgres now/,
+  );
+  assert.match(restored.stderr, /the foreign data wrapper wrapper belonged to b'ob/);
+  assert.equal(await place.query(`SELECT count(*) FROM pg_roles WHERE rolname = 'b''ob'`), '0');
+  await place.query('DROP FUNCTION note CASCADE; DROP FOREIGN DATA WRAPPER wrapper CASCADE; DROP ROLE chief');
+});
+
 test('an archive of somebody else’s database becomes the app’s, whoever owned it there', async () => {
   await place.query('CREATE ROLE bob', 'postgres');
   await place.query('CREATE DATABASE foreigner OWNER bob', 'postgres');
