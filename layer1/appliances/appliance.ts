@@ -49,7 +49,8 @@ export type Appliance = Readonly<{
   }) => Readonly<{ command: readonly string[]; env: Record<string, string> }>;
   /**
    * Programs of its image, run beside a member. `dump` writes to standard output what `restore` reads. `import` reads what people
-   * have, in pieces (layer1/controller/datastores/program.ts); `status` and `switchover` write what
+   * have, in pieces (layer1/controller/datastores/program.ts); both end with 75 where it is not known whether all was replaced, and
+   * have changed nothing where they end with another code than 0. `status` and `switchover` write what
    * layer1/controller/datastores/description.ts and handlers.ts read.
    */
   commands: Readonly<Record<'dump' | 'restore' | 'import' | 'status' | 'switchover', readonly string[]>>;
@@ -71,7 +72,7 @@ export type History = Readonly<{
   base: readonly string[];
   /**
    * Of a copy and the log after it up to `end`, from standard input: what there was at that time takes the place of what there is.
-   * Where a part is missing, or cannot be read, nothing does.
+   * Where a part is missing, or cannot be read, nothing does. It ends as `restore` does.
    */
   recover: (at: string, roomBytes: number, end: Omit<LogPlace, 'system'>) => readonly string[];
 }>;
