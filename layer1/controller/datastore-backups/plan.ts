@@ -129,8 +129,8 @@ export function failureOf(records: readonly DatastoreBackupResource[]): Datastor
 }
 
 /**
- * Those beyond the newest so many of their kind. Of what was made for backups of the cluster the newest is enough. What is to be put
- * back is not among them.
+ * Those beyond the newest so many of their kind. Of what was made for backups of the cluster the newest is enough. What is to
+ * be put back is not among them.
  */
 export function superfluous(
   records: readonly DatastoreBackupResource[],

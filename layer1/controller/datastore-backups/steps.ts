@@ -1,10 +1,10 @@
 /**
  * Does what is next for a datastore: makes backups as its plan has them or somebody asks, tries again, and puts back.
  *
- * INVARIANTS. One thing at a time for each datastore, in whichever lane: whoever does it has its turn, in the worker that leads, and
- * what that writes carries its term's compare. A restore waits for nothing that nobody waits for: a dump that is made by itself gives
- * way, and is what it was before it was begun. That an attempt begins is written down before it begins, with when another may: a worker that dies leaves nothing for ever.
- * A record names a blob only once all of it is stored.
+ * INVARIANTS. One thing at a time for each datastore, in whichever lane: whoever does it has its turn, in the worker that
+ * leads, and what that writes carries its term's compare. A restore waits for nothing that nobody waits for: a dump that is made
+ * by itself gives way, and is what it was before it was begun. That an attempt begins is written down before it begins, with
+ * when another may: a worker that dies leaves nothing for ever. A record names a blob only once all of it is stored.
  */
 import { appliances } from '@flynn/appliances/appliances';
 import { hasCode, messageOf } from '@flynn/kit/errors';
