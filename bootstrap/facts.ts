@@ -1,7 +1,9 @@
 /** What preflight judges by, looked up on this machine. */
 import { readFile, stat, statfs } from 'node:fs/promises';
+import { isIPv4 } from 'node:net';
 import { totalmem } from 'node:os';
 import { dirname } from 'node:path';
+import { parseResolvers } from '@flynn/discovery/forward';
 import { readAddress } from '@flynn/host-agent/doctor/address';
 import { readTextFile } from '@flynn/kit/files';
 import { isAgentRunning, setupOf } from './agent.ts';
@@ -56,6 +58,7 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     missingPrograms: neededPrograms.filter((name) => !hasProgram(name)),
     listeners: await Promise.all(listeners.map(withOwner)),
     networks: parseRoutes(await readRoutes()),
+    nameServers: await readNameServers(options.FLYNN_DNS_UPSTREAMS ?? cluster.dnsUpstreams ?? ''),
     address: await readAddress(cluster.address, cluster.bridge, cluster.site),
     knownAddresses: stored === undefined ? [] : [stored.address, stored.localAddress ?? stored.address],
     isHost: stored !== undefined,
@@ -100,4 +103,15 @@ async function diskOf(path: string): Promise<{ path: string; freeBytes: number }
 /** The kernel's table, which is there on every Linux; elsewhere preflight says so. */
 async function readRoutes(): Promise<string> {
   return (await readTextFile('/proc/net/route')) ?? '';
+}
+
+/** Where the machine asks a resolver of its own, those that one asks are in the second. */
+const resolverFiles = ['/etc/resolv.conf', '/run/systemd/resolve/resolv.conf'];
+
+/** `given`: instead of the machine's, for containers, with commas. */
+async function readNameServers(given: string): Promise<string[]> {
+  const texts = await Promise.all(resolverFiles.map(async (file) => (await readTextFile(file)) ?? ''));
+  const known = texts.flatMap((text) => parseResolvers(text, []).map(({ address }) => address));
+  const all = [...known, ...given.split(',').map((one) => one.trim().replace(/:\d+$/, ''))];
+  return [...new Set(all.filter((address) => isIPv4(address)))];
 }

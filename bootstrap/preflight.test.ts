@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { platformPorts } from '@flynn/controller/routes/ports';
+import { overlaps } from '@flynn/host-agent/network/addresses';
 import { parseListeners } from './listeners.ts';
-import { type Facts, gatewayPorts, judge, overlaps, parseRoutes } from './preflight.ts';
+import { type Facts, gatewayPorts, judge, parseRoutes } from './preflight.ts';
 import { readOptions, settle } from './settings.ts';
 
 const cluster = settle(readOptions({}), undefined, {
@@ -25,6 +26,7 @@ const good: Facts = {
   missingPrograms: [],
   listeners: [],
   networks: [{ device: 'eth0', subnet: '192.0.2.0/24' }],
+  nameServers: ['192.0.2.53', '127.0.0.53'],
   address: { address: '192.0.2.7', isOwn: true, others: ['192.0.2.7'] },
   knownAddresses: [],
   isHost: false,
@@ -259,6 +261,41 @@ test('what overlaps is told with what helps: another range for a cluster that is
   );
   assert.match(remedies[0] ?? '', /FLYNN_RANGE=/);
   assert.doesNotMatch(remedies[1] ?? '', /FLYNN_/);
+});
+
+test('the whole range is kept free of networks, addresses and name servers: other hosts get subnets of it', () => {
+  const judged = (facts: Partial<Facts>, change: Partial<typeof cluster> = {}) =>
+    judge({ ...good, ...facts }, { ...cluster, ...change }).map(({ what, remedy }) => `${what}; ${remedy}`);
+  const near = { networks: [{ device: 'eth0', subnet: '100.100.50.0/24' }] };
+  assert.match(
+    judged(near).join(),
+    /^100\.100\.0\.0\/16, for the containers of all hosts, overlaps 100\.100\.50\.0\/24 of eth0; .*FLYNN_RANGE=/,
+  );
+  // As one cloud has them.
+  const dns = { nameServers: ['100.100.2.136', '192.0.2.53'] };
+  assert.match(
+    judged(dns).join(),
+    /^the name server 100\.100\.2\.136 is in 100\.100\.0\.0\/16, [^,]*addresses.*FLYNN_RANGE=/,
+  );
+  assert.match(
+    judged(dns, { hasPlatform: false }).join(),
+    /; let the machine ask another one .*the range is the cluster's/,
+  );
+  assert.deepEqual(judged({ ...near, ...dns }, { range: '10.231.0.0/16', subnet: '10.231.0.0/24' }), []);
+  // An address of a cloud is in no network of the machine.
+  const own = { address: { address: '100.100.50.7', isOwn: true, others: ['100.100.50.7'] } };
+  assert.match(
+    judged(own, { address: '100.100.50.7' }).join(),
+    /^100\.100\.50\.7, of this machine, is in .*FLYNN_RANGE=/,
+  );
+  assert.equal(judged({ ...near, ...own }, { address: '100.100.50.7' }).length, 1, 'once for both');
+  assert.deepEqual(judged({}, { site: 'home', address: '100.100.3.1', subnet: '100.100.3.0/24' }), []);
+});
+
+test('a host that is there has routes to the subnets of others, and keeps the range that it has', () => {
+  const networks = [{ device: 'eth0', subnet: '100.100.1.0/24' }];
+  assert.deepEqual(whats({ networks, isHost: true, nameServers: ['100.100.2.136'] }), []);
+  assert.equal(whats({ networks: [{ device: 'tun0', subnet: '100.100.0.0/16' }], isHost: true }).length, 1);
 });
 
 test('subnets overlap when one contains the other', () => {

@@ -9,7 +9,8 @@ import { type EngineMode, engineProblems } from './engine-modes.ts';
 import type { Listener } from './listeners.ts';
 import { routerStatusPort } from './manifest.ts';
 import { commands, isInstalled } from './origin.ts';
-import { type Cluster, gatewayOf, numberOf } from './settings.ts';
+import { judgeNetwork } from './range-use.ts';
+import { type Cluster, gatewayOf } from './settings.ts';
 import { httpsPortOf } from './urls.ts';
 import { type Unclaimed, unclaimedText } from './unclaimed.ts';
 
@@ -30,6 +31,8 @@ export type Facts = Readonly<{
   missingPrograms: readonly string[];
   listeners: readonly (Listener & { owner?: string })[];
   networks: readonly Network[];
+  /** IPv4 addresses that the machine asks for names, and its containers are to. */
+  nameServers: readonly string[];
   /** Whether the address that others are to know the host by is one of this machine, and which it may have instead. */
   address: AddressFacts;
   /** By which a host is known already, and works, whatever they are. */
@@ -307,30 +310,10 @@ function wantedAddresses(port: number, gateway: string, cluster: Cluster): strin
   return port === 53 || port === keyspacePort ? ['*', gateway] : ['*', gateway, '127.0.0.1', cluster.address];
 }
 
-function judgeNetwork(facts: Facts, cluster: Cluster): Problem[] {
-  return facts.networks
-    .filter((network) => network.device !== cluster.bridge && overlaps(network.subnet, cluster.subnet))
-    .map((network) => ({
-      what: `${cluster.subnet}, for containers, overlaps ${network.subnet} of ${network.device}`,
-      remedy: cluster.hasPlatform
-        ? `choose a range that is free, on all hosts that there will be: FLYNN_RANGE=10.231.0.0/16 ${commands.up}`
-        : `take ${network.device} away, or its network: the cluster gives this host ${cluster.subnet}, of its own range`,
-    }));
-}
-
 function ownerOf(listener: Facts['listeners'][number]): string {
   return (
     listener.owner ?? (listener.protocol === 'udp' ? 'another program, or a tunnel of the kernel' : 'another program')
   );
-}
-
-export function overlaps(a: string, b: string): boolean {
-  const [addressA = '', bitsA = '32'] = a.split('/');
-  const [addressB = '', bitsB = '32'] = b.split('/');
-  const bits = Math.min(Number(bitsA), Number(bitsB));
-  const shift = 32 - bits;
-  // Shifting by 32 is shifting by 0 in JavaScript.
-  return bits === 0 || numberOf(addressA) >>> shift === numberOf(addressB) >>> shift;
 }
 
 /** The text of /proc/net/route, without default routes. */

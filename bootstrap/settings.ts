@@ -358,6 +358,6 @@ function firstAfter(subnet: string): string {
   return base.replace(/\d+$/, (last) => String(Number(last) + 1));
 }
 
-export function numberOf(address: string): number {
+function numberOf(address: string): number {
   return address.split('.').reduce((sum, part) => ((sum << 8) | Number(part)) >>> 0, 0);
 }

@@ -53,6 +53,18 @@ test('subnets never overlap, whatever the first host chose, and an address is of
   );
 });
 
+test('no host gets a subnet that the address of a host is in, its own or another', async () => {
+  await using store = openTestStore();
+  await leaseSubnet(store, ask('h1', '100.100.2.9'));
+  const leases = [await leaseSubnet(store, ask('h2', '100.100.1.9'))];
+  leases.push(await leaseSubnet(store, { ...ask('h3', '100.100.4.9'), site: 'home' }));
+  leases.push(await leaseSubnet(store, ask('h4', '192.0.2.4')));
+  assert.deepEqual(
+    leases.map(({ subnet }) => subnet),
+    ['100.100.3.0/24', '100.100.5.0/24', '100.100.6.0/24'],
+  );
+});
+
 test('no host moves to the address of another, or takes back a subnet that was given on', async () => {
   await using store = openTestStore();
   await leaseSubnet(store, ask('h1', '192.0.2.1'));

@@ -92,7 +92,10 @@ export async function leaseSubnet(
         `this host was removed from the cluster, and its subnet ${request.subnet} is that of ${whose} by now: ${eitherCommand('down')} here, then join again`,
       );
     }
-    const subnet = request.subnet ?? subnetsOf(range).find((one) => !taken.some((other) => overlap(one, other)));
+    // Nor one that a host is in: the others would look for it among containers.
+    const places = [request.address, ...leases.map(({ address, localAddress }) => localAddress ?? address)];
+    const inUse = [...taken, ...places];
+    const subnet = request.subnet ?? subnetsOf(range).find((one) => !inUse.some((other) => overlap(one, other)));
     if (subnet === undefined) {
       throw new FlynnError(
         'exhausted',
