@@ -48,6 +48,7 @@ export function agentEnvironment(options: Options, cluster: Cluster): string {
     FLYNN_SUBNET: cluster.subnet,
     FLYNN_BRIDGE: cluster.bridge,
     FLYNN_RANGE: cluster.range,
+    ...(cluster.networkBackend === undefined ? {} : { FLYNN_NETWORK_BACKEND: cluster.networkBackend }),
     FLYNN_ETCD_ENDPOINTS: cluster.etcdEndpoints.join(','),
     FLYNN_ETCD_CA_FILE: join(options.FLYNN_STATE_DIR, tlsFiles.authority),
     FLYNN_ETCD_CERT_FILE: join(options.FLYNN_STATE_DIR, tlsFiles.certificate),

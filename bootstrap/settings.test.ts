@@ -106,6 +106,25 @@ test('a host that joins, or has joined, cannot have settings of its own where th
   refuseContradictions(readOptions({ FLYNN_DOMAIN: 'flynn.localhost', FLYNN_ADDRESS: '192.0.2.9' }), joined);
 });
 
+test('how hosts send what is for each other is the cluster’s: who joins is told, and each host may be told another later', () => {
+  const cluster = made({ FLYNN_NETWORK_BACKEND: 'vxlan' });
+  assert.ok(agentEnvironment(readOptions({}), made({}, cluster)).includes('FLYNN_NETWORK_BACKEND=vxlan\n'));
+  assert.ok(!agentEnvironment(readOptions({}), made()).includes('FLYNN_NETWORK_BACKEND'));
+  const told = sharedSchema.parse(JSON.parse(JSON.stringify(cluster)));
+  assert.equal(told.networkBackend, 'vxlan');
+  const joined: Cluster = { ...made(), ...told, hasPlatform: false };
+  assert.equal(made({}, joined).networkBackend, 'vxlan');
+  assert.throws(
+    () => refuseContradictions(readOptions({ FLYNN_NETWORK_BACKEND: 'auto' }), joined),
+    /FLYNN_NETWORK_BACKEND is auto, but the cluster gives its hosts vxlan: unset it/,
+  );
+  refuseContradictions(readOptions({ FLYNN_NETWORK_BACKEND: 'auto' }), made());
+  // One host after the other.
+  for (const host of [cluster, joined]) {
+    assert.equal(made({ FLYNN_NETWORK_BACKEND: 'direct' }, host).networkBackend, 'direct');
+  }
+});
+
 test('settings that cannot work are refused by name', () => {
   const wrong: [string, string][] = [
     ['FLYNN_HTTP_PORT', '0'],
@@ -118,6 +137,7 @@ test('settings that cannot work are refused by name', () => {
     ['FLYNN_CLUSTER', 'has-dash'],
     ['FLYNN_SCHEDULERS', 'cheapest.ts'],
     ['FLYNN_DNS_UPSTREAMS', 'dns.example.com'],
+    ['FLYNN_NETWORK_BACKEND', 'wireguard'],
     ['FLYNN_DOMIAN', 'apps.example.com'],
   ];
   for (const [name, value] of wrong)

@@ -19,6 +19,7 @@ const plainFolder = folder.regex(
   'expected a path without spaces, quotes, backslashes, $, % and #: systemd and shells take them for something else',
 );
 const supervisor = z.enum(['systemd', 'own']);
+const networkBackend = z.enum(['auto', 'direct', 'vxlan']);
 const ipv4Subnet = z
   .string()
   .regex(/^\d{1,3}(\.\d{1,3}){3}\/\d{1,2}$/, 'expected a subnet like 100.100.0.0/24')
@@ -65,6 +66,8 @@ export const optionsSchema = z.object({
     .optional(),
   /** Where other hosts reach this one; found out unless given. */
   FLYNN_ADDRESS: z.ipv4().optional(),
+  /** How hosts send what is for each other's containers: `auto` is straight to those on one network, and by a tunnel to others. */
+  FLYNN_NETWORK_BACKEND: networkBackend.optional(),
   /** Name servers for everything but the cluster's own names, with commas; those of the machine unless given. Kept. */
   FLYNN_DNS_UPSTREAMS: z
     .string()
@@ -116,6 +119,8 @@ export const clusterSchema = z.object({
   subnet: z.string(),
   range: z.string(),
   bridge: z.string(),
+  /** As it was given: `auto` unless it was. */
+  networkBackend: networkBackend.optional(),
   /** Where the others reach it; of a host behind NAT its gateway, through the tunnel. */
   address: z.string(),
   /** Of a host behind NAT: the name of the private network that it is in, and its address there if that was given. */
@@ -207,6 +212,7 @@ export function refuseContradictions(options: Options, cluster: Cluster): void {
     ['FLYNN_SUBNET', cluster.subnet],
     ['FLYNN_RANGE', cluster.range],
     ['FLYNN_BRIDGE', cluster.bridge],
+    ['FLYNN_NETWORK_BACKEND', cluster.networkBackend ?? 'auto'],
   ] as const;
   refuseOther(
     options,
@@ -238,12 +244,15 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
     refuseOther(options, fixed, (value) => `the cluster on this machine was made with ${value}: ${remedy}`);
     const moving = `unset it, or move the cluster with ${commands.domain} ${options.FLYNN_DOMAIN}`;
     refuseOther(options, [['FLYNN_DOMAIN', stored.domain]], (value) => `the cluster's domain is ${value}: ${moving}`);
-    if (!stored.hasPlatform) refuseContradictions(options, stored);
+    const backend = backendOf(options);
+    // A cluster goes over to another one host after the other.
+    if (!stored.hasPlatform) refuseContradictions(options, { ...stored, ...backend });
     const changed = {
       ...stored,
       httpPort: options.FLYNN_HTTP_PORT ?? stored.httpPort,
       gitPort: options.FLYNN_GIT_PORT ?? stored.gitPort,
       ...(options.FLYNN_HTTPS_PORT === undefined ? {} : { httpsPort: options.FLYNN_HTTPS_PORT }),
+      ...backend,
       ...movedTo(options.FLYNN_ADDRESS, stored),
     };
     return withKept(changed, options);
@@ -258,6 +267,7 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
     gitPort: options.FLYNN_GIT_PORT ?? 2222,
     subnet: subnetIn(range, options.FLYNN_SUBNET),
     bridge: options.FLYNN_BRIDGE ?? 'flynn0',
+    ...backendOf(options),
     range,
     address,
     hostId: hostIdOf(options, machine),
@@ -273,6 +283,10 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
     createdAt: machine.now.toISOString(),
   };
   return withKept(made, options);
+}
+
+function backendOf({ FLYNN_NETWORK_BACKEND: given }: Options): Pick<Cluster, 'networkBackend'> {
+  return given === undefined ? {} : { networkBackend: given };
 }
 
 /** The one that was given, or the first. `invalid` for one outside: hosts have ways to, and let in, what is of the range. */
