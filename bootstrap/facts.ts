@@ -13,6 +13,7 @@ import { type Listener, ownerOf, readListeners } from './listeners.ts';
 import { newestFile } from './origin.ts';
 import { type Facts, gatewayPorts, parseRoutes, tunnelPorts } from './preflight.ts';
 import { hasProgram } from './program.ts';
+import { claimedNetworks } from './range-use.ts';
 import { type Cluster, type Options } from './settings.ts';
 import { httpsPortOf } from './urls.ts';
 import { readCluster, strangersIn } from './state.ts';
@@ -57,7 +58,7 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     engineModes: modes,
     missingPrograms: neededPrograms.filter((name) => !hasProgram(name)),
     listeners: await Promise.all(listeners.map(withOwner)),
-    networks: parseRoutes(await readRoutes()),
+    networks: [...parseRoutes(await readRoutes()), ...claimedNetworks(devices)],
     nameServers: await readNameServers(options.FLYNN_DNS_UPSTREAMS ?? cluster.dnsUpstreams ?? ''),
     address: await readAddress(cluster.address, cluster.bridge, cluster.site),
     knownAddresses: stored === undefined ? [] : [stored.address, stored.localAddress ?? stored.address],

@@ -4,6 +4,7 @@ import { platformPorts } from '@flynn/controller/routes/ports';
 import { overlaps } from '@flynn/host-agent/network/addresses';
 import { parseListeners } from './listeners.ts';
 import { type Facts, gatewayPorts, judge, parseRoutes } from './preflight.ts';
+import { claimedNetworks } from './range-use.ts';
 import { readOptions, settle } from './settings.ts';
 
 const cluster = settle(readOptions({}), undefined, {
@@ -290,6 +291,18 @@ test('the whole range is kept free of networks, addresses and name servers: othe
   );
   assert.equal(judged({ ...near, ...own }, { address: '100.100.50.7' }).length, 1, 'once for both');
   assert.deepEqual(judged({}, { site: 'home', address: '100.100.3.1', subnet: '100.100.3.0/24' }), []);
+});
+
+test('a cluster is made of no range that a VPN drops all of which does not come from it', () => {
+  const devices = 'Inter-|   Receive\n face |bytes\n    lo: 7 0\ntailscale0: 9 0\n';
+  const networks = claimedNetworks(devices);
+  assert.match(whats({ networks }).join(), /overlaps 100\.64\.0\.0\/10 of tailscale0/);
+  const other = { ...cluster, range: '10.231.0.0/16', subnet: '10.231.0.0/24' };
+  assert.deepEqual(judge({ ...good, networks }, other), []);
+  // The range of one that is there is fixed: docs/installing.md says what helps.
+  assert.deepEqual(whats({ networks, isHost: true }), []);
+  assert.deepEqual(judge({ ...good, networks }, { ...cluster, hasPlatform: false }), []);
+  assert.deepEqual(claimedNetworks('eth0: 7\nnotailscale0: 1\n'), []);
 });
 
 test('a host that is there has routes to the subnets of others, and keeps the range that it has', () => {

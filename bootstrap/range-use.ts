@@ -1,13 +1,23 @@
 /** Are the addresses that containers are to have, of this host and of all others, in use for nothing else? */
 import { overlaps } from '@flynn/host-agent/network/addresses';
 import { commands } from './origin.ts';
-import type { Facts, Problem } from './preflight.ts';
+import type { Facts, Network, Problem } from './preflight.ts';
 import type { Cluster } from './settings.ts';
+
+/** Of a VPN that no route tells of: what comes from there by any other device, as from containers, it drops. */
+const tailscale: Network = { device: 'tailscale0', subnet: '100.64.0.0/10' };
+
+/** Networks that are somebody's without a route in the kernel's main table, by the text of /proc/net/dev. */
+export function claimedNetworks(devices: string): Network[] {
+  return new RegExp(`^\\s*${tailscale.device}:`, 'm').test(devices) ? [tailscale] : [];
+}
 
 /** A host that is there already is judged by its own subnet alone: the others' it has routes to, and the range is settled. */
 export function judgeNetwork(facts: Facts, cluster: Cluster): Problem[] {
   const { range, subnet, hasPlatform } = cluster;
-  const foreign = facts.networks.filter(({ device }) => device !== cluster.bridge);
+  const isForeign = (network: Network): boolean =>
+    network.device !== cluster.bridge && (network.device !== tailscale.device || (hasPlatform && !facts.isHost));
+  const foreign = facts.networks.filter(isForeign);
   const anotherRange = `choose a range that is free, on all hosts that there will be: FLYNN_RANGE=10.231.0.0/16 ${commands.up}`;
   const overlapping = foreign.flatMap((network) => {
     const wanted = overlaps(network.subnet, subnet) ? subnet : overlaps(network.subnet, range) ? range : undefined;
