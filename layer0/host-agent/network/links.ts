@@ -38,9 +38,11 @@ function linkOf(lease: Lease, input: LinkInput): Link {
   const isBehindNat = self.site !== undefined || lease.site !== undefined;
   if (self.backend === 'wireguard') return areApart(self, lease) ? relayed(lease, input) : encrypted(lease);
   if (areTogether(self, lease)) {
-    // A private network may be several, with a router between them: through that WireGuard gets, and a route does not.
+    // A private network may be several, with a router between them: through that WireGuard gets, and a route does not. Nor does
+    // one get through a network that drops addresses which it did not give; the tunnel in clear is between hosts with addresses.
     const { localAddress: via } = lease;
-    return via !== undefined && isNeighbour(via) ? { lease, way: 'direct', via } : encrypted(lease);
+    const isOpen = self.backend !== 'vxlan' && via !== undefined && isNeighbour(via);
+    return isOpen ? { lease, way: 'direct', via } : encrypted(lease);
   }
   if (areApart(self, lease)) return relayed(lease, input);
   if (isBehindNat) return encrypted(lease);
