@@ -113,7 +113,8 @@ export async function rejoinCluster(
     );
   }
   // Whom it trusted beside, and was about to, is of an authority of before; the cluster may have nothing in their place.
-  const { alsoTrusted: _1, endorsement: _2, authorityRound: _3, authorityChange: _4, httpsPort: _5, ...own } = stored;
+  const { alsoTrusted: _1, endorsement: _2, authorityRound: _3, authorityChange: _4, ...known } = stored;
+  const { httpsPort: _5, networkBackend: _6, ...own } = known;
   return { ...own, ...cluster, hasPlatform };
 }
 
