@@ -17,7 +17,7 @@ import { readHostOptions } from './host-options.ts';
 import { givenUp, hostStepsOf } from './host-steps.ts';
 import { root, versionOfThis } from './origin.ts';
 import { runProgram } from './program.ts';
-import { type Cluster, type Options, settle, withoutSupervisor } from './settings.ts';
+import { type Cluster, type Options, settle, forUpdate } from './settings.ts';
 import { readCluster } from './state.ts';
 import { runSteps } from './step-list.ts';
 
@@ -45,7 +45,7 @@ export function useThis(): Promise<void> {
 }
 
 export async function refreshHost(env: Env): Promise<void> {
-  const options = withoutSupervisor(await readHostOptions(env));
+  const options = forUpdate(await readHostOptions(env));
   const { FLYNN_STATE_DIR: stateDir } = options;
   const stored = await readCluster(stateDir);
   if (stored === undefined) throw new FlynnError('not_found', 'this machine is no host of a cluster');

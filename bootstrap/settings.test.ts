@@ -10,7 +10,7 @@ import {
   refuseContradictions,
   settle,
   sharedSchema,
-  withoutSupervisor,
+  forUpdate,
 } from './settings.ts';
 import { appUrlOf, gitUrlOf, httpsPortOf } from './urls.ts';
 
@@ -178,10 +178,12 @@ test('what an `up` was given for this host is kept, shown by later ones, and tak
   assert.equal(setupOf(readOptions({}), again).supervisor, 'own');
   assert.equal('supervisor' in made({ FLYNN_SUPERVISOR: '' }, cluster), false);
   // What an agent of before hands on as it finds it was not given by anybody.
-  const handed = withoutSupervisor(readOptions({ FLYNN_SUPERVISOR: 'own', FLYNN_DNS_UPSTREAMS: '192.0.2.54' }));
+  const handed = forUpdate(readOptions({ FLYNN_SUPERVISOR: 'own', FLYNN_DNS_UPSTREAMS: '192.0.2.54' }));
   const updated = settle(handed, made(), machine);
   assert.deepEqual([updated.supervisor, updated.dnsUpstreams], [undefined, '192.0.2.54']);
   assert.equal(settle(handed, cluster, machine).supervisor, 'own', 'what an up was given stays');
+  // Of one host alone it would be, and a version of before refuses it.
+  assert.equal('FLYNN_NETWORK_BACKEND' in forUpdate(readOptions({ FLYNN_NETWORK_BACKEND: 'vxlan' })), false);
   assert.equal(made({ FLYNN_SCHEDULERS: '/srv/night.ts' }, cluster).schedulers, '/srv/night.ts');
   const emptied = made({ FLYNN_SCHEDULERS: '' }, cluster);
   assert.equal('schedulers' in emptied, false);

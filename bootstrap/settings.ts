@@ -318,11 +318,11 @@ export function withKept(cluster: Cluster, options: Options): Cluster {
 }
 
 /**
- * For what brings a host to another version, which leaves alone what restarts its agent. Agents and programs of a version before
- * hand that on as they find it, whether or not anybody gave it.
+ * For what brings a host to another version. It leaves alone what restarts the agent: agents and programs of a version before hand
+ * that on as they find it, whether or not anybody gave it. And how hosts send to each other: that would be this host's alone.
  */
-export function withoutSupervisor(options: Options): Options {
-  const { FLYNN_SUPERVISOR: _, ...rest } = options;
+export function forUpdate(options: Options): Options {
+  const { FLYNN_SUPERVISOR: _1, FLYNN_NETWORK_BACKEND: _2, ...rest } = options;
   return rest;
 }
 

@@ -26,7 +26,7 @@ import { commands, digestsFile, isInstalled, readBundle, root, versionOfThis } f
 import { checkRotated } from './rotation.ts';
 import { runProgram } from './program.ts';
 import { versionInUse } from './refresh.ts';
-import { readOptions, withoutSupervisor } from './settings.ts';
+import { readOptions, forUpdate } from './settings.ts';
 import { readCluster } from './state.ts';
 import { asUpdate, beginReturn, isNews } from './unended-update.ts';
 import { runSteps } from './step-list.ts';
@@ -163,11 +163,12 @@ async function delegate(
     ...(mayReturn ? [] : ['--stay']),
     ...(leavesAway ? ['--leave-away'] : []),
   ];
-  const options = withoutSupervisor(await readHostOptions(env));
+  const options = forUpdate(await readHostOptions(env));
   const ownEnv = {
     ...env,
     FLYNN_DOCKER_SOCKET: options.FLYNN_DOCKER_SOCKET,
     FLYNN_SUPERVISOR: setupOf(options, cluster).supervisor === 'own' ? 'own' : undefined,
+    FLYNN_NETWORK_BACKEND: undefined,
   };
   return await new Promise<boolean>((fulfil, reject) => {
     const child = spawn(program, args, { stdio: ['inherit', 'inherit', 'inherit', lock.fd], env: ownEnv });
@@ -209,7 +210,7 @@ async function moveCluster(
   version: string,
   { env, bundle: file, mayReturn, leavesAway, signal, lock }: Locked,
 ): Promise<boolean> {
-  const options = withoutSupervisor(await readHostOptions(env));
+  const options = forUpdate(await readHostOptions(env));
   const inUse = await versionInUse();
   const previous = inUse === version ? undefined : inUse;
   const { known, silent, staying } = await checkMovable(place, version, { bundle: file, mayReturn, leavesAway });

@@ -121,7 +121,8 @@ describe('its programs, where there is no repository', () => {
     await mkdir(bin, { recursive: true });
     const asked = join(prefix, 'asked');
     const lock = join(prefix, 'lock');
-    const other = `#!/bin/sh\necho "$*" >"${asked}"\nreadlink /proc/self/fd/3 >"${lock}"\nexit 1\n`;
+    const given = join(prefix, 'given');
+    const other = `#!/bin/sh\necho "$*" >"${asked}"\nreadlink /proc/self/fd/3 >"${lock}"\necho "\${FLYNN_NETWORK_BACKEND-unset}" >"${given}"\nexit 1\n`;
     await writeFile(join(bin, 'flynn-host'), other, { mode: 0o755 });
     const nowhere = run('flynn-host.mjs', 'update', '--to', '9.9.0');
     assert.equal(nowhere.status, 1);
@@ -130,6 +131,9 @@ describe('its programs, where there is no repository', () => {
     assert.equal(run('flynn-host.mjs', 'update', '--to', '9.9.0', '--stay', '--leave-away').status, 1);
     assert.equal(await readFile(lock, 'utf8'), `${lockFileOf(stateDir)}\n`, 'they go on under the lock');
     assert.equal(await readFile(asked, 'utf8'), `--state-dir ${prefix}/state update --to 9.9.0 --stay --leave-away\n`);
+    // A version that does not know it would refuse it, and the cluster could not go back.
+    assert.equal(runWith({ FLYNN_NETWORK_BACKEND: 'vxlan' }, 'flynn-host.mjs', 'update', '--to', '9.9.0').status, 1);
+    assert.equal(await readFile(given, 'utf8'), 'unset\n');
     const missing = run('flynn-host.mjs', 'update', '--to', '9.9.9');
     assert.equal(missing.status, 1);
     assert.match(missing.stderr, /9\.9\.9 is not installed here: give its bundle/);
