@@ -189,7 +189,7 @@ function portsOf(cluster: Cluster | undefined, options: Options): number[] {
 }
 
 /** Settings of the cluster, and those that hosts have each for itself: the same for all. */
-function settingsOf(options: Options): Record<string, string> {
+export function settingsOf(options: Options): Record<string, string> {
   const names = [
     'FLYNN_CLUSTER',
     'FLYNN_DOMAIN',
@@ -203,8 +203,9 @@ function settingsOf(options: Options): Record<string, string> {
   return { ...given(options, names), ...ownSettingsOf(options) };
 }
 
+/** Of those that are there already each is told, too, when the cluster goes over to another way between them. */
 function ownSettingsOf(options: Options): Record<string, string> {
-  return given(options, ['FLYNN_DNS_UPSTREAMS', 'FLYNN_SCHEDULERS']);
+  return given(options, ['FLYNN_DNS_UPSTREAMS', 'FLYNN_SCHEDULERS', 'FLYNN_NETWORK_BACKEND']);
 }
 
 function given(options: Options, names: readonly (keyof Options)[]): Record<string, string> {
