@@ -26,6 +26,7 @@ import { withHostLock } from './host-lock.ts';
 import { readHostOptions } from './host-options.ts';
 import { commands, isInstalled, versionOfThis } from './origin.ts';
 import { type Problem, type Scope, judge } from './preflight.ts';
+import { rangeWarnings } from './range-use.ts';
 import { untilBooted } from './readiness.ts';
 import { type Rotation, beginning, rootKeyNews, told, withNextRootKey, withNextRound } from './rotation.ts';
 import { sampleName } from './sample-app.ts';
@@ -301,8 +302,12 @@ async function isReady(
   cluster: Cluster,
   { scope, problems: known = [], hasJoined = false }: Judging,
 ): Promise<boolean> {
-  const problems = [...known, ...judge(await readFacts(options, cluster), cluster, scope)];
-  if (problems.length === 0) return true;
+  const facts = await readFacts(options, cluster);
+  const problems = [...known, ...judge(facts, cluster, scope)];
+  if (problems.length === 0) {
+    if (hasJoined) for (const line of rangeWarnings(facts, cluster)) process.stdout.write(`${line}\n`);
+    return true;
+  }
   const lines = problems.map(({ what, remedy }) => `  ${styleText('red', '✖')} ${what}\n    → ${remedy}`);
   const changed = hasJoined ? `Nothing was changed here. ${leasedText(cluster.hostId)}` : 'Nothing was changed';
   process.stderr.write(`This machine is not ready to be a host. ${changed}.\n\n${lines.join('\n')}\n`);

@@ -1,19 +1,17 @@
 /** What preflight judges by, looked up on this machine. */
 import { readFile, stat, statfs } from 'node:fs/promises';
-import { isIPv4 } from 'node:net';
 import { totalmem } from 'node:os';
 import { dirname } from 'node:path';
-import { parseResolvers } from '@flynn/discovery/forward';
 import { readAddress } from '@flynn/host-agent/doctor/address';
-import { readTextFile } from '@flynn/kit/files';
 import { isAgentRunning, setupOf } from './agent.ts';
 import { canStartEngine, engineAt, isEngineUp } from './engine.ts';
 import { engineFacts, readEngine } from './engine-modes.ts';
 import { type Listener, ownerOf, readListeners } from './listeners.ts';
+import { readMachineNetworks } from './machine-networks.ts';
+import { readNameServers } from './name-servers.ts';
 import { newestFile } from './origin.ts';
-import { type Facts, gatewayPorts, parseRoutes, tunnelPorts } from './preflight.ts';
+import { type Facts, gatewayPorts, tunnelPorts } from './preflight.ts';
 import { hasProgram } from './program.ts';
-import { claimedNetworks } from './range-use.ts';
 import { type Cluster, type Options } from './settings.ts';
 import { httpsPortOf } from './urls.ts';
 import { readCluster, strangersIn } from './state.ts';
@@ -58,7 +56,7 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     engineModes: modes,
     missingPrograms: neededPrograms.filter((name) => !hasProgram(name)),
     listeners: await Promise.all(listeners.map(withOwner)),
-    networks: [...parseRoutes(await readRoutes()), ...claimedNetworks(devices)],
+    networks: await readMachineNetworks(isRunning ? socket : undefined),
     nameServers: await readNameServers(options.FLYNN_DNS_UPSTREAMS ?? cluster.dnsUpstreams ?? ''),
     address: await readAddress(cluster.address, cluster.bridge, cluster.site),
     knownAddresses: stored === undefined ? [] : [stored.address, stored.localAddress ?? stored.address],
@@ -99,20 +97,4 @@ async function diskOf(path: string): Promise<{ path: string; freeBytes: number }
       if (folder === '/') throw error;
     }
   }
-}
-
-/** The kernel's table, which is there on every Linux; elsewhere preflight says so. */
-async function readRoutes(): Promise<string> {
-  return (await readTextFile('/proc/net/route')) ?? '';
-}
-
-/** Where the machine asks a resolver of its own, those that one asks are in the second. */
-const resolverFiles = ['/etc/resolv.conf', '/run/systemd/resolve/resolv.conf'];
-
-/** `given`: instead of the machine's, for containers, with commas. */
-async function readNameServers(given: string): Promise<string[]> {
-  const texts = await Promise.all(resolverFiles.map(async (file) => (await readTextFile(file)) ?? ''));
-  const known = texts.flatMap((text) => parseResolvers(text, []).map(({ address }) => address));
-  const all = [...known, ...given.split(',').map((one) => one.trim().replace(/:\d+$/, ''))];
-  return [...new Set(all.filter((address) => isIPv4(address)))];
 }

@@ -3,8 +3,9 @@ import { test } from 'node:test';
 import { platformPorts } from '@flynn/controller/routes/ports';
 import { overlaps } from '@flynn/host-agent/network/addresses';
 import { parseListeners } from './listeners.ts';
-import { type Facts, gatewayPorts, judge, parseRoutes } from './preflight.ts';
-import { claimedNetworks } from './range-use.ts';
+import { type Network, tailscale } from './machine-networks.ts';
+import { type Facts, gatewayPorts, judge } from './preflight.ts';
+import { rangeWarnings } from './range-use.ts';
 import { readOptions, settle } from './settings.ts';
 
 const cluster = settle(readOptions({}), undefined, {
@@ -251,7 +252,7 @@ test('the cluster’s own bridge does not overlap with itself, others do', () =>
   assert.deepEqual(whats({ networks: [{ device: 'flynn0', subnet: '100.100.0.0/24' }] }), []);
   assert.match(
     whats({ networks: [{ device: 'tun0', subnet: '100.100.0.128/25' }] })[0] ?? '',
-    /overlaps 100\.100\.0\.128\/25 of tun0/,
+    /^100\.100\.0\.128\/25 of tun0 overlaps 100\.100\.0\.0\/24/,
   );
 });
 
@@ -260,49 +261,91 @@ test('what overlaps is told with what helps: another range for a cluster that is
   const remedies = [true, false].map(
     (hasPlatform) => judge({ ...good, networks }, { ...cluster, hasPlatform })[0]?.remedy,
   );
-  assert.match(remedies[0] ?? '', /FLYNN_RANGE=/);
-  assert.doesNotMatch(remedies[1] ?? '', /FLYNN_/);
+  // Of a backup another command would make an empty cluster.
+  assert.match(remedies[0] ?? '', /: the same command again with FLYNN_RANGE=\S+$/);
+  assert.doesNotMatch(remedies[0] ?? '', /npm run up/);
+  assert.equal(
+    remedies[1],
+    'take tun0 away, or its network: the cluster gives this host 100.100.0.0/24, of its own range',
+  );
 });
 
-test('the whole range is kept free of networks, addresses and name servers: other hosts get subnets of it', () => {
-  const judged = (facts: Partial<Facts>, change: Partial<typeof cluster> = {}) =>
-    judge({ ...good, ...facts }, { ...cluster, ...change }).map(({ what, remedy }) => `${what}; ${remedy}`);
+/** What stands in the way of who makes a cluster, and of who joins one; and what that one is told all the same. */
+const ranged = (facts: Partial<Facts>, change: Partial<typeof cluster> = {}) => {
+  const all = { ...good, ...facts };
+  const making = { ...cluster, ...change };
+  const joining = { ...making, hasPlatform: false };
+  assert.deepEqual(rangeWarnings(all, making), []);
+  const problems = (as: typeof cluster) => judge(all, as).map(({ what, remedy }) => `${what}; ${remedy}`);
+  return { made: problems(making), joined: problems(joining), warned: rangeWarnings(all, joining) };
+};
+
+test('a cluster is made of a range of which nothing is in use; who joins one is told what is, and comes in', () => {
   const near = { networks: [{ device: 'eth0', subnet: '100.100.50.0/24' }] };
-  assert.match(
-    judged(near).join(),
-    /^100\.100\.0\.0\/16, for the containers of all hosts, overlaps 100\.100\.50\.0\/24 of eth0; .*FLYNN_RANGE=/,
-  );
   // As one cloud has them.
   const dns = { nameServers: ['100.100.2.136', '192.0.2.53'] };
-  assert.match(
-    judged(dns).join(),
-    /^the name server 100\.100\.2\.136 is in 100\.100\.0\.0\/16, [^,]*addresses.*FLYNN_RANGE=/,
-  );
-  assert.match(
-    judged(dns, { hasPlatform: false }).join(),
-    /; let the machine ask another one .*the range is the cluster's/,
-  );
-  assert.deepEqual(judged({ ...near, ...dns }, { range: '10.231.0.0/16', subnet: '10.231.0.0/24' }), []);
   // An address of a cloud is in no network of the machine.
-  const own = { address: { address: '100.100.50.7', isOwn: true, others: ['100.100.50.7'] } };
-  assert.match(
-    judged(own, { address: '100.100.50.7' }).join(),
-    /^100\.100\.50\.7, of this machine, is in .*FLYNN_RANGE=/,
-  );
-  assert.equal(judged({ ...near, ...own }, { address: '100.100.50.7' }).length, 1, 'once for both');
-  assert.deepEqual(judged({}, { site: 'home', address: '100.100.3.1', subnet: '100.100.3.0/24' }), []);
+  const own = { address: { address: '192.0.2.7', isOwn: true, others: ['192.0.2.7', '100.100.60.7'] } };
+  for (const [facts, what] of [
+    [near, '100.100.50.0/24 of eth0 overlaps'],
+    [dns, 'the name server 100.100.2.136 is in'],
+    [own, '100.100.60.7, an address of this machine, is in'],
+  ] as const) {
+    const { made, joined, warned } = ranged(facts);
+    assert.deepEqual([made.length, joined, warned.length], [1, [], 1]);
+    assert.ok(made[0]?.startsWith(`${what} 100.100.0.0/16, for the containers of all hosts; `), made[0]);
+    assert.match(made[0] ?? '', /FLYNN_RANGE=/);
+    assert.ok(warned[0]?.startsWith(`${what} 100.100.0.0/16, of which the containers of each host `), warned[0]);
+  }
+  const other = { range: '10.231.0.0/16', subnet: '10.231.0.0/24' };
+  assert.deepEqual(ranged({ ...near, ...dns, ...own }, other), { made: [], joined: [], warned: [] });
+  const inNear = { ...near, nameServers: ['100.100.50.1'] };
+  assert.deepEqual([ranged(inNear).made.length, ranged(inNear).warned.length], [1, 1], 'once for both');
+  assert.deepEqual(rangeWarnings({ ...good, ...near, isHost: true }, { ...cluster, hasPlatform: false }), []);
 });
 
-test('a cluster is made of no range that a VPN drops all of which does not come from it', () => {
-  const devices = 'Inter-|   Receive\n face |bytes\n    lo: 7 0\ntailscale0: 9 0\n';
-  const networks = claimedNetworks(devices);
-  assert.match(whats({ networks }).join(), /overlaps 100\.64\.0\.0\/10 of tailscale0/);
-  const other = { ...cluster, range: '10.231.0.0/16', subnet: '10.231.0.0/24' };
-  assert.deepEqual(judge({ ...good, networks }, other), []);
-  // The range of one that is there is fixed: docs/installing.md says what helps.
-  assert.deepEqual(whats({ networks, isHost: true }), []);
-  assert.deepEqual(judge({ ...good, networks }, { ...cluster, hasPlatform: false }), []);
-  assert.deepEqual(claimedNetworks('eth0: 7\nnotailscale0: 1\n'), []);
+test('who joins is refused for what is where its own containers are to be', () => {
+  const subnet = '100.100.7.0/24';
+  for (const [facts, expected] of [
+    [
+      { networks: [{ device: 'eth1', subnet: '100.100.0.0/20' }] },
+      /^100\.100\.0\.0\/20 of eth1 overlaps .*; take eth1/,
+    ],
+    [{ nameServers: ['100.100.7.53'] }, /^the name server 100\.100\.7\.53 is in .*; let the machine ask another one/],
+    [
+      { address: { address: '192.0.2.7', isOwn: true, others: ['100.100.7.9'] } },
+      /^100\.100\.7\.9, an address .*; give it another address/,
+    ],
+  ] as const) {
+    const { joined, warned } = ranged(facts, { subnet });
+    assert.equal(joined.length, 1);
+    assert.match(joined[0] ?? '', expected);
+    assert.match(joined[0] ?? '', /100\.100\.7\.0\/24, for containers here; /);
+    assert.deepEqual(warned, []);
+  }
+  // Of a host behind NAT the address is its gateway.
+  const behind = { site: 'home', address: '100.100.7.1', subnet };
+  assert.deepEqual(ranged({}, behind), { made: [], joined: [], warned: [] });
+});
+
+test('networks that flynn made here are in the way of what overlaps them, and not of the rest of the range', () => {
+  const of = (subnet: string): Partial<Facts> => ({ networks: [{ device: 'flt1', subnet, isOurs: true }] });
+  assert.deepEqual(ranged(of('100.100.210.0/24')), { made: [], joined: [], warned: [] });
+  const { made, joined } = ranged(of('100.100.0.0/24'));
+  assert.deepEqual([made.length, joined.length], [1, 1]);
+});
+
+test('a cluster is made of no range that a VPN drops all of which does not come from it; beside that VPN it is joined', () => {
+  const networks: Network[] = [...good.networks, tailscale];
+  const facts = { networks, nameServers: ['100.100.100.100'] };
+  const { made, ...joining } = ranged(facts);
+  assert.match(made.join(), /^100\.64\.0\.0\/10 of tailscale0 overlaps [^;]*; [^;]*FLYNN_RANGE=\S+$/);
+  // Its name server is asked through it, also where a host has that part of the range. docs/installing.md says what more it takes.
+  assert.deepEqual(joining, { joined: [], warned: [] });
+  assert.deepEqual(ranged(facts, { subnet: '100.100.100.0/24' }).joined, []);
+  assert.deepEqual(ranged(facts, { range: '10.231.0.0/16', subnet: '10.231.0.0/24' }).made, []);
+  assert.deepEqual(whats({ ...facts, isHost: true }), []);
+  assert.equal(ranged({ nameServers: ['100.100.100.100'] }).warned.length, 1, 'without it it is anybody’s');
 });
 
 test('a host that is there has routes to the subnets of others, and keeps the range that it has', () => {
@@ -317,20 +360,6 @@ test('subnets overlap when one contains the other', () => {
   assert.ok(overlaps('0.0.0.0/0', '10.0.0.0/8'));
   assert.ok(!overlaps('10.1.0.0/16', '10.2.0.0/16'));
   assert.ok(!overlaps('192.0.2.0/25', '192.0.2.128/25'));
-});
-
-test('routes are read from the kernel’s table, the default route left out', () => {
-  const text = [
-    'Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT',
-    'eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0',
-    'eth0\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0',
-    'docker0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0',
-    '',
-  ].join('\n');
-  assert.deepEqual(parseRoutes(text), [
-    { device: 'eth0', subnet: '192.0.2.0/24' },
-    { device: 'docker0', subnet: '172.17.0.0/16' },
-  ]);
 });
 
 test('listeners are read from the kernel’s tables, connections left out', () => {

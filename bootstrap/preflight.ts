@@ -7,14 +7,13 @@ import { wireguardRemedy } from '@flynn/host-agent/network/wireguard';
 import { unreachableKind } from '@flynn/host-agent/own-addresses';
 import { type EngineMode, engineProblems } from './engine-modes.ts';
 import type { Listener } from './listeners.ts';
+import type { Network } from './machine-networks.ts';
 import { routerStatusPort } from './manifest.ts';
 import { commands, isInstalled } from './origin.ts';
 import { judgeNetwork } from './range-use.ts';
 import { type Cluster, gatewayOf } from './settings.ts';
 import { httpsPortOf } from './urls.ts';
 import { type Unclaimed, unclaimedText } from './unclaimed.ts';
-
-export type Network = Readonly<{ device: string; subnet: string }>;
 
 export type Facts = Readonly<{
   platform: string;
@@ -243,17 +242,17 @@ function judgeRouterPorts(facts: Facts, cluster: Cluster): Problem[] {
     {
       port: cluster.httpPort,
       use: 'HTTP',
-      remedy: `stop it, or choose another port: FLYNN_HTTP_PORT=8080 ${commands.up}`,
+      remedy: 'stop it, or choose another port: the same command again with FLYNN_HTTP_PORT=8080',
     },
     {
       port: httpsPortOf(cluster),
       use: 'HTTPS',
-      remedy: `stop it, or choose another port: FLYNN_HTTPS_PORT=8443 ${commands.up}`,
+      remedy: 'stop it, or choose another port: the same command again with FLYNN_HTTPS_PORT=8443',
     },
     {
       port: cluster.gitPort,
       use: 'git',
-      remedy: `stop it, or choose another port: FLYNN_GIT_PORT=2223 ${commands.up}`,
+      remedy: 'stop it, or choose another port: the same command again with FLYNN_GIT_PORT=2223',
     },
   ];
   for (const { port, use, remedy } of routerPorts) {
@@ -314,29 +313,6 @@ function ownerOf(listener: Facts['listeners'][number]): string {
   return (
     listener.owner ?? (listener.protocol === 'udp' ? 'another program, or a tunnel of the kernel' : 'another program')
   );
-}
-
-/** The text of /proc/net/route, without default routes. */
-export function parseRoutes(text: string): Network[] {
-  return text
-    .split('\n')
-    .slice(1)
-    .flatMap((line) => {
-      const [device = '', destination = '', , , , , , mask = ''] = line.trim().split(/\s+/);
-      if (mask === '' || mask === '00000000') return [];
-      return [{ device, subnet: `${dotted(destination)}/${bitsOf(mask)}` }];
-    });
-}
-
-function dotted(littleEndianHex: string): string {
-  return (littleEndianHex.match(/../g) ?? [])
-    .toReversed()
-    .map((byte) => Number.parseInt(byte, 16))
-    .join('.');
-}
-
-function bitsOf(hex: string): number {
-  return Number.parseInt(hex, 16).toString(2).replaceAll('0', '').length;
 }
 
 /** The first few of many. */

@@ -29,7 +29,7 @@ export async function removeNetwork(options: RemovalOptions): Promise<string[]> 
     await run(command, signal);
     removed.push(what);
   };
-  for (const subnet of await ourRoutes(range, run, signal)) {
+  for (const { subnet } of await ourRoutes(range, { run, signal })) {
     const args = ['route', 'del', subnet, 'proto', String(routeProtocol)];
     await attempt(`the route to ${subnet}`, { program: 'ip', args });
   }
@@ -57,11 +57,17 @@ export async function removeNetwork(options: RemovalOptions): Promise<string[]> 
   return [...new Set(removed)];
 }
 
-async function ourRoutes(range: string, run: Run, signal: AbortSignal): Promise<string[]> {
+/** Those of agents, of any cluster. `subnet` as in 100.100.1.0/24. */
+export async function ourRoutes(
+  range: string,
+  { run = runProgram, signal }: { run?: Run; signal: AbortSignal },
+): Promise<{ subnet: string; device: string }[]> {
   const script = `command -v ip >/dev/null && ip -j route show proto ${routeProtocol}; true`;
   const listed = await run({ program: 'sh', args: ['-c', script] }, signal);
-  const routes = z.array(z.object({ dst: z.string() })).parse(JSON.parse(listed.trim() || '[]'));
-  return routes.map(({ dst }) => dst).filter((subnet) => overlaps(range, subnet));
+  const routes = z
+    .array(z.object({ dst: z.string(), dev: z.string().default('') }))
+    .parse(JSON.parse(listed.trim() || '[]'));
+  return routes.map(({ dst, dev }) => ({ subnet: dst, device: dev })).filter(({ subnet }) => overlaps(range, subnet));
 }
 
 async function wireguardDevices(vxlanId: number, run: Run, signal: AbortSignal): Promise<string[]> {
