@@ -7,8 +7,8 @@ import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { archiveOf, findSubmodules } from './archive.ts';
-import { locate } from './build-place.ts';
+import { archiveOf } from './archive.ts';
+import { type Located, locate } from './build-place.ts';
 import { remoteHead, setUp } from './testing.ts';
 
 const never = new AbortController().signal;
@@ -43,13 +43,12 @@ async function setUpRepository(t: TestContext) {
     git('update-index', '--add', '--cacheinfo', `160000,${moduleCommit},${path}`);
   git('commit', '-q', '-m', 'x');
   const commit = git('rev-parse', 'HEAD');
-  return { dir, write, source: { repository: join(dir, '.git'), commit } };
+  return { dir, git, write, source: { repository: join(dir, '.git'), commit } };
 }
 
-async function filesOf(source: Parameters<typeof archiveOf>[0]): Promise<Map<string, string>> {
+async function filesOf({ source, submodules }: Located): Promise<Map<string, string>> {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-place-'));
   try {
-    const submodules = await findSubmodules(source, never);
     const archive = Buffer.concat(await Array.fromAsync(archiveOf(source, submodules, never)));
     execFileSync('tar', ['-xf', '-', '-C', dir], { input: archive });
     const names = execFileSync('find', ['.', '-type', 'f', '-printf', '%P\\0'], { cwd: dir })
@@ -84,7 +83,7 @@ test('without a folder all of the commit is archived, wherever its Dockerfile is
   const { source } = await setUpRepository(t);
   const place = { dockerfile: 'apps/web/deploy/web.Dockerfile' };
   const located = await locate(source, place, { app, signal: never });
-  assert.deepEqual(located, source);
+  assert.deepEqual(located, { source, submodules: { 'apps/web/lib': moduleCommit, top: moduleCommit } });
   assert.equal((await filesOf(located)).get('package.json'), 'of the top');
 });
 
@@ -114,6 +113,26 @@ test('what is missing, a file, a link or a submodule is no folder, and the refus
       (error) => hasCode(error, 'invalid') && error.message.includes(why),
       JSON.stringify(place),
     );
+  }
+});
+
+test("a .gitmodules of any size is in nobody's way; where submodules need it, too much of it is refused", async (t) => {
+  const { git, write, source } = await setUpRepository(t);
+  const commit = async (modules: string): Promise<Located['source']> => {
+    await write('.gitmodules', modules);
+    git('add', '.gitmodules');
+    git('commit', '-q', '-m', 'modules');
+    return { ...source, commit: git('rev-parse', 'HEAD') };
+  };
+  const web = (from: Located['source']) => locate(from, { folder: 'apps/web' }, { app, signal: never });
+  const long = await commit(`# ${'x'.repeat(2 * 1024 ** 2)}\n`);
+  await assert.rejects(web(long), (error) => hasCode(error, 'invalid') && /has more than 1 MiB/.test(error.message));
+  // A name is told with each of its settings: this is 1 GB.
+  const told = await commit(`[submodule "${'x'.repeat(10_000)}"]\n${'\ta\n'.repeat(100_000)}`);
+  await assert.rejects(web(told), (error) => hasCode(error, 'invalid') && /tells too much of/.test(error.message));
+  for (const from of [long, told]) {
+    const { submodules } = await locate(from, { folder: 'apps/web/deploy' }, { app, signal: never });
+    assert.deepEqual(submodules, {});
   }
 });
 

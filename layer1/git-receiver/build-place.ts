@@ -1,13 +1,20 @@
 /** Which part of a commit is built? What is not as the app's settings have it is told before anything is stored. */
 import type { BuildPlace } from '@flynn/controller/build-place';
 import { placeMeta } from '@flynn/controller/build-place';
-import { FlynnError } from '@flynn/kit/errors';
-import { type Archived, treeLimits } from './archive.ts';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { type Archived, findSubmodules, treeLimits } from './archive.ts';
 import { runGit } from './git.ts';
 import { modulesBelow } from './git-modules.ts';
 
 type App = { name: string };
 type Entry = { mode: string; id: string };
+export type Located = { source: Archived; submodules: Readonly<Record<string, string>> };
+
+/**
+ * Of .gitmodules. What git tells of it can be far more than it is: a name counts once for each of its settings. Whatever reads
+ * it has one process for everybody's commits.
+ */
+const modulesLimits = { bytes: 1024 ** 2, toldBytes: 4 * 1024 ** 2 } as const;
 
 const kinds: Readonly<Record<string, string>> = {
   '040000': 'a folder',
@@ -17,14 +24,14 @@ const kinds: Readonly<Record<string, string>> = {
 const kindOf = ({ mode }: Entry): string => kinds[mode] ?? 'a file';
 
 /**
- * The commit as it is archived: of a folder that, with what .gitmodules says of submodules in it. `invalid` if there is no such
- * folder or Dockerfile in it; links and submodules are not followed, so that what is built is in the commit.
+ * The commit as it is archived, and its submodules: of a folder that, with what .gitmodules says of submodules in it. `invalid`
+ * if there is no such folder or Dockerfile in it; links and submodules are not followed, so that what is built is in the commit.
  */
 export async function locate(
   source: Archived,
   place: BuildPlace,
   { app, signal }: { app: App; signal: AbortSignal },
-): Promise<Archived> {
+): Promise<Located> {
   const { folder, dockerfile } = place;
   const found = folder === undefined ? undefined : await find(source, folder, 'a folder', signal);
   if (typeof found === 'string') throw refusal(source, 'folder', folder ?? '', found, app);
@@ -33,8 +40,11 @@ export async function locate(
     const file = await find(source, path, 'a file', signal);
     if (typeof file === 'string') throw refusal(source, 'dockerfile', path, file, app);
   }
-  if (folder === undefined || found === undefined) return source;
-  return { ...source, tree: found.id, ...(await modulesOf(source, folder, signal)) };
+  if (folder === undefined || found === undefined) return { source, submodules: await findSubmodules(source, signal) };
+  const part = { ...source, tree: found.id };
+  const submodules = await findSubmodules(part, signal);
+  if (Object.keys(submodules).length === 0) return { source: part, submodules };
+  return { source: { ...part, ...(await modulesOf(source, folder, signal)) }, submodules };
 }
 
 /** Else what is in its way, for people. */
@@ -74,20 +84,28 @@ async function modulesOf(source: Archived, folder: string, signal: AbortSignal):
   const entry = await entryOf(source, source.commit, '.gitmodules', signal);
   if (entry === undefined || kindOf(entry) !== 'a file') return {};
   const { repository, env = {} } = source;
+  const size = Number(await runGit(['--git-dir', repository, 'cat-file', '-s', entry.id], { env, signal }));
+  const { bytes, toldBytes: maxBytes } = modulesLimits;
+  if (!(size <= bytes))
+    throw new FlynnError('invalid', `.gitmodules has more than ${bytes / 1024 ** 2} MiB: make it shorter`);
   let listed: string;
   try {
-    listed = await runGit(['--git-dir', repository, 'config', '--null', '--list', '--blob', entry.id], { env, signal });
+    const args = ['--git-dir', repository, 'config', '--null', '--list', '--blob', entry.id];
+    listed = await runGit(args, { env, signal, maxBytes });
   } catch (error) {
-    if (!(error instanceof FlynnError) || error.code !== 'internal') throw error;
+    if (hasCode(error, 'exhausted')) throw tooManyModules(folder);
+    if (!hasCode(error, 'internal')) throw error;
     throw new FlynnError('invalid', 'git cannot read the .gitmodules of the commit: "git submodule status" tells why', {
       cause: error,
     });
   }
   const modules = modulesBelow(folder, listed);
-  if (Buffer.byteLength(modules) > treeLimits.submodulesBytes) {
-    throw new FlynnError('invalid', `.gitmodules tells of too many submodules in ${folder}: have fewer of them`);
-  }
+  if (Buffer.byteLength(modules) > treeLimits.submodulesBytes) throw tooManyModules(folder);
   return { modules };
+}
+
+function tooManyModules(folder: string): FlynnError {
+  return new FlynnError('invalid', `.gitmodules tells too much of the submodules in ${folder}: have fewer of them`);
 }
 
 function refusal(

@@ -7,7 +7,7 @@ import type { Logger } from '@flynn/kit/log';
 import { retry, withDeadline } from '@flynn/kit/retry';
 import { placeOf } from '@flynn/controller/build-place';
 import type { BuildPlace } from '@flynn/controller/build-place';
-import { archiveOf, findSubmodules } from './archive.ts';
+import { archiveOf } from './archive.ts';
 import { locate } from './build-place.ts';
 import type { Platform, Push } from './platform.ts';
 
@@ -114,8 +114,7 @@ async function upload(
   place: BuildPlace,
   signal: AbortSignal,
 ): Promise<{ digest: string }> {
-  const source = await locate({ commit, repository, env: quarantine }, place, { app, signal });
-  const submodules = await findSubmodules(source, signal);
+  const { source, submodules } = await locate({ commit, repository, env: quarantine }, place, { app, signal });
   const send = (limited: AbortSignal) =>
     deps.blobs.put(Readable.from(archiveOf(source, submodules, limited), { objectMode: false }), { signal: limited });
   // No room is not made by waiting: whoever can make some has to hear of it.

@@ -85,17 +85,29 @@ export function endOf(signal: AbortSignal, slow: string): FlynnError {
   return reason.code === 'timeout' ? new FlynnError('timeout', slow) : reason;
 }
 
-/** Of what is told in a few words: runs to the end. Throws `internal` with what git said if it failed. */
+/**
+ * Of what is told in a few words: runs to the end. Throws `internal` with what git said if it failed, `exhausted` if it says
+ * more than `maxBytes`.
+ */
 export async function runGit(
   args: readonly string[],
-  { env = {}, signal }: { env?: Record<string, string>; signal?: AbortSignal } = {},
+  { env = {}, signal, maxBytes }: { env?: Record<string, string>; signal?: AbortSignal; maxBytes?: number } = {},
 ): Promise<string> {
   const limited = withDeadline(runMs, signal);
   limited.throwIfAborted();
   const git = startGit(args, { env });
   using _ending = endedBy(git, limited);
   git.stdin.end();
+  let bytes = 0;
+  let isTooMuch = false;
+  git.stdout.on('data', (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (maxBytes === undefined || bytes <= maxBytes) return;
+    isTooMuch = true;
+    endGroup(git);
+  });
   const [code, out, problem] = await Promise.all([exitOf(git), text(git.stdout), text(git.stderr)]);
+  if (isTooMuch) throw new FlynnError('exhausted', `git ${args[0] ?? ''} tells more than ${maxBytes} bytes`);
   if (limited.aborted) throw endOf(limited, `git ${args[0] ?? ''} was not done within ${runMs / 1_000} s`);
   if (code === 0) return out;
   throw new FlynnError('internal', `git ${args[0] ?? ''} failed with exit code ${code}: ${problem.trim()}`);

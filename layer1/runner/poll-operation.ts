@@ -9,7 +9,7 @@ import type { App } from '@flynn/controller/model';
 import { hasCode } from '@flynn/kit/errors';
 import { gitSshEnv } from '@flynn/kit/git-ssh';
 import { withDeadline } from '@flynn/kit/retry';
-import { archiveOf, findSubmodules } from '@flynn/git-receiver/archive';
+import { archiveOf } from '@flynn/git-receiver/archive';
 import { locate } from '@flynn/git-receiver/build-place';
 import type { Env } from './env-watch.ts';
 import type { Execution } from './execution.ts';
@@ -48,8 +48,7 @@ export async function executePoll(execution: Execution): Promise<Record<string, 
     const repository = join(dir, 'repository.git');
     const commit = await fetchInto(repository, remote, { signal });
     const built = placeIn(operation.input);
-    const source = await locate({ repository, commit }, built, { app, signal });
-    const submodules = await findSubmodules(source, signal);
+    const { source, submodules } = await locate({ repository, commit }, built, { app, signal });
     const send = (limited: AbortSignal) =>
       blobs.put(Readable.from(archiveOf(source, submodules, limited), { objectMode: false }), { signal: limited });
     // No room is not made by waiting.
