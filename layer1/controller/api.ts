@@ -272,6 +272,11 @@ export const jobs = {
       commit: z.string().default(''),
       /** What the source looks like; the app's BUILDPACK_URL decides otherwise. */
       kind: z.enum(['slug', 'dockerfile']).default('slug'),
+      /**
+       * The operation's, told once more: a controller of a version before would build without it, and refuses what it does not
+       * know. A runner of a version before tells none.
+       */
+      dockerfile: z.string().optional(),
     }),
     response: jobSchema,
     summary: 'Run the slug builder on a source; asked again for the same operation it answers the same job',

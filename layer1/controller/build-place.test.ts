@@ -62,8 +62,11 @@ const push = ({ client }: TestController, pushId: string, more: { folder?: strin
     params,
     body: { pushId, sourceDigest: 'sha256:x', commit: 'c', branch: 'main', ...more },
   });
-const build = ({ client }: TestController, [operation]: Operation[], kind: 'slug' | 'dockerfile') =>
-  client.call(jobs.build, { params, body: { operationId: operation?.id ?? '', sourceDigest: 'sha256:x', kind } });
+const build = (
+  { client }: TestController,
+  [operation]: Operation[],
+  more: { kind: 'slug' | 'dockerfile'; dockerfile?: string },
+) => client.call(jobs.build, { params, body: { operationId: operation?.id ?? '', sourceDigest: 'sha256:x', ...more } });
 
 test('no app has a place that is none', async () => {
   await using world = await startWorld();
@@ -93,15 +96,38 @@ test('a Dockerfile that the app names is built whatever the source looks like; w
   const pushed = await push(world, 'p', { dockerfile: 'web.Dockerfile' });
   await setMeta(world, {});
   await assert.rejects(
-    build(world, pushed, 'slug'),
-    (error) => hasCode(error, 'invalid') && /was set anew since this build was asked for/.test(error.message),
+    build(world, pushed, { kind: 'slug' }),
+    (error) =>
+      hasCode(error, 'invalid') &&
+      /was set anew since.*push again; if it follows a repository: flynn source poll --again -a shop$/.test(
+        error.message,
+      ),
   );
   await setMeta(world, { 'build.dockerfile': 'web.Dockerfile' });
-  const { workloadId } = await build(world, pushed, 'slug');
+  const { workloadId } = await build(world, pushed, { kind: 'slug' });
   const { value } = (await world.store.get(cellKeys.workload(workloadId))) ?? {};
   assert.ok(value !== undefined);
   const version = (JSON.parse(value) as { version: string }).version;
   const template = await world.store.get(cellKeys.template(workloadId, version));
   assert.match(template?.value ?? '', /"FLYNN_BUILD_KIND":"dockerfile"/);
   assert.match(template?.value ?? '', /"FLYNN_BUILD_DOCKERFILE":"web\.Dockerfile"/);
+});
+
+test('a build is of the Dockerfile that its runner tells, or of none', async () => {
+  await using world = await startWorld();
+  await setMeta(world, { 'build.dockerfile': 'web.Dockerfile' });
+  const pushed = await push(world, 'p', { dockerfile: 'web.Dockerfile' });
+  await assert.rejects(
+    build(world, pushed, { kind: 'dockerfile', dockerfile: 'other.Dockerfile' }),
+    (error) => hasCode(error, 'invalid') && /builds web\.Dockerfile, not other\.Dockerfile/.test(error.message),
+  );
+  await build(world, pushed, { kind: 'dockerfile', dockerfile: 'web.Dockerfile' });
+});
+
+test('a build that runs is answered again as it is, whatever was set since', async () => {
+  await using world = await startWorld();
+  const pushed = await push(world, 'p');
+  const { workloadId } = await build(world, pushed, { kind: 'slug' });
+  await setMeta(world, { 'build.folder': 'apps/web' });
+  assert.equal((await build(world, pushed, { kind: 'slug' })).workloadId, workloadId);
 });

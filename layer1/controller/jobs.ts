@@ -198,6 +198,10 @@ type BuildInput = z.output<NonNullable<typeof jobs.build.body>>;
 /** Once per operation, however often it is asked for. */
 async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signal: AbortSignal): Promise<Job> {
   const id = buildWorkloadId(app.id, input.operationId);
+  // A build that ended leaves no workload behind: the marker, gone with the operation, keeps it from being run again.
+  const marker = buildMarker(input.operationId);
+  // What the app is built from by now, and whether it can be built, is no matter of what runs already.
+  if ((await deps.store.get(marker, { signal })) !== undefined) return startedBuild(deps, app, input, signal);
   const { builder, process } = await findBuilder(deps, signal);
   const basis = await findBasis(deps, app, signal);
   const appEnv = basis?.spec.env ?? {};
@@ -216,8 +220,6 @@ async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signa
     commit: input.commit,
     meta: app.spec.meta,
   });
-  // A build that ended leaves no workload behind: the marker, gone with the operation, keeps it from being run again.
-  const marker = buildMarker(input.operationId);
   const started = {
     compare: [{ key: marker, modRevision: 0 }, compareOf(app)],
     then: [{ put: marker, value: JSON.stringify(id) }, ...workloadChange(workload, evaluationContext(deps))],
@@ -228,26 +230,42 @@ async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signa
   } catch (error) {
     if (!hasCode(error, 'conflict') || isOvertaken(error, app)) throw error;
   }
+  return startedBuild(deps, app, input, signal);
+}
+
+async function startedBuild(
+  deps: Deps,
+  app: AppResource,
+  { operationId }: BuildInput,
+  signal: AbortSignal,
+): Promise<Job> {
+  const id = buildWorkloadId(app.id, operationId);
   await catchUp(deps, id, signal);
   const job = findJob(jobsOfApp(app.id, cellOf(deps.cell), { all: true, nowMs: deps.now() }), id);
   if (job !== undefined) return job;
-  throw new FlynnError('not_found', `the build of operation ${input.operationId} ran already, and its job is gone`);
+  throw new FlynnError('not_found', `the build of operation ${operationId} ran already, and its job is gone`);
 }
 
 /** `invalid` if the app is built from elsewhere by now; a controller of a version before may have left out what was told of it. */
 async function placeOfBuild(
   { store }: Deps,
   { spec }: AppResource,
-  { operationId }: BuildInput,
+  { operationId, dockerfile }: BuildInput,
   signal: AbortSignal,
 ): Promise<BuildPlace> {
   const operation = await findOperation(store, operationId, { signal });
-  if (operation === undefined) return {};
+  if (operation === undefined) return placeIn({ dockerfile });
   const place = placeIn(operation.spec.input);
+  if (dockerfile !== undefined && dockerfile !== place.dockerfile) {
+    throw new FlynnError(
+      'invalid',
+      `operation ${operationId} builds ${place.dockerfile ?? 'no Dockerfile by its name'}, not ${dockerfile}`,
+    );
+  }
   if (isSamePlace(place, placeOf(spec.meta))) return place;
   throw new FlynnError(
     'invalid',
-    `what ${spec.name} is built from was set anew since this build was asked for ("flynn build -a ${spec.name}" tells what it is): push again`,
+    `what ${spec.name} is built from was set anew since this build was asked for ("flynn build -a ${spec.name}" tells what it is): push again; if it follows a repository: flynn source poll --again -a ${spec.name}`,
   );
 }
 

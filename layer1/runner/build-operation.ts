@@ -37,7 +37,13 @@ export async function executeBuild(execution: Execution): Promise<Record<string,
   await execution.write(`-----> Building ${app.name}${folder === undefined ? '' : ` from ${folder}`}...`);
   const look = (signal: AbortSignal) => sourceKindOf(() => blobs.get(sourceDigest, { signal }), signal);
   const kind = dockerfile === undefined ? await patiently('reading the source', execution, look) : 'dockerfile';
-  const body = { operationId: operation.id, sourceDigest, commit, kind };
+  const body = {
+    operationId: operation.id,
+    sourceDigest,
+    commit,
+    kind,
+    ...(dockerfile === undefined ? {} : { dockerfile }),
+  };
   const job = await patiently('starting the build', execution, (signal) =>
     controller.call(jobs.build, { params: { app: operation.appId }, body }, { signal }),
   );

@@ -68,6 +68,7 @@ class FlakyController implements AsyncDisposable {
   readonly client = new HttpClient({ baseUrl: async () => this.#url, name: 'the controller' });
   ended: Ended | undefined;
   isCancelled = false;
+  asked: unknown;
   stops = 0;
   attaches = 0;
   attach: (socket: Duplex, attempt: number) => void = (socket) => send(socket, { kind: 'exit', code: 0 });
@@ -109,7 +110,10 @@ class FlakyController implements AsyncDisposable {
         createdAt: at,
         updatedAt: at,
       })),
-      handle(jobs.build, async () => job),
+      handle(jobs.build, async ({ body }) => {
+        this.asked = body;
+        return job;
+      }),
       handle(jobs.get, async () => this.jobState),
       handle(jobs.stop, async () => {
         this.stops += 1;
@@ -202,6 +206,17 @@ test('output lost with its connection is told once, whichever line the connectio
   assert.deepEqual(controller.lines.slice(1), ['one', 'two', 'three', 'four']);
   assert.deepEqual([controller.attaches, controller.ended?.state], [2, 'complete']);
   assert.deepEqual(controller.ended?.output, { resultDigest: result });
+});
+
+test('a build tells the Dockerfile it is of, and nothing that a controller of a version before would refuse without one', async () => {
+  for (const dockerfile of [undefined, 'web.Dockerfile']) {
+    await using controller = await startController();
+    const more = dockerfile === undefined ? {} : { dockerfile };
+    await run(controller, { ...build, input: { ...build.input, ...more } });
+    const kind = dockerfile === undefined ? 'slug' : 'dockerfile';
+    const { sourceDigest, commit = '' } = build.input;
+    assert.deepEqual(controller.asked, { operationId: build.id, sourceDigest, commit, kind, ...more });
+  }
 });
 
 test('a build goes on over a controller that is away for a moment', async () => {
