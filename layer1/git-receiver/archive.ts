@@ -3,6 +3,7 @@ import { text } from 'node:stream/consumers';
 import { FlynnError } from '@flynn/kit/errors';
 import { endGroup } from '@flynn/kit/process-group';
 import { withDeadline } from '@flynn/kit/retry';
+import { withTimes } from './archive-times.ts';
 import { endOf, endedBy, exitOf, runGit, startGit } from './git.ts';
 
 export type Archived = {
@@ -34,7 +35,7 @@ const modulesFile = '.gitmodules';
 /**
  * A tar of the commit. git is started by the first read: the output of a process that has exited before anybody reads is
  * thrown away. A failure of git fails the stream, since half an archive is not to be taken for a whole one; so does an archive
- * of more than `maxBytes`, as `invalid`.
+ * of more than `maxBytes`, as `invalid`. The same commit is the same archive, however often it is asked for.
  */
 export async function* archiveOf(
   { commit, repository, env = {}, tree = commit, modules = '' }: Archived,
@@ -43,6 +44,7 @@ export async function* archiveOf(
   maxBytes = maxArchiveBytes,
 ): AsyncGenerator<Buffer> {
   signal.throwIfAborted();
+  const seconds = tree === commit ? undefined : await secondsOf({ commit, repository, env }, signal);
   const isNeeded = Object.keys(submodules).length > 0;
   const told = isNeeded ? [`--add-virtual-file=${submodulesFile}:${JSON.stringify(submodules)}`] : [];
   // Behind what the folder itself may have of that name: the last one counts.
@@ -54,7 +56,8 @@ export async function* archiveOf(
   const ended = exitOf(git);
   try {
     let bytes = 0;
-    for await (const chunk of git.stdout as AsyncIterable<Buffer>) {
+    const tar = git.stdout as AsyncIterable<Buffer>;
+    for await (const chunk of seconds === undefined ? tar : withTimes(tar, seconds)) {
       bytes += chunk.length;
       if (bytes > maxBytes) throw tooMuch(`more than ${maxBytes / 1024 ** 2} MiB of files`);
       yield chunk;
@@ -66,6 +69,13 @@ export async function* archiveOf(
   } finally {
     git.kill();
   }
+}
+
+/** When the commit was made, since 1970. */
+async function secondsOf({ commit, repository, env = {} }: Archived, signal: AbortSignal): Promise<number> {
+  const told = await runGit(['--git-dir', repository, 'log', '-1', '--format=%ct', commit], { env, signal });
+  const seconds = Number(told);
+  return Number.isSafeInteger(seconds) ? seconds : 0;
 }
 
 /** `commit`, as it should be, or `tag`, `tree`, `blob`. */

@@ -7,6 +7,7 @@ import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
 import { archiveOf } from './archive.ts';
 import { type Located, locate } from './build-place.ts';
 import { remoteHead, setUp } from './testing.ts';
@@ -77,6 +78,33 @@ test('a folder is archived as if it were the repository, its submodules with it'
   assert.match(files.get('.gitmodules') ?? '', /path = "lib"\n\turl = "https:\/\/git\.example\.com\/lib\.git"\n$/);
   const odd = await filesOf(await locate(source, { folder: 'apps/web/[a]*' }, { app, signal: never }));
   assert.deepEqual([...odd.keys()], ['x']);
+});
+
+test('a folder of the same commit is the same archive, each file as of the commit, and is not told of it', async (t) => {
+  const { git, write, source: before } = await setUpRepository(t);
+  await write('apps/web/.gitattributes', 'version export-subst\n');
+  await write('apps/web/version', '$Format:%H$');
+  // More than one chunk of what git writes, and names that have a header of their own.
+  await write('apps/web/large', 'x'.repeat(300_001));
+  await write(`apps/web/${'n'.repeat(200)}`, 'long');
+  git('add', '-A', 'apps/web/.gitattributes', 'apps/web/version', 'apps/web/large', `apps/web/${'n'.repeat(200)}`);
+  git('commit', '-q', '-m', 'x');
+  const made = Number(git('log', '-1', '--format=%ct'));
+  const source = { ...before, commit: git('rev-parse', 'HEAD') };
+  const located = await locate(source, { folder: 'apps/web' }, { app, signal: never });
+  const archive = async (): Promise<Buffer> =>
+    Buffer.concat(await Array.fromAsync(archiveOf(located.source, located.submodules, never)));
+  const first = await archive();
+  // git tells the time in whole seconds.
+  await waitFor(() => Date.now() >= (made + 2) * 1_000, { what: 'another second', deadlineMs: 10_000 });
+  assert.ok(first.equals(await archive()));
+  const listed = execFileSync('tar', ['--utc', '--full-time', '-tvf', '-'], { input: first }).toString();
+  const day = new Date(made * 1_000).toISOString().slice(0, 19).replace('T', ' ');
+  for (const line of listed.trim().split('\n')) assert.ok(line.includes(` ${day} `), line);
+  const files = await filesOf(located);
+  assert.equal(files.get('version'), '$Format:%H$');
+  assert.equal(files.get('large')?.length, 300_001);
+  assert.equal(files.get('n'.repeat(200)), 'long');
 });
 
 test('without a folder all of the commit is archived, wherever its Dockerfile is', async (t) => {
