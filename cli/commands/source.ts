@@ -45,10 +45,11 @@ export function addSourceCommands(parent: Parent): void {
       // The key first: whoever looks at once has it then.
       if (options.deployKey !== undefined) await setKey(context, options.deployKey);
       const made = await client.call(sources.put, { params, body });
-      context.show(
-        made,
-        () => `${params.app} follows ${made.branch} of ${made.url}; "flynn source" tells how that goes`,
-      );
+      context.show(made, () => {
+        const said = `${params.app} follows ${made.branch} of ${made.url}; "flynn source" tells how that goes`;
+        if (made.hook === undefined || made.hook.last !== undefined) return said;
+        return `${said}\nIts hook stays: enter ${made.hook.url} there; "flynn source hook --rotate" makes another secret`;
+      });
     },
   });
 

@@ -116,7 +116,11 @@ test('a folder is looked for in what is followed; what a runner sends that knows
 
 test('what was looked at before the app was built from elsewhere is not built: it is looked at again', async () => {
   await using world = await startWorld();
-  await follow(world);
+  await follow(world, { everyMs: 7 * 86_400_000 });
+  await found(world, { commit: '' });
+  await sourceWhen(world, 'the first look', ({ polledAt, pollId }) => polledAt !== undefined && pollId === undefined);
+  // The next one is in a week, but for who wants one.
+  await world.client.call(sources.poll, { params });
   const poll = await world.runner.claim({ signal: AbortSignal.timeout(deadlineMs) });
   await world.client.call(apps.update, { params, body: { meta: { 'build.folder': 'apps/web' } } });
   await world.runner.finish(poll.id, 'complete', { output: { commit: first, sourceDigest: 'sha256:all' } });
@@ -165,6 +169,33 @@ test('a look that was put off by a clock that was ahead is due once it is right'
   assert.equal(await looks(), undefined, 'its time has not come');
   await at(-6 * 3_600_000);
   assert.notEqual(await looks(), undefined);
+});
+
+test('who wants a look while one is begun anew that may have looked by now gets another', async () => {
+  await using world = await startWorld();
+  const { id } = await world.client.call(apps.get, { params });
+  await world.stopWorker();
+  await follow(world);
+  const options = { signal: AbortSignal.timeout(deadlineMs), epoch: { key: '/nobody', modRevision: 0 } };
+  await stepSource(world.deps, id, options);
+  // As a worker leaves it that died before it had written down that the look is there.
+  await world.deps.resources.updateStatus(
+    sourceType,
+    id,
+    ({ status }) => ({ ...status, pollId: undefined, isWanted: true }),
+    options,
+  );
+  await found(world, { commit: '' });
+  const status = await waitFor(
+    async () => {
+      await stepSource(world.deps, id, options);
+      const { status } = await world.deps.resources.get(sourceType, id);
+      return status.pollId !== undefined && status;
+    },
+    { what: 'the look to be found', deadlineMs, intervalMs: 5 },
+  );
+  assert.equal(status.isWanted, true);
+  assert.equal((await world.client.call(operations.list, { params })).length, 1);
 });
 
 test('however many look at once, a look is one operation and a commit one push', async () => {

@@ -1,5 +1,5 @@
 /** Repositories that apps follow, as people say and see it. */
-import { hasCode } from '@flynn/kit/errors';
+import { hasCode, ifFound } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { resourceKey } from '@flynn/resource/keys';
@@ -18,7 +18,7 @@ import type { AppResource } from '../resources.ts';
 import { sources } from './api.ts';
 import { findSource, wantLook } from './followed.ts';
 import { viewHook } from './hook/handlers.ts';
-import { hookType } from './hook/resource.ts';
+import { hookType, isHookOf } from './hook/resource.ts';
 import type { Source } from './model.ts';
 import { sourceType } from './resource.ts';
 import type { SourceResource } from './resource.ts';
@@ -38,7 +38,10 @@ export function sourceHandlers(deps: Deps, certificates: () => Iterable<Shown>):
       if (!isAdmin) await refuseInside(host, await insideNetworks(deps, signal));
       const made = await forLiveApp(deps, params.app, signal, async (app) => {
         refuseSource(app);
-        return setSource(deps, app, { ...body, isOpen: isAdmin }, signal);
+        const before = await deps.resources.find(sourceType, app.id, { signal });
+        const source = await setSource(deps, app, { ...body, isOpen: isAdmin }, signal);
+        if (before !== undefined && before.spec.url !== source.spec.url) await forgetHeard(deps, app, signal);
+        return source;
       });
       return view(made, signal);
     }),
@@ -87,6 +90,11 @@ async function setSource(deps: Deps, app: AppResource, wanted: Wanted, signal: A
   );
 }
 
+/** What came in at its hook was of the repository of before. Broken off in between that is shown until something else comes in. */
+async function forgetHeard({ resources }: Deps, { id }: AppResource, signal: AbortSignal): Promise<void> {
+  await ifFound(resources.updateStatus(hookType, id, () => ({}), { signal }));
+}
+
 /** With its hook: no secret stays that is good for nothing. */
 async function removeSource({ resources }: Deps, { id }: AppResource, signal: AbortSignal): Promise<void> {
   const hook = await resources.find(hookType, id, { signal });
@@ -98,9 +106,10 @@ async function removeSource({ resources }: Deps, { id }: AppResource, signal: Ab
 async function viewSource(
   deps: Deps,
   certificates: () => Iterable<Shown>,
-  { spec, status }: SourceResource,
+  source: SourceResource,
   signal: AbortSignal,
 ): Promise<Source> {
+  const { spec, status } = source;
   const { appId, url, branch, everyMs } = spec;
   const { commit, pollId, failures, error, polledMs, nextMs, isWanted = false } = status;
   const [push, hook] = await Promise.all([
@@ -118,7 +127,7 @@ async function viewSource(
     ...(polledMs === undefined ? {} : { polledAt: iso(polledMs) }),
     ...(error === undefined ? {} : { error }),
     ...(push === undefined ? {} : { push }),
-    ...(hook === undefined ? {} : { hook: viewHook(deps, certificates, hook) }),
+    ...(hook !== undefined && isHookOf(hook, source) ? { hook: viewHook(deps, certificates, hook) } : {}),
   };
 }
 

@@ -79,8 +79,11 @@ async function begin(deps: Deps, { source, app }: Following, options: Options): 
   const told = { url, branch, commit, ...place };
   const input = addresses === undefined ? told : { ...told, addresses: addresses.join(',') };
   const spec = { appId, kind: 'poll' as const, pushId: id, input };
+  // One that is there already may have looked by now: who wants one since gets another.
+  const isNew = (await findOperation(deps.store, id, { signal })) === undefined;
   await forLiveApp(deps, appId, signal, (app) => createOnce(deps, app, [{ id, spec, expiresAt }], signal));
-  await write(deps, source, { ...source.status, pollId: id, isWanted: false }, options);
+  const { isWanted = false } = source.status;
+  await write(deps, source, { ...source.status, pollId: id, isWanted: isWanted && !isNew }, options);
 }
 
 /** What came of a look, and when there will be another. */
@@ -99,7 +102,7 @@ async function settle(
   const isCurrent = isFollowed && isBuiltFrom(app, place);
   let next: Status;
   if (!isCurrent && poll !== undefined)
-    next = { ...status, polls: status.polls + 1, pollId: undefined, lastPollId: poll.id };
+    next = { ...status, polls: status.polls + 1, pollId: undefined, lastPollId: poll.id, isWanted: true };
   else if (found === undefined) {
     next = missed(deps, source, poll?.status.error ?? 'the look at the repository was lost', options);
   } else if (found['sourceDigest'] !== undefined && found['folder'] !== place.folder)

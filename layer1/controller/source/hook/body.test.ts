@@ -7,7 +7,7 @@ import { readHook } from './body.ts';
 import { Proof } from './proof.ts';
 
 const secret = 'x';
-const limits = { maxBytes: 3 * 1024 ** 2, keptBytes: 64 * 1024, deadlineMs: 60_000 };
+const limits = { maxBytes: 3 * 1024 ** 2, keptBytes: 64 * 1024, deadlineMs: 60_000, silentMs: 60_000 };
 
 function proofOf(body: Buffer): Proof {
   return new Proof({ 'x-gitea-signature': createHmac('sha256', secret).update(body).digest('hex') }, secret);
@@ -36,8 +36,12 @@ test('what is longer than hooks are is refused before it ends, and so is what do
   endless.write(body);
   await assert.rejects(readHook(endless, proofOf(body), limits), (error) => hasCode(error, 'invalid'));
   assert.ok(endless.destroyed);
-  const silent = new PassThrough();
-  const late = readHook(silent, proofOf(body), { ...limits, deadlineMs: 5 });
-  await assert.rejects(late, (error) => hasCode(error, 'timeout'));
-  assert.ok(silent.destroyed);
+  for (const short of [{ deadlineMs: 5 }, { silentMs: 5 }]) {
+    const silent = new PassThrough();
+    silent.write('{');
+    await assert.rejects(readHook(silent, proofOf(body), { ...limits, ...short }), (error) =>
+      hasCode(error, 'timeout'),
+    );
+    assert.ok(silent.destroyed);
+  }
 });

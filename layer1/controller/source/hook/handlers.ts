@@ -12,10 +12,11 @@ import { newSigningSecret } from '../../notifications/signature.ts';
 import type { AppResource } from '../../resources.ts';
 import { httpUrlOf } from '../../routes/url.ts';
 import { findSource } from '../followed.ts';
+import type { SourceResource } from '../resource.ts';
 import { hooks } from './api.ts';
 import type { Hook } from './model.ts';
 import { hookReceiver } from './receiver.ts';
-import { hookType } from './resource.ts';
+import { hookType, isHookOf } from './resource.ts';
 import type { HookResource } from './resource.ts';
 
 export function hookHandlers(
@@ -28,8 +29,9 @@ export function hookHandlers(
     handle(hooks.make, async ({ params, body, signal }) => {
       const { isRotation, secret = newSigningSecret() } = body;
       const made = await forLiveApp(deps, params.app, signal, async (app) => {
-        await findSource(deps, app, signal);
-        return isRotation ? rotate(deps, app, secret, signal) : create(deps, app, secret, signal);
+        const source = await findSource(deps, app, signal);
+        const wanted = { app, source, secret };
+        return isRotation ? rotate(deps, wanted, signal) : create(deps, wanted, signal);
       });
       return { hook: viewHook(deps, certificates, made), secret };
     }),
@@ -45,11 +47,16 @@ export function hookHandlers(
   ];
 }
 
+type Wanted = { app: AppResource; source: SourceResource; secret: string };
+
 /** A source that is removed at the same time keeps none: it is the owner, and has to be there. */
-async function create(deps: Deps, app: AppResource, secret: string, signal: AbortSignal): Promise<HookResource> {
+async function create(deps: Deps, { app, source, secret }: Wanted, signal: AbortSignal): Promise<HookResource> {
   const { resources } = deps;
   const { name } = app.spec;
-  if ((await resources.find(hookType, app.id, { signal })) !== undefined) {
+  const there = await resources.find(hookType, app.id, { signal });
+  if (there !== undefined && !isHookOf(there, source)) {
+    await resources.delete(hookType, app.id, { signal, expectUid: there.uid });
+  } else if (there !== undefined) {
     throw new FlynnError(
       'conflict',
       `${name} has a hook already, and its secret was told when it was made: flynn source hook --rotate -a ${name} makes another`,
@@ -64,8 +71,11 @@ async function create(deps: Deps, app: AppResource, secret: string, signal: Abor
   );
 }
 
-async function rotate(deps: Deps, app: AppResource, secret: string, signal: AbortSignal): Promise<HookResource> {
-  const next = ({ spec }: HookResource) => ({ spec: { ...spec, secret }, status: {} });
+async function rotate(deps: Deps, { app, source, secret }: Wanted, signal: AbortSignal): Promise<HookResource> {
+  const next = (hook: HookResource) => {
+    if (!isHookOf(hook, source)) throw noHook(app);
+    return { spec: { ...hook.spec, secret }, status: {} };
+  };
   try {
     return await deps.resources.change(hookType, app.id, next, { signal });
   } catch (error) {

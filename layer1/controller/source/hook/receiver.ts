@@ -21,7 +21,7 @@ import { HookDoor } from './door.ts';
 import { judge, toldBy } from './event.ts';
 import { HookNotes } from './notes.ts';
 import { Proof, hasProof } from './proof.ts';
-import { hookType } from './resource.ts';
+import { hookType, isHookOf } from './resource.ts';
 import type { HookResource } from './resource.ts';
 
 /** `known`: of those in memory, so that whoever guesses asks the store nothing. */
@@ -78,8 +78,8 @@ async function act(
   const source = await deps.resources.find(sourceType, appId, { signal });
   const told = toldBy(headers, text);
   const verdict =
-    source === undefined
-      ? { outcome: 'ignored' as const, what: 'the app follows no repository any more' }
+    source === undefined || !isHookOf(hook, source)
+      ? { outcome: 'ignored' as const, what: 'the app follows that repository no more' }
       : judge(told, source.spec.branch);
   if (verdict.outcome === 'looks') await wantLook(deps, appId, signal);
   await notes.heard(hook, verdict);

@@ -3,6 +3,7 @@ import { defineType } from '@flynn/resource/type';
 import type { Resource } from '@flynn/resource/type';
 import { z } from 'zod';
 import { signingSecretSchema } from '../../notifications/signature.ts';
+import type { SourceResource } from '../resource.ts';
 import { hookOutcomes } from './model.ts';
 
 const specSchema = z.object({ appId: z.string(), secret: signingSecretSchema });
@@ -27,3 +28,11 @@ export const hookType = defineType({
 
 export type HookStatus = z.output<typeof statusSchema>;
 export type HookResource = Resource<z.output<typeof specSchema>, HookStatus>;
+
+/**
+ * Whether it is of this source. A controller of the version before removes a source and leaves its hook: whoever knew the secret of
+ * that one has nothing to say of the next.
+ */
+export function isHookOf({ owner }: HookResource, source: SourceResource | undefined): boolean {
+  return source !== undefined && owner?.uid === source.uid;
+}
