@@ -155,6 +155,24 @@ test('a look that fails is told, comes ever more seldom, and does not keep the n
   assert.deepEqual([mended.failures, mended.error], [0, undefined]);
 });
 
+test('a look that somebody wants and that cannot begin is made once, and then comes as seldom as any that fails', async () => {
+  await using world = await startWorld();
+  await follow(world, { everyMs: 7 * 86_400_000 });
+  await found(world, { commit: '' });
+  await sourceWhen(world, 'the first look', ({ polledAt, pollId }) => polledAt !== undefined && pollId === undefined);
+  const { id } = await world.client.call(apps.get, { params });
+  await world.stopWorker();
+  await world.deps.resources.change(sourceType, id, ({ spec, status }) => ({
+    spec: { ...spec, url: 'https://127.0.0.1/shop.git', isOpen: false },
+    status,
+  }));
+  await world.client.call(sources.poll, { params });
+  const options = { signal: AbortSignal.timeout(deadlineMs), epoch: { key: '/nobody', modRevision: 0 } };
+  for (let step = 0; step < 3; step += 1) await stepSource(world.deps, id, options);
+  const { status } = await world.deps.resources.get(sourceType, id);
+  assert.deepEqual([status.failures, status.isWanted], [1, false]);
+});
+
 test('a look that was put off by a clock that was ahead is due once it is right', async () => {
   await using world = await startWorld();
   const { id } = await world.client.call(apps.get, { params });

@@ -71,7 +71,8 @@ async function begin(deps: Deps, { source, app }: Following, options: Options): 
     if (!isOpen) addresses = await checkOutside(hostOfSource(url), await insideNetworks(deps, signal));
   } catch (error) {
     if (!hasCode(error, 'denied', 'unavailable', 'invalid')) throw error;
-    await write(deps, source, missed(deps, source, messageOf(error), options), options);
+    const next = missed(deps, source, messageOf(error), options);
+    await write(deps, source, { ...next, isWanted: false }, options);
     return;
   }
   const id = `poll-${source.uid}-${polls}`;
@@ -102,7 +103,7 @@ async function settle(
   const isCurrent = isFollowed && isBuiltFrom(app, place);
   let next: Status;
   if (!isCurrent && poll !== undefined)
-    next = { ...status, polls: status.polls + 1, pollId: undefined, lastPollId: poll.id, isWanted: true };
+    next = { ...status, polls: status.polls + 1, pollId: undefined, lastPollId: poll.id, nextMs: 0 };
   else if (found === undefined) {
     next = missed(deps, source, poll?.status.error ?? 'the look at the repository was lost', options);
   } else if (found['sourceDigest'] !== undefined && found['folder'] !== place.folder)
