@@ -48,6 +48,7 @@ const refused: [line: string, pattern: RegExp][] = [
   ['ADD https://git.example.com/a.git#v1 /a', /line 3: ADD https:\/\/git\.example\.com\/a\.git#v1: RUN git clone/],
   ['ADD git@git.example.com:a /a', /line 3: ADD git@/],
   ['RUN <<EOF\nRUN --mount=type=ssh x\nEOF', /^[^]*line 3: RUN <<EOF: join its commands by "&& \\"[^\n]*$/],
+  ['RUN echo \\" <<EOF "x"\nx\nEOF', /line 3: RUN <<EOF/],
   ["RUN bash -e <<'EOF'\nx\nEOF", /line 3: RUN <<EOF/],
   ['COPY <<-"EOT" /x\nEOT', /line 3: COPY <<EOT: commit the file/],
 ];

@@ -112,6 +112,9 @@ function insteadOfHeredoc(instruction: string): string {
 
 /** The word that ends the first of them: quotes hide one, but for its own. */
 function heredocOf(text: string): string | undefined {
-  const bare = text.replace(/(?<!<<-?)(["'])(?:\\.|(?!\1)[^\\])*\1/g, '""');
+  // What is escaped goes first, and is looked at once: else each of many quotes that are none would be looked for to the end.
+  const bare = text.replace(/\\[^]|(?<!<<-?)(["'])(?:\\[^]|(?!\1)[^\\])*\1/g, (part) =>
+    part === '\\\n' ? ' ' : part.startsWith('\\') ? 'x' : '""',
+  );
   return /(?:^|\s)\d*<<-?(["']?)([A-Za-z_]\w*)\1(?=[\s;|&>]|$)/.exec(bare)?.[2];
 }

@@ -61,7 +61,8 @@ export type ImageBuildDeps = {
 const cpuMillis = 100;
 /** Longer than it takes the controller or the blob store to be replaced. */
 const awayMs = 60_000;
-const contextMs = 15 * 60_000;
+/** All of a source, which may be gigabytes. */
+const sourceMs = 15 * 60_000;
 const maxEventBytes = 64 * 1024;
 
 /** Idempotent: asked again for the same operation it makes the same name point to the new result. */
@@ -74,7 +75,7 @@ async function buildWithin(job: ImageBuildJob, deps: ImageBuildDeps, signal: Abo
   const { blobs, out } = deps;
   const read = async (limited: AbortSignal) =>
     readTexts(await blobs.get(job.sourceDigest, { signal: limited }), job.dockerfile);
-  const source = await retry(read, { what: 'reading the source', signal, deadlineMs: awayMs, isRetryable: isAway });
+  const source = await retry(read, { what: 'reading the source', signal, deadlineMs: sourceMs, isRetryable: isAway });
   if (source.dockerfile === undefined) throw new FlynnError('invalid', `There is no ${job.dockerfile} in the source.`);
   const processTypes = source.procfile === undefined ? {} : parseProcfile(source.procfile);
   const appJson = source.appJson === undefined ? undefined : parseAppJson(source.appJson);
@@ -120,7 +121,7 @@ async function storeContext(
       await blobs.put(packContext(archives, { dockerfile, dockerignore, path: job.dockerfile }), { signal: limited })
     ).digest;
   };
-  return retry(put, { what: 'storing the source', signal, deadlineMs: contextMs, isRetryable: isAway });
+  return retry(put, { what: 'storing the source', signal, deadlineMs: sourceMs, isRetryable: isAway });
 }
 
 async function namesHere(

@@ -43,7 +43,7 @@ type Answer = Readonly<{ host: HostRecord; sample?: ClockSample; examination?: H
 /** One process reads and parses all of it: in a cell of more jobs the controller, which has it at hand, looks instead. */
 const mostJobs = 20_000;
 
-/** Whoever has less sees less: since when something is so is not by their looks. */
+/** Whoever has less sees less: what such a look does not find is not over. */
 const wholePatienceMs = 5_000;
 
 /** Until then a host that has just come is on its way to a member, and nobody has to see to it. */
@@ -127,10 +127,11 @@ export class ClusterDoctor {
       hosts,
       etcd: etcd.members.map((member) => examinedMember(member, hosts)),
       ...(keeper === undefined ? {} : { keeper }),
-      findings:
-        options.patienceMs < wholePatienceMs
-          ? this.#sightings.recalled(findings, now())
-          : this.#sightings.dated(findings, now(), wasCarriedOut),
+      findings: this.#sightings.dated(
+        findings,
+        now(),
+        options.patienceMs < wholePatienceMs ? () => false : wasCarriedOut,
+      ),
       unknown,
     };
   }
