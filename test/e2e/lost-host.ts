@@ -88,7 +88,7 @@ export function describeLostHost(theCluster: () => TestCluster): void {
     const cluster = theCluster();
     const [first, second] = cluster.hosts;
     assert.ok(first && second);
-    await cluster.untilHealthy('express', [first, second]);
+    for (const host of [first, second]) await cluster.untilAnswers('express', { host });
     await untilAnswered(() => cluster.jobs('express'));
     const app = await cluster.checkout('static', 'stored-twice');
     // The git receiver may be on its way from the lost one.
