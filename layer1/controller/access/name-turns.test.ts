@@ -3,25 +3,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { createMemoryStore } from '@flynn/store/memory';
-import type { Store } from '@flynn/store/store';
 import { apps, deployments, releases } from '../api.ts';
 import { createControllerClient } from '../client.ts';
+import { beforeWrite } from '../race-fixture.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { grants, tokens, users } from './api.ts';
 
 const named = (name: string) => ({ web: { ports: [{ port: 80, service: { name } }] } });
-
-/** Once, right before the first write that has it. */
-function beforeWrite(store: Store, text: string, act: () => Promise<unknown>): void {
-  const transact = store.transact.bind(store);
-  store.transact = async (transaction, options) => {
-    if (!JSON.stringify(transaction.then).includes(text)) return transact(transaction, options);
-    store.transact = transact;
-    await act();
-    return transact(transaction, options);
-  };
-}
 
 /** An app, its developer, who is of no other, and a release of it that is called so. */
 async function developed(world: TestController, app: string, service: string) {

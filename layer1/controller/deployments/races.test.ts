@@ -4,21 +4,10 @@ import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { createMemoryStore } from '@flynn/store/memory';
-import type { Store } from '@flynn/store/store';
 import { apps, deployments, formations, releases } from '../api.ts';
 import { deploymentType } from '../resources.ts';
+import { beforeWrite } from '../race-fixture.ts';
 import { startTestController } from '../testing.ts';
-
-/** Once, right before the first write that has it. */
-function beforeWrite(store: Store, text: string, act: () => Promise<unknown>): void {
-  const transact = store.transact.bind(store);
-  store.transact = async (transaction, options) => {
-    if (!JSON.stringify(transaction.then).includes(text)) return transact(transaction, options);
-    store.transact = transact;
-    await act();
-    return transact(transaction, options);
-  };
-}
 
 test('an app that is scaled while its deployment begins is rolled out as it was scaled', async () => {
   const store = createMemoryStore();
