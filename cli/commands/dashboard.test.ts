@@ -62,7 +62,7 @@ test('the link is at the platform’s own address, good once, and opened where t
   const io = world.desk.io({ env: { BROWSER: `${browser} --private` } });
   io.stdout.isTTY = true;
   assert.equal(await runCli(['dashboard'], io), 0);
-  const address = await waitFor(() => readFile(opened, 'utf8').catch(() => undefined), {
+  const address = await waitFor(() => readFile(opened, 'utf8'), {
     what: 'the browser to be asked',
     deadlineMs: 60_000,
     intervalMs: 5,

@@ -68,6 +68,14 @@ test("ours come before the engine's, whatever the engine has put in front meanwh
   }
 });
 
+test('what the engine puts ahead with each network that it makes is right behind its jump to where ours comes first', () => {
+  const ofNetwork = ['-A FORWARD -j DOCKER-ISOLATION-STAGE-1', '-A FORWARD -o br-1 -j DOCKER'];
+  const others = without(right.filter, '-A FORWARD -j DOCKER-USER');
+  assert.deepEqual(changes({ ...right, filter: ['-A FORWARD -j DOCKER-USER', ...ofNetwork, ...others] }), []);
+  const [script = ''] = changes({ ...right, filter: [...ofNetwork, '-A FORWARD -j DOCKER-USER', ...others] });
+  assert.match(script, /\n-I FORWARD -j FLYNN-test\nCOMMIT/);
+});
+
 test('a firewall that lets nothing in does not keep jobs from the host’s own services, and from nothing else', () => {
   const ufw = ['-A INPUT -j ufw-before-input', '-A INPUT -j ufw-reject-input'];
   const others = right.filter.filter((line) => !input.includes(line));

@@ -22,6 +22,8 @@ export type Hook = Readonly<{
   at: 'head' | 'tail';
   /** Rules that it has to come before. */
   before?: RegExp;
+  /** One that leads to a chain where ours comes first: behind it, it is no matter what comes before ours here. */
+  insteadOf?: RegExp;
   /** Only if there is such a chain. */
   isOptional: boolean;
 }>;
@@ -81,8 +83,17 @@ export function iptablesRules(settings: {
           isOptional: false,
         }),
       ),
-      // After a flush FORWARD does not lead to DOCKER-USER any more; while it does, it leads there first.
-      { table: 'filter', chain: 'FORWARD', rule: jump, at: 'head', before: /-j DOCKER(?!-USER)/, isOptional: false },
+      // After a flush FORWARD does not lead to DOCKER-USER any more; while it does, it leads there first: the engine puts its own
+      // ahead of ours with each network that is made, as for each build of a Dockerfile.
+      {
+        table: 'filter',
+        chain: 'FORWARD',
+        rule: jump,
+        at: 'head',
+        before: /-j DOCKER(?!-USER)/,
+        insteadOf: /^-j DOCKER-USER$/,
+        isOptional: false,
+      },
       { table: 'filter', chain: 'DOCKER-USER', rule: jump, at: 'head', before: /^-j RETURN/, isOptional: true },
       // Behind the engine's isolation of its networks from each other, which stays; after a flush it is all there is.
       {
@@ -143,9 +154,10 @@ export function iptablesChanges(actual: Tables, { chain, tables, hooks }: RuleSe
   });
 }
 
-function hookChanges({ chain, rule, at, before }: Hook, rules: readonly string[]): string[] {
+function hookChanges({ chain, rule, at, before, insteadOf }: Hook, rules: readonly string[]): string[] {
   const found = rules.filter((other) => other === rule).length;
-  const ahead = rules.slice(0, rules.indexOf(rule));
+  const ends = rules.findIndex((other) => other === rule || insteadOf?.test(other) === true);
+  const ahead = rules.slice(0, ends);
   if (found === 1 && (before === undefined || !ahead.some((other) => before.test(other)))) return [];
   const gone = Array.from({ length: found }, () => `-D ${chain} ${rule}`);
   return [...gone, at === 'head' ? `-I ${chain} ${rule}` : `-A ${chain} ${rule}`];
