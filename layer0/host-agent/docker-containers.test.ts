@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import Docker from 'dockerode';
 import { hasCode } from '@flynn/kit/errors';
-import { createContainer, listContainers } from './docker-containers.ts';
+import { createContainer, inspectContainer, listContainers } from './docker-containers.ts';
 import type { ContainerSpec } from './engine.ts';
 
 const Labels = { 'flynn.cluster': 'test' };
@@ -74,6 +74,40 @@ test('a container that the engine hangs over, or cannot tell of, keeps nobody fr
     server.closeAllConnections();
     server.close();
     await assert.rejects(listContainers(context, {}), (error) => hasCode(error, 'unavailable'));
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
+test('that memory ran out is heard a moment after the end: the first look of that moment is not the last', async (t) => {
+  // It is that moment however long an answer takes.
+  const endedAtMs = Date.parse('2026-01-01T00:00:00Z');
+  t.mock.timers.enable({ apis: ['Date'], now: endedAtMs + 100 });
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
+  const looks = { late: 0, never: 0, before: 0 };
+  const server = createServer((request, response) => {
+    const name = (['late', 'never', 'before'] as const).find((one) => request.url?.includes(`/${one}/`)) ?? 'never';
+    looks[name] += 1;
+    const State = {
+      ...inspected.State,
+      Status: 'exited',
+      ExitCode: 137,
+      OOMKilled: name === 'late' && looks.late > 1,
+      FinishedAt: new Date(endedAtMs - (name === 'before' ? 60_000 : 0)).toISOString(),
+    };
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.end(JSON.stringify({ ...inspected, State }));
+  });
+  const socketPath = join(folder.path, 'docker.sock');
+  await once(server.listen(socketPath), 'listening');
+  const context = { docker: new Docker({ socketPath }), cluster: 'test' };
+  try {
+    const isOutOfMemory = async (id: string) => (await inspectContainer(context, id, {})).isOutOfMemory;
+    assert.equal(await isOutOfMemory('late'), true);
+    assert.equal(await isOutOfMemory('never'), false);
+    assert.equal(await isOutOfMemory('before'), false);
+    assert.equal(looks.before, 1);
   } finally {
     server.closeAllConnections();
     server.close();

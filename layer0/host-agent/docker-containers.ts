@@ -1,5 +1,6 @@
 /** Containers on Docker: from our spec to the engine's, and back from what it says about them. */
 import type Docker from 'dockerode';
+import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { CallOptions, Container, ContainerSpec, Labels } from './engine.ts';
 import { engineCall, isStatus } from './docker-errors.ts';
@@ -261,15 +262,31 @@ export async function inspectContainer(
   id: string,
   options: CallOptions & { deadlineMs?: number },
 ): Promise<Container> {
-  const info = await engineCall(
-    `looking at container ${id}`,
-    (abortSignal) => context.docker.getContainer(id).inspect({ abortSignal }),
-    options,
-  );
+  const look = () =>
+    engineCall(
+      `looking at container ${id}`,
+      (abortSignal) => context.docker.getContainer(id).inspect({ abortSignal }),
+      options,
+    );
+  let info = await look();
+  for (const untilMs = performance.now() + killedForMs; mayBeOutOfMemory(info.State) && performance.now() < untilMs;) {
+    await systemClock.sleep(killedLookMs, options.signal === undefined ? {} : { signal: options.signal });
+    info = await look();
+  }
   if (!isOurs(info.Config.Labels, context.cluster) || isBuildStep(info, context.cluster)) {
     throw new FlynnError('not_found', `container ${id} is not of cluster ${context.cluster}`);
   }
   return containerOf(info);
+}
+
+/** The engine hears that memory ran out beside the end, now and then after it. */
+const killedForMs = 500;
+const killedLookMs = 50;
+
+/** Killed a moment ago, by nobody that is known yet. */
+function mayBeOutOfMemory({ Status, ExitCode, OOMKilled, FinishedAt }: Docker.ContainerInspectInfo['State']): boolean {
+  if (stateOf(Status) !== 'exited' || ExitCode !== 137 || OOMKilled) return false;
+  return Math.abs(Date.now() - (timeMs(FinishedAt) ?? 0)) < killedForMs;
 }
 
 /** It has the labels of the image it was made from, which may be ours by somebody else's word. */

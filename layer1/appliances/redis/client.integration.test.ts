@@ -24,12 +24,14 @@ const inPieces = (data: Buffer, size = 65_536): Buffer => {
   return Buffer.concat([...pieces, Buffer.from('0\n')]);
 };
 
-/** Sends all of it, and says by closing its side that it waits for no answer; what that is all the same. */
+/** Sends all of it, and says in the packet of its last bytes that it waits for no answer; what that is all the same. */
 const hangsUp = `
 import os, socket, sys
 with socket.create_connection((os.environ["REDIS_HOST"], 8008)) as asked:
     head = "PUT /data HTTP/1.1\\r\\nhost: a\\r\\nauthorization: Bearer " + os.environ["REDIS_MEMBERS_PASSWORD"] + "\\r\\n\\r\\n"
-    asked.sendall(head.encode() + sys.stdin.buffer.read())
+    body = sys.stdin.buffer.read()
+    asked.sendall(head.encode() + body[:-2])
+    asked.send(body[-2:], socket.MSG_MORE)
     asked.shutdown(socket.SHUT_WR)
     print(asked.makefile().read(), end="")
 `;
