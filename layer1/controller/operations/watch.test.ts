@@ -1,7 +1,8 @@
 /** Runners that are not heard of: over a restart, over clocks that jump, and beside what another controller knows. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { hasCode } from '@flynn/kit/errors';
+import { pause } from '@flynn/kit/clock';
+import { hasCode, messageOf } from '@flynn/kit/errors';
 import { createMemoryStore } from '@flynn/store/memory';
 import { operations } from './api.ts';
 import { OperationWatch, silenceMs } from './watch.ts';
@@ -121,4 +122,33 @@ test('what is overdue by what is known here alone is let be when more was writte
       ['queued', undefined],
     ],
   );
+});
+
+test('what cannot be ended keeps nothing else from it, and all that failed is told', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  const { client, deps } = world;
+  const { operations: mirror, writer, log } = deps;
+  const expiresAt = new Date(1).toISOString();
+  const ids: string[] = [];
+  for (const name of ['a', 'b', 'c']) {
+    await newApp(client, name);
+    const [one] = await create(client, name, { expiresAt, target: { runnerId: 'r1' } });
+    ids.push(one?.id ?? '');
+  }
+  await mirror.reached((await world.store.list('/flynn/resource/operation/')).revision);
+  const [first, second, third = ''] = ids;
+  const apply: typeof writer.apply = async (id, ...rest) => {
+    if (id === first || id === second) throw new Error(`no room for ${id}`);
+    // Written after the others have failed.
+    await pause(50, AbortSignal.timeout(5_000));
+    return writer.apply(id, ...rest);
+  };
+  const failing = Object.assign(Object.create(writer) as typeof writer, { apply });
+  const watch = new OperationWatch({ operations: mirror, writer: failing, log, now: deps.now });
+  const told = [first, second].map((id) => `no room for ${id}`).toSorted();
+  await assert.rejects(watch.sweep({ signal: AbortSignal.timeout(60_000) }), (error) => {
+    assert.deepEqual(messageOf(error).split('; ').toSorted(), told);
+    return true;
+  });
+  assert.equal((await get(client, third)).state, 'failed');
 });

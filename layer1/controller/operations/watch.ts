@@ -38,7 +38,7 @@ export class OperationWatch {
     this.#timeouts = timeouts;
   }
 
-  /** One look at all that is live. */
+  /** One look at all that is live. What cannot be ended keeps nothing else from it, and all of that is told. */
   async sweep(options: Options): Promise<void> {
     const { operations, writer, log } = this.#deps;
     const { entries } = operations.snapshot;
@@ -52,7 +52,9 @@ export class OperationWatch {
       log.info({ operation: id, event: event.type }, 'an operation is overdue');
       await writer.apply(id, event, options).catch(ignoreOvertaken);
     };
-    await Promise.all(due.map(apply));
+    const outcomes = await Promise.allSettled(due.map(apply));
+    const failures = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason as unknown] : []));
+    if (failures.length > 0) throw new AggregateError(failures);
   }
 
   #dueOf({ id, spec, status }: OperationResource): OperationEvent | undefined {

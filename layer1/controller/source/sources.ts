@@ -35,7 +35,7 @@ export function sourceHandlers(deps: Deps, certificates: () => Iterable<Shown>):
       const { params, body, signal } = call;
       const { isAdmin } = principalOf(call);
       const host = hostOfSource(body.url);
-      if (!isAdmin) await refuseInside(host, await insideNetworks(deps, signal));
+      if (!isAdmin) await refuseInside(host, await insideNetworks(deps, signal), signal);
       const made = await forLiveApp(deps, params.app, signal, async (app) => {
         refuseSource(app);
         const before = await deps.resources.find(sourceType, app.id, { signal });
@@ -60,9 +60,9 @@ export function sourceHandlers(deps: Deps, certificates: () => Iterable<Shown>):
 }
 
 /** A name that leads nowhere now may lead somewhere later: that is told when it is looked at. */
-async function refuseInside(host: string, inside: readonly string[]): Promise<void> {
+async function refuseInside(host: string, inside: readonly string[], signal: AbortSignal): Promise<void> {
   try {
-    await checkOutside(host, inside);
+    await checkOutside(host, inside, signal);
   } catch (error) {
     if (!hasCode(error, 'unavailable')) throw error;
   }

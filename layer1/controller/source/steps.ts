@@ -68,7 +68,7 @@ async function begin(deps: Deps, { source, app }: Following, options: Options): 
   let place: BuildPlace;
   try {
     place = placeOf(app.spec.meta);
-    if (!isOpen) addresses = await checkOutside(hostOfSource(url), await insideNetworks(deps, signal));
+    if (!isOpen) addresses = await checkOutside(hostOfSource(url), await insideNetworks(deps, signal), signal);
   } catch (error) {
     if (!hasCode(error, 'denied', 'unavailable', 'invalid')) throw error;
     const next = missed(deps, source, messageOf(error), options);

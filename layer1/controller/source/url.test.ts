@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { hasCode } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { branchName } from './model.ts';
 import { checkOutside, hostOfSource } from './url.ts';
 
@@ -45,9 +45,12 @@ test('a branch is named as git names one, and is never an option or a range', ()
 
 test('what is inside the cluster, or is found there, is refused; what is found nowhere is told', async () => {
   const isDenied = (error: unknown) => hasCode(error, 'denied');
-  await assert.rejects(checkOutside('127.0.0.1', []), isDenied);
-  await assert.rejects(checkOutside('localhost', []), isDenied);
-  await assert.rejects(checkOutside('198.51.100.7', ['198.51.100.0/24']), isDenied);
-  assert.deepEqual(await checkOutside('198.51.100.7', []), ['198.51.100.7']);
-  await assert.rejects(checkOutside('nowhere.invalid', []), (error) => hasCode(error, 'unavailable'));
+  const { signal } = new AbortController();
+  await assert.rejects(checkOutside('127.0.0.1', [], signal), isDenied);
+  await assert.rejects(checkOutside('localhost', [], signal), isDenied);
+  await assert.rejects(checkOutside('198.51.100.7', ['198.51.100.0/24'], signal), isDenied);
+  assert.deepEqual(await checkOutside('198.51.100.7', [], signal), ['198.51.100.7']);
+  await assert.rejects(checkOutside('nowhere.invalid', [], signal), (error) => hasCode(error, 'unavailable'));
+  const stopped = AbortSignal.abort(new FlynnError('cancelled', 'the worker ends'));
+  await assert.rejects(checkOutside('localhost', [], stopped), /the worker ends/);
 });

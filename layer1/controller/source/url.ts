@@ -3,6 +3,7 @@ import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { Outside } from '@flynn/kit/outside';
+import { raceAbort, withDeadline } from '@flynn/kit/retry';
 
 const forms = 'https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH';
 
@@ -32,19 +33,23 @@ function shown(url: string): string {
   return url.replace(/\/\/[^/@\s]*@/, '//***@');
 }
 
+/** A name server that does not answer keeps neither a person nor other sources waiting. */
+const lookupMs = 10_000;
+
 /**
  * The addresses it has now: whoever goes there is to go nowhere else. Throws `denied` for a host that is, or is found, inside
- * the cluster.
+ * the cluster, `unavailable` for a name that is not found within 10 s.
  */
-export async function checkOutside(host: string, inside: readonly string[]): Promise<string[]> {
+export async function checkOutside(host: string, inside: readonly string[], signal: AbortSignal): Promise<string[]> {
   const outside = new Outside();
   outside.setInside(inside);
   outside.check(host);
   if (isIP(host) !== 0) return [host];
   let found: { address: string }[];
   try {
-    found = await lookup(host, { all: true });
+    found = await raceAbort(lookup(host, { all: true }), withDeadline(lookupMs, signal));
   } catch (error) {
+    if (signal.aborted) throw error;
     throw new FlynnError('unavailable', `${host} is not found: ${messageOf(error)}`, { cause: error });
   }
   for (const { address } of found) outside.check(address);
