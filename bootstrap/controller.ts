@@ -5,7 +5,7 @@ import type { Logger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import type { Instance } from '@flynn/discovery/api';
 import type { DiscoveryClient } from '@flynn/discovery/client';
-import { processSchema } from '@flynn/controller/process';
+import { processSchema } from '@flynn/controller/processes/process';
 import { knownEndpoints } from '@flynn/host-agent/cluster/membership';
 import { readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
 import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { etcdResident } from '@flynn/host-agent/cluster/etcd-resident';
 import { residentSchema } from '@flynn/host-agent/resident';
 import { type Release, type Route, routeSchema } from '@flynn/controller/model';
-import { processSchema } from '@flynn/controller/process';
+import { processSchema } from '@flynn/controller/processes/process';
 import { workloadInputSchema } from '@flynn/scheduler/cell';
 import { firstWorkloads } from './controller.ts';
 import { type ImageName, imageNames } from './images/recipes.ts';

@@ -2,7 +2,7 @@
 import type { z } from 'zod';
 import { type Service, serviceToken } from '@flynn/controller/access/service-token';
 import type { PlatformLimits } from '@flynn/controller/backup/platform-limits';
-import type { processSchema } from '@flynn/controller/process';
+import type { processSchema } from '@flynn/controller/processes/process';
 import { siteAttribute } from '@flynn/host-agent/network/lease';
 import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
 import { metricsToken } from '@flynn/kit/metrics-token';

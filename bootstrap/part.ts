@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { limitsMeta, variablesMeta } from '@flynn/controller/backup/manifest';
 import { type PlatformLimits, limitsOf, parseLimits, withSetLimits } from '@flynn/controller/backup/platform-limits';
 import type { Artifact, Release, Route } from '@flynn/controller/model';
-import { type Process, processSchema } from '@flynn/controller/process';
+import { type Process, processSchema } from '@flynn/controller/processes/process';
 import type { Given, SystemApp, SystemRoute } from './manifest.ts';
 
 export type Live = { release: Release; artifact?: Artifact };

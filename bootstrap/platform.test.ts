@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apps, deployments, formations, releases } from '@flynn/controller/api';
-import { overtaken } from '@flynn/controller/overtaken';
+import { overtaken } from '@flynn/controller/releases/overtaken';
 import { routing } from '@flynn/controller/routes/api';
 import type { Deployment } from '@flynn/controller/model';
-import { processSchema } from '@flynn/controller/process';
+import { processSchema } from '@flynn/controller/processes/process';
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import { startLoopback } from '@flynn/kit/loopback';

@@ -2,7 +2,7 @@
 import { apps, deployments, formations, releases } from '@flynn/controller/api';
 import { type PlatformPart, limitsMeta, variablesMeta } from '@flynn/controller/backup/manifest';
 import { limitsOf } from '@flynn/controller/backup/platform-limits';
-import { isOvertaken, withSeen } from '@flynn/controller/overtaken';
+import { isOvertaken, withSeen } from '@flynn/controller/releases/overtaken';
 import { routing } from '@flynn/controller/routes/api';
 import { keys } from '@flynn/controller/api-keys';
 import { certificates } from '@flynn/controller/certificates/api';

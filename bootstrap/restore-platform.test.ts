@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apps, formations, releases } from '@flynn/controller/api';
-import { processSchema } from '@flynn/controller/process';
+import { processSchema } from '@flynn/controller/processes/process';
 import { routing } from '@flynn/controller/routes/api';
 import type { PlatformPart } from '@flynn/controller/backup/manifest';
 import { restoreRecords } from '@flynn/controller/backup/restore';

@@ -7,7 +7,7 @@ import { pipeline } from 'node:stream/promises';
 import { text } from 'node:stream/consumers';
 import { artifactSchema, metaSchema, releaseSchema, routeSchema } from '@flynn/controller/model';
 import { settingsSchema } from '@flynn/controller/autoscale/model';
-import { envSchema } from '@flynn/controller/env';
+import { envSchema } from '@flynn/controller/processes/env';
 import { storedBlobs } from '@flynn/controller/images/image-blobs';
 import { FlynnError } from '@flynn/kit/errors';
 import { extract, pack } from 'tar-stream';

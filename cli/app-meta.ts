@@ -1,9 +1,9 @@
 /** Metadata of an app, changed name by name: what others set at the same time stays. */
 import { apps } from '@flynn/controller/api';
-import { changedMeta } from '@flynn/controller/app-meta';
-import type { MetaChange } from '@flynn/controller/app-meta';
+import { changedMeta } from '@flynn/controller/apps/meta';
+import type { MetaChange } from '@flynn/controller/apps/meta';
 import type { App } from '@flynn/controller/model';
-import { withSeen } from '@flynn/controller/overtaken';
+import { withSeen } from '@flynn/controller/releases/overtaken';
 import type { Context } from './context.ts';
 
 export async function changeMeta(context: Context, app: string, metaChange: MetaChange): Promise<App> {

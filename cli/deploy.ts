@@ -2,7 +2,7 @@
 import { apps, deployments, releases } from '@flynn/controller/api';
 import { isSettled } from '@flynn/controller/deployments/phases';
 import type { Deployment, Release } from '@flynn/controller/model';
-import { overtaken, withSeen } from '@flynn/controller/overtaken';
+import { overtaken, withSeen } from '@flynn/controller/releases/overtaken';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Context } from './context.ts';
 import { watchDeployment } from './deployment-watch.ts';

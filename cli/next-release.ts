@@ -1,8 +1,8 @@
 /** A release that differs from the one before in its configuration alone, rolled out: how `env set` and `link add` end. */
 import { apps, releases } from '@flynn/controller/api';
-import type { Process } from '@flynn/controller/process';
+import type { Process } from '@flynn/controller/processes/process';
 import type { Release } from '@flynn/controller/model';
-import { isOvertaken, withSeen } from '@flynn/controller/overtaken';
+import { isOvertaken, withSeen } from '@flynn/controller/releases/overtaken';
 import { usageError } from './arguments.ts';
 import type { Context } from './context.ts';
 import { deployRelease, deployedText } from './deploy.ts';

@@ -1,7 +1,7 @@
 /** The variables that runners and builds get, as the generic API has them: an object for each set of labels. */
 import { generic } from '@flynn/controller/generic/api';
 import type { GenericObject } from '@flynn/controller/generic/api';
-import { envSchema } from '@flynn/controller/env';
+import { envSchema } from '@flynn/controller/processes/env';
 import { labelsSchema } from '@flynn/controller/model';
 import { hasCode, ifFound } from '@flynn/kit/errors';
 import { z } from 'zod';

@@ -1,4 +1,4 @@
-import type { Process } from '@flynn/controller/process';
+import type { Process } from '@flynn/controller/processes/process';
 import { hostTagName } from '@flynn/kit/names';
 import { usageError } from '../arguments.ts';
 import { changeRelease, newestRelease, processOf } from '../next-release.ts';

@@ -1,4 +1,4 @@
-import type { Process } from '@flynn/controller/process';
+import type { Process } from '@flynn/controller/processes/process';
 import type { Release } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import { serviceName } from '@flynn/kit/names';

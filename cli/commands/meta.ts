@@ -1,5 +1,5 @@
 import { apps } from '@flynn/controller/api';
-import type { MetaChange } from '@flynn/controller/app-meta';
+import type { MetaChange } from '@flynn/controller/apps/meta';
 import { FlynnError } from '@flynn/kit/errors';
 import { changeMeta } from '../app-meta.ts';
 import { usageError } from '../arguments.ts';

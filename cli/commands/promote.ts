@@ -1,8 +1,8 @@
 import { apps, formations, releases } from '@flynn/controller/api';
-import { adoptedRelease } from '@flynn/controller/adoption';
+import { adoptedRelease } from '@flynn/controller/releases/adoption';
 import { placeMeta } from '@flynn/controller/build-place';
 import type { App, Release } from '@flynn/controller/model';
-import { withSeen } from '@flynn/controller/overtaken';
+import { withSeen } from '@flynn/controller/releases/overtaken';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { changeMeta } from '../app-meta.ts';
 import { parseDurationMs } from '../arguments.ts';

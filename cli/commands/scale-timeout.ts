@@ -1,6 +1,6 @@
 /** What is missing of a scale that took too long: which jobs, and why. */
 import { jobs } from '@flynn/controller/api';
-import { workloadIdOf } from '@flynn/controller/compile';
+import { workloadIdOf } from '@flynn/controller/processes/compile';
 import type { App, Job, Release } from '@flynn/controller/model';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Context } from '../context.ts';

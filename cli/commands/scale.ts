@@ -1,5 +1,5 @@
 import { apps, formations, releases } from '@flynn/controller/api';
-import { workloadIdOf } from '@flynn/controller/compile';
+import { workloadIdOf } from '@flynn/controller/processes/compile';
 import type { App, Release } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';

@@ -5,7 +5,7 @@ import { attachQuerySchema, execQuerySchema } from '@flynn/host-agent/api';
 import { imageSchema } from '@flynn/scheduler/job-template';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
-import { cronEntrySchema, scriptsSchema } from './app-json.ts';
+import { cronEntrySchema, scriptsSchema } from './apps/app-json.ts';
 import {
   appSchema,
   artifactSchema,
@@ -15,8 +15,8 @@ import {
   metaSchema,
   releaseSchema,
 } from './model.ts';
-import { envSchema } from './env.ts';
-import { processSchema } from './process.ts';
+import { envSchema } from './processes/env.ts';
+import { processSchema } from './processes/process.ts';
 import { pageQuery } from './paging.ts';
 import { volumesSchema } from './volumes/api.ts';
 import { rolloutChangeSchema } from './deployments/rollout-settings.ts';

@@ -10,7 +10,7 @@ import type { Store } from '@flynn/store/store';
 import type { Announced } from './access/announced.ts';
 import type { OidcSettings } from './access/oidc.ts';
 import type { CellView } from './cell-view.ts';
-import type { RunnableApp } from './compile.ts';
+import type { RunnableApp } from './processes/compile.ts';
 import type { Kinds } from './generic/kind.ts';
 import type { HostClients } from './host-clients.ts';
 import { oneOffLimitsOf } from './one-off-limits.ts';

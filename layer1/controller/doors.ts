@@ -3,9 +3,9 @@ import { FlynnError } from '@flynn/kit/errors';
 import { attributesOf, failedConstraint } from '@flynn/scheduler/feasible';
 import type { OperatorSettings } from '@flynn/scheduler/cell';
 import { matchingHosts, seenStatuses, takesJobs, valuesOf } from './cell-view.ts';
-import { appIdOf } from './compile.ts';
+import { appIdOf } from './processes/compile.ts';
 import type { Deps } from './deps.ts';
-import { isIndispensable } from './counts.ts';
+import { isIndispensable } from './formations/counts.ts';
 import { hasEnded } from './job-views.ts';
 import { appType } from './resources.ts';
 

@@ -7,7 +7,7 @@ import { principalOf } from './access/principal.ts';
 import type { Principal } from './access/principal.ts';
 import { evaluations } from './api-hosts.ts';
 import { valuesOf } from './cell-view.ts';
-import { appIdOf } from './compile.ts';
+import { appIdOf } from './processes/compile.ts';
 import { findApp, noApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { pageOf } from './paging.ts';

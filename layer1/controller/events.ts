@@ -9,7 +9,7 @@ import { decodeJson } from '@flynn/store/codec';
 import { RestoredError } from '@flynn/store/store';
 import type { Change, Entry } from '@flynn/store/store';
 import { seenStatuses, valuesOf } from './cell-view.ts';
-import { appIdOf } from './compile.ts';
+import { appIdOf } from './processes/compile.ts';
 import type { Deps } from './deps.ts';
 import { withRevisions } from './event-stream.ts';
 import { jobOfStatus } from './job-views.ts';

@@ -2,7 +2,7 @@
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { JobStatus } from '@flynn/scheduler/cell';
 import { statusesOfApp } from './cell-view.ts';
-import { startedBySlug } from './compile.ts';
+import { startedBySlug } from './processes/compile.ts';
 import type { Deps } from './deps.ts';
 import { artifactType, releaseType } from './resources.ts';
 import type { AppResource } from './resources.ts';

@@ -5,7 +5,7 @@ import { cellKeys, claimSchema } from '@flynn/scheduler/cell';
 import { evaluationPut } from '@flynn/scheduler/evaluations';
 import type { HeldVolumes } from './api-hosts.ts';
 import type { CellView } from './cell-view.ts';
-import { appIdOf } from './compile.ts';
+import { appIdOf } from './processes/compile.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { plainVolumeName } from './volumes/names.ts';

@@ -1,7 +1,7 @@
 /** Which jobs does an app have? Statuses, placements and what still waits for a place, as people see them. Pure. */
 import type { JobStatus, Workload } from '@flynn/scheduler/cell';
 import type { PlacedJob } from './cell-view.ts';
-import { appIdOf } from './compile.ts';
+import { appIdOf } from './processes/compile.ts';
 import { awayNote } from '@flynn/scheduler/lost-jobs';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import type { Job } from './model.ts';

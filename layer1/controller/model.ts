@@ -3,10 +3,10 @@ import { appName, processType, serviceName } from '@flynn/kit/names';
 import { jobStates } from '@flynn/scheduler/cell';
 import { imageSchema } from '@flynn/scheduler/job-template';
 import { z } from 'zod';
-import { appJsonSchema, cronEntrySchema, scriptsSchema } from './app-json.ts';
+import { appJsonSchema, cronEntrySchema, scriptsSchema } from './apps/app-json.ts';
 import { rolloutSchema } from './deployments/rollout-settings.ts';
-import { envSchema } from './env.ts';
-import { processSchema } from './process.ts';
+import { envSchema } from './processes/env.ts';
+import { processSchema } from './processes/process.ts';
 import { httpSettingsSchema, tcpSettingsSchema } from './routes/settings.ts';
 
 const id = z.string();

@@ -7,7 +7,7 @@ import { ofCluster, ofUser } from './access/resources.ts';
 import type { Owner, ResourceOf } from '@flynn/resource/type';
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
-import { cronEntrySchema } from './app-json.ts';
+import { cronEntrySchema } from './apps/app-json.ts';
 import {
   appSchema,
   artifactSchema,
@@ -19,13 +19,13 @@ import {
   routeSchema,
   runnerSchema,
 } from './model.ts';
-import { checkDefaultsSchema } from './check-defaults.ts';
+import { checkDefaultsSchema } from './processes/check-defaults.ts';
 import { cronSchema } from './cron/model.ts';
 import { rolloutSchema } from './deployments/rollout-settings.ts';
 import { checkBuildPlace } from './build-place.ts';
 import { checkOneOffLimits } from './one-off-limits.ts';
 import { askerSchema } from './operations/asker.ts';
-import { reviewIssues } from './review-meta.ts';
+import { reviewIssues } from './apps/review-meta.ts';
 import { routePlace } from './route-address.ts';
 import { routeIssues } from './routes/rules.ts';
 

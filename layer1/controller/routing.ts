@@ -18,7 +18,7 @@ import type { Deps } from './deps.ts';
 import { resumeAfter, withRevisions } from './event-stream.ts';
 import { unlike } from './generic/difference.ts';
 import { pageOf } from './paging.ts';
-import { findBasis } from './releases.ts';
+import { findBasis } from './releases/releases.ts';
 import { ownedBy, routeType } from './resources.ts';
 import type { AppResource, RouteResource } from './resources.ts';
 import { normalizeDomain } from './route-address.ts';

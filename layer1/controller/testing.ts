@@ -26,7 +26,7 @@ import type { ControllerWeb } from './web.ts';
 import type { Deps } from './deps.ts';
 import type { Kind } from './generic/kind.ts';
 import type { App, Deployment, Job, Release } from './model.ts';
-import type { processSchema } from './process.ts';
+import type { processSchema } from './processes/process.ts';
 import { SimulatedHost } from './simulated-host.ts';
 import type { Behaviour } from './simulated-host.ts';
 import { runWorker } from './worker.ts';

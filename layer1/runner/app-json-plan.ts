@@ -1,8 +1,8 @@
 /** What does an app.json make of a release of its source? Pure but for the random bytes it is given. */
 import { isDeepStrictEqual } from 'node:util';
-import type { AppJson, Healthcheck } from '@flynn/controller/app-json';
-import { isWebType, serviceNameOf } from '@flynn/controller/compile';
-import type { Process } from '@flynn/controller/process';
+import type { AppJson, Healthcheck } from '@flynn/controller/apps/app-json';
+import { isWebType, serviceNameOf } from '@flynn/controller/processes/compile';
+import type { Process } from '@flynn/controller/processes/process';
 import { FlynnError } from '@flynn/kit/errors';
 
 /**

@@ -1,8 +1,8 @@
 /** What an app.json makes of a push: the plan as a table, and the whole of it against a controller. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { parseAppJson } from '@flynn/controller/app-json';
-import { processSchema } from '@flynn/controller/process';
+import { parseAppJson } from '@flynn/controller/apps/app-json';
+import { processSchema } from '@flynn/controller/processes/process';
 import { hasCode } from '@flynn/kit/errors';
 import { firstCounts, firstEnv, unmadeNotes, withHealthchecks, withoutHealthchecks } from './app-json-plan.ts';
 import { scriptsOf } from './release-plan.ts';

@@ -2,10 +2,10 @@
 import { deployments, jobs, releases } from '@flynn/controller/api';
 import { routing } from '@flynn/controller/routes/api';
 import { platform } from '@flynn/controller/api-platform';
-import { isWebType } from '@flynn/controller/compile';
+import { isWebType } from '@flynn/controller/processes/compile';
 import { isSettled, isWaiting } from '@flynn/controller/deployments/phases';
 import { type Deployment, type Release, deploymentSchema } from '@flynn/controller/model';
-import { withSeen } from '@flynn/controller/overtaken';
+import { withSeen } from '@flynn/controller/releases/overtaken';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { followJob } from './build-operation.ts';

@@ -2,10 +2,10 @@
 import { randomBytes } from 'node:crypto';
 import { apps, formations, releases } from '@flynn/controller/api';
 import { operations } from '@flynn/controller/operations/api';
-import type { AppJson } from '@flynn/controller/app-json';
+import type { AppJson } from '@flynn/controller/apps/app-json';
 import { type BuildResult, type Operation, type Release, buildResultSchema } from '@flynn/controller/model';
 import { resultMeta } from '@flynn/controller/images/image-blobs';
-import { sendRelease } from '@flynn/controller/newer-fields';
+import { sendRelease } from '@flynn/controller/releases/newer-fields';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { firstCounts, firstEnv, unmadeNotes, withHealthchecks, withoutHealthchecks } from './app-json-plan.ts';
 import type { Execution } from './execution.ts';

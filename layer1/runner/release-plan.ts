@@ -1,9 +1,9 @@
 /** Which processes does a release of a new build have? */
 import { isDeepStrictEqual } from 'node:util';
-import type { Scripts } from '@flynn/controller/app-json';
-import { imageProcess, slugProcess, startedBySlug } from '@flynn/controller/compile';
+import type { Scripts } from '@flynn/controller/apps/app-json';
+import { imageProcess, slugProcess, startedBySlug } from '@flynn/controller/processes/compile';
 import type { BuildResult } from '@flynn/controller/model';
-import { type Process, processSchema } from '@flynn/controller/process';
+import { type Process, processSchema } from '@flynn/controller/processes/process';
 
 /** The line of a Procfile that is no process but a step of each deployment. */
 const releaseType = 'release';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apps, deployments, formations, releases } from '@flynn/controller/api';
-import { parseAppJson } from '@flynn/controller/app-json';
+import { parseAppJson } from '@flynn/controller/apps/app-json';
 import { waitFor } from '@flynn/kit/retry';
 import { behave, outcome, push, startRunner, startWorld } from './runner-fixture.ts';
 

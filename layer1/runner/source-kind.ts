@@ -2,7 +2,7 @@
 import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
-import { parseAppJson } from '@flynn/controller/app-json';
+import { parseAppJson } from '@flynn/controller/apps/app-json';
 import { FlynnError } from '@flynn/kit/errors';
 import { extract } from 'tar-stream';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { slugProcess } from '@flynn/controller/compile';
+import { slugProcess } from '@flynn/controller/processes/compile';
 import { type Deployment, type Route, routeSchema } from '@flynn/controller/model';
-import { processSchema } from '@flynn/controller/process';
+import { processSchema } from '@flynn/controller/processes/process';
 import { rolloutSchema } from '@flynn/controller/deployments/rollout-settings';
 import { failedJobLines, othersWait, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
 import { freshProcesses, processesOf } from './release-plan.ts';

@@ -1,7 +1,7 @@
 /** From unpacked source to what a slug consists of. Runs as the app's user, in a process without secrets of the cluster. */
 import { chmod, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type AppJson, appJsonSchema, parseAppJson } from '@flynn/controller/app-json';
+import { type AppJson, appJsonSchema, parseAppJson } from '@flynn/controller/apps/app-json';
 import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile } from '@flynn/kit/files';
 import { envName } from '@flynn/kit/names';

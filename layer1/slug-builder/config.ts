@@ -1,7 +1,7 @@
 import { secret } from '@flynn/kit/config';
 import { identityConfig } from '@flynn/kit/identity';
 import { buildSettingsSchema } from '@flynn/controller/build-limits';
-import { envSchema } from '@flynn/controller/env';
+import { envSchema } from '@flynn/controller/processes/env';
 import { usualDockerfile } from './build-context.ts';
 import { z } from 'zod';
 

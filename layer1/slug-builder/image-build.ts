@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { BlobClient } from '@flynn/blobstore/client';
-import { parseAppJson } from '@flynn/controller/app-json';
+import { parseAppJson } from '@flynn/controller/apps/app-json';
 import { layers as layerRoutes } from '@flynn/controller/collection/api-layers';
 import { Archive } from '@flynn/controller/images/archive';
 import { readArchivedImage } from '@flynn/controller/images/archived-image';

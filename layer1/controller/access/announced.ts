@@ -2,9 +2,9 @@
 import { resourceKey } from '@flynn/resource/keys';
 import { decodeResource } from '@flynn/resource/record';
 import type { Resource, ResourceType } from '@flynn/resource/type';
-import { servicesOf } from '../compile.ts';
+import { servicesOf } from '../processes/compile.ts';
 import type { Deps } from '../deps.ts';
-import type { Process } from '../process.ts';
+import type { Process } from '../processes/process.ts';
 import { appType, deploymentType, releaseType } from '../resources.ts';
 import type { AppResource, ReleaseResource } from '../resources.ts';
 

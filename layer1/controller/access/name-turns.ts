@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { Piece } from '@flynn/resource/piece';
 import type { Deps } from '../deps.ts';
-import type { Process } from '../process.ts';
+import type { Process } from '../processes/process.ts';
 import type { AppResource } from '../resources.ts';
 import { namesIn } from './announced.ts';
 

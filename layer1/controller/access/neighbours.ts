@@ -2,11 +2,11 @@
 import { appliances } from '@flynn/appliances/appliances';
 import { FlynnError } from '@flynn/kit/errors';
 import { nameKey } from '@flynn/resource/keys';
-import { isNamedByType, namesOf, serviceNameOf } from '../compile.ts';
-import { isDispensable, isNameOfDispensable } from '../counts.ts';
+import { isNamedByType, namesOf, serviceNameOf } from '../processes/compile.ts';
+import { isDispensable, isNameOfDispensable } from '../formations/counts.ts';
 import { findApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
-import type { Process } from '../process.ts';
+import type { Process } from '../processes/process.ts';
 import { appType, deploymentType, ownedBy, releaseType, routeType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import { namesIn } from './announced.ts';

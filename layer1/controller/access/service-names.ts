@@ -1,8 +1,8 @@
 /** May an app be called that in discovery? Who is called what another app is would get that one's requests. */
 import { FlynnError } from '@flynn/kit/errors';
-import { serviceNameOf } from '../compile.ts';
+import { serviceNameOf } from '../processes/compile.ts';
 import type { Deps } from '../deps.ts';
-import type { Process } from '../process.ts';
+import type { Process } from '../processes/process.ts';
 import { releaseType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import { namesIn } from './announced.ts';

@@ -2,7 +2,7 @@
 import { cellKeys } from '@flynn/scheduler/cell';
 import type { Entry, Transaction } from '@flynn/store/store';
 import { z } from 'zod';
-import { appIdOf } from '../compile.ts';
+import { appIdOf } from '../processes/compile.ts';
 import { hideSecrets as hideInUrl } from '@flynn/log-aggregator/drain-url';
 import { hiddenValue } from '../access/redaction.ts';
 import { urlShown } from '../notifications/shown.ts';

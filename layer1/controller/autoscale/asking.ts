@@ -2,7 +2,7 @@
 import { messageOf } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import { Slots } from '@flynn/kit/slots';
-import { servicesOf } from '../compile.ts';
+import { servicesOf } from '../processes/compile.ts';
 import type { Deps } from '../deps.ts';
 import { ownedBy, routeType } from '../resources.ts';
 import { routerStats } from '../routes/stats.ts';

@@ -5,7 +5,7 @@ import type { Compare } from '@flynn/store/store';
 import type { AuditEntry } from '../audit/model.ts';
 import { keyOfId } from '../audit/trail.ts';
 import type { Deps } from '../deps.ts';
-import { scaleOnce } from '../formations.ts';
+import { scaleOnce } from '../formations/formations.ts';
 import { iso } from '../job-views.ts';
 import { statusWithChange } from './report.ts';
 import type { Change } from './report.ts';

@@ -1,9 +1,9 @@
 /** What can be scaled by itself, within which range, and what may a person say besides? Pure; throws `invalid`, and what to do. */
 import { FlynnError } from '@flynn/kit/errors';
 import type { FieldIssue } from '@flynn/resource/type';
-import { isStanding, servicesOf } from '../compile.ts';
-import { checkCounts } from '../counts.ts';
-import type { Process } from '../process.ts';
+import { isStanding, servicesOf } from '../processes/compile.ts';
+import { checkCounts } from '../formations/counts.ts';
+import type { Process } from '../processes/process.ts';
 import type { AppResource, ReleaseResource } from '../resources.ts';
 import { signals } from './model.ts';
 import type { Settings, SettingsChange, Signal } from './model.ts';

@@ -1,9 +1,9 @@
 /** What there is of an app's type that is scaled by itself, and whether its count may be changed now. */
-import { workloadIdOf } from '../compile.ts';
+import { workloadIdOf } from '../processes/compile.ts';
 import { holdsCounts } from '../deployments/phases.ts';
 import type { Deps } from '../deps.ts';
 import { fieldOf } from '../generic/difference.ts';
-import type { Process } from '../process.ts';
+import type { Process } from '../processes/process.ts';
 import { appType, formationType, releaseType } from '../resources.ts';
 import type { AppResource, FormationResource, ReleaseResource } from '../resources.ts';
 import type { TypeJobs } from './jobs.ts';

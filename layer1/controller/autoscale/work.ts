@@ -1,5 +1,5 @@
 /** How much there is to do for a type, by what was measured: in jobs' worth for the law, and in words for people. Pure. */
-import type { Process } from '../process.ts';
+import type { Process } from '../processes/process.ts';
 import { signals } from './model.ts';
 import type { Settings, Signal } from './model.ts';
 import { tolerance } from './law.ts';

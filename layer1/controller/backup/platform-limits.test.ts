@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { processSchema } from '../process.ts';
-import type { Process } from '../process.ts';
+import { processSchema } from '../processes/process.ts';
+import type { Process } from '../processes/process.ts';
 import { limitsOf, parseLimits, withSetLimits } from './platform-limits.ts';
 
 type Constraints = NonNullable<Process['constraints']>;

@@ -4,8 +4,8 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
-import { processSchema } from '../process.ts';
-import type { Process } from '../process.ts';
+import { processSchema } from '../processes/process.ts';
+import type { Process } from '../processes/process.ts';
 
 const limitsSchema = processSchema.pick({ memoryBytes: true, cpuMillis: true, constraints: true });
 /** By type of process. */

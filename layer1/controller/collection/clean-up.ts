@@ -6,7 +6,7 @@ import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare } from '@flynn/store/store';
 import { ByApp } from '../by-app.ts';
 import { seenOf } from '../cell-view.ts';
-import { appIdOf } from '../compile.ts';
+import { appIdOf } from '../processes/compile.ts';
 import { evaluationContext } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { pruneApp } from '../operations/pruning.ts';

@@ -9,7 +9,7 @@ import { apps, jobs, releases } from '../api.ts';
 import { statusesOfApp } from '../cell-view.ts';
 import { crons } from './api.ts';
 import type { Job } from '../model.ts';
-import type { CronEntry } from '../app-json.ts';
+import type { CronEntry } from '../apps/app-json.ts';
 import { lastTick, parseSchedule } from './schedule.ts';
 import { stepCron } from './steps.ts';
 import type { Cron } from './model.ts';

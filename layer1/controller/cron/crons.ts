@@ -13,7 +13,7 @@ import { findApp, findLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { iso } from '../job-views.ts';
 import type { Cron } from './model.ts';
-import { runnableOf } from '../releases.ts';
+import { runnableOf } from '../releases/releases.ts';
 import { cronType, ownedBy, releaseType } from '../resources.ts';
 import type { AppResource, CronResource } from '../resources.ts';
 

@@ -1,6 +1,6 @@
 /** Lines of cron and their runs as people see them. Times are ISO 8601. */
 import { z } from 'zod';
-import { cronEntrySchema } from '../app-json.ts';
+import { cronEntrySchema } from '../apps/app-json.ts';
 
 const id = z.string();
 const time = z.string();

@@ -4,7 +4,7 @@ import { taskState } from '../deployments/tasks.ts';
 import { iso } from '../job-views.ts';
 import { lastTick, nextTick } from './schedule.ts';
 import type { Schedule } from './schedule.ts';
-import type { CronEntry } from '../app-json.ts';
+import type { CronEntry } from '../apps/app-json.ts';
 import type { CronRun } from './model.ts';
 
 const keepRuns = 20;

@@ -4,8 +4,8 @@ import type { Appliance, Login, MemberCheck } from '@flynn/appliances/appliance'
 import { zone } from '@flynn/discovery/names';
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
-import { amountOf, bytesOf } from '../amounts.ts';
-import { type Process, processSchema } from '../process.ts';
+import { amountOf, bytesOf } from '../processes/amounts.ts';
+import { type Process, processSchema } from '../processes/process.ts';
 import { maxMembers } from './names.ts';
 
 const cpuMillis = 1_000;

@@ -6,7 +6,7 @@ import { appliances } from '@flynn/appliances/appliances';
 import { FlynnError } from '@flynn/kit/errors';
 import { hiddenValue } from '../access/redaction.ts';
 import { isEqual } from '../generic/difference.ts';
-import type { Process } from '../process.ts';
+import type { Process } from '../processes/process.ts';
 import type { Release } from '../model.ts';
 import type { AppResource } from '../resources.ts';
 import { isOwnField } from './datastore.ts';

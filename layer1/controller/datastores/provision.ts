@@ -12,8 +12,8 @@ import { backupPlanType } from '../datastore-backups/types.ts';
 import { startDeployment } from '../deployments/deployments.ts';
 import { progressOf, upJobs } from '../deployments/progress.ts';
 import type { Deps } from '../deps.ts';
-import { scaleFormation } from '../formations.ts';
-import { createRelease, findBasis } from '../releases.ts';
+import { scaleFormation } from '../formations/formations.ts';
+import { createRelease, findBasis } from '../releases/releases.ts';
 import { appFinalizer, appType, artifactType, deploymentType, formationType, ownedBy } from '../resources.ts';
 import type { AppResource, DeploymentResource, ReleaseResource } from '../resources.ts';
 import {

@@ -2,7 +2,7 @@
 import { AsyncQueue } from '@flynn/kit/queue';
 import type { ServerEvent } from '@flynn/kit/routes';
 import type { JobStatus } from '@flynn/scheduler/cell';
-import { appIdOf } from '../compile.ts';
+import { appIdOf } from '../processes/compile.ts';
 import { isJobOf, progressOf } from './progress.ts';
 import type { Deps } from '../deps.ts';
 import type { DeploymentResource } from '../resources.ts';

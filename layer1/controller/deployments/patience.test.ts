@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { processSchema } from '../process.ts';
+import { processSchema } from '../processes/process.ts';
 import { startPatienceMs, stopPatienceMs } from './patience.ts';
 
 const process = (change: object = {}) => processSchema.parse(change);

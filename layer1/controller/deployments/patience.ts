@@ -1,6 +1,6 @@
 /** How much longer than its app says does a step of a deployment wait, as its processes say that they take longer? */
-import { beforeDeploymentMs, defaultCheck } from '../check-defaults.ts';
-import { defaultStopTimeoutMs, type Process } from '../process.ts';
+import { beforeDeploymentMs, defaultCheck } from '../processes/check-defaults.ts';
+import { defaultStopTimeoutMs, type Process } from '../processes/process.ts';
 
 /** A host that ends a job tells it within this. */
 const afterStopMs = 60_000;

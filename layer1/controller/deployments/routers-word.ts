@@ -3,7 +3,7 @@
  * for, and waited for so long.
  */
 import { stayingStatuses } from '../cell-view.ts';
-import { compileWorkload } from '../compile.ts';
+import { compileWorkload } from '../processes/compile.ts';
 import type { Deps } from '../deps.ts';
 import { upJobs } from './progress.ts';
 import type { RolloutStep } from './rollout.ts';

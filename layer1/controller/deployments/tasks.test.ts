@@ -7,7 +7,7 @@ import { seenStatus } from '@flynn/scheduler/lost-jobs';
 import { apps, deployments, jobs, releases } from '../api.ts';
 import { hosts } from '../api-hosts.ts';
 import { deploymentControls } from './api-controls.ts';
-import type { Scripts } from '../app-json.ts';
+import type { Scripts } from '../apps/app-json.ts';
 import { taskLine, taskState } from './tasks.ts';
 import type { Deployment } from '../model.ts';
 import { appType } from '../resources.ts';

@@ -13,9 +13,9 @@ import {
   templateFactsSchema,
 } from '../cell-view.ts';
 import type { CellView, PlacedJob } from '../cell-view.ts';
-import type { Scripts } from '../app-json.ts';
-import { workloadIdOf } from '../compile.ts';
-import type { Runnable } from '../compile.ts';
+import type { Scripts } from '../apps/app-json.ts';
+import { workloadIdOf } from '../processes/compile.ts';
+import type { Runnable } from '../processes/compile.ts';
 import { expectedJobs, patienceMs } from './expected-jobs.ts';
 import type { Patient } from './patience.ts';
 import { findFailed, findTrouble, isOfType, upJobs } from './progress.ts';
@@ -24,7 +24,7 @@ import { readTask, taskLine } from './tasks.ts';
 import type { TaskState } from './tasks.ts';
 import type { Deps } from '../deps.ts';
 import { hasEnded } from '../job-views.ts';
-import { runnableOf } from '../releases.ts';
+import { runnableOf } from '../releases/releases.ts';
 import { formationType, releaseType } from '../resources.ts';
 import type { AppResource, DeploymentResource, FormationResource } from '../resources.ts';
 import type { TypeState } from './rollout.ts';

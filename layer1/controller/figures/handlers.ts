@@ -2,7 +2,7 @@ import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
-import { appNames, appsNamed } from '../app-names.ts';
+import { appNames, appsNamed } from '../apps/names.ts';
 import { Decoded } from '../decoded.ts';
 import { findApp, noApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';

@@ -1,6 +1,6 @@
 /** What a look saw of apps' jobs, put together from what hosts told and what the cell says of jobs. Pure. */
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
-import { appIdOf } from '../compile.ts';
+import { appIdOf } from '../processes/compile.ts';
 import type { TypeRow } from './history.ts';
 
 export type RunningJob = Pick<SeenStatus, 'id' | 'workloadId' | 'hostId' | 'meta' | 'isUncertain'>;

@@ -6,7 +6,7 @@ import { forever } from '@flynn/kit/tasks';
 import { Asking } from '../autoscale/asking.ts';
 import { nextLookMs } from '../autoscale/looks.ts';
 import { seenStatuses } from '../cell-view.ts';
-import { appIdOf } from '../compile.ts';
+import { appIdOf } from '../processes/compile.ts';
 import type { Deps } from '../deps.ts';
 import { routerAppStats } from '../routes/app-stats.ts';
 import type { RouterCounts } from '../routes/app-stats.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { jobStatusSchema } from '@flynn/scheduler/cell';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
-import { processSchema } from '../process.ts';
+import { processSchema } from '../processes/process.ts';
 import { formationState } from './formation-state.ts';
 import type { FormationFacts } from './formation-state.ts';
 

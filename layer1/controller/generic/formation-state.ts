@@ -3,7 +3,7 @@ import type { Condition } from '@flynn/resource/condition';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { iso } from '../job-views.ts';
 import type { Job } from '../model.ts';
-import type { Process } from '../process.ts';
+import type { Process } from '../processes/process.ts';
 import type { FormationResource } from '../resources.ts';
 
 export type FormationFacts = Readonly<{

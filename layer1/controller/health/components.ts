@@ -2,10 +2,10 @@
 import type { ExaminedHost, ExaminedMember } from '@flynn/host-agent/doctor/api';
 import type { Found } from '@flynn/host-agent/doctor/finding';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
-import { namesOf } from '../compile.ts';
-import { isDispensable } from '../counts.ts';
+import { namesOf } from '../processes/compile.ts';
+import { isDispensable } from '../formations/counts.ts';
 import { hasEnded } from '../job-views.ts';
-import type { Process } from '../process.ts';
+import type { Process } from '../processes/process.ts';
 import type { AppResource, FormationResource, ReleaseResource } from '../resources.ts';
 import type { Component } from './api.ts';
 

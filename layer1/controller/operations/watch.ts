@@ -2,7 +2,7 @@
 import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare } from '@flynn/store/store';
 import { buildWorkloadId } from '../compile-build.ts';
-import { appIdOf } from '../compile.ts';
+import { appIdOf } from '../processes/compile.ts';
 import { evaluationContext } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { findOperation } from './records.ts';

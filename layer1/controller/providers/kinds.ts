@@ -6,7 +6,7 @@ import { refusal } from '@flynn/resource/record';
 import { keysOf, runReconciler } from '@flynn/resource/reconciler';
 import { z } from 'zod';
 import { hiddenValue } from '../access/redaction.ts';
-import { appIdOf } from '../compile.ts';
+import { appIdOf } from '../processes/compile.ts';
 import type { Deps } from '../deps.ts';
 import { differences } from '../generic/difference.ts';
 import { defineKind } from '../generic/kind.ts';

@@ -3,7 +3,7 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { Again } from '@flynn/resource/reconciler';
 import { startDeployment } from '../deployments/deployments.ts';
 import type { Deps } from '../deps.ts';
-import { createRelease, findBasis } from '../releases.ts';
+import { createRelease, findBasis } from '../releases/releases.ts';
 import { appType } from '../resources.ts';
 import type { AppResource, ReleaseResource } from '../resources.ts';
 import type { Failure } from './model.ts';

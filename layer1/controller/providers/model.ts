@@ -1,6 +1,6 @@
 /** Providers and what they gave, as the API shows them: no token, and of variables their names. */
 import { z } from 'zod';
-import { envSchema } from '../env.ts';
+import { envSchema } from '../processes/env.ts';
 
 /** A provider is told no more than this about what is wanted of it. */
 const maxConfigCharacters = 16_384;

@@ -4,7 +4,7 @@
  */
 import type { Login } from '@flynn/appliances/appliance';
 import type { Deps } from '../deps.ts';
-import { findBasis } from '../releases.ts';
+import { findBasis } from '../releases/releases.ts';
 import { commandOf } from '../datastores/lookup.ts';
 import { appType, deploymentType, releaseType } from '../resources.ts';
 import type { AppResource, ReleaseResource } from '../resources.ts';

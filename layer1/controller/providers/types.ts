@@ -8,7 +8,7 @@ import { defineType } from '@flynn/resource/type';
 import type { FieldIssue, ResourceOf } from '@flynn/resource/type';
 import { z } from 'zod';
 import { applianceProtocol, isApplianceUrl } from '../datastores/names.ts';
-import { envSchema } from '../env.ts';
+import { envSchema } from '../processes/env.ts';
 import { ownedBy } from '../resources.ts';
 import { configSchema, failureSchema } from './model.ts';
 

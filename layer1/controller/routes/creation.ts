@@ -4,7 +4,7 @@ import { shortId } from '@flynn/kit/ids';
 import { nameKey } from '@flynn/resource/keys';
 import { compareOf, refusal } from '@flynn/resource/record';
 import { checkUndivided } from '../access/neighbours.ts';
-import { serviceNameOf } from '../compile.ts';
+import { serviceNameOf } from '../processes/compile.ts';
 import { forLiveApp, isOvertaken } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { ownedBy, routeType } from '../resources.ts';

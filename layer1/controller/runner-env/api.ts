@@ -1,7 +1,7 @@
 /** For runners: the variables that they have besides their own. People have the kind RunnerEnv of the generic API. */
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
-import { envSchema } from '../env.ts';
+import { envSchema } from '../processes/env.ts';
 
 export const runnerEnv = {
   /**

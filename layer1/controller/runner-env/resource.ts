@@ -5,7 +5,7 @@ import type { Resource } from '@flynn/resource/type';
 import { z } from 'zod';
 import { withoutEnv } from '../access/redaction.ts';
 import { defineKind } from '../generic/kind.ts';
-import { envSchema } from '../env.ts';
+import { envSchema } from '../processes/env.ts';
 import { labelsSchema } from '../model.ts';
 import { checkKeptLogins } from './kept-logins.ts';
 import { problemOf } from './settings.ts';

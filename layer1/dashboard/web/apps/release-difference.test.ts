@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Release } from '@flynn/controller/model';
-import { processSchema } from '@flynn/controller/process';
+import { processSchema } from '@flynn/controller/processes/process';
 import { differenceOf } from './release-difference.ts';
 
 function release(more: Partial<Release>): Release {

@@ -4,12 +4,12 @@ import { writePiece } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
 import { refusal } from '@flynn/resource/record';
 import type { Again } from '@flynn/resource/reconciler';
-import type { Principal } from './access/principal.ts';
-import { isAtLeast } from './access/roles.ts';
-import { refuseForDatastore } from './datastores/guards.ts';
-import type { Deps } from './deps.ts';
-import { appType } from './resources.ts';
-import type { AppResource } from './resources.ts';
+import type { Principal } from '../access/principal.ts';
+import { isAtLeast } from '../access/roles.ts';
+import { refuseForDatastore } from '../datastores/guards.ts';
+import type { Deps } from '../deps.ts';
+import { appType } from '../resources.ts';
+import type { AppResource } from '../resources.ts';
 import { expiryMeta, goesEarlier, parentMeta, reviewIssues } from './review-meta.ts';
 
 /** Of an app: how many review apps it may have at once. */

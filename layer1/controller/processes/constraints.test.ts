@@ -2,14 +2,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type ErrorCode, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { hosts } from './api-hosts.ts';
-import { apps, deployments, formations, jobs, releases } from './api.ts';
-import { reasonsOf } from './cell-view.ts';
-import { generic } from './generic/api.ts';
-import { health } from './health/api.ts';
-import type { Deployment } from './model.ts';
-import { limitDeployment, startTestController } from './testing.ts';
-import type { TestController } from './testing.ts';
+import { hosts } from '../api-hosts.ts';
+import { apps, deployments, formations, jobs, releases } from '../api.ts';
+import { reasonsOf } from '../cell-view.ts';
+import { generic } from '../generic/api.ts';
+import { health } from '../health/api.ts';
+import type { Deployment } from '../model.ts';
+import { limitDeployment, startTestController } from '../testing.ts';
+import type { TestController } from '../testing.ts';
 
 const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
   hasCode(error, code) && pattern.test(error.message);

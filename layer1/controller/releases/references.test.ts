@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
-import { tokens, users } from './access/api.ts';
-import { audit } from './audit/api.ts';
-import { deployments, releases } from './api.ts';
-import { createControllerClient } from './client.ts';
-import { generic } from './generic/api.ts';
-import { startTestController } from './testing.ts';
+import { tokens, users } from '../access/api.ts';
+import { audit } from '../audit/api.ts';
+import { deployments, releases } from '../api.ts';
+import { createControllerClient } from '../client.ts';
+import { generic } from '../generic/api.ts';
+import { startTestController } from '../testing.ts';
 
 const params = { app: 'shop' };
 

@@ -4,10 +4,10 @@ import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { createMemoryStore } from '@flynn/store/memory';
-import { apps, jobs, releases } from './api.ts';
-import { routing } from './routes/api.ts';
-import { operations } from './operations/api.ts';
-import { startTestController } from './testing.ts';
+import { apps, jobs, releases } from '../api.ts';
+import { routing } from '../routes/api.ts';
+import { operations } from '../operations/api.ts';
+import { startTestController } from '../testing.ts';
 
 const params = { app: 'doomed' };
 const push = { pushId: 'p', sourceDigest: 'd', commit: 'c', branch: 'main' };

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { buildLimitsOf } from './build-limits.ts';
-import { compileBuild } from './compile-build.ts';
+import { buildLimitsOf } from '../build-limits.ts';
+import { compileBuild } from '../compile-build.ts';
 import { compileOneOff, compileWorkload, appIdOf, slugProcess, workloadIdOf } from './compile.ts';
 import { checkDefaults } from './check-defaults.ts';
-import { plainVolumeName } from './volumes/names.ts';
+import { plainVolumeName } from '../volumes/names.ts';
 import type { Runnable } from './compile.ts';
 import { processSchema } from './process.ts';
 import type { Process } from './process.ts';

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type ErrorCode, hasCode } from '@flynn/kit/errors';
 import { resourceKey } from '@flynn/resource/keys';
-import { deployments, formations } from './api.ts';
-import { generic } from './generic/api.ts';
-import { formationType } from './resources.ts';
-import { startTestController } from './testing.ts';
+import { deployments, formations } from '../api.ts';
+import { generic } from '../generic/api.ts';
+import { formationType } from '../resources.ts';
+import { startTestController } from '../testing.ts';
 
 const signal = new AbortController().signal;
 

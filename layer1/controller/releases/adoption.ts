@@ -1,7 +1,7 @@
 /** What does a release of one app become in another? Pure: the same artifact and commands, the other's settings. */
-import { ownLimitsOf, serviceNameOf } from './compile.ts';
-import type { App, Release } from './model.ts';
-import type { Process } from './process.ts';
+import { ownLimitsOf, serviceNameOf } from '../processes/compile.ts';
+import type { App, Release } from '../model.ts';
+import type { Process } from '../processes/process.ts';
 
 type Adopted = Pick<Release, 'processes' | 'meta'> &
   Required<Pick<Release, 'scripts' | 'cron'>> & { artifactId: string };

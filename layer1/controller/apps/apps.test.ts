@@ -6,15 +6,15 @@ import { newId } from '@flynn/kit/ids';
 import type { ServerEvent } from '@flynn/kit/routes';
 import type { Image } from '@flynn/scheduler/job-template';
 import { z } from 'zod';
-import { tokens, users } from './access/api.ts';
-import { apps, formations, jobs, releases } from './api.ts';
-import { createControllerClient } from './client.ts';
-import { routing } from './routes/api.ts';
-import { platform } from './api-platform.ts';
-import { sources } from './source/api.ts';
-import { hooks } from './source/hook/api.ts';
-import { startTestController } from './testing.ts';
-import type { TestController } from './testing.ts';
+import { tokens, users } from '../access/api.ts';
+import { apps, formations, jobs, releases } from '../api.ts';
+import { createControllerClient } from '../client.ts';
+import { routing } from '../routes/api.ts';
+import { platform } from '../api-platform.ts';
+import { sources } from '../source/api.ts';
+import { hooks } from '../source/hook/api.ts';
+import { startTestController } from '../testing.ts';
+import type { TestController } from '../testing.ts';
 
 let world: TestController;
 before(async () => {

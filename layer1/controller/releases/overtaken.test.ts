@@ -4,9 +4,9 @@ import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { createMemoryStore } from '@flynn/store/memory';
-import { apps, deployments, releases } from './api.ts';
+import { apps, deployments, releases } from '../api.ts';
 import { isOvertaken, overtaken, withSeen } from './overtaken.ts';
-import { startTestController } from './testing.ts';
+import { startTestController } from '../testing.ts';
 
 const params = { app: 'shop' };
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { adoptedRelease } from './adoption.ts';
-import { processSchema } from './process.ts';
-import type { Release } from './model.ts';
+import { processSchema } from '../processes/process.ts';
+import type { Release } from '../model.ts';
 
 const release = (change: Partial<Release>): Release => ({
   id: 'r',

@@ -10,19 +10,19 @@ import { cellKeys } from '@flynn/scheduler/cell';
 import type { Workload } from '@flynn/scheduler/cell';
 import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare, Operation } from '@flynn/store/store';
-import { grantType } from './access/resources.ts';
-import { isOpen, placedJobs, statusesOfApp, valuesOf } from './cell-view.ts';
-import { collectArtifactsOf } from './collection/collection.ts';
-import { appIdOf } from './compile.ts';
-import { backupPlanType, datastoreBackupType } from './datastore-backups/types.ts';
-import { archiveType, historyType } from './datastore-history/types.ts';
-import { evaluationContext } from './deps.ts';
-import type { Deps } from './deps.ts';
-import { hasEnded } from './job-views.ts';
-import { removeLog } from './operations/log.ts';
-import { endedOperationsOf } from './operations/pruning.ts';
-import { historyKey } from './operations/records.ts';
-import { operationLock } from './operations/writer.ts';
+import { grantType } from '../access/resources.ts';
+import { isOpen, placedJobs, statusesOfApp, valuesOf } from '../cell-view.ts';
+import { collectArtifactsOf } from '../collection/collection.ts';
+import { appIdOf } from '../processes/compile.ts';
+import { backupPlanType, datastoreBackupType } from '../datastore-backups/types.ts';
+import { archiveType, historyType } from '../datastore-history/types.ts';
+import { evaluationContext } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { hasEnded } from '../job-views.ts';
+import { removeLog } from '../operations/log.ts';
+import { endedOperationsOf } from '../operations/pruning.ts';
+import { historyKey } from '../operations/records.ts';
+import { operationLock } from '../operations/writer.ts';
 import {
   appFinalizer,
   appType,
@@ -35,11 +35,11 @@ import {
   ownedBy,
   releaseType,
   routeType,
-} from './resources.ts';
-import { leaveResources } from './providers/leaving.ts';
-import { hookType } from './source/hook/resource.ts';
-import { sourceType } from './source/resource.ts';
-import { findVolumes } from './volumes/volumes.ts';
+} from '../resources.ts';
+import { leaveResources } from '../providers/leaving.ts';
+import { hookType } from '../source/hook/resource.ts';
+import { sourceType } from '../source/resource.ts';
+import { findVolumes } from '../volumes/volumes.ts';
 
 /** etcd takes 128 operations in a transaction. */
 const batchSize = 100;

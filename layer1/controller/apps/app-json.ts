@@ -5,7 +5,7 @@
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { envName, headerName, headerValue, processType } from '@flynn/kit/names';
 import { z } from 'zod';
-import { parseSchedule } from './cron/schedule.ts';
+import { parseSchedule } from '../cron/schedule.ts';
 
 const line = z.string().trim().min(1);
 const seconds = z.number().nonnegative().max(86_400);

@@ -1,6 +1,6 @@
 /** What do the checks of a release have that say nothing else? */
 import { z } from 'zod';
-import type { App } from './model.ts';
+import type { App } from '../model.ts';
 import type { Process } from './process.ts';
 
 /** Of the release, not of the app: jobs that run are none of a setting's. */

@@ -1,10 +1,10 @@
 /** How many jobs of a type may be wanted, and why no more or no fewer? Pure. */
 import { nearestOf } from '@flynn/kit/config';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
-import { isStanding } from './compile.ts';
-import { isApart } from './constraints.ts';
-import type { Process } from './process.ts';
-import type { AppResource, ReleaseResource } from './resources.ts';
+import { isStanding } from '../processes/compile.ts';
+import { isApart } from '../processes/constraints.ts';
+import type { Process } from '../processes/process.ts';
+import type { AppResource, ReleaseResource } from '../resources.ts';
 
 const maxCount = 10_000;
 

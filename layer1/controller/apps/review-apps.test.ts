@@ -2,14 +2,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { tokens, users } from './access/api.ts';
-import { apps, formations } from './api.ts';
-import { createControllerClient } from './client.ts';
-import { generic } from './generic/api.ts';
+import { tokens, users } from '../access/api.ts';
+import { apps, formations } from '../api.ts';
+import { createControllerClient } from '../client.ts';
+import { generic } from '../generic/api.ts';
 import { reviewCap, stepReview } from './review-apps.ts';
-import { appType } from './resources.ts';
-import { startTestController } from './testing.ts';
-import { volumes } from './volumes/api.ts';
+import { appType } from '../resources.ts';
+import { startTestController } from '../testing.ts';
+import { volumes } from '../volumes/api.ts';
 
 const signal = new AbortController().signal;
 

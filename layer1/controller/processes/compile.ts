@@ -9,10 +9,10 @@ import type { Resources } from '@flynn/scheduler/resources';
 import { versionOf } from '@flynn/scheduler/template-version';
 import { defaultCheck, withDefaults } from './check-defaults.ts';
 import type { CheckDefaults } from './check-defaults.ts';
-import { oneOffDefaults } from './one-off-limits.ts';
-import type { OneOffKind, OneOffLimits } from './one-off-limits.ts';
-import { ownVolumeName } from './volumes/names.ts';
-import type { App, Artifact, Release } from './model.ts';
+import { oneOffDefaults } from '../one-off-limits.ts';
+import type { OneOffKind, OneOffLimits } from '../one-off-limits.ts';
+import { ownVolumeName } from '../volumes/names.ts';
+import type { App, Artifact, Release } from '../model.ts';
 import type { Process, processSchema } from './process.ts';
 
 /** Starts a slug's command line with its profile scripts; part of the slug runner's image. */
