@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { formations } from '@flynn/controller/api';
-import { hosts } from '@flynn/controller/api-hosts';
+import { hosts } from '@flynn/controller/hosts/api';
 import { type TestController, startTestController } from '@flynn/controller/testing';
 import { leaseSubnet, releaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { changeSettings, readSettings } from '@flynn/host-agent/host-settings';

@@ -2,8 +2,8 @@
  * Taking this host out of a cluster that goes on without it: its work first, then its place in etcd and the network, then its
  * name.
  */
-import { checkSoleCopiesAt } from '@flynn/controller/host-blobs';
-import { whileCopied } from '@flynn/controller/sole-copies';
+import { checkSoleCopiesAt } from '@flynn/controller/hosts/blobs';
+import { whileCopied } from '@flynn/controller/hosts/sole-copies';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { partOf } from '@flynn/discovery/parts';
 import { memberKey } from '@flynn/host-agent/cluster/member-keys';

@@ -1,5 +1,5 @@
 /** What people write as arguments, read strictly. */
-import { byteSize } from '@flynn/controller/build-limits';
+import { byteSize } from '@flynn/controller/builds/limits';
 import { durationMs } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
 import { envName } from '@flynn/kit/names';

@@ -1,5 +1,5 @@
 /** Jobs that wait for a place: how many of each workload there are, and why, as the schedulers say. */
-import { evaluations } from '@flynn/controller/api-hosts';
+import { evaluations } from '@flynn/controller/hosts/api';
 import type { Job } from '@flynn/controller/model';
 import { type Clock, pause } from '@flynn/kit/clock';
 import { hasCode } from '@flynn/kit/errors';

@@ -1,6 +1,6 @@
 import { apps } from '@flynn/controller/api';
-import { pathOf, placeMeta, placeNames, placeOf } from '@flynn/controller/build-place';
-import type { BuildPlace, PlaceName } from '@flynn/controller/build-place';
+import { pathOf, placeMeta, placeNames, placeOf } from '@flynn/controller/builds/place';
+import type { BuildPlace, PlaceName } from '@flynn/controller/builds/place';
 import type { MetaChange } from '@flynn/controller/apps/meta';
 import { FlynnError } from '@flynn/kit/errors';
 import { changeMeta } from '../app-meta.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { hosts } from '@flynn/controller/api-hosts';
+import { hosts } from '@flynn/controller/hosts/api';
 import { openDeskWithController } from '../testing.ts';
 
 test('`constraint` tells which hosts a type may be on, `constraint set` changes it by a release that is rolled out', async () => {

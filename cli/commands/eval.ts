@@ -1,4 +1,4 @@
-import { evaluationStates, evaluations } from '@flynn/controller/api-hosts';
+import { evaluationStates, evaluations } from '@flynn/controller/hosts/api';
 import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { formatAge, formatTable } from '../output.ts';

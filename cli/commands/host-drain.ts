@@ -1,7 +1,7 @@
 /** Emptying a host, and waiting until it is. */
-import { hosts } from '@flynn/controller/api-hosts';
-import type { HostView } from '@flynn/controller/api-hosts';
-import { whileCopied } from '@flynn/controller/sole-copies';
+import { hosts } from '@flynn/controller/hosts/api';
+import type { HostView } from '@flynn/controller/hosts/api';
+import { whileCopied } from '@flynn/controller/hosts/sole-copies';
 import { FlynnError } from '@flynn/kit/errors';
 import { systemClock } from '@flynn/kit/clock';
 import type { HttpClient } from '@flynn/kit/http-client';

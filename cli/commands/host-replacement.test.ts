@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { hosts } from '@flynn/controller/api-hosts';
+import { hosts } from '@flynn/controller/hosts/api';
 import { waitFor } from '@flynn/kit/retry';
 import { openDeskWithController } from '../testing.ts';
 

@@ -1,6 +1,6 @@
 /** `flynn host remove` and `flynn host replace`: a host goes for good, and another takes its place. */
-import { hosts } from '@flynn/controller/api-hosts';
-import type { HostDetail } from '@flynn/controller/api-hosts';
+import { hosts } from '@flynn/controller/hosts/api';
+import type { HostDetail } from '@flynn/controller/hosts/api';
 import { FlynnError } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { eitherCommand } from '@flynn/kit/operator-commands';

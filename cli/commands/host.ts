@@ -1,5 +1,5 @@
-import { hosts } from '@flynn/controller/api-hosts';
-import type { HostView } from '@flynn/controller/api-hosts';
+import { hosts } from '@flynn/controller/hosts/api';
+import type { HostView } from '@flynn/controller/hosts/api';
 import { parseDurationMs, parseWhole, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { formatAge, formatCount, formatTable } from '../output.ts';

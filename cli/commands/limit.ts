@@ -1,11 +1,11 @@
-import { builds } from '@flynn/controller/api-builds';
+import { builds } from '@flynn/controller/builds/api';
 import { apps } from '@flynn/controller/api';
-import { amountText, buildLimitNames, byteSize } from '@flynn/controller/build-limits';
-import type { AppBuildLimits, BuildLimitName } from '@flynn/controller/build-limits';
+import { amountText, buildLimitNames, byteSize } from '@flynn/controller/builds/limits';
+import type { AppBuildLimits, BuildLimitName } from '@flynn/controller/builds/limits';
 import { processSchema, unsaidLimits } from '@flynn/controller/processes/process';
 import type { Process } from '@flynn/controller/processes/process';
-import { oneOffKinds, oneOffLimitsOf, oneOffMeta } from '@flynn/controller/one-off-limits';
-import type { OneOffKind } from '@flynn/controller/one-off-limits';
+import { oneOffKinds, oneOffLimitsOf, oneOffMeta } from '@flynn/controller/jobs/one-off-limits';
+import type { OneOffKind } from '@flynn/controller/jobs/one-off-limits';
 import { changeMeta } from '../app-meta.ts';
 import { parseCpu, parseMemory, parseWhole, usageError } from '../arguments.ts';
 import { changeRelease, newestRelease, processOf } from '../next-release.ts';

@@ -1,6 +1,6 @@
 import { apps, formations, releases } from '@flynn/controller/api';
 import { adoptedRelease } from '@flynn/controller/releases/adoption';
-import { placeMeta } from '@flynn/controller/build-place';
+import { placeMeta } from '@flynn/controller/builds/place';
 import type { App, Release } from '@flynn/controller/model';
 import { withSeen } from '@flynn/controller/releases/overtaken';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';

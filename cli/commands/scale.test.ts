@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { formations, jobs } from '@flynn/controller/api';
-import { evaluations } from '@flynn/controller/api-hosts';
+import { evaluations } from '@flynn/controller/hosts/api';
 import type { TestController } from '@flynn/controller/testing';
 import { waitFor } from '@flynn/kit/retry';
 import { loadClusters, saveClusters } from '../clusters.ts';

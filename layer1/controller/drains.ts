@@ -21,7 +21,7 @@ import { isAtLeast } from './access/roles.ts';
 import { findApp, forLiveApp, noApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { isRecent } from './health/drains.ts';
-import { insideNetworks } from './inside-networks.ts';
+import { insideNetworks } from './hosts/inside-networks.ts';
 import type { Drain } from './model.ts';
 import { appType, drainType, ownedBy } from './resources.ts';
 import type { AppResource, DrainResource } from './resources.ts';

@@ -12,7 +12,7 @@ import { seenStatuses, valuesOf } from './cell-view.ts';
 import { appIdOf } from './processes/compile.ts';
 import type { Deps } from './deps.ts';
 import { withRevisions } from './event-stream.ts';
-import { jobOfStatus } from './job-views.ts';
+import { jobOfStatus } from './jobs/views.ts';
 import type { ControllerEvent } from './model.ts';
 import type { EventView } from './access/event-view.ts';
 import { historyPrefix } from './operations/records.ts';

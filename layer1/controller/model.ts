@@ -220,7 +220,7 @@ export const operationSchema = z.object({
     sourceDigest: z.string().optional(),
     commit: z.string().optional(),
     branch: z.string().optional(),
-    /** What of the repository the source is, and the Dockerfile in it, where the app says: see build-place.ts. */
+    /** What of the repository the source is, and the Dockerfile in it, where the app says: see builds/place.ts. */
     folder: z.string().optional(),
     dockerfile: z.string().optional(),
     /** Of a build that is none: an image in a registry, to be fetched once. */

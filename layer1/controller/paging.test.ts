@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { tokens, users } from './access/api.ts';
-import { evaluations } from './api-hosts.ts';
+import { evaluations } from './hosts/api.ts';
 import { apps, deployments, formations, jobs, releases } from './api.ts';
 import { routing } from './routes/api.ts';
 import { operations } from './operations/api.ts';

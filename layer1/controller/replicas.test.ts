@@ -14,7 +14,7 @@ import { platform } from './api-platform.ts';
 import { operations } from './operations/api.ts';
 import { runners } from './operations/api-runners.ts';
 import { TestRunner } from './operations/test-runner.ts';
-import { hosts } from './api-hosts.ts';
+import { hosts } from './hosts/api.ts';
 import { createControllerClient } from './client.ts';
 import { startTestController } from './testing.ts';
 import type { TestController } from './testing.ts';

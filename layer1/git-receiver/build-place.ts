@@ -1,6 +1,6 @@
 /** Which part of a commit is built? What is not as the app's settings have it is told before anything is stored. */
-import type { BuildPlace } from '@flynn/controller/build-place';
-import { placeMeta } from '@flynn/controller/build-place';
+import type { BuildPlace } from '@flynn/controller/builds/place';
+import { placeMeta } from '@flynn/controller/builds/place';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { type Archived, findSubmodules, treeLimits } from './archive.ts';
 import { runGit } from './git.ts';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { apps, releases } from '@flynn/controller/api';
-import { placeIn } from '@flynn/controller/build-place';
+import { placeIn } from '@flynn/controller/builds/place';
 import type { App } from '@flynn/controller/model';
 import { hasCode } from '@flynn/kit/errors';
 import { gitSshEnv } from '@flynn/kit/git-ssh';

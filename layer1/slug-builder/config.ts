@@ -1,6 +1,6 @@
 import { secret } from '@flynn/kit/config';
 import { identityConfig } from '@flynn/kit/identity';
-import { buildSettingsSchema } from '@flynn/controller/build-limits';
+import { buildSettingsSchema } from '@flynn/controller/builds/limits';
 import { envSchema } from '@flynn/controller/processes/env';
 import { usualDockerfile } from './build-context.ts';
 import { z } from 'zod';

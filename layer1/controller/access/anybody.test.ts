@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import type { Route } from '@flynn/kit/routes';
 import type { AnyType } from '@flynn/resource/type';
-import { evaluations } from '../api-hosts.ts';
+import { evaluations } from '../hosts/api.ts';
 import { addKey } from '../keys.ts';
 import { notificationType } from '../notifications/types.ts';
 import { providerType, resourceType } from '../providers/types.ts';

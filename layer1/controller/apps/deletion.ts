@@ -18,7 +18,7 @@ import { backupPlanType, datastoreBackupType } from '../datastore-backups/types.
 import { archiveType, historyType } from '../datastore-history/types.ts';
 import { evaluationContext } from '../deps.ts';
 import type { Deps } from '../deps.ts';
-import { hasEnded } from '../job-views.ts';
+import { hasEnded } from '../jobs/views.ts';
 import { removeLog } from '../operations/log.ts';
 import { endedOperationsOf } from '../operations/pruning.ts';
 import { historyKey } from '../operations/records.ts';

@@ -9,7 +9,7 @@ import { apps, deployments, formations, jobs, releases } from '../api.ts';
 import { routing } from '../routes/api.ts';
 import { keys } from '../api-keys.ts';
 import { operations } from '../operations/api.ts';
-import { hosts } from '../api-hosts.ts';
+import { hosts } from '../hosts/api.ts';
 import { createControllerClient } from '../client.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';

@@ -6,7 +6,7 @@ import type { AuditEntry } from '../audit/model.ts';
 import { keyOfId } from '../audit/trail.ts';
 import type { Deps } from '../deps.ts';
 import { scaleOnce } from '../formations/formations.ts';
-import { iso } from '../job-views.ts';
+import { iso } from '../jobs/views.ts';
 import { statusWithChange } from './report.ts';
 import type { Change } from './report.ts';
 import { autoscaleType } from './resource.ts';

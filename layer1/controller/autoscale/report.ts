@@ -1,5 +1,5 @@
 /** What of a look is worth being written down? Pure. */
-import { iso } from '../job-views.ts';
+import { iso } from '../jobs/views.ts';
 import type { Status } from './model.ts';
 import type { Held } from './subject.ts';
 

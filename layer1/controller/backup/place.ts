@@ -1,6 +1,6 @@
 /** Where a schedule has its backups, as a target. */
 import { S3Client } from '@flynn/blobstore/s3/client';
-import type { HostClients } from '../host-clients.ts';
+import type { HostClients } from '../hosts/clients.ts';
 import type { S3Place, TargetAddress } from './model.ts';
 import type { BackupTarget } from './target.ts';
 

@@ -11,7 +11,7 @@ import { nextTick, parseSchedule } from './schedule.ts';
 import { startPiece } from './steps.ts';
 import { findApp, findLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
-import { iso } from '../job-views.ts';
+import { iso } from '../jobs/views.ts';
 import type { Cron } from './model.ts';
 import { runnableOf } from '../releases/releases.ts';
 import { cronType, ownedBy, releaseType } from '../resources.ts';

@@ -1,7 +1,7 @@
 /** What is to be done about a line of cron now? Pure. */
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { taskState } from '../deployments/tasks.ts';
-import { iso } from '../job-views.ts';
+import { iso } from '../jobs/views.ts';
 import { lastTick, nextTick } from './schedule.ts';
 import type { Schedule } from './schedule.ts';
 import type { CronEntry } from '../apps/app-json.ts';

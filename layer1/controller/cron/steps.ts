@@ -23,7 +23,7 @@ import type { CronAction } from './plan.ts';
 import { parseSchedule } from './schedule.ts';
 import { evaluationContext } from '../deps.ts';
 import type { Deps } from '../deps.ts';
-import { iso } from '../job-views.ts';
+import { iso } from '../jobs/views.ts';
 import type { CronRun } from './model.ts';
 import { runnableOf } from '../releases/releases.ts';
 import { appType, cronType, ownedBy, releaseType } from '../resources.ts';

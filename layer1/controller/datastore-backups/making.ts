@@ -6,7 +6,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { Stall } from '@flynn/kit/stall';
 import type { BlobClient } from '@flynn/blobstore/client';
 import type { Bytes } from '../backup/archive.ts';
-import type { HostClients } from '../host-clients.ts';
+import type { HostClients } from '../hosts/clients.ts';
 import { type Member, outputOf } from './member.ts';
 import { openedDump, sealedDump } from './sealing.ts';
 

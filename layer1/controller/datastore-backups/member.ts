@@ -16,7 +16,7 @@ import { FlynnError, asFlynnError, hasCode, messageOf } from '@flynn/kit/errors'
 import { encodeFrame, frameLimitBytes, readFrames } from '@flynn/kit/frames';
 import type { Frame } from '@flynn/kit/frames';
 import type { Bytes } from '../backup/archive.ts';
-import type { HostClients } from '../host-clients.ts';
+import type { HostClients } from '../hosts/clients.ts';
 
 export type Member = Readonly<{ hostId: string; jobId: string }>;
 type Options = Readonly<{

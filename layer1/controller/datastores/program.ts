@@ -4,8 +4,8 @@ import { FlynnError } from '@flynn/kit/errors';
 import { encodeFrame, frameLimitBytes, readFrames } from '@flynn/kit/frames';
 import type { Frame } from '@flynn/kit/frames';
 import type { Logger } from '@flynn/kit/log';
-import { joinOneWay } from '../attach.ts';
-import type { HostClients } from '../host-clients.ts';
+import { joinOneWay } from '../jobs/attach.ts';
+import type { HostClients } from '../hosts/clients.ts';
 
 /** What it says is an answer, not a file. */
 const mostBytes = 4 * 1024 ** 2;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { cellKeys } from '@flynn/scheduler/cell';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { placedOf, statusOf, workloadOf } from '@flynn/scheduler/testing';
-import { hosts as hostRoutes } from '../api-hosts.ts';
+import { hosts as hostRoutes } from '../hosts/api.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { makeTestDatastore, withAppliances } from './datastore-fixture.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { formations } from '../api.ts';
-import { hosts } from '../api-hosts.ts';
+import { hosts } from '../hosts/api.ts';
 import { limitDeployment, startTestController } from '../testing.ts';
 import { beginDeployment, deploymentReaches, hasEnded, hostAgain, loseHosts } from './deployment-fixture.ts';
 

@@ -5,7 +5,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { cellKeys, jobStatusSchema } from '@flynn/scheduler/cell';
 import { seenStatus } from '@flynn/scheduler/lost-jobs';
 import { apps, deployments, jobs, releases } from '../api.ts';
-import { hosts } from '../api-hosts.ts';
+import { hosts } from '../hosts/api.ts';
 import { deploymentControls } from './api-controls.ts';
 import type { Scripts } from '../apps/app-json.ts';
 import { taskLine, taskState } from './tasks.ts';

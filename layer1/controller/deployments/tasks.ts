@@ -9,7 +9,7 @@ import { compileOneOff, lineCommand } from '../processes/compile.ts';
 import type { Runnable } from '../processes/compile.ts';
 import { evaluationContext } from '../deps.ts';
 import type { Deps } from '../deps.ts';
-import { hasEnded } from '../job-views.ts';
+import { hasEnded } from '../jobs/views.ts';
 import type { FailedJob } from './rollout.ts';
 
 /** A migration may take its time, but not for ever. */

@@ -23,7 +23,7 @@ import type { UpTimes } from './progress.ts';
 import { readTask, taskLine } from './tasks.ts';
 import type { TaskState } from './tasks.ts';
 import type { Deps } from '../deps.ts';
-import { hasEnded } from '../job-views.ts';
+import { hasEnded } from '../jobs/views.ts';
 import { runnableOf } from '../releases/releases.ts';
 import { formationType, releaseType } from '../resources.ts';
 import type { AppResource, DeploymentResource, FormationResource } from '../resources.ts';

@@ -6,7 +6,7 @@ import { appNames, appsNamed } from '../apps/names.ts';
 import { Decoded } from '../decoded.ts';
 import { findApp, noApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
-import { iso } from '../job-views.ts';
+import { iso } from '../jobs/views.ts';
 import { appType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import { figures } from './api.ts';

@@ -1,5 +1,5 @@
 /** The history as the API shows it: columns, rounded to what can be told, null for what is not known. Pure. */
-import { iso } from '../job-views.ts';
+import { iso } from '../jobs/views.ts';
 import { requestFields, typeFields } from './model.ts';
 import type { Figures, LatestFigures, RequestField, TypeField } from './model.ts';
 import type { FiguresHistory } from './history.ts';

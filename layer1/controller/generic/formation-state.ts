@@ -1,7 +1,7 @@
 /** What is so of the jobs that a live formation wants: have they a host, are they up, and since when? Pure. */
 import type { Condition } from '@flynn/resource/condition';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
-import { iso } from '../job-views.ts';
+import { iso } from '../jobs/views.ts';
 import type { Job } from '../model.ts';
 import type { Process } from '../processes/process.ts';
 import type { FormationResource } from '../resources.ts';

@@ -4,7 +4,7 @@ import type { Found } from '@flynn/host-agent/doctor/finding';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { namesOf } from '../processes/compile.ts';
 import { isDispensable } from '../formations/counts.ts';
-import { hasEnded } from '../job-views.ts';
+import { hasEnded } from '../jobs/views.ts';
 import type { Process } from '../processes/process.ts';
 import type { AppResource, FormationResource, ReleaseResource } from '../resources.ts';
 import type { Component } from './api.ts';

@@ -3,7 +3,7 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { Outside } from '@flynn/kit/outside';
 import { hideSecrets } from '@flynn/log-aggregator/drain-url';
 import type { Deps } from '../deps.ts';
-import { insideNetworks } from '../inside-networks.ts';
+import { insideNetworks } from '../hosts/inside-networks.ts';
 import { bareHost } from './sender.ts';
 
 const lookMs = 5_000;

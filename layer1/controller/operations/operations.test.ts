@@ -6,7 +6,7 @@ import { cellKeys } from '@flynn/scheduler/cell';
 import { workloadChange } from '@flynn/scheduler/evaluations';
 import { apps, jobs } from '../api.ts';
 import { operations } from './api.ts';
-import { buildWorkloadId } from '../compile-build.ts';
+import { buildWorkloadId } from '../builds/compile.ts';
 import type { Operation } from '../model.ts';
 import { OperationWatch, silenceMs, stopEndedBuild } from './watch.ts';
 import { operationType } from '../resources.ts';

@@ -7,7 +7,7 @@ import { shortId } from '@flynn/kit/ids';
 import type { z } from 'zod';
 import { operations } from './api.ts';
 import { principalOf } from '../access/principal.ts';
-import { isSamePlace, placeIn, placeOf } from '../build-place.ts';
+import { isSamePlace, placeIn, placeOf } from '../builds/place.ts';
 import type { OwnBlobs } from '../collection/own-blobs.ts';
 import { refuseSource } from '../datastores/guards.ts';
 import { othersText } from '../deployments/phases.ts';

@@ -1,7 +1,7 @@
 /** Sees to it that every operation ends: nobody holds one in silence, and none waits beyond its time. */
 import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare } from '@flynn/store/store';
-import { buildWorkloadId } from '../compile-build.ts';
+import { buildWorkloadId } from '../builds/compile.ts';
 import { appIdOf } from '../processes/compile.ts';
 import { evaluationContext } from '../deps.ts';
 import type { Deps } from '../deps.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { buildLimitsOf } from '../build-limits.ts';
-import { compileBuild } from '../compile-build.ts';
+import { buildLimitsOf } from '../builds/limits.ts';
+import { compileBuild } from '../builds/compile.ts';
 import { compileOneOff, compileWorkload, appIdOf, slugProcess, workloadIdOf } from './compile.ts';
 import { checkDefaults } from './check-defaults.ts';
 import { plainVolumeName } from '../volumes/names.ts';

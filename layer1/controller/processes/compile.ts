@@ -1,4 +1,4 @@
-/** What does Layer 0 have to run for a process type of a release? Here apps become workloads; builds do in compile-build.ts. */
+/** What does Layer 0 have to run for a process type of a release? Here apps become workloads; builds do in builds/compile.ts. */
 import { createHash } from 'node:crypto';
 import { keyspacePassword } from '@flynn/appliances/appliance';
 import type { z } from 'zod';
@@ -9,8 +9,8 @@ import type { Resources } from '@flynn/scheduler/resources';
 import { versionOf } from '@flynn/scheduler/template-version';
 import { defaultCheck, withDefaults } from './check-defaults.ts';
 import type { CheckDefaults } from './check-defaults.ts';
-import { oneOffDefaults } from '../one-off-limits.ts';
-import type { OneOffKind, OneOffLimits } from '../one-off-limits.ts';
+import { oneOffDefaults } from '../jobs/one-off-limits.ts';
+import type { OneOffKind, OneOffLimits } from '../jobs/one-off-limits.ts';
 import { ownVolumeName } from '../volumes/names.ts';
 import type { App, Artifact, Release } from '../model.ts';
 import type { Process, processSchema } from './process.ts';

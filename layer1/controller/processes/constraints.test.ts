@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type ErrorCode, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { hosts } from '../api-hosts.ts';
+import { hosts } from '../hosts/api.ts';
 import { apps, deployments, formations, jobs, releases } from '../api.ts';
 import { reasonsOf } from '../cell-view.ts';
 import { generic } from '../generic/api.ts';

@@ -4,7 +4,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { raceAbort } from '@flynn/kit/retry';
 import { tokens, users } from '../access/api.ts';
 import { audit } from '../audit/api.ts';
-import { builds } from '../api-builds.ts';
+import { builds } from '../builds/api.ts';
 import { apps, jobs } from '../api.ts';
 import { createControllerClient } from '../client.ts';
 import { generic } from '../generic/api.ts';

@@ -2,7 +2,7 @@
 import { loadConfig, nearestOf, secret } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
-import { buildSettingsSchema } from '../build-limits.ts';
+import { buildSettingsSchema } from '../builds/limits.ts';
 
 export const loginsSchema = z.record(z.string(), z.object({ username: z.string(), password: z.string() }));
 

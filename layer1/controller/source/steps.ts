@@ -8,12 +8,12 @@
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Again } from '@flynn/resource/reconciler';
 import type { Compare } from '@flynn/store/store';
-import { isSamePlace, placeIn, placeOf } from '../build-place.ts';
-import type { BuildPlace } from '../build-place.ts';
+import { isSamePlace, placeIn, placeOf } from '../builds/place.ts';
+import type { BuildPlace } from '../builds/place.ts';
 import { forLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { dueInMs } from '../due.ts';
-import { insideNetworks } from '../inside-networks.ts';
+import { insideNetworks } from '../hosts/inside-networks.ts';
 import { createOnce } from '../operations/intake.ts';
 import { removeEnded } from '../operations/pruning.ts';
 import { chainOf } from '../operations/queue.ts';

@@ -4,7 +4,7 @@ import type { HostVolume } from '@flynn/host-agent/api-volumes';
 import { messageOf } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import type { Deps } from '../deps.ts';
-import { iso } from '../job-views.ts';
+import { iso } from '../jobs/views.ts';
 import { appType } from '../resources.ts';
 import type { VolumeView, Volumes } from './api.ts';
 import { ownVolumeOf } from './names.ts';

@@ -7,7 +7,7 @@ import { isShownFor } from '../../certificates/shown.ts';
 import type { Shown } from '../../certificates/shown.ts';
 import { findApp, forLiveApp } from '../../deps.ts';
 import type { Deps } from '../../deps.ts';
-import { iso } from '../../job-views.ts';
+import { iso } from '../../jobs/views.ts';
 import { newSigningSecret } from '../../notifications/signature.ts';
 import type { AppResource } from '../../resources.ts';
 import { httpUrlOf } from '../../routes/url.ts';

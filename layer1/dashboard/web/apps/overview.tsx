@@ -2,7 +2,7 @@
 import type { apps, jobs } from '@flynn/controller/api';
 import type { autoscales } from '@flynn/controller/autoscale/api';
 import type { Autoscale } from '@flynn/controller/autoscale/model';
-import type { evaluations } from '@flynn/controller/api-hosts';
+import type { evaluations } from '@flynn/controller/hosts/api';
 import type { routing } from '@flynn/controller/routes/api';
 import { isAtLeast } from '@flynn/controller/access/roles';
 import { holdsCounts } from '@flynn/controller/deployments/phases';

@@ -1,6 +1,6 @@
 /** Hosts: how they are, what runs there, and whether they take more. */
 import type { health } from '@flynn/controller/health/api';
-import type { hosts, HostView } from '@flynn/controller/api-hosts';
+import type { hosts, HostView } from '@flynn/controller/hosts/api';
 import { ActButton, AskedButton } from '../parts/acts.tsx';
 import { Badge } from '../parts/badge.tsx';
 import type { Tone } from '../parts/tone.ts';

@@ -1,5 +1,5 @@
 /** What may be done with what, in which state, and by whom? The API judges in the end; pages do not show what it would refuse. */
-import type { HostView } from '@flynn/controller/api-hosts';
+import type { HostView } from '@flynn/controller/hosts/api';
 import type { Identity } from '@flynn/controller/access/model';
 import { higher, isAtLeast, lower, type Level } from '@flynn/controller/access/roles';
 import type { App, Deployment, Job, Operation } from '@flynn/controller/model';

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { apps, jobs } from './api.ts';
-import { checkBuildPlace, placeOf } from './build-place.ts';
-import type { Operation } from './model.ts';
-import { operations } from './operations/api.ts';
+import { apps, jobs } from '../api.ts';
+import { checkBuildPlace, placeOf } from './place.ts';
+import type { Operation } from '../model.ts';
+import { operations } from '../operations/api.ts';
 import { cellKeys } from '@flynn/scheduler/cell';
-import { startTestController } from './testing.ts';
-import type { TestController } from './testing.ts';
+import { startTestController } from '../testing.ts';
+import type { TestController } from '../testing.ts';
 
 const params = { app: 'shop' };
 

@@ -1,9 +1,9 @@
 /** What does Layer 0 have to run to build an app? */
 import { jobTemplateSchema } from '@flynn/scheduler/job-template';
-import { appBuildLimits, buildLimitsOf } from './build-limits.ts';
-import { constraintsOf, ephemeral, identityOf, metaOf, priorities, roomOf } from './processes/compile.ts';
-import type { CompiledWorkload, Runnable, RunnableApp } from './processes/compile.ts';
-import type { Process } from './processes/process.ts';
+import { appBuildLimits, buildLimitsOf } from './limits.ts';
+import { constraintsOf, ephemeral, identityOf, metaOf, priorities, roomOf } from '../processes/compile.ts';
+import type { CompiledWorkload, Runnable, RunnableApp } from '../processes/compile.ts';
+import type { Process } from '../processes/process.ts';
 
 /** Where builds fetch sources and caches from, and leave layers. */
 const blobService = 'blobstore';

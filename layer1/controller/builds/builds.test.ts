@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { builds } from './api-builds.ts';
-import { apps, jobs } from './api.ts';
-import { operations } from './operations/api.ts';
-import { startTestController } from './testing.ts';
+import { builds } from './api.ts';
+import { apps, jobs } from '../api.ts';
+import { operations } from '../operations/api.ts';
+import { startTestController } from '../testing.ts';
 
 test('an app asks for its builds what the cluster allows, and its next build has it', async () => {
   await using world = await startTestController();

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { jobStatusSchema, workloadSchema } from '@flynn/scheduler/cell';
 import type { Workload } from '@flynn/scheduler/cell';
-import { findJob, jobOfStatus, jobsOfApp } from './job-views.ts';
-import type { Cell } from './job-views.ts';
+import { findJob, jobOfStatus, jobsOfApp } from './views.ts';
+import type { Cell } from './views.ts';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
-import { expiredOneOffs } from './collection/one-off-cleanup.ts';
+import { expiredOneOffs } from '../collection/one-off-cleanup.ts';
 
 const meta = { 'flynn.app': 'a', 'flynn.release': 'r', 'flynn.type': 'web' };
 const demand = { memoryBytes: 1, cpuMillis: 0, family: 'a' };

@@ -3,16 +3,16 @@ import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import type { Evaluation } from '@flynn/scheduler/evaluation';
-import { principalOf } from './access/principal.ts';
-import type { Principal } from './access/principal.ts';
-import { evaluations } from './api-hosts.ts';
-import { valuesOf } from './cell-view.ts';
-import { appIdOf } from './processes/compile.ts';
-import { findApp, noApp } from './deps.ts';
-import type { Deps } from './deps.ts';
-import { pageOf } from './paging.ts';
-import { appType } from './resources.ts';
-import type { AppResource } from './resources.ts';
+import { principalOf } from '../access/principal.ts';
+import type { Principal } from '../access/principal.ts';
+import { evaluations } from './api.ts';
+import { valuesOf } from '../cell-view.ts';
+import { appIdOf } from '../processes/compile.ts';
+import { findApp, noApp } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { pageOf } from '../paging.ts';
+import { appType } from '../resources.ts';
+import type { AppResource } from '../resources.ts';
 
 type Named = Evaluation & { appName?: string };
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { amountText, appBuildLimits, buildLimitsOf, byteSize } from './build-limits.ts';
+import { amountText, appBuildLimits, buildLimitsOf, byteSize } from './limits.ts';
 
 const sizes: [string, number][] = [
   ['1024', 1024],

@@ -1,11 +1,11 @@
 /** Which job does a program run beside, and how is it started there? */
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { JobStatus } from '@flynn/scheduler/cell';
-import { statusesOfApp } from './cell-view.ts';
-import { startedBySlug } from './processes/compile.ts';
-import type { Deps } from './deps.ts';
-import { artifactType, releaseType } from './resources.ts';
-import type { AppResource } from './resources.ts';
+import { statusesOfApp } from '../cell-view.ts';
+import { startedBySlug } from '../processes/compile.ts';
+import type { Deps } from '../deps.ts';
+import { artifactType, releaseType } from '../resources.ts';
+import type { AppResource } from '../resources.ts';
 
 /** The running job named; else of the type, else of any, the one on the host of which the least is taken. */
 export function execTarget(

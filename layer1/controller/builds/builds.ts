@@ -1,14 +1,14 @@
 /** What an app's builds may take: kept in the app's metadata, within what the cluster says (`flynn runner env`). */
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
-import { builds } from './api-builds.ts';
-import { appBuildLimits, buildLimitNames, buildMeta } from './build-limits.ts';
-import type { AppBuildLimits } from './build-limits.ts';
-import { findApp, findLiveApp } from './deps.ts';
-import type { Deps } from './deps.ts';
-import { findBuilder } from './jobs.ts';
-import { appType } from './resources.ts';
-import { buildEnvOf } from './runner-env/handlers.ts';
+import { builds } from './api.ts';
+import { appBuildLimits, buildLimitNames, buildMeta } from './limits.ts';
+import type { AppBuildLimits } from './limits.ts';
+import { findApp, findLiveApp } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { findBuilder } from '../jobs/jobs.ts';
+import { appType } from '../resources.ts';
+import { buildEnvOf } from '../runner-env/handlers.ts';
 
 type Meta = Readonly<Record<string, string>>;
 

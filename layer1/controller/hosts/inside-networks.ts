@@ -1,6 +1,6 @@
 /** What people who are no admins must not lead connections of the platform to: hosts, and the subnets of their containers. */
 import { leasePrefix, leaseSchema } from '@flynn/host-agent/network/lease';
-import type { Deps } from './deps.ts';
+import type { Deps } from '../deps.ts';
 
 export async function insideNetworks(
   { store, cell }: Pick<Deps, 'store' | 'cell'>,

@@ -3,12 +3,12 @@ import { FlynnError } from '@flynn/kit/errors';
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import { cellKeys, claimSchema } from '@flynn/scheduler/cell';
 import { evaluationPut } from '@flynn/scheduler/evaluations';
-import type { HeldVolumes } from './api-hosts.ts';
-import type { CellView } from './cell-view.ts';
-import { appIdOf } from './processes/compile.ts';
-import { evaluationContext } from './deps.ts';
-import type { Deps } from './deps.ts';
-import { plainVolumeName } from './volumes/names.ts';
+import type { HeldVolumes } from './api.ts';
+import type { CellView } from '../cell-view.ts';
+import { appIdOf } from '../processes/compile.ts';
+import { evaluationContext } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { plainVolumeName } from '../volumes/names.ts';
 
 const leaseOf = (hostId: string): string => `/flynn/network/hosts/${hostId}`;
 

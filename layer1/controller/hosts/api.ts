@@ -6,9 +6,9 @@ import { booleanFlag } from '@flynn/kit/config';
 import { hostTagName } from '@flynn/kit/names';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
-import { hostTagValue } from './processes/constraints.ts';
-import { jobSchema } from './model.ts';
-import { pageQuery } from './paging.ts';
+import { hostTagValue } from '../processes/constraints.ts';
+import { jobSchema } from '../model.ts';
+import { pageQuery } from '../paging.ts';
 
 export { evaluationStates };
 

@@ -3,12 +3,12 @@ import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { jobTemplateSchema } from '@flynn/scheduler/job-template';
-import { apps, jobs } from './api.ts';
-import { compileOneOff } from './processes/compile.ts';
-import { runnableApp } from './deps.ts';
+import { apps, jobs } from '../api.ts';
+import { compileOneOff } from '../processes/compile.ts';
+import { runnableApp } from '../deps.ts';
 import { checkOneOffLimits, oneOffDefaults, oneOffLimitsOf } from './one-off-limits.ts';
-import { appType } from './resources.ts';
-import { startTestController } from './testing.ts';
+import { appType } from '../resources.ts';
+import { startTestController } from '../testing.ts';
 
 const gibibyte = 1024 ** 3;
 

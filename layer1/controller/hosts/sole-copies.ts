@@ -4,7 +4,7 @@ import { systemClock } from '@flynn/kit/clock';
 import type { Clock } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { z } from 'zod';
-import { namesOf } from './health/blobs.ts';
+import { namesOf } from '../health/blobs.ts';
 
 const againMs = 2_000;
 /** Nothing was taken over for so long: it will not come by itself. */

@@ -2,10 +2,10 @@
 import type { Duplex } from 'node:stream';
 import { FlynnError } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
-import { onJobsChange, placedJobs, reasonsOf, seenStatuses } from './cell-view.ts';
-import type { CellView } from './cell-view.ts';
-import { appIdOf } from './processes/compile.ts';
-import { hasEnded } from './job-views.ts';
+import { onJobsChange, placedJobs, reasonsOf, seenStatuses } from '../cell-view.ts';
+import type { CellView } from '../cell-view.ts';
+import { appIdOf } from '../processes/compile.ts';
+import { hasEnded } from './views.ts';
 
 const placementDeadlineMs = 60_000;
 

@@ -1,7 +1,7 @@
 /** How much may a job take that runs once: a command, a cron line, a release's script? Kept in the app's metadata. Pure. */
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
-import { byteSize } from './build-limits.ts';
+import { byteSize } from '../builds/limits.ts';
 
 /** `run`: commands (`flynn run`); `cron`: lines of its schedule; `release`: what is run around a deployment. */
 export const oneOffKinds = ['run', 'cron', 'release'] as const;

@@ -3,13 +3,13 @@ import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { evaluations, hosts } from './api-hosts.ts';
-import type { HostView } from './api-hosts.ts';
-import { formations, jobs } from './api.ts';
-import { platform } from './api-platform.ts';
-import { startTestController } from './testing.ts';
-import type { TestController } from './testing.ts';
-import { jobSchema } from './model.ts';
+import { evaluations, hosts } from './api.ts';
+import type { HostView } from './api.ts';
+import { formations, jobs } from '../api.ts';
+import { platform } from '../api-platform.ts';
+import { startTestController } from '../testing.ts';
+import type { TestController } from '../testing.ts';
+import { jobSchema } from '../model.ts';
 import { z } from 'zod';
 
 const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>

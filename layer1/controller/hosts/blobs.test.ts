@@ -4,12 +4,12 @@ import type { Lack, Replication } from '@flynn/blobstore/api';
 import { fakeClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { hosts } from './api-hosts.ts';
-import { releases } from './api.ts';
-import { checkSoleCopies } from './host-blobs.ts';
+import { hosts } from './api.ts';
+import { releases } from '../api.ts';
+import { checkSoleCopies } from './blobs.ts';
 import { whileCopied } from './sole-copies.ts';
-import { startTestBlobs } from './testing-blobs.ts';
-import { startTestController } from './testing.ts';
+import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestController } from '../testing.ts';
 
 const { signal } = new AbortController();
 const digest = `sha256:${'a'.repeat(64)}`;

@@ -11,9 +11,9 @@ import type { HostVolume } from '@flynn/host-agent/api-volumes';
 import { doctorRoutes } from '@flynn/host-agent/doctor/api';
 import type { ClusterExamination } from '@flynn/host-agent/doctor/api';
 import type { Duplex } from 'node:stream';
-import { askMount, directoryTarget } from './backup/target.ts';
-import type { BackupTarget } from './backup/target.ts';
-import type { CellView } from './cell-view.ts';
+import { askMount, directoryTarget } from '../backup/target.ts';
+import type { BackupTarget } from '../backup/target.ts';
+import type { CellView } from '../cell-view.ts';
 
 const maxLineBytes = 256 * 1024;
 const logDeadlineMs = 3_000;

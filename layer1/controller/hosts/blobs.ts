@@ -5,9 +5,9 @@ import type { BlobClient } from '@flynn/blobstore/client';
 import { soleCopies } from '@flynn/blobstore/sole-copies';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { ResourceService } from '@flynn/resource/service';
-import { madeOf } from './collection/own-blobs.ts';
-import { amountOf } from './health/blobs.ts';
-import { appType, artifactType, releaseType } from './resources.ts';
+import { madeOf } from '../collection/own-blobs.ts';
+import { amountOf } from '../health/blobs.ts';
+import { appType, artifactType, releaseType } from '../resources.ts';
 
 type Limits = { signal: AbortSignal };
 

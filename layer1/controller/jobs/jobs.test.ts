@@ -4,12 +4,12 @@ import { hasCode } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
 import { encodeFrame, readFrames } from '@flynn/kit/frames';
 import { waitFor } from '@flynn/kit/retry';
-import { formations, jobs } from './api.ts';
+import { formations, jobs } from '../api.ts';
 import { awaitPlacement } from './attach.ts';
-import { reasonsOf } from './cell-view.ts';
-import type { Job } from './model.ts';
-import { startTestController } from './testing.ts';
-import type { TestController } from './testing.ts';
+import { reasonsOf } from '../cell-view.ts';
+import type { Job } from '../model.ts';
+import { startTestController } from '../testing.ts';
+import type { TestController } from '../testing.ts';
 
 let world: TestController;
 before(async () => {

@@ -2,12 +2,12 @@
 import { FlynnError } from '@flynn/kit/errors';
 import { attributesOf, failedConstraint } from '@flynn/scheduler/feasible';
 import type { OperatorSettings } from '@flynn/scheduler/cell';
-import { matchingHosts, seenStatuses, takesJobs, valuesOf } from './cell-view.ts';
-import { appIdOf } from './processes/compile.ts';
-import type { Deps } from './deps.ts';
-import { isIndispensable } from './formations/counts.ts';
-import { hasEnded } from './job-views.ts';
-import { appType } from './resources.ts';
+import { matchingHosts, seenStatuses, takesJobs, valuesOf } from '../cell-view.ts';
+import { appIdOf } from '../processes/compile.ts';
+import type { Deps } from '../deps.ts';
+import { isIndispensable } from '../formations/counts.ts';
+import { hasEnded } from '../jobs/views.ts';
+import { appType } from '../resources.ts';
 
 /**
  * `conflict` if with these settings no host would have what this API is reached by: that is gone, and the way back with it. A
