@@ -1,7 +1,7 @@
 /** Routes of a cluster whose domain becomes another, through the controller's API. Each step may be repeated. */
 import { certificates } from '@flynn/controller/certificates/api';
 import { type GenericObject, generic } from '@flynn/controller/generic/api';
-import { zoneOf } from '@flynn/controller/route-address';
+import { zoneOf } from '@flynn/controller/routes/address';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { retry } from '@flynn/kit/retry';

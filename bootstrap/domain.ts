@@ -2,7 +2,7 @@
  * The cluster's domain becomes another: apps, the controller and git answer at the new one and at the former, until that is
  * dropped. Pure. Which domains there are is in cluster.json, and so is a move that is not through: the next `up` goes on with it.
  */
-import { zoneOf } from '@flynn/controller/route-address';
+import { zoneOf } from '@flynn/controller/routes/address';
 import { FlynnError } from '@flynn/kit/errors';
 import { commands } from './origin.ts';
 import { type Cluster, domainSchema } from './settings.ts';

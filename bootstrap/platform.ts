@@ -4,7 +4,7 @@ import { type PlatformPart, limitsMeta, variablesMeta } from '@flynn/controller/
 import { limitsOf } from '@flynn/controller/backup/platform-limits';
 import { isOvertaken, withSeen } from '@flynn/controller/releases/overtaken';
 import { routing } from '@flynn/controller/routes/api';
-import { keys } from '@flynn/controller/api-keys';
+import { keys } from '@flynn/controller/keys/api';
 import { certificates } from '@flynn/controller/certificates/api';
 import type { App, Deployment } from '@flynn/controller/model';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';

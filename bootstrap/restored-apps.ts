@@ -1,6 +1,6 @@
 /** How the apps of a backup get on once they were started, and what those say that do not. */
 import { apps, formations, jobs } from '@flynn/controller/api';
-import { platform } from '@flynn/controller/api-platform';
+import { platform } from '@flynn/controller/platform/api';
 import type { App, Job } from '@flynn/controller/model';
 import { logRecords } from '@flynn/cli/log-stream';
 import { type Clock, systemClock } from '@flynn/kit/clock';

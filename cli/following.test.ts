@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apps, deployments, releases } from '@flynn/controller/api';
-import { platform } from '@flynn/controller/api-platform';
+import { platform } from '@flynn/controller/platform/api';
 import { rolloutSchema } from '@flynn/controller/deployments/rollout-settings';
 import type { App, Deployment, Job, Release } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';

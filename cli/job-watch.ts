@@ -1,6 +1,6 @@
 /** The jobs of a release as the controller tells of them, until they are as wanted. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { platform } from '@flynn/controller/api-platform';
+import { platform } from '@flynn/controller/platform/api';
 import { type Job, jobSchema } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';

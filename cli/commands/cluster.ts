@@ -1,4 +1,4 @@
-import { platform } from '@flynn/controller/api-platform';
+import { platform } from '@flynn/controller/platform/api';
 import { fingerprintOf } from '@flynn/kit/certificate';
 import { hasCode } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { type } from 'node:os';
 import { tokens } from '@flynn/controller/access/api';
-import { platform } from '@flynn/controller/api-platform';
+import { platform } from '@flynn/controller/platform/api';
 import type { Io } from '../io.ts';
 import { addCommand, type Parent } from './command.ts';
 

@@ -1,5 +1,5 @@
 import { apps } from '@flynn/controller/api';
-import { drains } from '@flynn/controller/api-drains';
+import { drains } from '@flynn/controller/drains/api';
 import type { Drain } from '@flynn/controller/model';
 import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';

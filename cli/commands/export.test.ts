@@ -9,7 +9,7 @@ import type { TestContext } from 'node:test';
 import { apps, formations, releases } from '@flynn/controller/api';
 import { autoscales } from '@flynn/controller/autoscale/api';
 import { routing } from '@flynn/controller/routes/api';
-import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { startTestBlobs } from '@flynn/controller/testing/blobs';
 import { waitFor } from '@flynn/kit/retry';
 import { readAppFile } from '../app-file.ts';
 import { loadClusters, saveClusters } from '../clusters.ts';

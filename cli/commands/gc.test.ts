@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { startTestBlobs } from '@flynn/controller/testing/blobs';
 import { openDeskWithController, quickClock } from '../testing.ts';
 
 test('gc tells what went; what was used a moment ago stays', async () => {

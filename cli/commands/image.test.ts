@@ -9,7 +9,7 @@ import { savedFiles, tarOf } from '@flynn/controller/images/testing';
 import { type Operation, buildResultSchema } from '@flynn/controller/model';
 import { watchAt } from '@flynn/controller/operations/lifecycle-fixture';
 import { TestRunner } from '@flynn/controller/operations/test-runner';
-import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { startTestBlobs } from '@flynn/controller/testing/blobs';
 import { waitFor } from '@flynn/kit/retry';
 import { openDeskWithController } from '../testing.ts';
 

@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { keys } from '@flynn/controller/api-keys';
+import { keys } from '@flynn/controller/keys/api';
 import type { Key } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Context } from '../context.ts';

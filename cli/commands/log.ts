@@ -1,5 +1,5 @@
 import { releases } from '@flynn/controller/api';
-import { platform } from '@flynn/controller/api-platform';
+import { platform } from '@flynn/controller/platform/api';
 import { type ReadOptions, defaultLines, maxLines } from '@flynn/log-aggregator/api';
 import { parseTime, parseWhole } from '../arguments.ts';
 import type { Context } from '../context.ts';

@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline/promises';
 import { login } from '@flynn/controller/access/api-login';
-import { platform } from '@flynn/controller/api-platform';
+import { platform } from '@flynn/controller/platform/api';
 import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { usageError } from '../arguments.ts';

@@ -4,7 +4,7 @@ import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { TestDatabase, addDatastore } from '@flynn/controller/datastore-backups/datastore-fixture';
-import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { startTestBlobs } from '@flynn/controller/testing/blobs';
 import { openDeskWithController } from '../testing.ts';
 
 async function open() {

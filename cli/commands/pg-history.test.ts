@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { TestDatabase, addDatastore } from '@flynn/controller/datastore-backups/datastore-fixture';
 import { stepHistory } from '@flynn/controller/datastore-history/steps';
 import { archiveType } from '@flynn/controller/datastore-history/types';
-import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { startTestBlobs } from '@flynn/controller/testing/blobs';
 import { waitFor } from '@flynn/kit/retry';
 import { openDeskWithController } from '../testing.ts';
 

@@ -4,7 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { makeTestDatastore, withAppliances } from '@flynn/controller/datastores/datastore-fixture';
-import type { Program } from '@flynn/controller/simulated-host';
+import type { Program } from '@flynn/controller/testing/simulated-host';
 import { openDeskWithController } from '../testing.ts';
 
 async function openDeskWithRedis() {

@@ -1,4 +1,4 @@
-import { platform } from '@flynn/controller/api-platform';
+import { platform } from '@flynn/controller/platform/api';
 import { loginsNotKept } from '@flynn/controller/runner-env/kept-logins';
 import { loginsSchema } from '@flynn/controller/runner-env/settings';
 import { FlynnError, ifFound } from '@flynn/kit/errors';

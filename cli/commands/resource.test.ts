@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { deployments } from '@flynn/controller/api';
 import { deploymentControls } from '@flynn/controller/deployments/api-controls';
 import { TestProvider, answers } from '@flynn/controller/providers/test-provider';
-import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { startTestBlobs } from '@flynn/controller/testing/blobs';
 import { waitFor } from '@flynn/kit/retry';
 import { runCli } from '../program.ts';
 import { openDeskWithController } from '../testing.ts';

@@ -1,4 +1,4 @@
-import { platform } from '@flynn/controller/api-platform';
+import { platform } from '@flynn/controller/platform/api';
 import { hasCode } from '@flynn/kit/errors';
 import packageFile from '../package.json' with { type: 'json' };
 import { addCommand, type Parent } from './command.ts';

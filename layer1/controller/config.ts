@@ -9,7 +9,7 @@ import type { EtcdOptions } from '@flynn/store/etcd';
 import { z } from 'zod';
 import type { ControllerSettings } from './deps.ts';
 import packageFile from './package.json' with { type: 'json' };
-import type { PortRange } from './route-address.ts';
+import type { PortRange } from './routes/address.ts';
 
 /** Two of a kind, with a comma between, while it is made anew: the newer first, or what is in use. */
 const secrets = () => secret().transform((text) => text.split(',').filter((key) => key !== ''));

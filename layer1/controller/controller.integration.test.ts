@@ -17,7 +17,7 @@ import type { Store } from '@flynn/store/store';
 import { apps, deployments, formations, jobs, releases } from './api.ts';
 import { routing } from './routes/api.ts';
 import { createControllerClient } from './client.ts';
-import { SimulatedHost } from './simulated-host.ts';
+import { SimulatedHost } from './testing/simulated-host.ts';
 
 const keys = { FLYNN_KEY: 'cluster', FLYNN_CONTROLLER_KEY: 'people' };
 const log = silentLogger();

@@ -9,7 +9,7 @@ import type { SealedStore } from '@flynn/store/sealing/sealed-store';
 import type { Store } from '@flynn/store/store';
 import type { Announced } from './access/announced.ts';
 import type { OidcSettings } from './access/oidc.ts';
-import type { CellView } from './cell-view.ts';
+import type { CellView } from './mirrors/cell-view.ts';
 import type { RunnableApp } from './processes/compile.ts';
 import type { Kinds } from './generic/kind.ts';
 import type { HostClients } from './hosts/clients.ts';
@@ -21,7 +21,7 @@ import type { OperationWriter } from './operations/writer.ts';
 import { appType } from './resources.ts';
 import type { AppResource, DeploymentResource, OperationResource, RunnerResource } from './resources.ts';
 import type { RunnerEnvResource } from './runner-env/resource.ts';
-import type { PortRange } from './route-address.ts';
+import type { PortRange } from './routes/address.ts';
 
 export type ControllerSettings = {
   name: string;

@@ -26,7 +26,7 @@ import { checkBuildPlace } from './builds/place.ts';
 import { checkOneOffLimits } from './jobs/one-off-limits.ts';
 import { askerSchema } from './operations/asker.ts';
 import { reviewIssues } from './apps/review-meta.ts';
-import { routePlace } from './route-address.ts';
+import { routePlace } from './routes/address.ts';
 import { routeIssues } from './routes/rules.ts';
 
 const nothing = z.object({});

@@ -27,11 +27,11 @@ import type { Deps } from './deps.ts';
 import type { Kind } from './generic/kind.ts';
 import type { App, Deployment, Job, Release } from './model.ts';
 import type { processSchema } from './processes/process.ts';
-import { SimulatedHost } from './simulated-host.ts';
-import type { Behaviour } from './simulated-host.ts';
+import { SimulatedHost } from './testing/simulated-host.ts';
+import type { Behaviour } from './testing/simulated-host.ts';
 import { runWorker } from './worker.ts';
 
-export type { Behaviour } from './simulated-host.ts';
+export type { Behaviour } from './testing/simulated-host.ts';
 
 export type TestControllerOptions = {
   /** Default: a memory store of its own. Closed at the end. */

@@ -2,7 +2,7 @@
 import { self, tokens } from '@flynn/controller/access/api';
 import type { Identity } from '@flynn/controller/access/model';
 import { idInToken } from '@flynn/controller/access/token-text';
-import { platform } from '@flynn/controller/api-platform';
+import { platform } from '@flynn/controller/platform/api';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { LoginAnswer, Session } from './api.ts';

@@ -1,7 +1,7 @@
 /** What the receiver needs of the controller, and nothing else of it. */
 import { actForHeader } from '@flynn/controller/access/act-for';
 import { apps, deployments } from '@flynn/controller/api';
-import { keys } from '@flynn/controller/api-keys';
+import { keys } from '@flynn/controller/keys/api';
 import { operations } from '@flynn/controller/operations/api';
 import { hasEnded, needsPeople } from '@flynn/controller/deployments/phases';
 import { operationSchema } from '@flynn/controller/model';

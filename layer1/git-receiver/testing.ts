@@ -9,7 +9,7 @@ import { createBlobClient } from '@flynn/blobstore/client';
 import { openFilesystem } from '@flynn/blobstore/filesystem';
 import { blobHandlers } from '@flynn/blobstore/server';
 import { apps, deployments } from '@flynn/controller/api';
-import { keys } from '@flynn/controller/api-keys';
+import { keys } from '@flynn/controller/keys/api';
 import { operations } from '@flynn/controller/operations/api';
 import type { Operation } from '@flynn/controller/model';
 import { pause } from '@flynn/kit/clock';

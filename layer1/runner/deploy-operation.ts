@@ -1,7 +1,7 @@
 /** Rolls a release out and tells how it goes. */
 import { deployments, jobs, releases } from '@flynn/controller/api';
 import { routing } from '@flynn/controller/routes/api';
-import { platform } from '@flynn/controller/api-platform';
+import { platform } from '@flynn/controller/platform/api';
 import { isWebType } from '@flynn/controller/processes/compile';
 import { isSettled, isWaiting } from '@flynn/controller/deployments/phases';
 import { type Deployment, type Release, deploymentSchema } from '@flynn/controller/model';

@@ -6,7 +6,7 @@ import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { layers } from '@flynn/controller/collection/api-layers';
 import { buildResultSchema } from '@flynn/controller/model';
-import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { startTestBlobs } from '@flynn/controller/testing/blobs';
 import { HttpClient } from '@flynn/kit/http-client';
 import { hasCode } from '@flynn/kit/errors';
 import { handle, startServer } from '@flynn/kit/http-server';

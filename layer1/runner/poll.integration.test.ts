@@ -18,7 +18,7 @@ import { createOnce } from '@flynn/controller/operations/intake';
 import { hasOperationEnded } from '@flynn/controller/operations/state';
 import type { Operation } from '@flynn/controller/model';
 import { sources } from '@flynn/controller/source/api';
-import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { startTestBlobs } from '@flynn/controller/testing/blobs';
 import { startTestController } from '@flynn/controller/testing';
 import type { TestController } from '@flynn/controller/testing';
 import { createControllerClient } from '@flynn/controller/client';

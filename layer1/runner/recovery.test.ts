@@ -5,7 +5,7 @@ import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { apps, deployments, jobs, releases } from '@flynn/controller/api';
 import { routing } from '@flynn/controller/routes/api';
-import { platform } from '@flynn/controller/api-platform';
+import { platform } from '@flynn/controller/platform/api';
 import { operations } from '@flynn/controller/operations/api';
 import type { Deployment, Job, Operation, Release } from '@flynn/controller/model';
 import { loadConfig } from '@flynn/kit/config';

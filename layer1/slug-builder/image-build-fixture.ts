@@ -7,7 +7,7 @@ import { Readable } from 'node:stream';
 import { buffer, text } from 'node:stream/consumers';
 import { layers as layerRoutes } from '@flynn/controller/collection/api-layers';
 import { savedFiles, tarOf } from '@flynn/controller/images/testing';
-import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { startTestBlobs } from '@flynn/controller/testing/blobs';
 import { routes } from '@flynn/host-agent/api';
 import { type BuildEvent, buildRoutes } from '@flynn/host-agent/api-builds';
 import { FlynnError } from '@flynn/kit/errors';

@@ -5,7 +5,7 @@ import { waitFor } from '@flynn/kit/retry';
 import type { Route } from '@flynn/kit/routes';
 import type { AnyType } from '@flynn/resource/type';
 import { evaluations } from '../hosts/api.ts';
-import { addKey } from '../keys.ts';
+import { addKey } from '../keys/keys.ts';
 import { notificationType } from '../notifications/types.ts';
 import { providerType, resourceType } from '../providers/types.ts';
 import { drainType, ownedBy } from '../resources.ts';

@@ -1,6 +1,6 @@
 /** What of the stream of changes does a caller get to see? */
 import type { Deps } from '../deps.ts';
-import type { Kind, Shown } from '../events.ts';
+import type { Kind, Shown } from '../platform/events.ts';
 import { keySchema, releaseSchema } from '../model.ts';
 import type { App } from '../model.ts';
 import { appType } from '../resources.ts';

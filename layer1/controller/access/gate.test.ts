@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { apps, releases } from '../api.ts';
-import { keys } from '../api-keys.ts';
+import { keys } from '../keys/api.ts';
 import { layers } from '../collection/api-layers.ts';
 import { operations } from '../operations/api.ts';
 import { actForHeader } from './act-for.ts';

@@ -6,7 +6,7 @@ import { eitherCommand } from '@flynn/kit/operator-commands';
 import { isSameSecret } from '@flynn/kit/secrets';
 import { findApp, noApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
-import { keyIdOf } from '../keys.ts';
+import { keyIdOf } from '../keys/keys.ts';
 import { getOperation } from '../operations/records.ts';
 import { deploymentType, keyType } from '../resources.ts';
 import type { AuditTrail } from '../audit/trail.ts';

@@ -4,7 +4,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { waitFor } from '@flynn/kit/retry';
 import { apps } from '../api.ts';
-import { keys } from '../api-keys.ts';
+import { keys } from '../keys/api.ts';
 import { createControllerClient } from '../client.ts';
 import { startTestController } from '../testing.ts';
 import { actForHeader } from './act-for.ts';

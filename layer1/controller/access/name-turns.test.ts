@@ -5,7 +5,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { createMemoryStore } from '@flynn/store/memory';
 import { apps, deployments, releases } from '../api.ts';
 import { createControllerClient } from '../client.ts';
-import { beforeWrite } from '../race-fixture.ts';
+import { beforeWrite } from '../testing/race-fixture.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { grants, tokens, users } from './api.ts';

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { platform } from '../api-platform.ts';
-import { keys } from '../api-keys.ts';
+import { platform } from '../platform/api.ts';
+import { keys } from '../keys/api.ts';
 import { generic } from '../generic/api.ts';
 import { operations } from '../operations/api.ts';
 import { keyType } from '../resources.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { apps, releases } from '../api.ts';
-import { platform } from '../api-platform.ts';
+import { platform } from '../platform/api.ts';
 import { createControllerClient } from '../client.ts';
 import { create, newApp } from '../operations/lifecycle-fixture.ts';
 import { runnerBlobs } from '../operations/api-runner-blobs.ts';
@@ -11,7 +11,7 @@ import { runners } from '../operations/api-runners.ts';
 import { platformRunnerToken, runnerCredential } from '../operations/runner-token.ts';
 import { TestRunner } from '../operations/test-runner.ts';
 import { startTestController, type TestController } from '../testing.ts';
-import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestBlobs } from '../testing/blobs.ts';
 
 const isError = (code: 'denied' | 'unauthenticated' | 'conflict' | 'invalid', pattern: RegExp) => (error: unknown) =>
   hasCode(error, code) && pattern.test(error.message);

@@ -4,7 +4,7 @@
  */
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { type GateRequest, unknownKey } from '@flynn/kit/http-gate';
-import { platform } from '../api-platform.ts';
+import { platform } from '../platform/api.ts';
 import type { Deps } from '../deps.ts';
 import { holdsOperation } from '../operations/holding.ts';
 import { checkRunner } from '../operations/runner-registry.ts';

@@ -11,8 +11,8 @@ import { apps, deployments, formations, jobs, releases } from '../api.ts';
 import { deploymentControls } from '../deployments/api-controls.ts';
 import { routing } from '../routes/api.ts';
 import { runnerEnv } from '../runner-env/api.ts';
-import { keys } from '../api-keys.ts';
-import { platform } from '../api-platform.ts';
+import { keys } from '../keys/api.ts';
+import { platform } from '../platform/api.ts';
 import { operations } from '../operations/api.ts';
 import { runnerBlobs } from '../operations/api-runner-blobs.ts';
 

@@ -5,7 +5,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { apps, deployments, releases } from '../api.ts';
 import { routing } from '../routes/api.ts';
-import { platform } from '../api-platform.ts';
+import { platform } from '../platform/api.ts';
 import { audit } from '../audit/api.ts';
 import { grants, self, tokens } from './api.ts';
 import { parseToken } from './token-text.ts';

@@ -10,7 +10,7 @@ import { tokens, users } from '../access/api.ts';
 import { apps, formations, jobs, releases } from '../api.ts';
 import { createControllerClient } from '../client.ts';
 import { routing } from '../routes/api.ts';
-import { platform } from '../api-platform.ts';
+import { platform } from '../platform/api.ts';
 import { sources } from '../source/api.ts';
 import { hooks } from '../source/hook/api.ts';
 import { startTestController } from '../testing.ts';

@@ -21,7 +21,7 @@ import { generateAppName } from './generated-name.ts';
 import { appNames, appsNamed } from './names.ts';
 import { serviceNameOf } from '../processes/compile.ts';
 import { changedRollout } from '../deployments/settings.ts';
-import { Decoded } from '../decoded.ts';
+import { Decoded } from '../mirrors/decoded.ts';
 import { findApp, findLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { jobsOfApp } from '../jobs/views.ts';

@@ -11,7 +11,7 @@ import type { Workload } from '@flynn/scheduler/cell';
 import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare, Operation } from '@flynn/store/store';
 import { grantType } from '../access/resources.ts';
-import { isOpen, placedJobs, statusesOfApp, valuesOf } from '../cell-view.ts';
+import { isOpen, placedJobs, statusesOfApp, valuesOf } from '../mirrors/cell-view.ts';
 import { collectArtifactsOf } from '../collection/collection.ts';
 import { appIdOf } from '../processes/compile.ts';
 import { backupPlanType, datastoreBackupType } from '../datastore-backups/types.ts';

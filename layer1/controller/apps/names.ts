@@ -1,6 +1,6 @@
 /** Apps by the index of their names: who is shown some of them reads no others. */
 import { nameKey, resourceKey, resourcePrefix } from '@flynn/resource/keys';
-import type { Decoded } from '../decoded.ts';
+import type { Decoded } from '../mirrors/decoded.ts';
 import type { Deps } from '../deps.ts';
 import { appType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';

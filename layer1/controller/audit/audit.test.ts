@@ -7,7 +7,7 @@ import { createMemoryStore } from '@flynn/store/memory';
 import { grants, tokens, users } from '../access/api.ts';
 import { apps, deployments, formations, jobs, releases } from '../api.ts';
 import { routing } from '../routes/api.ts';
-import { keys } from '../api-keys.ts';
+import { keys } from '../keys/api.ts';
 import { operations } from '../operations/api.ts';
 import { hosts } from '../hosts/api.ts';
 import { createControllerClient } from '../client.ts';

@@ -2,7 +2,7 @@
 import { pause } from '@flynn/kit/clock';
 import { forever } from '@flynn/kit/tasks';
 import type { Controller } from '@flynn/resource/controller';
-import { valuesOf } from '../cell-view.ts';
+import { valuesOf } from '../mirrors/cell-view.ts';
 import type { ControllerContext } from '../generic/kind.ts';
 import { sleepMs } from './looks.ts';
 import { autoscaleType } from './resource.ts';

@@ -1,7 +1,7 @@
 /** Types that are scaled by themselves as figures, of a mirror that is followed. */
 import type { Metrics } from '@flynn/kit/metrics';
 import type { ResourceService } from '@flynn/resource/service';
-import { valuesOf } from '../cell-view.ts';
+import { valuesOf } from '../mirrors/cell-view.ts';
 import { holds } from './model.ts';
 import { autoscaleType } from './resource.ts';
 import type { AutoscaleResource } from './resource.ts';

@@ -4,7 +4,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { assignmentSchema, cellKeys, hostRecordSchema, jobStatusSchema, workloadSchema } from '@flynn/scheduler/cell';
 import { evaluationSchema } from '@flynn/scheduler/evaluation';
 import { createMemoryStore } from '@flynn/store/memory';
-import { openCellView } from '../cell-view.ts';
+import { openCellView } from '../mirrors/cell-view.ts';
 import { jobsOfWorkloads } from './jobs.ts';
 
 test('of a type those that run and stay, those on hosts that are away, and those without a host are told apart', async () => {

@@ -1,6 +1,6 @@
 /** Which jobs of a type are there now, of all that are scaled by themselves in one pass over the cell. Pure. */
-import { reasonsOf, seenStatuses } from '../cell-view.ts';
-import type { CellView } from '../cell-view.ts';
+import { reasonsOf, seenStatuses } from '../mirrors/cell-view.ts';
+import type { CellView } from '../mirrors/cell-view.ts';
 import { hasEnded } from '../jobs/views.ts';
 
 export type TypeJobs = Readonly<{

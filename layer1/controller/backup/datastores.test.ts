@@ -14,7 +14,7 @@ import { TestDatabase, startDatastoreWorld } from '../datastore-backups/datastor
 import type { DatastoreWorld } from '../datastore-backups/datastore-fixture.ts';
 import { datastoreBackupCheck } from '../datastore-backups/findings.ts';
 import { backupPlanType, datastoreBackupType } from '../datastore-backups/types.ts';
-import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestBlobs } from '../testing/blobs.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { backups } from './api.ts';

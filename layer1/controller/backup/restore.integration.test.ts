@@ -1,8 +1,8 @@
 /** From one etcd to another, with real blob stores: what etcd says of pages, revisions and large transactions. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { startTestBlobs } from '../testing-blobs.ts';
-import { startTestStore } from '../testing-store.ts';
+import { startTestBlobs } from '../testing/blobs.ts';
+import { startTestStore } from '../testing/store.ts';
 import { sealedStore } from '../sealing/testing.ts';
 import { startTestController } from '../testing.ts';
 import { apps } from '../api.ts';

@@ -11,7 +11,7 @@ import { createControllerClient } from '../client.ts';
 import { collectReleases } from '../collection/collection.ts';
 import { platformKinds } from '../generic/kinds.ts';
 import { ticketsType } from '../certificates/tickets.ts';
-import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestBlobs } from '../testing/blobs.ts';
 import { startTestController } from '../testing.ts';
 import { notifications } from '../notifications/api.ts';
 import { restoredQueue } from '../notifications/queue.ts';

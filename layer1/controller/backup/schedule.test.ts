@@ -12,7 +12,7 @@ import type { BlobClient } from '@flynn/blobstore/client';
 import { startTestS3 } from '@flynn/blobstore/s3/testing-s3';
 import { apps, releases } from '../api.ts';
 import { auditRoot } from '../audit/trail.ts';
-import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestBlobs } from '../testing/blobs.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { backups } from './api.ts';

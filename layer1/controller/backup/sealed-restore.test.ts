@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { testSealing } from '../sealing/testing.ts';
-import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestBlobs } from '../testing/blobs.ts';
 import { startTestController } from '../testing.ts';
 import { withoutOwnVariables } from './contents.ts';
 import { download, fillCluster, recordsIn, restored } from './restore-fixture.ts';

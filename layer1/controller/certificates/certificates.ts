@@ -9,7 +9,7 @@ import type { Entry } from '@flynn/store/store';
 import { principalOf } from '../access/principal.ts';
 import type { Deps } from '../deps.ts';
 import { pageOf } from '../paging.ts';
-import { normalizeDomain } from '../route-address.ts';
+import { normalizeDomain } from '../routes/address.ts';
 import { certificates } from './api.ts';
 import { checkCertificate } from './check.ts';
 import { checkHolds, checkReplaces, domainOwners } from './domains.ts';

@@ -8,7 +8,7 @@ import { collectArtifacts, collectReleases } from './collection.ts';
 import type { Release } from '../model.ts';
 import { create, join, newApp } from '../operations/lifecycle-fixture.ts';
 import { artifactType } from '../resources.ts';
-import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestBlobs } from '../testing/blobs.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 

@@ -5,7 +5,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { grants, tokens, users } from '../access/api.ts';
 import { apps, releases } from '../api.ts';
 import { createControllerClient } from '../client.ts';
-import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestBlobs } from '../testing/blobs.ts';
 import { startTestController } from '../testing.ts';
 import { layers } from './api-layers.ts';
 

@@ -7,13 +7,13 @@ import { actForHeader } from '../access/act-for.ts';
 import { grants, tokens, users } from '../access/api.ts';
 import { serviceToken } from '../access/service-token.ts';
 import { apps, releases } from '../api.ts';
-import { keys } from '../api-keys.ts';
+import { keys } from '../keys/api.ts';
 import { createControllerClient } from '../client.ts';
 import { forLiveApp } from '../deps.ts';
 import type { BuildResult } from '../model.ts';
 import { operations } from '../operations/api.ts';
 import { createOnce } from '../operations/intake.ts';
-import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestBlobs } from '../testing/blobs.ts';
 import { startTestController } from '../testing.ts';
 import { layers } from './api-layers.ts';
 

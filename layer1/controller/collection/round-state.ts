@@ -4,7 +4,7 @@ import { decodeJson } from '@flynn/store/codec';
 import type { Compare, Store } from '@flynn/store/store';
 import { z } from 'zod';
 import { beside } from '../audit/mutation.ts';
-import { aheadSince } from '../believed-clock.ts';
+import { aheadSince } from '../clocks/believed-clock.ts';
 
 const key = '/flynn/collection';
 

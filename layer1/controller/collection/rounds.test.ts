@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
-import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestBlobs } from '../testing/blobs.ts';
 import { startTestController } from '../testing.ts';
 import { collections } from './api.ts';
 import { blobGraceMs } from './blob-collection.ts';

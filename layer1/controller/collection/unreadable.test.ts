@@ -13,7 +13,7 @@ import { create, get, join, newApp } from '../operations/lifecycle-fixture.ts';
 import { openOperations } from '../operations/parts.ts';
 import { operationLock } from '../operations/writer.ts';
 import { appType, artifactType, operationType, releaseType } from '../resources.ts';
-import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestBlobs } from '../testing/blobs.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { collections } from './api.ts';

@@ -6,7 +6,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { resourceKey } from '@flynn/resource/keys';
 import { createMemoryStore } from '@flynn/store/memory';
 import { apps, jobs, releases } from '../api.ts';
-import { statusesOfApp } from '../cell-view.ts';
+import { statusesOfApp } from '../mirrors/cell-view.ts';
 import { crons } from './api.ts';
 import type { Job } from '../model.ts';
 import type { CronEntry } from '../apps/app-json.ts';

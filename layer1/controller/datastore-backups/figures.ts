@@ -1,7 +1,7 @@
 /** Backups of datastores as figures, of mirrors that are followed. */
 import type { Metrics, Sample } from '@flynn/kit/metrics';
 import type { ResourceService } from '@flynn/resource/service';
-import { valuesOf } from '../cell-view.ts';
+import { valuesOf } from '../mirrors/cell-view.ts';
 import { failureOf, newestComplete } from './plan.ts';
 import { backupPlanType, datastoreBackupType } from './types.ts';
 import type { DatastoreBackupResource } from './types.ts';

@@ -2,7 +2,7 @@
 import type { Appliance } from '@flynn/appliances/appliance';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Compare } from '@flynn/store/store';
-import { statusesOfApp } from '../cell-view.ts';
+import { statusesOfApp } from '../mirrors/cell-view.ts';
 import type { Deps } from '../deps.ts';
 import type { AppResource } from '../resources.ts';
 import type { Member } from './member.ts';

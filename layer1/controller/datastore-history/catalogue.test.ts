@@ -4,7 +4,7 @@ import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
 import { checkDigest } from '@flynn/blobstore/client';
-import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestBlobs } from '../testing/blobs.ts';
 import { readCatalogue, writeCatalogue } from './catalogue.ts';
 import { archive, copy } from './history-fixture.ts';
 

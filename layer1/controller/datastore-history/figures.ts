@@ -1,7 +1,7 @@
 /** Histories of datastores as figures, of mirrors that are followed. */
 import type { Metrics, Sample } from '@flynn/kit/metrics';
 import type { ResourceService } from '@flynn/resource/service';
-import { valuesOf } from '../cell-view.ts';
+import { valuesOf } from '../mirrors/cell-view.ts';
 import { allPieces } from './pieces.ts';
 import { rangesOf } from './ranges.ts';
 import { archiveType, historyType } from './types.ts';

@@ -1,7 +1,7 @@
 /** What is wrong with the histories of datastores? */
 import { appliances } from '@flynn/appliances/appliances';
 import type { Check, Found } from '@flynn/host-agent/doctor/finding';
-import { statusesOfApp } from '../cell-view.ts';
+import { statusesOfApp } from '../mirrors/cell-view.ts';
 import { backupPlanType } from '../datastore-backups/types.ts';
 import type { Deps } from '../deps.ts';
 import { appType } from '../resources.ts';

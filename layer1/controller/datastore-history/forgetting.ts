@@ -1,8 +1,8 @@
 /**
  * What is too old goes: see pieces.ts. What fails here is tried again with the next minute. It goes for good, and our clock and the
- * datastore's may be one and the same host's: by one that leaps ahead nothing goes at once (believed-clock.ts).
+ * datastore's may be one and the same host's: by one that leaps ahead nothing goes at once (clocks/believed-clock.ts).
  */
-import { aheadSince } from '../believed-clock.ts';
+import { aheadSince } from '../clocks/believed-clock.ts';
 import { guard } from '../datastore-backups/subject.ts';
 import type { StepDeps, StepOptions } from '../datastore-backups/subject.ts';
 import { blobsOfArchive, kept, keptSince } from './pieces.ts';

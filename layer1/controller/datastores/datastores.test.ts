@@ -8,7 +8,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { apps, deployments, jobs, releases } from '../api.ts';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { jobTemplateSchema } from '@flynn/scheduler/job-template';
-import { valuesOf } from '../cell-view.ts';
+import { valuesOf } from '../mirrors/cell-view.ts';
 import { providers, resources } from '../providers/api.ts';
 import type { ResourceView } from '../providers/model.ts';
 import { resourceType } from '../providers/types.ts';

@@ -1,7 +1,7 @@
 /** What is wrong with datastores themselves? */
 import { appliances } from '@flynn/appliances/appliances';
 import type { Check, Found } from '@flynn/host-agent/doctor/finding';
-import { statusesOfApp } from '../cell-view.ts';
+import { statusesOfApp } from '../mirrors/cell-view.ts';
 import { upJobs } from '../deployments/progress.ts';
 import type { Deps } from '../deps.ts';
 import { resourceType } from '../providers/types.ts';

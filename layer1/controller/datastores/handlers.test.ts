@@ -12,7 +12,7 @@ import { createControllerClient } from '../client.ts';
 import { resources } from '../providers/api.ts';
 import { isCode } from '../providers/provided-fixture.ts';
 import { resourceType } from '../providers/types.ts';
-import type { Program } from '../simulated-host.ts';
+import type { Program } from '../testing/simulated-host.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { datastores } from './api.ts';

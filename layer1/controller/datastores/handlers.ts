@@ -9,7 +9,7 @@ import { workloadChange } from '@flynn/scheduler/evaluations';
 import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
 import { joinSockets } from '../jobs/attach.ts';
-import { statusesOfApp } from '../cell-view.ts';
+import { statusesOfApp } from '../mirrors/cell-view.ts';
 import { compileOneOff } from '../processes/compile.ts';
 import { evaluationContext, forLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';

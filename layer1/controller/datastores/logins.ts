@@ -3,7 +3,7 @@ import type { Appliance, Login } from '@flynn/appliances/appliance';
 import { FlynnError } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
-import { statusesOfApp } from '../cell-view.ts';
+import { statusesOfApp } from '../mirrors/cell-view.ts';
 import type { Deps } from '../deps.ts';
 import type { AppResource } from '../resources.ts';
 import { membersOf } from './description.ts';

@@ -6,7 +6,7 @@ import type { Appliance } from '@flynn/appliances/appliance';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import type { Compare } from '@flynn/store/store';
-import { reasonsOf, statusesOfApp, takesJobs, valuesOf } from '../cell-view.ts';
+import { reasonsOf, statusesOfApp, takesJobs, valuesOf } from '../mirrors/cell-view.ts';
 import { isOpenRestore } from '../datastore-backups/plan.ts';
 import { backupPlanType } from '../datastore-backups/types.ts';
 import { startDeployment } from '../deployments/deployments.ts';

@@ -3,7 +3,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { deployments } from '../api.ts';
 import type { Deployment } from '../model.ts';
-import { SimulatedHost } from '../simulated-host.ts';
+import { SimulatedHost } from '../testing/simulated-host.ts';
 import type { TestController } from '../testing.ts';
 
 export async function beginDeployment({ client }: TestController, app: string, releaseId: string): Promise<string> {

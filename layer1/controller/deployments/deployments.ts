@@ -8,7 +8,7 @@ import type { Piece } from '@flynn/resource/piece';
 import { workloadChange } from '@flynn/scheduler/evaluations';
 import type { Compare } from '@flynn/store/store';
 import { deployments } from '../api.ts';
-import { statusesOfApp } from '../cell-view.ts';
+import { statusesOfApp } from '../mirrors/cell-view.ts';
 import { compileWorkload, workloadIdOf } from '../processes/compile.ts';
 import type { Runnable } from '../processes/compile.ts';
 import { controlHandlers } from './controls.ts';

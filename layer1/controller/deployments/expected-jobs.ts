@@ -6,8 +6,8 @@ import type { Constraint, Workload } from '@flynn/scheduler/cell';
 import { failedConstraint } from '@flynn/scheduler/feasible';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { hostAttribute } from '@flynn/scheduler/placement/host-classes';
-import { matchingHosts, placedJobs, takesJobs } from '../cell-view.ts';
-import type { CellView } from '../cell-view.ts';
+import { matchingHosts, placedJobs, takesJobs } from '../mirrors/cell-view.ts';
+import type { CellView } from '../mirrors/cell-view.ts';
 import type { TypeState } from './rollout.ts';
 
 /** An agent that lost its connection, or is replaced, is back by then; schedulers wait no longer either when most are away. */

@@ -4,7 +4,7 @@ import { removePiece, writePiece } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
 import type { JobStatus } from '@flynn/scheduler/cell';
 import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
-import { statusesOfApp } from '../cell-view.ts';
+import { statusesOfApp } from '../mirrors/cell-view.ts';
 import { compileWorkload } from '../processes/compile.ts';
 import { changedStatus } from './controls.ts';
 import { progressOf } from './progress.ts';

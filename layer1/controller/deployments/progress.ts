@@ -1,7 +1,7 @@
 /** How far is a deployment? Counted from what the hosts say of their jobs. */
 import type { JobStatus } from '@flynn/scheduler/cell';
-import { statusesOfApp } from '../cell-view.ts';
-import type { CellView } from '../cell-view.ts';
+import { statusesOfApp } from '../mirrors/cell-view.ts';
+import type { CellView } from '../mirrors/cell-view.ts';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import type { Deployment } from '../model.ts';
 import type { DeploymentResource } from '../resources.ts';

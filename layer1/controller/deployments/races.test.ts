@@ -6,7 +6,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { createMemoryStore } from '@flynn/store/memory';
 import { apps, deployments, formations, releases } from '../api.ts';
 import { deploymentType } from '../resources.ts';
-import { beforeWrite } from '../race-fixture.ts';
+import { beforeWrite } from '../testing/race-fixture.ts';
 import { startTestController } from '../testing.ts';
 
 test('an app that is scaled while its deployment begins is rolled out as it was scaled', async () => {

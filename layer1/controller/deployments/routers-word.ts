@@ -2,7 +2,7 @@
  * Before jobs go, every router has those that take their place, and what is said to be live all of them have: their word is asked
  * for, and waited for so long.
  */
-import { stayingStatuses } from '../cell-view.ts';
+import { stayingStatuses } from '../mirrors/cell-view.ts';
 import { compileWorkload } from '../processes/compile.ts';
 import type { Deps } from '../deps.ts';
 import { upJobs } from './progress.ts';

@@ -4,7 +4,7 @@ import type { Workload } from '@flynn/scheduler/cell';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { workloadChange } from '@flynn/scheduler/evaluations';
 import type { Scripts } from '../apps/app-json.ts';
-import { seenStatuses } from '../cell-view.ts';
+import { seenStatuses } from '../mirrors/cell-view.ts';
 import { compileOneOff, lineCommand } from '../processes/compile.ts';
 import type { Runnable } from '../processes/compile.ts';
 import { evaluationContext } from '../deps.ts';

@@ -11,8 +11,8 @@ import {
   stayingStatuses,
   takesJobs,
   templateFactsSchema,
-} from '../cell-view.ts';
-import type { CellView, PlacedJob } from '../cell-view.ts';
+} from '../mirrors/cell-view.ts';
+import type { CellView, PlacedJob } from '../mirrors/cell-view.ts';
 import type { Scripts } from '../apps/app-json.ts';
 import { workloadIdOf } from '../processes/compile.ts';
 import type { Runnable } from '../processes/compile.ts';

@@ -3,7 +3,7 @@ import type { Handler } from '@flynn/kit/http-server';
 import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
 import { appNames, appsNamed } from '../apps/names.ts';
-import { Decoded } from '../decoded.ts';
+import { Decoded } from '../mirrors/decoded.ts';
 import { findApp, noApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { iso } from '../jobs/views.ts';

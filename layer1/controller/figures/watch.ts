@@ -5,7 +5,7 @@ import { withDeadline } from '@flynn/kit/retry';
 import { forever } from '@flynn/kit/tasks';
 import { Asking } from '../autoscale/asking.ts';
 import { nextLookMs } from '../autoscale/looks.ts';
-import { seenStatuses } from '../cell-view.ts';
+import { seenStatuses } from '../mirrors/cell-view.ts';
 import { appIdOf } from '../processes/compile.ts';
 import type { Deps } from '../deps.ts';
 import { routerAppStats } from '../routes/app-stats.ts';

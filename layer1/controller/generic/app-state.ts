@@ -11,7 +11,7 @@ import { metaSchema } from '../model.ts';
 import { processSchema } from '../processes/process.ts';
 import type { Process } from '../processes/process.ts';
 import { withReview } from '../apps/review-meta.ts';
-import { normalizeDomain, normalizePath, routePlace } from '../route-address.ts';
+import { normalizeDomain, normalizePath, routePlace } from '../routes/address.ts';
 import { httpChangeSchema, tcpChangeSchema } from '../routes/settings.ts';
 import { changedSettings, defaultSettings, shownSettings } from './route-settings.ts';
 import type { RouteSettings } from './route-settings.ts';

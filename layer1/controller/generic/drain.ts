@@ -2,7 +2,7 @@
 import { refusal } from '@flynn/resource/record';
 import { hideSecrets } from '@flynn/log-aggregator/drain-url';
 import { z } from 'zod';
-import { addDrain, checkDrain } from '../drains.ts';
+import { addDrain, checkDrain } from '../drains/drains.ts';
 import type { Deps } from '../deps.ts';
 import { drainType } from '../resources.ts';
 import type { DrainResource } from '../resources.ts';

@@ -6,7 +6,7 @@ import { tokenType } from '../access/resources.ts';
 import { apps, formations, releases } from '../api.ts';
 import { autoscaleId, autoscaleType } from '../autoscale/resource.ts';
 import { createControllerClient } from '../client.ts';
-import { addKey } from '../keys.ts';
+import { addKey } from '../keys/keys.ts';
 import { notificationType } from '../notifications/types.ts';
 import { providerType, resourceType } from '../providers/types.ts';
 import {

@@ -6,7 +6,7 @@ import { refusal } from '@flynn/resource/record';
 import { nameOf } from '@flynn/resource/watch';
 import { z } from 'zod';
 import { checkRanges } from '../autoscale/settings.ts';
-import { matchingHosts } from '../cell-view.ts';
+import { matchingHosts } from '../mirrors/cell-view.ts';
 import { appIdOf } from '../processes/compile.ts';
 import { findApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';

@@ -7,7 +7,7 @@ import { refusal } from '@flynn/resource/record';
 import type { ResourceFilter } from '@flynn/resource/watch';
 import type { z } from 'zod';
 import type { Deps } from '../deps.ts';
-import { resumeAfter } from '../event-stream.ts';
+import { resumeAfter } from '../platform/event-stream.ts';
 import { CallerAsking } from './access.ts';
 import { generic } from './api.ts';
 import { getObject, ownerNamed, showObject } from './objects.ts';

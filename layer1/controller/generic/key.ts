@@ -1,10 +1,10 @@
 /** The kind Key: what may push. */
 import { z } from 'zod';
 import type { Deps } from '../deps.ts';
-import { addKey, keyIdOf, keyOwner } from '../keys.ts';
+import { addKey, keyIdOf, keyOwner } from '../keys/keys.ts';
 import { keyType } from '../resources.ts';
 import type { KeyResource } from '../resources.ts';
-import { parseSshKey } from '../ssh-key.ts';
+import { parseSshKey } from '../keys/ssh-key.ts';
 import { differences } from './difference.ts';
 import { atField } from './fields.ts';
 import { defineKind } from './kind.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { keys } from '../api-keys.ts';
+import { keys } from '../keys/api.ts';
 import { apps } from '../api.ts';
 import { routing } from '../routes/api.ts';
 import { startTestController } from '../testing.ts';

@@ -14,7 +14,7 @@ import { defaultSettings, shownSettings } from './route-settings.ts';
 import { findBasis } from '../releases/releases.ts';
 import { appType, routeType } from '../resources.ts';
 import type { AppResource, RouteResource } from '../resources.ts';
-import { normalizeDomain, normalizePath, routePlace } from '../route-address.ts';
+import { normalizeDomain, normalizePath, routePlace } from '../routes/address.ts';
 import { changeRoute } from '../routes/changes.ts';
 import { createRoute, wrongSettings } from '../routes/creation.ts';
 import { withReleaseIds } from '../routes/releases.ts';

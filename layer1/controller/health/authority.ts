@@ -3,7 +3,7 @@ import { type NamedAuthorities, readNamed } from '@flynn/host-agent/cluster/auth
 import type { Check, Found } from '@flynn/host-agent/doctor/finding';
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { HostRecord } from '@flynn/scheduler/cell';
-import { valuesOf } from '../cell-view.ts';
+import { valuesOf } from '../mirrors/cell-view.ts';
 import type { Deps } from '../deps.ts';
 
 export function authorityCheck({ store, cell }: Pick<Deps, 'store' | 'cell'>): Check {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { handle } from '@flynn/kit/http-server';
 import { startLoopback } from '@flynn/kit/loopback';
 import { routes as logRoutes } from '@flynn/log-aggregator/api';
-import { drains } from '../api-drains.ts';
+import { drains } from '../drains/api.ts';
 import { apps } from '../api.ts';
 import { startTestController } from '../testing.ts';
 import { drainCheck, drainFindings } from './drains.ts';

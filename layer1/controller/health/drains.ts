@@ -6,7 +6,7 @@ import { routes as logRoutes } from '@flynn/log-aggregator/api';
 import type { DrainStatus } from '@flynn/log-aggregator/api';
 import { hideSecrets } from '@flynn/log-aggregator/drain-url';
 import type { Deps } from '../deps.ts';
-import { dueInMs } from '../due.ts';
+import { dueInMs } from '../clocks/due.ts';
 import { appType, drainType } from '../resources.ts';
 
 /** A receiver that is started anew is no finding. */

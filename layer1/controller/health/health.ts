@@ -10,7 +10,7 @@ import { Sightings, examine, healthOf, lessThan, together } from '@flynn/host-ag
 import type { Check, Finding, Verdict } from '@flynn/host-agent/doctor/finding';
 import { workFindings } from '@flynn/host-agent/doctor/work';
 import { certificateType } from '../certificates/resources.ts';
-import { matchingHosts, seenStatuses, valuesOf } from '../cell-view.ts';
+import { matchingHosts, seenStatuses, valuesOf } from '../mirrors/cell-view.ts';
 import { appIdOf } from '../processes/compile.ts';
 import type { Deps } from '../deps.ts';
 import type { Process } from '../processes/process.ts';

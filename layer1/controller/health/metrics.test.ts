@@ -5,7 +5,7 @@ import { HttpClient } from '@flynn/kit/http-client';
 import { metricsRoute } from '@flynn/kit/metrics-server';
 import { metricsToken } from '@flynn/kit/metrics-token';
 import type { JobStatus } from '@flynn/scheduler/cell';
-import { platform } from '../api-platform.ts';
+import { platform } from '../platform/api.ts';
 import { startTestController } from '../testing.ts';
 import { health } from './api.ts';
 import { targetsOf } from './targets.ts';

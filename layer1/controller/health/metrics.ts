@@ -2,7 +2,7 @@
 import type { Unknown } from '@flynn/host-agent/doctor/finding';
 import { findingMetrics } from '@flynn/host-agent/doctor/metrics';
 import type { Metrics, Sample } from '@flynn/kit/metrics';
-import { seenStatuses, valuesOf } from '../cell-view.ts';
+import { seenStatuses, valuesOf } from '../mirrors/cell-view.ts';
 import type { Deps } from '../deps.ts';
 import type { HealthWatch } from './health.ts';
 

@@ -8,7 +8,7 @@ import { hosts } from './api.ts';
 import { releases } from '../api.ts';
 import { checkSoleCopies } from './blobs.ts';
 import { whileCopied } from './sole-copies.ts';
-import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestBlobs } from '../testing/blobs.ts';
 import { startTestController } from '../testing.ts';
 
 const { signal } = new AbortController();

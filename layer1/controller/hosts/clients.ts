@@ -13,7 +13,7 @@ import type { ClusterExamination } from '@flynn/host-agent/doctor/api';
 import type { Duplex } from 'node:stream';
 import { askMount, directoryTarget } from '../backup/target.ts';
 import type { BackupTarget } from '../backup/target.ts';
-import type { CellView } from '../cell-view.ts';
+import type { CellView } from '../mirrors/cell-view.ts';
 
 const maxLineBytes = 256 * 1024;
 const logDeadlineMs = 3_000;

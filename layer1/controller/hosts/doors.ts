@@ -2,7 +2,7 @@
 import { FlynnError } from '@flynn/kit/errors';
 import { attributesOf, failedConstraint } from '@flynn/scheduler/feasible';
 import type { OperatorSettings } from '@flynn/scheduler/cell';
-import { matchingHosts, seenStatuses, takesJobs, valuesOf } from '../cell-view.ts';
+import { matchingHosts, seenStatuses, takesJobs, valuesOf } from '../mirrors/cell-view.ts';
 import { appIdOf } from '../processes/compile.ts';
 import type { Deps } from '../deps.ts';
 import { isIndispensable } from '../formations/counts.ts';

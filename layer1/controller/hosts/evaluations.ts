@@ -6,7 +6,7 @@ import type { Evaluation } from '@flynn/scheduler/evaluation';
 import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
 import { evaluations } from './api.ts';
-import { valuesOf } from '../cell-view.ts';
+import { valuesOf } from '../mirrors/cell-view.ts';
 import { appIdOf } from '../processes/compile.ts';
 import { findApp, noApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';

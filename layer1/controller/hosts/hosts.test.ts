@@ -6,7 +6,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { evaluations, hosts } from './api.ts';
 import type { HostView } from './api.ts';
 import { formations, jobs } from '../api.ts';
-import { platform } from '../api-platform.ts';
+import { platform } from '../platform/api.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { jobSchema } from '../model.ts';

@@ -11,7 +11,7 @@ import { cordoned, drained, opened, undrained } from '@flynn/scheduler/operator-
 import type { Operation } from '@flynn/store/store';
 import { hosts } from './api.ts';
 import type { HeldVolumes, HostDetail, HostView } from './api.ts';
-import { seenStatuses, valuesOf } from '../cell-view.ts';
+import { seenStatuses, valuesOf } from '../mirrors/cell-view.ts';
 import { staysOn } from '../datastores/switchover.ts';
 import { evaluationContext } from '../deps.ts';
 import type { Deps } from '../deps.ts';

@@ -4,7 +4,7 @@ import { eitherCommand } from '@flynn/kit/operator-commands';
 import { cellKeys, claimSchema } from '@flynn/scheduler/cell';
 import { evaluationPut } from '@flynn/scheduler/evaluations';
 import type { HeldVolumes } from './api.ts';
-import type { CellView } from '../cell-view.ts';
+import type { CellView } from '../mirrors/cell-view.ts';
 import { appIdOf } from '../processes/compile.ts';
 import { evaluationContext } from '../deps.ts';
 import type { Deps } from '../deps.ts';

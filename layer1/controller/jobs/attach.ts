@@ -2,8 +2,8 @@
 import type { Duplex } from 'node:stream';
 import { FlynnError } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
-import { onJobsChange, placedJobs, reasonsOf, seenStatuses } from '../cell-view.ts';
-import type { CellView } from '../cell-view.ts';
+import { onJobsChange, placedJobs, reasonsOf, seenStatuses } from '../mirrors/cell-view.ts';
+import type { CellView } from '../mirrors/cell-view.ts';
 import { appIdOf } from '../processes/compile.ts';
 import { hasEnded } from './views.ts';
 

@@ -1,7 +1,7 @@
 /** Which job does a program run beside, and how is it started there? */
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { JobStatus } from '@flynn/scheduler/cell';
-import { statusesOfApp } from '../cell-view.ts';
+import { statusesOfApp } from '../mirrors/cell-view.ts';
 import { startedBySlug } from '../processes/compile.ts';
 import type { Deps } from '../deps.ts';
 import { artifactType, releaseType } from '../resources.ts';

@@ -6,7 +6,7 @@ import { encodeFrame, readFrames } from '@flynn/kit/frames';
 import { waitFor } from '@flynn/kit/retry';
 import { formations, jobs } from '../api.ts';
 import { awaitPlacement } from './attach.ts';
-import { reasonsOf } from '../cell-view.ts';
+import { reasonsOf } from '../mirrors/cell-view.ts';
 import type { Job } from '../model.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';

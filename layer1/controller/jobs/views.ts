@@ -1,6 +1,6 @@
 /** Which jobs does an app have? Statuses, placements and what still waits for a place, as people see them. Pure. */
 import type { JobStatus, Workload } from '@flynn/scheduler/cell';
-import type { PlacedJob } from '../cell-view.ts';
+import type { PlacedJob } from '../mirrors/cell-view.ts';
 import { appIdOf } from '../processes/compile.ts';
 import { awayNote } from '@flynn/scheduler/lost-jobs';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';

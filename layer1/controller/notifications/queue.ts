@@ -8,7 +8,7 @@
  * holds it up. That messages were lost stays told for a day, or until a test is accepted.
  */
 import { z } from 'zod';
-import { dueInMs } from '../due.ts';
+import { dueInMs } from '../clocks/due.ts';
 import { idOf, messageSchema } from './message.ts';
 import type { Message } from './message.ts';
 

@@ -6,7 +6,7 @@
  * are in the queues of all they are for. Nothing is evaluated here: what is wrong is what the doctor says.
  */
 import { z } from 'zod';
-import { dueInMs } from '../due.ts';
+import { dueInMs } from '../clocks/due.ts';
 import type { HealthEvent } from '../health/api.ts';
 import { alertSchema, blindMs, planAlerts } from './alerts.ts';
 import { idOf, messageSchema } from './message.ts';

@@ -13,7 +13,7 @@ import { refuseSource } from '../datastores/guards.ts';
 import { othersText } from '../deployments/phases.ts';
 import { findApp, forLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
-import { resumePoint } from '../event-stream.ts';
+import { resumePoint } from '../platform/event-stream.ts';
 import { pageOf } from '../paging.ts';
 import { operationType } from '../resources.ts';
 import type { Operation } from '../model.ts';

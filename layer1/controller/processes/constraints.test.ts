@@ -4,7 +4,7 @@ import { type ErrorCode, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { hosts } from '../hosts/api.ts';
 import { apps, deployments, formations, jobs, releases } from '../api.ts';
-import { reasonsOf } from '../cell-view.ts';
+import { reasonsOf } from '../mirrors/cell-view.ts';
 import { generic } from '../generic/api.ts';
 import { health } from '../health/api.ts';
 import type { Deployment } from '../model.ts';

@@ -13,7 +13,7 @@ import { messageOf } from '@flynn/kit/errors';
 import { admit, primaryOf } from '../datastores/logins.ts';
 import { commandOf } from '../datastores/lookup.ts';
 import { nextLogin, variablesOf as variablesFor } from '../datastores/datastore.ts';
-import { statusesOfApp } from '../cell-view.ts';
+import { statusesOfApp } from '../mirrors/cell-view.ts';
 import type { Deps } from '../deps.ts';
 import { appType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';

@@ -14,7 +14,7 @@ import type { ResourceChange } from '@flynn/resource/change';
 import type { Compare } from '@flynn/store/store';
 import { keepCurrent, makeDatastore, removeDatastore } from '../datastores/provision.ts';
 import type { Deps } from '../deps.ts';
-import { dueInMs } from '../due.ts';
+import { dueInMs } from '../clocks/due.ts';
 import { addTo, takeFrom } from './links.ts';
 import type { Linked, Renewal } from './links.ts';
 import type { Failure, Provisioned } from './model.ts';

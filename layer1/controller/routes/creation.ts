@@ -9,7 +9,7 @@ import { forLiveApp, isOvertaken } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { ownedBy, routeType } from '../resources.ts';
 import type { AppResource, RouteResource } from '../resources.ts';
-import { freePort, normalizeDomain, normalizePath } from '../route-address.ts';
+import { freePort, normalizeDomain, normalizePath } from './address.ts';
 import { portUse } from './ports.ts';
 import { withReleaseIds } from './releases.ts';
 import { changedHttp, changedTcp } from './rules.ts';

@@ -5,7 +5,7 @@ import { refusal } from '@flynn/resource/record';
 import type { FieldIssue } from '@flynn/resource/type';
 import { atField } from '../generic/fields.ts';
 import { merged } from '../generic/difference.ts';
-import { normalizeDomain } from '../route-address.ts';
+import { normalizeDomain } from './address.ts';
 import { httpSettingsSchema, tcpSettingsSchema } from './settings.ts';
 import type { HttpChange, HttpSettings, TcpChange, TcpSettings } from './settings.ts';
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { apps, releases } from '../api.ts';
-import { platform } from '../api-platform.ts';
+import { platform } from '../platform/api.ts';
 import { generic } from '../generic/api.ts';
 import { startTestController } from '../testing.ts';
 import { keptLoginsCheck, keptLoginsFindings } from './findings.ts';

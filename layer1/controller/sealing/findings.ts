@@ -4,7 +4,7 @@ import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import { readRing, sealedUnder } from '@flynn/store/sealing/ring';
 import type { Ring } from '@flynn/store/sealing/ring';
-import { valuesOf } from '../cell-view.ts';
+import { valuesOf } from '../mirrors/cell-view.ts';
 import type { Deps } from '../deps.ts';
 
 /** A walk over the store takes a minute or two. */

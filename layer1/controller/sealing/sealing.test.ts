@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { tokens, users } from '../access/api.ts';
-import { drains } from '../api-drains.ts';
+import { drains } from '../drains/api.ts';
 import { notifications } from '../notifications/api.ts';
 import { apps, deployments, jobs, releases } from '../api.ts';
 import { certificates } from '../certificates/api.ts';

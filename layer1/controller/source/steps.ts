@@ -12,7 +12,7 @@ import { isSamePlace, placeIn, placeOf } from '../builds/place.ts';
 import type { BuildPlace } from '../builds/place.ts';
 import { forLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
-import { dueInMs } from '../due.ts';
+import { dueInMs } from '../clocks/due.ts';
 import { insideNetworks } from '../hosts/inside-networks.ts';
 import { createOnce } from '../operations/intake.ts';
 import { removeEnded } from '../operations/pruning.ts';

@@ -5,7 +5,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { apps, formations, jobs } from '../api.ts';
 import { startGateWorld } from '../access/gate-fixture.ts';
-import { emptyVolumeBytes } from '../simulated-host.ts';
+import { emptyVolumeBytes } from '../testing/simulated-host.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { volumes } from './api.ts';

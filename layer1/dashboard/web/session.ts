@@ -1,5 +1,5 @@
 /** Who is at the page, as far as it knows. */
-import type { platform } from '@flynn/controller/api-platform';
+import type { platform } from '@flynn/controller/platform/api';
 import type { self } from '@flynn/controller/access/api';
 import type { Identity } from '@flynn/controller/access/model';
 import type { ResponseOf } from '@flynn/kit/routes';

@@ -6,7 +6,7 @@ import { keysOf, runReconciler } from '@flynn/resource/reconciler';
 import type { Source } from '@flynn/resource/reconciler';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Compare } from '@flynn/store/store';
-import { valuesOf } from '../../cell-view.ts';
+import { valuesOf } from '../../mirrors/cell-view.ts';
 import type { Deps } from '../../deps.ts';
 import type { ControllerContext } from '../../generic/kind.ts';
 import { routeType } from '../../resources.ts';

@@ -6,7 +6,7 @@ import type { Handler } from '@flynn/kit/http-server';
 import type { z } from 'zod';
 import { principalOf } from '../../access/principal.ts';
 import type { Deps } from '../../deps.ts';
-import { normalizeDomain } from '../../route-address.ts';
+import { normalizeDomain } from '../../routes/address.ts';
 import { certificates } from '../api.ts';
 import { checkHolds, checkReplaces, domainOwners } from '../domains.ts';
 import type { AcmeView } from '../model.ts';

@@ -10,7 +10,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { ResourceService } from '@flynn/resource/service';
 import { createMemoryStore } from '@flynn/store/memory';
-import { openCellView } from '../../cell-view.ts';
+import { openCellView } from '../../mirrors/cell-view.ts';
 import { certificateType } from '../resources.ts';
 import type { Authority } from './authority.ts';
 import { acmeId, acmeType } from './resources.ts';

@@ -2,7 +2,7 @@
 import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
 import type { Again } from '@flynn/resource/reconciler';
 import type { Compare } from '@flynn/store/store';
-import { valuesOf } from '../../cell-view.ts';
+import { valuesOf } from '../../mirrors/cell-view.ts';
 import type { Deps } from '../../deps.ts';
 import { checkCertificate } from '../check.ts';
 import type { Challenge } from '../model.ts';

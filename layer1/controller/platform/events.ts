@@ -8,16 +8,24 @@ import type { JobStatus } from '@flynn/scheduler/cell';
 import { decodeJson } from '@flynn/store/codec';
 import { RestoredError } from '@flynn/store/store';
 import type { Change, Entry } from '@flynn/store/store';
-import { seenStatuses, valuesOf } from './cell-view.ts';
-import { appIdOf } from './processes/compile.ts';
-import type { Deps } from './deps.ts';
+import { seenStatuses, valuesOf } from '../mirrors/cell-view.ts';
+import { appIdOf } from '../processes/compile.ts';
+import type { Deps } from '../deps.ts';
 import { withRevisions } from './event-stream.ts';
-import { jobOfStatus } from './jobs/views.ts';
-import type { ControllerEvent } from './model.ts';
-import type { EventView } from './access/event-view.ts';
-import { historyPrefix } from './operations/records.ts';
-import { appType, deploymentType, formationType, keyType, operationType, releaseType, routeType } from './resources.ts';
-import { viewApp, viewDeployment, viewFormation, viewKey, viewOperation, viewRelease, viewRoute } from './views.ts';
+import { jobOfStatus } from '../jobs/views.ts';
+import type { ControllerEvent } from '../model.ts';
+import type { EventView } from '../access/event-view.ts';
+import { historyPrefix } from '../operations/records.ts';
+import {
+  appType,
+  deploymentType,
+  formationType,
+  keyType,
+  operationType,
+  releaseType,
+  routeType,
+} from '../resources.ts';
+import { viewApp, viewDeployment, viewFormation, viewKey, viewOperation, viewRelease, viewRoute } from '../views.ts';
 
 export type Kind = Exclude<ControllerEvent['event'], 'current'>;
 export type Shown = { appId?: string; object: unknown };

@@ -26,7 +26,7 @@ import type { Evaluation } from '@flynn/scheduler/evaluation';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Store } from '@flynn/store/store';
-import { appIdOf } from './processes/compile.ts';
+import { appIdOf } from '../processes/compile.ts';
 import { attributesOf, failedConstraint } from '@flynn/scheduler/feasible';
 import { seenStatus } from '@flynn/scheduler/lost-jobs';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';

@@ -4,14 +4,14 @@ import { hasCode } from '@flynn/kit/errors';
 import type { FlynnError } from '@flynn/kit/errors';
 import type { ServerEvent } from '@flynn/kit/routes';
 import { z } from 'zod';
-import { apps } from './api.ts';
-import { routing } from './routes/api.ts';
-import { keys } from './api-keys.ts';
-import { type Route, routeSchema } from './model.ts';
-import { freePort, normalizeDomain, normalizePath } from './route-address.ts';
-import { platformPorts } from './routes/ports.ts';
-import { startTestController } from './testing.ts';
-import type { TestController } from './testing.ts';
+import { apps } from '../api.ts';
+import { routing } from './api.ts';
+import { keys } from '../keys/api.ts';
+import { type Route, routeSchema } from '../model.ts';
+import { freePort, normalizeDomain, normalizePath } from './address.ts';
+import { platformPorts } from './ports.ts';
+import { startTestController } from '../testing.ts';
+import type { TestController } from '../testing.ts';
 
 let world: TestController;
 before(async () => {

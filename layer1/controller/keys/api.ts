@@ -1,8 +1,8 @@
 /** The API of SSH keys that may push. */
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
-import { keySchema } from './model.ts';
-import { pageQuery } from './paging.ts';
+import { keySchema } from '../model.ts';
+import { pageQuery } from '../paging.ts';
 
 export const keys = {
   create: defineRoute({

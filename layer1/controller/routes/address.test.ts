@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { zoneOf } from './route-address.ts';
+import { zoneOf } from './address.ts';
 
 test('a name is of the longest domain it is within', () => {
   const domains = ['example.com', 'apps.example.com'];

@@ -5,8 +5,8 @@ import { cellKeys } from '@flynn/scheduler/cell';
 import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { createMemoryStore } from '@flynn/store/memory';
 import type { Store } from '@flynn/store/store';
-import { apps, deployments, jobs } from './api.ts';
-import { startTestController } from './testing.ts';
+import { apps, deployments, jobs } from '../api.ts';
+import { startTestController } from '../testing.ts';
 
 /** Who watches just one of the prefixes hears nothing from `hold` to `release`. */
 function holding(store: Store, ...prefixes: string[]): { store: Store; hold: () => void; release: () => void } {

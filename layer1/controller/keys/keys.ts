@@ -2,15 +2,15 @@
 import { hasCode, FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
-import { keys } from './api-keys.ts';
-import { principalOf } from './access/principal.ts';
-import type { Principal } from './access/principal.ts';
-import type { Deps } from './deps.ts';
-import { pageOf } from './paging.ts';
-import { keyType } from './resources.ts';
-import type { KeyResource } from './resources.ts';
+import { keys } from './api.ts';
+import { principalOf } from '../access/principal.ts';
+import type { Principal } from '../access/principal.ts';
+import type { Deps } from '../deps.ts';
+import { pageOf } from '../paging.ts';
+import { keyType } from '../resources.ts';
+import type { KeyResource } from '../resources.ts';
 import { parseSshKey } from './ssh-key.ts';
-import { viewKey } from './views.ts';
+import { viewKey } from '../views.ts';
 
 export function keyHandlers({ resources }: Deps): Handler[] {
   return [

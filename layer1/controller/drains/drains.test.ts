@@ -15,12 +15,12 @@ import { feedRoute, routes as logRoutes } from '@flynn/log-aggregator/api';
 import { followController } from '@flynn/log-aggregator/controller-feed';
 import { Drains } from '@flynn/log-aggregator/drains';
 import { encoded, openTestHistory } from '@flynn/log-aggregator/testing';
-import { grants, tokens, users } from './access/api.ts';
-import { apps } from './api.ts';
-import { drains } from './api-drains.ts';
-import { createControllerClient } from './client.ts';
-import { drainType } from './resources.ts';
-import { startTestController } from './testing.ts';
+import { grants, tokens, users } from '../access/api.ts';
+import { apps } from '../api.ts';
+import { drains } from './api.ts';
+import { createControllerClient } from '../client.ts';
+import { drainType } from '../resources.ts';
+import { startTestController } from '../testing.ts';
 
 const secret = 'https://me:hunter2@logs.example.com/in?key=hunter2';
 

@@ -14,17 +14,17 @@ import { parseCertificate } from '@flynn/kit/certificate';
 import { resourcePrefix } from '@flynn/resource/keys';
 import { compareOf, decodeResource } from '@flynn/resource/record';
 import type { Entry, Revision } from '@flynn/store/store';
-import { drains } from './api-drains.ts';
-import { principalOf } from './access/principal.ts';
-import type { Principal } from './access/principal.ts';
-import { isAtLeast } from './access/roles.ts';
-import { findApp, forLiveApp, noApp } from './deps.ts';
-import type { Deps } from './deps.ts';
-import { isRecent } from './health/drains.ts';
-import { insideNetworks } from './hosts/inside-networks.ts';
-import type { Drain } from './model.ts';
-import { appType, drainType, ownedBy } from './resources.ts';
-import type { AppResource, DrainResource } from './resources.ts';
+import { drains } from './api.ts';
+import { principalOf } from '../access/principal.ts';
+import type { Principal } from '../access/principal.ts';
+import { isAtLeast } from '../access/roles.ts';
+import { findApp, forLiveApp, noApp } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { isRecent } from '../health/drains.ts';
+import { insideNetworks } from '../hosts/inside-networks.ts';
+import type { Drain } from '../model.ts';
+import { appType, drainType, ownedBy } from '../resources.ts';
+import type { AppResource, DrainResource } from '../resources.ts';
 
 const statusTimeoutMs = 3_000;
 

@@ -1,12 +1,12 @@
 /** Where does a person find the platform's own web page? At a route of the platform's app of that name, and of no other. */
 import { FlynnError, ifFound } from '@flynn/kit/errors';
-import { isShownFor } from './certificates/shown.ts';
-import type { Shown } from './certificates/shown.ts';
-import { findApp } from './deps.ts';
-import type { Deps } from './deps.ts';
-import { zoneOf } from './route-address.ts';
-import { ownedBy, routeType } from './resources.ts';
-import { httpUrlOf } from './routes/url.ts';
+import { isShownFor } from '../certificates/shown.ts';
+import type { Shown } from '../certificates/shown.ts';
+import { findApp } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { zoneOf } from '../routes/address.ts';
+import { ownedBy, routeType } from '../resources.ts';
+import { httpUrlOf } from '../routes/url.ts';
 
 const dashboardApp = 'dashboard';
 

@@ -1,7 +1,7 @@
 /** The API of where log lines are sent as well. */
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
-import { drainSchema } from './model.ts';
+import { drainSchema } from '../model.ts';
 
 export const drains = {
   create: defineRoute({
