@@ -1,5 +1,5 @@
 /** The line by which another computer knows the cluster, with its root key: shown when that is made. */
-import type { Cluster as KnownCluster } from '@flynn/cli/clusters';
+import type { Cluster as KnownCluster } from '@flynn/cli/clusters/clusters';
 import { fingerprintOf } from '@flynn/kit/certificate';
 import { type Cluster } from './settings.ts';
 import { secureControllerUrlOf } from './urls.ts';

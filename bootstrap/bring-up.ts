@@ -1,7 +1,7 @@
 /** This machine as a cluster, or as a host of one. Done again: brings it up to date. */
 import { hostname } from 'node:os';
 import { styleText } from 'node:util';
-import { type Cluster as KnownCluster, loadClusters } from '@flynn/cli/clusters';
+import { type Cluster as KnownCluster, loadClusters } from '@flynn/cli/clusters/clusters';
 import { readEncryption } from '@flynn/host-agent/network/encryption';
 import { siteSchema } from '@flynn/host-agent/network/lease';
 import { primaryAddress } from '@flynn/host-agent/own-addresses';

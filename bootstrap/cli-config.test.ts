@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { loadClusters, saveClusters } from '@flynn/cli/clusters';
+import { loadClusters, saveClusters } from '@flynn/cli/clusters/clusters';
 import { addCluster, ensureSshKey, removeCluster, writeKnownHosts } from './cli-config.ts';
 
 const entry = (name: string, key = `key of ${name}`) => ({

@@ -3,8 +3,8 @@ import { existsSync } from 'node:fs';
 import { chown, mkdir, readdir, rm, rmdir } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join, relative } from 'node:path';
-import { type Cluster, loadClusters, saveClusters, withCluster, withoutCluster } from '@flynn/cli/clusters';
-import { withHostKey } from '@flynn/cli/known-hosts';
+import { type Cluster, loadClusters, saveClusters, withCluster, withoutCluster } from '@flynn/cli/clusters/clusters';
+import { withHostKey } from '@flynn/cli/clusters/known-hosts';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { runProgram, tryProgram } from './program.ts';
 

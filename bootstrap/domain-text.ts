@@ -1,6 +1,6 @@
 /** What people do where a cluster has another domain: at their DNS, with their commands, in clones. Pure. */
 import { styleText } from 'node:util';
-import type { Cluster as KnownCluster } from '@flynn/cli/clusters';
+import type { Cluster as KnownCluster } from '@flynn/cli/clusters/clusters';
 import { addLine } from './add-line.ts';
 import { formerDomainsOf } from './domain.ts';
 import { commands } from './origin.ts';

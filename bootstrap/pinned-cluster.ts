@@ -2,7 +2,7 @@
  * The cluster as the flynn command is to know it: over TLS, once the router shows a certificate for the controller. With the
  * new root key while it is made anew: it is written once all controllers take it.
  */
-import type { Cluster as KnownCluster } from '@flynn/cli/clusters';
+import type { Cluster as KnownCluster } from '@flynn/cli/clusters/clusters';
 import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
 import { certificatesIn, fingerprintOf } from '@flynn/kit/certificate';
 import { FlynnError, hasCode } from '@flynn/kit/errors';

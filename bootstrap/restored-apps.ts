@@ -2,7 +2,7 @@
 import { apps, formations, jobs } from '@flynn/controller/api';
 import { platform } from '@flynn/controller/platform/api';
 import type { App, Job } from '@flynn/controller/model';
-import { logRecords } from '@flynn/cli/log-stream';
+import { logRecords } from '@flynn/cli/logs/stream';
 import { type Clock, systemClock } from '@flynn/kit/clock';
 import { hasCode, ifFound, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';

@@ -2,12 +2,19 @@
 import { certificatesIn, fingerprintOf, parseCertificate } from '@flynn/kit/certificate';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
-import { type Cluster, configDirectory, findCluster, loadClusters, saveClusters, withPin } from './clusters.ts';
+import {
+  type Cluster,
+  configDirectory,
+  findCluster,
+  loadClusters,
+  saveClusters,
+  withPin,
+} from './clusters/clusters.ts';
 import { appOfRemotes, listRemotes } from './git.ts';
 import type { Io } from './io.ts';
 import { ProgressLine, visible, visiblyPainted } from './output.ts';
-import { PatientClient } from './patient-client.ts';
-import { type Trust, explainTrust, successorOf } from './trust.ts';
+import { PatientClient } from './clusters/patient-client.ts';
+import { type Trust, explainTrust, successorOf } from './clusters/trust.ts';
 
 /** How messages begin to name it; its address follows. */
 export const controllerName = 'the controller at';

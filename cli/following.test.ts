@@ -8,8 +8,8 @@ import type { App, Deployment, Job, Release } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import { startLoopback } from '@flynn/kit/loopback';
-import { saveClusters } from './clusters.ts';
-import { type JobChange, JobWatch } from './job-watch.ts';
+import { saveClusters } from './clusters/clusters.ts';
+import { type JobChange, JobWatch } from './deployments/job-watch.ts';
 import { Desk, quickClock } from './testing.ts';
 
 const createdAt = '2026-01-01T00:00:00Z';

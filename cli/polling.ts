@@ -1,6 +1,6 @@
 /** Asking until something is so, of what goes on by itself in the cluster. */
 import { type WaitOptions, waitFor } from '@flynn/kit/retry';
-import { isPassing } from './log-stream.ts';
+import { isPassing } from './logs/stream.ts';
 
 /**
  * As `waitFor`, but only what passes by itself is asked again: who may not know, or asks for what is gone, is told at once and not

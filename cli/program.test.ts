@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
 import { join } from 'node:path';
 import { freePort } from '@flynn/kit/testing-ports';
-import { saveClusters } from './clusters.ts';
+import { saveClusters } from './clusters/clusters.ts';
 import { Desk, openDeskWithController } from './testing.ts';
 
 const bin = join(import.meta.dirname, '../bin/flynn');

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { PassThrough, Writable } from 'node:stream';
 import { type Clock, systemClock } from '@flynn/kit/clock';
 import { startTestController, type TestController, type TestControllerOptions } from '@flynn/controller/testing';
-import { saveClusters } from './clusters.ts';
+import { saveClusters } from './clusters/clusters.ts';
 import type { Io } from './io.ts';
 import { runCli } from './program.ts';
 

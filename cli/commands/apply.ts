@@ -4,9 +4,9 @@ import { FlynnError } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
 import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
-import { awaitDeployment } from '../deploy.ts';
-import { type Fault, type ObjectDocument, readDocuments } from '../documents.ts';
-import { kindNamed, listKinds, paramsOf, referenceTo } from '../kinds.ts';
+import { awaitDeployment } from '../deployments/deploy.ts';
+import { type Fault, type ObjectDocument, readDocuments } from '../objects/documents.ts';
+import { kindNamed, listKinds, paramsOf, referenceTo } from '../objects/kinds.ts';
 import { type Colour, formatCount, formatSeconds, paint } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 

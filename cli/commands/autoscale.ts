@@ -1,7 +1,7 @@
 import { autoscales } from '@flynn/controller/autoscale/api';
 import type { Autoscale, SettingsChange } from '@flynn/controller/autoscale/model';
 import { parseDurationMs, parseRate, parseWhole, usageError } from '../arguments.ts';
-import { noteText, rangeText, targetsText } from '../autoscale.ts';
+import { noteText, rangeText, targetsText } from '../apps/autoscale.ts';
 import type { Context } from '../context.ts';
 import { formatDuration, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';

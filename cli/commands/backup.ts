@@ -10,7 +10,7 @@ import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { installedCommands, repositoryCommands } from '@flynn/kit/operator-commands';
 import type { Context } from '../context.ts';
-import { dumpDatabases } from '../database-dumps.ts';
+import { dumpDatabases } from '../datastores/dumps.ts';
 import { untilInterrupted } from '../interruption.ts';
 import { formatCount, formatSize } from '../output.ts';
 import { passphraseOf, passphraseOption } from '../passphrase.ts';

@@ -3,7 +3,7 @@ import { pathOf, placeMeta, placeNames, placeOf } from '@flynn/controller/builds
 import type { BuildPlace, PlaceName } from '@flynn/controller/builds/place';
 import type { MetaChange } from '@flynn/controller/apps/meta';
 import { FlynnError } from '@flynn/kit/errors';
-import { changeMeta } from '../app-meta.ts';
+import { changeMeta } from '../apps/meta.ts';
 import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { addCommand, type Parent } from './command.ts';

@@ -12,11 +12,11 @@ import {
   withCluster,
   withDefault,
   withoutCluster,
-} from '../clusters.ts';
+} from '../clusters/clusters.ts';
 import { connect, controllerName } from '../context.ts';
-import { rememberHostKey } from '../known-hosts.ts';
+import { rememberHostKey } from '../clusters/known-hosts.ts';
 import { formatTable } from '../output.ts';
-import { explainTrust, trustOf, trustOptions } from '../trust.ts';
+import { explainTrust, trustOf, trustOptions } from '../clusters/trust.ts';
 import { addBackupCommands } from './backup.ts';
 import { addKeysCommands } from './cluster-keys.ts';
 import { addCommand, type Parent } from './command.ts';

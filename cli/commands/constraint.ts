@@ -1,7 +1,7 @@
 import type { Process } from '@flynn/controller/processes/process';
 import { hostTagName } from '@flynn/kit/names';
 import { usageError } from '../arguments.ts';
-import { changeRelease, newestRelease, processOf } from '../next-release.ts';
+import { changeRelease, newestRelease, processOf } from '../deployments/next-release.ts';
 import { formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 

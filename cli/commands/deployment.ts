@@ -7,8 +7,8 @@ import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
 import { parseDurationMs, parseWhole, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
-import { canaryText } from '../deploy.ts';
-import { watchDeployment } from '../deployment-watch.ts';
+import { canaryText } from '../deployments/deploy.ts';
+import { watchDeployment } from '../deployments/watch.ts';
 import { formatAge, formatDuration, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 import {

@@ -5,7 +5,7 @@ import { assertEnvName, formatEnvFile, parseAssignments, parseEnvFile, usageErro
 import type { Context } from '../context.ts';
 import { readNamed } from '../input-file.ts';
 import { untilInterrupted } from '../interruption.ts';
-import { changeRelease, newestRelease } from '../next-release.ts';
+import { changeRelease, newestRelease } from '../deployments/next-release.ts';
 import { formatCount, quoteForShell } from '../output.ts';
 import { saveWhole } from '../transfer.ts';
 import { addCommand, type Parent } from './command.ts';

@@ -11,8 +11,8 @@ import { autoscales } from '@flynn/controller/autoscale/api';
 import { routing } from '@flynn/controller/routes/api';
 import { startTestBlobs } from '@flynn/controller/testing/blobs';
 import { waitFor } from '@flynn/kit/retry';
-import { readAppFile } from '../app-file.ts';
-import { loadClusters, saveClusters } from '../clusters.ts';
+import { readAppFile } from '../apps/file.ts';
+import { loadClusters, saveClusters } from '../clusters/clusters.ts';
 import { runCli } from '../program.ts';
 import { openDeskWithController } from '../testing.ts';
 

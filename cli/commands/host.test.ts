@@ -5,7 +5,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import { startLoopback } from '@flynn/kit/loopback';
 import { waitFor } from '@flynn/kit/retry';
-import { saveClusters } from '../clusters.ts';
+import { saveClusters } from '../clusters/clusters.ts';
 import { runCli } from '../program.ts';
 import { Desk, openDeskWithController } from '../testing.ts';
 

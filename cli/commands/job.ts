@@ -1,8 +1,8 @@
 import { jobs, releases } from '@flynn/controller/api';
 import type { Job } from '@flynn/controller/model';
-import { autoscaleLines, listAutoscales } from '../autoscale.ts';
+import { autoscaleLines, listAutoscales } from '../apps/autoscale.ts';
 import { formatAge, formatTable } from '../output.ts';
-import { gatherWaiting } from '../waiting-jobs.ts';
+import { gatherWaiting } from '../deployments/waiting-jobs.ts';
 import { addCommand, type Parent } from './command.ts';
 
 export function addJobCommands(parent: Parent): void {

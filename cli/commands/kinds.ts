@@ -1,6 +1,6 @@
 import type { KindView } from '@flynn/controller/generic/api';
 import { FlynnError } from '@flynn/kit/errors';
-import { fullNameOf, kindNamed, listKinds } from '../kinds.ts';
+import { fullNameOf, kindNamed, listKinds } from '../objects/kinds.ts';
 import { formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 

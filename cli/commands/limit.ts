@@ -6,9 +6,9 @@ import { processSchema, unsaidLimits } from '@flynn/controller/processes/process
 import type { Process } from '@flynn/controller/processes/process';
 import { oneOffKinds, oneOffLimitsOf, oneOffMeta } from '@flynn/controller/jobs/one-off-limits';
 import type { OneOffKind } from '@flynn/controller/jobs/one-off-limits';
-import { changeMeta } from '../app-meta.ts';
+import { changeMeta } from '../apps/meta.ts';
 import { parseCpu, parseMemory, parseWhole, usageError } from '../arguments.ts';
-import { changeRelease, newestRelease, processOf } from '../next-release.ts';
+import { changeRelease, newestRelease, processOf } from '../deployments/next-release.ts';
 import { formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 

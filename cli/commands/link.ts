@@ -4,7 +4,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { serviceName } from '@flynn/kit/names';
 import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
-import { changeRelease, newestRelease } from '../next-release.ts';
+import { changeRelease, newestRelease } from '../deployments/next-release.ts';
 import { formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 

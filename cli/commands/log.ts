@@ -4,8 +4,8 @@ import { type ReadOptions, defaultLines, maxLines } from '@flynn/log-aggregator/
 import { parseTime, parseWhole } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import type { Output } from '../io.ts';
-import { gapText } from '../log-gap.ts';
-import { type LogRecord, logRecords } from '../log-stream.ts';
+import { gapText } from '../logs/gap.ts';
+import { type LogRecord, logRecords } from '../logs/stream.ts';
 import { paint, visible, writeTo } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 

@@ -4,11 +4,11 @@ import { platform } from '@flynn/controller/platform/api';
 import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { usageError } from '../arguments.ts';
-import { loadClusters, saveClusters, withCluster } from '../clusters.ts';
-import { rememberHostKey } from '../known-hosts.ts';
+import { loadClusters, saveClusters, withCluster } from '../clusters/clusters.ts';
+import { rememberHostKey } from '../clusters/known-hosts.ts';
 import { type Context, connect, controllerName } from '../context.ts';
-import { type Answer, askProvider } from '../oidc-login.ts';
-import { explainTrust, trustOf, trustOptions } from '../trust.ts';
+import { type Answer, askProvider } from '../clusters/oidc-login.ts';
+import { explainTrust, trustOf, trustOptions } from '../clusters/trust.ts';
 import { addCommand, type Parent } from './command.ts';
 
 export function addLoginCommand(parent: Parent): void {

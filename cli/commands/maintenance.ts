@@ -3,7 +3,7 @@ import type { Route } from '@flynn/controller/model';
 import type { Context } from '../context.ts';
 import { readNamed } from '../input-file.ts';
 import { formatCount } from '../output.ts';
-import { awaitRouters } from '../route-reach.ts';
+import { awaitRouters } from '../routes/reach.ts';
 import { addCommand, type Parent } from './command.ts';
 
 const routeOption = ['--route <id>', 'only this one, else all http routes of the app'] as const;

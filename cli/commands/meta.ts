@@ -1,7 +1,7 @@
 import { apps } from '@flynn/controller/api';
 import type { MetaChange } from '@flynn/controller/apps/meta';
 import { FlynnError } from '@flynn/kit/errors';
-import { changeMeta } from '../app-meta.ts';
+import { changeMeta } from '../apps/meta.ts';
 import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { formatTable } from '../output.ts';

@@ -8,7 +8,7 @@ import { longestWaitMs } from '@flynn/controller/operations/expiry';
 import { z } from 'zod';
 import { parseDurationMs, parseWhole, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
-import { outageMs } from '../deployment-watch.ts';
+import { outageMs } from '../deployments/watch.ts';
 import { formatAge, formatSeconds, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 

@@ -1,6 +1,6 @@
 /** `flynn pg`: the platform's own PostgreSQL, as people use it. */
 import { usageError } from '../arguments.ts';
-import { postgresKind } from '../datastore-kinds.ts';
+import { postgresKind } from '../datastores/kinds.ts';
 import { addCommand, type Parent } from './command.ts';
 import { addDatastoreCommands, resource, startConsole, type Target } from './datastore.ts';
 import { addPgHistoryCommands } from './pg-history.ts';

@@ -4,11 +4,11 @@ import { placeMeta } from '@flynn/controller/builds/place';
 import type { App, Release } from '@flynn/controller/model';
 import { withSeen } from '@flynn/controller/releases/overtaken';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
-import { changeMeta } from '../app-meta.ts';
+import { changeMeta } from '../apps/meta.ts';
 import { parseDurationMs } from '../arguments.ts';
 import type { Context } from '../context.ts';
-import { commandOf } from '../datastore-kinds.ts';
-import { deployRelease, deployedText } from '../deploy.ts';
+import { commandOf } from '../datastores/kinds.ts';
+import { deployRelease, deployedText } from '../deployments/deploy.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 

@@ -1,5 +1,5 @@
 /** `flynn redis`: the platform's own Redis, as people use it. */
-import { redisKind } from '../datastore-kinds.ts';
+import { redisKind } from '../datastores/kinds.ts';
 import { addCommand, type Parent } from './command.ts';
 import { addDatastoreCommands, resource, startConsole, type Target } from './datastore.ts';
 

@@ -5,7 +5,7 @@ import { FlynnError, ifFound } from '@flynn/kit/errors';
 import type { z } from 'zod';
 import { Context } from '../context.ts';
 import { readNamed } from '../input-file.ts';
-import { newestRelease } from '../next-release.ts';
+import { newestRelease } from '../deployments/next-release.ts';
 import { formatTable } from '../output.ts';
 import { changeRunnerEnv, everyRunner, findRunnerEnv } from '../runner-env.ts';
 import { addCommand, type Parent } from './command.ts';

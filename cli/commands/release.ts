@@ -2,7 +2,7 @@ import { apps, deployments, releases } from '@flynn/controller/api';
 import type { App, Release } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Context } from '../context.ts';
-import { deployRelease, deployedText } from '../deploy.ts';
+import { deployRelease, deployedText } from '../deployments/deploy.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { certificates } from '@flynn/controller/certificates/api';
 import { challengeTypeSchema } from '@flynn/controller/certificates/model';
 import type { AcmeView, Certificate, ChallengeType } from '@flynn/controller/certificates/model';
-import { directoryOf, knownAuthorities } from '../acme-directories.ts';
+import { directoryOf, knownAuthorities } from '../routes/acme-directories.ts';
 import { usageError } from '../arguments.ts';
 import { readNamed } from '../input-file.ts';
 import { formatTable } from '../output.ts';

@@ -8,7 +8,7 @@ import type { RouteStats } from '@flynn/controller/routes/stats';
 import { handle, startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
-import { statsSince } from '../route-figures.ts';
+import { statsSince } from '../routes/figures.ts';
 import { openDeskWithController } from '../testing.ts';
 import { runCli } from '../program.ts';
 

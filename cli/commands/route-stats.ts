@@ -6,7 +6,7 @@ import { pause } from '@flynn/kit/clock';
 import { parseDurationMs } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { formatCount, formatTable } from '../output.ts';
-import { statsColumns, statsRow, statsSince } from '../route-figures.ts';
+import { statsColumns, statsRow, statsSince } from '../routes/figures.ts';
 import { urlsOf } from './app.ts';
 import { addCommand, type Parent } from './command.ts';
 

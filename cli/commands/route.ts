@@ -1,11 +1,11 @@
 import { routing } from '@flynn/controller/routes/api';
 import type { Route } from '@flynn/controller/model';
 import { parseWhole, usageError } from '../arguments.ts';
-import type { Cluster } from '../clusters.ts';
+import type { Cluster } from '../clusters/clusters.ts';
 import { formatTable } from '../output.ts';
-import { awaitRouters } from '../route-reach.ts';
-import { changeOf, optionRows, settings, settingsFor, settingTexts } from '../route-settings.ts';
-import type { SettingOptions } from '../route-settings.ts';
+import { awaitRouters } from '../routes/reach.ts';
+import { changeOf, optionRows, settings, settingsFor, settingTexts } from '../routes/settings.ts';
+import type { SettingOptions } from '../routes/settings.ts';
 import { urlsOf } from './app.ts';
 import { addCertificateCommands } from './route-cert.ts';
 import { addCommand, type Parent, withCommonOptions } from './command.ts';

@@ -8,7 +8,7 @@ import { runners } from '@flynn/controller/operations/api-runners';
 import { runnerCredential } from '@flynn/controller/operations/runner-token';
 import { TestRunner } from '@flynn/controller/operations/test-runner';
 import { waitFor } from '@flynn/kit/retry';
-import { loadClusters, saveClusters } from '../clusters.ts';
+import { loadClusters, saveClusters } from '../clusters/clusters.ts';
 import { openDeskWithController } from '../testing.ts';
 
 const variables = (text: string) => ({ ...parseEnv(text) });

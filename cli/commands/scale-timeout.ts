@@ -4,7 +4,7 @@ import { workloadIdOf } from '@flynn/controller/processes/compile';
 import type { App, Job, Release } from '@flynn/controller/model';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Context } from '../context.ts';
-import { isWaiting, makeRoom, readBlocked } from '../waiting-jobs.ts';
+import { isWaiting, makeRoom, readBlocked } from '../deployments/waiting-jobs.ts';
 
 export type Scaling = { app: App; release: Release; wanted: Record<string, number> };
 

@@ -10,7 +10,7 @@ import { formations, jobs } from '@flynn/controller/api';
 import { evaluations } from '@flynn/controller/hosts/api';
 import type { TestController } from '@flynn/controller/testing';
 import { waitFor } from '@flynn/kit/retry';
-import { loadClusters, saveClusters } from '../clusters.ts';
+import { loadClusters, saveClusters } from '../clusters/clusters.ts';
 import { runCli } from '../program.ts';
 import { openDeskWithController } from '../testing.ts';
 

@@ -4,11 +4,11 @@ import type { App, Release } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import { parseCounts, parseWhole } from '../arguments.ts';
-import { autoscaleLines, listAutoscales } from '../autoscale.ts';
+import { autoscaleLines, listAutoscales } from '../apps/autoscale.ts';
 import type { Context } from '../context.ts';
-import { isReached, type JobChange, JobWatch, type Wanted } from '../job-watch.ts';
+import { isReached, type JobChange, JobWatch, type Wanted } from '../deployments/job-watch.ts';
 import { type Colour, formatSeconds, formatTable, paint } from '../output.ts';
-import { followBlocked, makeRoom } from '../waiting-jobs.ts';
+import { followBlocked, makeRoom } from '../deployments/waiting-jobs.ts';
 import { addCommand, type Parent } from './command.ts';
 import { type Scaling, scaleTimeout } from './scale-timeout.ts';
 

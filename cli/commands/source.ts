@@ -5,7 +5,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { parseDurationMs } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { readNamed } from '../input-file.ts';
-import { changeRelease } from '../next-release.ts';
+import { changeRelease } from '../deployments/next-release.ts';
 import { formatAge } from '../output.ts';
 import { pollUntil } from '../polling.ts';
 import { addCommand, type Parent } from './command.ts';

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { HealthEvents } from '@flynn/controller/health/events';
 import { newId } from '@flynn/kit/ids';
 import { freePorts } from '@flynn/kit/testing-ports';
-import { loadClusters, saveClusters } from '../clusters.ts';
+import { loadClusters, saveClusters } from '../clusters/clusters.ts';
 import { openDeskWithController } from '../testing.ts';
 
 const disk = {

@@ -6,8 +6,8 @@ import { FlynnError } from '@flynn/kit/errors';
 import { handle, startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
-import { figuresTable, fitted, oldNote } from '../app-figures.ts';
-import { saveClusters } from '../clusters.ts';
+import { figuresTable, fitted, oldNote } from '../apps/figures.ts';
+import { saveClusters } from '../clusters/clusters.ts';
 import { runCli } from '../program.ts';
 import { Desk, openDeskWithController } from '../testing.ts';
 

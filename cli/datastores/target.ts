@@ -3,8 +3,8 @@ import { apps } from '@flynn/controller/api';
 import type { App } from '@flynn/controller/model';
 import { resources } from '@flynn/controller/providers/api';
 import { FlynnError } from '@flynn/kit/errors';
-import type { Context } from './context.ts';
-import { type DatastoreKind, commandOf } from './datastore-kinds.ts';
+import type { Context } from '../context.ts';
+import { type DatastoreKind, commandOf } from './kinds.ts';
 
 /** `resource`: its id or its name, as `flynn resource` shows them. Throws what to say where there is none, or several. */
 export async function datastoreOf(context: Context, kind: DatastoreKind, resource: string | undefined): Promise<App> {

@@ -3,7 +3,7 @@ import { generic } from '@flynn/controller/generic/api';
 import type { KindView } from '@flynn/controller/generic/api';
 import { nearestOf } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
-import type { Context } from './context.ts';
+import type { Context } from '../context.ts';
 
 export async function listKinds(context: Context): Promise<KindView[]> {
   const client = await context.client();

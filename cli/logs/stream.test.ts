@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { ReadOptions } from '@flynn/log-aggregator/api';
-import { logRecords } from './log-stream.ts';
+import { logRecords } from './stream.ts';
 
 const timeOf = (at: number): string => new Date(Date.UTC(2030, 0, 1, 0, 0, at)).toISOString();
 const text = (at: number): string =>

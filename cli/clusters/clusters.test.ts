@@ -12,7 +12,7 @@ import {
   withDefault,
   withoutCluster,
 } from './clusters.ts';
-import { Desk } from './testing.ts';
+import { Desk } from '../testing.ts';
 
 function cluster(name: string): Cluster {
   return {

@@ -6,8 +6,8 @@ import { handle, startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
-import { saveClusters } from './clusters.ts';
-import { Desk, openDeskWithController } from './testing.ts';
+import { saveClusters } from '../clusters/clusters.ts';
+import { Desk, openDeskWithController } from '../testing.ts';
 
 test('metadata that several set and remove at the same time is what all of them wanted', async () => {
   await using env = await openDeskWithController();

@@ -4,7 +4,7 @@ import { isLive, isWaiting } from '@flynn/controller/deployments/phases';
 import { hasCode } from '@flynn/kit/errors';
 import { pause } from '@flynn/kit/clock';
 import { withDeadline } from '@flynn/kit/retry';
-import type { Context } from './context.ts';
+import type { Context } from '../context.ts';
 
 const othersMs = 2 * 60_000;
 const lookMs = 250;

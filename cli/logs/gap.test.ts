@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { gapText } from './log-gap.ts';
+import { gapText } from './gap.ts';
 
 const [from, to] = ['2030-01-31T12:00:00.000Z', '2030-01-31T12:05:00.000Z'];
 

@@ -3,9 +3,9 @@ import { certificatesIn, fingerprintOf, isEndorsement, parseCertificate } from '
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import { shownChain } from '@flynn/kit/shown-chain';
-import { usageError } from './arguments.ts';
-import { readNamed } from './input-file.ts';
-import type { Io } from './io.ts';
+import { usageError } from '../arguments.ts';
+import { readNamed } from '../input-file.ts';
+import type { Io } from '../io.ts';
 
 export type Trust = Readonly<{ ca?: string }>;
 

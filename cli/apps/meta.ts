@@ -4,7 +4,7 @@ import { changedMeta } from '@flynn/controller/apps/meta';
 import type { MetaChange } from '@flynn/controller/apps/meta';
 import type { App } from '@flynn/controller/model';
 import { withSeen } from '@flynn/controller/releases/overtaken';
-import type { Context } from './context.ts';
+import type { Context } from '../context.ts';
 
 export async function changeMeta(context: Context, app: string, metaChange: MetaChange): Promise<App> {
   const client = await context.client();

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
-import { removeApp, textOfRemoved } from './app-removal.ts';
+import { removeApp, textOfRemoved } from './removal.ts';
 
 type Said = { status: number; body: object };
 

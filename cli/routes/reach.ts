@@ -1,8 +1,8 @@
 /** A change of a route is told as done once every router has it. */
 import { routing } from '@flynn/controller/routes/api';
 import { messageOf } from '@flynn/kit/errors';
-import type { Context } from './context.ts';
-import { formatCount } from './output.ts';
+import type { Context } from '../context.ts';
+import { formatCount } from '../output.ts';
 
 const waitMs = 5_000;
 

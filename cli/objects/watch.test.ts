@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { GenericObject } from '@flynn/controller/generic/api';
 import { FlynnError } from '@flynn/kit/errors';
 import type { ServerEvent } from '@flynn/kit/routes';
-import { ObjectWatch } from './object-watch.ts';
+import { ObjectWatch } from './watch.ts';
 
 function object(name: string, count: number): GenericObject {
   const at = '2030-01-01T00:00:00.000Z';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { HttpClient } from '@flynn/kit/http-client';
-import { followBackup } from './database-dumps.ts';
+import { followBackup } from './dumps.ts';
 
 const asked = { resource: 'r1', backup: 'asked', attempt: 0 };
 

@@ -5,8 +5,8 @@ import { nearestOf } from '@flynn/kit/config';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { LineCounter, type Document, isMap, isPair, isScalar, isSeq, parseAllDocuments } from 'yaml';
 import { z } from 'zod';
-import { readNamed } from './input-file.ts';
-import type { Io } from './io.ts';
+import { readNamed } from '../input-file.ts';
+import type { Io } from '../io.ts';
 
 const objectSchema = z.object({
   kind: z.string(),

@@ -1,7 +1,7 @@
 /** Objects as tables and as files. */
 import type { GenericObject, KindView } from '@flynn/controller/generic/api';
 import { stringify } from 'yaml';
-import { formatAge } from './output.ts';
+import { formatAge } from '../output.ts';
 
 /** NAME, the kind's own columns, STATE, AGE. */
 export function headerOf({ columns }: KindView): string[] {

@@ -9,7 +9,7 @@ import { createServer } from 'node:tls';
 import { fingerprintOf } from '@flynn/kit/certificate';
 import { type Credentials, createAuthority, endorse, issueCertificate } from '@flynn/kit/tls';
 import { loadClusters } from './clusters.ts';
-import { Desk, openDeskWithController } from './testing.ts';
+import { Desk, openDeskWithController } from '../testing.ts';
 
 type Front = AsyncDisposable & { url: string; show: (credentials: Credentials) => void };
 

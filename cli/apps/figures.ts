@@ -1,7 +1,7 @@
 /** What apps take now, as a table for people: the hungriest first. Pure. */
 import type { LatestFigures } from '@flynn/controller/figures/model';
-import { formatAge, formatTable } from './output.ts';
-import { latencyText, sizeText } from './route-figures.ts';
+import { formatAge, formatTable } from '../output.ts';
+import { latencyText, sizeText } from '../routes/figures.ts';
 
 type AppFigures = LatestFigures['apps'][number];
 type TypeFigures = AppFigures['types'][number];

@@ -4,9 +4,9 @@ import { datastoreBackups } from '@flynn/controller/datastore-backups/api';
 import type { DatastoreBackup } from '@flynn/controller/datastore-backups/model';
 import { FlynnError } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
-import type { Context } from './context.ts';
-import { formatSize } from './output.ts';
-import { pollUntil } from './polling.ts';
+import type { Context } from '../context.ts';
+import { formatSize } from '../output.ts';
+import { pollUntil } from '../polling.ts';
 
 /** Of what may be large. */
 export const wholeMs = 24 * 3_600_000;

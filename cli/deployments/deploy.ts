@@ -4,10 +4,10 @@ import { isSettled } from '@flynn/controller/deployments/phases';
 import type { Deployment, Release } from '@flynn/controller/model';
 import { overtaken, withSeen } from '@flynn/controller/releases/overtaken';
 import { FlynnError } from '@flynn/kit/errors';
-import type { Context } from './context.ts';
-import { watchDeployment } from './deployment-watch.ts';
-import { afterOthers } from './other-deployments.ts';
-import { formatDuration, formatSeconds } from './output.ts';
+import type { Context } from '../context.ts';
+import { watchDeployment } from './watch.ts';
+import { afterOthers } from './others.ts';
+import { formatDuration, formatSeconds } from '../output.ts';
 
 const followMs = 15 * 60_000;
 

@@ -5,8 +5,8 @@ import type { HttpClient } from '@flynn/kit/http-client';
 import { withDeadline } from '@flynn/kit/retry';
 import type { ResponseOf } from '@flynn/kit/routes';
 import { z } from 'zod';
-import { describeVolume } from './commands/volume.ts';
-import { formatCount } from './output.ts';
+import { describeVolume } from '../commands/volume.ts';
+import { formatCount } from '../output.ts';
 
 /** What went with the app, as far as it is known. */
 export type Removed = Partial<ResponseOf<typeof apps.remove>>;

@@ -3,8 +3,8 @@ import { apps, releases } from '@flynn/controller/api';
 import type { Process } from '@flynn/controller/processes/process';
 import type { Release } from '@flynn/controller/model';
 import { isOvertaken, withSeen } from '@flynn/controller/releases/overtaken';
-import { usageError } from './arguments.ts';
-import type { Context } from './context.ts';
+import { usageError } from '../arguments.ts';
+import type { Context } from '../context.ts';
 import { deployRelease, deployedText } from './deploy.ts';
 
 const maxAttempts = 10;

@@ -1,5 +1,5 @@
 /** What is said where lines of a log that is followed may be missing, with the command that reads those of them that are kept. */
-import { quoteForShell } from './output.ts';
+import { quoteForShell } from '../output.ts';
 
 /** Which lines somebody follows, as they asked for them. */
 export type Followed = Readonly<{

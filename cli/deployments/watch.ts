@@ -5,7 +5,7 @@ import { type Clock, pause, systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { withDeadline } from '@flynn/kit/retry';
-import { formatDuration } from './output.ts';
+import { formatDuration } from '../output.ts';
 
 const pauseMs = 250;
 /** So long a controller is waited for that does not answer; what is under way needs nobody who looks on. */

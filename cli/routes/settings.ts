@@ -1,10 +1,10 @@
 /** What a route can be set to, as options of the command line and as text. */
 import type { Route } from '@flynn/controller/model';
 import type { HttpChange, TcpChange } from '@flynn/controller/routes/settings';
-import { parseBytes, parseDurationMs, parseRate, parseWhole, usageError } from './arguments.ts';
-import { readNamed } from './input-file.ts';
-import type { Io } from './io.ts';
-import { formatBytes, formatDuration } from './output.ts';
+import { parseBytes, parseDurationMs, parseRate, parseWhole, usageError } from '../arguments.ts';
+import { readNamed } from '../input-file.ts';
+import type { Io } from '../io.ts';
+import { formatBytes, formatDuration } from '../output.ts';
 
 type Change = { http?: HttpChange; tcp?: TcpChange };
 

@@ -2,8 +2,8 @@
 import { autoscales } from '@flynn/controller/autoscale/api';
 import type { Autoscale } from '@flynn/controller/autoscale/model';
 import { hasCode } from '@flynn/kit/errors';
-import type { Context } from './context.ts';
-import { formatAge } from './output.ts';
+import type { Context } from '../context.ts';
+import { formatAge } from '../output.ts';
 
 /** Of the app. A controller of a version before has none. */
 export async function listAutoscales(context: Context, app: string): Promise<Autoscale[]> {
