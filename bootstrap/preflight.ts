@@ -152,7 +152,7 @@ function judgeAddress(facts: Facts, cluster: Cluster): Problem[] {
   if (isOwn) return [];
   const has = others.length === 0 ? 'it has none that leads out' : `it has ${others.join(', ')}`;
   const again = isHost
-    ? `give the machine ${cluster.address} again; or, where it has another one for good: FLYNN_ADDRESS=${first} ${commands.up} (docs/operating.md, "Another address")`
+    ? `give the machine ${cluster.address} again; or, where it has another one for good, and no other machine is this host (one of whose disk this one was made): FLYNN_ADDRESS=${first} ${commands.up} (docs/operating.md, "Another address")`
     : `FLYNN_ADDRESS=${first}`;
   return [
     {

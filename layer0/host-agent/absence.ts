@@ -7,6 +7,7 @@ import type { LastingRegistry } from '@flynn/discovery/store-registry';
 import type { Lease, Store } from '@flynn/store/store';
 import type { Fence } from './fence.ts';
 import type { Announced } from './host-record.ts';
+import type { OwnRuns } from './own-runs.ts';
 
 /** From the agent's end on; a start takes two seconds, and on a machine that has much else to do many times that. */
 export const absenceSeconds = 30;
@@ -17,13 +18,14 @@ export type AbsenceDeps = {
   store: Pick<Store, 'get' | 'transact' | 'grantLease'>;
   registry: Pick<LastingRegistry, 'outlive'>;
   fence: Pick<Fence, 'extend'>;
+  runs?: Pick<OwnRuns, 'leave'>;
   hostId: string;
   log: Logger;
 };
 
 /**
  * In this order, so that an end in between is safe: the record, if it still stands as announced; the deadline of the
- * watchdog, which may only be as late as the record's; what the host announced. Whatever fails is logged and left on the
+ * watchdog, which may only be as late as the record's; what the host announced; which lease that is, on the disk. Whatever fails is logged and left on the
  * lease it has. Never rejects. The longer lease is renewed for as long as this process lives.
  */
 export async function prepareAbsence(announced: Announced, deps: AbsenceDeps): Promise<void> {
@@ -37,6 +39,7 @@ export async function prepareAbsence(announced: Announced, deps: AbsenceDeps): P
     }
     await fence.extend(lease);
     await registry.outlive(lease, { signal });
+    await deps.runs?.leave(lease.id);
     log.info({ seconds: absenceSeconds }, 'what is known of this host holds until another agent is here');
   } catch (error) {
     log.warn(`what is known of this host holds for seconds only: ${messageOf(error)}`);

@@ -46,6 +46,7 @@ import { LogCursors } from './log-cursors.ts';
 import { LogPump } from './log-pump.ts';
 import { linesOf } from './log-read.ts';
 import { AggregatorSink } from './log-sink.ts';
+import { OwnRuns } from './own-runs.ts';
 import { operatorHandlers } from './operator-server.ts';
 import { networkHandlers } from './network/server.ts';
 import { followCluster, readContainerMtu, startNetwork } from './network/start.ts';
@@ -190,7 +191,8 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const known = await untilThere('the store', () => createRegistry({ store, log, signal }), waiting);
   registry = known;
   const hasLostData = () => residents.hasLostData(etcdJob);
-  await startCluster({ config, engine, store, tls, peers, trust, hasLostData, log }, tasks);
+  const runs = await OwnRuns.open(config.FLYNN_STATE_DIR, log);
+  await startCluster({ config, engine, store, tls, peers, trust, runs, hasLostData, log }, tasks);
   const member = tls === undefined ? undefined : memberTrustOf({ config, store, tls, containers, log });
   const handed = { stateDir, store, trust, peers: () => peers.others(), access, containers, member, log };
   const handedOver = await startHandedOver(handed, tasks);
@@ -296,7 +298,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const doctor = startDoctor(
     {
       ...told,
-      work: { fence, hasLease, statuses, assigned },
+      work: { fence, hasLease, statuses, assigned, rivals: upkeep.rivals },
       schedulerFault: () => schedulerFault,
       rememberedHosts: () => peers.records(),
     },
@@ -355,13 +357,16 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     schedulerFault = own.fault;
     schedulerMetrics(metrics, () => own.scheduler.counts);
   }
-  const leaving = { store, registry: known, fence, hostId: host.hostId, log };
+  const leaving = { store, registry: known, fence, runs, hostId: host.hostId, log };
   tasks.run('host record', async (s) => {
     const announced = await keepAnnounced(store, describe, {
       signal: s,
       log,
       beforeAnnounced: upkeep.beforeAnnounced,
       onAnnounced: (lease, revision) => upkeep.onAnnounced(describe(), lease, revision, s),
+      runs,
+      onRival: upkeep.onRival,
+      untilTaken: (standing, limit) => upkeep.neighbours.untilTaken(standing, limit),
     });
     if (announced !== undefined && deps.isToReturn()) await prepareAbsence(announced, leaving);
   });

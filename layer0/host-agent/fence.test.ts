@@ -111,6 +111,22 @@ describe('a job of which there must never be two', () => {
     });
   });
 
+  it('is stopped while another machine is this host, though the lease is renewed, and goes on once there is none', async (t) => {
+    await withFence(t, async ({ agent, fence, lease, setAlone }) => {
+      const single = jobOf('db', { volumes });
+      fence.hold(lease);
+      await agent.assign([single]);
+      await agent.reach(single, 'running', (s) => s.state === 'running');
+      setAlone(true);
+      fence.close();
+      assert.equal(fence.isOpen, false);
+      await assert.rejects(fence.admit('c1'), /another machine is this host/);
+      await agent.reach(single, 'stopped', (s) => s.endedAt !== undefined);
+      fence.hold(lease);
+      await agent.reach(single, 'running again', (s) => s.state === 'running' && s.restarts > 0);
+    });
+  });
+
   it('runs on without a lease while the cluster has no other host', async (t) => {
     await withFence(t, async ({ agent, fence, lease, guarded, setAlone }) => {
       setAlone(true);

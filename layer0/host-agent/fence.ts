@@ -38,9 +38,9 @@ export function isSingletonContainer({ labels }: Pick<Container, 'labels'>): boo
 }
 
 /**
- * INVARIANTS. Closed until the host's record stands on a lease and everything given away before is known. While it is
- * closed no singleton is started, and those that run are stopped; before there ever was a lease, that is left to the
- * watchdog and the deadline of the agent before this one.
+ * INVARIANTS. Closed until the host's record stands on a lease and everything given away before is known, and while it is
+ * another machine's. While it is closed no singleton is started, and those that run are stopped; before there ever was a lease,
+ * that is left to the watchdog and the deadline of the agent before this one.
  */
 export class Fence {
   readonly #engine: Pick<Engine, 'stop'>;
@@ -54,6 +54,8 @@ export class Fence {
   readonly #admitted = new Map<string, number>();
   #lease: Pick<Lease, 'expiresAtMs'> | undefined;
   #expected: Pick<Lease, 'expiresAtMs'> | undefined;
+  /** Another machine is this host. */
+  #isTaken = false;
   #stops = 0;
   #changed = Promise.withResolvers<void>();
 
@@ -87,7 +89,7 @@ export class Fence {
 
   /** Whether a singleton may be started now. */
   get isOpen(): boolean {
-    return this.#lease !== undefined && (this.#isAlone() || (this.leftMs ?? 0) > fenceMs);
+    return this.#lease !== undefined && !this.#isTaken && (this.#isAlone() || (this.leftMs ?? 0) > fenceMs);
   }
 
   /** Before a singleton's start: from here on it is guarded. `unavailable` when it may not be started. */
@@ -98,13 +100,22 @@ export class Fence {
     this.#admitted.delete(containerId);
     throw new FlynnError(
       'unavailable',
-      'the host has no lease, so another may have been given this job: waiting for it',
+      this.#isTaken
+        ? 'another machine is this host, and may run this job: waiting until there is one (flynn-host doctor)'
+        : 'the host has no lease, so another may have been given this job: waiting for it',
     );
   }
 
   /** The host's record stands on this lease, and what the cell decided before that is known here. */
   hold(lease: Pick<Lease, 'expiresAtMs'>): void {
     this.#lease = lease;
+    this.#isTaken = false;
+    this.#changed.resolve();
+  }
+
+  /** The host's record is another machine's, until it is held again. */
+  close(): void {
+    this.#isTaken = true;
     this.#changed.resolve();
   }
 
@@ -167,7 +178,8 @@ export class Fence {
   #stop(container: Container, signal: AbortSignal): void {
     if (container.state !== 'running' || this.#stopping.has(container.id)) return;
     this.#stops += 1;
-    this.#log.warn({ container: container.name }, 'the lease of the host could not be renewed: stopping a job');
+    const why = this.#isTaken ? 'another machine is this host' : 'the lease of the host could not be renewed';
+    this.#log.warn({ container: container.name }, `${why}: stopping a job`);
     this.#onStop(container);
     const stopping = this.#engine
       .stop(container.id, { timeoutMs: termMs, signal: withDeadline(fenceMs, signal) })

@@ -7,6 +7,8 @@ import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import type { Resources } from '@flynn/scheduler/resources';
 import type { Lease, Revision, Store } from '@flynn/store/store';
+import { rivalText } from './own-runs.ts';
+import type { OwnRuns, Rival } from './own-runs.ts';
 
 /**
  * A host that died is known to be lost within eight seconds. Not less: after an election of etcd (2 s), or a
@@ -36,6 +38,10 @@ export type Announced = { lease: Lease; revision: Revision };
 /**
  * Resolves when the signal aborts, with what the record then stands on if that is known. The lease is left to run out: an
  * agent that is back in time was never away.
+ *
+ * With `runs` a record of another machine that is this host is left alone while that one renews it, and `onRival` hears of it, at
+ * each look. But for one that took it from this agent, whose lease has held all the while: that is the copy, and the record is
+ * taken back before it can have begun with anything.
  */
 export async function keepAnnounced(
   store: HostStore,
@@ -47,6 +53,10 @@ export async function keepAnnounced(
     beforeAnnounced?: (lease: Lease) => Promise<void>;
     /** Now and then while the record stands on this lease, since this revision. What it throws has all of it tried again. */
     onAnnounced?: (lease: Lease, revision: Revision) => Promise<void>;
+    runs?: OwnRuns;
+    onRival?: (rival: Rival, isTakenBack: boolean) => void;
+    /** Resolves once the record is on another lease, or the signal aborts: sooner than at the next look. */
+    untilTaken?: (standing: Announced, signal: AbortSignal) => Promise<void>;
     clock?: Pick<Clock, 'sleep'>;
   },
 ): Promise<Announced | undefined> {
@@ -54,6 +64,7 @@ export async function keepAnnounced(
   let lease: Lease | undefined;
   let standing: Announced | undefined;
   let written: { lease: Lease; json: string; revision: Revision } | undefined;
+  let rivalLease: string | undefined;
   await forever(
     'announcing the host',
     async () => {
@@ -62,20 +73,38 @@ export async function keepAnnounced(
       if (lease === undefined || lease.lost.aborted) lease = await store.grantLease({ ttlSeconds, signal });
       const record = describe();
       const json = JSON.stringify(record);
-      if (written === undefined || written.lease !== lease || written.json !== json) {
+      const isSaid = written?.lease === lease && written.json === json;
+      if (written === undefined || !isSaid || !(await stands(store, record.id, lease, options))) {
         standing = undefined;
-        await options.beforeAnnounced?.(lease);
-        try {
-          written = { lease, json, revision: await put(store, record, lease.id, signal) };
-        } catch (error) {
+        const mayTakeBack = written?.lease === lease;
+        const put = await putRecord(store, record, lease, { ...options, mayTakeBack }).catch((error: unknown) => {
           // It expired before that was noticed; what still renews it learns the same.
           if (hasCode(error, 'not_found')) lease = undefined;
           throw error;
+        });
+        if (typeof put !== 'number') {
+          if (rivalLease !== put.lease) log.error(rivalText(put));
+          rivalLease = put.lease;
+          options.onRival?.(put, false);
+          written = undefined;
+          await pause(lookMs, signal, clock);
+          return;
         }
+        rivalLease = undefined;
+        written = { lease, json, revision: put };
       }
-      await options.onAnnounced?.(lease, written.revision);
-      standing = written;
-      await untilDue(() => JSON.stringify(describe()) !== json, AbortSignal.any([signal, lease.lost]), clock);
+      const now = written;
+      const remembered = options.runs?.stand();
+      await options.onAnnounced?.(lease, now.revision);
+      await remembered;
+      standing = now;
+      const until = AbortSignal.any([signal, lease.lost]);
+      await untilDue(
+        () => JSON.stringify(describe()) !== json,
+        until,
+        clock,
+        (limit) => options.untilTaken?.(now, limit),
+      );
       if (!signal.aborted && lease.lost.aborted) log.warn('the lease of the host was lost: announcing it anew');
     },
     { signal, log, maxMs: 1_000 },
@@ -84,23 +113,62 @@ export async function keepAnnounced(
 }
 
 /** Others act on what it says: whom they let in is in there. */
-async function untilDue(hasChanged: () => boolean, signal: AbortSignal, clock: Pick<Clock, 'sleep'>): Promise<void> {
-  for (let waitedMs = 0; waitedMs < refreshMs && !signal.aborted && !hasChanged(); waitedMs += lookMs) {
-    await pause(lookMs, signal, clock);
+async function untilDue(
+  hasChanged: () => boolean,
+  signal: AbortSignal,
+  clock: Pick<Clock, 'sleep'>,
+  untilTaken: (signal: AbortSignal) => Promise<void> | undefined,
+): Promise<void> {
+  const woken = new AbortController();
+  const limit = AbortSignal.any([signal, woken.signal]);
+  const taken = untilTaken(limit)?.finally(() => woken.abort());
+  try {
+    for (let waitedMs = 0; waitedMs < refreshMs && !limit.aborted && !hasChanged(); waitedMs += lookMs) {
+      await pause(lookMs, limit, clock);
+    }
+  } finally {
+    woken.abort();
+    await taken;
   }
 }
 
+type PutOptions = Pick<Parameters<typeof keepAnnounced>[2], 'signal' | 'log' | 'runs' | 'beforeAnnounced' | 'onRival'>;
+
+/** Whether it is where it was put. One that is gone was taken away by who had a reason to. */
+async function stands(store: HostStore, hostId: string, lease: Lease, { runs, signal }: PutOptions): Promise<boolean> {
+  if (runs === undefined) return true;
+  const entry = await store.get(cellKeys.host(hostId), { signal });
+  return entry === undefined || entry.lease === lease.id;
+}
+
 /** What people set on the record (cordoned, attributes) outlives the agent as long as the record does. */
-async function put(store: HostStore, record: HostRecord, lease: string, signal: AbortSignal): Promise<Revision> {
+async function putRecord(
+  store: HostStore,
+  record: HostRecord,
+  lease: Lease,
+  options: PutOptions & { mayTakeBack: boolean },
+): Promise<Revision | Rival> {
+  const { runs, signal, log } = options;
   const key = cellKeys.host(record.id);
   for (;;) {
     const known = await store.get(key, { signal });
-    const value = JSON.stringify(known === undefined ? record : merge(record, known.value));
+    const rival = runs?.rivalIn(known);
+    const isTakenBack = rival !== undefined && options.mayTakeBack && runs?.isTakenFromThis(rival) === true;
+    if (rival !== undefined && !isTakenBack) return rival;
+    await options.beforeAnnounced?.(lease);
+    const run = await runs?.runOn(lease.id, isTakenBack ? undefined : known);
+    const said = run === undefined ? record : { ...record, run };
+    const value = JSON.stringify(known === undefined ? said : merge(said, known.value));
     const { succeeded, revision } = await store.transact(
-      { compare: [{ key, modRevision: known?.modRevision ?? 0 }], then: [{ put: key, value, lease }] },
+      { compare: [{ key, modRevision: known?.modRevision ?? 0 }], then: [{ put: key, value, lease: lease.id }] },
       { signal },
     );
-    if (succeeded) return revision;
+    if (!succeeded) continue;
+    if (rival !== undefined && isTakenBack) {
+      log.error(`${rivalText(rival)}; it has taken the record back`);
+      options.onRival?.(rival, true);
+    }
+    return revision;
   }
 }
 

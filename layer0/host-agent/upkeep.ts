@@ -20,8 +20,10 @@ import { imageNamesOf } from './image-names.ts';
 import { ImageUses } from './image-uses.ts';
 import { followNeighbours } from './neighbours.ts';
 import type { Neighbours } from './neighbours.ts';
+import type { Rival } from './own-runs.ts';
 import { jobIdOf } from './plan.ts';
 import { readResidents } from './resident.ts';
+import { Rivals } from './rivals.ts';
 import type { Watchdog } from './watchdog.ts';
 
 export type UpkeepDeps = {
@@ -57,6 +59,9 @@ export type Upkeep = {
   beforeAnnounced: (lease: Lease) => Promise<void>;
   /** For `keepAnnounced`: opens the fence and announces the host in discovery. */
   onAnnounced: (record: HostRecord, lease: Lease, revision: Revision, signal: AbortSignal) => Promise<void>;
+  /** For `keepAnnounced`: closes the fence while the record is another machine's. */
+  onRival: (rival: Rival, isTakenBack: boolean) => void;
+  rivals: Rivals;
 };
 
 /** Its tasks run in the group. */
@@ -88,6 +93,7 @@ export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<U
   const cleaner = new Cleaner({ engine, containers, uses, cluster: deps.cluster, named, usedPercent, log });
   const figures = new Figures({ engine, containers, meter, diskPath });
   const service = new HostService(deps.registry);
+  const rivals = new Rivals();
   tasks.run('fence', (signal) => fence.run(signal));
   tasks.run('disk meter', (signal) => meter.run(signal));
   tasks.run('cleaner', (signal) => cleaner.run(signal));
@@ -108,6 +114,12 @@ export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<U
     neighbours,
     cleaner,
     figures,
+    rivals,
+    onRival(rival, isTakenBack) {
+      rivals.met(rival, isTakenBack);
+      // Alone it has nothing to lose by a lease that ended, and a store that was put back has a former record for a moment.
+      if (!isTakenBack && (!neighbours.isAlone || rivals.known() !== undefined)) fence.close();
+    },
     recordOf(record) {
       const open = deps.hasLease() ? record : closedFor(record, { [leaseCondition]: 'none' });
       return cleaner.isFull ? closedFor(open, { [diskCondition]: 'full' }) : open;

@@ -129,6 +129,11 @@ export const hostRecordSchema = z.object({
    * the platform with no more than their key, which these take until there are none; a host that does not say counts as one.
    */
   mutual: z.object({ withoutIdentity: z.int().nonnegative(), keyAlone: z.int().nonnegative().optional() }).optional(),
+  /**
+   * Which run of an agent wrote it, and from which one it took the record over: by that an agent knows its own from one of a copy
+   * of its machine. Agents of before do not say.
+   */
+  run: z.object({ id: z.string(), after: z.string().optional() }).optional(),
 });
 export type HostRecord = z.output<typeof hostRecordSchema>;
 

@@ -33,7 +33,7 @@ export function addressFindings(subject: string, { address, isOwn, others }: Add
       subject,
       what: `${address}, by which the others know it, is not an address of this machine: ${has}`,
       why: 'neither other hosts nor, where it has a member, this one reach its etcd, its agent and its containers',
-      remedy: `give it ${address} again; or, where it has another one for good: FLYNN_ADDRESS=${first} ${eitherCommand('up')}, and docs/operating.md, "Another address", for where several have moved`,
+      remedy: `give it ${address} again; or, where it has another one for good, and no other machine is this host (one of whose disk this one was made): FLYNN_ADDRESS=${first} ${eitherCommand('up')}, and docs/operating.md, "Another address", for where several have moved`,
     },
   ];
 }

@@ -1,5 +1,6 @@
 /** Does the agent reach what it needs: the engine, the store, its lease, its own schedulers? */
 import { eitherCommand } from '@flynn/kit/operator-commands';
+import type { KnownRival } from '../rivals.ts';
 import type { Found } from './finding.ts';
 
 export type AgentFacts = Readonly<{
@@ -7,6 +8,8 @@ export type AgentFacts = Readonly<{
   /** Why the store does not answer, if so. */
   storeError: string | undefined;
   isFenceOpen: boolean;
+  /** Another machine that is this host too. */
+  rival?: KnownRival | undefined;
   /** Whether it has its subnet from the cluster. */
   hasLease: boolean;
   /** It has not reached the store since it was started. */
@@ -47,7 +50,9 @@ export function agentFindings(subject: string, facts: AgentFacts): Found[] {
         'see whether etcd’s members run ("docker ps | grep etcd" on their hosts) and are reached on TCP port 2379',
     });
   }
-  if (!facts.isFenceOpen) {
+  if (facts.rival !== undefined) findings.push(rivalFinding(subject, facts.rival));
+  // It has a lease then, and the record is not on it.
+  if (!facts.isFenceOpen && (facts.rival === undefined || facts.rival.isTakenBack)) {
     findings.push({
       severity: 'critical',
       subject,
@@ -78,4 +83,19 @@ export function agentFindings(subject: string, facts: AgentFacts): Found[] {
     });
   }
   return findings;
+}
+
+/** Of one that a copy came up beside, and of the copy. */
+function rivalFinding(subject: string, { address, isTakenBack }: KnownRival): Found {
+  return {
+    severity: 'critical',
+    subject,
+    what: isTakenBack
+      ? `another machine announced itself as this host, at ${address}: a copy of this one, made of its disk`
+      : `another machine is this host too, at ${address}: one of them was made of a copy of the other's disk`,
+    why: isTakenBack
+      ? 'it was sent away, but what it has of jobs without volumes may run on it'
+      : 'jobs of which there must never be two do not run here while it is there; others may run on both',
+    remedy: `switch off the one that is the copy; before it has a network again, remove the state folder and the containers on its disk (docs/operating.md, "Another address"). Not ${eitherCommand('down')}: that would take the host out of the cluster`,
+  };
 }

@@ -50,6 +50,13 @@ it('an agent that reaches everything has nothing to say; else each thing it miss
   const waiting = agentFindings('host h1', { ...well, storeError: 'no leader', isWaiting: true });
   assert.deepEqual(brief(waiting), ['critical: it has waited for etcd since its agent was started: no leader']);
   assert.deepEqual(agentFindings('host h1', { ...well, isWaiting: true }), []);
+  const rival = { address: '10.0.0.9', isTakenBack: false };
+  const copy = agentFindings('host h1', { ...well, isFenceOpen: false, rival });
+  assert.deepEqual(brief(copy), [
+    "critical: another machine is this host too, at 10.0.0.9: one of them was made of a copy of the other's disk",
+  ]);
+  const [tried] = agentFindings('host h1', { ...well, rival: { ...rival, isTakenBack: true } });
+  assert.match(tried?.what ?? '', /^another machine announced itself as this host, at 10\.0\.0\.9/);
 });
 
 it('an address that the machine has no more is told, with those it has instead', async () => {

@@ -17,6 +17,7 @@ import type { Config } from '../config.ts';
 import type { ContainerTable } from '../container-table.ts';
 import type { Fence } from '../fence.ts';
 import type { HostNetwork } from '../network/host-network.ts';
+import type { Rivals } from '../rivals.ts';
 import { readUpdate } from '../update-record.ts';
 import { readAddress } from './address.ts';
 import { doctorRoutes } from './api.ts';
@@ -42,6 +43,7 @@ export type DoctorDeps = Readonly<{
   work:
     | Readonly<{
         fence: Pick<Fence, 'isOpen'>;
+        rivals: Pick<Rivals, 'known'>;
         hasLease: () => boolean;
         statuses: () => JobStatus[];
         assigned: () => readonly HostJob[];
@@ -123,6 +125,7 @@ function hostDoctor(deps: DoctorDeps): HostDoctor {
         storeError: await storeError(store, signal),
         // Before there is one, what it would stop is with the watchdog that the agent before this one left.
         isFenceOpen: work?.fence.isOpen ?? true,
+        rival: work?.rivals.known(),
         hasLease: work?.hasLease() ?? true,
         isWaiting: work === undefined,
         schedulerFault: deps.schedulerFault(),

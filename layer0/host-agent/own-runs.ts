@@ -1,0 +1,144 @@
+/**
+ * Whose is the record under this host's name: this agent's, that of one before it on this host, or another machine's? One that was
+ * made of this host's disk has its id and its keys, and does all that this host does.
+ */
+import { join } from 'node:path';
+import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
+import { messageOf } from '@flynn/kit/errors';
+import { shortId } from '@flynn/kit/ids';
+import type { Logger } from '@flynn/kit/log';
+import { hostRecordSchema } from '@flynn/scheduler/cell';
+import type { HostRecord } from '@flynn/scheduler/cell';
+import type { Entry } from '@flynn/store/store';
+import { z } from 'zod';
+
+const schema = z.object({
+  /** Of the agents whose record may stand. */
+  runs: z.array(z.string()),
+  /** On which the last of them left its record as it ended. */
+  left: z.string().optional(),
+});
+type Kept = z.output<typeof schema>;
+
+const fileOf = (stateDir: string): string => join(stateDir, 'runs.json');
+/** Each agent that ends before its record stands leaves one more. */
+const keptRuns = 50;
+
+/** One that cannot be read is none: then a record of this host's stands in the way until its lease ends, and no longer. */
+async function readRuns(stateDir: string, log: Logger): Promise<Kept> {
+  try {
+    return (await readJsonFile(fileOf(stateDir), schema)) ?? { runs: [] };
+  } catch (error) {
+    log.warn(`which agents of this host were before is not known: ${messageOf(error)}`);
+    return { runs: [] };
+  }
+}
+
+/** Who holds the record while this agent may not have it. */
+export type Rival = { record: HostRecord; lease: string };
+
+/**
+ * INVARIANTS. The disk knows a run before the record says it, and forgets those before only once its own record stands: an
+ * agent that begins on this disk takes over at once, wherever the one before it ended. A copy that took over has forgotten the run
+ * it took the record from, and does not get it again while that one lives.
+ */
+export class OwnRuns {
+  readonly #stateDir: string;
+  readonly #log: Logger;
+  readonly #id = shortId();
+  readonly #leases = new Set<string>();
+  #former: Kept;
+  #isKept = false;
+  #hasStood = false;
+
+  private constructor(stateDir: string, former: Kept, log: Logger) {
+    this.#stateDir = stateDir;
+    this.#former = former;
+    this.#log = log;
+  }
+
+  static async open(stateDir: string, log: Logger): Promise<OwnRuns> {
+    const runs = new OwnRuns(stateDir, await readRuns(stateDir, log), log);
+    await runs.#begin();
+    return runs;
+  }
+
+  /** Undefined where this agent may write: there is none, nobody renews it, or it is of this host. */
+  rivalIn(entry: Entry | undefined): Rival | undefined {
+    if (entry?.lease === undefined || this.#leases.has(entry.lease)) return undefined;
+    const record = recordIn(entry);
+    if (record === undefined) return undefined;
+    const { run } = record;
+    // Agents of before do not say; the one that this agent stands in for may have been of those.
+    const isOwn = run === undefined ? !this.#hasStood : run.id === this.#id || this.#former.runs.includes(run.id);
+    return isOwn ? undefined : { record, lease: entry.lease };
+  }
+
+  /**
+   * Of a host that is somewhere else than it was: the record at the former address, if it is not known to be that of an agent
+   * that ended here. It may be of one that was killed, and is gone within its lease; or of the machine that this one is a copy of.
+   */
+  elsewhere(entry: Entry | undefined, address: string): Rival | undefined {
+    if (entry?.lease === undefined || entry.lease === this.#former.left) return undefined;
+    const record = recordIn(entry);
+    if (record?.run === undefined || record.address === address) return undefined;
+    return { record, lease: entry.lease };
+  }
+
+  /** Whether whoever holds it took this agent for one that had ended. */
+  isTakenFromThis({ record }: Rival): boolean {
+    return record.run?.after === this.#id;
+  }
+
+  /** Before the record is put on the lease. What it says of the run, but where the disk takes nothing: as agents of before, then. */
+  async runOn(lease: string, entry: Entry | undefined): Promise<HostRecord['run']> {
+    this.#leases.add(lease);
+    await this.#begin();
+    if (!this.#isKept) return undefined;
+    const before = entry?.lease === undefined ? undefined : recordIn(entry)?.run;
+    const after = before?.id === this.#id ? before.after : before?.id;
+    return { id: this.#id, ...(after === undefined ? {} : { after }) };
+  }
+
+  /** The record stands. */
+  async stand(): Promise<void> {
+    if (this.#hasStood) return;
+    this.#hasStood = true;
+    this.#former = { runs: [] };
+    if (this.#isKept) await this.#keep({ runs: [this.#id] });
+  }
+
+  /** The record is left on this lease: nobody renews that once this agent has ended. */
+  async leave(lease: string): Promise<void> {
+    if (this.#isKept) await this.#keep({ runs: [this.#id], left: lease });
+  }
+
+  async #begin(): Promise<void> {
+    if (this.#isKept) return;
+    this.#isKept = await this.#keep({ ...this.#former, runs: [...this.#former.runs, this.#id].slice(-keptRuns) });
+  }
+
+  /** A disk that takes nothing keeps no host out. */
+  async #keep(kept: Kept): Promise<boolean> {
+    try {
+      await writeFileAtomic(fileOf(this.#stateDir), JSON.stringify(kept));
+      return true;
+    } catch (error) {
+      this.#log.warn(`a copy of this machine may not be told from it: ${messageOf(error)}`);
+      return false;
+    }
+  }
+}
+
+/** For logs and for people. */
+export function rivalText({ record: { id, address, startedAt } }: Rival): string {
+  return `another machine is host ${id} too: its agent, at ${address} since ${new Date(startedAt).toISOString()}, announces it`;
+}
+
+function recordIn({ value }: Entry): HostRecord | undefined {
+  try {
+    return hostRecordSchema.parse(JSON.parse(value));
+  } catch {
+    return undefined;
+  }
+}
