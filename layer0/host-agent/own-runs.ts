@@ -90,7 +90,7 @@ export class OwnRuns {
     return record.run?.after === this.#id;
   }
 
-  /** Before the record is put on the lease. What it says of the run, but where the disk takes nothing: as agents of before, then. */
+  /** Before the record is put on the lease: what it says of the run. Where the disk takes nothing, nothing, as agents of before. */
   async runOn(lease: string, entry: Entry | undefined): Promise<HostRecord['run']> {
     this.#leases.add(lease);
     await this.#begin();
