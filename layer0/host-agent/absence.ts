@@ -25,8 +25,9 @@ export type AbsenceDeps = {
 
 /**
  * In this order, so that an end in between is safe: the record, if it still stands as announced; the deadline of the
- * watchdog, which may only be as late as the record's; what the host announced. Then the disk knows the lease.
- * Whatever fails is logged and left on the lease it has. Never rejects. The longer lease is renewed for as long as this process lives.
+ * watchdog, which may only be as late as the record's; what the host announced. Then the disk knows the lease. Whatever
+ * fails is logged and left on the lease it has. Never rejects. The longer lease is renewed for as long as this process
+ * lives.
  */
 export async function prepareAbsence(announced: Announced, deps: AbsenceDeps): Promise<void> {
   const { store, registry, fence, log } = deps;
