@@ -6,15 +6,12 @@ import { test } from 'node:test';
 import { askToJoin, parseToken } from '@flynn/host-agent/cluster/join';
 import { admissionSchema, startJoinServer } from '@flynn/host-agent/cluster/join-server';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
-import { leaseKey } from '@flynn/host-agent/network/lease';
 import { admissionFile } from '@flynn/host-agent/trust/authorities';
 import { hasCode } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
-import { cellKeys } from '@flynn/scheduler/cell';
-import { createMemoryStore } from '@flynn/store/memory';
 import { openTestStore } from '@flynn/store/testing';
-import { ensureLease, makeToken, rejoinCluster, standingOf, writeAdmission } from './admission.ts';
+import { makeToken, rejoinCluster, standingOf, writeAdmission } from './admission.ts';
 import { withClosing, withIssuing, withNextAuthority, withoutAuthorityChange } from './authority-round.ts';
 import { closing, withNextRootKey } from './rotation.ts';
 import { made } from './rotation-fixture.ts';
@@ -155,33 +152,4 @@ test('who joins while the root key is made anew is told the one that all control
   } finally {
     await rm(folder, { recursive: true });
   }
-});
-
-test('a host is leased where it is, but for while its agent lives on where it was: that is another machine', async () => {
-  await using store = createMemoryStore();
-  const cluster: Cluster = { ...made(), hostId: 'h1', address: '10.0.0.1', subnet: '100.100.0.0/24' };
-  const leased = async () => JSON.parse((await store.get(leaseKey('h1')))?.value ?? '{}').address;
-  await ensureLease(store, cluster);
-  assert.equal(await leased(), '10.0.0.1');
-  const lease = await store.grantLease({ ttlSeconds: 60 });
-  const record = {
-    id: 'h1',
-    address: '10.0.0.1',
-    apiPort: 1113,
-    startedAt: 1,
-    capacity: { memoryBytes: 1, cpuMillis: 1 },
-  };
-  await store.transact({ then: [{ put: cellKeys.host('h1'), value: JSON.stringify(record), lease: lease.id }] });
-  await ensureLease(store, cluster);
-  const moved = { ...cluster, address: '10.0.0.2' };
-  await assert.rejects(ensureLease(store, moved, { deadlineMs: 100 }), /a machine of whose disk this one was made/);
-  assert.equal(await leased(), '10.0.0.1');
-  // Its agent has said so already; what the one before it left is still there.
-  const { hostId, address, range, subnet } = moved;
-  await leaseSubnet(store, { hostId, address, range, subnet, now: 1 }, { mayMove: true });
-  await ensureLease(store, moved, { deadlineMs: 100 });
-  // And where it is gone.
-  await lease.revoke();
-  await ensureLease(store, { ...cluster, address: '10.0.0.3' }, { deadlineMs: 100 });
-  assert.equal(await leased(), '10.0.0.3');
 });

@@ -11,16 +11,13 @@ import {
 } from '@flynn/host-agent/cluster/join';
 import type { Admission } from '@flynn/host-agent/cluster/join-server';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
-import { leaseKey, leasePrefix, leaseSchema, type Lease } from '@flynn/host-agent/network/lease';
+import { leasePrefix, leaseSchema, type Lease } from '@flynn/host-agent/network/lease';
 import { admissionFile, shownBehind } from '@flynn/host-agent/trust/authorities';
 import { lanAddress } from '@flynn/host-agent/own-addresses';
-import { certainMs } from '@flynn/host-agent/rivals';
 import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { fingerprintOf } from '@flynn/kit/certificate';
-import { waitFor } from '@flynn/kit/retry';
 import type { Credentials } from '@flynn/kit/tls';
-import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import type { Store } from '@flynn/store/store';
 import { commands, versionOfThis } from './origin.ts';
 import { openDoor } from './open-door.ts';
@@ -52,35 +49,12 @@ export async function leasesOf(store: Store): Promise<Lease[]> {
   return entries.map(({ value }) => leaseSchema.parse(JSON.parse(value)));
 }
 
-/**
- * This host's own lease, which says to the others where its containers are. Where it is somewhere else than it was, its agent says
- * so as it starts. `timeout` when an agent at the former address lives on: that is another machine.
- */
-export async function ensureLease(store: Store, cluster: Cluster, { deadlineMs = certainMs } = {}): Promise<void> {
+/** This host's own lease, which says to the others where its containers are. */
+export async function ensureLease(store: Store, cluster: Cluster): Promise<void> {
   const { hostId, site, range, subnet } = cluster;
   const address = site === undefined ? cluster.address : (cluster.localAddress ?? lanAddress(cluster.bridge));
   const request = { hostId, address, range, subnet, now: Date.now(), ...(site === undefined ? {} : { site }) };
-  await waitFor(async () => (await isLeased(store, request)) || !(await isElsewhere(store, cluster)), {
-    what: `the agent of host ${hostId} at its former address to end: a machine of whose disk this one was made may be running there, which is host ${hostId} then (switch off the copy). What is known of an agent that ended is gone by now. Waited for it`,
-    deadlineMs,
-    intervalMs: 500,
-  });
   await leaseSubnet(store, request, { mayMove: true });
-}
-
-/** Or nobody asks: a host that has none, and one that keeps its place. */
-async function isLeased(store: Store, request: Parameters<typeof leaseSubnet>[1]): Promise<boolean> {
-  const entry = await store.get(leaseKey(request.hostId));
-  if (entry === undefined) return true;
-  const { address, localAddress } = leaseSchema.parse(JSON.parse(entry.value));
-  return (localAddress ?? address) === request.address;
-}
-
-async function isElsewhere(store: Store, { hostId, address }: Cluster): Promise<boolean> {
-  const entry = await store.get(cellKeys.host(hostId));
-  if (entry?.lease === undefined) return false;
-  const { success, data } = hostRecordSchema.safeParse(JSON.parse(entry.value));
-  return success && data.address !== address;
 }
 
 /** Names this host first: it is certainly there. Those behind NAT let nobody in: who joins does not reach them yet. */

@@ -25,6 +25,7 @@ import { checkRestore, encryptionText, openBackup, restoredText, takeKeys, withB
 import { withHostLock } from './host-lock.ts';
 import { readHostOptions } from './host-options.ts';
 import { commands, isInstalled, versionOfThis } from './origin.ts';
+import { askedOf, refuseOtherMachine } from './other-machine.ts';
 import { type Problem, type Scope, judge } from './preflight.ts';
 import { rangeWarnings } from './range-use.ts';
 import { untilBooted } from './readiness.ts';
@@ -113,6 +114,10 @@ async function bringUpLocked(given: Options, { env, token, site, formation, ...r
   if (isJoining && site !== undefined) cluster = { ...cluster, site };
   const problems = formation === undefined ? [] : judgeFormation(formation, cluster);
   if (!(await isReady(options, cluster, { scope: isJoining ? 'joining' : 'host', problems }))) return false;
+  if (stored !== undefined) {
+    const report = (line: string): void => void process.stderr.write(`${line}\n`);
+    await refuseOtherMachine(options.FLYNN_STATE_DIR, stored, askedOf(options.FLYNN_STATE_DIR, stored, report));
+  }
   if (isJoining) {
     const { hostId } = cluster;
     const address = options.FLYNN_ADDRESS === undefined ? {} : { address: options.FLYNN_ADDRESS };

@@ -19,7 +19,7 @@ import { blobFetcher, blobService } from './blobs.ts';
 import { buildHandlers } from './build-server.ts';
 import { certificateFault } from './cluster/certificate-age.ts';
 import { startHandedOver } from './cluster/handed-over.ts';
-import { wasLeftBehind } from './cluster/left-behind.ts';
+import { mayMemberStart } from './cluster/left-behind.ts';
 import { memberTrustOf } from './cluster/member-trust.ts';
 import { followEndpointsFile } from './cluster/membership.ts';
 import { startPlatformImages } from './cluster/platform-images.ts';
@@ -53,6 +53,7 @@ import { followCluster, readContainerMtu, startNetwork } from './network/start.t
 import { startOwnScheduler } from './own-scheduler.ts';
 import { absenceMs, keepPresence } from './presence.ts';
 import { Residents } from './resident.ts';
+import { Rivals, untilAlone } from './rivals.ts';
 import { backupFileHandlers } from './backup-files.ts';
 import { installationHandlers } from './installation.ts';
 import packageFile from './package.json' with { type: 'json' };
@@ -60,6 +61,7 @@ import { agentHandlers } from './server.ts';
 import { Sessions } from './session.ts';
 import type { SharedNode } from './shared-node.ts';
 import type { HostSettings } from './spec.ts';
+import { Standing } from './standing.ts';
 import { agentRules, isEverybodyKnown, keyAlone, withoutIdentity } from './trust/agent-rules.ts';
 import { tellJobs } from './trust/closing.ts';
 import { type HostTrust, runTrust } from './trust/host-trust.ts';
@@ -77,6 +79,13 @@ const { version } = packageFile;
 export const apiPort = 1113;
 const replayedLines = 1_000;
 const networkResyncMs = 30_000;
+
+/** Its member of etcd, and why. */
+const notStarted = {
+  'left behind': 'the other hosts have a store that was made anew without this host: its former member is not started',
+  taken:
+    'another agent lives as this host, by what the other hosts have: its member of etcd is not started, which may be a copy of the one there',
+};
 
 export type AgentDeps = {
   config: Config;
@@ -148,10 +157,14 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
       log,
     }),
   );
+  const runs = await OwnRuns.open(config.FLYNN_STATE_DIR, log);
+  const rivals = new Rivals(log);
+  const standing = new Standing();
   const mayStart = async (name: string, limited: AbortSignal): Promise<boolean> => {
-    if (name !== etcdJob || !(await wasLeftBehind(config, { log, absenceMs: absentMs, signal: limited }))) return true;
-    log.warn('the other hosts have a store that was made anew without this host: its former member is not started');
-    return false;
+    if (name !== etcdJob) return true;
+    const verdict = await mayMemberStart(config, { runs, log, absenceMs: absentMs, signal: limited });
+    if (verdict !== 'start') log.warn(notStarted[verdict]);
+    return verdict === 'start';
   };
   const residentDir = join(config.FLYNN_STATE_DIR, 'resident');
   const residents = new Residents({ dir: residentDir, engine, containers, host, mayStart, log });
@@ -178,7 +191,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   );
   const examined = { config, version, engineVersion: machine.version, engineDir, store, tls, containers, log };
   const told = { ...examined, network: hostNetwork, identity: trust?.identity };
-  const early = await serveEarly({ ...told, engine, record, port: apiPort, gate, signal });
+  const early = await serveEarly({ ...told, engine, record, rivals, port: apiPort, gate, signal });
   host.storeEndpoints = () => store.endpoints;
   const { FLYNN_STATE_DIR: stateDir } = config;
   tasks.run('where etcd is', (s) =>
@@ -190,14 +203,15 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   await untilThere('the store', () => store.get('/flynn/', { signal }), waiting);
   const known = await untilThere('the store', () => createRegistry({ store, log, signal }), waiting);
   registry = known;
+  // Two machines that are one host, one made of a copy of the other's disk, would do all of the following, each over the other.
+  await untilAlone({ store, runs, rivals, hostId: host.hostId, signal, log });
   const hasLostData = () => residents.hasLostData(etcdJob);
-  const runs = await OwnRuns.open(config.FLYNN_STATE_DIR, log);
-  await startCluster({ config, engine, store, tls, peers, trust, runs, hasLostData, log }, tasks);
+  await startCluster({ config, engine, store, tls, peers, trust, hasLostData, log }, tasks);
   const member = tls === undefined ? undefined : memberTrustOf({ config, store, tls, containers, log });
   const handed = { stateDir, store, trust, peers: () => peers.others(), access, containers, member, log };
   const handedOver = await startHandedOver(handed, tasks);
   platformImages = await startPlatformImages({ store, engine, log }, tasks);
-  const { isLeased } = await followCluster(hostNetwork, { store, registry: known, log }, tasks);
+  const { isLeased } = await followCluster(hostNetwork, { store, registry: known, standing, log }, tasks);
   // Without certificates there is but one host, and nobody who would lease it anything.
   const hasLease = () => tls === undefined || isLeased();
   await serveDiscovery(known, served);
@@ -220,6 +234,8 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
       store,
       registry: known,
       watchdog,
+      rivals,
+      standing,
       uses,
       diskPath: engineDir,
       hasLease,
@@ -250,6 +266,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
       },
       note: (container, message) => pump.note(container, message, signal),
       mayStartSingletons: () => fence.isOpen,
+      standing,
       isLogShipped: (container) => pump.isShipped(container),
       log,
     },
@@ -273,7 +290,9 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const describe = () => {
     const all = containers.all();
     const mutual = { withoutIdentity: withoutIdentity(all), keyAlone: keyAlone(all, assigned()) };
-    const said = { ...record, ...handedOver.told() };
+    const { site, localAddress } = hostNetwork.settings;
+    const place = site === undefined || localAddress === undefined ? {} : { localAddress };
+    const said = { ...record, ...place, ...handedOver.told() };
     return upkeep.recordOf(trust === undefined ? said : { ...said, mutual });
   };
   if (trust !== undefined) {
@@ -298,7 +317,8 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const doctor = startDoctor(
     {
       ...told,
-      work: { fence, hasLease, statuses, assigned, rivals: upkeep.rivals },
+      work: { fence, hasLease, statuses, assigned },
+      rivals,
       schedulerFault: () => schedulerFault,
       rememberedHosts: () => peers.records(),
     },

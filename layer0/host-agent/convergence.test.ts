@@ -7,6 +7,7 @@ import { cellKeys } from '@flynn/scheduler/cell';
 import type { Container, Engine } from './engine.ts';
 import { AnnouncerProbe, evaluationsIn, hostId, jobOf, openHost, scenario } from './host-fixture.ts';
 import { containerSpecOf } from './spec.ts';
+import { Standing } from './standing.ts';
 
 const script = (text: string) => ['sh', '-c', text];
 
@@ -23,6 +24,53 @@ test('an assigned job runs, and ends for good with an evaluation when it is to s
     assert.equal(ended.isFinal, true);
     assert.equal(ended.exitCode, 143);
     assert.deepEqual(await evaluationsIn(store), [['w1', 'job_ended', 'pending']]);
+    await agent.stop();
+  }));
+
+test("nothing is done or said of jobs before the record is this agent's, and while it is another machine's", () =>
+  scenario(async ({ engine, store }) => {
+    const standing = new Standing();
+    const agent = await openHost({ engine, store, standing });
+    const [first, second] = [jobOf('a'), jobOf('b')];
+    await agent.assign([first]);
+    await delay(300);
+    assert.deepEqual(await engine.list(), []);
+    standing.stand({ lost: new AbortController().signal });
+    await agent.reach(first, 'running', (s) => s.state === 'running');
+    standing.fall();
+    // What the copy has of it would be declared over, and given to another host, while it runs on this one.
+    await agent.assign([{ ...first, desired: 'stop' }, second]);
+    agent.host.jobs.update(first.id, (record) => ({
+      ...record,
+      status: { ...record.status, state: 'done', isFinal: true },
+    }));
+    await delay(300);
+    assert.equal((await agent.statusOf(first))?.state, 'running');
+    assert.equal(await agent.statusOf(second), undefined);
+    assert.deepEqual(
+      (await engine.list()).map(({ state }) => state),
+      ['running'],
+    );
+    standing.stand({ lost: new AbortController().signal });
+    await agent.reach(second, 'running', (s) => s.state === 'running');
+    await agent.reach(first, 'done', (s) => s.isFinal);
+    await agent.stop();
+  }));
+
+test('what is concluded while the lease of the host is lost is said once the record stands on another', () =>
+  scenario(async ({ engine, store }) => {
+    const standing = new Standing();
+    const lost = new AbortController();
+    standing.stand({ lost: lost.signal });
+    const agent = await openHost({ engine, store, standing });
+    const job = jobOf('a');
+    lost.abort();
+    await agent.assign([job]);
+    await waitFor(async () => (await engine.list())[0]?.state === 'running', { what: 'the job', deadlineMs: 30_000 });
+    await delay(200);
+    assert.equal(await agent.statusOf(job), undefined);
+    standing.stand({ lost: new AbortController().signal });
+    await agent.reach(job, 'running', (s) => s.state === 'running');
     await agent.stop();
   }));
 

@@ -7,6 +7,7 @@ import type { Container } from './engine.ts';
 import { jobIdOf, plan } from './plan.ts';
 import type { Step } from './plan.ts';
 import { RunningTimes } from './running-times.ts';
+import type { Standing } from './standing.ts';
 import { execute } from './steps.ts';
 import type { StepContext } from './steps.ts';
 
@@ -19,8 +20,8 @@ const heldBackMs = 200;
 type Busy = { type: Step['type']; ending: AbortController };
 
 /**
- * INVARIANTS. One step at a time per job. Nothing is planned while the engine is away, nor for a job of whose end the engine
- * cannot tell. The loop is level-triggered: a lost
+ * INVARIANTS. One step at a time per job. Nothing is planned while the engine is away, nor before the host's record is this
+ * agent's or while it is another machine's, nor for a job of whose end the engine cannot tell. The loop is level-triggered: a lost
  * wake-up costs at most the resync interval.
  */
 export class Convergence {
@@ -28,6 +29,7 @@ export class Convergence {
   readonly #assigned: AssignedJobs;
   readonly #isLogShipped: (container: Container) => boolean;
   readonly #mayStart: (job: HostJob) => boolean;
+  readonly #standing: Standing;
   readonly #busy = new Map<string, Busy>();
   readonly #running = new Set<Promise<void>>();
   readonly #runningTimes = new RunningTimes();
@@ -38,22 +40,29 @@ export class Convergence {
     assigned: AssignedJobs;
     isLogShipped: (container: Container) => boolean;
     mayStart: (job: HostJob) => boolean;
+    standing: Standing;
   }) {
     this.#context = options.context;
     this.#assigned = options.assigned;
     this.#isLogShipped = options.isLogShipped;
     this.#mayStart = options.mayStart;
+    this.#standing = options.standing;
   }
 
   /** Resolves when the signal aborts and no step is under way any more. Containers and announcements stay. */
   async run(signal: AbortSignal): Promise<void> {
     const wake = () => this.#wake.resolve();
     const { containers, jobs, monitors } = this.#context;
-    const stops = [this.#assigned.onChange(wake), containers.onChange(wake), jobs.onChange(wake)];
+    const stops = [
+      this.#assigned.onChange(wake),
+      containers.onChange(wake),
+      jobs.onChange(wake),
+      this.#standing.onStand(wake),
+    ];
     signal.addEventListener('abort', wake, { once: true });
     while (!signal.aborted) {
       this.#wake = Promise.withResolvers<void>();
-      const nextMs = containers.isCurrent ? this.#converge(signal) : resyncMs;
+      const nextMs = containers.isCurrent && this.#standing.mayAct ? this.#converge(signal) : resyncMs;
       const timer = setTimeout(wake, Math.max(0, Math.min(nextMs, resyncMs)));
       await this.#wake.promise;
       clearTimeout(timer);

@@ -18,6 +18,7 @@ import type { EarlyServer } from './early-server.ts';
 import { jobOf } from './host-fixture.ts';
 import { jobLabels, label } from './labels.ts';
 import { createMemoryEngine } from './memory.ts';
+import { Rivals, certainMs } from './rivals.ts';
 import { agentRules } from './trust/agent-rules.ts';
 
 const log = silentLogger();
@@ -40,6 +41,7 @@ const gate = roleGate(
   agentRules(() => [], 'the-local-key'),
 );
 const client = new HttpClient({ baseUrl: `http://127.0.0.1:${port}`, key: 'the-local-key', name: 'the agent' });
+const rivals = new Rivals(log);
 let early: EarlyServer;
 
 before(async () => {
@@ -86,6 +88,7 @@ before(async () => {
     log,
     engine,
     record,
+    rivals,
     port,
     gate,
     signal: stop.signal,
@@ -155,6 +158,19 @@ describe('an agent that waits for the store', { timeout: 120_000 }, () => {
       name: 'the agent',
     });
     await assert.rejects(elsewhere.call(routes.jobs, { query: {} }), { code: 'unavailable' });
+  });
+
+  it('says so where it waits for another machine that is this host, and the doctor knows of it', async () => {
+    const met = { lease: 'a', record: { ...record, address: '10.9.9.2' } };
+    rivals.met(met, false, performance.now() - certainMs - 1_000);
+    rivals.met(met, false, performance.now() - certainMs + 10_000);
+    for (let agoMs = certainMs - 20_000; agoMs >= 0; agoMs -= 5_000) rivals.met(met, false, performance.now() - agoMs);
+    await assert.rejects(client.call(routes.hosts, {}), {
+      code: 'unavailable',
+      message: /another machine is host h1 too/,
+    });
+    const { findings } = await client.call(doctorRoutes.host, { query: { patienceMs: 5_000 } });
+    assert.ok(findings.some(({ what }) => /another machine is this host too, at 10\.9\.9\.2/.test(what)));
   });
 
   it('leaves its port to the whole agent at once, whoever is connected', async () => {

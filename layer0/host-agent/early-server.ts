@@ -14,6 +14,7 @@ import type { Container, Engine } from './engine.ts';
 import { countedJobs, inspectHandler } from './operator-server.ts';
 import { jobIdOf } from './plan.ts';
 import { recordOfContainer } from './record.ts';
+import type { Rivals } from './rivals.ts';
 import { readingHandlers } from './server.ts';
 
 const address = '127.0.0.1';
@@ -21,6 +22,7 @@ const address = '127.0.0.1';
 const storeDeadlineMs = 1_000;
 
 export type EarlyDeps = Omit<DoctorDeps, 'work' | 'schedulerFault' | 'rememberedHosts'> & {
+  rivals: Pick<Rivals, 'known' | 'waitsFor'>;
   engine: Engine;
   record: HostRecord;
   port: number;
@@ -32,7 +34,7 @@ export type EarlyDeps = Omit<DoctorDeps, 'work' | 'schedulerFault' | 'remembered
 export type EarlyServer = Readonly<{ port: number; close: () => void }>;
 
 export async function serveEarly(deps: EarlyDeps): Promise<EarlyServer> {
-  const { engine, containers, store, record, version, log, gate, port } = deps;
+  const { engine, containers, store, record, rivals, version, log, gate, port } = deps;
   const statuses = () => containers.assigned().map((container) => statusOf(container, record.id));
   const closing = new AbortController();
   const waits = 'its agent waits for the store since it was started, and knows only what runs';
@@ -44,7 +46,10 @@ export async function serveEarly(deps: EarlyDeps): Promise<EarlyServer> {
     log,
     signal: AbortSignal.any([deps.signal, closing.signal]),
     otherwise: () =>
-      new FlynnError('unavailable', 'this host waits for the store (etcd): "flynn-host doctor" tells why it is away'),
+      new FlynnError(
+        'unavailable',
+        rivals.waitsFor() ?? 'this host waits for the store (etcd): "flynn-host doctor" tells why it is away',
+      ),
     handlers: [
       handle(routes.status, async ({ signal }) => {
         const error = await storeError(store, withDeadline(storeDeadlineMs, signal));
@@ -55,7 +60,7 @@ export async function serveEarly(deps: EarlyDeps): Promise<EarlyServer> {
           store: { isReachable: error === undefined, ...(error === undefined ? {} : { error }) },
           lease: { isAlone: false, fencedJobs: 0 },
           jobs: countedJobs(statuses()),
-          conditions: error === undefined ? ['its agent is starting'] : [`${waits}: ${error}`],
+          conditions: [error === undefined ? (rivals.waitsFor() ?? 'its agent is starting') : `${waits}: ${error}`],
         };
       }),
       ...readingHandlers({

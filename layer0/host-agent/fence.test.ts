@@ -127,6 +127,34 @@ describe('a job of which there must never be two', () => {
     });
   });
 
+  it('has its two seconds while another machine is this host, however long the lease is, alone or not, and where nothing answers', async (t) => {
+    await withFence(t, async ({ agent, fence, lease, guarded, limits, setAlone }) => {
+      const single = jobOf('db', { volumes, command: ['sh', '-c', "trap '' TERM; sleep 1000"] });
+      lease.expiresAtMs += 60_000;
+      const closedMs = performance.now();
+      fence.close();
+      const end = (ms: number | undefined) => Math.round((ms ?? Infinity) - closedMs);
+      await waitFor(() => limits.length > 0, { what: 'what was left to be limited', deadlineMs: 30_000 });
+      assert.ok(end(limits.at(-1)) <= 1_600, 'of what the agent before left');
+      fence.hold(lease);
+      await agent.assign([single]);
+      await agent.reach(single, 'running', (s) => s.state === 'running');
+      setAlone(true);
+      const before = guarded.length;
+      const againMs = performance.now();
+      fence.close();
+      await waitFor(() => guarded.length > before + 2, { what: 'more looks', deadlineMs: 30_000 });
+      lease.expiresAtMs += 7_000;
+      fence.close();
+      const later = guarded.length;
+      await waitFor(() => guarded.length > later, { what: 'one more look', deadlineMs: 30_000 });
+      const deadlines = new Set(guarded.slice(before + 1).map(({ deadlineMs }) => deadlineMs));
+      assert.equal(deadlines.size, 1, 'it does not move');
+      const [deadlineMs = Infinity] = deadlines;
+      assert.ok(deadlineMs - againMs <= 1_600, String(deadlineMs - againMs));
+    });
+  });
+
   it('runs on without a lease while the cluster has no other host', async (t) => {
     await withFence(t, async ({ agent, fence, lease, guarded, setAlone }) => {
       setAlone(true);

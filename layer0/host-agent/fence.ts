@@ -40,7 +40,7 @@ export function isSingletonContainer({ labels }: Pick<Container, 'labels'>): boo
 /**
  * INVARIANTS. Closed until the host's record stands on a lease and everything given away before is known, and while it is
  * another machine's. While it is closed no singleton is started, and those that run are stopped; before there ever was a lease,
- * that is left to the watchdog and the deadline of the agent before this one.
+ * that is left to the watchdog and the deadline of the agent before this one, but for what another machine may have by now.
  */
 export class Fence {
   readonly #engine: Pick<Engine, 'stop'>;
@@ -54,8 +54,8 @@ export class Fence {
   readonly #admitted = new Map<string, number>();
   #lease: Pick<Lease, 'expiresAtMs'> | undefined;
   #expected: Pick<Lease, 'expiresAtMs'> | undefined;
-  /** Another machine is this host. */
-  #isTaken = false;
+  /** Another machine is this host: by when nothing that is guarded runs here, whatever becomes of the lease. */
+  #closedAtMs: number | undefined;
   #stops = 0;
   #changed = Promise.withResolvers<void>();
 
@@ -89,7 +89,7 @@ export class Fence {
 
   /** Whether a singleton may be started now. */
   get isOpen(): boolean {
-    return this.#lease !== undefined && !this.#isTaken && (this.#isAlone() || (this.leftMs ?? 0) > fenceMs);
+    return this.#lease !== undefined && !this.#isClosed && (this.#isAlone() || (this.leftMs ?? 0) > fenceMs);
   }
 
   /** Before a singleton's start: from here on it is guarded. `unavailable` when it may not be started. */
@@ -100,7 +100,7 @@ export class Fence {
     this.#admitted.delete(containerId);
     throw new FlynnError(
       'unavailable',
-      this.#isTaken
+      this.#isClosed
         ? 'another machine is this host, and may run this job: waiting until there is one (flynn-host doctor)'
         : 'the host has no lease, so another may have been given this job: waiting for it',
     );
@@ -109,14 +109,18 @@ export class Fence {
   /** The host's record stands on this lease, and what the cell decided before that is known here. */
   hold(lease: Pick<Lease, 'expiresAtMs'>): void {
     this.#lease = lease;
-    this.#isTaken = false;
+    this.#closedAtMs = undefined;
     this.#changed.resolve();
   }
 
-  /** The host's record is another machine's, until it is held again. */
+  /** The host's record is another machine's, until it is held again. What runs is stopped, alone or not. */
   close(): void {
-    this.#isTaken = true;
+    this.#closedAtMs ??= performance.now() + fenceMs;
     this.#changed.resolve();
+  }
+
+  get #isClosed(): boolean {
+    return this.#closedAtMs !== undefined;
   }
 
   /** The host's record is about to be put on this lease, which may end before what the agent before this one held. */
@@ -127,8 +131,9 @@ export class Fence {
 
   /** Renewed, it ends later: what was decided before may take its time to be known here. */
   async #limit(): Promise<void> {
-    if (this.#lease !== undefined || this.#expected === undefined) return;
-    await this.#watchdog.limit(this.#expected.expiresAtMs - killMs);
+    if (this.#lease !== undefined) return;
+    const ends = [this.#closedAtMs, this.#expected?.expiresAtMs].filter((end) => end !== undefined);
+    if (ends.length > 0) await this.#watchdog.limit(Math.min(...ends) - killMs);
   }
 
   /** The record stands on a longer lease, to outlive this agent; from here on the watchdog has until that ends. */
@@ -155,7 +160,7 @@ export class Fence {
   }
 
   async #tick(signal: AbortSignal): Promise<void> {
-    if (this.#lease !== undefined && !this.isOpen) {
+    if (this.#isClosed || (this.#lease !== undefined && !this.isOpen)) {
       for (const container of this.#containers.all().filter(isSingletonContainer)) this.#stop(container, signal);
     }
     for (const [id, sinceMs] of this.#admitted) {
@@ -171,14 +176,16 @@ export class Fence {
   async #guard(): Promise<void> {
     const singletons = this.#containers.all().filter(isSingletonContainer);
     const started = singletons.filter(({ state }) => state !== 'exited').map(({ id }) => id);
-    const deadlineMs = this.#lease === undefined || this.#isAlone() ? undefined : this.#lease.expiresAtMs - killMs;
+    const leaseEndMs = this.#isAlone() ? undefined : this.#lease?.expiresAtMs;
+    const endMs = this.#closedAtMs ?? leaseEndMs;
+    const deadlineMs = endMs === undefined ? undefined : endMs - killMs;
     await this.#watchdog.guard(deadlineMs, [...new Set([...started, ...this.#admitted.keys()])]);
   }
 
   #stop(container: Container, signal: AbortSignal): void {
     if (container.state !== 'running' || this.#stopping.has(container.id)) return;
     this.#stops += 1;
-    const why = this.#isTaken ? 'another machine is this host' : 'the lease of the host could not be renewed';
+    const why = this.#isClosed ? 'another machine is this host' : 'the lease of the host could not be renewed';
     this.#log.warn({ container: container.name }, `${why}: stopping a job`);
     this.#onStop(container);
     const stopping = this.#engine

@@ -17,6 +17,7 @@ import { startHost } from './host.ts';
 import type { Host } from './host.ts';
 import { createMemoryEngine } from './memory.ts';
 import type { HostSettings } from './spec.ts';
+import { Standing } from './standing.ts';
 import type { StepContext } from './steps.ts';
 
 export const hostId = 'h1';
@@ -66,6 +67,13 @@ export class AnnouncerProbe implements Announcer {
   }
 }
 
+/** Of an agent whose host's record stands for as long as it lives. */
+function standingAlways(): Standing {
+  const standing = new Standing();
+  standing.stand({ lost: new AbortController().signal });
+  return standing;
+}
+
 export type HostFixture = {
   host: Host;
   announcer: AnnouncerProbe;
@@ -88,8 +96,9 @@ export async function openHost(options: {
   beforeStart?: StepContext['beforeStart'];
   mayStartSingletons?: () => boolean;
   note?: StepContext['note'];
+  standing?: Standing;
 }): Promise<HostFixture> {
-  const { engine, store, announcer = new AnnouncerProbe() } = options;
+  const { engine, store, announcer = new AnnouncerProbe(), standing = standingAlways() } = options;
   const tasks = new TaskGroup();
   const log = silentLogger();
   const containers = new ContainerTable({ engine, log });
@@ -113,6 +122,7 @@ export async function openHost(options: {
       note: options.note ?? (() => undefined),
       isLogShipped: () => true,
       mayStartSingletons: options.mayStartSingletons ?? (() => true),
+      standing,
       log,
     },
     tasks,

@@ -7,7 +7,6 @@ import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import type { Resources } from '@flynn/scheduler/resources';
 import type { Lease, Revision, Store } from '@flynn/store/store';
-import { rivalText } from './own-runs.ts';
 import type { OwnRuns, Rival } from './own-runs.ts';
 
 /**
@@ -32,6 +31,12 @@ type HostStore = Pick<Store, 'get' | 'transact' | 'grantLease'>;
 const lookMs = 1_000;
 const refreshMs = 10_000;
 
+/**
+ * Of a record that is another's: it has been `taken back` by this agent, or `taken` from it while its lease holds; or it was `found`
+ * where this agent's was, or is to be.
+ */
+export type Meeting = 'taken back' | 'taken' | 'found';
+
 /** What the record stands on. */
 export type Announced = { lease: Lease; revision: Revision };
 
@@ -54,7 +59,7 @@ export async function keepAnnounced(
     /** Now and then while the record stands on this lease, since this revision. What it throws has all of it tried again. */
     onAnnounced?: (lease: Lease, revision: Revision) => Promise<void>;
     runs?: OwnRuns;
-    onRival?: (rival: Rival, isTakenBack: boolean) => void;
+    onRival?: (rival: Rival, how: Meeting) => void;
     /** Resolves once the record is on another lease, or the signal aborts: sooner than at the next look. */
     untilTaken?: (standing: Announced, signal: AbortSignal) => Promise<void>;
     clock?: Pick<Clock, 'sleep'>;
@@ -64,7 +69,6 @@ export async function keepAnnounced(
   let lease: Lease | undefined;
   let standing: Announced | undefined;
   let written: { lease: Lease; json: string; revision: Revision } | undefined;
-  let rivalLease: string | undefined;
   await forever(
     'announcing the host',
     async () => {
@@ -83,14 +87,11 @@ export async function keepAnnounced(
           throw error;
         });
         if (typeof put !== 'number') {
-          if (rivalLease !== put.lease) log.error(rivalText(put));
-          rivalLease = put.lease;
-          options.onRival?.(put, false);
+          options.onRival?.(put, mayTakeBack ? 'taken' : 'found');
           written = undefined;
           await pause(lookMs, signal, clock);
           return;
         }
-        rivalLease = undefined;
         written = { lease, json, revision: put };
       }
       const now = written;
@@ -132,7 +133,7 @@ async function untilDue(
   }
 }
 
-type PutOptions = Pick<Parameters<typeof keepAnnounced>[2], 'signal' | 'log' | 'runs' | 'beforeAnnounced' | 'onRival'>;
+type PutOptions = Pick<Parameters<typeof keepAnnounced>[2], 'signal' | 'runs' | 'beforeAnnounced' | 'onRival'>;
 
 /** Whether it is where it was put. One that is gone was taken away by who had a reason to. */
 async function stands(store: HostStore, hostId: string, lease: Lease, { runs, signal }: PutOptions): Promise<boolean> {
@@ -148,7 +149,7 @@ async function putRecord(
   lease: Lease,
   options: PutOptions & { mayTakeBack: boolean },
 ): Promise<Revision | Rival> {
-  const { runs, signal, log } = options;
+  const { runs, signal } = options;
   const key = cellKeys.host(record.id);
   for (;;) {
     const known = await store.get(key, { signal });
@@ -164,10 +165,7 @@ async function putRecord(
       { signal },
     );
     if (!succeeded) continue;
-    if (rival !== undefined && isTakenBack) {
-      log.error(`${rivalText(rival)}; it has taken the record back`);
-      options.onRival?.(rival, true);
-    }
+    if (rival !== undefined) options.onRival?.(rival, 'taken back');
     return revision;
   }
 }

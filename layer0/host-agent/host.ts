@@ -16,6 +16,7 @@ import { outOfMemoryMessage } from './outcome.ts';
 import { jobIdOf } from './plan.ts';
 import { Slots } from '@flynn/kit/slots';
 import { limitsOf } from './spec.ts';
+import type { Standing } from './standing.ts';
 import type { HostSettings } from './spec.ts';
 import { StatusWriter } from './status-writer.ts';
 import type { StepContext } from './steps.ts';
@@ -36,6 +37,8 @@ export type HostDeps = {
   isLogShipped: (container: Container) => boolean;
   /** A job of which there must never be two waits until this says so. */
   mayStartSingletons: () => boolean;
+  /** Without it nothing is done to jobs, and nothing said of them. */
+  standing: Standing;
   log: Logger;
 };
 
@@ -52,7 +55,7 @@ export type Host = {
 /** Resolves when the host converges; its tasks run in the group. */
 export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host> {
   const { store, log, host } = deps;
-  const writer = new StatusWriter({ store, hostId: host.hostId, log });
+  const writer = new StatusWriter({ store, hostId: host.hostId, standing: deps.standing, log });
   const jobs = new JobTable(writer);
   await jobs.load(store, host.hostId, log, tasks.signal);
   const assignments = await openMirror<Assignment>({
@@ -77,7 +80,8 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
   };
   const mayStart = (job: HostJob) => !isSingleton(job) || deps.mayStartSingletons();
   const assigned = new AssignedJobs({ store, assignments, log });
-  const convergence = new Convergence({ context, assigned, isLogShipped: deps.isLogShipped, mayStart });
+  const { isLogShipped, standing } = deps;
+  const convergence = new Convergence({ context, assigned, isLogShipped, mayStart, standing });
   const off = deps.containers.onOutOfMemory((container) => {
     const job = convergence.assigned.find(({ id }) => id === jobIdOf(container));
     deps.note(container, outOfMemoryMessage(job && limitsOf(job.template).memoryBytes));

@@ -12,16 +12,13 @@ import { createMemoryStore } from '@flynn/store/memory';
 import type { MemoryStore } from '@flynn/store/memory';
 import type { Lease } from '@flynn/store/store';
 import { prepareAbsence } from './absence.ts';
-import { tellOwnAddress } from './cluster/own-address.ts';
-import { leaseSubnet } from './cluster/subnets.ts';
 import { keepAnnounced } from './host-record.ts';
+import type { Meeting } from './host-record.ts';
 import { followNeighbours } from './neighbours.ts';
-import { leaseKey } from './network/lease.ts';
 import { OwnRuns } from './own-runs.ts';
 
 const log = silentLogger();
 const key = cellKeys.host('h1');
-const signal = AbortSignal.timeout(120_000);
 
 function recordAt(address: string): HostRecord {
   return {
@@ -40,7 +37,7 @@ type Agent = {
   runs: OwnRuns;
   /** On which leases it stood, at each look. */
   held: Lease[];
-  rivals: { address: string; isTakenBack: boolean }[];
+  rivals: { address: string; how: Meeting }[];
   /** Its process is gone: nothing is renewed any more. `leaves`: it is to be back, and says so. */
   end: (options?: { leaves: boolean }) => Promise<void>;
 };
@@ -83,7 +80,7 @@ async function scenario(t: TestContext) {
         signal: stop.signal,
         log,
         onAnnounced: async (lease) => void held.push(lease),
-        onRival: ({ record }, isTakenBack) => void rivals.push({ address: record.address, isTakenBack }),
+        onRival: ({ record }, how) => void rivals.push({ address: record.address, how }),
         untilTaken: (now, limit) => neighbours.untilTaken(now, limit),
         ...(dir === undefined ? {} : { runs }),
       });
@@ -207,10 +204,10 @@ test('a copy of a running host is sent away, again after its own restart, and ha
   const copied = await dir(own);
   const copy = await start(copied, '10.0.0.66');
   await waitFor(() => host.rivals.length > 0, { what: 'the host to notice', deadlineMs: 5_000, intervalMs: 5 });
-  assert.deepEqual(host.rivals, [{ address: '10.0.0.66', isTakenBack: true }]);
+  assert.deepEqual(host.rivals, [{ address: '10.0.0.66', how: 'taken back' }]);
   await stands(host);
   await waitFor(() => copy.rivals.length > 1, { what: 'the copy to notice', deadlineMs: 30_000, intervalMs: 5 });
-  assert.deepEqual(copy.rivals[0], { address: '10.0.0.1', isTakenBack: false });
+  assert.deepEqual(copy.rivals[0], { address: '10.0.0.1', how: 'taken' });
   assert.equal((await standing())?.entry.lease, before?.lease);
   assert.equal((await standing())?.entry.createRevision, before?.createRevision);
   assert.equal((await standing())?.record.address, '10.0.0.1');
@@ -241,7 +238,7 @@ test('a host whose lease had ended does not take its place from the copy that ha
   await stands(copy);
   host.own.reconnect();
   await waitFor(() => host.rivals.length > 1, { what: 'the host to notice', deadlineMs: 30_000, intervalMs: 5 });
-  assert.deepEqual(host.rivals[0], { address: '10.0.0.66', isTakenBack: false });
+  assert.deepEqual(host.rivals[0], { address: '10.0.0.66', how: 'found' });
   assert.equal((await standing())?.record.address, '10.0.0.66');
   assert.deepEqual(copy.rivals, []);
 });
@@ -253,39 +250,43 @@ test('a copy of a version that knows of no runs does not have the host run its s
   const looks = host.held.length;
   await start(undefined, '10.0.0.66');
   await waitFor(() => host.rivals.length > 1, { what: 'the host to notice', deadlineMs: 30_000, intervalMs: 5 });
-  assert.equal(host.rivals[0]?.isTakenBack, false);
+  assert.deepEqual(
+    host.rivals.slice(0, 2).map(({ how }) => how),
+    ['taken', 'found'],
+  );
   assert.equal(host.held.length, looks);
   assert.equal((await standing())?.record.address, '10.0.0.66');
 });
 
-test('a host that moved says so at once after an agent that ended in order, and after a killed one within its lease; a copy never', async (t) => {
-  const { store, start, stands, pass, dir } = await scenario(t);
-  await leaseSubnet(store, { hostId: 'h1', address: '10.0.0.1', range: '100.100.0.0/16', now: 7 });
-  const leased = async () => JSON.parse((await store.get(leaseKey('h1')))?.value ?? '').address;
-  const tell = async (stateDir: string, address: string) =>
-    tellOwnAddress(store, { hostId: 'h1', address, runs: await OwnRuns.open(stateDir, log) }, { log, signal });
+test('at another address an agent takes over at once from one that ended in order, from a killed one within its lease; a copy never', async (t) => {
+  const { start, standing, stands, pass, dir } = await scenario(t);
+  const isWaitedFor = async (stateDir: string, address: string): Promise<boolean> => {
+    const runs = await OwnRuns.open(stateDir, log);
+    return runs.elsewhere((await standing())?.entry, new Set(['127.0.0.1', address])) !== undefined;
+  };
   const own = await dir();
   const first = await start(own);
   await stands(first);
   const copied = await dir(own);
-  await assert.rejects(tell(copied, '10.0.0.66'), /another machine is host h1 too: its agent, at 10\.0\.0\.1 since/);
-  assert.equal(await leased(), '10.0.0.1');
+  assert.equal(await isWaitedFor(copied, '10.0.0.66'), true);
+  // Who asks without being an agent leaves nothing.
+  const asking = await OwnRuns.read(copied, log);
+  assert.notEqual(asking.elsewhere((await standing())?.entry, new Set(['10.0.0.66'])), undefined);
+  assert.equal(await isWaitedFor(own, '10.0.0.1'), false, 'a killed one at the same address');
   await first.end({ leaves: true });
   // Broken off before its record stood, too.
   await OwnRuns.open(own, log);
-  await tell(own, '10.0.0.2');
-  assert.equal(await leased(), '10.0.0.2');
+  assert.equal(await isWaitedFor(own, '10.0.0.2'), false);
   const second = await start(own, '10.0.0.2');
   await stands(second);
+  assert.equal(await isWaitedFor(copied, '10.0.0.66'), true, 'of a run that the copy does not know');
   await second.end();
-  await assert.rejects(tell(own, '10.0.0.3'));
+  assert.equal(await isWaitedFor(own, '10.0.0.3'), true);
   pass(7_001);
-  await tell(own, '10.0.0.3');
-  assert.equal(await leased(), '10.0.0.3');
+  assert.equal(await isWaitedFor(own, '10.0.0.3'), false);
   // After an agent of a version before.
   const old = await start(undefined, '10.0.0.3');
   await stands(old);
   await old.end();
-  await tell(own, '10.0.0.4');
-  assert.equal(await leased(), '10.0.0.4');
+  assert.equal(await isWaitedFor(own, '10.0.0.4'), false);
 });

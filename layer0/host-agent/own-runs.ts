@@ -63,6 +63,11 @@ export class OwnRuns {
     return runs;
   }
 
+  /** For who is no agent, and only asks. */
+  static async read(stateDir: string, log: Logger): Promise<Pick<OwnRuns, 'elsewhere'>> {
+    return new OwnRuns(stateDir, await readRuns(stateDir, log), log);
+  }
+
   /** Undefined where this agent may write: there is none, nobody renews it, or it is of this host. */
   rivalIn(entry: Entry | undefined): Rival | undefined {
     if (entry?.lease === undefined || this.#leases.has(entry.lease)) return undefined;
@@ -75,13 +80,15 @@ export class OwnRuns {
   }
 
   /**
-   * Of a host that is somewhere else than it was: the record at the former address, if it is not known to be that of an agent
-   * that ended here. It may be of one that was killed, and is gone within its lease; or of the machine that this one is a copy of.
+   * Before anything is done as this host: also a record that may be of an agent before this one, where it is at none of the
+   * machine's own addresses, and not one that was left in order. Of an agent that was killed it is gone within its lease; else
+   * it is of the machine that this one is a copy of.
    */
-  elsewhere(entry: Entry | undefined, address: string): Rival | undefined {
-    if (entry?.lease === undefined || entry.lease === this.#former.left) return undefined;
+  elsewhere(entry: Entry | undefined, ownAddresses: ReadonlySet<string>): Rival | undefined {
+    const rival = this.rivalIn(entry);
+    if (rival !== undefined || entry?.lease === undefined || entry.lease === this.#former.left) return rival;
     const record = recordIn(entry);
-    if (record?.run === undefined || record.address === address) return undefined;
+    if (record?.run === undefined || ownAddresses.has(placeOf(record))) return undefined;
     return { record, lease: entry.lease };
   }
 
@@ -130,9 +137,9 @@ export class OwnRuns {
   }
 }
 
-/** For logs and for people. */
-export function rivalText({ record: { id, address, startedAt } }: Rival): string {
-  return `another machine is host ${id} too: its agent, at ${address} since ${new Date(startedAt).toISOString()}, announces it`;
+/** By which another machine is told from this one: behind NAT both would have the tunnel's address. */
+export function placeOf({ address, localAddress }: Pick<HostRecord, 'address' | 'localAddress'>): string {
+  return localAddress ?? address;
 }
 
 function recordIn({ value }: Entry): HostRecord | undefined {

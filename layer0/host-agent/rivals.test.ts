@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { cellKeys } from '@flynn/scheduler/cell';
+import { createMemoryStore } from '@flynn/store/memory';
+import { OwnRuns } from './own-runs.ts';
 import type { Rival } from './own-runs.ts';
-import { Rivals, certainMs } from './rivals.ts';
+import { Rivals, certainMs, stopsSingletons, untilAlone } from './rivals.ts';
 
 const rival = (lease: string): Rival => ({
   lease,
@@ -16,24 +24,113 @@ const rival = (lease: string): Rival => ({
   },
 });
 
+function logged() {
+  const lines: string[] = [];
+  const say = (level: string) => (line: unknown) => void lines.push(`${level}: ${String(line)}`);
+  return { lines, rivals: new Rivals({ warn: say('warn'), error: say('error') }) };
+}
+
 test('what an agent of this host left is no other machine; who holds the record for longer is one, until it is gone', () => {
-  const rivals = new Rivals();
+  const { rivals, lines } = logged();
   assert.equal(rivals.known(0), undefined);
+  assert.equal(rivals.waitsFor(0), undefined);
   for (let atMs = 0; atMs < certainMs; atMs += 1_000) {
     rivals.met(rival('a'), false, atMs);
     assert.equal(rivals.known(atMs), undefined);
+    assert.match(rivals.waitsFor(atMs) ?? '', /its former one, .*, or that of another machine/);
   }
+  assert.deepEqual(
+    lines.map((line) => line.split(':')[0]),
+    ['warn'],
+    'nobody is accused',
+  );
+  assert.match(lines[0] ?? '', /its former one/);
   rivals.met(rival('a'), false, certainMs);
+  rivals.met(rival('a'), false, certainMs + 500);
   assert.deepEqual(rivals.known(certainMs), { address: '10.0.0.9', isTakenBack: false });
+  assert.match(rivals.waitsFor(certainMs) ?? '', /^another machine is host h1 too/);
+  assert.equal(lines.length, 2);
+  assert.match(lines[1] ?? '', /^error: another machine is host h1 too: its agent, at 10\.0\.0\.9 since/);
   assert.equal(rivals.known(certainMs + 60_000), undefined);
   rivals.met(rival('b'), false, certainMs + 1_000);
   assert.equal(rivals.known(certainMs + 1_000), undefined, 'another lease is looked at anew');
 });
 
 test('one that was sent away is told of at once, for an hour', () => {
-  const rivals = new Rivals();
+  const { rivals, lines } = logged();
   rivals.met(rival('a'), true, 0);
+  assert.match(lines.join('\n'), /^error: another machine .*; this one has taken the record back$/);
   assert.deepEqual(rivals.known(0), { address: '10.0.0.9', isTakenBack: true });
+  assert.equal(rivals.waitsFor(0), undefined);
   assert.notEqual(rivals.known(3_599_000), undefined);
   assert.equal(rivals.known(3_601_000), undefined);
+});
+
+test('singletons stop where the record is another machine’s, but for a host alone that lost its lease, until that is certain', () => {
+  const alone = { isAlone: true, isCertain: false };
+  assert.equal(stopsSingletons('taken', alone), true);
+  assert.equal(stopsSingletons('found', alone), false);
+  assert.equal(stopsSingletons('found', { ...alone, isCertain: true }), true);
+  assert.equal(stopsSingletons('found', { isAlone: false, isCertain: false }), true);
+});
+
+test('an agent on a copy of the disk waits for as long as the host is there; on the host itself none waits', async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-alone-'));
+  t.after(() => rm(dir, { recursive: true }));
+  await using store = createMemoryStore();
+  const log = silentLogger();
+  const lease = await store.grantLease({ ttlSeconds: 60 });
+  const runs = await OwnRuns.open(dir, log);
+  const say = async (address: string, localAddress?: string) => {
+    const record = { ...rival('').record, address, localAddress, run: await runs.runOn(lease.id, undefined) };
+    await store.transact({ then: [{ put: cellKeys.host('h1'), value: JSON.stringify(record), lease: lease.id }] });
+  };
+  const begin = async (own: string) => {
+    const rivals = new Rivals(log);
+    const next = await OwnRuns.open(dir, log);
+    const addresses = async () => new Set(['127.0.0.1', own]);
+    let isThrough = false;
+    const options = { store, runs: next, rivals, hostId: 'h1', signal: t.signal, log, addresses };
+    const done = untilAlone(options).then(() => (isThrough = true));
+    const met = () => waitFor(() => rivals.waitsFor(), { what: 'the other one', deadlineMs: 10_000, intervalMs: 5 });
+    return { done, met, isThrough: () => isThrough };
+  };
+  await say('10.0.0.1');
+  await runs.stand();
+  // Killed and started again, nobody having seen its lease end.
+  await (
+    await begin('10.0.0.1')
+  ).done;
+  const copy = await begin('10.0.0.66');
+  assert.match(await copy.met(), /at 10\.0\.0\.1, since 1970/);
+  assert.equal(copy.isThrough(), false);
+  await say('100.100.1.1', '192.168.0.7');
+  // Behind NAT, where both have the tunnel's address.
+  const behind = await begin('100.100.1.1');
+  assert.match(await behind.met(), /at 192\.168\.0\.7, since/);
+  await (
+    await begin('192.168.0.7')
+  ).done;
+  assert.equal(behind.isThrough(), false);
+  await lease.revoke();
+  await Promise.all([copy.done, behind.done]);
+  assert.equal(behind.isThrough(), true);
+});
+
+test('what an agent left in order is waited for by none, wherever the host is by now', async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-alone-'));
+  t.after(() => rm(dir, { recursive: true }));
+  await using store = createMemoryStore();
+  const log = silentLogger();
+  const lease = await store.grantLease({ ttlSeconds: 60 });
+  const before = await OwnRuns.open(dir, log);
+  const record = { ...rival('').record, run: await before.runOn(lease.id, undefined) };
+  await store.transact({ then: [{ put: cellKeys.host('h1'), value: JSON.stringify(record), lease: lease.id }] });
+  await before.stand();
+  await before.leave(lease.id);
+  const runs = await OwnRuns.open(dir, log);
+  const rivals = new Rivals(log);
+  const addresses = async () => new Set(['10.0.0.77']);
+  await untilAlone({ store, runs, rivals, hostId: 'h1', signal: t.signal, log, addresses });
+  assert.equal(rivals.waitsFor(), undefined);
 });

@@ -8,6 +8,7 @@ import { cellKeys } from '@flynn/scheduler/cell';
 import type { JobStatus } from '@flynn/scheduler/cell';
 import { evaluationPut } from '@flynn/scheduler/evaluations';
 import type { Operation, Store } from '@flynn/store/store';
+import type { Standing } from './standing.ts';
 
 /** Long enough that jobs that change together are written together. */
 const lingerMs = 2;
@@ -18,19 +19,22 @@ type Pending = { status: JobStatus | undefined; isEnd: boolean };
 
 /**
  * INVARIANTS. The last status given for a job is the one that ends up in the store; earlier ones may be left out. A
- * status that ends a job is written together with an evaluation of its workload. A failed write is repeated.
+ * status that ends a job is written together with an evaluation of its workload. A failed write is repeated. What is given while
+ * the host's record is not known to be this agent's waits.
  */
 export class StatusWriter {
   readonly #store: Store;
   readonly #hostId: string;
+  readonly #standing: Standing;
   readonly #log: Logger;
   #pending = new Map<string, Pending>();
   #wake = Promise.withResolvers<void>();
   #isWriting = false;
 
-  constructor(options: { store: Store; hostId: string; log: Logger }) {
+  constructor(options: { store: Store; hostId: string; standing: Standing; log: Logger }) {
     this.#store = options.store;
     this.#hostId = options.hostId;
+    this.#standing = options.standing;
     this.#log = options.log;
   }
 
@@ -56,12 +60,13 @@ export class StatusWriter {
   async run(signal: AbortSignal): Promise<void> {
     // A race against the signal at each turn would be remembered by it for as long as the agent lives.
     signal.addEventListener('abort', () => this.#wake.resolve(), { once: true });
+    const off = this.#standing.onStand(() => this.#wake.resolve());
     let failures = 0;
     while (!signal.aborted) {
       await this.#wake.promise;
       await systemClock.sleep(lingerMs);
       this.#wake = Promise.withResolvers<void>();
-      while (this.#pending.size > 0 && !signal.aborted) {
+      while (this.#pending.size > 0 && this.#standing.mayTell && !signal.aborted) {
         if (await this.#write()) failures = 0;
         else {
           failures += 1;
@@ -69,7 +74,8 @@ export class StatusWriter {
         }
       }
     }
-    if (this.#pending.size > 0) await this.#write();
+    off();
+    if (this.#pending.size > 0 && this.#standing.mayTell) await this.#write();
   }
 
   async #write(): Promise<boolean> {

@@ -20,10 +20,13 @@ import { imageNamesOf } from './image-names.ts';
 import { ImageUses } from './image-uses.ts';
 import { followNeighbours } from './neighbours.ts';
 import type { Neighbours } from './neighbours.ts';
+import type { Meeting } from './host-record.ts';
 import type { Rival } from './own-runs.ts';
 import { jobIdOf } from './plan.ts';
 import { readResidents } from './resident.ts';
-import { Rivals } from './rivals.ts';
+import { stopsSingletons } from './rivals.ts';
+import type { Rivals } from './rivals.ts';
+import type { Standing } from './standing.ts';
 import type { Watchdog } from './watchdog.ts';
 
 export type UpkeepDeps = {
@@ -35,6 +38,8 @@ export type UpkeepDeps = {
   store: Store;
   registry: Pick<Registry, 'register'>;
   watchdog: Watchdog;
+  rivals: Rivals;
+  standing: Standing;
   uses: ImageUses;
   /** Where the engine keeps its files. */
   diskPath: string;
@@ -59,9 +64,8 @@ export type Upkeep = {
   beforeAnnounced: (lease: Lease) => Promise<void>;
   /** For `keepAnnounced`: opens the fence and announces the host in discovery. */
   onAnnounced: (record: HostRecord, lease: Lease, revision: Revision, signal: AbortSignal) => Promise<void>;
-  /** For `keepAnnounced`: closes the fence while the record is another machine's. */
-  onRival: (rival: Rival, isTakenBack: boolean) => void;
-  rivals: Rivals;
+  /** For `keepAnnounced`: while the record is another machine's nothing is done as this host. */
+  onRival: (rival: Rival, how: Meeting) => void;
 };
 
 /** Its tasks run in the group. */
@@ -93,7 +97,7 @@ export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<U
   const cleaner = new Cleaner({ engine, containers, uses, cluster: deps.cluster, named, usedPercent, log });
   const figures = new Figures({ engine, containers, meter, diskPath });
   const service = new HostService(deps.registry);
-  const rivals = new Rivals();
+  const { rivals, standing } = deps;
   tasks.run('fence', (signal) => fence.run(signal));
   tasks.run('disk meter', (signal) => meter.run(signal));
   tasks.run('cleaner', (signal) => cleaner.run(signal));
@@ -114,11 +118,12 @@ export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<U
     neighbours,
     cleaner,
     figures,
-    rivals,
-    onRival(rival, isTakenBack) {
-      rivals.met(rival, isTakenBack);
-      // Alone it has nothing to lose by a lease that ended, and a store that was put back has a former record for a moment.
-      if (!isTakenBack && (!neighbours.isAlone || rivals.known() !== undefined)) fence.close();
+    onRival(rival, how) {
+      rivals.met(rival, how === 'taken back');
+      if (how === 'taken back') return;
+      standing.fall();
+      const { isAlone } = neighbours;
+      if (stopsSingletons(how, { isAlone, isCertain: rivals.known() !== undefined })) fence.close();
     },
     recordOf(record) {
       const open = deps.hasLease() ? record : closedFor(record, { [leaseCondition]: 'none' });
@@ -128,6 +133,7 @@ export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<U
     async onAnnounced(record, lease, revision, signal) {
       await Promise.all([deps.host()?.caughtUp(revision, signal), neighbours.reached(revision, signal)]);
       fence.hold(lease);
+      standing.stand(lease);
       const [settings, use] = await Promise.all([readSettings(store, hostId, { signal }), figures.ofHost()]);
       const jobs = containers.assigned().filter(({ state }) => state === 'running').length;
       await service.announce(record, attributesOfHost({ record, settings, use, jobs }), lease);

@@ -111,6 +111,8 @@ export const hostRecordSchema = z.object({
   id: z.string().regex(/^[a-z0-9]+$/),
   /** Where other hosts and Layer 1 reach the agent's API. */
   address: z.string(),
+  /** Of one behind NAT: where it is in its own network. Its address is the tunnel's. */
+  localAddress: z.ipv4().optional(),
   apiPort: z.int(),
   capacity: resourcesSchema,
   attributes: z.record(z.string(), z.string()).default({}),

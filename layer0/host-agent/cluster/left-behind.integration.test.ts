@@ -7,11 +7,15 @@ import { test } from 'node:test';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
+import { cellKeys } from '@flynn/scheduler/cell';
 import { docker } from '@flynn/store/etcd-runner';
+import type { Entry } from '@flynn/store/store';
 import { z } from 'zod';
 import { configSchema } from '../config.ts';
+import type { Config } from '../config.ts';
+import type { Rival } from '../own-runs.ts';
 import { clientUrlOf } from './etcd-resident.ts';
-import { wasLeftBehind } from './left-behind.ts';
+import { mayMemberStart } from './left-behind.ts';
 import { memberKey } from './member-keys.ts';
 import { SimulatedHost } from './membership-fixture.ts';
 import { createSimulatedNetwork } from './membership-network.ts';
@@ -71,11 +75,31 @@ test('two that return together are told that they were left behind, also where t
   const name = container.replace(/-1$/, '');
   await docker('network', 'disconnect', name, container);
   const { signal } = cleanup.adopt(new AbortController(), (one) => one.abort());
-  const asking = { log: silentLogger(), signal, absenceMs: 0, patienceMs: 120_000 };
-  const told = Promise.all(returning.map((config) => wasLeftBehind(config, asking)));
+  // Each host is in a network of its own, whose addresses are not this machine's.
+  const addresses = async () => new Set([made, second, third]);
+  const runs = { elsewhere: () => undefined };
+  const rival = {} as Rival;
+  const asking = { runs, log: silentLogger(), signal, absenceMs: 0, patienceMs: 120_000, addresses };
+  const told = Promise.all(returning.map((config) => mayMemberStart(config, asking)));
   // Asked once they would have started their members, and with them the store as it was.
-  const once = returning.map((config) => wasLeftBehind(config, { ...asking, patienceMs: 0 }));
-  assert.deepEqual(await Promise.all(once), [false, false]);
+  const once = returning.map((config) => mayMemberStart(config, { ...asking, patienceMs: 0 }));
+  assert.deepEqual(await Promise.all(once), ['start', 'start']);
   await docker('network', 'connect', `--ip=${made}`, name, container);
-  assert.deepEqual(await told, [true, true]);
+  assert.deepEqual(await told, ['left behind', 'left behind']);
+  const alone = join(folder, 'alone');
+  await mkdir(alone);
+  await writeFile(endpointsFile(alone), JSON.stringify([clientUrlOf(made)]));
+  // On a copy of the only host's disk, which has another address: who answers at the host's is that one, whose record stands.
+  const only = { ...returning[0], FLYNN_HOST_ID: 'h1', FLYNN_ADDRESS: made } as Config;
+  const elsewhere = async () => new Set(['10.255.255.1']);
+  const record = { put: cellKeys.host('h1'), value: '{}' };
+  await host.store.transact({ then: [record] });
+  const asked: unknown[] = [];
+  const living = { elsewhere: (entry?: Entry) => (asked.push(entry?.value), rival) };
+  const copied = { ...asking, addresses: elsewhere, patienceMs: 10_000 };
+  assert.equal(await mayMemberStart(only, { ...copied, runs: living }), 'taken');
+  assert.deepEqual(new Set(asked), new Set(['{}']));
+  assert.equal(await mayMemberStart(only, copied), 'start');
+  // The host itself asks nobody.
+  assert.equal(await mayMemberStart({ ...only, FLYNN_STATE_DIR: alone }, { ...asking, runs: living }), 'start');
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { configSchema } from '../config.ts';
-import { type Word, isLeftBehind, storePatienceOf, verdictOf, wasLeftBehind } from './left-behind.ts';
+import { type Word, isLeftBehind, mayMemberStart, storePatienceOf, verdictOf } from './left-behind.ts';
 import type { Member } from './member-keys.ts';
 
 const voter = (index: number, memberId?: string): [string, Member] => [
@@ -32,12 +32,12 @@ test('where nobody answers, as after a power cut of all, it comes back', { timeo
   const { signal } = new AbortController();
   const warnings: string[] = [];
   const log = { warn: (...said: unknown[]) => void warnings.push(JSON.stringify(said)) };
-  assert.equal(await wasLeftBehind(config, { log, absenceMs: 0, signal }), false);
+  const runs = { elsewhere: () => undefined };
+  const addresses = async () => new Set(['10.0.0.2']);
+  const asking = { runs, log, absenceMs: 0, signal, addresses };
+  assert.equal(await mayMemberStart(config, asking), 'start');
   assert.match(warnings.join(), /"http:\/\/127\.0\.0\.1:9: [^"]+","http:\/\/127\.0\.0\.2:9: [^"]+"/);
-  assert.equal(
-    await wasLeftBehind({ ...config, FLYNN_ETCD_CA_FILE: '/nonexistent/ca' }, { log, absenceMs: 0, signal }),
-    false,
-  );
+  assert.equal(await mayMemberStart({ ...config, FLYNN_ETCD_CA_FILE: '/nonexistent/ca' }, asking), 'start');
   assert.match(warnings.join(), /could not be asked/);
 });
 
@@ -45,6 +45,8 @@ test('who was left behind is told by any that has a store; what is not up yet is
   const told = (words: Word[], withSilence = true, withStores = false) => verdictOf(words, { withSilence, withStores });
   assert.equal(told(['silence', 'left behind']), 'left behind');
   assert.equal(told(['silence', 'a member'], true, true), 'start');
+  assert.equal(told(['a member', 'taken', 'silence']), 'taken');
+  assert.equal(told(['taken', 'left behind']), 'left behind');
   assert.equal(told(['no store', 'no store']), 'start');
   assert.equal(told(['no store', 'no store'], true, true), 'ask again');
   assert.equal(told(['no store', 'no store'], false, true), 'ask again');

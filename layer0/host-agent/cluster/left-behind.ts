@@ -6,6 +6,9 @@
  * as after a power cut of all, and all are to come back. One that says nothing is off, or the way there is not up yet: that is
  * waited for, but not for long. So is a store that is not up yet there, where it may have been made anew: it takes a person to do
  * that, and a host that was away for less than a minute need not think of it.
+ *
+ * Of who has a store it is asked as well whether another machine lives as this host: one was made of a copy of the other's disk, and
+ * two members of one id, with different data, would break what etcd promised.
  */
 import { pause } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
@@ -15,8 +18,12 @@ import { silentLogger } from '@flynn/kit/log';
 import { withDeadline } from '@flynn/kit/retry';
 import { connectEtcd } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
+import type { Entry } from '@flynn/store/store';
+import { cellKeys } from '@flynn/scheduler/cell';
 import { z } from 'zod';
 import type { Config } from '../config.ts';
+import { ownAddresses } from '../own-addresses.ts';
+import type { OwnRuns } from '../own-runs.ts';
 import { connectFailure } from './connect-failure.ts';
 import { clientUrlOf, etcdVolume, residentFile } from './etcd-resident.ts';
 import { memberPrefix, memberSchema } from './member-keys.ts';
@@ -51,8 +58,11 @@ export function isLeftBehind(
   return own.state === 'joining' && !volumes.includes(etcdVolume(own.memberId));
 }
 
-/** What another member's machine says: what `isLeftBehind` makes of its store, that none answers there, or nothing at all. */
-export type Word = 'left behind' | 'a member' | 'no store' | 'silence';
+/**
+ * What another member's machine says: what `isLeftBehind` makes of its store, that another machine lives as this host, that no
+ * store answers there, or nothing at all.
+ */
+export type Word = 'left behind' | 'taken' | 'a member' | 'no store' | 'silence';
 
 /**
  * Pure. While one says nothing it may be the way there that is not up yet, as at a boot, and where no store answers it may be one
@@ -62,8 +72,9 @@ export type Word = 'left behind' | 'a member' | 'no store' | 'silence';
 export function verdictOf(
   words: readonly Word[],
   patience: Readonly<{ withSilence: boolean; withStores: boolean }>,
-): 'start' | 'left behind' | 'ask again' {
+): 'start' | 'left behind' | 'taken' | 'ask again' {
   if (words.includes('left behind')) return 'left behind';
+  if (words.includes('taken')) return 'taken';
   if (words.includes('a member')) return 'start';
   const isAwaited =
     (patience.withSilence && words.includes('silence')) || (patience.withStores && words.includes('no store'));
@@ -78,25 +89,26 @@ export function storePatienceOf({ absenceMs, isAlone }: { absenceMs: number; isA
   return isAlone || absenceMs < leastAbsenceMs ? 0 : storePatienceMs;
 }
 
-/**
- * False where nobody answers, and whatever else is wrong: a member that is not started may be missing for the majority.
- * `absenceMs`: for how long this host had no agent before this one.
- */
-export async function wasLeftBehind(
+export type AskOptions = Readonly<{
+  runs: Pick<OwnRuns, 'elsewhere'>;
+  log: Pick<Logger, 'warn'>;
+  signal: AbortSignal;
+  /** For how long this host had no agent before this one. */
+  absenceMs: number;
+  patienceMs?: number;
+  addresses?: () => Promise<ReadonlySet<string>>;
+}>;
+
+/** `start` where nobody answers, and whatever else is wrong: a member that is not started may be missing for the majority. */
+export async function mayMemberStart(
   config: Config,
-  {
-    log,
-    signal,
-    absenceMs,
-    patienceMs = usualPatienceMs,
-  }: { log: Pick<Logger, 'warn'>; signal: AbortSignal; absenceMs: number; patienceMs?: number },
-): Promise<boolean> {
+  { runs, log, signal, absenceMs, patienceMs = usualPatienceMs, addresses = ownAddresses }: AskOptions,
+): Promise<'start' | 'left behind' | 'taken'> {
   const { FLYNN_STATE_DIR: stateDir, FLYNN_ADDRESS: address, FLYNN_HOST_ID: hostId } = config;
   try {
     const tls = await readTls(config);
     const endpoints = await knownEndpoints(stateDir, config.FLYNN_ETCD_ENDPOINTS);
     const own = clientUrlOf(address);
-    const others = endpoints.filter((endpoint) => endpoint !== own);
     const volumes = (await readJsonFile(residentFile(stateDir), volumesSchema))?.template.volumes ?? [];
     const names = volumes.map(({ name }) => name);
     const isAlone = (await knownEndpoints(stateDir, [])).join() === own;
@@ -104,8 +116,15 @@ export async function wasLeftBehind(
     const storesMs = storePatienceOf({ absenceMs, isAlone });
     for (;;) {
       const limited = withDeadline(askMs, signal);
-      const isLeft = (members: ReadonlyMap<string, Member>) => isLeftBehind(members, hostId, names);
-      const said = await Promise.all(others.map((endpoint) => askOther(endpoint, { tls, isLeft, signal: limited })));
+      const here = await addresses();
+      // On a copy of this host's disk its address is not this machine's, and who answers there is another.
+      const others = endpoints.filter((endpoint) => endpoint !== own || !here.has(address));
+      const judge = ({ members, record }: Told): Word => {
+        if (isLeftBehind(members, hostId, names)) return 'left behind';
+        return runs.elsewhere(record, here) === undefined ? 'a member' : 'taken';
+      };
+      const asking = { tls, hostId, judge, signal: limited };
+      const said = await Promise.all(others.map((endpoint) => askOther(endpoint, asking)));
       const words = said.map(({ word }) => word);
       signal.throwIfAborted();
       const tookMs = performance.now() - beganMs;
@@ -113,35 +132,39 @@ export async function wasLeftBehind(
       if (verdict !== 'ask again') {
         const unheard = said.flatMap(({ endpoint, why }) => (why === undefined ? [] : `${endpoint}: ${why}`));
         if (unheard.length > 0) log.warn({ unheard, verdict }, 'other hosts did not say what store they have');
-        return verdict === 'left behind';
+        return verdict;
       }
       await pause(askAgainMs, signal);
     }
   } catch (error) {
     signal.throwIfAborted();
     log.warn(`the other hosts could not be asked of the store they have: ${messageOf(error)}`);
-    return false;
+    return 'start';
   }
 }
 
+/** Of a store: whom it has as members, and the record of this host. */
+type Told = Readonly<{ members: ReadonlyMap<string, Member>; record: Entry | undefined }>;
+
 type Asking = Readonly<{
   tls: EtcdTls | undefined;
-  isLeft: (members: ReadonlyMap<string, Member>) => boolean;
+  hostId: string;
+  judge: (told: Told) => Word;
   signal: AbortSignal;
 }>;
 
 /** `why`: what came in the place of its members, of a store that is off, not up yet, or that does not trust this host. */
 async function askOther(
   endpoint: string,
-  { tls, isLeft, signal }: Asking,
+  { tls, hostId, judge, signal }: Asking,
 ): Promise<Readonly<{ endpoint: string; word: Word; why?: string }>> {
   const { hostname, port } = new URL(endpoint);
   const [answer, isThere] = await Promise.all([
-    readMembers(endpoint, tls, signal).catch(messageOf),
+    askStore(endpoint, { tls, hostId, signal }).catch(messageOf),
     isMachineThere({ address: hostname, port: Number(port) }, signal),
   ]);
   if (typeof answer === 'string') return { endpoint, word: isThere ? 'no store' : 'silence', why: answer };
-  return { endpoint, word: isLeft(answer) ? 'left behind' : 'a member' };
+  return { endpoint, word: judge(answer) };
 }
 
 /** That nothing listens there it says itself; of a machine that is off, or a way that is not up, nobody says anything. */
@@ -151,15 +174,15 @@ async function isMachineThere(place: { address: string; port: number }, signal: 
 }
 
 /** As a majority has them, or not at all. */
-async function readMembers(
+async function askStore(
   endpoint: string,
-  tls: EtcdTls | undefined,
-  signal: AbortSignal,
-): Promise<Map<string, Member>> {
+  { tls, hostId, signal }: Pick<Asking, 'tls' | 'hostId' | 'signal'>,
+): Promise<Told> {
   const access = { endpoints: [endpoint], timeoutMs: askMs, log: silentLogger() };
   await using store = connectEtcd({ ...access, ...(tls === undefined ? {} : { tls }) });
   const { entries } = await store.list(memberPrefix, { signal });
-  return new Map(
+  const members = new Map(
     entries.map(({ key, value }) => [key.slice(memberPrefix.length), memberSchema.parse(JSON.parse(value))]),
   );
+  return { members, record: await store.get(cellKeys.host(hostId), { signal }) };
 }

@@ -14,11 +14,7 @@ test('a host that is somewhere else tells so, of itself and of its member of etc
   await using store = createMemoryStore();
   const address = async (key: string): Promise<unknown> => JSON.parse((await store.get(key))?.value ?? '{}').address;
   const tell = (hostId: string, to: string) =>
-    tellOwnAddress(
-      store,
-      { hostId, address: to, runs: { elsewhere: () => undefined } },
-      { log: silentLogger(), signal },
-    );
+    tellOwnAddress(store, { hostId, address: to }, { log: silentLogger(), signal });
   const { subnet } = await leaseSubnet(store, { hostId: 'h1', address: '10.0.0.1', range, now: 7 });
   await leaseSubnet(store, { hostId: 'h2', address: '10.0.0.2', range, now: 8 });
   const member = (state: string) => JSON.stringify({ address: '10.0.0.1', state, memberId: '11' });

@@ -2,31 +2,23 @@
  * Where this host is, told to the others. It is what the agent is told by `up`, and may be another than it was: whoever follows the
  * members of etcd would be led to where this host's member was, which may be the only one, with nobody left to say so.
  */
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { hasCode } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
-import { cellKeys } from '@flynn/scheduler/cell';
 import type { Store } from '@flynn/store/store';
 import { leaseKey, leaseSchema } from '../network/lease.ts';
-import { rivalText } from '../own-runs.ts';
-import type { OwnRuns } from '../own-runs.ts';
 import { memberKey, memberSchema } from './member-keys.ts';
 import { leaseSubnet } from './subnets.ts';
 
-/**
- * Before anything is done by what the store says of hosts. One that is none of the cluster any more stays so. `conflict` while an
- * agent at the former address may live: this machine may be a copy of that one, and would take its place in etcd from it.
- */
+/** Before anything is done by what the store says of hosts. One that is none of the cluster any more stays so. */
 export async function tellOwnAddress(
   store: Store,
-  { hostId, address, runs }: { hostId: string; address: string; runs: Pick<OwnRuns, 'elsewhere'> },
+  { hostId, address }: { hostId: string; address: string },
   { log, signal }: { log: Logger; signal: AbortSignal },
 ): Promise<void> {
   const lease = await store.get(leaseKey(hostId), { signal });
   if (lease === undefined) return;
   const known = leaseSchema.parse(JSON.parse(lease.value));
   if (known.address !== address) {
-    const rival = runs.elsewhere(await store.get(cellKeys.host(hostId), { signal }), address);
-    if (rival !== undefined) throw new FlynnError('conflict', rivalText(rival));
     log.info(`this host was at ${known.address}, and is at ${address} from now on`);
     try {
       await leaseSubnet(

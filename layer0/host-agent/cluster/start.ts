@@ -23,7 +23,6 @@ import type { AgentPlace } from '../agent-client.ts';
 import type { Config } from '../config.ts';
 import type { Engine } from '../engine.ts';
 import { untilThere } from '../host-record.ts';
-import type { OwnRuns } from '../own-runs.ts';
 import { admissionFile } from '../trust/authorities.ts';
 import type { HostTrust } from '../trust/host-trust.ts';
 import { certificateFault } from './certificate-age.ts';
@@ -140,14 +139,13 @@ export type ClusterDeps = {
   tls: EtcdTls | undefined;
   peers: Peers;
   trust: HostTrust | undefined;
-  runs: Pick<OwnRuns, 'elsewhere'>;
   hasLostData: () => boolean;
   log: Logger;
 };
 
 /** Where etcd has no certificates there is but one host: nobody can join and its member is run by whoever set it up. */
 export async function startCluster(
-  { config, engine, store, tls, peers, trust, runs, hasLostData, log }: ClusterDeps,
+  { config, engine, store, tls, peers, trust, hasLostData, log }: ClusterDeps,
   tasks: TaskGroup,
 ): Promise<void> {
   const { signal } = tasks;
@@ -156,8 +154,7 @@ export async function startCluster(
   const fault = certificateFault(tls.certificate, systemClock.now());
   if (fault !== undefined) log.warn(`this host: ${fault}`);
   const { FLYNN_CLUSTER: cluster, FLYNN_HOST_ID: hostId, FLYNN_STATE_DIR: stateDir, FLYNN_ADDRESS: address } = config;
-  const telling = () => tellOwnAddress(store, { hostId, address, runs }, { log, signal });
-  await untilThere('its place in the cluster', telling, { signal, log });
+  await untilThere('the store', () => tellOwnAddress(store, { hostId, address }, { log, signal }), { signal, log });
   await startMembership(
     {
       cluster,

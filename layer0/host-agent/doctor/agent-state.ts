@@ -50,7 +50,7 @@ export function agentFindings(subject: string, facts: AgentFacts): Found[] {
         'see whether etcd’s members run ("docker ps | grep etcd" on their hosts) and are reached on TCP port 2379',
     });
   }
-  if (facts.rival !== undefined) findings.push(rivalFinding(subject, facts.rival));
+  if (facts.rival !== undefined) findings.push(rivalFinding(subject, facts.rival, facts.isWaiting));
   // It has a lease then, and the record is not on it.
   if (!facts.isFenceOpen && (facts.rival === undefined || facts.rival.isTakenBack)) {
     findings.push({
@@ -86,7 +86,7 @@ export function agentFindings(subject: string, facts: AgentFacts): Found[] {
 }
 
 /** Of one that a copy came up beside, and of the copy. */
-function rivalFinding(subject: string, { address, isTakenBack }: KnownRival): Found {
+function rivalFinding(subject: string, { address, isTakenBack }: KnownRival, isWaiting = false): Found {
   return {
     severity: 'critical',
     subject,
@@ -94,8 +94,10 @@ function rivalFinding(subject: string, { address, isTakenBack }: KnownRival): Fo
       ? `another machine announced itself as this host, at ${address}: a copy of this one, made of its disk`
       : `another machine is this host too, at ${address}: one of them was made of a copy of the other's disk`,
     why: isTakenBack
-      ? 'it was sent away, but what it has of jobs without volumes may run on it'
-      : 'jobs of which there must never be two do not run here while it is there; others may run on both',
+      ? 'it was sent away, but for a moment it did what this host does'
+      : isWaiting
+        ? 'while it is there the agent here does nothing but wait: none of the jobs of this host run here'
+        : 'jobs of which there must never be two are stopped here, and nothing is started, healed or said of jobs while it is there',
     remedy: `switch off the one that is the copy; before it has a network again, remove the state folder and the containers on its disk (docs/operating.md, "Another address"). Not ${eitherCommand('down')}: that would take the host out of the cluster`,
   };
 }

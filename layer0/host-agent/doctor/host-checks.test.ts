@@ -55,6 +55,8 @@ it('an agent that reaches everything has nothing to say; else each thing it miss
   assert.deepEqual(brief(copy), [
     "critical: another machine is this host too, at 10.0.0.9: one of them was made of a copy of the other's disk",
   ]);
+  const [held] = agentFindings('host h1', { ...well, isWaiting: true, rival });
+  assert.match(held?.why ?? '', /the agent here does nothing but wait/);
   const [tried] = agentFindings('host h1', { ...well, rival: { ...rival, isTakenBack: true } });
   assert.match(tried?.what ?? '', /^another machine announced itself as this host, at 10\.0\.0\.9/);
 });

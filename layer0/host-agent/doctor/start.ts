@@ -43,12 +43,12 @@ export type DoctorDeps = Readonly<{
   work:
     | Readonly<{
         fence: Pick<Fence, 'isOpen'>;
-        rivals: Pick<Rivals, 'known'>;
         hasLease: () => boolean;
         statuses: () => JobStatus[];
         assigned: () => readonly HostJob[];
       }>
     | undefined;
+  rivals: Pick<Rivals, 'known'>;
   schedulerFault: () => string | undefined;
   rememberedHosts: () => readonly HostRecord[];
   /** As which other hosts are asked. */
@@ -125,7 +125,7 @@ function hostDoctor(deps: DoctorDeps): HostDoctor {
         storeError: await storeError(store, signal),
         // Before there is one, what it would stop is with the watchdog that the agent before this one left.
         isFenceOpen: work?.fence.isOpen ?? true,
-        rival: work?.rivals.known(),
+        rival: deps.rivals.known(),
         hasLease: work?.hasLease() ?? true,
         isWaiting: work === undefined,
         schedulerFault: deps.schedulerFault(),

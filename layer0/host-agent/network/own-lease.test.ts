@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { pause } from '@flynn/kit/clock';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { createMemoryStore } from '@flynn/store/memory';
@@ -43,10 +44,15 @@ test('it is written again when somebody overwrote it, and not at all for a host 
   const decode = (json: unknown): Lease => leaseSchema.parse(json);
   const leases = await openMirror({ store, prefix: leasePrefix, decode, log, signal: t.signal });
   let told: Told = { tunnelKey };
-  const options = { told: () => told, leases, store, log, checkEveryMs: 5 };
+  const standing = { mayTell: false };
+  const options = { told: () => told, leases, store, standing, log, checkEveryMs: 5 };
   const kept = ['h1', 'gone'].map((hostId) => keepOwnLease({ ...options, hostId }, stop.signal));
   const until = (what: string, isSo: (known: Lease | undefined) => boolean) =>
     waitFor(async () => isSo(await read('h1')), { what, deadlineMs: 60_000, intervalMs: 5 });
+  // Before the host's record is this agent's the lease may be another machine's to say.
+  await pause(100, stop.signal);
+  assert.deepEqual(await read('h1'), lease);
+  standing.mayTell = true;
   await until('the key', (known) => known?.tunnelKey === tunnelKey);
   await store.transact({ then: [{ put: leaseKey('h1'), value: JSON.stringify({ ...lease, address: '192.0.2.9' }) }] });
   await until('the key beside what was changed', (known) => known?.tunnelKey === tunnelKey);

@@ -5,6 +5,7 @@ import { messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Store } from '@flynn/store/store';
+import type { Standing } from '../standing.ts';
 import { type Lease, leaseKey } from './lease.ts';
 
 export type Told = Readonly<Pick<Lease, 'tunnelKey' | 'site' | 'localAddress' | 'unheard'>>;
@@ -15,6 +16,8 @@ export type OwnLeaseOptions = {
   told: () => Told;
   leases: Pick<Mirror<Lease>, 'snapshot'>;
   store: Store;
+  /** While it may not nothing is written: the lease may be another machine's to say. */
+  standing: Pick<Standing, 'mayTell'>;
   log: Logger;
   /** How often to look whether the lease says it. */
   checkEveryMs?: number;
@@ -32,13 +35,13 @@ export function leaseToldOf(lease: Lease, { unheard = [], ...told }: Told): Leas
 
 /** Resolves when the signal aborts. A host without a lease is none of the cluster any more, and says nothing. */
 export async function keepOwnLease(options: OwnLeaseOptions, signal: AbortSignal): Promise<void> {
-  const { hostId, told, leases, store, log, checkEveryMs = usualCheckMs } = options;
+  const { hostId, told, leases, store, standing, log, checkEveryMs = usualCheckMs } = options;
   let complaint = '';
   while (!signal.aborted) {
     const known = leases.snapshot.entries.get(hostId);
     const lease = known === undefined ? undefined : leaseToldOf(known.value, told());
     try {
-      if (known !== undefined && lease !== undefined) {
+      if (known !== undefined && lease !== undefined && standing.mayTell) {
         const key = leaseKey(hostId);
         // Where somebody was quicker the mirror tells soon, and the next look is at that.
         await store.transact(

@@ -41,7 +41,7 @@ test('of encryption the network is told each word there is, and one that cannot 
     follow: (heard: () => Heard) => void (read = heard),
   };
   await store.transact({ then: [{ put: encryptionKey, value: 'no JSON' }] });
-  await followCluster(network, { store, registry, log }, tasks);
+  await followCluster(network, { store, registry, standing: { mayTell: true }, log }, tasks);
   assert.equal(read?.().word, 'unreadable');
   const becomes = async (word: string, step: { put: string; value: string } | { delete: string }): Promise<void> => {
     await store.transact({ then: [step] });
@@ -63,7 +63,7 @@ test('whether this host has its subnet from the cluster is known, also where ano
   const { hostId, address, subnet, range } = testSettings;
   const joining = { hostId, address, range, subnet, now: 0 };
   await leaseSubnet(store, joining);
-  const { isLeased } = await followCluster(network, { store, registry, log }, tasks);
+  const { isLeased } = await followCluster(network, { store, registry, standing: { mayTell: true }, log }, tasks);
   const becomes = async (is: boolean): Promise<void> => {
     await waitFor(async () => isLeased() === is, { what: `to be ${is}`, deadlineMs: 60_000, intervalMs: 5 });
   };

@@ -19,6 +19,7 @@ import { type Lease, leasePrefix, leaseSchema } from './lease.ts';
 import { networkFile } from './memory.ts';
 import { Places } from './places.ts';
 import { keepOwnLease } from './own-lease.ts';
+import type { Standing } from '../standing.ts';
 import { type Endpoint, localJobsOf } from './policy.ts';
 import { type Run, runProgram } from './program.ts';
 import { type NetworkSettings, containerMtu } from './state.ts';
@@ -113,7 +114,12 @@ async function untilCurrent(containers: ContainerTable, signal: AbortSignal): Pr
  */
 export async function followCluster(
   network: Pick<HostNetwork, 'settings' | 'unheard' | 'changed' | 'follow'>,
-  { store, registry, log }: { store: Store; registry: Registry; log: Logger },
+  {
+    store,
+    registry,
+    standing,
+    log,
+  }: { store: Store; registry: Registry; standing: Pick<Standing, 'mayTell'>; log: Logger },
   tasks: TaskGroup,
 ): Promise<{ isLeased: () => boolean }> {
   const { signal } = tasks;
@@ -133,7 +139,7 @@ export async function followCluster(
       ...(site === undefined ? {} : { site, localAddress, unheard: network.unheard }),
     };
   };
-  tasks.run("the host's lease", (s) => keepOwnLease({ hostId, told, leases, store, log }, s));
+  tasks.run("the host's lease", (s) => keepOwnLease({ hostId, told, leases, store, standing, log }, s));
   const encryption = await openMirror<EncryptionWord>({
     store,
     prefix: encryptionKey,

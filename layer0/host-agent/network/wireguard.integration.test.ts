@@ -148,7 +148,9 @@ function startAgent(name: Name): HostNetwork {
     word,
   }));
   tasks.run('network', (signal) => network.run(signal));
-  tasks.run('lease', (signal) => keepOwnLease({ hostId: name, told, leases, store, log, checkEveryMs: 200 }, signal));
+  tasks.run('lease', (signal) =>
+    keepOwnLease({ hostId: name, told, leases, store, standing: { mayTell: true }, log, checkEveryMs: 200 }, signal),
+  );
   agents.set(name, { network, tasks });
   return network;
 }

@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { OwnRuns } from '@flynn/host-agent/own-runs';
+import { FlynnError } from '@flynn/kit/errors';
+import { silentLogger } from '@flynn/kit/log';
+import { cellKeys } from '@flynn/scheduler/cell';
+import { createMemoryStore } from '@flynn/store/memory';
+import { type Asked, refuseOtherMachine } from './other-machine.ts';
+
+test('a copy of a host is brought up nowhere while that one lives; a host that moved is', async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-other-machine-'));
+  t.after(() => rm(dir, { recursive: true }));
+  await using store = createMemoryStore();
+  const lease = await store.grantLease({ ttlSeconds: 60 });
+  const runs = await OwnRuns.open(dir, silentLogger());
+  const record = {
+    id: 'h1',
+    address: '10.0.0.1',
+    apiPort: 1113,
+    startedAt: 77,
+    capacity: { memoryBytes: 1, cpuMillis: 1 },
+    run: await runs.runOn(lease.id, undefined),
+  };
+  const say = async (said: object) =>
+    store.transact({ then: [{ put: cellKeys.host('h1'), value: JSON.stringify(said), lease: lease.id }] });
+  await say(record);
+  await runs.stand();
+  const host = { hostId: 'h1', address: '10.0.0.1', site: undefined };
+  const lines: string[] = [];
+  const asked: Asked = {
+    addresses: async () => new Set(['127.0.0.1', '10.0.0.66']),
+    record: () => store.get(cellKeys.host('h1')),
+    agentSince: async () => undefined,
+    report: (line) => void lines.push(line),
+    patienceMs: 0,
+  };
+  const refused = {
+    code: 'conflict',
+    message: /another machine is host h1 too: its agent, at 10\.0\.0\.1 .*Nothing was/,
+  };
+  await assert.rejects(refuseOtherMachine(dir, host, asked), refused);
+  // The agent of the copy waits as well.
+  await assert.rejects(refuseOtherMachine(dir, host, { ...asked, agentSince: async () => 99 }), refused);
+  assert.deepEqual(lines, []);
+  // The host's own agent, which began before its machine's address became another one.
+  await refuseOtherMachine(dir, host, { ...asked, agentSince: async () => 77 });
+  await refuseOtherMachine(dir, host, { ...asked, addresses: async () => new Set(['10.0.0.1']) });
+  const away = async (): Promise<never> => {
+    throw new FlynnError('unavailable', 'nobody answers');
+  };
+  await refuseOtherMachine(dir, host, { ...asked, record: away });
+  // Behind NAT both have the tunnel's address.
+  const behind = { ...host, address: '100.100.1.1', site: 'home' };
+  await say({ ...record, address: '100.100.1.1', localAddress: '192.168.0.7' });
+  const at = (own: string) => ({ ...asked, addresses: async () => new Set(['100.100.1.1', own]) });
+  await assert.rejects(refuseOtherMachine(dir, behind, at('192.168.0.8')), { code: 'conflict' });
+  await refuseOtherMachine(dir, behind, at('192.168.0.7'));
+  // What a killed agent left is waited for, and told.
+  setTimeout(() => void lease.revoke(), 100);
+  await refuseOtherMachine(dir, behind, { ...at('192.168.0.8'), patienceMs: 20_000 });
+  assert.deepEqual(lines, ['waiting for what an agent at another address left of host h1 to end, if it did end']);
+});
