@@ -32,8 +32,8 @@ const lookMs = 1_000;
 const refreshMs = 10_000;
 
 /**
- * Of a record that is another's: it has been `taken back` by this agent, or `taken` from it while its lease holds; or it was `found`
- * where this agent's was, or is to be.
+ * Of a record that is another's: it has been `taken back` by this agent, or `taken` from it while its lease holds; or it was
+ * `found` where this agent's was, or is to be.
  */
 export type Meeting = 'taken back' | 'taken' | 'found';
 

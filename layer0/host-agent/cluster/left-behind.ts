@@ -7,8 +7,8 @@
  * waited for, but not for long. So is a store that is not up yet there, where it may have been made anew: it takes a person to do
  * that, and a host that was away for less than a minute need not think of it.
  *
- * Of who has a store it is asked as well whether another machine lives as this host: one was made of a copy of the other's disk, and
- * two members of one id, with different data, would break what etcd promised.
+ * Of who has a store it is asked as well whether another machine lives as this host: one was made of a copy of the other's disk,
+ * and two members of one id, with different data, would break what etcd promised.
  */
 import { pause } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
