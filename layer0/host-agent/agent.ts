@@ -160,10 +160,13 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const runs = await OwnRuns.open(config.FLYNN_STATE_DIR, log);
   const rivals = new Rivals(log);
   const standing = new Standing();
+  let toldVerdict: string | undefined;
   const mayStart = async (name: string, limited: AbortSignal): Promise<boolean> => {
     if (name !== etcdJob) return true;
     const verdict = await mayMemberStart(config, { runs, log, absenceMs: absentMs, signal: limited });
-    if (verdict !== 'start') log.warn(notStarted[verdict]);
+    // It is asked again every few seconds.
+    if (verdict !== 'start' && verdict !== toldVerdict) log.warn(notStarted[verdict]);
+    toldVerdict = verdict;
     return verdict === 'start';
   };
   const residentDir = join(config.FLYNN_STATE_DIR, 'resident');
