@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { otherMachineFile } from '@flynn/host-agent/other-machine';
 import { OwnRuns } from '@flynn/host-agent/own-runs';
 import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
@@ -62,4 +63,33 @@ test('a copy of a host is brought up nowhere while that one lives; a host that m
   setTimeout(() => void lease.revoke(), 100);
   await refuseOtherMachine(dir, behind, { ...at('192.168.0.8'), patienceMs: 20_000 });
   assert.deepEqual(lines, ['waiting for what an agent at another address left of host h1 to end, if it did end']);
+});
+
+test('a machine whose agent stands aside is the host by this command alone, and only where the other one is off', async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-other-machine-'));
+  t.after(() => rm(dir, { recursive: true }));
+  await using store = createMemoryStore();
+  const lease = await store.grantLease({ ttlSeconds: 60 });
+  const elsewhere = { id: 'h1', address: '10.0.0.66', apiPort: 1113, startedAt: 77, run: { id: 'other' } };
+  const value = JSON.stringify({ ...elsewhere, capacity: { memoryBytes: 1, cpuMillis: 1 } });
+  await store.transact({ then: [{ put: cellKeys.host('h1'), value, lease: lease.id }] });
+  const file = otherMachineFile(dir, silentLogger());
+  await file.note({ address: '10.0.0.66', seenAt: 1 });
+  const own = new Set(['10.0.0.1']);
+  const lines: string[] = [];
+  const asked: Asked = {
+    addresses: async () => own,
+    record: () => store.get(cellKeys.host('h1')),
+    agentSince: async () => undefined,
+    report: (line) => void lines.push(line),
+    patienceMs: 0,
+  };
+  const host = { hostId: 'h1', address: '10.0.0.1', site: undefined };
+  // Also where it has the address it was known by.
+  await assert.rejects(refuseOtherMachine(dir, host, asked), { code: 'conflict' });
+  assert.notEqual(await file.read(own), undefined);
+  await lease.revoke();
+  await refuseOtherMachine(dir, host, asked);
+  assert.equal(await file.read(own), undefined);
+  assert.match(lines.join(), /10\.0\.0\.66, where another machine was host h1, announces it no more/);
 });

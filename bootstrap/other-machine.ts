@@ -5,6 +5,7 @@
 import { routes } from '@flynn/host-agent/api';
 import { readInstallation } from '@flynn/host-agent/cli-installation';
 import { ownAddresses } from '@flynn/host-agent/own-addresses';
+import { otherMachineFile } from '@flynn/host-agent/other-machine';
 import { OwnRuns, type Rival } from '@flynn/host-agent/own-runs';
 import { certainMs, rivalText } from '@flynn/host-agent/rivals';
 import { pause } from '@flynn/kit/clock';
@@ -34,15 +35,19 @@ export type Asked = Readonly<{
 
 /**
  * `conflict` while an agent lives as this host that is none of this machine's. Asked only where the machine is not known by the
- * address it was known by. What an agent that was killed left is waited for; where the store does not tell, nothing is concluded:
- * the agent asks again before it does anything.
+ * address it was known by, or where its agent stands aside for a machine that was this host. What an agent that was killed left is
+ * waited for; where the store does not tell, nothing is concluded: the agent asks again before it does anything. But it stands
+ * aside no more: who runs the command says that this machine is the host.
  */
 export async function refuseOtherMachine(
   stateDir: string,
   { hostId, address, site }: Pick<Cluster, 'hostId' | 'address' | 'site'>,
   { addresses, record, agentSince, report, patienceMs = certainMs }: Asked,
 ): Promise<void> {
-  if (site === undefined && (await addresses()).has(address)) return;
+  const here = await addresses();
+  const file = otherMachineFile(stateDir, silentLogger());
+  const before = await file.read(here);
+  if (before === undefined && site === undefined && here.has(address)) return;
   const runs = await OwnRuns.read(stateDir, silentLogger());
   const look = async (): Promise<Rival | undefined> => {
     const entry = await record().catch(() => undefined);
@@ -53,7 +58,14 @@ export async function refuseOtherMachine(
   const beganMs = performance.now();
   for (let looks = 0; ; looks += 1) {
     const rival = await look();
-    if (rival === undefined) return;
+    if (rival === undefined) {
+      if (before !== undefined)
+        report(
+          `${before.address}, where another machine was host ${hostId}, announces it no more: this one is the host`,
+        );
+      await file.forget();
+      return;
+    }
     if (performance.now() - beganMs >= patienceMs) {
       throw new FlynnError(
         'conflict',

@@ -46,6 +46,8 @@ import { LogCursors } from './log-cursors.ts';
 import { LogPump } from './log-pump.ts';
 import { linesOf } from './log-read.ts';
 import { AggregatorSink } from './log-sink.ts';
+import { otherMachineFile } from './other-machine.ts';
+import { ownAddresses } from './own-addresses.ts';
 import { OwnRuns } from './own-runs.ts';
 import { operatorHandlers } from './operator-server.ts';
 import { networkHandlers } from './network/server.ts';
@@ -85,6 +87,8 @@ const notStarted = {
   'left behind': 'the other hosts have a store that was made anew without this host: its former member is not started',
   taken:
     'another agent lives as this host, by what the other hosts have: its member of etcd is not started, which may be a copy of the one there',
+  aside:
+    'another machine was seen to be this host: its member of etcd is not started, and "flynn-host doctor" says what to do',
 };
 
 export type AgentDeps = {
@@ -158,19 +162,25 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     }),
   );
   const runs = await OwnRuns.open(config.FLYNN_STATE_DIR, log);
-  const rivals = new Rivals(log);
+  const rivals = new Rivals(log, otherMachineFile(config.FLYNN_STATE_DIR, log));
   const standing = new Standing();
   let toldVerdict: string | undefined;
   const mayStart = async (name: string, limited: AbortSignal): Promise<boolean> => {
     if (name !== etcdJob) return true;
-    const verdict = await mayMemberStart(config, { runs, log, absenceMs: absentMs, signal: limited });
+    const verdict = await mayMemberStart(config, { runs, rivals, log, absenceMs: absentMs, signal: limited });
     // It is asked again every few seconds.
     if (verdict !== 'start' && verdict !== toldVerdict) log.warn(notStarted[verdict]);
     toldVerdict = verdict;
     return verdict === 'start';
   };
+  // On a copy of the host's disk the member is that of another machine, by whose address the others know it.
+  const mayRun = async (name: string): Promise<boolean> => {
+    if (name !== etcdJob) return true;
+    const here = await ownAddresses();
+    return here.has(config.FLYNN_ADDRESS) || (await rivals.before(here)) === undefined;
+  };
   const residentDir = join(config.FLYNN_STATE_DIR, 'resident');
-  const residents = new Residents({ dir: residentDir, engine, containers, host, mayStart, log });
+  const residents = new Residents({ dir: residentDir, engine, containers, host, mayStart, mayRun, log });
   tasks.run('resident jobs', (s) => residents.run(s));
   tasks.run('network', (s) => forever('the network', () => keepNetwork(s), { signal: s, log }));
   const served = { gateway: host.gateway, log, signal };
@@ -203,7 +213,12 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
       log,
     }),
   );
-  await untilThere('the store', () => store.get('/flynn/', { signal }), waiting);
+  const askStore = async () => {
+    // What people are told meanwhile.
+    await rivals.before(await ownAddresses());
+    await store.get('/flynn/', { signal });
+  };
+  await untilThere('the store', askStore, waiting);
   const known = await untilThere('the store', () => createRegistry({ store, log, signal }), waiting);
   registry = known;
   // Two machines that are one host, one made of a copy of the other's disk, would do all of the following, each over the other.

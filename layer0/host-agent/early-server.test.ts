@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { HttpClient } from '@flynn/kit/http-client';
 import { roleGate } from '@flynn/kit/http-gate';
 import { startServer } from '@flynn/kit/http-server';
@@ -18,6 +20,7 @@ import type { EarlyServer } from './early-server.ts';
 import { jobOf } from './host-fixture.ts';
 import { jobLabels, label } from './labels.ts';
 import { createMemoryEngine } from './memory.ts';
+import { otherMachineFile } from './other-machine.ts';
 import { Rivals, certainMs } from './rivals.ts';
 import { agentRules } from './trust/agent-rules.ts';
 
@@ -41,7 +44,9 @@ const gate = roleGate(
   agentRules(() => [], 'the-local-key'),
 );
 const client = new HttpClient({ baseUrl: `http://127.0.0.1:${port}`, key: 'the-local-key', name: 'the agent' });
-const rivals = new Rivals(log);
+const stateDir = await mkdtemp(join(tmpdir(), 'flynn-early-'));
+const file = otherMachineFile(stateDir, log);
+const rivals = new Rivals(log, file);
 let early: EarlyServer;
 
 before(async () => {
@@ -100,6 +105,7 @@ after(async () => {
   engine.losePower();
   await client[Symbol.asyncDispose]();
   await store.close();
+  await rm(stateDir, { recursive: true });
 });
 
 describe('an agent that waits for the store', { timeout: 120_000 }, () => {
@@ -158,6 +164,18 @@ describe('an agent that waits for the store', { timeout: 120_000 }, () => {
       name: 'the agent',
     });
     await assert.rejects(elsewhere.call(routes.jobs, { query: {} }), { code: 'unavailable' });
+  });
+
+  it('says so where it stands aside for a machine that was this host, also without a store', async () => {
+    await file.note({ address: '10.9.9.3', seenAt: 1 });
+    await rivals.before(new Set());
+    const { conditions } = await client.call(routes.status, {});
+    assert.match(conditions.join(), /another machine was this host too, at 10\.9\.9\.3 .* flynn-host bootstrap/);
+    const { findings } = await client.call(doctorRoutes.host, { query: { patienceMs: 5_000 } });
+    assert.ok(findings.some(({ what }) => /another machine was this host too, at 10\.9\.9\.3/.test(what)));
+    await file.forget();
+    await rivals.before(new Set());
+    assert.doesNotMatch((await client.call(routes.status, {})).conditions.join(), /another machine/);
   });
 
   it('says so where it waits for another machine that is this host, and the doctor knows of it', async () => {

@@ -60,7 +60,7 @@ export async function serveEarly(deps: EarlyDeps): Promise<EarlyServer> {
           store: { isReachable: error === undefined, ...(error === undefined ? {} : { error }) },
           lease: { isAlone: false, fencedJobs: 0 },
           jobs: countedJobs(statuses()),
-          conditions: [error === undefined ? (rivals.waitsFor() ?? 'its agent is starting') : `${waits}: ${error}`],
+          conditions: [rivals.waitsFor() ?? (error === undefined ? 'its agent is starting' : `${waits}: ${error}`)],
         };
       }),
       ...readingHandlers({

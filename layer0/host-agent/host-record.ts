@@ -1,6 +1,6 @@
 /** Announces this host in the cell, on a lease: while the record is there, the host lives. */
 import { type Clock, pause, systemClock } from '@flynn/kit/clock';
-import { hasCode, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
@@ -46,7 +46,8 @@ export type Announced = { lease: Lease; revision: Revision };
  *
  * With `runs` a record of another machine that is this host is left alone while that one renews it, and `onRival` hears of it, at
  * each look. But for one that took it from this agent, whose lease has held all the while: that is the copy, and the record is
- * taken back before it can have begun with anything.
+ * taken back before it can have begun with anything. Once a record was left alone it is `conflict` as soon as it is free: what the
+ * agent knows is of before whatever the other did as the host, and the next agent reads it all anew.
  */
 export async function keepAnnounced(
   store: HostStore,
@@ -69,6 +70,7 @@ export async function keepAnnounced(
   let lease: Lease | undefined;
   let standing: Announced | undefined;
   let written: { lease: Lease; json: string; revision: Revision } | undefined;
+  let outdated: FlynnError | undefined;
   await forever(
     'announcing the host',
     async () => {
@@ -81,14 +83,20 @@ export async function keepAnnounced(
       if (written === undefined || !isSaid || !(await stands(store, record.id, lease, options))) {
         standing = undefined;
         const mayTakeBack = written?.lease === lease;
-        const put = await putRecord(store, record, lease, { ...options, mayTakeBack }).catch((error: unknown) => {
-          // It expired before that was noticed; what still renews it learns the same.
-          if (hasCode(error, 'not_found')) lease = undefined;
-          throw error;
-        });
+        const put = await putRecord(store, record, lease, { ...options, mayTakeBack, outdated }).catch(
+          (error: unknown) => {
+            // It expired before that was noticed; what still renews it learns the same.
+            if (hasCode(error, 'not_found')) lease = undefined;
+            throw error;
+          },
+        );
         if (typeof put !== 'number') {
           options.onRival?.(put, mayTakeBack ? 'taken' : 'found');
           written = undefined;
+          outdated = new FlynnError(
+            'conflict',
+            `another agent was host ${record.id} meanwhile and is no more: what this one knows is of before, and it begins anew`,
+          );
           await pause(lookMs, signal, clock);
           return;
         }
@@ -108,7 +116,7 @@ export async function keepAnnounced(
       );
       if (!signal.aborted && lease.lost.aborted) log.warn('the lease of the host was lost: announcing it anew');
     },
-    { signal, log, maxMs: 1_000 },
+    { signal, log, maxMs: 1_000, isFinal: (error) => error === outdated },
   );
   return standing?.lease.lost.aborted === false ? standing : undefined;
 }
@@ -147,7 +155,7 @@ async function putRecord(
   store: HostStore,
   record: HostRecord,
   lease: Lease,
-  options: PutOptions & { mayTakeBack: boolean },
+  options: PutOptions & { mayTakeBack: boolean; outdated: FlynnError | undefined },
 ): Promise<Revision | Rival> {
   const { runs, signal } = options;
   const key = cellKeys.host(record.id);
@@ -156,6 +164,7 @@ async function putRecord(
     const rival = runs?.rivalIn(known);
     const isTakenBack = rival !== undefined && options.mayTakeBack && runs?.isTakenFromThis(rival) === true;
     if (rival !== undefined && !isTakenBack) return rival;
+    if (options.outdated !== undefined) throw options.outdated;
     await options.beforeAnnounced?.(lease);
     const run = await runs?.runOn(lease.id, isTakenBack ? undefined : known);
     const said = run === undefined ? record : { ...record, run };

@@ -19,6 +19,7 @@ import { OwnRuns } from './own-runs.ts';
 
 const log = silentLogger();
 const key = cellKeys.host('h1');
+const beginsAnew = { code: 'conflict', message: /begins anew/ };
 
 function recordAt(address: string): HostRecord {
   return {
@@ -38,6 +39,8 @@ type Agent = {
   /** On which leases it stood, at each look. */
   held: Lease[];
   rivals: { address: string; how: Meeting }[];
+  /** Rejects where it does not go on. */
+  running: Promise<unknown>;
   /** Its process is gone: nothing is renewed any more. `leaves`: it is to be back, and says so. */
   end: (options?: { leaves: boolean }) => Promise<void>;
 };
@@ -86,14 +89,15 @@ async function scenario(t: TestContext) {
       });
       const end: Agent['end'] = async ({ leaves } = { leaves: false }) => {
         stop.abort();
-        const announced = await running;
+        const announced = await running.catch(() => undefined);
         const registry = { outlive: async () => undefined };
         const deps = { store: own, registry, fence: { extend: async () => undefined }, runs, hostId: 'h1', log };
         if (leaves && announced !== undefined) await prepareAbsence(announced, deps);
         await own.close();
       };
       ends.push(end);
-      return { own, runs, held, rivals, end };
+      running.catch(() => undefined);
+      return { own, runs, held, rivals, running, end };
     },
     stands: (agent: Agent) =>
       waitFor(async () => agent.held.at(-1)?.id === (await standing())?.entry.lease && agent.held.length > 0, {
@@ -170,16 +174,21 @@ test('a host that lost the store for hours is back as soon as that is, and so is
   assert.deepEqual(next.rivals, []);
 });
 
-test('a host with a new disk waits for what its former agent left, and no longer', async (t) => {
+test('a host with a new disk waits for what its former agent left, and no longer: its next agent reads all anew', async (t) => {
   const { start, stands, pass, dir } = await scenario(t);
   const first = await start(await dir());
   await stands(first);
   await first.end();
-  const again = await start(await dir());
+  const disk = await dir();
+  const again = await start(disk);
   await waitFor(() => again.rivals.length > 0, { what: 'a look', deadlineMs: 30_000, intervalMs: 5 });
   assert.equal(again.held.length, 0);
   pass(7_001);
-  await stands(again);
+  await assert.rejects(again.running, beginsAnew);
+  assert.equal(again.held.length, 0);
+  const next = await start(disk);
+  await stands(next);
+  assert.deepEqual(next.rivals, []);
 });
 
 test('a disk that takes nothing keeps no host out, now or after', async (t) => {
@@ -223,7 +232,8 @@ test('a copy of a running host is sent away, again after its own restart, and ha
   assert.deepEqual(updated.rivals, []);
   await updated.end();
   pass(7_001);
-  await stands(restarted);
+  await assert.rejects(restarted.running, beginsAnew);
+  await stands(await start(copied, '10.0.0.66'));
 });
 
 test('a host whose lease had ended does not take its place from the copy that has it: both would run a singleton', async (t) => {
@@ -241,6 +251,14 @@ test('a host whose lease had ended does not take its place from the copy that ha
   assert.deepEqual(host.rivals[0], { address: '10.0.0.66', how: 'found' });
   assert.equal((await standing())?.record.address, '10.0.0.66');
   assert.deepEqual(copy.rivals, []);
+  // What it knows of jobs is of before the copy had them: it does not stand again, and the next one reads them.
+  const { length } = host.held;
+  await copy.end();
+  pass(7_001);
+  await assert.rejects(host.running, beginsAnew);
+  assert.equal(host.held.length, length);
+  assert.equal(await standing(), undefined);
+  await stands(await start(own));
 });
 
 test('a copy of a version that knows of no runs does not have the host run its singletons beside it', async (t) => {

@@ -92,6 +92,13 @@ export class OwnRuns {
     return { record, lease: entry.lease };
   }
 
+  /** Whether an agent of this machine was the host last, whichever version it was of. */
+  isHere(entry: Entry | undefined, ownAddresses: ReadonlySet<string>): boolean {
+    if (entry?.lease === undefined || this.rivalIn(entry) !== undefined) return false;
+    const record = recordIn(entry);
+    return record !== undefined && ownAddresses.has(placeOf(record));
+  }
+
   /** Whether whoever holds it took this agent for one that had ended. */
   isTakenFromThis({ record }: Rival): boolean {
     return record.run?.after === this.#id;

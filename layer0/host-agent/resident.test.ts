@@ -83,6 +83,42 @@ test('resident jobs run from disk alone, come back after a power cut, and follow
   await rm(dir, { recursive: true });
 });
 
+test('one that may not run any more is stopped, and is asked for again before it is started', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-resident-'));
+  const engine = createMemoryEngine({ cluster: 'test' });
+  const log = silentLogger();
+  const { signal } = new AbortController();
+  await writeFile(join(dir, 'etcd.json'), specOf('etcd'));
+  const containers = new ContainerTable({ engine, log });
+  await containers.refresh();
+  const may = { start: true, run: true };
+  const residents = new Residents({
+    dir,
+    engine,
+    containers,
+    host,
+    mayStart: async () => may.start,
+    mayRun: async () => may.run,
+    log,
+  });
+  const states = async () => (await engine.list()).map(({ state }) => state);
+  const converge = async () => {
+    await residents.converge(signal);
+    return states();
+  };
+  assert.deepEqual(await converge(), ['running']);
+  may.start = false;
+  assert.deepEqual(await converge(), ['running']);
+  may.run = false;
+  assert.deepEqual(await converge(), ['exited']);
+  may.run = true;
+  assert.deepEqual(await converge(), ['exited'], 'it was let start once');
+  may.start = true;
+  assert.deepEqual(await converge(), ['running']);
+  engine.losePower();
+  await rm(dir, { recursive: true });
+});
+
 test('none begins with nothing in the place of what it had: it waits for its volume, or to be another one', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-resident-'));
   const engine = createMemoryEngine({ cluster: 'test' });

@@ -37,6 +37,7 @@ export type Resident = z.output<typeof residentSchema>;
 export type ResidentInput = z.input<typeof residentSchema>;
 
 const resyncMs = 5_000;
+const stopMs = 30_000;
 
 /** The specs in the folder. One that is damaged is told about and must not keep the others from running. */
 export async function readResidents(dir: string, log: Logger): Promise<Resident[]> {
@@ -107,6 +108,7 @@ export class Residents {
   readonly #failures = new Map<string, { count: number; nextStartAt: number; endedAtMs?: number | undefined }>();
   readonly #lost = new Set<string>();
   readonly #mayStart: (name: string, signal: AbortSignal) => Promise<boolean>;
+  readonly #mayRun: (name: string) => Promise<boolean>;
   /** Those that ran, or were let start, since this agent did. */
   readonly #admitted = new Set<string>();
   #had: VolumesHad | undefined;
@@ -118,9 +120,12 @@ export class Residents {
     host: HostSettings;
     /** Asked before one that does not run is started for the first time, and again every few seconds while it may not. */
     mayStart?: (name: string, signal: AbortSignal) => Promise<boolean>;
+    /** Asked at each look: one that may not is stopped, and asked for again before it is started. */
+    mayRun?: (name: string) => Promise<boolean>;
     log: Logger;
   }) {
     this.#mayStart = options.mayStart ?? (async () => true);
+    this.#mayRun = options.mayRun ?? (async () => true);
     this.#dir = options.dir;
     this.#engine = options.engine;
     this.#containers = options.containers;
@@ -170,6 +175,11 @@ export class Residents {
     const { nextStartAt } = this.#noteEnd(resident.name, container);
     const now = performance.now();
     const action = residentAction(resident, container, nextStartAt, now);
+    if (!(await this.#mayRun(resident.name))) {
+      this.#admitted.delete(resident.name);
+      if (container?.state === 'running') await this.#stop(container, signal);
+      return resyncMs;
+    }
     if (container?.state === 'running') this.#admitted.add(resident.name);
     else if (action !== 'wait' && !(await this.#isAdmitted(resident.name, signal))) return resyncMs;
     switch (action) {
@@ -287,9 +297,19 @@ export class Residents {
     this.#containers.put(await this.#engine.start(id, { signal }));
   }
 
+  async #stop(container: Container, signal: AbortSignal): Promise<void> {
+    this.#log.warn(
+      { resident: residentOf(container.labels) },
+      'stopping a resident job that may not run here any more',
+    );
+    await this.#engine.stop(container.id, { timeoutMs: stopMs, signal });
+    // Else it would be taken for one that runs, and may, at the next look.
+    await this.#containers.refresh(signal);
+  }
+
   async #remove(container: Container, signal: AbortSignal): Promise<void> {
     this.#log.info({ resident: residentOf(container.labels) }, 'removing a resident job that changed or is gone');
-    await this.#engine.stop(container.id, { timeoutMs: 30_000, signal });
+    await this.#engine.stop(container.id, { timeoutMs: stopMs, signal });
     await this.#engine.remove(container.id, { signal });
     this.#containers.delete(container.id);
   }

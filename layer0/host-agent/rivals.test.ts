@@ -2,11 +2,13 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
-import { silentLogger } from '@flynn/kit/log';
+import { createLogger, silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
+import { otherMachineFile } from './other-machine.ts';
 import { OwnRuns } from './own-runs.ts';
 import type { Rival } from './own-runs.ts';
 import { Rivals, certainMs, stopsSingletons, untilAlone } from './rivals.ts';
@@ -27,7 +29,10 @@ const rival = (lease: string): Rival => ({
 function logged() {
   const lines: string[] = [];
   const say = (level: string) => (line: unknown) => void lines.push(`${level}: ${String(line)}`);
-  return { lines, rivals: new Rivals({ warn: say('warn'), error: say('error') }) };
+  return {
+    lines,
+    rivals: new Rivals({ warn: say('warn'), error: say('error') }, otherMachineFile('/nonexistent', silentLogger())),
+  };
 }
 
 test('what an agent of this host left is no other machine; who holds the record for longer is one, until it is gone', () => {
@@ -86,7 +91,7 @@ test('an agent on a copy of the disk waits for as long as the host is there; on 
     await store.transact({ then: [{ put: cellKeys.host('h1'), value: JSON.stringify(record), lease: lease.id }] });
   };
   const begin = async (own: string) => {
-    const rivals = new Rivals(log);
+    const rivals = new Rivals(log, otherMachineFile(dir, log));
     const next = await OwnRuns.open(dir, log);
     const addresses = async () => new Set(['127.0.0.1', own]);
     let isThrough = false;
@@ -129,8 +134,106 @@ test('what an agent left in order is waited for by none, wherever the host is by
   await before.stand();
   await before.leave(lease.id);
   const runs = await OwnRuns.open(dir, log);
-  const rivals = new Rivals(log);
+  const rivals = new Rivals(log, otherMachineFile(dir, log));
   const addresses = async () => new Set(['10.0.0.77']);
   await untilAlone({ store, runs, rivals, hostId: 'h1', signal: t.signal, log, addresses });
   assert.equal(rivals.waitsFor(), undefined);
+});
+
+test('who saw for certain that another machine is the host does not take its place by itself, restarted or not', async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-aside-'));
+  t.after(() => rm(dir, { recursive: true }));
+  await using store = createMemoryStore();
+  const said = new PassThrough();
+  const log = createLogger('test', { destination: said });
+  const before = await OwnRuns.open(dir, log);
+  const file = otherMachineFile(dir, log);
+  const stop = new AbortController();
+  t.after(() => stop.abort());
+  const announce = async (address: string) => {
+    const lease = await store.grantLease({ ttlSeconds: 60 });
+    const record = { ...rival('').record, address, run: await before.runOn(lease.id, undefined) };
+    await store.transact({ then: [{ put: cellKeys.host('h1'), value: JSON.stringify(record), lease: lease.id }] });
+    return lease;
+  };
+  const begin = async (own: string, signal: AbortSignal, rivals = new Rivals(log, file)) => {
+    const runs = await OwnRuns.open(dir, log);
+    const looks = { count: 0 };
+    const addresses = async () => new Set((looks.count += 1) > 0 ? ['127.0.0.1', own] : []);
+    let isThrough = false;
+    const done = untilAlone({ store, runs, rivals, hostId: 'h1', signal, log, addresses }).then(
+      () => (isThrough = true),
+    );
+    const looked = async () => {
+      const until = looks.count + 2;
+      await waitFor(() => looks.count >= until, { what: 'two looks', deadlineMs: 30_000, intervalMs: 5 });
+    };
+    return { done, rivals, looked, isThrough: () => isThrough };
+  };
+  await before.stand();
+  const lease = await announce('10.0.0.1');
+  const rivals = new Rivals(log, file);
+  for (let agoMs = certainMs + 1_000; agoMs > 0; agoMs -= 5_000) {
+    rivals.met(rival(lease.id), false, performance.now() - agoMs);
+  }
+  const first = new AbortController();
+  const copy = await begin('10.0.0.66', first.signal, rivals);
+  await copy.looked();
+  await lease.revoke();
+  await copy.looked();
+  assert.equal(copy.isThrough(), false, 'the host is off for a moment');
+  assert.match(String(said.read()), /was this host too, at 10\.0\.0\.1 .* FLYNN_ADDRESS=ADDRESS before it/);
+  first.abort();
+  await assert.rejects(copy.done);
+
+  const restarted = await begin('10.0.0.66', stop.signal);
+  await restarted.looked();
+  assert.equal(restarted.isThrough(), false);
+  assert.match(restarted.rivals.waitsFor() ?? '', /^another machine was this host too, at 10\.0\.0\.1/);
+  assert.deepEqual(restarted.rivals.known(), { address: '10.0.0.1', isTakenBack: false, isGone: true });
+  // What people's command does.
+  await file.forget();
+  await restarted.done;
+  assert.equal(restarted.rivals.waitsFor(), undefined);
+  assert.equal(restarted.rivals.known(), undefined);
+
+  // With the other's address the machine is where the host is; and where the record says that it was here, it was.
+  const seen = { address: '10.0.0.1', seenAt: 1 };
+  await file.note(seen);
+  await (
+    await begin('10.0.0.1', stop.signal)
+  ).done;
+  await file.note(seen);
+  await announce('10.0.0.66');
+  await (
+    await begin('10.0.0.66', stop.signal)
+  ).done;
+  assert.equal(await file.read(new Set()), undefined, 'it is over once this one has begun');
+});
+
+test('what is certain only of another place keeps a host out: not an agent at its own address, nor what is left of one', async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-aside-'));
+  t.after(() => rm(dir, { recursive: true }));
+  const file = otherMachineFile(dir, silentLogger());
+  const certainAt = async (own: string, leases: readonly string[]) => {
+    const rivals = new Rivals(silentLogger(), file);
+    for (let agoMs = certainMs + 1_000, at = 0; agoMs > 0; agoMs -= 5_000, at += 1) {
+      rivals.met(rival(leases[at % leases.length] ?? ''), false, performance.now() - agoMs);
+    }
+    await rivals.seen(rival(leases[0] ?? ''), new Set([own]));
+    return rivals.before(new Set(['10.0.0.66']));
+  };
+  assert.equal(await certainAt('10.0.0.9', ['a']), undefined);
+  assert.equal(await certainAt('10.0.0.66', ['a', 'b']), undefined);
+  assert.equal((await certainAt('10.0.0.66', ['a']))?.address, '10.0.0.9');
+});
+
+test('a member is not taken for free a moment after another machine had its place', () => {
+  const { rivals } = logged();
+  assert.equal(rivals.wasMetLately(0), false);
+  rivals.met(rival('a'), false, 0);
+  assert.equal(rivals.wasMetLately(certainMs - 1), true);
+  assert.equal(rivals.wasMetLately(certainMs), false);
+  rivals.met(rival('a'), true, certainMs);
+  assert.equal(rivals.wasMetLately(certainMs), false);
 });

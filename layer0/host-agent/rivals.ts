@@ -1,4 +1,5 @@
 /** Is another machine this host as well, and since when? */
+import { messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { cellKeys } from '@flynn/scheduler/cell';
 import type { Store } from '@flynn/store/store';
@@ -9,6 +10,8 @@ import type { Meeting } from './host-record.ts';
 import { ownAddresses } from './own-addresses.ts';
 import { placeOf } from './own-runs.ts';
 import type { OwnRuns, Rival } from './own-runs.ts';
+import { asideText } from './other-machine.ts';
+import type { OtherMachineFile, SeenMachine } from './other-machine.ts';
 
 /** Longer than what an agent that ended leaves behind: whoever holds the record by then lives. */
 export const certainMs = absenceSeconds * 1_000 + 5_000;
@@ -20,16 +23,24 @@ const lookMs = 500;
 
 type Met = { rival: Rival; isTakenBack: boolean; firstMs: number; lastMs: number };
 
-export type KnownRival = { address: string; isTakenBack: boolean };
+/** `isGone`: it was certain that it was there, which keeps this machine from being the host by itself. */
+export type KnownRival = { address: string; isTakenBack: boolean; isGone?: true };
 
-/** On performance.now()'s clock. Each is told of in the log when it is met, and once it is certain. */
+/**
+ * On performance.now()'s clock. Each is told of in the log when it is met, and once it is certain. What was certain is on the disk:
+ * then this machine stands aside when that one is gone, until the file is.
+ */
 export class Rivals {
   readonly #log: Pick<Logger, 'warn' | 'error'>;
+  readonly #file: OtherMachineFile;
   #met: Met | undefined;
   #toldOf: KnownRival | undefined;
+  #aside: SeenMachine | undefined;
+  #hasBegun = false;
 
-  constructor(log: Pick<Logger, 'warn' | 'error'>) {
+  constructor(log: Pick<Logger, 'warn' | 'error'>, file: OtherMachineFile) {
     this.#log = log;
+    this.#file = file;
   }
 
   met(rival: Rival, isTakenBack: boolean, nowMs = performance.now()): void {
@@ -37,25 +48,61 @@ export class Rivals {
     const isSame = before?.rival.lease === rival.lease && !before.isTakenBack && nowMs - before.lastMs < freshMs;
     this.#met = { rival, isTakenBack, firstMs: isSame ? before.firstMs : nowMs, lastMs: nowMs };
     if (isTakenBack || !isSame) this.#toldOf = undefined;
-    const known = this.known(nowMs);
+    const known = this.#there(nowMs);
     if (known === undefined && !isSame) this.#log.warn(possibleText(rival));
     if (known === undefined || this.#toldOf !== undefined) return;
     this.#toldOf = known;
     this.#log.error(`${rivalText(rival)}${isTakenBack ? '; this one has taken the record back' : ''}`);
   }
 
+  /** What another store or look says of it, before this agent has done anything as the host. */
+  async seen(rival: Rival, ownAddresses: ReadonlySet<string>): Promise<void> {
+    if (this.#hasBegun) return;
+    this.met(rival, false);
+    const address = placeOf(rival.record);
+    // At the machine's own it is no other place that this one could be taken for.
+    if (this.#there() === undefined || ownAddresses.has(address)) return;
+    await this.#file.note({ address, seenAt: systemClock.now() });
+  }
+
+  /** The machine that was this host for certain, or is, where nobody has said since that this one is: asked of the disk each time. */
+  async before(ownAddresses: ReadonlySet<string>): Promise<SeenMachine | undefined> {
+    this.#aside = this.#hasBegun ? undefined : await this.#file.read(ownAddresses);
+    return this.#aside;
+  }
+
+  /** This agent is the host from here on: what others were before is over. */
+  async begin(): Promise<void> {
+    this.#hasBegun = true;
+    this.#met = undefined;
+    this.#aside = undefined;
+    await this.#file.forget().catch((error: unknown) => this.#log.warn(messageOf(error)));
+  }
+
+  /** Whether what is left of one that was met may not be gone yet. */
+  wasMetLately(nowMs = performance.now()): boolean {
+    return this.#met !== undefined && !this.#met.isTakenBack && nowMs - this.#met.lastMs < certainMs;
+  }
+
   /** Not one whose record may be what is left of an agent of this host. */
   known(nowMs = performance.now()): KnownRival | undefined {
+    const there = this.#there(nowMs);
+    if (there !== undefined || this.#aside === undefined) return there;
+    return { address: this.#aside.address, isTakenBack: false, isGone: true };
+  }
+
+  #there(nowMs = performance.now()): KnownRival | undefined {
     if (this.#met === undefined) return undefined;
     const { rival, isTakenBack, firstMs, lastMs } = this.#met;
     const isThere = isTakenBack ? nowMs - lastMs < triedMs : nowMs - lastMs < freshMs && nowMs - firstMs >= certainMs;
     return isThere ? { address: placeOf(rival.record), isTakenBack } : undefined;
   }
 
-  /** Why the agent waits, for people; undefined where nobody holds the record before it. */
+  /** Why the agent waits, for people; undefined where nobody holds the record before it, or did for certain. */
   waitsFor(nowMs = performance.now()): string | undefined {
-    if (this.#met === undefined || this.#met.isTakenBack || nowMs - this.#met.lastMs >= freshMs) return undefined;
-    return this.known(nowMs) === undefined ? possibleText(this.#met.rival) : rivalText(this.#met.rival);
+    const isMet = this.#met !== undefined && !this.#met.isTakenBack && nowMs - this.#met.lastMs < freshMs;
+    if (!isMet || this.#met === undefined) return this.#aside === undefined ? undefined : asideText(this.#aside);
+    return this.#there(nowMs) === undefined ? possibleText(this.#met.rival) : rivalText(this.#met.rival);
   }
 }
 
@@ -85,11 +132,12 @@ export function stopsSingletons(
 
 /**
  * Resolves once no other agent lives as this host, as far as the record tells: at once but for a machine that is somewhere else
- * than the record says, and after what an agent left that this disk does not know.
+ * than the record says, and after what an agent left that this disk does not know. Where it was certain that another machine is this
+ * host it resolves only once people said that this one is, or the machine has the address that the other one had, or the record.
  */
 export async function untilAlone(options: {
   store: Pick<Store, 'get'>;
-  runs: Pick<OwnRuns, 'elsewhere'>;
+  runs: Pick<OwnRuns, 'elsewhere' | 'isHere'>;
   rivals: Rivals;
   hostId: string;
   signal: AbortSignal;
@@ -98,14 +146,21 @@ export async function untilAlone(options: {
   clock?: Pick<Clock, 'sleep'>;
 }): Promise<void> {
   const { store, runs, rivals, hostId, signal, log, addresses = ownAddresses, clock = systemClock } = options;
-  const look = async () => runs.elsewhere(await store.get(cellKeys.host(hostId), { signal }), await addresses());
+  const look = async () => ({ entry: await store.get(cellKeys.host(hostId), { signal }), here: await addresses() });
+  let complaint = '';
   for (let hasWaited = false; ; hasWaited = true) {
-    const rival = await untilThere('the store', look, { signal, log });
-    if (rival === undefined) {
+    const { entry, here } = await untilThere('the store', look, { signal, log });
+    const rival = runs.elsewhere(entry, here);
+    if (rival !== undefined) await rivals.seen(rival, here);
+    const before = await rivals.before(here);
+    if (rival === undefined && (before === undefined || runs.isHere(entry, here))) {
+      await rivals.begin();
       if (hasWaited) log.info('no other agent is this host any more: going on');
       return;
     }
-    rivals.met(rival, false);
+    const said = rival === undefined && before !== undefined ? asideText(before) : '';
+    if (said !== '' && said !== complaint) log.error(said);
+    complaint = said;
     await clock.sleep(lookMs, { signal });
   }
 }

@@ -79,7 +79,13 @@ test('two that return together are told that they were left behind, also where t
   const addresses = async () => new Set([made, second, third]);
   const runs = { elsewhere: () => undefined };
   const rival = {} as Rival;
-  const asking = { runs, log: silentLogger(), signal, absenceMs: 0, patienceMs: 120_000, addresses };
+  const seen: Rival[] = [];
+  const rivals = {
+    before: async () => undefined,
+    seen: async (one: Rival) => void seen.push(one),
+    wasMetLately: () => false,
+  };
+  const asking = { runs, rivals, log: silentLogger(), signal, absenceMs: 0, patienceMs: 120_000, addresses };
   const told = Promise.all(returning.map((config) => mayMemberStart(config, asking)));
   // Asked once they would have started their members, and with them the store as it was.
   const once = returning.map((config) => mayMemberStart(config, { ...asking, patienceMs: 0 }));
@@ -99,6 +105,7 @@ test('two that return together are told that they were left behind, also where t
   const copied = { ...asking, addresses: elsewhere, patienceMs: 10_000 };
   assert.equal(await mayMemberStart(only, { ...copied, runs: living }), 'taken');
   assert.deepEqual(new Set(asked), new Set(['{}']));
+  assert.deepEqual(new Set(seen), new Set([rival]));
   assert.equal(await mayMemberStart(only, copied), 'start');
   // The host itself asks nobody.
   assert.equal(await mayMemberStart({ ...only, FLYNN_STATE_DIR: alone }, { ...asking, runs: living }), 'start');

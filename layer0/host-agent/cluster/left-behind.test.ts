@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { FlynnError } from '@flynn/kit/errors';
+import { cellKeys } from '@flynn/scheduler/cell';
+import { createMemoryStore } from '@flynn/store/memory';
 import { configSchema } from '../config.ts';
-import { type Word, isLeftBehind, mayMemberStart, storePatienceOf, verdictOf } from './left-behind.ts';
+import { type Word, isLeftBehind, mayMemberStart, storePatienceOf, verdictOf, wordOf } from './left-behind.ts';
+import { memberKey } from './member-keys.ts';
 import type { Member } from './member-keys.ts';
 
 const voter = (index: number, memberId?: string): [string, Member] => [
@@ -34,15 +38,49 @@ test('where nobody answers, as after a power cut of all, it comes back', { timeo
   const log = { warn: (...said: unknown[]) => void warnings.push(JSON.stringify(said)) };
   const runs = { elsewhere: () => undefined };
   const addresses = async () => new Set(['10.0.0.2']);
-  const asking = { runs, log, absenceMs: 0, signal, addresses };
+  const rivals = { before: async () => undefined, seen: async () => undefined, wasMetLately: () => false };
+  const asking = { runs, rivals, log, absenceMs: 0, signal, addresses };
   assert.equal(await mayMemberStart(config, asking), 'start');
   assert.match(warnings.join(), /"http:\/\/127\.0\.0\.1:9: [^"]+","http:\/\/127\.0\.0\.2:9: [^"]+"/);
   assert.equal(await mayMemberStart({ ...config, FLYNN_ETCD_CA_FILE: '/nonexistent/ca' }, asking), 'start');
   assert.match(warnings.join(), /could not be asked/);
+  // But where another machine had its place a moment ago, or for certain: then that one may be back.
+  const lately = { ...asking, rivals: { ...rivals, wasMetLately: () => true } };
+  assert.equal(await mayMemberStart(config, lately), 'taken');
+  assert.equal(await mayMemberStart({ ...config, FLYNN_ETCD_CA_FILE: '/nonexistent/ca' }, lately), 'taken');
+  const seen = { address: '10.0.0.9', seenAt: 1 };
+  const certain = { ...asking, rivals: { ...rivals, before: async () => seen } };
+  assert.equal(await mayMemberStart(config, certain), 'aside');
+});
+
+test('that a host was left behind is told by the members alone, where the store is too slow for more', async () => {
+  await using store = createMemoryStore();
+  const put = (key: string, value: string) => store.transact({ then: [{ put: key, value }] });
+  await put(memberKey('h1'), JSON.stringify(voter(1)[1]));
+  await put(cellKeys.host('h2'), '{}');
+  const { signal } = new AbortController();
+  const taken: unknown[] = [];
+  const asked = {
+    isLeftBehind: (members: ReadonlyMap<string, Member>) => isLeftBehind(members, 'h2', []),
+    isTaken: async (record: unknown) => taken.push(record) > 0,
+  };
+  const slow = { list: store.list.bind(store), get: () => Promise.reject(new FlynnError('timeout', 'too slow')) };
+  assert.equal(await wordOf(slow, 'h2', asked, signal), 'left behind');
+  await put(memberKey('h2'), JSON.stringify(voter(2)[1]));
+  await assert.rejects(wordOf(slow, 'h2', asked, signal), { code: 'timeout' });
+  // Each has all of the time there is.
+  let isAsked = false;
+  const both = {
+    get: (key: string) => ((isAsked = true), store.get(key)),
+    list: async (prefix: string) => (assert.equal(isAsked, true), store.list(prefix)),
+  };
+  assert.equal(await wordOf(both, 'h2', asked, signal), 'taken');
+  assert.equal(taken.length, 1);
 });
 
 test('who was left behind is told by any that has a store; what is not up yet is asked again, for a while', () => {
-  const told = (words: Word[], withSilence = true, withStores = false) => verdictOf(words, { withSilence, withStores });
+  const told = (words: Word[], withSilence = true, withStores = false, wasTaken = false) =>
+    verdictOf(words, { withSilence, withStores, wasTaken });
   assert.equal(told(['silence', 'left behind']), 'left behind');
   assert.equal(told(['silence', 'a member'], true, true), 'start');
   assert.equal(told(['a member', 'taken', 'silence']), 'taken');
@@ -54,6 +92,13 @@ test('who was left behind is told by any that has a store; what is not up yet is
   assert.equal(told(['silence', 'no store']), 'ask again');
   assert.equal(told(['silence', 'no store'], false), 'start', 'it is off');
   assert.equal(told([], true, true), 'start');
+  assert.equal(
+    told(['no store', 'silence'], false, false, true),
+    'taken',
+    'one round in which none answers is no word',
+  );
+  assert.equal(told([], false, false, true), 'taken');
+  assert.equal(told(['no store', 'a member'], false, false, true), 'start');
 });
 
 test('a host waits for stores only where one may have been made anew without it, and never one that has its own alone', () => {

@@ -8,7 +8,8 @@
  * that, and a host that was away for less than a minute need not think of it.
  *
  * Of who has a store it is asked as well whether another machine lives as this host: one was made of a copy of the other's disk,
- * and two members of one id, with different data, would break what etcd promised.
+ * and two members of one id, with different data, would break what etcd promised. Where it did, that no store answers is no reason
+ * to start until what it may have left is gone; and where it was certain, none is.
  */
 import { pause } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
@@ -18,12 +19,13 @@ import { silentLogger } from '@flynn/kit/log';
 import { withDeadline } from '@flynn/kit/retry';
 import { connectEtcd } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
-import type { Entry } from '@flynn/store/store';
+import type { Entry, Store } from '@flynn/store/store';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { z } from 'zod';
 import type { Config } from '../config.ts';
 import { ownAddresses } from '../own-addresses.ts';
 import type { OwnRuns } from '../own-runs.ts';
+import type { Rivals } from '../rivals.ts';
 import { connectFailure } from './connect-failure.ts';
 import { clientUrlOf, etcdVolume, residentFile } from './etcd-resident.ts';
 import { memberPrefix, memberSchema } from './member-keys.ts';
@@ -67,15 +69,16 @@ export type Word = 'left behind' | 'taken' | 'a member' | 'no store' | 'silence'
 /**
  * Pure. While one says nothing it may be the way there that is not up yet, as at a boot, and where no store answers it may be one
  * that is not: then it is asked again, for as long as there is patience for that. Where none says anything there is no majority
- * to be missed meanwhile.
+ * to be missed meanwhile. `wasTaken`: it was, a moment ago, and only who has a store can say that it is no more.
  */
 export function verdictOf(
   words: readonly Word[],
-  patience: Readonly<{ withSilence: boolean; withStores: boolean }>,
+  patience: Readonly<{ withSilence: boolean; withStores: boolean; wasTaken: boolean }>,
 ): 'start' | 'left behind' | 'taken' | 'ask again' {
   if (words.includes('left behind')) return 'left behind';
   if (words.includes('taken')) return 'taken';
   if (words.includes('a member')) return 'start';
+  if (patience.wasTaken) return 'taken';
   const isAwaited =
     (patience.withSilence && words.includes('silence')) || (patience.withStores && words.includes('no store'));
   return isAwaited ? 'ask again' : 'start';
@@ -91,6 +94,7 @@ export function storePatienceOf({ absenceMs, isAlone }: { absenceMs: number; isA
 
 export type AskOptions = Readonly<{
   runs: Pick<OwnRuns, 'elsewhere'>;
+  rivals: Pick<Rivals, 'before' | 'seen' | 'wasMetLately'>;
   log: Pick<Logger, 'warn'>;
   signal: AbortSignal;
   /** For how long this host had no agent before this one. */
@@ -99,13 +103,17 @@ export type AskOptions = Readonly<{
   addresses?: () => Promise<ReadonlySet<string>>;
 }>;
 
-/** `start` where nobody answers, and whatever else is wrong: a member that is not started may be missing for the majority. */
+/**
+ * `start` where nobody answers, and whatever else is wrong: a member that is not started may be missing for the majority. `aside`
+ * where another machine was this host for certain: nobody is asked then, and people have to say that this one is.
+ */
 export async function mayMemberStart(
   config: Config,
-  { runs, log, signal, absenceMs, patienceMs = usualPatienceMs, addresses = ownAddresses }: AskOptions,
-): Promise<'start' | 'left behind' | 'taken'> {
+  { runs, rivals, log, signal, absenceMs, patienceMs = usualPatienceMs, addresses = ownAddresses }: AskOptions,
+): Promise<'start' | 'left behind' | 'taken' | 'aside'> {
   const { FLYNN_STATE_DIR: stateDir, FLYNN_ADDRESS: address, FLYNN_HOST_ID: hostId } = config;
   try {
+    if ((await rivals.before(await addresses())) !== undefined) return 'aside';
     const tls = await readTls(config);
     const endpoints = await knownEndpoints(stateDir, config.FLYNN_ETCD_ENDPOINTS);
     const own = clientUrlOf(address);
@@ -119,16 +127,24 @@ export async function mayMemberStart(
       const here = await addresses();
       // On a copy of this host's disk its address is not this machine's, and who answers there is another.
       const others = endpoints.filter((endpoint) => endpoint !== own || !here.has(address));
-      const judge = ({ members, record }: Told): Word => {
-        if (isLeftBehind(members, hostId, names)) return 'left behind';
-        return runs.elsewhere(record, here) === undefined ? 'a member' : 'taken';
+      const asked: Asked = {
+        isLeftBehind: (members) => isLeftBehind(members, hostId, names),
+        async isTaken(record) {
+          const rival = runs.elsewhere(record, here);
+          if (rival !== undefined) await rivals.seen(rival, here);
+          return rival !== undefined;
+        },
       };
-      const asking = { tls, hostId, judge, signal: limited };
+      const asking = { tls, hostId, asked, signal: limited };
       const said = await Promise.all(others.map((endpoint) => askOther(endpoint, asking)));
       const words = said.map(({ word }) => word);
       signal.throwIfAborted();
       const tookMs = performance.now() - beganMs;
-      const verdict = verdictOf(words, { withSilence: tookMs < patienceMs, withStores: tookMs < storesMs });
+      const verdict = verdictOf(words, {
+        withSilence: tookMs < patienceMs,
+        withStores: tookMs < storesMs,
+        wasTaken: rivals.wasMetLately(),
+      });
       if (verdict !== 'ask again') {
         const unheard = said.flatMap(({ endpoint, why }) => (why === undefined ? [] : `${endpoint}: ${why}`));
         if (unheard.length > 0) log.warn({ unheard, verdict }, 'other hosts did not say what store they have');
@@ -139,32 +155,35 @@ export async function mayMemberStart(
   } catch (error) {
     signal.throwIfAborted();
     log.warn(`the other hosts could not be asked of the store they have: ${messageOf(error)}`);
-    return 'start';
+    return rivals.wasMetLately() ? 'taken' : 'start';
   }
 }
 
-/** Of a store: whom it has as members, and the record of this host. */
-type Told = Readonly<{ members: ReadonlyMap<string, Member>; record: Entry | undefined }>;
-
-type Asking = Readonly<{
-  tls: EtcdTls | undefined;
-  hostId: string;
-  judge: (told: Told) => Word;
-  signal: AbortSignal;
+/** What a store is asked: of whom it has as members, and of the record of this host. */
+type Asked = Readonly<{
+  isLeftBehind: (members: ReadonlyMap<string, Member>) => boolean;
+  isTaken: (record: Entry | undefined) => Promise<boolean>;
 }>;
 
-/** `why`: what came in the place of its members, of a store that is off, not up yet, or that does not trust this host. */
+type Asking = Readonly<{ tls: EtcdTls | undefined; hostId: string; asked: Asked; signal: AbortSignal }>;
+
+/** `why`: what came in the place of its word, of a store that is off, not up yet, or that does not trust this host. */
 async function askOther(
   endpoint: string,
-  { tls, hostId, judge, signal }: Asking,
+  { tls, hostId, asked, signal }: Asking,
 ): Promise<Readonly<{ endpoint: string; word: Word; why?: string }>> {
   const { hostname, port } = new URL(endpoint);
+  const ask = async (): Promise<{ word: Word }> => {
+    const access = { endpoints: [endpoint], timeoutMs: askMs, log: silentLogger() };
+    await using store = connectEtcd({ ...access, ...(tls === undefined ? {} : { tls }) });
+    return { word: await wordOf(store, hostId, asked, signal) };
+  };
   const [answer, isThere] = await Promise.all([
-    askStore(endpoint, { tls, hostId, signal }).catch(messageOf),
+    ask().catch(messageOf),
     isMachineThere({ address: hostname, port: Number(port) }, signal),
   ]);
   if (typeof answer === 'string') return { endpoint, word: isThere ? 'no store' : 'silence', why: answer };
-  return { endpoint, word: judge(answer) };
+  return { endpoint, ...answer };
 }
 
 /** That nothing listens there it says itself; of a machine that is off, or a way that is not up, nobody says anything. */
@@ -173,16 +192,20 @@ async function isMachineThere(place: { address: string; port: number }, signal: 
   return failure === undefined || failure.includes('ECONNREFUSED');
 }
 
-/** As a majority has them, or not at all. */
-async function askStore(
-  endpoint: string,
-  { tls, hostId, signal }: Pick<Asking, 'tls' | 'hostId' | 'signal'>,
-): Promise<Told> {
-  const access = { endpoints: [endpoint], timeoutMs: askMs, log: silentLogger() };
-  await using store = connectEtcd({ ...access, ...(tls === undefined ? {} : { tls }) });
+/** As a majority has it, or not at all. Both are read at once, and of a slow store the members alone tell who was left behind. */
+export async function wordOf(
+  store: Pick<Store, 'get' | 'list'>,
+  hostId: string,
+  { isLeftBehind, isTaken }: Asked,
+  signal: AbortSignal,
+): Promise<Word> {
+  const record = store.get(cellKeys.host(hostId), { signal });
+  // It is waited for only where the members are there.
+  record.catch(() => undefined);
   const { entries } = await store.list(memberPrefix, { signal });
   const members = new Map(
     entries.map(({ key, value }) => [key.slice(memberPrefix.length), memberSchema.parse(JSON.parse(value))]),
   );
-  return { members, record: await store.get(cellKeys.host(hostId), { signal }) };
+  if (isLeftBehind(members)) return 'left behind';
+  return (await isTaken(await record)) ? 'taken' : 'a member';
 }

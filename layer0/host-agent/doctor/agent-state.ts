@@ -1,5 +1,6 @@
 /** Does the agent reach what it needs: the engine, the store, its lease, its own schedulers? */
 import { eitherCommand } from '@flynn/kit/operator-commands';
+import { asideRemedy } from '../other-machine.ts';
 import type { KnownRival } from '../rivals.ts';
 import type { Found } from './finding.ts';
 
@@ -86,7 +87,16 @@ export function agentFindings(subject: string, facts: AgentFacts): Found[] {
 }
 
 /** Of one that a copy came up beside, and of the copy. */
-function rivalFinding(subject: string, { address, isTakenBack }: KnownRival, isWaiting = false): Found {
+function rivalFinding(subject: string, { address, isTakenBack, isGone }: KnownRival, isWaiting = false): Found {
+  if (isGone === true) {
+    return {
+      severity: 'critical',
+      subject,
+      what: `another machine was this host too, at ${address}, and is not seen any more: one of them was made of a copy of the other's disk`,
+      why: 'the agent here does nothing but wait, and starts no member of etcd: by itself it does not take the place of that one',
+      remedy: asideRemedy,
+    };
+  }
   return {
     severity: 'critical',
     subject,

@@ -57,6 +57,10 @@ it('an agent that reaches everything has nothing to say; else each thing it miss
   ]);
   const [held] = agentFindings('host h1', { ...well, isWaiting: true, rival });
   assert.match(held?.why ?? '', /the agent here does nothing but wait/);
+  const gone = { address: '10.0.0.9', isTakenBack: false, isGone: true as const };
+  const [aside] = agentFindings('host h1', { ...well, isWaiting: true, rival: gone });
+  assert.match(aside?.what ?? '', /^another machine was this host too, at 10\.0\.0\.9/);
+  assert.match(aside?.remedy ?? '', /flynn-host bootstrap .* here, with FLYNN_ADDRESS=ADDRESS/);
   const [tried] = agentFindings('host h1', { ...well, rival: { ...rival, isTakenBack: true } });
   assert.match(tried?.what ?? '', /^another machine announced itself as this host, at 10\.0\.0\.9/);
 });
