@@ -65,7 +65,7 @@ export class Rivals {
     await this.#file.note({ address, seenAt: systemClock.now() });
   }
 
-  /** The machine that was this host for certain, or is, where nobody has said since that this one is: asked of the disk each time. */
+  /** The machine that was this host for certain, or is, where nobody said since that this one is: asked of the disk each time. */
   async before(ownAddresses: ReadonlySet<string>): Promise<SeenMachine | undefined> {
     this.#aside = this.#hasBegun ? undefined : await this.#file.read(ownAddresses);
     return this.#aside;
@@ -132,8 +132,9 @@ export function stopsSingletons(
 
 /**
  * Resolves once no other agent lives as this host, as far as the record tells: at once but for a machine that is somewhere else
- * than the record says, and after what an agent left that this disk does not know. Where it was certain that another machine is this
- * host it resolves only once people said that this one is, or the machine has the address that the other one had, or the record.
+ * than the record says, and after what an agent left that this disk does not know. Where it was certain that another machine is
+ * this host it resolves only once people said that this one is, or the machine has the address that the other one had, or that is
+ * in the record.
  */
 export async function untilAlone(options: {
   store: Pick<Store, 'get'>;
