@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { fits, withVariables } from './static-rules.ts';
+import { fits, plainRules, withVariables } from './static-rules.ts';
 import { readSettings } from './static-settings.ts';
 
 const read = (settings: unknown) => readSettings({ staticJson: JSON.stringify(settings) });
@@ -66,18 +66,10 @@ const bad: [settings: unknown, pattern: RegExp][] = [
   [{ root: '..' }, /not inside/],
   [{ root: 'a/../../b' }, /not inside/],
   [[], /says names and values/],
-  [{ clean_urls: 'yes' }, /at clean_urls/],
-  [{ error_page: '../x' }, /names the file \.\.\/x, which is not inside/],
-  [{ routes: { '/**': { file: 'index.html' } } }, /is the file to give[^]*at routes/],
-  [{ routes: { '/**': '../../etc/passwd' } }, /not inside/],
-  [{ routes: { 'x/**': 'index.html' } }, /begins with \/ or \*/],
-  [{ redirects: { '/x': '/y' } }, /at redirects/],
-  [{ redirects: { '/x': { url: '/y', status: 200 } } }, /is 301, 302[^]*status/],
-  [{ redirects: { '/x': { url: '/y\r\nSet-Cookie: a=b' } } }, /cannot be sent/],
-  [{ headers: { '/**': { 'X Y': 'z' } } }, /is no name of a header/],
-  [{ headers: { '/**': { 'X-Y': 'a\nb' } } }, /no header may have/],
-  [{ headers: { '/**': { 'Content-Length': '3' } } }, /is said by the file server itself/],
+  [{ https_only: 'perhaps' }, /has to be true or false[^]*at https_only/],
   [{ basic_auth: true }, /open to everybody/],
+  [{ basic_auth: 'yes' }, /open to everybody/],
+  [{ basic_auth: { user: 'x' } }, /open to everybody/],
 ];
 for (const [settings, pattern] of bad) {
   test(`${JSON.stringify(settings)} ends the build, and says why`, () => {
@@ -87,6 +79,108 @@ for (const [settings, pattern] of bad) {
     );
   });
 }
+
+const leftOut: [settings: Record<string, unknown>, note: string][] = [
+  [{ clean_urls: 'perhaps' }, '"clean_urls" is left out: it has to be true or false'],
+  [{ error_page: '../x' }, '"error_page" is left out: it has to be inside the site: it leads out of it'],
+  [{ error_page: 4 }, '"error_page" is left out: it has to be a file of the site'],
+  [{ routes: [] }, '"routes" is left out: it has to be an object'],
+  [
+    { routes: { '/**': { file: 'index.html' } } },
+    '"routes" "/**" is left out: its "path" has to be a file of the site',
+  ],
+  [
+    { routes: { '/**': { path: 'x', excepts: '/api' } } },
+    '"routes" "/**" is left out: it has to be the file to give, or {"path": FILE, "except": PATH}',
+  ],
+  [
+    { routes: { '/**': { path: 'x', except: 'api' } } },
+    '"routes" "/**" is left out: its "except" has to begin with / or *',
+  ],
+  [
+    { routes: { '/**': '../../etc/passwd' } },
+    '"routes" "/**" is left out: its "path" has to be inside the site: it leads out of it',
+  ],
+  [{ routes: { 'x/**': 'index.html' } }, '"routes" "x/**" is left out: it has to begin with / or *'],
+  [{ redirects: { x: '/y' } }, '"redirects" "x" is left out: it has to begin with /'],
+  [
+    { redirects: { '/x': { status: 301 } } },
+    '"redirects" "/x" is left out: its "url" has to be the address that it leads to',
+  ],
+  [
+    { redirects: { '/x': { url: '/y', status: 200 } } },
+    '"redirects" "/x" is left out: its "status" has to be 301, 302, 303, 307 or 308',
+  ],
+  [
+    { redirects: { '/x': { url: '/y\r\nSet-Cookie: a=b' } } },
+    '"redirects" "/x" is left out: its "url" cannot be sent: it has characters that no address has',
+  ],
+  [
+    { headers: { '/**': { 'X Y': 'z' } } },
+    '"headers" "/**" "X Y" is left out: it is no name of a header: it has to be letters, digits and -',
+  ],
+  [
+    { headers: { '/**': { 'X-Y': 'a\nb' } } },
+    '"headers" "/**" "X-Y" is left out: it has characters that no header may have: it has to be one line of ASCII',
+  ],
+  [
+    { headers: { '/**': { 'Content-Length': '3' } } },
+    '"headers" "/**" "Content-Length" is left out: it is said by the file server itself: remove it',
+  ],
+  [{ headers: { '/**': 'no-store' } }, '"headers" "/**" is left out: it has to be an object'],
+];
+for (const [settings, note] of leftOut) {
+  test(`of ${JSON.stringify(settings)} the build says what is left out, and why`, () => {
+    const { rules, notes } = read({ ...settings, https_only: true });
+    assert.deepEqual(notes, [`static.json: ${note}`]);
+    const headers = rules.headers.filter(({ values }) => Object.keys(values).length > 0);
+    assert.deepEqual(
+      { ...rules, headers, errorPage: rules.errorPage ?? 'none' },
+      { ...plainRules, httpsOnly: true, errorPage: 'none' },
+    );
+  });
+}
+
+test('what is left out leaves the entries beside it', () => {
+  const { rules, notes } = read({
+    routes: { '/**': 'index.html', '/x': 3 },
+    redirects: { '/a': '/b', '/c': { url: '/d', status: 'soon' } },
+    headers: { '/**': { 'X-Good': 'yes', 'X-Bad': 'ä' }, '/x': { 'X Y': 'z' } },
+  });
+  assert.deepEqual(rules.routes, [{ pattern: '/**', file: '/index.html', except: [] }]);
+  assert.deepEqual(rules.redirects, [{ path: '/a', url: '/b', status: 301 }]);
+  assert.deepEqual(rules.headers, [
+    { pattern: '/**', values: { 'X-Good': 'yes' } },
+    { pattern: '/x', values: {} },
+  ]);
+  assert.equal(notes.length, 4);
+  const many = Object.fromEntries(Array.from({ length: 30 }, (_, number) => [`/${number}`, 3]));
+  assert.deepEqual(
+    [read({ routes: many }).notes.length, read({ routes: many }).notes.at(-1)],
+    [21, 'static.json: and 10 more'],
+  );
+});
+
+test('what other platforms take is taken: numbers and truths as texts, an address alone, one with letters beyond ASCII', () => {
+  const { rules, notes } = read({
+    clean_urls: 'off',
+    https_only: 'True',
+    basic_auth: 'false',
+    redirects: {
+      '/a': { url: '/ü/${X}?q=é', status: '302' },
+      '/b': 'https://b.example.com/',
+      '/c': { url: '/d', status: null },
+    },
+    headers: { '/**': { 'X-Frame': true } },
+  });
+  assert.deepEqual(notes, []);
+  assert.deepEqual([rules.cleanUrls, rules.httpsOnly], [false, true]);
+  assert.deepEqual(rules.redirects, [
+    { path: '/a', url: '/%C3%BC/${X}?q=%C3%A9', status: 302 },
+    { path: '/b', url: 'https://b.example.com/', status: 301 },
+    { path: '/c', url: '/d', status: 301 },
+  ]);
+});
 
 const patterns: [pattern: string, path: string, isFitting: boolean][] = [
   ['/*.html', '/baz.html', true],

@@ -1,10 +1,9 @@
 /** What do static.json and Staticfile say of a site: which folder, and by which rules is it served? */
-import { validateHeaderName, validateHeaderValue } from 'node:http';
-import { posix } from 'node:path';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { z } from 'zod';
 import { parse as parseYaml } from 'yaml';
-import { type SiteRules, plainRules, variables } from './static-rules.ts';
+import { type SiteRules, plainRules } from './static-rules.ts';
+import { flag, headerName, headerValue, pattern, redirect, route, siteFile, truthOf, within } from './static-values.ts';
 
 export type SiteSettings = {
   /** Inside the repository, relative, without a slash at the end. */
@@ -14,56 +13,27 @@ export type SiteSettings = {
   notes: string[];
 };
 
-const pattern = z.string().regex(/^[/*]/, 'begins with / or *');
-const except = z.union([pattern, z.array(pattern)], { error: 'is a path, or a list of paths' });
-const route = z.union([z.string().min(1), z.strictObject({ path: z.string().min(1), except: except.default([]) })], {
-  error: 'is the file to give, or {"path": FILE, "except": PATH}',
-});
-const redirect = z.strictObject({
-  url: z.string().min(1).refine(isHeaderValue, 'cannot be sent: write other characters than ASCII as %…'),
-  status: z.literal([301, 302, 303, 307, 308], { error: 'is 301, 302, 303, 307 or 308' }).default(301),
-});
-const headerName = z
-  .string()
-  .refine(isHeaderName, 'is no name of a header')
-  .refine((name) => !ofServer.has(name.toLowerCase()), 'is said by the file server itself');
-const headerValue = z
-  .union([z.string(), z.number(), z.boolean()], { error: 'is a text' })
-  .transform(String)
-  .refine(isHeaderValue, 'has characters that no header may have');
-/** Of how an answer is sent, which only who sends it knows. */
-const ofServer: ReadonlySet<string> = new Set([
-  'connection',
-  'content-encoding',
-  'content-length',
-  'date',
-  'keep-alive',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-]);
-
-/** Says of a key what is wrong with it. */
-const keyed = <V extends z.ZodType>(key: z.ZodString, value: V) =>
-  z.record(key, value, {
-    error: (issue) => (issue.code === 'invalid_key' ? issue.issues[0]?.message : 'is an object'),
-  });
-
-const settingsSchema = z.object({
+/**
+ * What ends the build where it cannot be used. Without it the site would be there for people it is not for: other files than were
+ * meant, without TLS, or without a password.
+ */
+const guards = z.object({
   root: z.string({ error: 'names the folder to serve, as in root: public' }).optional(),
-  clean_urls: z.boolean().default(true),
-  https_only: z.boolean().default(false),
-  error_page: z.string({ error: 'is a file of the site' }).min(1).optional(),
-  routes: keyed(pattern, route).default({}),
-  redirects: keyed(z.string().startsWith('/', 'begins with /'), redirect).default({}),
-  headers: keyed(pattern, keyed(headerName, headerValue)).default({}),
-  basic_auth: z
-    .literal(false, {
-      error:
-        'is not there: the site would be open to everybody. Remove it, and keep out of the site what is not for all',
-    })
-    .default(false),
+  https_only: flag.default(false),
+  basic_auth: z.preprocess(
+    truthOf,
+    z
+      .literal(false, {
+        error:
+          'is not there: the site would be open to everybody. Remove it, and keep out of the site what is not for all',
+      })
+      .default(false),
+  ),
 });
+/** The rest is left out where it cannot be used, entry by entry. */
+const others = ['clean_urls', 'error_page', 'routes', 'redirects', 'headers'] as const;
+const object = z.record(z.string(), z.unknown(), { error: 'has to be an object' });
+const known: ReadonlySet<string> = new Set([...Object.keys(guards.shape), ...others]);
 
 /** Known elsewhere, and what does the same here. */
 const instead: Readonly<Record<string, string>> = {
@@ -74,7 +44,7 @@ const instead: Readonly<Record<string, string>> = {
   force_https: 'say "https_only": true',
 };
 
-/** `invalid` with what is wrong in which file. */
+/** `invalid` with what is wrong in which file, where the site cannot be without it; of the rest a note. */
 export function readSettings(given: {
   staticJson?: string | undefined;
   staticfile?: string | undefined;
@@ -83,33 +53,80 @@ export function readSettings(given: {
     given.staticJson === undefined ? ['Staticfile', given.staticfile] : ['static.json', given.staticJson];
   if (text === undefined) return { root: undefined, rules: plainRules, notes: [] };
   const said = sayings(file, text);
-  const parsed = settingsSchema.safeParse(said);
+  const parsed = guards.safeParse(said);
   if (!parsed.success) {
     throw new FlynnError('invalid', `${file} is not usable:\n${z.prettifyError(parsed.error).slice(0, 2_000)}`);
   }
-  const { data } = parsed;
-  const unknown = Object.keys(said).filter((key) => !Object.hasOwn(settingsSchema.shape, key));
+  const { root, https_only: httpsOnly } = parsed.data;
+  const { rules, leftOut } = usableRules(said);
+  const unknown = Object.keys(said).filter((key) => !known.has(key));
+  const notes = [
+    ...leftOut,
+    ...unknown.map((key) =>
+      Object.hasOwn(instead, key)
+        ? `${named(key)} is not known here: ${instead[key]}`
+        : `${named(key)} is not known, and does nothing`,
+    ),
+  ];
+  const more = notes.length > mostNotes ? [`and ${notes.length - mostNotes} more`] : [];
   return {
-    root: data.root === undefined ? undefined : within(data.root, `${file} names the folder ${data.root}`),
-    rules: {
-      cleanUrls: data.clean_urls,
-      httpsOnly: data.https_only,
-      errorPage: data.error_page === undefined ? undefined : fileOf(data.error_page, file),
-      routes: Object.entries(data.routes).map(([key, one]) => {
-        const { path, except: not } = typeof one === 'string' ? { path: one, except: [] } : one;
-        return { pattern: key, file: fileOf(path, file), except: [not].flat() };
-      }),
-      redirects: Object.entries(data.redirects).map(([path, { url, status }]) => ({ path, url, status })),
-      headers: Object.entries(data.headers).map(([key, values]) => ({ pattern: key, values })),
-    },
-    notes: unknown.slice(0, mostNotes).map((key) => {
-      const name = key.slice(0, 100);
-      const remedy = Object.hasOwn(instead, key)
-        ? `is not known here: ${instead[key]}`
-        : 'is not known, and does nothing';
-      return `${file}: "${name}" ${remedy}`;
-    }),
+    root: root === undefined ? undefined : folderOf(root, file),
+    rules: { ...rules, httpsOnly },
+    notes: [...notes.slice(0, mostNotes), ...more].map((note) => `${file}: ${note}`),
   };
+}
+
+function usableRules(said: Readonly<Record<string, unknown>>): { rules: SiteRules; leftOut: string[] } {
+  const leftOut: string[] = [];
+  const leave = (place: readonly string[], issue: { path: readonly PropertyKey[]; message: string } | undefined) => {
+    const part = issue?.path[0] === undefined ? 'it' : `its ${named(String(issue.path[0]))}`;
+    leftOut.push(`${place.map(named).join(' ')} is left out: ${part} ${issue?.message ?? 'cannot be used'}`);
+  };
+  const take = <V extends z.ZodType>(schema: V, value: unknown, ...place: string[]): z.output<V>[] => {
+    const { success, data, error } = schema.safeParse(value);
+    if (success) return [data];
+    leave(place, error.issues[0]);
+    return [];
+  };
+  const entries = (name: string): [string, unknown][] => take(object, said[name] ?? {}, name).flatMap(Object.entries);
+  const setting = <V extends z.ZodType>(name: string, schema: V): z.output<V> | undefined =>
+    said[name] === undefined ? undefined : take(schema, said[name], name)[0];
+  const byPattern = (name: string): [string, unknown][] =>
+    entries(name).filter(([key]) => take(pattern, key, name, key).length > 0);
+  const rules = {
+    cleanUrls: setting('clean_urls', flag) ?? true,
+    httpsOnly: false,
+    errorPage: setting('error_page', siteFile),
+    routes: byPattern('routes').flatMap(([key, one]) =>
+      take(route, one, 'routes', key).map(({ path, except: not }) => ({
+        pattern: key,
+        file: path,
+        except: [not].flat(),
+      })),
+    ),
+    redirects: entries('redirects').flatMap(([path, one]) =>
+      path.startsWith('/')
+        ? take(redirect, one, 'redirects', path).map((to) => ({ path, ...to }))
+        : take(z.never('has to begin with /'), path, 'redirects', path),
+    ),
+    headers: byPattern('headers').flatMap(([key, one]) =>
+      take(object, one, 'headers', key).map((values) => ({
+        pattern: key,
+        values: Object.fromEntries(
+          Object.entries(values).flatMap(([name, value]) =>
+            take(headerName, name, 'headers', key, name).flatMap(() =>
+              take(headerValue, value, 'headers', key, name).map((text): [string, string] => [name, text]),
+            ),
+          ),
+        ),
+      })),
+    ),
+  };
+  return { rules, leftOut };
+}
+
+function named(text: string): string {
+  return `"${text.slice(0, 100)}"`;
 }
 
 const mostNotes = 20;
@@ -128,35 +145,8 @@ function sayings(file: string, text: string): Record<string, unknown> {
   return Object.fromEntries(Object.entries(data).filter(([, value]) => value !== null));
 }
 
-function within(path: string, what: string): string {
-  const normal = posix.normalize(path).replace(/\/$/, '');
-  if (posix.isAbsolute(normal) || normal === '..' || normal.startsWith('../')) {
-    throw new FlynnError('invalid', `${what}, which is not inside the repository`);
-  }
-  return normal;
-}
-
-/** Of the site's folder, whether or not it begins with a slash. What ends with one stays a folder: no file is there. */
-function fileOf(path: string, file: string): string {
-  const inside = within(path.replace(/^\/+/, '') || '.', `${file} names the file ${path}`);
-  return `/${inside}${path.endsWith('/') ? '/' : ''}`;
-}
-
-function isHeaderName(name: string): boolean {
-  return passes(() => validateHeaderName(name));
-}
-
-/** What its variables will be is seen when the site starts. */
-function isHeaderValue(value: string): boolean {
-  const fixed = value.replace(variables, '');
-  return /^[\x20-\x7e\t]*$/.test(fixed) && passes(() => validateHeaderValue('x', fixed));
-}
-
-function passes(check: () => void): boolean {
-  try {
-    check();
-    return true;
-  } catch {
-    return false;
-  }
+function folderOf(path: string, file: string): string {
+  const folder = within(path);
+  if (folder !== undefined) return folder;
+  throw new FlynnError('invalid', `${file} names the folder ${path}, which is not inside the repository`);
 }

@@ -6,7 +6,9 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { Server } from 'node:http';
 import type { SiteRules } from './static-rules.ts';
+import { createOutput } from './output.ts';
 import { createStaticServer } from './static-server.ts';
+import { withFilesThere } from './static-site.ts';
 
 let dir = '';
 let server: Server;
@@ -164,4 +166,15 @@ test('who came without TLS is sent to the same place with it; who did not come t
   const answer = await ask('/about.html?a=1', headers, ruledPort);
   assert.deepEqual([answer.status, answer.headers['location']], [301, 'https://www.example.com/about.html?a=1']);
   assert.equal((await ask('/', { ...headers, 'x-forwarded-proto': 'https' }, ruledPort)).status, 200);
+});
+
+test('an error page that is not in the site is left out, and a route to a file that is not is told: neither ends the build', async () => {
+  let said = '';
+  const out = createOutput((text) => (said += text));
+  assert.deepEqual(await withFilesThere(join(dir, 'site'), rules, out), rules);
+  assert.match(said, /leads \/nothing to \/nothing\.html, and the site has no such file/);
+  said = '';
+  const missing = { ...rules, routes: [], errorPage: '/none.html' };
+  assert.deepEqual(await withFilesThere(join(dir, 'site'), missing, out), { ...missing, errorPage: undefined });
+  assert.match(said, /^ !     static\.json: "error_page" is left out: the site has no file \/none\.html\. Commit it/);
 });

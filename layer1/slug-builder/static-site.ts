@@ -33,7 +33,7 @@ async function compile(context: BuildContext): Promise<Compiled> {
     );
   }
   for (const note of settings.notes) out.warn(note);
-  await checkFiles(join(layout.appDir, root), settings.rules, out);
+  const rules = await withFilesThere(join(layout.appDir, root), settings.rules, out);
   out.topic('Installing the file server');
   const { runtime, isCacheChanged } = await installNodeOnly(context);
   out.line(`Node.js ${runtime.name.replace(/^node-/, '')}`);
@@ -42,22 +42,23 @@ async function compile(context: BuildContext): Promise<Compiled> {
   await mkdir(serverDir, { recursive: true });
   // Beside this program, in the tree and in the image.
   for (const file of serverFiles) await copyFile(join(import.meta.dirname, file), join(serverDir, file));
-  await writeFile(join(serverDir, 'static-rules.json'), JSON.stringify(settings.rules));
+  await writeFile(join(serverDir, 'static-rules.json'), JSON.stringify(rules));
   await writeProfile(layout.appDir, [runtime]);
   const web = `node --disable-warning=ExperimentalWarning .flynn/static-server.ts ${quoted(root)} .flynn/static-rules.json`;
   return { processTypes: { web }, configVars: {}, runtimes: [runtime], exports: {}, isCacheChanged };
 }
 
-/** A page that is not there would be missed only when something else is. */
-async function checkFiles(folder: string, { errorPage, routes }: SiteRules, out: BuildContext['out']): Promise<void> {
-  if (errorPage !== undefined && !(await exists(join(folder, errorPage)))) {
-    throw new FlynnError('invalid', `static.json names ${errorPage} as "error_page", and the site has no such file`);
-  }
+/** The same without an error page that is not there; what is missed only when something else is, is told now. */
+export async function withFilesThere(folder: string, rules: SiteRules, out: BuildContext['out']): Promise<SiteRules> {
+  const { errorPage, routes } = rules;
   for (const { pattern, file } of routes) {
     // A folder is named on purpose, so that nothing is found.
     if (!file.endsWith('/') && !(await exists(join(folder, file))))
       out.warn(`static.json leads ${pattern} to ${file}, and the site has no such file: that is answered as not found`);
   }
+  if (errorPage === undefined || (await exists(join(folder, errorPage)))) return rules;
+  out.warn(`static.json: "error_page" is left out: the site has no file ${errorPage}. Commit it, or name another`);
+  return { ...rules, errorPage: undefined };
 }
 
 async function usualRoot(appDir: string): Promise<string> {
