@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { argsOf, ownImagesOf, platformArgs, withImages, withPlainBases } from './dockerfile.ts';
+import { argsOf, ownImagesOf, platformArgs, saysCommand, withImages, withPlainBases } from './dockerfile.ts';
 import { createDockerignore } from './dockerignore.ts';
 
 const dockerfile = `# FROM flynn/commented
@@ -118,6 +118,22 @@ test('the arguments that BuildKit gives by itself are there: for FROM in any cas
     assert.throws(() => withPlainBases(`FROM --platform=${bad} x\n`, { SPACE: 'linux/amd64 99 AS' }), /is no platform/);
   }
 });
+
+const commands: [isSaid: boolean, dockerfile: string][] = [
+  [true, 'FROM x\nCMD ["serve"]\n'],
+  [true, 'FROM x\nCMD serve\nUSER app\n'],
+  [true, 'FROM x AS one\nentrypoint ["serve"]\nFROM ONE\n'],
+  [true, 'FROM x AS one\nCMD serve\nFROM one AS two\nFROM y\nFROM two as three\n'],
+  [true, 'FROM x\nCMD [ \\\n  "serve"]\n'],
+  [false, 'FROM x\nRUN echo \\\n  CMD serve\n# CMD serve\n'],
+  [false, 'FROM x AS build\nCMD serve\nFROM y\nCOPY --from=build /a /b\n'],
+  [false, 'FROM x\nCMD serve\nFROM y\n'],
+  [false, 'ARG CMD=x\nFROM x\n'],
+];
+for (const [isSaid, text] of commands) {
+  test(`${JSON.stringify(text)} ${isSaid ? 'says' : 'does not say'} itself what is started`, () =>
+    assert.equal(saysCommand(text), isSaid));
+}
 
 test('.dockerignore is tied to the root, and the last line that matches decides', () => {
   const isIgnored = createDockerignore(

@@ -178,6 +178,21 @@ function expand(text: string, values: Readonly<Record<string, string>>): string 
   return expanded;
 }
 
+/** Whether it says itself what its image starts, in its last stage or in one that this is made of; else the base does. */
+export function saysCommand(dockerfile: string): boolean {
+  const stages = new Map<string, boolean>();
+  let stage = '';
+  for (const { name, text } of instructionsOf(dockerfile)) {
+    if (name === 'FROM') {
+      const [, , base = ''] = new RegExp(from.source, 'i').exec(text) ?? [];
+      const isSaid = stages.get(base.toLowerCase()) ?? false;
+      stage = /\sAS\s+(\S+)\s*$/i.exec(text)?.[1]?.toLowerCase() ?? '';
+      stages.set(stage, isSaid);
+    } else if (name === 'CMD' || name === 'ENTRYPOINT') stages.set(stage, true);
+  }
+  return stages.get(stage) ?? false;
+}
+
 /** Of the app's variables those that the Dockerfile declares with ARG: they become part of the image's history. */
 export function argsOf(dockerfile: string, env: Readonly<Record<string, string>>): Record<string, string> {
   const lines = [...dockerfile.matchAll(/^\s*ARG\s+([^\r\n]+)/gim)].map(([, text = '']) => text);

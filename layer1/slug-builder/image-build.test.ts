@@ -24,7 +24,7 @@ test('the engine gets the context without what is ignored, and the result is an 
   });
   assert.equal(result.buildpack, 'dockerfile');
   assert.deepEqual(result.processTypes, { worker: 'work', release: 'migrate' });
-  assert.equal(result.image?.hasCommand, true);
+  assert.equal(result.image?.hasCommand, false);
   assert.equal(result.layers.length, 2);
   assert.deepEqual(result.meta, { 'git.commit': 'abc' });
   assert.equal((await place.blobs.getName('builds/o1')) === undefined, false);
@@ -80,6 +80,23 @@ test('a Dockerfile of another name and place has all of the source, and what is 
     isError('invalid', /There is no apps\/api\/Dockerfile in the source/),
   );
 });
+
+const started: [what: string, dockerfile: string, procfile: string | undefined, isMeant: boolean, isTold: boolean][] = [
+  ['a base’s command where a Procfile names types is nobody’s', 'FROM x', 'worker: work', false, true],
+  ['a base’s command where a Procfile names web is nobody’s', 'FROM x', 'web: serve', false, false],
+  ['a base’s command without a Procfile is web', 'FROM x', undefined, true, false],
+  ['a base’s command where a Procfile has only a release line is web', 'FROM x', 'release: migrate', true, false],
+  ['the Dockerfile’s own command is web beside a Procfile', 'FROM x\nCMD ["/serve"]', 'worker: work', true, false],
+];
+for (const [what, dockerfile, procfile, isMeant, isTold] of started) {
+  test(what, async () => {
+    await using place = await openPlace(succeeds);
+    const source = procfile === undefined ? {} : { Procfile: procfile };
+    const { image } = await place.build({ Dockerfile: dockerfile, ...source });
+    assert.equal(image?.hasCommand, isMeant);
+    assert.equal(/There is no web: the Procfile names none/.test(place.output()), isTold);
+  });
+}
 
 test('an upload that breaks is made again, the whole of it', async () => {
   await using place = await openPlace(succeeds);

@@ -15,7 +15,7 @@ import { parseAppJson } from '@flynn/controller/apps/app-json';
 import { layers as layerRoutes } from '@flynn/controller/collection/api-layers';
 import { Archive } from '@flynn/controller/images/archive';
 import { readArchivedImage } from '@flynn/controller/images/archived-image';
-import { parseJsonAs } from '@flynn/controller/images/image-config';
+import { hasCommand, parseJsonAs } from '@flynn/controller/images/image-config';
 import { resultOf } from '@flynn/controller/images/image-result';
 import { type StoredImage, storeImage } from '@flynn/controller/images/stored-image';
 import { type BuildResult, buildResultSchema } from '@flynn/controller/model';
@@ -30,7 +30,7 @@ import { type BuildJob, isAway, putRecord, readLayers } from './build.ts';
 import { type SourceTexts, packContext, readTexts, usualDockerfile } from './build-context.ts';
 import { type SubmodulesDeps, layOutSubmodules } from './context-submodules.ts';
 import { withoutBuildKit } from './buildkit.ts';
-import { argsOf, ownImagesOf, platformArgs, withImages, withPlainBases } from './dockerfile.ts';
+import { argsOf, ownImagesOf, platformArgs, saysCommand, withImages, withPlainBases } from './dockerfile.ts';
 import { givenEnv } from './environment.ts';
 import { type BuildLimits, howToRaise, imageTooLarge, tooMuchOutput, withinLimits } from './limits.ts';
 import { pointerWarning } from './lfs-pointers.ts';
@@ -93,8 +93,11 @@ async function buildWithin(job: ImageBuildJob, deps: ImageBuildDeps, signal: Abo
 
   out.topic('Storing image');
   const { image, stored } = await storeBuilt(job, name, deps, signal);
+  const isCommandMeant = saysCommand(plain) || !namesTypes(processTypes);
+  if (!isCommandMeant && processTypes['web'] === undefined && hasCommand(image.config)) out.line(noWeb);
+  const hint = 'give the Dockerfile a CMD, or commit a Procfile';
   const result = buildResultSchema.parse({
-    ...resultOf(image, stored, processTypes, { hint: 'give the Dockerfile a CMD, or commit a Procfile' }),
+    ...resultOf(image, stored, processTypes, { hint, isCommandMeant }),
     buildpack: 'dockerfile',
     ...(appJson === undefined ? {} : { appJson }),
     meta: job.commit === '' ? {} : { 'git.commit': job.commit },
@@ -103,6 +106,14 @@ async function buildWithin(job: ImageBuildJob, deps: ImageBuildDeps, signal: Abo
   out.topic(`Image size is ${sizeText(result.sizeBytes)}`);
   return result;
 }
+
+/** `release` is a step of deployments, and no type. */
+function namesTypes(processTypes: Readonly<Record<string, string>>): boolean {
+  return Object.keys(processTypes).some((type) => type !== 'release');
+}
+
+const noWeb =
+  'There is no web: the Procfile names none, and the Dockerfile has neither CMD nor ENTRYPOINT of its own. Where the base\'s command is to be it, write that as CMD, or as "web: COMMAND" into the Procfile';
 
 /** What the engine is given to build of: packed again when an upload breaks. */
 async function storeContext(
