@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apps } from '@flynn/controller/api';
-import { openDeskWithController } from '../testing.ts';
+import { platform } from '@flynn/controller/platform/api';
+import { appSchema } from '@flynn/controller/model';
+import { handle, startServer } from '@flynn/kit/http-server';
+import { silentLogger } from '@flynn/kit/log';
+import { defineRoute } from '@flynn/kit/routes';
+import { saveClusters } from '../clusters/clusters.ts';
+import { Desk, openDeskWithController } from '../testing.ts';
 
 test('`build`, `build set` and `build unset`', async () => {
   await using env = await openDeskWithController();
@@ -53,4 +59,51 @@ test('a copy of an app, and a review app, are built from what it is built from',
     const { 'build.folder': folder, 'git.branch': branch } = (await copy())?.meta ?? {};
     assert.deepEqual([folder, branch], ['apps/web', undefined]);
   }
+});
+
+test('a cluster of a version before, which builds the whole repository whatever is set, has nothing set, and what is set there is told', async () => {
+  let app = appSchema.parse({
+    id: 'a',
+    name: 'shop',
+    meta: {},
+    isSystem: false,
+    deployTimeoutMs: 1,
+    createdAt: '2026-01-01T00:00:00Z',
+    updatedAt: '2026-01-01T00:00:00Z',
+  });
+  const own = { name: 'test', gitUrl: 'ssh://git@flynn.localhost:2222', domain: 'flynn.localhost', httpPort: 80 };
+  const { method, path, summary, response } = platform.cluster;
+  const former = defineRoute({ method, path, summary, response: response.omit({ heedsBuildPlace: true }) });
+  let changes = 0;
+  await using server = await startServer({
+    name: 'controller',
+    handlers: [
+      handle(apps.get, async () => app),
+      handle(former, async () => ({ ...own, formerDomains: [], version: '0', keepsRegistryLogins: true })),
+      handle(apps.update, async () => {
+        changes += 1;
+        return app;
+      }),
+    ],
+    host: '127.0.0.1',
+    port: 0,
+    log: silentLogger(),
+  });
+  await using desk = await Desk.open();
+  const cluster = { ...own, controllerUrl: server.url, key: 'k' };
+  await saveClusters(desk.configDirectory, { default: 'test', clusters: [cluster] });
+  const build = (...words: string[]) => desk.run(['build', ...words, '-a', 'shop']);
+  const set = await build('set', '--folder', 'apps/web');
+  assert.deepEqual([set.code, changes], [1, 0]);
+  assert.match(set.stderr, /nothing was set: this cluster has a version that builds the top of the repository/);
+  assert.deepEqual(await build(), {
+    code: 0,
+    stdout: 'folder      the top of the repository\ndockerfile  Dockerfile, if there is one\n',
+    stderr: '',
+  });
+  app = { ...app, meta: { 'build.folder': 'apps/web' } };
+  assert.match((await build()).stderr, /what is set has no effect: .*\n.*flynn-host update/);
+  // Of a cluster that went back.
+  assert.equal((await build('unset', 'folder')).code, 0);
+  assert.equal(changes, 1);
 });

@@ -2,6 +2,7 @@ import { apps } from '@flynn/controller/api';
 import { pathOf, placeMeta, placeNames, placeOf } from '@flynn/controller/builds/place';
 import type { BuildPlace, PlaceName } from '@flynn/controller/builds/place';
 import type { MetaChange } from '@flynn/controller/apps/meta';
+import { platform } from '@flynn/controller/platform/api';
 import { FlynnError } from '@flynn/kit/errors';
 import { changeMeta } from '../apps/meta.ts';
 import { usageError } from '../arguments.ts';
@@ -15,6 +16,8 @@ export function addBuildCommands(parent: Parent): void {
     async run(context) {
       const place = await placeNow(context);
       context.show(place, () => placeText(place));
+      const isSet = Object.keys(place).length > 0;
+      if (isSet && !(await isHeeded(context))) context.tell(`what is set has no effect: ${notHeeded}`);
     },
   });
 
@@ -33,6 +36,8 @@ export function addBuildCommands(parent: Parent): void {
         return path === undefined ? [] : [[placeMeta[name], pathOf(name, path)]];
       });
       if (wishes.length === 0) throw usageError('nothing is set: say --folder PATH, --dockerfile PATH or both');
+      // It would be kept, and all of the repository built as before.
+      if (!(await isHeeded(context))) throw new FlynnError('invalid', `nothing was set: ${notHeeded}`);
       await change(context, Object.fromEntries(wishes));
     },
   });
@@ -57,6 +62,13 @@ export function addBuildCommands(parent: Parent): void {
       await change(context, Object.fromEntries(names.map((name): [string, null] => [placeMeta[name], null])));
     },
   });
+}
+
+const notHeeded =
+  'this cluster has a version that builds the top of the repository, whatever is set\n  "flynn version" tells which; "flynn-host update" brings another to its hosts';
+
+async function isHeeded(context: Context): Promise<boolean> {
+  return (await (await context.client()).call(platform.cluster, {})).heedsBuildPlace;
 }
 
 async function metaNow(context: Context): Promise<Readonly<Record<string, string>>> {

@@ -91,8 +91,9 @@ const started: [what: string, dockerfile: string, procfile: string | undefined, 
 for (const [what, dockerfile, procfile, isMeant, isTold] of started) {
   test(what, async () => {
     await using place = await openPlace(succeeds);
-    const source = procfile === undefined ? {} : { Procfile: procfile };
-    const { image } = await place.build({ Dockerfile: dockerfile, ...source });
+    const source: Record<string, string> = { Dockerfile: dockerfile };
+    if (procfile !== undefined) source['Procfile'] = procfile;
+    const { image } = await place.build(source);
     assert.equal(image?.hasCommand, isMeant);
     assert.equal(/There is no web: the Procfile names none/.test(place.output()), isTold);
   });

@@ -51,6 +51,8 @@ export const platform = {
       slugRunnerImage: z.string().optional(),
       /** Whether runners may be given logins of registries. */
       keepsRegistryLogins: z.boolean().default(true),
+      /** Whether builds heed the folder and the Dockerfile that an app's metadata names; a version before builds the top. */
+      heedsBuildPlace: z.boolean().default(false),
     }),
     summary: 'What a client needs to know of the cluster',
   }),

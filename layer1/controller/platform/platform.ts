@@ -49,6 +49,7 @@ export function platformHandlers(
         version,
         slugRunnerImage,
         keepsRegistryLogins,
+        heedsBuildPlace: true,
       };
     }),
   ];
