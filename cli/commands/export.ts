@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { apps, formations, releases } from '@flynn/controller/api';
 import { autoscales } from '@flynn/controller/autoscale/api';
@@ -13,6 +13,7 @@ import { serviceNameOf } from '@flynn/controller/processes/compile';
 import type { App, Release, Route } from '@flynn/controller/model';
 import { FlynnError, asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
+import { Stall } from '@flynn/kit/stall';
 import { type AppFile, appFileOf, layersOf, readAppFile } from '../apps/file.ts';
 import { removeApp } from '../apps/removal.ts';
 import { listAutoscales } from '../apps/autoscale.ts';
@@ -128,6 +129,9 @@ function hostOf({ domain, tcp }: Route): string {
   return domain ?? tcp.serverName ?? '';
 }
 
+/** Of all of a layer, which may take as long as it gets on. */
+const layerMs = 12 * 3_600_000;
+
 /** What the cluster has already is not sent again. */
 async function storeLayer(context: Context, digest: string, body: Readable): Promise<void> {
   const client = await context.client();
@@ -135,7 +139,10 @@ async function storeLayer(context: Context, digest: string, body: Readable): Pro
     await client.call(layers.stat, { params: { digest } });
   } catch (error) {
     if (!hasCode(error, 'not_found')) throw error;
-    await client.call(layers.put, { query: { digest }, body });
+    using stall = new Stall({ what: `sending ${digest}` });
+    const watched = Readable.from(stall.watched(body), { objectMode: false });
+    const limits = { signal: stall.signal, timeoutMs: layerMs };
+    await client.call(layers.put, { query: { digest }, body: watched }, limits);
   }
 }
 

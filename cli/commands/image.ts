@@ -144,7 +144,7 @@ async function blobTargetOf(context: Context): Promise<BlobTarget> {
   const client = await context.client();
   return {
     stat: (digest, options) => client.call(layers.stat, { params: { digest } }, options),
-    put: (body, { digest, signal }) => client.call(layers.put, { query: { digest }, body }, { signal }),
+    put: (body, { digest, ...limits }) => client.call(layers.put, { query: { digest }, body }, limits),
   };
 }
 

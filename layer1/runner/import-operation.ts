@@ -8,6 +8,7 @@ import { layers as layerRoutes } from '@flynn/controller/collection/api-layers';
 import { parseImageConfig, parseJsonAs } from '@flynn/controller/images/image-config';
 import { resultOf } from '@flynn/controller/images/image-result';
 import { FlynnError, asFlynnError, hasCode, ifFound, messageOf } from '@flynn/kit/errors';
+import { Furthest } from '@flynn/kit/furthest';
 import { Stall } from '@flynn/kit/stall';
 import { z } from 'zod';
 import type { Execution } from './execution.ts';
@@ -124,7 +125,7 @@ async function bring(
   const { blobs, write } = execution;
   const { digest, size } = layer;
   const megabytes = `${(size / 1_000_000).toFixed(1)} MB`;
-  const furthest = { bytes: 0, atMs: performance.now() };
+  const furthest = new Furthest();
   return patiently(
     'fetching a layer',
     execution,
@@ -135,7 +136,7 @@ async function bring(
         return found;
       }
       using stall = new Stall({ what: `fetching ${digest}`, signal });
-      const body = stall.watched(noting(furthest, await registry.blob(layer, stall.signal)));
+      const body = stall.watched(furthest.noting(await registry.blob(layer, stall.signal)));
       const limits = { digest, signal: stall.signal, timeoutMs: importDeadlineMs };
       const stored = await blobs.put(Readable.from(body, { objectMode: false }), limits);
       await write(`       layer of ${megabytes}`);
@@ -146,20 +147,7 @@ async function bring(
       // A registry that goes on nowhere, as others do, begins anew.
       isRetryable: (error) =>
         hasCode(asFlynnError(error), 'unavailable', 'timeout', 'exhausted', 'conflict') &&
-        performance.now() - furthest.atMs < fruitlessMs,
+        furthest.fruitlessMs < fruitlessMs,
     },
   );
-}
-
-/** The same bytes. `furthest` is what any attempt has had, and since when. */
-async function* noting(
-  furthest: { bytes: number; atMs: number },
-  source: Readable,
-): AsyncGenerator<Uint8Array, void, undefined> {
-  let bytes = 0;
-  for await (const chunk of source as AsyncIterable<Uint8Array>) {
-    bytes += chunk.length;
-    if (bytes > furthest.bytes) Object.assign(furthest, { bytes, atMs: performance.now() });
-    yield chunk;
-  }
 }

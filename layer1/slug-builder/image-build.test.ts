@@ -130,6 +130,14 @@ test('of an image that is too large nothing is stored, not even the layers that 
   );
 });
 
+test('an image that no host would take is not laid on the disk whole', async () => {
+  await using place = await openPlace(succeeds);
+  await assert.rejects(
+    place.build({ Dockerfile: 'FROM x' }, { imageBytes: 1024 }),
+    isError('exhausted', /has more than 1K unpacked, with that of its base, and no host takes so much/),
+  );
+});
+
 test('what is kept of the builds before may be damaged: it only saves time', async () => {
   await using place = await openPlace(succeeds);
   const first = await place.build({ Dockerfile: 'FROM x' });

@@ -9,6 +9,7 @@ import { createHash } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { pipeline } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import type { BlobClient } from '@flynn/blobstore/client';
 import { parseAppJson } from '@flynn/controller/apps/app-json';
@@ -20,6 +21,7 @@ import { resultOf } from '@flynn/controller/images/image-result';
 import { type StoredImage, storeImage } from '@flynn/controller/images/stored-image';
 import { type BuildResult, buildResultSchema } from '@flynn/controller/model';
 import { routes } from '@flynn/host-agent/api';
+import { imageLimits } from '@flynn/host-agent/image-room';
 import { type BuildEvent, buildEventSchema, buildRoutes } from '@flynn/host-agent/api-builds';
 import { FlynnError, ifFound } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
@@ -32,7 +34,15 @@ import { type SubmodulesDeps, layOutSubmodules } from './context-submodules.ts';
 import { withoutBuildKit } from './buildkit.ts';
 import { argsOf, ownImagesOf, platformArgs, saysCommand, withImages, withPlainBases } from './dockerfile.ts';
 import { givenEnv } from './environment.ts';
-import { type BuildLimits, howToRaise, imageTooLarge, tooMuchOutput, withinLimits } from './limits.ts';
+import {
+  type BuildLimits,
+  howToRaise,
+  imageBeyondHosts,
+  imageTooLarge,
+  limitBytes,
+  tooMuchOutput,
+  withinLimits,
+} from './limits.ts';
 import { pointerWarning } from './lfs-pointers.ts';
 import { type Output, sizeText } from './output.ts';
 import { parseProcfile } from './procfile.ts';
@@ -49,7 +59,12 @@ export type ImageBuildDeps = {
   /** Says what the build may be made of. */
   controller: HttpClient;
   out: Output;
-  limits: BuildLimits & { memoryBytes: number; pids: number };
+  limits: BuildLimits & {
+    memoryBytes: number;
+    pids: number;
+    /** Of all of the image, unpacked. Default: what hosts take. */
+    imageBytes?: number;
+  };
   steps: SubmodulesDeps;
   /** The app's, and nobody's to guess: what earlier builds left on the host is called by it. */
   cache: string;
@@ -236,8 +251,13 @@ async function storeBuilt(
 ) {
   const folder = await mkdtemp(join(tmpdir(), 'flynn-image-'));
   try {
+    const { slugBytes, imageBytes = imageLimits.imageBytes } = limits;
     const archive = await agent.stream(routes.image, { query: { name } }, { signal });
-    const image = await readArchivedImage(await Archive.unpack(archive, folder, signal));
+    const bounded = limitBytes(imageBytes, () => imageBeyondHosts(imageBytes));
+    const input = pipeline(archive, bounded, () => {
+      // Whoever reads it is told of any failure.
+    });
+    const image = await readArchivedImage(await Archive.unpack(input, folder, signal));
     // Those of the image below need not be packed again.
     const known = await readLayers(job.appId, blobs, signal);
     const stored: StoredImage = await storeImage(
@@ -246,7 +266,7 @@ async function storeBuilt(
       {
         signal,
         known: new Map(Object.entries(known)),
-        limit: { bytes: limits.slugBytes, error: () => imageTooLarge(limits.slugBytes) },
+        limit: { bytes: slugBytes, error: () => imageTooLarge(slugBytes) },
         onLayer: ({ sizeBytes, isSent }) =>
           out.line(`layer of ${sizeText(sizeBytes)}${isSent ? '' : ': there already'}`),
       },

@@ -130,6 +130,14 @@ export function imageTooLarge(limit: number): FlynnError {
   );
 }
 
+/** Its layers are laid on the disk to be packed: of one that could run nowhere not all is. */
+export function imageBeyondHosts(limit: number): FlynnError {
+  return new FlynnError(
+    'exhausted',
+    `The image has more than ${sizeText(limit)} unpacked, with that of its base, and no host takes so much.\nBuild in one stage and copy what runs into another.`,
+  );
+}
+
 export function cacheTooLarge(limit: number): FlynnError {
   return new FlynnError('exhausted', `it is larger than its limit of ${sizeText(limit)}, and was forgotten`);
 }

@@ -1,13 +1,19 @@
 import assert from 'node:assert/strict';
-import { text } from 'node:stream/consumers';
+import { Readable } from 'node:stream';
+import { buffer, text } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { hasCode } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { HttpClient } from '@flynn/kit/http-client';
+import { startServer } from '@flynn/kit/http-server';
+import { silentLogger } from '@flynn/kit/log';
 import { grants, tokens, users } from '../access/api.ts';
+import { rootPrincipal } from '../access/principal.ts';
 import { apps, releases } from '../api.ts';
 import { createControllerClient } from '../client.ts';
 import { startTestBlobs } from '../testing/blobs.ts';
 import { startTestController } from '../testing.ts';
 import { layers } from './api-layers.ts';
+import { layerHandlers } from './layers.ts';
 
 test('the layers of a slug are for developers of an app that has it, and for nobody else', async () => {
   await using store = await startTestBlobs();
@@ -34,4 +40,50 @@ test('the layers of a slug are for developers of an app that has it, and for nob
     if (isReader) assert.equal(await read(), 'the code', name);
     else await assert.rejects(read(), (error) => hasCode(error, 'not_found', 'denied'), name);
   }
+});
+
+test('a layer has hours to arrive in, and who sends one that is refused midway is told why', async () => {
+  await using world = await startTestController({ hosts: 0, hasWorker: false });
+  const never = () => assert.fail('nobody asks for that');
+  const limits: (number | undefined)[] = [];
+  let isFull = false;
+  const blobs = {
+    get: never,
+    stat: never,
+    async put(body: Readable | Uint8Array | string, options: { digest?: string; timeoutMs?: number } = {}) {
+      limits.push(options.timeoutMs);
+      assert.ok(body instanceof Readable);
+      if (isFull) {
+        for await (const _ of body) throw new FlynnError('exhausted', 'the disk is full');
+      }
+      return { digest: options.digest ?? '', sizeBytes: (await buffer(body)).length };
+    },
+  };
+  const brought: string[] = [];
+  const own = {
+    check: never,
+    missingFor: never,
+    bring: async (_who: unknown, digest: string) => void brought.push(digest),
+  };
+  await using server = await startServer({
+    name: 'controller',
+    handlers: layerHandlers({ resources: world.deps.resources }, blobs, own),
+    gate: async () => ({ caller: rootPrincipal() }),
+    host: '127.0.0.1',
+    port: 0,
+    log: silentLogger(),
+  });
+  await using client = new HttpClient({ baseUrl: server.url, key: 'k', name: 'the controller' });
+  const digest = `sha256:${'a'.repeat(64)}`;
+  const send = () => {
+    const body = Readable.from(
+      Array.from({ length: 64 }, () => Buffer.alloc(64 * 1024)),
+      { objectMode: false },
+    );
+    return client.call(layers.put, { query: { digest }, body });
+  };
+  assert.deepEqual(await send(), { digest, sizeBytes: 64 * 64 * 1024 });
+  assert.deepEqual([brought, limits], [[digest], [12 * 3_600_000]]);
+  isFull = true;
+  await assert.rejects(send(), (error) => hasCode(error, 'exhausted') && /the disk is full/.test(error.message));
 });

@@ -1,8 +1,10 @@
 /** Layers of slugs, handed through from and to the blob store. */
+import { Readable } from 'node:stream';
 import type { BlobClient } from '@flynn/blobstore/client';
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
+import { Stall } from '@flynn/kit/stall';
 import { layers } from './api-layers.ts';
 import type { OwnBlobs } from './own-blobs.ts';
 import type { Deps } from '../deps.ts';
@@ -11,10 +13,13 @@ import type { Principal } from '../access/principal.ts';
 import { blobsOf } from '../images/image-blobs.ts';
 import { appType, artifactType, releaseType } from '../resources.ts';
 
+/** Of all of a layer, which may take as long as it gets on. */
+const layerMs = 12 * 3_600_000;
+
 export function layerHandlers(
   { resources }: Pick<Deps, 'resources'>,
   blobs: Pick<BlobClient, 'get' | 'put' | 'stat'>,
-  own: OwnBlobs,
+  own: Pick<OwnBlobs, 'bring' | 'check' | 'missingFor'>,
 ): Handler[] {
   return [
     handle(layers.get, async (call) => {
@@ -41,7 +46,10 @@ export function layerHandlers(
     })),
     handle(layers.put, async (call) => {
       const { query, body, signal } = call;
-      const stored = await blobs.put(body, { digest: query.digest, signal });
+      using stall = new Stall({ what: `the layer ${query.digest}`, signal });
+      const watched = Readable.from(stall.watched(body), { objectMode: false });
+      const limits = { digest: query.digest, signal: stall.signal, timeoutMs: layerMs };
+      const stored = await blobs.put(watched, limits);
       await own.bring(principalOf(call), stored.digest, signal);
       return stored;
     }),

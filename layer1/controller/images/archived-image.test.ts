@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -77,6 +78,90 @@ test('what an engine saved is stored as a configuration and compressed layers, o
   });
   assert.deepEqual(again.sent, [false, false]);
   assert.deepEqual(again.stored, first.stored);
+});
+
+/** Of an archive that is packed within a limit, what is on the disk in the end. */
+async function packWithin(archive: Buffer, bytes: number) {
+  return withFolder(async (folder) => {
+    const input = Readable.from([archive], { objectMode: false });
+    const image = await readArchivedImage(await Archive.unpack(input, folder, signal), 'x64');
+    const to = target();
+    const limit = { bytes, error: () => new FlynnError('exhausted', 'too large') };
+    const [outcome] = await Promise.allSettled([storeImage(image, to, { signal, limit })]);
+    const names = (await readdir(folder)).filter((name) => name.endsWith('.zst'));
+    const packed = await Promise.all(names.map(async (name) => (await stat(join(folder, name))).size));
+    return { outcome, blobs: to.blobs, packedBytes: packed.reduce((sum, size) => sum + size, 0) };
+  });
+}
+
+test('within a limit no more is packed beside the archive than it allows, of one layer either, and nothing is sent', async () => {
+  const large = await tarOf({ 'large.bin': randomBytes(4 * 1024 ** 2) });
+  const limit = 1024 ** 2;
+  const { outcome, blobs, packedBytes } = await packWithin(await tarOf(savedFiles([layerA, large])), limit);
+  assert.ok(outcome?.status === 'rejected' && hasCode(outcome.reason, 'exhausted'));
+  assert.equal(blobs.size, 0);
+  assert.ok(packedBytes <= limit, `${packedBytes} bytes`);
+  const zipped = await packWithin(await tarOf(layoutFiles([gzipSync(large)])), limit);
+  assert.ok(zipped.outcome?.status === 'rejected' && hasCode(zipped.outcome.reason, 'exhausted'));
+});
+
+test('within a limit two layers that are one file in the archive are stored', async () => {
+  const files = savedFiles([layerA, layerA]);
+  const [image] = JSON.parse(String(files['manifest.json'])) as [object];
+  const same = { ...image, Layers: ['0/layer.tar', '0/layer.tar'] };
+  const archive = await tarOf({ ...files, '1/layer.tar': undefined, 'manifest.json': JSON.stringify([same]) });
+  const { outcome, packedBytes } = await packWithin(archive, 1024 ** 2);
+  assert.ok(outcome?.status === 'fulfilled', String(outcome?.status === 'rejected' ? outcome.reason : ''));
+  assert.equal(packedBytes, 0);
+});
+
+test('a layer is sent for as long as it gets on, and anew when it does not, until nothing more has come for half an hour', async (t) => {
+  const minuteMs = 60_000;
+  let nowMs = performance.now();
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.mock.method(performance, 'now', () => nowMs);
+  const archive = await tarOf(layoutFiles([gzipSync(await tarOf({ 'a.bin': randomBytes(1024 ** 2) }))]));
+  const pass = (ms: number) => {
+    nowMs += ms;
+    t.mock.timers.tick(ms);
+  };
+  const slow = (stopsAfter: readonly number[]) => {
+    const plain = target();
+    let attempts = 0;
+    const to: BlobTarget = {
+      ...plain,
+      async put(body, options) {
+        if (plain.blobs.size > 0) return plain.put(body, options);
+        const stopAfter = stopsAfter[attempts] ?? Infinity;
+        attempts += 1;
+        assert.ok(options.timeoutMs > 60 * minuteMs);
+        const chunks: Buffer[] = [];
+        for await (const chunk of body) {
+          chunks.push(chunk);
+          if (chunks.length >= stopAfter) break;
+          pass(9 * minuteMs);
+          assert.ok(!options.signal.aborted);
+        }
+        if (chunks.length < stopAfter) return plain.put(Readable.from(chunks, { objectMode: false }), options);
+        pass(10 * minuteMs);
+        assert.ok(options.signal.aborted);
+        setImmediate(() => pass(2_000));
+        throw options.signal.reason;
+      },
+    };
+    return { to, attempts: () => attempts };
+  };
+  const stopping = slow([3, 1]);
+  await withFolder(async (folder) => {
+    const input = Readable.from([archive], { objectMode: false });
+    const image = await readArchivedImage(await Archive.unpack(input, folder, signal), 'x64');
+    const stored = await storeImage(image, stopping.to, { signal });
+    assert.equal(stored.layers.length, 1);
+    assert.equal(stopping.attempts(), 3);
+    const hopeless = slow(Array.from({ length: 20 }, () => 2));
+    await assert.rejects(storeImage(image, hopeless.to, { signal }), (error) => hasCode(error, 'timeout'));
+    assert.ok(hopeless.attempts() <= 4, `${hopeless.attempts()} attempts`);
+  });
 });
 
 test('an OCI layout is the same image; its compressed layers stay as they are', async () => {
