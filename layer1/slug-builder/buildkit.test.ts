@@ -47,9 +47,8 @@ const refused: [line: string, pattern: RegExp][] = [
   ['ADD --checksum=sha256:aa https://x.example.com/a /a', /line 3: ADD --checksum=sha256:aa: RUN curl/],
   ['ADD https://git.example.com/a.git#v1 /a', /line 3: ADD https:\/\/git\.example\.com\/a\.git#v1: RUN git clone/],
   ['ADD git@git.example.com:a /a', /line 3: ADD git@/],
-  ['RUN <<EOF\nRUN --mount=type=ssh x\nEOF', /^[^]*line 3: RUN <<EOF: join its commands by "&& \\"[^\n]*$/],
-  ['RUN echo \\" <<EOF "x"\nx\nEOF', /line 3: RUN <<EOF/],
-  ["RUN bash -e <<'EOF'\nx\nEOF", /line 3: RUN <<EOF/],
+  ['RUN <<EOF\n#!/bin/x\nRUN --mount=type=ssh x\nEOF', /^[^]*line 3: RUN <<EOF: join its commands by "&& \\"[^\n]*$/],
+  ['RUN echo \\" <<EOF "x" <<B\nx\nEOF\nB', /line 3: RUN <<EOF/],
   ['COPY <<-"EOT" /x\nEOT', /line 3: COPY <<EOT: commit the file/],
 ];
 for (const [line, pattern] of refused) {
@@ -60,6 +59,17 @@ for (const [line, pattern] of refused) {
     );
   });
 }
+
+test('here-documents of RUN are said in one line; no word in them is an instruction’s', () => {
+  const { dockerfile, notes } = withoutBuildKit(
+    "FROM x\nRUN --mount=type=cache,target=/c <<EOF\nRUN --mount=type=ssh x\nCOPY --link a b\nEOF\nRUN bash -e <<'EOF'\nx\nEOF\n",
+  );
+  assert.match(dockerfile, /^FROM x\nRUN {2}eval "\$\(printf %b 'RUN --mount=type=ssh x\\nCOPY --link a b\\n#' /);
+  assert.deepEqual(
+    notes.map((note) => note.replace(/ (?:goes|is) .*/, '')),
+    ['line 2: RUN <<EOF', 'line 6: RUN <<EOF', 'line 2: --mount=type=cache,target=/c'],
+  );
+});
 
 test('what only looks like BuildKit’s stays as it is', () => {
   const plain = [

@@ -1,21 +1,22 @@
 /** What of a Dockerfile does BuildKit alone know, and what of that can be done without? The engine's own builder knows none. */
 import { FlynnError } from '@flynn/kit/errors';
-import { type Instruction, instructionsOf } from './dockerfile.ts';
+import { type Instruction, instructionHead as head, instructionsOf } from './dockerfile.ts';
+import { heredocOf, withoutHeredocs } from './heredocs.ts';
 
 export type Plain = {
   /** Each line is where it was. */
   dockerfile: string;
-  /** What was left out of it, for people. */
+  /** What was left out of it, or is said otherwise, for people. */
   notes: string[];
 };
 
 const mostTold = 5;
 
-/** The same without what changes nothing but how long it takes. `invalid` names what is left of such words, and what to write. */
+/** The same without what changes nothing but how long it takes, and what can be said without. `invalid` names what is left of such words, and what to write. */
 export function withoutBuildKit(dockerfile: string): Plain {
-  const lines = dockerfile.split('\n');
-  const notes: string[] = [];
-  for (const { name, firstLine, lastLine } of instructionsOf(dockerfile)) {
+  const { dockerfile: inLines, notes } = withoutHeredocs(dockerfile);
+  const lines = inLines.split('\n');
+  for (const { name, firstLine, lastLine } of instructionsOf(inLines)) {
     const before = lines.slice(firstLine - 1, lastLine);
     const after = before.join('\n').replace(head, (flags) =>
       flags.replace(flag, (whole) => {
@@ -37,8 +38,6 @@ export function withoutBuildKit(dockerfile: string): Plain {
   );
 }
 
-/** An instruction's name and its flags, over the lines it goes on over. */
-const head = /^\s*\w+(?:(?:\s|\\[ \t]*\r?\n)+--[\w-]+(?:=\S*)?)*/;
 const flag = /--[\w-]+(?:=\S*)?/g;
 
 function superfluous(instruction: string, given: string): string | undefined {
@@ -108,13 +107,4 @@ function insteadOfHeredoc(instruction: string): string {
   return instruction === 'RUN'
     ? String.raw`join its commands by "&& \", or commit them as a script and COPY that`
     : 'commit the file and COPY it';
-}
-
-/** The word that ends the first of them: quotes hide one, but for its own. */
-function heredocOf(text: string): string | undefined {
-  // What is escaped goes first, and is looked at once: else each of many quotes that are none would be looked for to the end.
-  const bare = text.replace(/\\[^]|(?<!<<-?)(["'])(?:\\[^]|(?!\1)[^\\])*\1/g, (part) =>
-    part === '\\\n' ? ' ' : part.startsWith('\\') ? 'x' : '""',
-  );
-  return /(?:^|\s)\d*<<-?(["']?)([A-Za-z_]\w*)\1(?=[\s;|&>]|$)/.exec(bare)?.[2];
 }

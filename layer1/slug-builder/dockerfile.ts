@@ -124,28 +124,38 @@ export type Instruction = {
 
 /** Lines that continue put together, comments left out. */
 export function instructionsOf(dockerfile: string): Instruction[] {
-  const found: Instruction[] = [];
-  let open: { text: string; firstLine: number } | undefined;
-  const add = (given: string, more: Pick<Instruction, 'isWhole' | 'firstLine' | 'lastLine'>): void => {
-    const text = given.trim();
-    found.push({ name: (/^\w+/.exec(text)?.[0] ?? '').toUpperCase(), text, ...more });
-  };
   const lines = dockerfile.split(/\r?\n/);
-  for (const [place, line] of lines.entries()) {
+  const found: Instruction[] = [];
+  for (let place = 0; ;) {
+    const next = instructionFrom(lines, place);
+    if (next === undefined) return found;
+    found.push(next);
+    place = next.lastLine;
+  }
+}
+
+/** The first that begins at this place or below it. */
+export function instructionFrom(lines: readonly string[], place: number): Instruction | undefined {
+  let open: { text: string; firstLine: number } | undefined;
+  const made = (given: string, more: Pick<Instruction, 'isWhole' | 'firstLine' | 'lastLine'>): Instruction => {
+    const text = given.trim();
+    return { name: (/^\w+/.exec(text)?.[0] ?? '').toUpperCase(), text, ...more };
+  };
+  for (let at = place; at < lines.length; at += 1) {
+    const line = lines[at] ?? '';
     if (/^\s*(?:#|$)/.test(line)) continue;
     const trimmed = line.trimEnd();
     const continues = trimmed.endsWith('\\');
     const text = (open?.text ?? '') + (continues ? trimmed.slice(0, -1) : trimmed);
-    const firstLine = open?.firstLine ?? place + 1;
-    if (continues) open = { text, firstLine };
-    else {
-      add(text, { isWhole: open === undefined, firstLine, lastLine: place + 1 });
-      open = undefined;
-    }
+    const firstLine = open?.firstLine ?? at + 1;
+    if (!continues) return made(text, { isWhole: open === undefined, firstLine, lastLine: at + 1 });
+    open = { text, firstLine };
   }
-  if (open !== undefined) add(open.text, { isWhole: false, firstLine: open.firstLine, lastLine: lines.length });
-  return found;
+  return open && made(open.text, { isWhole: false, firstLine: open.firstLine, lastLine: lines.length });
 }
+
+/** An instruction's name and its flags, over the lines it goes on over. */
+export const instructionHead = /^\s*\w+(?:(?:\s|\\[ \t]*\r?\n)+--[\w-]+(?:=\S*)?)*/;
 
 /** Each may be made of those before it, as they are given or by their defaults. */
 function defaultsOf(
