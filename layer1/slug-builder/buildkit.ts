@@ -12,7 +12,10 @@ export type Plain = {
 
 const mostTold = 5;
 
-/** The same without what changes nothing but how long it takes, and what can be said without. `invalid` names what is left of such words, and what to write. */
+/**
+ * The same without what changes nothing but how long it takes, and with what can be said otherwise. `invalid` names what is left of
+ * such words, and what to write.
+ */
 export function withoutBuildKit(dockerfile: string): Plain {
   const { dockerfile: inLines, notes } = withoutHeredocs(dockerfile);
   const lines = inLines.split('\n');

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { withoutHeredocs } from './heredocs.ts';
 
 function run(shell: string, script: string): [stdout: string, status: number | null] {
@@ -89,7 +89,11 @@ test('every other line stays where it was, flags stay, and what was done is told
   assert.deepEqual(dockerfile.split('\n'), [
     'FROM x',
     String.raw`RUN --mount=type=cache,target=/c eval "$(printf %b 'a\n\nb\n#' || echo exit 1)"`,
-    ...['', '', '', '', ''],
+    '',
+    '',
+    '',
+    '',
+    '',
     'COPY a b',
     '',
   ]);

@@ -106,7 +106,7 @@ function usableRules(said: Readonly<Record<string, unknown>>): { rules: SiteRule
     ),
     redirects: entries('redirects').flatMap(([path, one]) =>
       path.startsWith('/')
-        ? take(redirect, one, 'redirects', path).map((to) => ({ path, ...to }))
+        ? take(redirect, one, 'redirects', path).map(({ url, status }) => ({ path, url, status }))
         : take(z.never('has to begin with /'), path, 'redirects', path),
     ),
     headers: byPattern('headers').flatMap(([key, one]) =>

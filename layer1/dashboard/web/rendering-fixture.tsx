@@ -20,6 +20,7 @@ const cluster = {
   httpPort: 80,
   version: '0',
   keepsRegistryLogins: true,
+  heedsBuildPlace: true,
 };
 
 /** Nothing is asked while a page is drawn for the first time. */
