@@ -284,6 +284,26 @@ test('one that another has overtaken takes no place, and leaves what that one ma
   assert.equal(await databases(), 'app,postgres');
 });
 
+test('one that cannot make its database, because an import has begun meanwhile, leaves that one to itself', async () => {
+  await fill();
+  const was = await contentOf();
+  const { stdout } = await place.exec(dump);
+  // Another makes its own between what this has cleared up and what it is about to make.
+  const psql = `case "$*" in *"CREATE DATABASE app_restoring"*) command psql -qd postgres -c "CREATE DATABASE app_restoring";; esac
+    command psql "$@"`;
+  const { code, stderr } = await place.exec(['env', `BASH_FUNC_psql%%=() { ${psql}\n}`, ...restore], { input: stdout });
+  assert.notEqual(code, 0);
+  assert.match(stderr, /database "app_restoring" already exists/);
+  assert.equal(await databases(), 'app,app_restoring,postgres');
+  assert.equal(await contentOf(), was);
+  // What it has made itself goes, wherever it fails.
+  const cut = `case "$*" in *"REVOKE CONNECT"*) set -- "\${@/REVOKE CONNECT/NONE}";; esac; command psql "$@"`;
+  const failed = await place.exec(['env', `BASH_FUNC_psql%%=() { ${cut}\n}`, ...restore], { input: stdout });
+  assert.notEqual(failed.code, 0);
+  assert.match(failed.stderr, /syntax error at or near "NONE"/);
+  assert.equal(await databases(), 'app,postgres');
+});
+
 test('what belongs to superusers alone comes back as the superuser’s where its owner is none here', async () => {
   await fill();
   await place.query(
