@@ -45,6 +45,31 @@ test('a disk that gets full once the place is taken undoes nothing, and what was
   await place.query('DROP TABLE large');
 });
 
+test('told to end once the place is taken, it says what came of that', async () => {
+  const kept = new Kept(place);
+  await place.query('CREATE TABLE told AS SELECT n FROM generate_series(1, 1000) AS n');
+  await kept.begin();
+  const then = await moment(place);
+  await place.query('DELETE FROM told');
+  await kept.collectAll();
+  const telling = place.exec([
+    'timeout',
+    '240',
+    'sh',
+    '-c',
+    `until [ -L /data/recovery/decided ]; do sleep 0.01; done
+     client=$(pgrep -o -f 'postgres-client restor[e]-piped') && kill -STOP $client || exit 4
+     told=$(pgrep -o -f 'flynn-postgres-recove[r]') && kill $told || exit 5
+     until grep -q '^ShdPnd:[[:space:]]*0*$' /proc/$told/status; do sleep 0.01; done
+     kill -CONT $client`,
+  ]);
+  const ended = await kept.recover(then);
+  assert.equal((await telling).code, 0, `it was not told to end while it took the place: ${ended.stderr}`);
+  assert.equal(await place.query('SELECT count(*) FROM told'), '1000');
+  assert.equal(ended.code, 0, ended.stderr);
+  await place.query('DROP TABLE told');
+});
+
 test('a copy of little, and a log of much, are given up once a tenth of the disk is left; the database goes on', async () => {
   const kept = new Kept(place);
   await kept.begin();
