@@ -19,11 +19,11 @@ test('one that is gone is followed by any that is complete, and had not begun be
   const follow = (earlier?: string[]) => followBackup(there, { ...asked, earlier }, () => undefined);
   assert.equal((await follow(['old'])).id, 'newer');
   for (const earlier of [['old', 'newer'], undefined]) {
-    await assert.rejects(follow(earlier), { code: 'not_found', message: /asked was deleted meanwhile/ });
+    await assert.rejects(follow(earlier), { code: 'cancelled', message: /asked was cancelled, or deleted, meanwhile/ });
   }
   const begun = clientWith([{ id: 'newer', state: 'running' }]);
   await assert.rejects(
     followBackup(begun, { ...asked, earlier: [] }, () => undefined),
-    { code: 'not_found' },
+    { code: 'cancelled' },
   );
 });

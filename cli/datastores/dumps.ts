@@ -2,7 +2,7 @@
 import { backups } from '@flynn/controller/backup/api';
 import { datastoreBackups } from '@flynn/controller/datastore-backups/api';
 import type { DatastoreBackup } from '@flynn/controller/datastore-backups/model';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Context } from '../context.ts';
 import { formatSize } from '../output.ts';
@@ -13,7 +13,7 @@ export const wholeMs = 24 * 3_600_000;
 
 /**
  * One that was tried again and failed has ended for who waits, too. Where it is gone another that is complete, and none of
- * `earlier`, took its place, if there is one. Else throws `not_found`: it was deleted meanwhile.
+ * `earlier`, took its place, if there is one. Else throws `cancelled`: somebody cancelled or deleted it meanwhile.
  */
 export async function followBackup(
   client: Pick<HttpClient, 'call'>,
@@ -36,7 +36,7 @@ export async function followBackup(
     { what: `the end of the backup ${backup}`, deadlineMs: wholeMs, intervalMs: 500 },
   );
   if (found !== 'gone') return found;
-  throw new FlynnError('not_found', `the backup ${backup} was deleted meanwhile`);
+  throw new FlynnError('cancelled', `the backup ${backup} was cancelled, or deleted, meanwhile`);
 }
 
 function isInPlace({ id, state }: DatastoreBackup, earlier: readonly string[] | undefined): boolean {
@@ -54,11 +54,11 @@ export async function dumpDatabases(context: Context, { mayMiss }: { mayMiss: bo
   let bytes = 0;
   const failed: string[] = [];
   for (const { datastore, ...one } of asked) {
-    const ended = await context.progress(
+    const error = await context.progress(
       () => `dumping ${datastore}: ${formatSize(bytes)}`,
-      () => followBackup(client, one, (now) => (bytes = now.dumpBytes ?? 0)),
+      () => failureOf(followBackup(client, one, (now) => (bytes = now.dumpBytes ?? 0))),
     );
-    if (ended.state !== 'complete') failed.push(`${datastore} (${ended.error ?? 'nobody knows why'})`);
+    if (error !== undefined) failed.push(`${datastore} (${error})`);
   }
   if (failed.length === 0) return;
   const what = `what is in these databases could not be dumped: ${failed.join(', ')}`;
@@ -66,4 +66,15 @@ export async function dumpDatabases(context: Context, { mayMiss }: { mayMiss: bo
     throw new FlynnError('conflict', `${what}\n  mend that, or do with their last backups by --skip-missing`);
   }
   context.tell(`${what}: their last backups are taken, where there are any`);
+}
+
+/** What somebody cancelled is one that cannot be dumped now, too. */
+async function failureOf(ending: Promise<DatastoreBackup>): Promise<string | undefined> {
+  try {
+    const { state, error = 'nobody knows why' } = await ending;
+    return state === 'complete' ? undefined : error;
+  } catch (error) {
+    if (!hasCode(error, 'cancelled')) throw error;
+    return 'it was cancelled, or deleted, meanwhile';
+  }
 }

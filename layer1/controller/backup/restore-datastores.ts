@@ -7,6 +7,7 @@ import { type Clock, systemClock } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import type { ResourceService } from '@flynn/resource/service';
 import type { Store } from '@flynn/store/store';
+import { begunMs } from '../datastore-backups/lanes.ts';
 import { isUnsettled } from '../datastore-backups/plan.ts';
 import { backupPlanType } from '../datastore-backups/types.ts';
 import type { BackupPlan } from '../datastore-backups/types.ts';
@@ -21,7 +22,7 @@ export type Unrestored = Readonly<{ datastore: string; command: string; error: s
 
 const lookMs = 1_000;
 /** The worker has deadlines of its own: one that does nothing at all is away. A database builds its indexes without a word. */
-const quietMs = { wanted: 30 * 60_000, running: 12 * 3_600_000 } as const;
+const quietMs = { wanted: begunMs, running: 12 * 3_600_000 } as const;
 
 /** Undefined if that was done before. `timeout` if nobody puts anything back. */
 export async function restoreDatastores(

@@ -7,6 +7,7 @@ import { appType } from '../resources.ts';
 import { freshBackups } from './asking.ts';
 import { startDatastoreWorld } from './datastore-fixture.ts';
 import type { DatastoreWorld } from './datastore-fixture.ts';
+import { awaitsDeployment } from './lanes.ts';
 import { nextOrder } from './plan.ts';
 import { backupPlanType, datastoreBackupType } from './types.ts';
 
@@ -16,6 +17,7 @@ const minuteMs = 60_000;
 /** Time passes where it is waited for, and `then` is told of each minute. */
 async function wait({ world }: DatastoreWorld, then: (minute: number) => Promise<void>): Promise<number> {
   let ms = 0;
+  const beganMs = Date.now();
   const clock = {
     now: () => ms,
     async sleep(sleptMs: number) {
@@ -26,7 +28,7 @@ async function wait({ world }: DatastoreWorld, then: (minute: number) => Promise
       if (minute > before) await then(minute);
     },
   };
-  await freshBackups(world.deps, { signal, clock });
+  await freshBackups({ ...world.deps, now: () => beganMs + ms }, { signal, clock });
   return ms;
 }
 
@@ -100,7 +102,10 @@ test('one whose dump is made and replaced, while another is waited for, has the 
     await becomes(begunBefore, 'complete');
     await forget();
   });
-  await assert.rejects(late, { code: 'conflict', message: /shop-postgres \(it was deleted meanwhile\)/ });
+  await assert.rejects(late, {
+    code: 'conflict',
+    message: /shop-postgres \(it was cancelled, or deleted, meanwhile\)/,
+  });
 });
 
 test('one that a worker left half made is waited for as long as the next makes others', async () => {
@@ -138,6 +143,26 @@ test('one that waits for a restore is waited for, and one that is begun has twen
   assert.ok(last >= 80 && last <= 82, `given up after ${last} minutes`);
 });
 
+test('a restore that waits for what is deployed is waited for as long as it does, and twenty minutes more', async () => {
+  await using at = await startDatastoreWorld();
+  await at.step(Date.now());
+  const { resources } = at.world.deps;
+  const app = { status: { deploymentId: 'd1', lastVersion: 1 } };
+  const wantedMs = Date.now();
+  const restore = { state: 'wanted', by: 'ann', wantedMs, attempt: 0, nextMs: 0 } as const;
+  await resources.updateStatus(backupPlanType, at.appId, ({ status }) => ({ ...status, restore }));
+  let [waited, last] = [0, 0];
+  const waiting = wait(at, async (minute) => {
+    last = minute;
+    if (awaitsDeployment(app, restore, wantedMs + minute * minuteMs)) waited = minute;
+  });
+  await assert.rejects(waiting, /shop-postgres \(nobody makes it/);
+  assert.ok(
+    last >= waited + 20 && last <= waited + 30,
+    `given up after ${last} minutes, ${waited} of them for what is deployed`,
+  );
+});
+
 test('one that is deleted meanwhile is none, unless its datastore goes too', async () => {
   await using at = await startDatastoreWorld();
   await at.step(Date.now());
@@ -146,7 +171,10 @@ test('one that is deleted meanwhile is none, unless its datastore goes too', asy
     const [asked] = await askedOf(at);
     await deps.resources.delete(datastoreBackupType, asked?.id ?? '', { signal });
   };
-  await assert.rejects(wait(at, forget), { code: 'conflict', message: /shop-postgres \(it was deleted meanwhile\)/ });
+  await assert.rejects(wait(at, forget), {
+    code: 'conflict',
+    message: /shop-postgres \(it was cancelled, or deleted, meanwhile\)/,
+  });
   await wait(at, async () => {
     await forget();
     await deps.resources.delete(appType, at.appId, { signal });

@@ -1,10 +1,11 @@
 /** Has a backup made, and waits for fresh ones of all datastores: the worker makes them, see steps.ts. */
 import { type Clock, systemClock } from '@flynn/kit/clock';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import type { Deps } from '../deps.ts';
 import { appType, ownedBy } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
+import { isOnItsWay } from './lanes.ts';
 import type { Maker } from './model.ts';
 import { inOrder, isUnsettled, newBackupId } from './plan.ts';
 import { backupPlanType, datastoreBackupType } from './types.ts';
@@ -36,18 +37,15 @@ export async function askForBackup(
 
 /** One that waits to begin, or to be tried again, is this wish too, and begins now: as what a person waits for, if one asks. */
 async function askBeside(
-  { resources, now }: AskingDeps,
+  deps: AskingDeps,
   known: readonly DatastoreBackupResource[],
   { app, by }: Readonly<{ app: AppResource; by: Maker }>,
   signal: AbortSignal,
 ): Promise<DatastoreBackupResource> {
   const waiting = inOrder(known).find(isWaiting);
-  if (waiting !== undefined) {
-    const asked = by.is === 'person' ? { isAsked: true } : {};
-    const hurried = (one: DatastoreBackupResource) =>
-      isWaiting(one) ? { ...one.status, ...asked, nextMs: now() } : one.status;
-    return resources.updateStatus(datastoreBackupType, waiting.id, hurried, { signal });
-  }
+  const hurried = waiting === undefined ? undefined : await hurry(deps, waiting.id, by, signal);
+  if (hurried !== undefined) return hurried;
+  const { resources, now } = deps;
   return resources.create(
     datastoreBackupType,
     {
@@ -58,6 +56,25 @@ async function askBeside(
     },
     { signal },
   );
+}
+
+/** Undefined where it has begun meanwhile, or is gone: then it is none that waits. */
+async function hurry(
+  { resources, now }: AskingDeps,
+  id: string,
+  by: Maker,
+  signal: AbortSignal,
+): Promise<DatastoreBackupResource | undefined> {
+  const asked = by.is === 'person' ? { isAsked: true } : {};
+  const hurried = (one: DatastoreBackupResource) =>
+    isWaiting(one) ? { ...one.status, ...asked, nextMs: now() } : one.status;
+  try {
+    const found = await resources.updateStatus(datastoreBackupType, id, hurried, { signal });
+    return isWaiting(found) ? found : undefined;
+  } catch (error) {
+    if (!hasCode(error, 'not_found')) throw error;
+    return undefined;
+  }
 }
 
 /**
@@ -127,7 +144,7 @@ type Others = number | 'restoring';
 
 /** Why it failed, if it did. */
 async function outcomeOf(
-  { resources }: AskingDeps,
+  { resources, now }: AskingDeps,
   { app, backupId, attempt, earlier }: Asked,
   { signal, clock }: { signal: AbortSignal; clock: Clock },
 ): Promise<string | undefined> {
@@ -137,11 +154,13 @@ async function outcomeOf(
   for (;;) {
     const record = await resources.find(datastoreBackupType, backupId, { signal });
     if (record === undefined) {
-      // One that was made for another backup of the cluster since then took its place, or somebody deleted it.
+      // One that was made for another backup of the cluster since then took its place, or somebody did away with it.
       const isReplaced = (await recordsOf({ resources }, app, signal)).some(
         ({ id, status }) => status.state === 'complete' && !earlier.has(id),
       );
-      return isReplaced || !(await isLive(resources, app, signal)) ? undefined : 'it was deleted meanwhile';
+      return isReplaced || !(await isLive(resources, app, signal))
+        ? undefined
+        : 'it was cancelled, or deleted, meanwhile';
     }
     const { state, error = 'it failed' } = record.status;
     if (state === 'complete') return undefined;
@@ -153,7 +172,7 @@ async function outcomeOf(
     if (!isMade && clock.now() - lookedMs > othersMs) {
       lookedMs = clock.now();
       const before: Others = others;
-      others = await othersOf(resources, backupId, signal);
+      others = await othersOf({ resources, now }, backupId, signal);
       if (others === 'restoring' || others !== before) sinceMs = lookedMs;
     }
     if (clock.now() - sinceMs > quietMs) return 'nobody makes it: flynn -a controller ps, does its worker run?';
@@ -162,13 +181,12 @@ async function outcomeOf(
 }
 
 /** One thing at a time is done for a datastore, and few for all: as long as others change, one that waits will have its turn. */
-async function othersOf(resources: Deps['resources'], backupId: string, signal: AbortSignal): Promise<Others> {
+async function othersOf({ resources, now }: AskingDeps, backupId: string, signal: AbortSignal): Promise<Others> {
   const [records, plans] = await Promise.all([
     resources.list(datastoreBackupType, { signal }),
     resources.list(backupPlanType, { signal }),
   ]);
-  // A program that has all of it may be at it for long, and says nothing: it has a deadline of its own.
-  if (plans.some(({ status }) => status.restore?.state === 'running')) return 'restoring';
+  if (plans.some(({ status }) => isOnItsWay(status.restore, now()))) return 'restoring';
   return Math.max(0, ...records.filter(({ id }) => id !== backupId).map(({ revision }) => revision));
 }
 

@@ -11,6 +11,8 @@ export const slots: Readonly<Record<Lane, number>> = { restores: 4, asked: 2, sc
 
 /** What is deployed takes its members away, the primary last: a restore would be cut. One that does not end is not waited for. */
 const deployingMs = 30 * 60_000;
+/** A worker that runs has begun one by then, whatever is deployed, unless others are put back. Who waits for it gives up later. */
+export const begunMs = deployingMs + 5 * 60_000;
 /** A worker that runs begins, or says what keeps it, before that. */
 const nobodyMs = 60_000;
 
@@ -32,6 +34,13 @@ export function awaitsDeployment(
 ): boolean {
   const isWaited = nowMs < restore.wantedMs + deployingMs;
   return restore.state === 'wanted' && status.deploymentId !== undefined && isWaited;
+}
+
+/** It gets on, or will, although nothing is said of it: whoever waits for what comes after it waits on. */
+export function isOnItsWay(restore: PendingRestore | undefined, nowMs: number): boolean {
+  // A program that has all of it may be at it for long, and says nothing: it has a deadline of its own.
+  if (restore?.state === 'running') return true;
+  return restore?.state === 'wanted' && nowMs < restore.wantedMs + begunMs;
 }
 
 type Looked = Readonly<{
