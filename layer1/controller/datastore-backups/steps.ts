@@ -4,12 +4,15 @@
  * INVARIANTS. One thing at a time for each datastore, in whichever lane: whoever does it has its turn, in the worker that
  * leads, and what that writes carries its term's compare. A restore waits for nothing that nobody waits for: a dump that is made
  * by itself gives way, and is what it was before it was begun. That an attempt begins is written down before it begins, with
- * when another may: a worker that dies leaves nothing for ever. A record names a blob only once all of it is stored.
+ * when another may: a worker that dies leaves nothing for ever. It begins as what it was read as, or not: somebody may have asked
+ * for it, or cancelled it, meanwhile. One whose record is gone was cancelled: its program is ended with the next word of how far it
+ * is. A record names a blob only once all of it is stored.
  */
 import { appliances } from '@flynn/appliances/appliances';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import type { Again } from '@flynn/resource/reconciler';
+import type { Revision } from '@flynn/store/store';
 import { appType, ownedBy } from '../resources.ts';
 import { type DumpBlobs, makeDump } from './making.ts';
 import { Meter } from './meter.ts';
@@ -30,6 +33,7 @@ type Status = DatastoreBackupResource['status'];
 const turnAgain: Again = { againInMs: 500 };
 
 type Options = StepOptions & Readonly<{ lane: Lane; turns: Turns }>;
+type WriteOptions = StepOptions & Readonly<{ expectRevision?: Revision }>;
 type Seen = Subject & Readonly<{ records: readonly DatastoreBackupResource[]; step: DatastoreStep }>;
 
 /** One look at the datastore of that app, by who does what goes in that lane. */
@@ -58,7 +62,8 @@ export async function stepDatastore(
   if (step.do === 'wait' || laneOf(step) !== lane) return { againInMs: 1 };
   if (step.do === 'restore') return putBack(deps, blobs, { ...subject, restore: step.restore }, options);
   const record = step.record ?? (await beginTick(deps, subject, options));
-  await backUp(deps, blobs, { ...subject, record }, { ...options, wanted: turn.wanted });
+  // What is not found is the record: somebody cancelled it, or the datastore goes.
+  await backUp(deps, blobs, { ...subject, record }, { ...options, wanted: turn.wanted }).catch(ignoreGone);
   return { againInMs: 1 };
 }
 
@@ -112,16 +117,17 @@ async function backUp(
   const signal = isAskedFor(record) ? options.signal : AbortSignal.any([options.signal, options.wanted]);
   const attempt = record.status.attempt + 1;
   const begun = { attempt, startedAt: iso(now()), orderMs: nextOrder(records, now()) };
-  const write = (status: Omit<Status, keyof typeof begun>) =>
-    writeBackup(deps, record.id, { ...begun, ...status }, options);
+  const asRead = { ...options, expectRevision: record.revision };
+  const write = (status: Omit<Status, keyof typeof begun>, how: WriteOptions = options) =>
+    writeBackup(deps, record.id, { ...begun, ...status }, how);
   const nextMs = retryAt(attempt, now()) ?? now();
   const { error: failure, isAsked } = record.status;
   const before = { ...(failure === undefined ? {} : { error: failure }), ...(isAsked === true ? { isAsked } : {}) };
   if (attempt > maxAttempts) {
     const error = failure ?? 'whoever made it died';
-    return write({ ...record.status, state: 'failed', nextMs, endedAt: iso(now()), error });
+    return write({ ...record.status, state: 'failed', nextMs, endedAt: iso(now()), error }, asRead);
   }
-  await write({ state: 'running', nextMs, ...before });
+  await write({ state: 'running', nextMs, ...before }, asRead);
   const meter = new Meter(now, (dumpBytes) => write({ state: 'running', nextMs, dumpBytes, ...before }));
   try {
     const member = memberOf(deps, { app, appliance }, attempt);
@@ -135,8 +141,10 @@ async function backUp(
     log.info({ datastore: app.spec.name, backup: record.id, dumpBytes: made.dumpBytes }, 'a datastore was backed up');
   } catch (error) {
     if (options.signal.aborted) throw error;
-    // Its datastore was deleted meanwhile, and the record with it.
-    if (hasCode(error, 'not_found') && (await isGone(deps, record.id, options.signal))) return;
+    if (await isGone(deps, record.id, options.signal)) {
+      log.info({ datastore: app.spec.name, backup: record.id }, 'a backup was cancelled, or its datastore deleted');
+      return;
+    }
     if (signal.aborted) {
       const { attempt: triedBefore } = record.status;
       const state = triedBefore === 0 ? 'queued' : 'retrying';
@@ -172,9 +180,14 @@ async function forgetOld({ resources }: StepDeps, plan: BackupPlan, options: Ste
   }
 }
 
-async function writeBackup(deps: StepDeps, id: string, status: Status, options: StepOptions): Promise<void> {
-  const { signal } = options;
-  await deps.resources.updateStatus(datastoreBackupType, id, () => status, { signal, also: guard(options) });
+async function writeBackup(deps: StepDeps, id: string, status: Status, options: WriteOptions): Promise<void> {
+  const { signal, expectRevision } = options;
+  const expected = expectRevision === undefined ? {} : { expectRevision };
+  await deps.resources.updateStatus(datastoreBackupType, id, () => status, {
+    signal,
+    also: guard(options),
+    ...expected,
+  });
 }
 
 async function isGone({ resources }: StepDeps, id: string, signal: AbortSignal): Promise<boolean> {
