@@ -40,6 +40,7 @@ export function addDatastoreBackupCommands(parent: Parent, under: Command, kind:
   addRun(parent, backup, kind);
   addDownload(parent, backup, kind);
   addRestore(parent, backup, kind);
+  addCancel(parent, backup, kind);
   addDelete(parent, backup, kind);
   addSchedule(parent, backup, kind);
 }
@@ -187,15 +188,47 @@ async function restore(
         async () => {
           const { restore: found } = await client.call(datastoreBackups.list, { params });
           text = restoringText(name, found ?? {});
-          if (found === undefined || (found.at ?? found.backupId) !== wanted) return 'replaced';
+          if (found === undefined) return 'withdrawn';
+          if ((found.at ?? found.backupId) !== wanted) return 'replaced';
           return found.state === 'complete' || found.state === 'failed' ? found : undefined;
         },
         { what: `the end of the restore of ${name}`, deadlineMs: wholeMs, intervalMs: 500 },
       ),
   );
-  if (ended === 'replaced') throw new FlynnError('conflict', `another backup is put back into ${name} by now`);
+  if (ended === 'withdrawn') {
+    throw new FlynnError('conflict', `the restore of ${name} was withdrawn before it began: nothing was replaced`);
+  }
+  if (ended === 'replaced') {
+    const look = `flynn ${kind.command} backup -a ${name}`;
+    throw new FlynnError('conflict', `this restore of ${name} was withdrawn, or another has its place: ${look} tells`);
+  }
   context.show(ended, () => restoreText(name, ended));
   return ended.state === 'complete' ? 0 : 1;
+}
+
+function addCancel(parent: Parent, backup: Command, kind: DatastoreKind): void {
+  const command = `flynn ${kind.command} backup cancel`;
+  addCommand<Target>(parent, {
+    under: backup,
+    name: 'cancel',
+    summary: 'end a backup that is under way, or withdraw a restore that has not begun',
+    arguments: [['[id]', 'of the backup, or of what is to be put back; without it: whatever is to be put back']],
+    options: { resource },
+    examples: [`${command} 20300131T031700Z-k3v9 -a shop`, `${command} -a shop`],
+    async run(context, { resource: named }, [id]) {
+      const client = await context.client();
+      const { name, params } = await targetOf(context, kind, named);
+      const { restore: found } = await client.call(datastoreBackups.list, { params });
+      const isOpen = found !== undefined && found.state !== 'complete' && found.state !== 'failed';
+      if (id === undefined || (isOpen && found.backupId === id)) {
+        await client.call(datastoreBackups.cancelRestore, { params });
+        context.show({ datastore: name }, () => `Withdrawn: nothing is put back into ${name}.`);
+        return;
+      }
+      await client.call(datastoreBackups.cancel, { params: { ...params, backup: id } });
+      context.show({ id }, () => `Cancelled ${id} of ${name}: nothing of it is kept.`);
+    },
+  });
 }
 
 function addDelete(parent: Parent, backup: Command, kind: DatastoreKind): void {

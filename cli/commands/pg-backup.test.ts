@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { TestDatabase, addDatastore } from '@flynn/controller/datastore-backups/datastore-fixture';
 import { startTestBlobs } from '@flynn/controller/testing/blobs';
+import { waitFor } from '@flynn/kit/retry';
 import { openDeskWithController } from '../testing.ts';
 
 async function open() {
@@ -80,6 +81,42 @@ test('a backup is made, listed, fetched, put back and deleted', async () => {
     (await readdir(desk.home)).filter((name) => name.startsWith('b.dump')),
     [],
   );
+});
+
+test('a backup that is under way is cancelled, and a restore that has not begun is withdrawn', async () => {
+  await using it = await open();
+  const { database, run } = it;
+  const [id = ''] = (await run('run')).stdout.split(':');
+  const blocked = Promise.withResolvers<void>();
+  database.onRun = () => blocked.promise;
+  const making = run('run');
+  const under = { deadlineMs: 30_000, intervalMs: 20 };
+  const other = await waitFor(async () => /\n(\S+) +running /.exec((await run()).stdout)?.[1], {
+    what: 'the second to run',
+    ...under,
+  });
+  const { content } = database;
+  for (const words of [[], [id]]) {
+    const restoring = run('restore', id, '-y');
+    const isWaiting = async () => (await run()).stdout.includes(`waits for its backup ${other}`);
+    await waitFor(isWaiting, { what: 'the restore to wait', ...under });
+    assert.equal((await run('cancel', ...words)).stdout, 'Withdrawn: nothing is put back into shop-postgres.\n');
+    const { code, stderr } = await restoring;
+    assert.equal(code, 1);
+    assert.match(stderr, /the restore of shop-postgres was withdrawn before it began: nothing was replaced/);
+  }
+  assert.match((await run('cancel')).stderr, /nothing waits to be put back into shop-postgres/);
+  assert.match((await run('delete', other, '-y')).stderr, /"flynn pg backup cancel \S+ -a shop-postgres" ends it/);
+  assert.equal((await run('cancel', other)).stdout, `Cancelled ${other} of shop-postgres: nothing of it is kept.\n`);
+  const { code, stderr } = await making;
+  assert.equal(code, 1);
+  assert.match(stderr, /was cancelled, or deleted, meanwhile/);
+  blocked.resolve();
+  assert.match((await run('cancel', id)).stderr, /has ended, it is complete/);
+  const left = await run();
+  assert.ok(!left.stdout.includes(other), left.stdout);
+  assert.equal(left.code, 0);
+  assert.equal(database.content, content);
 });
 
 test('while backups fail the command says so with its exit code; the schedule is set and taken away', async () => {

@@ -47,16 +47,19 @@ test('who sees the app sees when and how it was backed up; all else is for devel
       outcome(client.call(routes.unschedule, { params })),
       outcome(client.stream(routes.download, { params: { ...params, backup } }).then((body) => body.destroy())),
       outcome(client.call(routes.restore, { params, body: { backup: 'none' } })),
+      outcome(client.call(routes.cancelRestore, { params })),
       outcome(client.call(routes.dismiss, { params })),
       outcome(client.call(routes.remove, { params: { ...params, backup: 'none' } })),
+      outcome(client.call(routes.cancel, { params: { ...params, backup: 'none' } })),
     ]);
   assert.deepEqual(
     await all(nobody),
-    Array.from({ length: 7 }, () => 'not_found'),
+    Array.from({ length: 9 }, () => 'not_found'),
   );
-  assert.deepEqual(await all(viewer), ['done', ...Array.from({ length: 6 }, () => 'denied')]);
+  assert.deepEqual(await all(viewer), ['done', ...Array.from({ length: 8 }, () => 'denied')]);
   assert.equal(await outcome(viewer.call(routes.run, { params })), 'denied');
-  assert.deepEqual(await all(developer), ['done', 'done', 'done', 'done', 'not_found', 'done', 'not_found']);
+  const own = ['done', 'done', 'done', 'done', 'not_found', 'conflict', 'done', 'not_found', 'not_found'];
+  assert.deepEqual(await all(developer), own);
 
   const entries = await world.client.call(audit.list, {});
   const told = entries.filter(({ actor }) => actor.name === 'developer').map(({ action }) => action);

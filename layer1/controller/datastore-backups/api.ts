@@ -42,6 +42,13 @@ export const datastoreBackups = {
     response: 'empty',
     summary: 'Delete a backup; one under way is refused',
   }),
+  cancel: defineRoute({
+    method: 'POST',
+    path: '/resources/:resource/backups/:backup/cancel',
+    access: 'anybody',
+    response: 'empty',
+    summary: 'End a backup that is under way, or waits: nothing of it is kept; one that has ended is refused',
+  }),
   schedule: defineRoute({
     method: 'PUT',
     path: '/resources/:resource/backup-schedule',
@@ -80,6 +87,13 @@ export const datastoreBackups = {
     response: datastoreRestoreSchema,
     summary:
       'Put a backup, or what there was at a moment, in the place of what is in the database; how that goes is told with its backups',
+  }),
+  cancelRestore: defineRoute({
+    method: 'POST',
+    path: '/resources/:resource/restore/cancel',
+    access: 'anybody',
+    response: 'empty',
+    summary: 'Withdraw what is to be put back: nothing changes; what has begun is refused, and is left to its end',
   }),
   dismiss: defineRoute({
     method: 'DELETE',

@@ -15,6 +15,7 @@ import { appType, ownedBy } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import { datastoreBackups as routes } from './api.ts';
 import { askForBackup } from './asking.ts';
+import { cancelBackup, withdrawn } from './cancelling.ts';
 import { type DumpBlobs, openDump } from './making.ts';
 import { waitsFor } from './lanes.ts';
 import { isOpen, isPutBack, isUnsettled, viewBackup, viewBackups, viewRestore, viewSchedule } from './plan.ts';
@@ -55,12 +56,18 @@ export function datastoreBackupHandlers(deps: Deps, blobs: Pick<DumpBlobs, 'get'
       const app = await datastoreOf(deps, call, params.resource);
       const backup = await findBackup(deps, app, params.backup, signal);
       if (isOpen(backup)) {
-        throw new FlynnError('conflict', `${backup.id} is under way: it can be deleted once it has ended`);
+        const cancel = `flynn ${commandOf(app)} backup cancel ${backup.id} -a ${app.spec.name}`;
+        throw new FlynnError('conflict', `${backup.id} is under way: "${cancel}" ends it`);
       }
       if (isPutBack(backup.id, (await planOf(deps, app, signal)).status.restore)) {
         throw new FlynnError('conflict', `${backup.id} is being put back: it can be deleted once that has ended`);
       }
       await resources.delete(datastoreBackupType, backup.id, { signal, expectUid: backup.uid });
+    }),
+    handle(routes.cancel, async (call) => {
+      const { params, signal } = call;
+      const app = await datastoreOf(deps, call, params.resource);
+      await cancelBackup(deps, await findBackup(deps, app, params.backup, signal), signal);
     }),
     handle(routes.schedule, async (call) => {
       const { body, signal } = call;
@@ -100,6 +107,11 @@ export function datastoreBackupHandlers(deps: Deps, blobs: Pick<DumpBlobs, 'get'
         return { spec, status: { ...status, restore: { ...restore, ...owed } } };
       });
       return viewRestore(restore);
+    }),
+    handle(routes.cancelRestore, async (call) => {
+      const app = await datastoreOf(deps, call, call.params.resource);
+      const by = { app, name: principalOf(call).name, nowMs: now() };
+      await changePlan(deps, app, call.signal, ({ spec, status }) => ({ spec, status: withdrawn(status, by) }));
     }),
     handle(routes.dismiss, async (call) => {
       const app = await datastoreOf(deps, call, call.params.resource);

@@ -4,12 +4,14 @@
  * copy and a log, which its program makes a dump of by itself. Once its program ended well it is complete, however long nobody can
  * write that down; where nobody heard how its program ended, it may be in the place of what was there, and that is said.
  *
- * What a person asked for is tried once. What a cluster that came back is to have is tried some times, its members being waited
- * for: nobody else uses it before.
+ * It begins only while the plan is as it was read: what was withdrawn meanwhile does not begin, and what has begun is not
+ * withdrawn. What a person asked for is tried once. What a cluster that came back is to have is tried some times, its members
+ * being waited for: nobody else uses it before.
  */
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { retry, withDeadline } from '@flynn/kit/retry';
 import type { Again } from '@flynn/resource/reconciler';
+import type { Revision } from '@flynn/store/store';
 import type { Bytes } from '../backup/archive.ts';
 import { recoveryInput } from '../datastore-history/collecting.ts';
 import { roomOf } from '../datastore-history/ranges.ts';
@@ -51,11 +53,14 @@ export async function putBack(
   const named = backup === undefined ? {} : { backupId: backup.id };
   const begun = { ...asked, ...named, attempt: restore.attempt + 1, startedAt: iso(now()) };
   const nextMs = restoreRetryAt(begun, now()) ?? now();
+  const running = { ...begun, state: 'running', nextMs } as const;
+  let isBegun = false;
   let sentBytes: number;
   try {
     const member = memberOf(deps, subject, begun.attempt);
-    await write({ ...begun, state: 'running', nextMs });
-    const meter = new Meter(now, (sentBytes) => write({ ...begun, state: 'running', nextMs, sentBytes }));
+    await writeRestore(deps, plan.id, running, { ...options, expectRevision: plan.revision });
+    isBegun = true;
+    const meter = new Meter(now, (sentBytes) => write({ ...running, sentBytes }));
     const signal = withDeadline(wholeMs, options.signal);
     const { command, input, bytes } =
       backup === undefined
@@ -67,6 +72,8 @@ export async function putBack(
     sentBytes = bytes;
   } catch (error) {
     if (options.signal.aborted) throw error;
+    // Something about the plan is another by now: it is looked at again.
+    if (!isBegun && hasCode(error, 'conflict')) throw error;
     const membersMs = hasNoMember(error) ? awaitMembers(restore, now()) : undefined;
     if (membersMs !== undefined) return { againInMs: membersMs - now() };
     const retryMs = hasNoMember(error) ? undefined : restoreRetryAt(begun, now());
@@ -148,23 +155,23 @@ function backupOf(
   return records.find(({ id, status }) => id === backupId && status.state === 'complete');
 }
 
-/** `conflict` if somebody asked for another meanwhile. */
+/** `conflict` if somebody asked for another meanwhile, or withdrew this one. */
 async function writeRestore(
   { resources }: StepDeps,
   planId: string,
   restore: PendingRestore,
-  options: StepOptions,
+  options: StepOptions & { expectRevision?: Revision },
 ): Promise<void> {
-  const { signal } = options;
+  const { signal, expectRevision } = options;
   await resources.updateStatus(
     backupPlanType,
     planId,
     ({ status }) => {
       if (status.restore?.wantedMs !== restore.wantedMs) {
-        throw new FlynnError('conflict', 'another restore was asked for meanwhile');
+        throw new FlynnError('conflict', 'another restore was asked for meanwhile, or this one was withdrawn');
       }
       return { ...status, restore };
     },
-    { signal, also: guard(options) },
+    { signal, also: guard(options), ...(expectRevision === undefined ? {} : { expectRevision }) },
   );
 }

@@ -1,4 +1,4 @@
-/** Backups of a datastore: make one, put one back. */
+/** Backups of a datastore: make one, put one back, cancel either. */
 import { useState } from 'preact/hooks';
 import type { datastoreBackups } from '@flynn/controller/datastore-backups/api';
 import type { DatastoreBackup, DatastoreBackups } from '@flynn/controller/datastore-backups/model';
@@ -25,6 +25,10 @@ const backupTones: Readonly<Record<DatastoreBackup['state'], Tone>> = {
   failed: 'bad',
 };
 
+function isUnderWay({ state }: DatastoreBackup): boolean {
+  return state === 'queued' || state === 'running' || state === 'retrying';
+}
+
 /** Of `flynn`, for its kind. */
 function commandOf({ datastore }: App): string {
   return datastore?.appliance === 'postgres' ? 'pg' : (datastore?.appliance ?? 'resource');
@@ -41,7 +45,9 @@ export function Backups({ app, resource, datastore }: { app: App; resource: Reso
       { params },
       { signal },
     );
-    setIsWatched(found.backups.some(({ state }) => state === 'queued' || state === 'running' || state === 'retrying'));
+    setIsWatched(
+      found.backups.some(isUnderWay) || found.restore?.state === 'wanted' || found.restore?.state === 'running',
+    );
     return found;
   });
   useEvery(isWatched ? backupsEveryMs : 60_000, reload);
@@ -65,6 +71,19 @@ export function Backups({ app, resource, datastore }: { app: App; resource: Reso
                   reload();
                 }}
               />
+              {found.restore?.state === 'wanted' && found.restore.by !== undefined ? (
+                <ActButton
+                  label="Do not put back"
+                  act={async (once) => {
+                    await api.call<typeof datastoreBackups.cancelRestore>(
+                      'POST /resources/:resource/restore/cancel',
+                      { params },
+                      { once },
+                    );
+                    reload();
+                  }}
+                />
+              ) : null}
             </p>
           ) : null}
           {found.backups.length === 0 ? (
@@ -154,6 +173,20 @@ function BackupTable(props: {
                     written since is lost.
                   </p>
                 </AskedButton>
+              ) : null}
+              {isUnderWay(backup) ? (
+                <ActButton
+                  label="Cancel"
+                  name={`Cancel the backup ${backup.id}`}
+                  act={async (once) => {
+                    await api.call<typeof datastoreBackups.cancel>(
+                      'POST /resources/:resource/backups/:backup/cancel',
+                      { params: { resource: resource.id, backup: backup.id } },
+                      { once },
+                    );
+                    onChange();
+                  }}
+                />
               ) : null}
             </td>
           ) : null}
