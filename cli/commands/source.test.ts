@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { openDeskWithController } from '../testing.ts';
 import { hookRows } from './source-hook.ts';
+import { isLooked } from './source.ts';
 
 test('`source set`, `source` and `source off`; a deploy key becomes the app’s own', async () => {
   await using env = await openDeskWithController();
@@ -74,4 +75,21 @@ test('what came in at a hook is told in lines of `source`', () => {
     ['last hook', 'ignored: a push to dev, and main is what is followed, 1m ago'],
     ['refused', '1m ago, from 192.0.2.1: it was signed with another secret than this hook has'],
   ]);
+});
+
+test('a look that was under way when another was asked for is not the one, unless it found something', () => {
+  const source = { appId: 'a', url: 'https://git.example.com/hello.git', branch: 'main', everyMs: 60_000, failures: 0 };
+  const asked = { ...source, commit: 'aaaa', polledAt: '1', pollId: 'poll-1', isWanted: true };
+  const { pollId, ...ended } = { ...asked, polledAt: '2' };
+  for (const [what, now, isDone] of [
+    ['it goes on', asked, false],
+    ['it has ended', ended, false],
+    ['it has ended in vain', { ...ended, error: 'no branch main' }, false],
+    ['it found something', { ...ended, commit: 'bbbb' }, true],
+    ['the next goes on', { ...ended, pollId, isWanted: false }, false],
+    ['the next has ended', { ...ended, polledAt: '3', isWanted: false }, true],
+    // A controller of a version before does not tell what is wanted.
+    ['nothing is said', { ...source, commit: 'aaaa', polledAt: '2' }, true],
+  ] as const)
+    assert.equal(isLooked(asked, now), isDone, what);
 });

@@ -61,11 +61,10 @@ export function addSourceCommands(parent: Parent): void {
     async run(context, { again = false }) {
       const client = await context.client();
       const params = { app: await context.appName() };
-      const before = await client.call(sources.get, { params });
-      await client.call(sources.poll, { params, query: { again: again ? 'true' : 'false' } });
+      const before = await client.call(sources.poll, { params, query: { again: again ? 'true' : 'false' } });
       const probe = async () => {
         const now = await client.call(sources.get, { params });
-        return now.polledAt !== before.polledAt && now.pollId === undefined ? now : undefined;
+        return isLooked(before, now) ? now : undefined;
       };
       const looked = await context.progress(`looking at ${before.url}`, () =>
         pollUntil(probe, { what: `a look at ${before.url}`, deadlineMs: lookDeadlineMs, intervalMs: 500 }),
@@ -93,6 +92,15 @@ export function addSourceCommands(parent: Parent): void {
       context.show({ removed: true }, () => `${params.app} follows no repository any more`);
     },
   });
+}
+
+/**
+ * Whether it was looked at since that was asked for. One that was under way then has not seen what came since: the next is
+ * waited for, unless this one found something, which is built first. Pure.
+ */
+export function isLooked(asked: Source, now: Source): boolean {
+  if (now.pollId !== undefined || now.polledAt === asked.polledAt) return false;
+  return now.isWanted !== true || now.commit !== asked.commit;
 }
 
 /** Where builds look for it too, for submodules and private packages. */

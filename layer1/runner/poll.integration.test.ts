@@ -76,7 +76,9 @@ async function lookDone({ client }: TestController, polledAt: string | undefined
   await client.call(sources.poll, { params });
   const probe = async () => {
     const source = await client.call(sources.get, { params });
-    return source.polledAt !== polledAt && source.pollId === undefined ? source : undefined;
+    // One that was under way when this was asked for has seen less: another follows.
+    const isOver = source.pollId === undefined && source.isWanted !== true;
+    return isOver && source.polledAt !== polledAt ? source : undefined;
   };
   return waitFor(probe, { what: 'a look at the repository', deadlineMs });
 }

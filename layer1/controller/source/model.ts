@@ -26,6 +26,8 @@ export const sourceSchema = z.object({
   nextAt: time.optional(),
   /** A look that is under way. */
   pollId: z.string().optional(),
+  /** Somebody wants it looked at now: one that is under way may have begun before, and another follows it. */
+  isWanted: z.boolean().optional(),
   /** Looks that failed in a row, with why the last one did: they come ever more seldom. */
   failures: z.int(),
   error: z.string().optional(),

@@ -9,19 +9,19 @@ const specSchema = sourceSchema.pick({ appId: true, url: true, branch: true, eve
   /** An admin of the cluster said so: it may be inside. */
   isOpen: z.boolean(),
 });
-const statusSchema = sourceSchema.pick({ commit: true, pollId: true, failures: true, error: true }).extend({
-  /** How many looks there were, and how many of them brought something: what their ids follow from. */
-  polls: z.int(),
-  pushes: z.int(),
-  /** The chain of operations of `commit`. */
-  pushId: z.string().optional(),
-  /** The last look that has ended. */
-  lastPollId: z.string().optional(),
-  polledMs: z.int().optional(),
-  nextMs: z.int(),
-  /** Somebody wants it looked at now. */
-  isWanted: z.boolean().optional(),
-});
+const statusSchema = sourceSchema
+  .pick({ commit: true, pollId: true, isWanted: true, failures: true, error: true })
+  .extend({
+    /** How many looks there were, and how many of them brought something: what their ids follow from. */
+    polls: z.int(),
+    pushes: z.int(),
+    /** The chain of operations of `commit`. */
+    pushId: z.string().optional(),
+    /** The last look that has ended. */
+    lastPollId: z.string().optional(),
+    polledMs: z.int().optional(),
+    nextMs: z.int(),
+  });
 
 export const sourceType = defineType({
   name: 'source',

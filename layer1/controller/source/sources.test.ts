@@ -72,7 +72,8 @@ test('a new commit is pushed once; the same one is not pushed again, but when so
 
   // While the app has operations it is not looked at.
   const build = chain.find(({ kind }) => kind === 'build');
-  await world.client.call(sources.poll, { params });
+  assert.equal(taken.isWanted, undefined);
+  assert.equal((await world.client.call(sources.poll, { params })).isWanted, true);
   const next = await world.runner.claim({ signal: AbortSignal.timeout(deadlineMs) });
   assert.equal(next.id, build?.id);
   await world.runner.finish(next.id, 'failed', { error: 'it does not compile' });
@@ -81,11 +82,12 @@ test('a new commit is pushed once; the same one is not pushed again, but when so
 
   const again = await found(world, { commit: first });
   assert.equal(again.input.commit, first);
-  await sourceWhen(
+  const looked = await sourceWhen(
     world,
     'the second look',
     ({ pollId, polledAt }) => pollId === undefined && polledAt !== taken.polledAt,
   );
+  assert.equal(looked.isWanted, undefined);
   assert.equal((await pushed(world)).length, 3, 'nothing was pushed for the same commit');
 
   await world.client.call(sources.poll, { params, query: { again: 'true' } });

@@ -124,6 +124,7 @@ async function viewSource(
     failures,
     ...(commit === undefined ? {} : { commit }),
     ...(pollId === undefined ? { nextAt: iso(isWanted ? deps.now() : Math.max(nextMs, deps.now())) } : { pollId }),
+    ...(isWanted ? { isWanted } : {}),
     ...(polledMs === undefined ? {} : { polledAt: iso(polledMs) }),
     ...(error === undefined ? {} : { error }),
     ...(push === undefined ? {} : { push }),
