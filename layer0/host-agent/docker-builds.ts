@@ -7,7 +7,7 @@
  */
 import type Docker from 'dockerode';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
-import { pause } from '@flynn/kit/clock';
+import { pause, systemClock } from '@flynn/kit/clock';
 import { LineSplitter } from '@flynn/kit/lines';
 import { retry } from '@flynn/kit/retry';
 import { z } from 'zod';
@@ -22,7 +22,9 @@ import { buildNetwork, buildRepository, label } from './labels.ts';
 /** Who asked holds the build to its own limit; this is for when nobody does any more. */
 const buildDeadlineMs = 24 * 60 * 60_000;
 const diskLookMs = 2_000;
+/** That memory ran out is heard beside the end of a step, now and then after it: of one that was killed it is waited for longer. */
 const outOfMemoryMs = 1_000;
+const killedMs = 10_000;
 const cleanUpDeadlineMs = 60_000;
 
 /** Answers the tag of the image. When it fails or is cancelled, nothing it made is left but what earlier builds share. */
@@ -66,7 +68,8 @@ async function buildIn(
           memswap: build.limits.memoryBytes,
           cpushares: Math.max(2, Math.round((build.limits.cpuMillis * 1024) / 1000)),
           rm: true,
-          forcerm: true,
+          // Nothing more would be heard of a step that failed: it goes with its network.
+          forcerm: false,
           // BuildKit's steps are no containers: nobody could hold them to anything.
           version: '1' as const,
           abortSignal,
@@ -81,7 +84,10 @@ async function buildIn(
     return tag;
   } catch (error) {
     // That memory ran out is told apart from what the step said of it.
-    if (hasCode(error, 'invalid')) await pause(outOfMemoryMs, signal);
+    if (hasCode(error, 'invalid')) {
+      const isKilled = / code: 137\b/.test(messageOf(error));
+      await Promise.race([guard.outOfMemory, pause(isKilled ? killedMs : outOfMemoryMs, signal)]);
+    }
     signal.throwIfAborted();
     throw guard.wasOutOfMemory ? tooMuchMemory(build.limits.memoryBytes, error) : error;
   } finally {
@@ -115,6 +121,7 @@ class StepGuard {
   /** Rejects when a step runs without its limit of processes. */
   readonly #unlimited = Promise.withResolvers<never>();
   readonly #ids = new Set<string>();
+  readonly #outOfMemory = Promise.withResolvers<void>();
   wasOutOfMemory = false;
 
   constructor(context: DockerContext, network: string, { limits }: ImageBuild) {
@@ -128,6 +135,11 @@ class StepGuard {
     return this.#listening.promise;
   }
 
+  /** Resolves once it is. */
+  get outOfMemory(): Promise<void> {
+    return this.#outOfMemory.promise;
+  }
+
   /** Until the signal aborts; throws `exhausted` when the steps have written too much. */
   async run(signal: AbortSignal): Promise<void> {
     await Promise.race([Promise.all([this.#follow(signal), this.#measure(signal)]), this.#unlimited.promise]);
@@ -135,8 +147,10 @@ class StepGuard {
 
   async #follow(signal: AbortSignal): Promise<void> {
     const filters = JSON.stringify({ type: ['container', 'network'], event: ['connect', 'start', 'oom'] });
+    // The engine answers a moment before it subscribes. What it says of another build of that name is not looked back at.
+    const since = systemClock.now() / 1_000;
     try {
-      const request = { filters, abortSignal: signal };
+      const request = { filters, since, abortSignal: signal };
       const stream = await this.#context.docker.getEvents(request);
       this.#listening.resolve();
       const lines = new LineSplitter({ maxBytes: 1024 ** 2 });
@@ -157,8 +171,10 @@ class StepGuard {
       const { name, container } = Actor.Attributes;
       if (name === this.#network && container !== undefined) this.#ids.add(container);
     } else if (this.#ids.has(Actor.ID)) {
-      if (Action === 'oom') this.wasOutOfMemory = true;
-      else this.#limit(Actor.ID, signal).catch(this.#unlimited.reject);
+      if (Action === 'oom') {
+        this.wasOutOfMemory = true;
+        this.#outOfMemory.resolve();
+      } else this.#limit(Actor.ID, signal).catch(this.#unlimited.reject);
     }
   }
 
