@@ -85,8 +85,10 @@ test('the lead is handed over, lost and begun anew, and what was acknowledged an
   await t.test('a primary that is killed is followed by its copy; back again it follows', async () => {
     await place.ask(['SET', 'copied', 'yes']);
     const before = primaryOf(await place.copied())?.address;
-    await place.ask(['WAIT', '1', '5000']);
     const lost = await numberOf(place, before);
+    // WAIT is about what its own connection wrote.
+    const isCopied = async () => (await place.ask(['GET', 'copied'], 3 - lost)) === 'yes';
+    await waitFor(isCopied, { what: 'the copy to have it', deadlineMs: 60_000, intervalMs: 200 });
     await place.kill(lost);
     const now = await untilAnother(place, before);
     assert.equal(await place.ask(['GET', 'copied']), 'yes');
