@@ -113,7 +113,11 @@ export function upgradeConformance(driver: Driver): void {
       return socket;
     });
     await waitFor(() => backend.sockets.size === 10, { what: 'all to be there', deadlineMs: 30_000 });
-    for (const client of clients) client.destroy();
+    // Some in order, and some not.
+    for (const [i, client] of clients.entries()) {
+      if (i < 5) client.resetAndDestroy();
+      else client.destroy();
+    }
     await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 30_000 });
   });
 

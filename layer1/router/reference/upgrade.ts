@@ -37,6 +37,8 @@ export class UpgradeProxy {
 
   constructor(deadlines: Deadlines) {
     this.#deadlines = deadlines;
+    // What breaks a client's connection is told here as well, and ends the process where nobody listens. `run` hears of its close.
+    this.#proxy.on('error', () => undefined);
     this.#proxy.on('proxyReqWs', (upstreamRequest, request) => this.#begun.get(request)?.(upstreamRequest));
   }
 
