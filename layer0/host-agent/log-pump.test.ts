@@ -72,6 +72,41 @@ test('a damaged log is told as far as it can be read, and does not keep its cont
   await rm(dir, { recursive: true });
 });
 
+test('an agent that stops in the middle of an ended log has not read it to its end: the next one goes on there', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-logs-'));
+  const engine = createMemoryEngine({ cluster: 'test' });
+  // A real one that is hung up on ends without an error.
+  const leaving: Engine = {
+    ...engine,
+    async *logs(id, options) {
+      for await (const record of engine.logs(id, options)) {
+        if (options.signal?.aborted === true) return;
+        yield record;
+      }
+    },
+  };
+  const job = jobOf('a', { command: ['sh', '-c', 'echo one; echo two; echo three'] });
+  const id = await engine.create(containerSpecOf(job, 'base', host));
+  await engine.start(id);
+  await waitFor(async () => (await engine.inspect(id)).state === 'exited', { what: 'its end', deadlineMs: 30_000 });
+  const taken: string[] = [];
+  const stopped = Promise.withResolvers<void>();
+  const first = await openPump(leaving, dir, (line) => {
+    taken.push(line.message);
+    if (taken.length === 1) void first.stop().then(stopped.resolve);
+  });
+  await stopped.promise;
+  assert.deepEqual(taken, ['one']);
+  const next = await openPump(leaving, dir, (line) => void taken.push(line.message));
+  await waitFor(() => next.containers.all().some((container) => next.pump.isShipped(container)), {
+    what: 'the log to be over',
+    deadlineMs: 30_000,
+  });
+  assert.deepEqual(taken, ['one', 'two', 'three']);
+  await next.stop();
+  await rm(dir, { recursive: true });
+});
+
 test('what was taken and not confirmed is told again after a kill, and keeps its container until it is', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-logs-'));
   const engine = createMemoryEngine({ cluster: 'test' });

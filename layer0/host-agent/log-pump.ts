@@ -164,7 +164,8 @@ export class LogPump {
       try {
         await this.#readOnce(container, AbortSignal.any([signal, round]));
         failures = 0;
-        if (round.aborted) continue;
+        // A reading that is broken off ends as one does that came to the end.
+        if (signal.aborted || round.aborted) continue;
         if (container.state === 'exited') {
           this.#noteEnd(container);
           continue;
