@@ -269,8 +269,8 @@ export async function inspectContainer(
       options,
     );
   let info = await look();
-  for (const untilMs = performance.now() + killedForMs; mayBeOutOfMemory(info.State) && performance.now() < untilMs;) {
-    await systemClock.sleep(killedLookMs, options.signal === undefined ? {} : { signal: options.signal });
+  if (mayBeOutOfMemory(info.State)) {
+    await systemClock.sleep(hearsOfMemoryMs, options.signal === undefined ? {} : { signal: options.signal });
     info = await look();
   }
   if (!isOurs(info.Config.Labels, context.cluster) || isBuildStep(info, context.cluster)) {
@@ -280,13 +280,12 @@ export async function inspectContainer(
 }
 
 /** The engine hears that memory ran out beside the end, now and then after it. */
-const killedForMs = 500;
-const killedLookMs = 50;
+const hearsOfMemoryMs = 300;
 
 /** Killed a moment ago, by nobody that is known yet. */
 function mayBeOutOfMemory({ Status, ExitCode, OOMKilled, FinishedAt }: Docker.ContainerInspectInfo['State']): boolean {
   if (stateOf(Status) !== 'exited' || ExitCode !== 137 || OOMKilled) return false;
-  return Math.abs(Date.now() - (timeMs(FinishedAt) ?? 0)) < killedForMs;
+  return Math.abs(Date.now() - (timeMs(FinishedAt) ?? 0)) < hearsOfMemoryMs;
 }
 
 /** It has the labels of the image it was made from, which may be ours by somebody else's word. */
