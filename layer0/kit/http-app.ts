@@ -69,6 +69,7 @@ export function createApp(options: AppOptions, closing: AbortSignal): Answer {
         signal: request.signal,
         remoteAddress,
         requestId,
+        tellOfWork: () => tellOfWork(context),
         ...(caller === undefined ? {} : { caller }),
       };
       if (route.kind === 'events') call.signal = AbortSignal.any([call.signal, closing]);
@@ -88,6 +89,11 @@ export function createApp(options: AppOptions, closing: AbortSignal): Answer {
     throw new FlynnError('not_found', `the ${name} has nothing at ${context.method} ${context.path}`);
   });
   return app.callback();
+}
+
+/** Clients of before 1.1 take whatever is said first for the answer. */
+function tellOfWork({ req, res }: Koa.Context): void {
+  if (req.httpVersion === '1.1' && !res.headersSent && !res.destroyed) res.writeProcessing();
 }
 
 function sendElsewhere(elsewhere: NonNullable<AppOptions['elsewhere']>): Koa.Middleware {

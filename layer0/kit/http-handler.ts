@@ -15,6 +15,11 @@ export type Call<R extends Route> = {
   signal: AbortSignal;
   remoteAddress: string;
   requestId: string;
+  /**
+   * Tells the client, and proxies on the way that wait for a first byte, that the answer is being worked on (102): where all
+   * of the request is there, and the answer takes longer than half a minute.
+   */
+  tellOfWork: () => void;
   /** Whom the gate let in; nobody on an open route. */
   caller?: Caller;
 };

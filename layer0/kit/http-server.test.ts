@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
-
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { z } from 'zod';
 import { hasCode } from './errors.ts';
@@ -25,6 +28,26 @@ test('a bug in a handler is told as internal without its message, with the id un
   const body = await response.text();
   assert.match(body, /abc-1/);
   assert.doesNotMatch(body, /secret internals/);
+});
+
+test('who waits for an answer is told that it is being worked on, and gets it; nobody of before 1.1 is', async () => {
+  await using it = await startLoopback([
+    handle(deleteRoute, async ({ tellOfWork }) => {
+      tellOfWork();
+      tellOfWork();
+    }),
+  ]);
+  const told: (number | undefined)[] = [];
+  const asked = request(`${it.server.url}/apps/x`, { method: 'DELETE' });
+  asked.on('information', ({ statusCode }) => told.push(statusCode));
+  const answered = once(asked, 'response');
+  asked.end();
+  const [{ statusCode }] = (await answered) as [IncomingMessage];
+  assert.deepEqual([...told, statusCode], [102, 102, 204]);
+  assert.equal(await it.client.call(deleteRoute, { params: { app: 'x' } }), undefined);
+  const old = connect(Number(new URL(it.server.url).port), '127.0.0.1');
+  old.write('DELETE /apps/x HTTP/1.0\r\n\r\n');
+  assert.match(await text(old), /^HTTP\/1\.1 204 /);
 });
 
 test('an empty answer is 204', async () => {

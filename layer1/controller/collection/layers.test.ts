@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
 import { Readable } from 'node:stream';
 import { buffer, text } from 'node:stream/consumers';
 import { test } from 'node:test';
@@ -86,4 +88,42 @@ test('a layer has hours to arrive in, and who sends one that is refused midway i
   assert.deepEqual([brought, limits], [[digest], [12 * 3_600_000]]);
   isFull = true;
   await assert.rejects(send(), (error) => hasCode(error, 'exhausted') && /the disk is full/.test(error.message));
+});
+
+test('who has sent all of a layer hears that it is being stored, however long that takes', async (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  await using world = await startTestController({ hosts: 0, hasWorker: false });
+  const never = () => assert.fail('nobody asks for that');
+  const blobs = {
+    get: never,
+    stat: never,
+    async put(body: Readable | Uint8Array | string, { digest = '' }: { digest?: string } = {}) {
+      assert.ok(body instanceof Readable);
+      t.mock.timers.tick(60_000);
+      const sizeBytes = (await buffer(body)).length;
+      t.mock.timers.tick(60_000);
+      return { digest, sizeBytes };
+    },
+  };
+  await using server = await startServer({
+    name: 'controller',
+    handlers: layerHandlers({ resources: world.deps.resources }, blobs, {
+      check: never,
+      missingFor: never,
+      bring: async () => undefined,
+    }),
+    gate: async () => ({ caller: rootPrincipal() }),
+    host: '127.0.0.1',
+    port: 0,
+    log: silentLogger(),
+  });
+  const digest = `sha256:${'a'.repeat(64)}`;
+  const asked = request(`${server.url}${layers.put.path}?digest=${digest}`, { method: layers.put.method });
+  let told = 0;
+  asked.on('information', () => (told += 1));
+  const answered = once(asked, 'response');
+  asked.end('all of it');
+  const [answer] = (await answered) as [IncomingMessage];
+  assert.equal(await text(answer), JSON.stringify({ digest, sizeBytes: 9 }));
+  assert.equal(told, 3);
 });

@@ -45,7 +45,8 @@ export function layerHandlers(
       missing: await own.missingFor(params.operation, query.digests.split(','), signal),
     })),
     handle(layers.put, async (call) => {
-      const { query, body, signal } = call;
+      const { query, body, signal, tellOfWork } = call;
+      using _telling = tellFromEnd(body, tellOfWork);
       using stall = new Stall({ what: `the layer ${query.digest}`, signal });
       const watched = Readable.from(stall.watched(body), { objectMode: false });
       const limits = { digest: query.digest, signal: stall.signal, timeoutMs: layerMs };
@@ -54,6 +55,22 @@ export function layerHandlers(
       return stored;
     }),
   ];
+}
+
+/** Routers give up after half a minute without a byte, those of the version before also after twenty such words. */
+const tellEveryMs = 20_000;
+
+/** Until it is disposed of: whoever has sent all of it waits for what is done with it, to a bucket far away for minutes. */
+function tellFromEnd(body: Readable, tell: () => void): Disposable {
+  let timer: NodeJS.Timeout | undefined;
+  const begin = () => void (timer = setInterval(tell, tellEveryMs));
+  body.once('end', begin);
+  return {
+    [Symbol.dispose]() {
+      body.off('end', begin);
+      clearInterval(timer);
+    },
+  };
 }
 
 /** A slug is code: it is for developers of an app that has a release of it. */

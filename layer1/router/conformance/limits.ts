@@ -75,6 +75,26 @@ export function limitsConformance(driver: Driver): void {
     await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 30_000 });
   });
 
+  test('a backend that says it is at work is waited for, as long as it says so', async (t) => {
+    const firstByteMs = 2_000;
+    const backend = await startBackend(t, (request, response) => {
+      request.resume();
+      const at = performance.now();
+      const telling = setInterval(() => {
+        response.writeProcessing();
+        if (performance.now() - at < firstByteMs * 1.5) return;
+        clearInterval(telling);
+        response.end('done');
+      }, 50);
+      response.on('close', () => clearInterval(telling));
+    });
+    const { port } = await start(t, [backend.address], { limits: { firstByteMs } });
+    assert.match(
+      await sayRaw(port, `${head}Content-Length: 2\r\n\r\nab`),
+      /HTTP\/1\.1 102 [^]*HTTP\/1\.1 200 OK[^]*done/,
+    );
+  });
+
   test('a whole that takes too long is given up, before its answer and within it', async (t) => {
     const backend = await startBackend(t, (request, response) => {
       if (request.url !== '/drip') return;

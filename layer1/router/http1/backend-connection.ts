@@ -18,7 +18,8 @@ const idleMs = 4_000;
 /** Room before what is read, so that another head fits in front of a body that came with its own. */
 const headroomBytes = 2_048;
 const readBytes = 65_536;
-const maxInformation = 20;
+/** Who works for hours says so now and then; who says nothing else is told to stop. */
+const maxInformation = 2_000;
 /** A handshake takes its time with one that is there; this long the kernel of one may take to say that it is. */
 const reachMs = 1_000;
 

@@ -121,6 +121,26 @@ describe('an answer', () => {
     );
   });
 
+  test('is waited for as long as its backend says that it is at work', async (t) => {
+    const door = await openDoor(t);
+    const firstByteMs = 2_000;
+    const backend = await startBackend(t, (_incoming, response) => {
+      const at = performance.now();
+      const telling = setInterval(() => {
+        response.writeProcessing();
+        if (performance.now() - at < firstByteMs * 1.5) return;
+        clearInterval(telling);
+        response.end('done');
+      }, 50);
+      response.on('close', () => clearInterval(telling));
+    });
+    door.policy.limits = { ...door.policy.limits, firstByteMs };
+    door.policy.backends = [backendAt(backend.port)];
+    const reply = await replyOf(request(door.connect()));
+    assert.equal(reply.body, 'done');
+    assert.equal(reply.informations[0]?.[':status'], 102);
+  });
+
   test('streams: every event arrives while the answer is still open', async (t) => {
     const door = await openDoor(t);
     let say: (line: string) => void = () => undefined;

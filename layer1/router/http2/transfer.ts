@@ -114,9 +114,8 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
   }
 
   onConnected(): void {
-    const { limits } = this.#exchange;
     this.#phase = 'asking';
-    this.#arm(this.#body.isRead || this.#head.upgrade !== undefined ? limits.firstByteMs : limits.idleMs);
+    this.#armForAnswer();
     if (this.#head.upgrade !== undefined) return;
     this.#sayContinue();
     for (const bytes of this.#body.takeCollected()) this.#body.give(bytes, this.#attempts.attempt);
@@ -125,6 +124,7 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
   }
 
   onInformation(status: number, fields: Fields): void {
+    if (this.#phase === 'asking') this.#armForAnswer();
     if (this.#stream.destroyed || this.#stream.closed || this.#stream.headersSent) return;
     try {
       this.#stream.additionalHeaders({ ':status': status, ...objectOf(fields) });
@@ -271,6 +271,11 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     this.#isClientFull = false;
     this.#arm(this.#exchange.limits.idleMs);
     this.#attempts.attempt?.resume();
+  }
+
+  #armForAnswer(): void {
+    const { limits } = this.#exchange;
+    this.#arm(this.#body.isRead || this.#head.upgrade !== undefined ? limits.firstByteMs : limits.idleMs);
   }
 
   #arm(ms: number): void {

@@ -161,6 +161,8 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
   const onUpstreamClose = () => settle({ kind: 'dropped', error: new Error('the connection was closed') });
   upstream.once('close', onUpstreamClose);
   upstream.on('information', ({ statusCode, headers }) => {
+    if (statusCode === 102) response.writeProcessing();
+    touch();
     const links = typeof headers.link === 'string' ? headers.link.split(', ') : (headers.link ?? []);
     if (statusCode === 103 && links.length > 0 && links.every((link) => hint.test(link))) {
       response.writeEarlyHints({ link: links });
