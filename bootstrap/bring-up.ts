@@ -108,16 +108,20 @@ async function bringUpLocked(given: Options, { env, token, site, formation, ...r
     throw new FlynnError('not_found', 'there is no cluster here yet: a host of one takes over. Nothing was changed');
   }
   await checkRestore(options.FLYNN_STATE_DIR, stored, backup);
-  await checkUpdated(options, stored);
   let cluster = settle(options, stored, await thisMachine(stored));
   const isJoining = standing === 'new';
   if (isJoining && site !== undefined) cluster = { ...cluster, site };
   const problems = formation === undefined ? [] : judgeFormation(formation, cluster);
-  if (!(await isReady(options, cluster, { scope: isJoining ? 'joining' : 'host', problems }))) return false;
-  if (stored !== undefined) {
-    const report = (line: string): void => void process.stderr.write(`${line}\n`);
-    await refuseOtherMachine(options.FLYNN_STATE_DIR, stored, askedOf(options.FLYNN_STATE_DIR, stored, report));
-  }
+  const report = (line: string): void => void process.stderr.write(`${line}\n`);
+  const isToBegin = await mayBegin({
+    isReady: () => isReady(options, cluster, { scope: isJoining ? 'joining' : 'host', problems }),
+    async refuseOther() {
+      if (stored === undefined) return;
+      await refuseOtherMachine(options.FLYNN_STATE_DIR, stored, askedOf(options.FLYNN_STATE_DIR, stored, report));
+    },
+    checkUpdated: () => checkUpdated(options, stored),
+  });
+  if (!isToBegin) return false;
   if (isJoining) {
     const { hostId } = cluster;
     const address = options.FLYNN_ADDRESS === undefined ? {} : { address: options.FLYNN_ADDRESS };
@@ -185,6 +189,22 @@ async function bringUpLocked(given: Options, { env, token, site, formation, ...r
   if (cluster.hasPlatform) await sayFarewell(context);
   else process.stdout.write(joinedFarewell(cluster));
   return true;
+}
+
+/**
+ * False where the machine is not ready; what else stands in the way is thrown. `refuseOther` takes the word of who runs the
+ * command that this machine is the host: not where the machine is not ready, but before an update that was cut refuses the rest.
+ * `checkUpdated` starts what is there of the host, ready or not.
+ */
+export async function mayBegin(steps: {
+  isReady: () => Promise<boolean>;
+  refuseOther: () => Promise<void>;
+  checkUpdated: () => Promise<void>;
+}): Promise<boolean> {
+  const isReadyNow = await steps.isReady();
+  if (isReadyNow) await steps.refuseOther();
+  await steps.checkUpdated();
+  return isReadyNow;
 }
 
 /** A change of the root key ends with it: whoever is cut off before is told the new one by the next `up`. */
