@@ -9,7 +9,10 @@ import type { Fence } from './fence.ts';
 import type { Announced } from './host-record.ts';
 import type { OwnRuns } from './own-runs.ts';
 
-/** From the agent's end on; a start takes two seconds, and on a machine that has much else to do many times that. */
+/**
+ * From the agent's end on, or from an election of etcd's after that, which gives each lease its whole length again; a start takes
+ * two seconds, and on a machine that has much else to do many times that.
+ */
 export const absenceSeconds = 30;
 /** All of it: a store that is away keeps no agent from ending. */
 const actMs = 4_000;
@@ -24,23 +27,23 @@ export type AbsenceDeps = {
 };
 
 /**
- * In this order, so that an end in between is safe: the record, if it still stands as announced; the deadline of the
- * watchdog, which may only be as late as the record's; what the host announced. Then the disk knows the lease. Whatever
- * fails is logged and left on the lease it has. Never rejects. The longer lease is renewed for as long as this process
- * lives.
+ * In this order, so that an end in between is safe: the disk knows the lease, by which the next agent knows the record for one
+ * that was left; the record, if it still stands as announced; the deadline of the watchdog, which may only be as late as the
+ * record's; what the host announced. Whatever fails is logged and left on the lease it has. Never rejects. The longer lease is
+ * renewed for as long as this process lives.
  */
 export async function prepareAbsence(announced: Announced, deps: AbsenceDeps): Promise<void> {
   const { store, registry, fence, log } = deps;
   const signal = withDeadline(actMs);
   try {
     const lease = await store.grantLease({ ttlSeconds: absenceSeconds, signal });
+    await deps.runs?.leave(lease.id);
     if (!(await moveRecord(announced.lease, lease, deps, signal))) {
       log.warn("the host's record is not this agent's any more: it is left as it is");
       return;
     }
     await fence.extend(lease);
     await registry.outlive(lease, { signal });
-    await deps.runs?.leave(lease.id);
     log.info({ seconds: absenceSeconds }, 'what is known of this host holds until another agent is here');
   } catch (error) {
     log.warn(`what is known of this host holds for seconds only: ${messageOf(error)}`);

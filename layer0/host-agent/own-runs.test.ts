@@ -41,8 +41,8 @@ type Agent = {
   rivals: { address: string; how: Meeting }[];
   /** Rejects where it does not go on. */
   running: Promise<unknown>;
-  /** Its process is gone: nothing is renewed any more. `leaves`: it is to be back, and says so. */
-  end: (options?: { leaves: boolean }) => Promise<void>;
+  /** Its process is gone: nothing is renewed any more. `leaves`: it is to be back, and says so; `isCut`: not to the end. */
+  end: (options?: { leaves: boolean; isCut?: true }) => Promise<void>;
 };
 
 async function scenario(t: TestContext) {
@@ -65,7 +65,9 @@ async function scenario(t: TestContext) {
     standing,
     dir: async (copyOf?: string) => {
       const dir = await mkdtemp(join(root, `${(dirs += 1)}-`));
-      if (copyOf !== undefined) await cp(copyOf, dir, { recursive: true });
+      // What an agent is at writing may be gone when it is its turn.
+      const filter = (path: string): boolean => !path.endsWith('.tmp');
+      if (copyOf !== undefined) await cp(copyOf, dir, { recursive: true, filter });
       return dir;
     },
     pass: (ms: number): void => {
@@ -87,11 +89,14 @@ async function scenario(t: TestContext) {
         untilTaken: (now, limit) => neighbours.untilTaken(now, limit),
         ...(dir === undefined ? {} : { runs }),
       });
-      const end: Agent['end'] = async ({ leaves } = { leaves: false }) => {
+      const end: Agent['end'] = async ({ leaves, isCut } = { leaves: false }) => {
         stop.abort();
         const announced = await running.catch(() => undefined);
         const registry = { outlive: async () => undefined };
-        const deps = { store: own, registry, fence: { extend: async () => undefined }, runs, hostId: 'h1', log };
+        const extend = async (): Promise<void> => {
+          if (isCut) throw new Error('cut');
+        };
+        const deps = { store: own, registry, fence: { extend }, runs, hostId: 'h1', log };
         if (leaves && announced !== undefined) await prepareAbsence(announced, deps);
         await own.close();
       };
@@ -307,4 +312,20 @@ test('at another address an agent takes over at once from one that ended in orde
   await stands(old);
   await old.end();
   assert.equal(await isWaitedFor(own, '10.0.0.4'), false);
+});
+
+test('a record that was left is known for that wherever the agent that left it was cut, and that of a live one is not', async (t) => {
+  const { start, stands, standing, dir } = await scenario(t);
+  const own = await dir();
+  const first = await start(own);
+  await stands(first);
+  const elsewhere = async () => {
+    const runs = await OwnRuns.open(own, log);
+    return runs.elsewhere((await standing())?.entry, new Set(['10.0.0.77']));
+  };
+  assert.equal((await elsewhere())?.mayBeOwn, true);
+  const before = (await standing())?.entry.lease;
+  await first.end({ leaves: true, isCut: true });
+  assert.notEqual((await standing())?.entry.lease, before);
+  assert.equal(await elsewhere(), undefined);
 });

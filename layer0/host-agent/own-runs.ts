@@ -34,8 +34,8 @@ async function readRuns(stateDir: string, log: Logger): Promise<Kept> {
   }
 }
 
-/** Who holds the record while this agent may not have it. */
-export type Rival = { record: HostRecord; lease: string };
+/** Who holds the record while this agent may not have it. `mayBeOwn`: of a run that this disk knows, an agent before maybe. */
+export type Rival = { record: HostRecord; lease: string; mayBeOwn?: true };
 
 /**
  * INVARIANTS. The disk knows a run before the record says it, and forgets those before only once its own record stands: an
@@ -89,7 +89,7 @@ export class OwnRuns {
     if (rival !== undefined || entry?.lease === undefined || entry.lease === this.#former.left) return rival;
     const record = recordIn(entry);
     if (record?.run === undefined || ownAddresses.has(placeOf(record))) return undefined;
-    return { record, lease: entry.lease };
+    return { record, lease: entry.lease, mayBeOwn: true };
   }
 
   /** Whether an agent of this machine was the host last, whichever version it was of. */
@@ -122,7 +122,7 @@ export class OwnRuns {
     if (this.#isKept) await this.#keep({ runs: [this.#id] });
   }
 
-  /** The record is left on this lease: nobody renews that once this agent has ended. */
+  /** The record is to be left on this lease: nobody renews that once this agent has ended. */
   async leave(lease: string): Promise<void> {
     if (this.#isKept) await this.#keep({ runs: [this.#id], left: lease });
   }

@@ -9,9 +9,10 @@ import { waitFor } from '@flynn/kit/retry';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
 import { otherMachineFile } from './other-machine.ts';
+import type { OtherMachineFile, SeenMachine } from './other-machine.ts';
 import { OwnRuns } from './own-runs.ts';
 import type { Rival } from './own-runs.ts';
-import { Rivals, certainMs, stopsSingletons, untilAlone } from './rivals.ts';
+import { Rivals, certainMs, notOwnMs, stopsSingletons, untilAlone } from './rivals.ts';
 
 const rival = (lease: string): Rival => ({
   lease,
@@ -173,7 +174,7 @@ test('who saw for certain that another machine is the host does not take its pla
   await before.stand();
   const lease = await announce('10.0.0.1');
   const rivals = new Rivals(log, file);
-  for (let agoMs = certainMs + 1_000; agoMs > 0; agoMs -= 5_000) {
+  for (let agoMs = notOwnMs + 1_000; agoMs > 0; agoMs -= 5_000) {
     rivals.met(rival(lease.id), false, performance.now() - agoMs);
   }
   const first = new AbortController();
@@ -215,17 +216,54 @@ test('what is certain only of another place keeps a host out: not an agent at it
   const dir = await mkdtemp(join(tmpdir(), 'flynn-aside-'));
   t.after(() => rm(dir, { recursive: true }));
   const file = otherMachineFile(dir, silentLogger());
-  const certainAt = async (own: string, leases: readonly string[]) => {
+  const certainAt = async (own: string, leases: readonly string[], forMs = certainMs + 1_000) => {
     const rivals = new Rivals(silentLogger(), file);
-    for (let agoMs = certainMs + 1_000, at = 0; agoMs > 0; agoMs -= 5_000, at += 1) {
+    for (let agoMs = forMs, at = 0; agoMs > 0; agoMs -= 5_000, at += 1) {
       rivals.met(rival(leases[at % leases.length] ?? ''), false, performance.now() - agoMs);
     }
-    await rivals.seen(rival(leases[0] ?? ''), new Set([own]));
+    await rivals.seen({ ...rival(leases[0] ?? ''), ...known }, new Set([own]));
     return rivals.before(new Set(['10.0.0.66']));
   };
+  let known: Pick<Rival, 'mayBeOwn'> = { mayBeOwn: true };
+  // Its own former one, whose lease an election gave its whole length again.
+  assert.equal(await certainAt('10.0.0.66', ['a']), undefined);
+  assert.equal((await certainAt('10.0.0.66', ['a'], notOwnMs + 1_000))?.address, '10.0.0.9');
+  await file.forget();
+  known = {};
   assert.equal(await certainAt('10.0.0.9', ['a']), undefined);
   assert.equal(await certainAt('10.0.0.66', ['a', 'b']), undefined);
   assert.equal((await certainAt('10.0.0.66', ['a']))?.address, '10.0.0.9');
+});
+
+test('what was asked of the disk before the agent began as the host is over once it has', async () => {
+  const [asked, noted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  let onDisk: SeenMachine | undefined = { address: '10.0.0.9', seenAt: 1 };
+  const file: OtherMachineFile = {
+    async read() {
+      const seen = onDisk;
+      await asked.promise;
+      return seen;
+    },
+    async note(seen) {
+      await noted.promise;
+      onDisk = seen;
+    },
+    forget: async () => void (onDisk = undefined),
+  };
+  const rivals = new Rivals(silentLogger(), file);
+  const here = new Set(['10.0.0.66']);
+  const before = rivals.before(here);
+  for (let agoMs = certainMs + 1_000; agoMs > 0; agoMs -= 5_000)
+    rivals.met(rival('a'), false, performance.now() - agoMs);
+  const seen = rivals.seen(rival('a'), here);
+  await rivals.begin();
+  asked.resolve();
+  noted.resolve();
+  assert.equal(await before, undefined);
+  assert.equal(rivals.known(), undefined);
+  assert.equal(rivals.waitsFor(), undefined);
+  await seen;
+  assert.equal(onDisk, undefined, 'the next agent is not kept out by it');
 });
 
 test('a member is not taken for free a moment after another machine had its place', () => {

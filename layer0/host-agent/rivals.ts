@@ -13,8 +13,13 @@ import type { OwnRuns, Rival } from './own-runs.ts';
 import { asideText } from './other-machine.ts';
 import type { OtherMachineFile, SeenMachine } from './other-machine.ts';
 
-/** Longer than what an agent that ended leaves behind: whoever holds the record by then lives. */
+/**
+ * Longer than what an agent that ended leaves behind, unless etcd elects a leader meanwhile, which gives each lease its whole
+ * length again: whoever holds the record by then lives, as good as for certain.
+ */
 export const certainMs = absenceSeconds * 1_000 + 5_000;
+/** Longer than it is over a row of elections: sooner a host is not kept out for good by what may be its own former record. */
+export const notOwnMs = 120_000;
 /** Looks come every second; one may take as long as a call to the store. */
 const freshMs = 15_000;
 /** How long people are told of one that tried, and was sent away. */
@@ -27,8 +32,9 @@ type Met = { rival: Rival; isTakenBack: boolean; firstMs: number; lastMs: number
 export type KnownRival = { address: string; isTakenBack: boolean; isGone?: true };
 
 /**
- * On performance.now()'s clock. Each is told of in the log when it is met, and once it is certain. What was certain is on the disk:
- * then this machine stands aside when that one is gone, until the file is.
+ * On performance.now()'s clock. Each is told of in the log when it is met, and once it is certain. What was certain is on the
+ * disk, after `notOwnMs` where the record may be this host's own: then this machine stands aside when that one is gone, until the
+ * file is.
  */
 export class Rivals {
   readonly #log: Pick<Logger, 'warn' | 'error'>;
@@ -61,13 +67,23 @@ export class Rivals {
     this.met(rival, false);
     const address = placeOf(rival.record);
     // At the machine's own it is no other place that this one could be taken for.
-    if (this.#there() === undefined || ownAddresses.has(address)) return;
+    if (!this.#isToBeNoted() || ownAddresses.has(address)) return;
     await this.#file.note({ address, seenAt: systemClock.now() });
+    // It may have begun meanwhile.
+    if (this.#hasBegun) await this.#forget();
+  }
+
+  #isToBeNoted(): boolean {
+    if (this.#met === undefined || this.#met.isTakenBack) return false;
+    const { rival, firstMs, lastMs } = this.#met;
+    return lastMs - firstMs >= (rival.mayBeOwn ? notOwnMs : certainMs);
   }
 
   /** The machine that was this host for certain, or is, where nobody said since that this one is: asked of the disk each time. */
   async before(ownAddresses: ReadonlySet<string>): Promise<SeenMachine | undefined> {
-    this.#aside = this.#hasBegun ? undefined : await this.#file.read(ownAddresses);
+    const seen = this.#hasBegun ? undefined : await this.#file.read(ownAddresses);
+    // It may have begun meanwhile.
+    this.#aside = this.#hasBegun ? undefined : seen;
     return this.#aside;
   }
 
@@ -76,6 +92,10 @@ export class Rivals {
     this.#hasBegun = true;
     this.#met = undefined;
     this.#aside = undefined;
+    await this.#forget();
+  }
+
+  async #forget(): Promise<void> {
     await this.#file.forget().catch((error: unknown) => this.#log.warn(messageOf(error)));
   }
 
