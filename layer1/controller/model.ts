@@ -286,7 +286,7 @@ export const buildResultSchema = z.object({
   image: z
     .object({
       config: z.object({ digest: z.string(), sizeBytes: z.int() }),
-      /** One that is the app's: what a base starts is not, where a Procfile names types. */
+      /** One that is the app's: a base's shell or interpreter is not, where a Procfile names types. */
       hasCommand: z.boolean(),
       port: z.int().min(1).max(65_535).optional(),
     })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { savedFiles } from '@flynn/controller/images/testing';
+import { configOf, savedFiles } from '@flynn/controller/images/testing';
 import { buildRoutes } from '@flynn/host-agent/api-builds';
 import { hasCode } from '@flynn/kit/errors';
 import { layers, limits, openPlace, succeeds } from './image-build-fixture.ts';
@@ -24,7 +24,7 @@ test('the engine gets the context without what is ignored, and the result is an 
   });
   assert.equal(result.buildpack, 'dockerfile');
   assert.deepEqual(result.processTypes, { worker: 'work', release: 'migrate' });
-  assert.equal(result.image?.hasCommand, false);
+  assert.equal(result.image?.hasCommand, true);
   assert.equal(result.layers.length, 2);
   assert.deepEqual(result.meta, { 'git.commit': 'abc' });
   assert.equal((await place.blobs.getName('builds/o1')) === undefined, false);
@@ -81,21 +81,56 @@ test('a Dockerfile of another name and place has all of the source, and what is 
   );
 });
 
-const started: [what: string, dockerfile: string, procfile: string | undefined, isMeant: boolean, isTold: boolean][] = [
-  ['a base’s command where a Procfile names types is nobody’s', 'FROM x', 'worker: work', false, true],
-  ['a base’s command where a Procfile names web is nobody’s', 'FROM x', 'web: serve', false, false],
-  ['a base’s command without a Procfile is web', 'FROM x', undefined, true, false],
-  ['a base’s command where a Procfile has only a release line is web', 'FROM x', 'release: migrate', true, false],
-  ['the Dockerfile’s own command is web beside a Procfile', 'FROM x\nCMD ["/serve"]', 'worker: work', true, false],
-];
-for (const [what, dockerfile, procfile, isMeant, isTold] of started) {
+const server = { Entrypoint: ['/docker-entrypoint.sh'], Cmd: ['nginx', '-g', 'daemon off;'] };
+const prompt = { Cmd: ['bash'] };
+const noWeb = /There is no web: the Procfile names none, and "bash", which the base starts, ends at once/;
+const ofBase = /web is what the base starts: "\/docker-entrypoint\.sh nginx -g daemon off;"\./;
+
+type Started = {
+  /** Of the image, and so the base's where the Dockerfile has none. */
+  config: object;
+  dockerfile?: string;
+  procfile?: string;
+  isMeant: boolean;
+  told?: RegExp;
+};
+const started: Record<string, Started> = {
+  'a base’s server is web beside the types of a Procfile': {
+    config: server,
+    procfile: 'worker: work',
+    isMeant: true,
+    told: ofBase,
+  },
+  'a base’s shell is nobody’s where a Procfile names types': {
+    config: prompt,
+    procfile: 'worker: work',
+    isMeant: false,
+    told: noWeb,
+  },
+  'a base’s server gives way to the web of a Procfile': { config: server, procfile: 'web: serve', isMeant: true },
+  'a base’s shell gives way to the web of a Procfile': { config: prompt, procfile: 'web: serve', isMeant: false },
+  'a base’s command without a Procfile is web': { config: prompt, isMeant: true },
+  'a base’s command where a Procfile has only a release line is web': {
+    config: prompt,
+    procfile: 'release: migrate',
+    isMeant: true,
+  },
+  'the Dockerfile’s own command is web beside a Procfile': {
+    config: prompt,
+    dockerfile: 'FROM x\nCMD ["bash"]',
+    procfile: 'worker: work',
+    isMeant: true,
+  },
+};
+for (const [what, { config, dockerfile = 'FROM x', procfile, isMeant, told }] of Object.entries(started)) {
   test(what, async () => {
-    await using place = await openPlace(succeeds);
+    const files = { ...savedFiles(layers), 'config.json': configOf(layers, {}, config) };
+    await using place = await openPlace(succeeds, files);
     const source: Record<string, string> = { Dockerfile: dockerfile };
     if (procfile !== undefined) source['Procfile'] = procfile;
     const { image } = await place.build(source);
     assert.equal(image?.hasCommand, isMeant);
-    assert.equal(/There is no web: the Procfile names none/.test(place.output()), isTold);
+    for (const line of [noWeb, ofBase]) assert.equal(line.test(place.output()), line === told);
   });
 }
 

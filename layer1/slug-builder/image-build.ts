@@ -16,7 +16,13 @@ import { parseAppJson } from '@flynn/controller/apps/app-json';
 import { layers as layerRoutes } from '@flynn/controller/collection/api-layers';
 import { Archive } from '@flynn/controller/images/archive';
 import { readArchivedImage } from '@flynn/controller/images/archived-image';
-import { hasCommand, parseJsonAs } from '@flynn/controller/images/image-config';
+import {
+  type ImageConfig,
+  commandOf,
+  hasCommand,
+  parseJsonAs,
+  startsPrompt,
+} from '@flynn/controller/images/image-config';
 import { resultOf } from '@flynn/controller/images/image-result';
 import { type StoredImage, storeImage } from '@flynn/controller/images/stored-image';
 import { type BuildResult, buildResultSchema } from '@flynn/controller/model';
@@ -108,8 +114,9 @@ async function buildWithin(job: ImageBuildJob, deps: ImageBuildDeps, signal: Abo
 
   out.topic('Storing image');
   const { image, stored } = await storeBuilt(job, name, deps, signal);
-  const isCommandMeant = saysCommand(plain) || !namesTypes(processTypes);
-  if (!isCommandMeant && processTypes['web'] === undefined && hasCommand(image.config)) out.line(noWeb);
+  const isOfBase = !saysCommand(plain) && namesTypes(processTypes);
+  const isCommandMeant = !isOfBase || !startsPrompt(image.config);
+  if (isOfBase && processTypes['web'] === undefined && hasCommand(image.config)) out.line(webOfBase(image.config));
   const hint = 'give the Dockerfile a CMD, or commit a Procfile';
   const result = buildResultSchema.parse({
     ...resultOf(image, stored, processTypes, { hint, isCommandMeant }),
@@ -127,8 +134,16 @@ function namesTypes(processTypes: Readonly<Record<string, string>>): boolean {
   return Object.keys(processTypes).some((type) => type !== 'release');
 }
 
-const noWeb =
-  'There is no web: the Procfile names none, and the Dockerfile has neither CMD nor ENTRYPOINT of its own. Where the base\'s command is to be it, write that as CMD, or as "web: COMMAND" into the Procfile';
+const mostOfCommand = 200;
+
+/** What becomes of the command that the base has, where neither the Dockerfile nor the Procfile says what web is. */
+function webOfBase(config: ImageConfig): string {
+  const whole = commandOf(config).join(' ').replace(/\s+/g, ' ');
+  const command = whole.length > mostOfCommand ? `${whole.slice(0, mostOfCommand)}…` : whole;
+  return startsPrompt(config)
+    ? `There is no web: the Procfile names none, and "${command}", which the base starts, ends at once without a terminal. If there is to be one, give the Dockerfile a CMD or the Procfile a line "web: COMMAND"`
+    : `web is what the base starts: "${command}". If it is to be another, give the Dockerfile a CMD or the Procfile a line "web: COMMAND"`;
+}
 
 /** What the engine is given to build of: packed again when an upload breaks. */
 async function storeContext(

@@ -43,8 +43,38 @@ export function parseJsonAs<T extends z.ZodType>(schema: T, json: string, what: 
 }
 
 /** Whether it can be started without being told how. */
-export function hasCommand({ config }: ImageConfig): boolean {
-  return (config?.Entrypoint?.length ?? 0) + (config?.Cmd?.length ?? 0) > 0;
+export function hasCommand(image: ImageConfig): boolean {
+  return commandOf(image).length > 0;
+}
+
+/** What is started where nobody says another command. */
+export function commandOf({ config }: ImageConfig): string[] {
+  return [...(config?.Entrypoint ?? []), ...(config?.Cmd ?? [])];
+}
+
+/** By convention these start what follows. */
+const wrapper = /^(?:.*entrypoint.*|tini|dumb-init|catatonit|-.*)$/;
+const shell = /^(?:ba|da|a|z|k|mk)?sh$/;
+const interpreter = /^(?:node|bun|deno|python|pypy|ruby|irb|php|perl|lua|erl|iex|jshell|ghci|julia|R)[\d.]*$/;
+const promptFlag = /^(?:-[ail]|-de\d|--login|--interactive)$/;
+
+/** Whether it starts a shell or an interpreter with nothing to run: without a terminal that ends at once. */
+export function startsPrompt(image: ImageConfig): boolean {
+  const words = commandOf(image);
+  const start = words.findIndex((word) => !wrapper.test(fileOf(word)));
+  if (start < 0) return false;
+  const [program = '', flag, line, ...others] = words.slice(start);
+  const isLine = shell.test(fileOf(program)) && flag === '-c' && line !== undefined && others.length === 0;
+  return isPrompt(isLine ? line.trim().split(/\s+/) : words.slice(start));
+}
+
+function isPrompt([program = '', ...given]: readonly string[]): boolean {
+  const name = fileOf(program);
+  return (shell.test(name) || interpreter.test(name)) && given.every((word) => promptFlag.test(word));
+}
+
+function fileOf(path: string): string {
+  return path.split('/').at(-1) ?? '';
 }
 
 /**
