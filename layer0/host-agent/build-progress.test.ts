@@ -56,3 +56,14 @@ test('a build that fails says everything first, however its output was cut', asy
   );
   assert.deepEqual(lines, ['one', 'two', 'three']);
 });
+
+test('a step that fails says its code, however long its command is', async () => {
+  const message = `The command '/bin/sh -c begin ${String.raw`\n`.repeat(30_000)} end' returned a non-zero code: 7`;
+  await assert.rejects(
+    readBuildProgress(progressOf({ errorDetail: { message }, error: message }), new BuildSteps(), () => undefined),
+    (error) =>
+      hasCode(error, 'invalid') &&
+      error.message.length < 2_100 &&
+      /^The command '\/bin\/sh -c begin [^]* … [^]* end' returned a non-zero code: 7$/.test(error.message),
+  );
+});

@@ -36,8 +36,14 @@ type Progress = { stream?: string; status?: string; error?: string; errorDetail?
 /** How the engine says that a base image adds steps of its own. */
 const trigger = /^# Executing \d+ build triggers?/;
 const maxLineBytes = 8 * 1024;
+/** The engine says all of a step's command again, in front of the code that it ended with. */
+const failureStart = 1_500;
+const failureEnd = 500;
 
-/** To its end; `invalid` with the reason when the build failed. Reading slowly slows the build down. */
+/**
+ * To its end; `invalid` with the reason, which may be shortened in its middle, when the build failed. Reading slowly slows
+ * the build down.
+ */
 export async function readBuildProgress(
   progress: NodeJS.ReadableStream,
   steps: BuildSteps,
@@ -65,9 +71,14 @@ export async function readBuildProgress(
     const failure = errorDetail?.message ?? error;
     if (failure === undefined) return;
     await told(lines.flush());
-    throw new FlynnError('invalid', failure);
+    throw new FlynnError('invalid', shortened(failure));
   };
   for await (const chunk of progress) for (const message of messages.push(Buffer.from(chunk))) await take(message);
   for (const message of messages.flush()) await take(message);
   await told(lines.flush());
+}
+
+function shortened(failure: string): string {
+  if (failure.length <= failureStart + failureEnd) return failure;
+  return `${failure.slice(0, failureStart)} … ${failure.slice(-failureEnd)}`.toWellFormed();
 }

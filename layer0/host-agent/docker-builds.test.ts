@@ -42,7 +42,7 @@ async function startEngine() {
         // Of a container that is removed nothing is said any more.
         const isKept = url.searchParams.get('forcerm') === 'false';
         response.on('close', () => setTimeout(() => isKept && say('oom'), 50));
-        json(200, { errorDetail: { message: "The command 'x' returned a non-zero code: 137" } });
+        json(200, { errorDetail: { message: `The command '${'x'.repeat(70_000)}' returned a non-zero code: 137` } });
       } else if (url.pathname.endsWith('/networks/create')) json(201, { Id: 'n1' });
       else if (request.method === 'DELETE') response.writeHead(204).end();
       else json(200, []);
