@@ -64,6 +64,8 @@ test('a step that fails says its code, however long its command is', async () =>
     (error) =>
       hasCode(error, 'invalid') &&
       error.message.length < 2_100 &&
-      /^The command '\/bin\/sh -c begin [^]* … [^]* end' returned a non-zero code: 7$/.test(error.message),
+      /^The command '\/bin\/sh -c begin [^]* \[… \d+ more …\] [^]* end' returned a non-zero code: 7$/.test(
+        error.message,
+      ),
   );
 });

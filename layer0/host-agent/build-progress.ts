@@ -79,6 +79,7 @@ export async function readBuildProgress(
 }
 
 function shortened(failure: string): string {
-  if (failure.length <= failureStart + failureEnd) return failure;
-  return `${failure.slice(0, failureStart)} … ${failure.slice(-failureEnd)}`.toWellFormed();
+  const left = failure.length - failureStart - failureEnd;
+  if (left <= 0) return failure;
+  return `${failure.slice(0, failureStart)} [… ${left} more …] ${failure.slice(-failureEnd)}`.toWellFormed();
 }

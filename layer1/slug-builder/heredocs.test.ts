@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { withoutHeredocs } from './heredocs.ts';
+import { withPlaces, withoutHeredocs } from './heredocs.ts';
 
 function run(shell: string, script: string): [stdout: string, status: number | null] {
   const { stdout, status } = spawnSync(shell, ['-c', script], {
@@ -103,6 +103,31 @@ test('every other line stays where it was, flags stay, and what was done is told
 test('where there is nothing to read it with the step fails', () => {
   const step = stepOf('RUN <<EOF\necho x\nEOF\n');
   assert.deepEqual(run('sh', `printf() { return 127; }\n${step}`), ['', 1]);
+});
+
+test('what the engine says of a step names the here-document, also where it was shortened', () => {
+  const long = "set -e\n# … and 'so' on\n".repeat(200);
+  const text = `FROM x\nRUN <<EOF\na\nEOF\nRUN <<EOF\na\n# b\nEOF\nRUN <<EOF\n${long}c\nEOF\nRUN <<EOF\n${long}d\nEOF\nRUN <<EOF\nx\nEOF\nRUN <<EOF\nx\nEOF\n`;
+  const { dockerfile } = withoutHeredocs(text);
+  const said = dockerfile.split('\n').flatMap((line, at) => (line.startsWith('RUN ') ? [[at + 1, line.slice(4)]] : []));
+  const placed = said.map(([place, command]) => {
+    const whole = `The command '/bin/sh -c ${command}' returned a non-zero code: 7`;
+    const told =
+      whole.length > 2_000 ? `${whole.slice(0, 1_500)} [… ${whole.length - 2_000} more …] ${whole.slice(-500)}` : whole;
+    const [, named] =
+      /-c the here-document of line (\d+)' returned a non-zero code: 7$/.exec(withPlaces(told, dockerfile)) ?? [];
+    return [place, Number(named ?? 0)];
+  });
+  assert.deepEqual(placed, [
+    [2, 2],
+    [5, 5],
+    [9, 9],
+    [412, 412],
+    // Two are the same.
+    [815, 0],
+    [818, 0],
+  ]);
+  assert.equal(withPlaces("The command 'x' returned", dockerfile), "The command 'x' returned");
 });
 
 const staying: [what: string, dockerfile: string][] = [

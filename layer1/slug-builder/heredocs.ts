@@ -41,6 +41,25 @@ export function withoutHeredocs(dockerfile: string): Unfolded {
   return { dockerfile: lines.join('\n'), notes };
 }
 
+/** Shortened as the host agent does it with failures (`build-progress.ts`). */
+const made = /eval "\$\(printf %b '([^']*?)(?: \[… \d+ more …\] ([^']*))?' \|\| echo exit 1\)"/;
+
+/**
+ * What the engine says of a step, with the place of the here-document instead of the line that was made of it. That may be
+ * shortened in its middle; where it may have been made of several, it stays.
+ */
+export function withPlaces(said: string, dockerfile: string): string {
+  const [whole, start = '', end] = made.exec(said) ?? [];
+  if (whole === undefined) return said;
+  const isMade = (line: string): boolean =>
+    end === undefined
+      ? line.endsWith(whole)
+      : line.includes(`eval "$(printf %b '${start}`) && line.endsWith(`${end}' || echo exit 1)"`);
+  const [place, ...others] = dockerfile.split('\n').flatMap((line, at) => (isMade(line) ? [at + 1] : []));
+  if (place === undefined || others.length > 0) return said;
+  return said.replace(whole, () => `the here-document of line ${place}`);
+}
+
 type Heredoc = { name: string; isIndented: boolean; isAlone: boolean };
 
 /** The first of them. `isAlone`: it is the whole command. */

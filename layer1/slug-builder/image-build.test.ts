@@ -250,6 +250,15 @@ test('why the engine failed is the build’s failure; of a limit, who can raise 
     yield { error: { code: 'invalid', message: 'returned a non-zero code: 3' } };
   });
   await assert.rejects(failing.build({ Dockerfile: 'FROM x' }), isError('invalid', /^returned a non-zero code: 3$/));
+  await using folded = await openPlace(function* () {
+    yield {
+      error: { code: 'invalid', message: `The command '/bin/sh -c eval "$(printf %b 'x\\n#' || echo exit 1)"' failed` },
+    };
+  });
+  await assert.rejects(
+    folded.build({ Dockerfile: 'FROM x\nRUN --mount=type=cache,target=/c <<EOF\nx\nEOF\n' }),
+    isError('invalid', /^The command '\/bin\/sh -c the here-document of line 2' failed$/),
+  );
   await using greedy = await openPlace(function* () {
     yield { error: { code: 'exhausted', message: 'the build needed more memory than its limit' } };
   });

@@ -40,6 +40,7 @@ import { type SubmodulesDeps, layOutSubmodules } from './context-submodules.ts';
 import { withoutBuildKit } from './buildkit.ts';
 import { argsOf, ownImagesOf, platformArgs, saysCommand, withImages, withPlainBases } from './dockerfile.ts';
 import { givenEnv } from './environment.ts';
+import { withPlaces } from './heredocs.ts';
 import {
   type BuildLimits,
   howToRaise,
@@ -110,7 +111,7 @@ async function buildWithin(job: ImageBuildJob, deps: ImageBuildDeps, signal: Abo
   const dockerfile = withImages(plain, await namesHere(job, plain, deps, signal));
   const contextDigest = await storeContext(job, { ...source, dockerfile }, deps, signal);
   out.topic('Building image');
-  const name = await buildOnHost(job, { contextDigest, args }, deps, signal);
+  const name = await buildOnHost(job, { contextDigest, args, plain }, deps, signal);
 
   out.topic('Storing image');
   const { image, stored } = await storeBuilt(job, name, deps, signal);
@@ -223,14 +224,15 @@ function noImage(name: string): FlynnError {
 
 async function buildOnHost(
   job: ImageBuildJob,
-  input: { contextDigest: string; args: Record<string, string> },
+  { contextDigest, args, plain }: { contextDigest: string; args: Record<string, string>; plain: string },
   { agent, out, limits, cache }: ImageBuildDeps,
   signal: AbortSignal,
 ): Promise<string> {
   const build = createHash('sha256').update(job.operationId).digest('hex').slice(0, 24);
   const { memoryBytes, pids, diskBytes } = limits;
   const body = {
-    ...input,
+    contextDigest,
+    args,
     dockerfile: job.dockerfile,
     cache,
     limits: { memoryBytes, cpuMillis, pids, diskBytes },
@@ -242,7 +244,7 @@ async function buildOnHost(
     for (const line of splitter.push(chunk)) {
       const event = buildEventSchema.parse(JSON.parse(line));
       if ('image' in event) return event.image;
-      if ('error' in event) throw failureOf(event.error);
+      if ('error' in event) throw failureOf(event.error, plain);
       printedBytes += event.line.length + 1;
       if (printedBytes > limits.outputBytes) throw tooMuchOutput(limits.outputBytes);
       out.line(event.line);
@@ -252,8 +254,8 @@ async function buildOnHost(
 }
 
 /** Which limit it was is for people to read, and what to do about it with it. */
-function failureOf({ code, message }: Extract<BuildEvent, { error: unknown }>['error']): FlynnError {
-  if (code !== 'exhausted') return new FlynnError(code, message);
+function failureOf({ code, message }: Extract<BuildEvent, { error: unknown }>['error'], plain: string): FlynnError {
+  if (code !== 'exhausted') return new FlynnError(code, withPlaces(message, plain));
   const variable = message.includes('memory') ? 'FLYNN_BUILD_MEMORY' : 'FLYNN_BUILD_DISK';
   return new FlynnError(code, `${message}.\n${howToRaise(variable)}`);
 }
