@@ -13,7 +13,7 @@ import type { Admission } from '@flynn/host-agent/cluster/join-server';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { leasePrefix, leaseSchema, type Lease } from '@flynn/host-agent/network/lease';
 import { admissionFile, shownBehind } from '@flynn/host-agent/trust/authorities';
-import { lanAddress } from '@flynn/host-agent/own-addresses';
+import { lanAddress } from '@flynn/host-agent/hosts/own-addresses';
 import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { fingerprintOf } from '@flynn/kit/certificate';

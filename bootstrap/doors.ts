@@ -1,6 +1,6 @@
 /** Which hosts have a router, the door for everybody? All but those tagged `router=no`: a worker host runs jobs, and no router. */
 import type { processSchema } from '@flynn/controller/processes/process';
-import { listHosts } from '@flynn/host-agent/host-settings';
+import { listHosts } from '@flynn/host-agent/hosts/settings';
 import { FlynnError } from '@flynn/kit/errors';
 import { attributesOf, failedConstraint } from '@flynn/scheduler/feasible';
 import type { Store } from '@flynn/store/store';

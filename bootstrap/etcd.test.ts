@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { etcdResident, residentFile } from '@flynn/host-agent/cluster/etcd-resident';
 import { endpointsFile } from '@flynn/host-agent/cluster/membership';
-import { writeVolumesHad } from '@flynn/host-agent/resident-volumes';
+import { writeVolumesHad } from '@flynn/host-agent/jobs/resident-volumes';
 import { checkStoreData, ensureEtcd, updateEtcd } from './etcd.ts';
 
 async function machine() {

@@ -11,9 +11,9 @@ import {
 } from '@flynn/host-agent/cluster/etcd-resident';
 import { etcdImageKey } from '@flynn/host-agent/cluster/member-keys';
 import { endpointsFile, knownEndpoints } from '@flynn/host-agent/cluster/membership';
-import { volumeName } from '@flynn/host-agent/labels';
-import type { ResidentInput } from '@flynn/host-agent/resident';
-import { lostVolumes, readVolumesHad } from '@flynn/host-agent/resident-volumes';
+import { volumeName } from '@flynn/host-agent/engine/labels';
+import type { ResidentInput } from '@flynn/host-agent/jobs/resident';
+import { lostVolumes, readVolumesHad } from '@flynn/host-agent/jobs/resident-volumes';
 import { FlynnError } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import type { Store } from '@flynn/store/store';

@@ -1,5 +1,5 @@
 /** The operator's command `flynn-host`: this machine as a host of a cluster, beside what the host agent's package has of it. */
-import { runHostCommand } from '@flynn/host-agent/cli';
+import { runHostCommand } from '@flynn/host-agent/cli/cli';
 import { addClusterCommands } from './host-commands.ts';
 
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {

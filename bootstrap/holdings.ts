@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { residentFile } from '@flynn/host-agent/cluster/etcd-resident';
 import { knownEndpoints } from '@flynn/host-agent/cluster/membership';
-import { metaOfLabels, volumeName } from '@flynn/host-agent/labels';
+import { metaOfLabels, volumeName } from '@flynn/host-agent/engine/labels';
 import { networkFile, recall } from '@flynn/host-agent/network/memory';
 import { ownVolumeOf } from '@flynn/controller/volumes/names';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { styleText } from 'node:util';
-import type { CliContext } from '@flynn/host-agent/cli-context';
+import type { CliContext } from '@flynn/host-agent/cli/context';
 import { messageOf } from '@flynn/kit/errors';
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import { type BringUp, bringUp, goOnText, printToken } from './bring-up.ts';

@@ -1,6 +1,6 @@
 /** What apps keep on this host, and so would lose with its disk: the platform's own is on other hosts, too, or is made again. */
-import { volumeRoutes } from '@flynn/host-agent/api-volumes';
-import { formatBytes } from '@flynn/host-agent/cli-format';
+import { volumeRoutes } from '@flynn/host-agent/volumes/api';
+import { formatBytes } from '@flynn/host-agent/cli/format';
 import { ownVolumeOf } from '@flynn/controller/volumes/names';
 import { type Place, ownHost, withAgent } from './host-move.ts';
 

@@ -4,7 +4,7 @@ import { formations } from '@flynn/controller/api';
 import { hosts } from '@flynn/controller/hosts/api';
 import { type TestController, startTestController } from '@flynn/controller/testing';
 import { leaseSubnet, releaseSubnet } from '@flynn/host-agent/cluster/subnets';
-import { changeSettings, readSettings } from '@flynn/host-agent/host-settings';
+import { changeSettings, readSettings } from '@flynn/host-agent/hosts/settings';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { leasesOf } from './admission.ts';

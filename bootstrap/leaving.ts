@@ -9,7 +9,7 @@ import { partOf } from '@flynn/discovery/parts';
 import { memberKey } from '@flynn/host-agent/cluster/member-keys';
 import { readKeeper } from '@flynn/host-agent/cluster/keeper';
 import { leaseAgain, releaseSubnet } from '@flynn/host-agent/cluster/subnets';
-import { changeSettings, readSettings } from '@flynn/host-agent/host-settings';
+import { changeSettings, readSettings } from '@flynn/host-agent/hosts/settings';
 import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { etcdResident } from '@flynn/host-agent/cluster/etcd-resident';
-import { residentSchema } from '@flynn/host-agent/resident';
+import { residentSchema } from '@flynn/host-agent/jobs/resident';
 import { type Release, type Route, routeSchema } from '@flynn/controller/model';
 import { processSchema } from '@flynn/controller/processes/process';
 import { workloadInputSchema } from '@flynn/scheduler/cell';

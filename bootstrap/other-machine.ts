@@ -3,11 +3,11 @@
  * address of its own would take the host's place in the cluster, and in etcd, from it.
  */
 import { routes } from '@flynn/host-agent/api';
-import { readInstallation } from '@flynn/host-agent/cli-installation';
-import { ownAddresses } from '@flynn/host-agent/own-addresses';
-import { otherMachineFile } from '@flynn/host-agent/other-machine';
-import { OwnRuns, type Rival } from '@flynn/host-agent/own-runs';
-import { certainMs, rivalText } from '@flynn/host-agent/rivals';
+import { readInstallation } from '@flynn/host-agent/cli/installation';
+import { ownAddresses } from '@flynn/host-agent/hosts/own-addresses';
+import { otherMachineFile } from '@flynn/host-agent/fencing/other-machine';
+import { OwnRuns, type Rival } from '@flynn/host-agent/fencing/own-runs';
+import { certainMs, rivalText } from '@flynn/host-agent/fencing/rivals';
 import { pause } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';

@@ -4,7 +4,7 @@ import { joinPort } from '@flynn/host-agent/cluster/join';
 import type { AddressFacts } from '@flynn/host-agent/doctor/address';
 import { keyspacePort } from '@flynn/host-agent/keyspaces/keyspace';
 import { wireguardRemedy } from '@flynn/host-agent/network/wireguard';
-import { unreachableKind } from '@flynn/host-agent/own-addresses';
+import { unreachableKind } from '@flynn/host-agent/hosts/own-addresses';
 import { type EngineMode, engineProblems } from './engine-modes.ts';
 import type { Listener } from './listeners.ts';
 import type { Network } from './machine-networks.ts';

@@ -1,6 +1,6 @@
 /** Is this machine through with its boot? What is not there yet right after one comes by itself: it is waited for, not judged. */
 import { readFile } from 'node:fs/promises';
-import { hasAddress, ownAddresses } from '@flynn/host-agent/own-addresses';
+import { hasAddress, ownAddresses } from '@flynn/host-agent/hosts/own-addresses';
 import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { isEngineUp, isSystemdRunning } from './engine.ts';

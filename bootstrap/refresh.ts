@@ -4,7 +4,7 @@
  */
 import { readlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { writeRefresh } from '@flynn/host-agent/refresh-record';
+import { writeRefresh } from '@flynn/host-agent/update/refresh-record';
 import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { HostRoom } from '@flynn/host-agent/room';
+import type { HostRoom } from '@flynn/host-agent/update/room';
 import { shortOf } from './room.ts';
 
 const mb = 1024 ** 2;

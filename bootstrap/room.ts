@@ -1,5 +1,5 @@
 /** Is there room for another version on a host? Asked of all of them before anything is installed on any. */
-import type { HostRoom } from '@flynn/host-agent/room';
+import type { HostRoom } from '@flynn/host-agent/update/room';
 import type { BundleSize } from './bundle/size.ts';
 
 /** For what else is written meanwhile: logs, the store, jobs. */

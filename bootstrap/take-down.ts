@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import { styleText } from 'node:util';
 import { residentFile } from '@flynn/host-agent/cluster/etcd-resident';
 import { removeNetwork } from '@flynn/host-agent/network/removal';
-import { volumesFile } from '@flynn/host-agent/resident-volumes';
+import { volumesFile } from '@flynn/host-agent/jobs/resident-volumes';
 import { FlynnError } from '@flynn/kit/errors';
 import { removeAgent } from './agent.ts';
 import { forgetHost, leaveCluster, leaveMs } from './leaving.ts';

@@ -9,7 +9,7 @@ import { authoritiesKey, namedOf } from '@flynn/host-agent/cluster/authority-rou
 import { ensureKeeper, readKeeper, replaceKeeper } from '@flynn/host-agent/cluster/keeper';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { addSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
-import { readUpdate, writeUpdate } from '@flynn/host-agent/update-record';
+import { readUpdate, writeUpdate } from '@flynn/host-agent/update/record';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { newSecret } from '@flynn/kit/secrets';

@@ -7,7 +7,7 @@ import { readLiveEnv, readLiveKeys } from '@flynn/controller/access/live-keys';
 import { namedOf, readNamed } from '@flynn/host-agent/cluster/authority-rounds';
 import { type Keeper, readKeeper, replaceKeeper } from '@flynn/host-agent/cluster/keeper';
 import { readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
-import { forgetUpdate } from '@flynn/host-agent/update-record';
+import { forgetUpdate } from '@flynn/host-agent/update/record';
 import { FlynnError } from '@flynn/kit/errors';
 import { newSecret } from '@flynn/kit/secrets';
 import type { Credentials } from '@flynn/kit/tls';

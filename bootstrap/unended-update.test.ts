@@ -3,7 +3,7 @@ import { mkdtempDisposable } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { readUpdate } from '@flynn/host-agent/update-record';
+import { readUpdate } from '@flynn/host-agent/update/record';
 import { hasCode } from '@flynn/kit/errors';
 import { made } from './rotation-fixture.ts';
 import { readOptions } from './settings.ts';

@@ -5,7 +5,7 @@ import {
   goOnCommands,
   readUpdate,
   writeUpdate,
-} from '@flynn/host-agent/update-record';
+} from '@flynn/host-agent/update/record';
 import { FlynnError } from '@flynn/kit/errors';
 import { setupOf, startAgentAsItIs } from './agent.ts';
 import { ensureEngine } from './engine.ts';

@@ -1,7 +1,7 @@
 /** The steps of an update: each host in its turn, then the platform's apps, each once the one before is well. */
 import { dirname, join } from 'node:path';
 import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
-import { forgetRefresh } from '@flynn/host-agent/refresh-record';
+import { forgetRefresh } from '@flynn/host-agent/update/refresh-record';
 import { FlynnError } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { thisMachine } from './bring-up.ts';

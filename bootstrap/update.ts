@@ -9,7 +9,7 @@ import { stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { styleText } from 'node:util';
 import { type LastUpdate, lastUpdatePut } from '@flynn/host-agent/cluster/last-update';
-import { goOnCommands, readUpdate } from '@flynn/host-agent/update-record';
+import { goOnCommands, readUpdate } from '@flynn/host-agent/update/record';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { setupOf } from './agent.ts';

@@ -5,7 +5,7 @@ import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { readRefresh } from '@flynn/host-agent/refresh-record';
+import { readRefresh } from '@flynn/host-agent/update/refresh-record';
 import { freePort } from '@flynn/kit/testing-ports';
 import { createAuthority } from '@flynn/kit/tls';
 import { bundle as bundleProgram } from '../images/bundle.ts';

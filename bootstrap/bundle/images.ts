@@ -2,7 +2,7 @@
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream';
-import { readProgress } from '@flynn/host-agent/docker-images';
+import { readProgress } from '@flynn/host-agent/docker/images';
 import { fromZstd } from '@flynn/kit/compression';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';

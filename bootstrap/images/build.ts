@@ -2,7 +2,7 @@
 import { copyFile, mkdtempDisposable, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { label } from '@flynn/host-agent/labels';
+import { label } from '@flynn/host-agent/engine/labels';
 import { FlynnError } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { withDeadline } from '@flynn/kit/retry';

@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { readProgress } from '@flynn/host-agent/docker-images';
+import { readProgress } from '@flynn/host-agent/docker/images';
 import { FlynnError } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import type Docker from 'dockerode';

@@ -1,5 +1,5 @@
 /** The platform's images from this machine's engine into a test host's. */
-import { readProgress } from '@flynn/host-agent/docker-images';
+import { readProgress } from '@flynn/host-agent/docker/images';
 import { defaultSocket, engineAt } from '../engine.ts';
 import { savedImages } from '../images/saved.ts';
 

@@ -10,11 +10,11 @@ import type { HostRecord, JobStatus } from '@flynn/scheduler/cell';
 import { routes } from './api.ts';
 import { doctorHandlers, storeError } from './doctor/start.ts';
 import type { DoctorDeps } from './doctor/start.ts';
-import type { Container, Engine } from './engine.ts';
+import type { Container, Engine } from './engine/engine.ts';
 import { countedJobs, inspectHandler } from './operator-server.ts';
-import { jobIdOf } from './plan.ts';
-import { recordOfContainer } from './record.ts';
-import type { Rivals } from './rivals.ts';
+import { jobIdOf } from './jobs/plan.ts';
+import { recordOfContainer } from './jobs/record.ts';
+import type { Rivals } from './fencing/rivals.ts';
 import { readingHandlers } from './server.ts';
 
 const address = '127.0.0.1';

@@ -10,15 +10,15 @@ import type { AssignedGroup, HostJob, JobStatus } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
 import type { Operation, Store } from '@flynn/store/store';
 import type { z } from 'zod';
-import type { Announcer, Instance } from './announcer.ts';
-import { ContainerTable } from './container-table.ts';
-import type { Engine } from './engine.ts';
+import type { Announcer, Instance } from './discovery/announcer.ts';
+import { ContainerTable } from './containers/table.ts';
+import type { Engine } from './engine/engine.ts';
 import { startHost } from './host.ts';
 import type { Host } from './host.ts';
-import { createMemoryEngine } from './memory.ts';
-import type { HostSettings } from './spec.ts';
-import { Standing } from './standing.ts';
-import type { StepContext } from './steps.ts';
+import { createMemoryEngine } from './engine/memory.ts';
+import type { HostSettings } from './containers/spec.ts';
+import { Standing } from './fencing/standing.ts';
+import type { StepContext } from './jobs/steps.ts';
 
 export const hostId = 'h1';
 

@@ -8,11 +8,11 @@ import { startAgent } from './agent.ts';
 import { fetchFromPeers } from './cluster/peer-images.ts';
 import { Peers, connectStore } from './cluster/start.ts';
 import { configSchema } from './config.ts';
-import { connectDocker } from './docker.ts';
-import { keepLogSmall } from './own-log.ts';
-import { giveUpReserve, keepReserve } from './reserve.ts';
-import { emptyScratch, scratchIn } from './scratch.ts';
-import { shareNode } from './shared-node.ts';
+import { connectDocker } from './docker/docker.ts';
+import { keepLogSmall } from './logs/own-log.ts';
+import { giveUpReserve, keepReserve } from './disk/reserve.ts';
+import { emptyScratch, scratchIn } from './disk/scratch.ts';
+import { shareNode } from './containers/shared-node.ts';
 import { openTrust } from './trust/host-trust.ts';
 
 /** The store may be away for long; a program that runs this long is not broken. */

@@ -7,18 +7,18 @@ import { withDeadline } from '@flynn/kit/retry';
 import { cellPrefix } from '@flynn/scheduler/cell';
 import type { HostJob, HostRecord, JobStatus } from '@flynn/scheduler/cell';
 import type { Store } from '@flynn/store/store';
-import { agentMetrics } from './agent-metrics.ts';
+import { agentMetrics } from './usage/agent-metrics.ts';
 import { routes } from './api.ts';
 import type { AgentStatus } from './api.ts';
-import type { Cleaner } from './cleaner.ts';
-import type { ContainerTable } from './container-table.ts';
-import type { Fence } from './fence.ts';
-import type { Figures } from './figures.ts';
-import { changeSettings, listHosts, readSettings } from './host-settings.ts';
+import type { Cleaner } from './disk/cleaner.ts';
+import type { ContainerTable } from './containers/table.ts';
+import type { Fence } from './fencing/fence.ts';
+import type { Figures } from './usage/figures.ts';
+import { changeSettings, listHosts, readSettings } from './hosts/settings.ts';
 import { metricsText } from '@flynn/kit/metrics';
 import type { Metrics } from '@flynn/kit/metrics';
 import { metricsAnswer } from '@flynn/kit/metrics-server';
-import type { Neighbours } from './neighbours.ts';
+import type { Neighbours } from './hosts/neighbours.ts';
 
 export type OperatorDeps = {
   record: () => HostRecord;

@@ -7,12 +7,12 @@ import type { Logger } from '@flynn/kit/log';
 import type { HostRecord, JobStatus } from '@flynn/scheduler/cell';
 import { routes } from './api.ts';
 import type { LogLine } from './api.ts';
-import { attachClient } from './attach.ts';
-import type { ContainerTable } from './container-table.ts';
-import type { Container, Engine } from './engine.ts';
-import { joinProcess } from './exec.ts';
-import { followLines, linesOf } from './log-read.ts';
-import type { Sessions } from './session.ts';
+import { attachClient } from './sessions/attach.ts';
+import type { ContainerTable } from './containers/table.ts';
+import type { Container, Engine } from './engine/engine.ts';
+import { joinProcess } from './sessions/exec.ts';
+import { followLines, linesOf } from './logs/read.ts';
+import type { Sessions } from './sessions/session.ts';
 
 export type ApiDeps = {
   engine: Engine;

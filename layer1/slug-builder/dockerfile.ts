@@ -1,5 +1,5 @@
 /** What has to be known of a Dockerfile before the engine reads it: which images and arguments it asks for. */
-import { isLocalName } from '@flynn/host-agent/image-names';
+import { isLocalName } from '@flynn/host-agent/images/names';
 import { FlynnError } from '@flynn/kit/errors';
 
 /** Images of the platform's, by names that mean the same on every cluster; the engine's are longer. */

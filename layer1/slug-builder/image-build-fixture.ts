@@ -9,7 +9,7 @@ import { layers as layerRoutes } from '@flynn/controller/collection/api-layers';
 import { savedFiles, tarOf } from '@flynn/controller/images/testing';
 import { startTestBlobs } from '@flynn/controller/testing/blobs';
 import { routes } from '@flynn/host-agent/api';
-import { type BuildEvent, buildRoutes } from '@flynn/host-agent/api-builds';
+import { type BuildEvent, buildRoutes } from '@flynn/host-agent/builds/api';
 import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { handle, startServer } from '@flynn/kit/http-server';

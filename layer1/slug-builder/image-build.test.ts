@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { configOf, savedFiles } from '@flynn/controller/images/testing';
-import { buildRoutes } from '@flynn/host-agent/api-builds';
+import { buildRoutes } from '@flynn/host-agent/builds/api';
 import { hasCode } from '@flynn/kit/errors';
 import { layers, limits, openPlace, succeeds } from './image-build-fixture.ts';
 

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { makeKey, startGitSshd } from '@flynn/kit/testing-sshd';
-import { buildRoutes } from '@flynn/host-agent/api-builds';
+import { buildRoutes } from '@flynn/host-agent/builds/api';
 import { compileSlug } from './compile.ts';
 import { runSubmodules } from './context-submodules.ts';
 import { baseEnv } from './environment.ts';

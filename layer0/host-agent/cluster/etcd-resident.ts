@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { readJsonFile } from '@flynn/kit/files';
 import { z } from 'zod';
-import type { ResidentInput } from '../resident.ts';
+import type { ResidentInput } from '../jobs/resident.ts';
 
 export const etcdPorts = { client: 2379, peer: 2380 } as const;
 

@@ -7,7 +7,7 @@ import { readRing } from '@flynn/store/sealing/ring';
 import type { Store } from '@flynn/store/store';
 import type { AgentAccess, AgentPlace } from '../agent-client.ts';
 import { FlynnError } from '@flynn/kit/errors';
-import type { ContainerTable } from '../container-table.ts';
+import type { ContainerTable } from '../containers/table.ts';
 import type { HostTrust } from '../trust/host-trust.ts';
 import type { JobIdentities } from '../trust/job-identities.ts';
 import { AuthorityRounds, authorityHandlers, readNamed } from './authority-rounds.ts';

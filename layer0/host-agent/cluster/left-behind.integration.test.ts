@@ -13,7 +13,7 @@ import type { Entry } from '@flynn/store/store';
 import { z } from 'zod';
 import { configSchema } from '../config.ts';
 import type { Config } from '../config.ts';
-import type { Rival } from '../own-runs.ts';
+import type { Rival } from '../fencing/own-runs.ts';
 import { clientUrlOf } from './etcd-resident.ts';
 import { mayMemberStart } from './left-behind.ts';
 import { memberKey } from './member-keys.ts';

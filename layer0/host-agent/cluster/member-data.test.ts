@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { newId } from '@flynn/kit/ids';
-import { createMemoryEngine } from '../memory.ts';
+import { createMemoryEngine } from '../engine/memory.ts';
 import { etcdVolume } from './etcd-resident.ts';
 import { removeMemberData } from './member-data.ts';
 

@@ -1,7 +1,7 @@
 /** What earlier members of etcd on this host left in the engine. */
 import { hasCode } from '@flynn/kit/errors';
-import type { Engine } from '../engine.ts';
-import { volumeName } from '../labels.ts';
+import type { Engine } from '../engine/engine.ts';
+import { volumeName } from '../engine/labels.ts';
 import { isEtcdVolume } from './etcd-resident.ts';
 
 /** Volumes of members but for those kept. One still in use by a container that is about to end goes the next time. */

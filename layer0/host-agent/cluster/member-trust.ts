@@ -14,8 +14,8 @@ import type { EtcdTls } from '@flynn/store/etcd-members';
 import { etcdMembership } from '@flynn/store/etcd-membership';
 import type { Store } from '@flynn/store/store';
 import type { Config } from '../config.ts';
-import type { ContainerTable } from '../container-table.ts';
-import { label } from '../labels.ts';
+import type { ContainerTable } from '../containers/table.ts';
+import { label } from '../engine/labels.ts';
 import {
   clientUrlOf,
   readResident,

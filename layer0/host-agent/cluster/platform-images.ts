@@ -5,7 +5,7 @@ import type { TaskGroup } from '@flynn/kit/tasks';
 import { openMirror } from '@flynn/store/mirror';
 import type { Operation, Store } from '@flynn/store/store';
 import { z } from 'zod';
-import type { Engine } from '../engine.ts';
+import type { Engine } from '../engine/engine.ts';
 
 const prefix = '/flynn/cluster/images/';
 const key = 'platform';

@@ -14,7 +14,7 @@ import { startEtcdCluster } from '@flynn/store/etcd-cluster';
 import { EtcdMembers } from '@flynn/store/etcd-members';
 import { docker } from '@flynn/store/etcd-runner';
 import { z } from 'zod';
-import { volumeName } from '../labels.ts';
+import { volumeName } from '../engine/labels.ts';
 import { backUp } from './backup.ts';
 import { clientUrlOf, residentFile, tlsFiles } from './etcd-resident.ts';
 import { memberKey, memberPrefix } from './member-keys.ts';

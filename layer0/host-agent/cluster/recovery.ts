@@ -23,7 +23,7 @@ import type { Entry, Store } from '@flynn/store/store';
 import Docker from 'dockerode';
 import { z } from 'zod';
 import { configSchema } from '../config.ts';
-import { label, volumeName } from '../labels.ts';
+import { label, volumeName } from '../engine/labels.ts';
 import { etcdOf } from './backup.ts';
 import { clientUrlOf, etcdResident, etcdVolume, peerUrlOf, residentFile, trustedBy } from './etcd-resident.ts';
 import { memberKey, memberPrefix, memberSchema } from './member-keys.ts';

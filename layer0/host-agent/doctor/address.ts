@@ -3,8 +3,8 @@
  * another.
  */
 import { eitherCommand } from '@flynn/kit/operator-commands';
-import { doubtfulAddresses, outerAddresses, ownAddresses } from '../own-addresses.ts';
-import type { DeviceAddress } from '../own-addresses.ts';
+import { doubtfulAddresses, outerAddresses, ownAddresses } from '../hosts/own-addresses.ts';
+import type { DeviceAddress } from '../hosts/own-addresses.ts';
 import type { Found } from './finding.ts';
 
 export type AddressFacts = Readonly<{

@@ -1,7 +1,7 @@
 /** Does the agent reach what it needs: the engine, the store, its lease, its own schedulers? */
 import { eitherCommand } from '@flynn/kit/operator-commands';
-import { asideRemedy } from '../other-machine.ts';
-import type { KnownRival } from '../rivals.ts';
+import { asideRemedy } from '../fencing/other-machine.ts';
+import type { KnownRival } from '../fencing/rivals.ts';
 import type { Found } from './finding.ts';
 
 export type AgentFacts = Readonly<{

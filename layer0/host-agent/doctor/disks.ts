@@ -1,6 +1,6 @@
 /** Is there room left on the disks the host lives on? */
 import { access, constants, stat, statfs } from 'node:fs/promises';
-import { diskUseOf } from '../disk-use.ts';
+import { diskUseOf } from '../disk/use.ts';
 import type { Found } from './finding.ts';
 
 export type DiskRoom = Readonly<{

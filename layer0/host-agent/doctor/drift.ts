@@ -1,7 +1,7 @@
 /** Is the host as it should be: does what is assigned run, is nothing there that nobody wants, does the network stay? */
 import type { HostJob, JobStatus } from '@flynn/scheduler/cell';
-import type { Container } from '../engine.ts';
-import { label } from '../labels.ts';
+import type { Container } from '../engine/engine.ts';
+import { label } from '../engine/labels.ts';
 import type { Found } from './finding.ts';
 
 export type DriftFacts = Readonly<{

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import type { JobStatus } from '@flynn/scheduler/cell';
-import { label } from '../labels.ts';
+import { label } from '../engine/labels.ts';
 import { addressFindings, readAddress } from './address.ts';
 import { agentFindings } from './agent-state.ts';
 import { certificateFindings } from './certificates.ts';

@@ -3,7 +3,7 @@ import { pause } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
 import { withDeadline } from '@flynn/kit/retry';
 import { forever } from '@flynn/kit/tasks';
-import type { UpdateRecord } from '../update-record.ts';
+import type { UpdateRecord } from '../update/record.ts';
 import { addressFindings } from './address.ts';
 import type { AddressFacts } from './address.ts';
 import { agentFindings } from './agent-state.ts';

@@ -1,5 +1,5 @@
 /** How busy are all processors of this host, since it was asked before? */
-import { readProcessors } from '../figures.ts';
+import { readProcessors } from '../usage/figures.ts';
 
 /** What spans less would be noise: then the last share stands. */
 const leastSpanMs = 1_000;

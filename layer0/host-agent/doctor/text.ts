@@ -1,5 +1,5 @@
 /** An examination as people read it. */
-import { formatAge, formatBytes, formatTable } from '../cli-format.ts';
+import { formatAge, formatBytes, formatTable } from '../cli/format.ts';
 import type { ClusterExamination, ExaminedHost, ExaminedMember } from './api.ts';
 import type { Finding, Unknown, Verdict } from './finding.ts';
 

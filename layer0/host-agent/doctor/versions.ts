@@ -1,6 +1,6 @@
 /** Is all of one version, or has an update been left where it was? Pure. */
-import { goOnCommands } from '../update-record.ts';
-import type { UpdateRecord } from '../update-record.ts';
+import { goOnCommands } from '../update/record.ts';
+import type { UpdateRecord } from '../update/record.ts';
 import type { Found } from './finding.ts';
 
 /** As hosts that answer say it of themselves. Told while the cluster is being moved, too. */

@@ -8,7 +8,7 @@ import { withDeadline } from '@flynn/kit/retry';
 import type { EtcdStatus } from '@flynn/store/etcd-status';
 import { isAgentThere } from '../agent-process.ts';
 import { etcdQuotaBytes } from '../cluster/etcd-resident.ts';
-import { readUpdate } from '../update-record.ts';
+import { readUpdate } from '../update/record.ts';
 import { addressFindings, readAddress } from './address.ts';
 import { certificateFindings } from './certificates.ts';
 import type { KnownCertificate } from './certificates.ts';

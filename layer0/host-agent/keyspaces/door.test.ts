@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
 import type { GatewayAnswer, GatewayCall } from '@flynn/store/etcd-gateway';
 import { z } from 'zod';
-import type { Container } from '../engine.ts';
+import type { Container } from '../engine/engine.ts';
 import { Door, type DoorRequest } from './door.ts';
 import { base64, containerOf, keyspaceOf, keysOf, password } from './keyspaces-fixture.ts';
 import { Refusal } from './refusal.ts';

@@ -8,7 +8,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import type { EtcdGateway } from '@flynn/store/etcd-gateway';
 import { z } from 'zod';
-import type { Container } from '../engine.ts';
+import type { Container } from '../engine/engine.ts';
 import * as confinement from './confinement.ts';
 import { keyspacePrefix } from './keyspace.ts';
 import type { LeaseState } from './leases.ts';

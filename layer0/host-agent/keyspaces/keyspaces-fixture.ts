@@ -1,9 +1,9 @@
 /** For tests: containers with keyspaces, and what a driver of etcd says to a door. */
 import { createHash } from 'node:crypto';
 import type { Keyspace } from '@flynn/scheduler/job-template';
-import type { Container } from '../engine.ts';
+import type { Container } from '../engine/engine.ts';
 import { jobOf } from '../host-fixture.ts';
-import { jobLabels } from '../labels.ts';
+import { jobLabels } from '../engine/labels.ts';
 
 export const password = 'a password';
 

@@ -5,7 +5,7 @@ import type { EtcdClient } from '@flynn/store/etcd';
 import { EtcdGateway } from '@flynn/store/etcd-gateway';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { once } from 'node:events';
-import type { ContainerTable } from '../container-table.ts';
+import type { ContainerTable } from '../containers/table.ts';
 import type { Door } from './door.ts';
 import { keyspacePort } from './keyspace.ts';
 import { serveDoor } from './server.ts';

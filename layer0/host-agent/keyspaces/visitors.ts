@@ -1,8 +1,8 @@
 /** Who comes to the door? Jobs of this host with a keyspace, known by the address they come from. */
 import type { Keyspace } from '@flynn/scheduler/job-template';
 import { FlynnError } from '@flynn/kit/errors';
-import type { Container } from '../engine.ts';
-import { keyspaceOfLabels } from '../labels.ts';
+import type { Container } from '../engine/engine.ts';
+import { keyspaceOfLabels } from '../engine/labels.ts';
 import { Allowance } from './allowance.ts';
 import { type LeaseState, Leases } from './leases.ts';
 import { Refusal } from './refusal.ts';

@@ -5,7 +5,7 @@ import { messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Store } from '@flynn/store/store';
-import type { Standing } from '../standing.ts';
+import type { Standing } from '../fencing/standing.ts';
 import { type Lease, leaseKey } from './lease.ts';
 
 export type Told = Readonly<Pick<Lease, 'tunnelKey' | 'site' | 'localAddress' | 'unheard'>>;

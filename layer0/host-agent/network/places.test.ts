@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { DiscoveryEvent, Instance } from '@flynn/discovery/api';
-import { label } from '../labels.ts';
+import { label } from '../engine/labels.ts';
 import { Places } from './places.ts';
 
 const instance = (address: string, attributes: Record<string, string>): Instance => ({

@@ -1,6 +1,6 @@
 /** Who is announced where, and for whom? Every host tells what it uses every few seconds: that opens and closes nothing. */
 import type { DiscoveryEvent } from '@flynn/discovery/api';
-import { label } from '../labels.ts';
+import { label } from '../engine/labels.ts';
 
 export class Places {
   readonly #places = new Map<string, string>();

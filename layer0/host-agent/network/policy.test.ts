@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { jobTemplateSchema } from '@flynn/scheduler/job-template';
-import type { Container } from '../engine.ts';
-import { jobLabels } from '../labels.ts';
+import type { Container } from '../engine/engine.ts';
+import { jobLabels } from '../engine/labels.ts';
 import { type Endpoint, type LocalJob, type Reach, localJobsOf, policiesOf } from './policy.ts';
 
 const endpoints: Endpoint[] = [

@@ -1,8 +1,8 @@
 /** What may the jobs of this host reach? Jobs with equal answers share one policy. */
 import type { JobTemplate } from '@flynn/scheduler/job-template';
 import { z } from 'zod';
-import type { Container, Labels } from '../engine.ts';
-import { keyspaceOfLabels, label } from '../labels.ts';
+import type { Container, Labels } from '../engine/engine.ts';
+import { keyspaceOfLabels, label } from '../engine/labels.ts';
 
 /** What of the platform a job may reach: what its template says, and the door to its keyspace if it has one. */
 export type Access = JobTemplate['access'][number] | 'keyspace';

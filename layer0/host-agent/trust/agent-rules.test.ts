@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { HostRecord } from '@flynn/scheduler/cell';
-import { buildRoutes } from '../api-builds.ts';
+import { buildRoutes } from '../builds/api.ts';
 import { routes } from '../api.ts';
 import { jobOf } from '../host-fixture.ts';
-import type { Container } from '../engine.ts';
-import { installationRoutes } from '../installation.ts';
+import type { Container } from '../engine/engine.ts';
+import { installationRoutes } from '../update/installation.ts';
 import { agentRules, isEverybodyKnown, keyAlone, withoutIdentity } from './agent-rules.ts';
 
 const record = (id: string, mutual?: HostRecord['mutual']): HostRecord => ({

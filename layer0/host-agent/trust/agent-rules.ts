@@ -7,12 +7,12 @@ import { anyHost, appRole, isOfRole } from '@flynn/kit/identity';
 import type { Route } from '@flynn/kit/routes';
 import type { HostJob, HostRecord } from '@flynn/scheduler/cell';
 import { routes } from '../api.ts';
-import { buildRoutes } from '../api-builds.ts';
+import { buildRoutes } from '../builds/api.ts';
 import { authoritiesRoute } from '../cluster/authority-rounds.ts';
 import { sealingKeysRoute } from '../cluster/sealing-keys.ts';
-import type { Container } from '../engine.ts';
-import { installationRoutes } from '../installation.ts';
-import { label, ownLabel } from '../labels.ts';
+import type { Container } from '../engine/engine.ts';
+import { installationRoutes } from '../update/installation.ts';
+import { label, ownLabel } from '../engine/labels.ts';
 
 const builder = appRole('slug-builder');
 /** An image that was built is read to be stored. */

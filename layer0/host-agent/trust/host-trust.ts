@@ -14,8 +14,8 @@ import { Mutex } from '@flynn/kit/queue';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { tlsFiles } from '../cluster/etcd-resident.ts';
 import { type Config, gatewayOf } from '../config.ts';
-import type { ContainerTable } from '../container-table.ts';
-import { jobIdOf } from '../plan.ts';
+import type { ContainerTable } from '../containers/table.ts';
+import { jobIdOf } from '../jobs/plan.ts';
 import { type Authorities, AuthorityFile } from './authorities.ts';
 import {
   type CertificateFiles,

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
-import { backupFileRoutes } from '@flynn/host-agent/backup-files';
+import { backupFileRoutes } from '@flynn/host-agent/disk/backup-files';
 import type { Bytes } from './archive.ts';
 
 export type BackupTarget = Readonly<{

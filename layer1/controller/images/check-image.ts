@@ -1,5 +1,5 @@
 /** May an artifact be of this image, as far as it says itself? Whose its blobs are is asked elsewhere. */
-import { isLocalName, localNameRefusal, nameNotId } from '@flynn/host-agent/image-names';
+import { isLocalName, localNameRefusal, nameNotId } from '@flynn/host-agent/images/names';
 import { FlynnError } from '@flynn/kit/errors';
 import { type Image, maxImageConfigBytes } from '@flynn/scheduler/job-template';
 

@@ -1,6 +1,6 @@
 /** Which volumes do apps have on hosts? Each host is asked; those that do not answer in time are named. */
 import { createHash } from 'node:crypto';
-import type { HostVolume } from '@flynn/host-agent/api-volumes';
+import type { HostVolume } from '@flynn/host-agent/volumes/api';
 import { messageOf } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import type { Deps } from '../deps.ts';

@@ -1,0 +1,211 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { test } from 'node:test';
+import { FlynnError } from '@flynn/kit/errors';
+import { createLogger, silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { TaskGroup } from '@flynn/kit/tasks';
+import { ContainerTable } from '../containers/table.ts';
+import type { Engine } from '../engine/engine.ts';
+import { createMemoryEngine } from '../engine/memory.ts';
+import { isSingletonContainer } from '../fencing/fence.ts';
+import { Residents, residentSchema, residentSpec } from './resident.ts';
+import { readVolumesHad, volumesFile } from './resident-volumes.ts';
+
+const host = { cluster: 'test', hostId: 'h1', externalAddress: '127.0.0.1', gateway: '127.0.0.1', networkName: 'n' };
+
+function specOf(name: string, env: Record<string, string> = {}): string {
+  const template = {
+    image: { name: 'base' },
+    command: ['sh', '-c', 'exec sleep 10000'],
+    hostNetwork: true,
+    env,
+    resources: { memoryBytes: 1_000_000, cpuMillis: 0 },
+  };
+  return JSON.stringify({ name, template, binds: [{ source: '/var/lib/etcd', path: '/data' }] });
+}
+
+test('resident jobs run from disk alone, come back after a power cut, and follow their files', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-resident-'));
+  const engine = createMemoryEngine({ cluster: 'test' });
+  const log = silentLogger();
+  const open = (mayStart?: (name: string) => Promise<boolean>) => {
+    const tasks = new TaskGroup();
+    const containers = new ContainerTable({ engine, log });
+    const asked = mayStart === undefined ? {} : { mayStart };
+    const residents = new Residents({ dir, engine, containers, host, ...asked, log });
+    tasks.run('containers', (signal) => containers.run(signal));
+    tasks.run('residents', (signal) => residents.run(signal));
+    return tasks;
+  };
+  const runningNames = async () => (await engine.list()).filter((c) => c.state === 'running').map((c) => c.name);
+  const reach = (what: string, expected: string[]) =>
+    waitFor(async () => (await runningNames()).sort().join() === expected.join(), { what, deadlineMs: 60_000 });
+
+  await writeFile(join(dir, 'etcd.json'), specOf('etcd'));
+  await writeFile(join(dir, 'broken.json'), '{');
+  let tasks = open();
+  await reach('etcd to run', ['flynn-test-resident-etcd']);
+  const [first] = await engine.list();
+  await tasks.stop();
+  engine.losePower();
+  await reach('the power to be off', []);
+
+  const asked: string[] = [];
+  let may = false;
+  tasks = open(async (name) => asked.push(name) > 0 && may);
+  await waitFor(() => asked.length > 0, { what: 'it to be asked for', deadlineMs: 60_000 });
+  assert.deepEqual(await runningNames(), []);
+  may = true;
+  await reach('etcd to run again', ['flynn-test-resident-etcd']);
+  assert.equal((await engine.list())[0]?.id, first?.id);
+  // Once it has run it is started again whoever says what.
+  may = false;
+  const { length } = asked;
+  engine.losePower();
+  await reach('etcd to run once more', ['flynn-test-resident-etcd']);
+  assert.equal(asked.length, length);
+  await tasks.stop();
+
+  await writeFile(join(dir, 'etcd.json'), specOf('etcd', { CHANGED: 'yes' }));
+  tasks = open();
+  await waitFor(async () => (await engine.list()).some((c) => c.id !== first?.id && c.state === 'running'), {
+    what: 'the changed spec to run',
+    deadlineMs: 60_000,
+  });
+  await rm(join(dir, 'etcd.json'));
+  await reach('it to be gone with its file', []);
+  assert.equal((await engine.list()).length, 0);
+  await tasks.stop();
+  await rm(dir, { recursive: true });
+});
+
+test('one that may not run any more is stopped, and is asked for again before it is started', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-resident-'));
+  const engine = createMemoryEngine({ cluster: 'test' });
+  const log = silentLogger();
+  const { signal } = new AbortController();
+  await writeFile(join(dir, 'etcd.json'), specOf('etcd'));
+  const containers = new ContainerTable({ engine, log });
+  await containers.refresh();
+  const may = { start: true, run: true };
+  const residents = new Residents({
+    dir,
+    engine,
+    containers,
+    host,
+    mayStart: async () => may.start,
+    mayRun: async () => may.run,
+    log,
+  });
+  const states = async () => (await engine.list()).map(({ state }) => state);
+  const converge = async () => {
+    await residents.converge(signal);
+    return states();
+  };
+  assert.deepEqual(await converge(), ['running']);
+  may.start = false;
+  assert.deepEqual(await converge(), ['running']);
+  may.run = false;
+  assert.deepEqual(await converge(), ['exited']);
+  may.run = true;
+  assert.deepEqual(await converge(), ['exited'], 'it was let start once');
+  may.start = true;
+  assert.deepEqual(await converge(), ['running']);
+  engine.losePower();
+  await rm(dir, { recursive: true });
+});
+
+test('none begins with nothing in the place of what it had: it waits for its volume, or to be another one', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-resident-'));
+  const engine = createMemoryEngine({ cluster: 'test' });
+  const withVolume = (volume: string) => {
+    const resources = { memoryBytes: 1_000_000, cpuMillis: 0 };
+    const volumes = [{ name: volume, path: '/data' }];
+    const template = { image: { name: 'base' }, command: ['sh', '-c', 'exec sleep 10000'], volumes, resources };
+    return writeFile(join(dir, 'etcd.json'), JSON.stringify({ name: 'etcd', template }));
+  };
+  const said = new PassThrough();
+  const log = createLogger('residents', { destination: said });
+  const signal = new AbortController().signal;
+  const open = async () => {
+    const containers = new ContainerTable({ engine, log });
+    await containers.refresh();
+    return { residents: new Residents({ dir, engine, containers, host, log }), containers };
+  };
+  const removeContainers = async () => {
+    for (const { id } of await engine.list()) await engine.remove(id);
+  };
+  const volumes = async () => (await engine.listVolumes()).map(({ name }) => name);
+  await withVolume('etcd');
+  const first = await open();
+  await first.residents.converge(signal);
+  await first.residents.converge(signal);
+  assert.deepEqual([await volumes(), first.residents.hasLostData('etcd')], [['flynn-test.etcd'], false]);
+
+  await removeContainers();
+  await engine.removeVolume('flynn-test.etcd');
+  const second = await open();
+  for (let round = 0; round < 2; round += 1) await second.residents.converge(signal);
+  assert.deepEqual([await volumes(), await engine.list(), second.residents.hasLostData('etcd')], [[], [], true]);
+  assert.match(String(said.read()), /has flynn-test\.etcd no more/);
+
+  await engine.ensureVolume('flynn-test.etcd');
+  await second.residents.converge(signal);
+  assert.deepEqual([(await engine.list()).length, second.residents.hasLostData('etcd')], [1, false]);
+
+  await removeContainers();
+  await engine.removeVolume('flynn-test.etcd');
+  await withVolume('etcd-77');
+  const third = await open();
+  await third.residents.converge(signal);
+  assert.deepEqual([await volumes(), third.residents.hasLostData('etcd')], [['flynn-test.etcd-77'], false]);
+
+  await third.residents.converge(signal);
+  await writeFile(volumesFile(dir), '{');
+  const fourth = await open();
+  await fourth.residents.converge(signal);
+  assert.deepEqual(await readVolumesHad(dir), { etcd: ['flynn-test.etcd-77'] }, 'a damaged note is made anew');
+  await removeContainers();
+  await rm(dir, { recursive: true });
+});
+
+test('a resident job whose container the engine is to remove, and never starts again, has another one', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-resident-'));
+  const engine = createMemoryEngine({ cluster: 'test' });
+  const log = silentLogger();
+  await writeFile(join(dir, 'etcd.json'), specOf('etcd'));
+  const open = async (one: Engine) => {
+    const containers = new ContainerTable({ engine: one, log });
+    await containers.refresh();
+    return new Residents({ dir, engine: one, containers, host, log });
+  };
+  const { signal } = new AbortController();
+  await (await open(engine)).converge(signal);
+  const [{ id: dead } = { id: '' }] = await engine.list();
+  await engine.stop(dead, { timeoutMs: 0 });
+  const start: Engine['start'] = async (id, call) => {
+    if (id === dead) throw new FlynnError('conflict', 'the container is marked for removal and cannot be started');
+    return engine.start(id, call);
+  };
+  const residents = await open({ ...engine, start });
+  await waitFor(() => residents.converge(signal), { what: 'a start', deadlineMs: 60_000 });
+  assert.deepEqual(
+    (await engine.list()).map(({ id, state }) => [id === dead, state]),
+    [[false, 'running']],
+  );
+  engine.losePower();
+  await rm(dir, { recursive: true });
+});
+
+test('a resident job with a volume is not stopped for the lease: no host has one before the store is back', () => {
+  const resources = { memoryBytes: 1_000_000, cpuMillis: 0 };
+  const template = { image: { name: 'base' }, volumes: [{ name: 'etcd', path: '/data' }], resources };
+  const { labels } = residentSpec(residentSchema.parse({ name: 'etcd', template }), 'base', host);
+  assert.equal(isSingletonContainer({ labels }), false);
+  const { 'flynn.resident': _resident, ...ofAnyJob } = labels;
+  assert.equal(isSingletonContainer({ labels: ofAnyJob }), true);
+});

@@ -1,0 +1,316 @@
+/**
+ * Resident jobs: what has to run before there is a store to be told by, such as etcd itself. Their specs are files that
+ * bootstrap writes into `<state dir>/resident/`; they run on this host for as long as the file is there.
+ */
+import { createHash } from 'node:crypto';
+import { mkdir, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pause } from '@flynn/kit/clock';
+import { hasCode, messageOf } from '@flynn/kit/errors';
+import { readJsonFile } from '@flynn/kit/files';
+import type { Logger } from '@flynn/kit/log';
+import { jobTemplateSchema } from '@flynn/scheduler/job-template';
+import type { JobTemplate } from '@flynn/scheduler/job-template';
+import { z } from 'zod';
+import { restartDelayMs, countFailures } from './backoff.ts';
+import type { ContainerTable } from '../containers/table.ts';
+import type { Container, ContainerSpec, Engine } from '../engine/engine.ts';
+import { containerName, label, residentId, residentOf, volumeName } from '../engine/labels.ts';
+import { type VolumesHad, lostVolumes, readVolumesHad, writeVolumesHad } from './resident-volumes.ts';
+import { containerSpecOf } from '../containers/spec.ts';
+import type { HostSettings } from '../containers/spec.ts';
+
+export const residentSchema = z.object({
+  /** Names the container: flynn-<cluster>-resident-<name>. */
+  name: z.string().regex(/^[a-z][a-z0-9-]{0,40}$/),
+  template: jobTemplateSchema,
+  /** Ports of the host that lead to ports of the job. */
+  published: z
+    .array(z.object({ hostPort: z.int(), port: z.int(), protocol: z.enum(['tcp', 'udp']).default('tcp') }))
+    .default([]),
+  /** Directories of the host. */
+  binds: z
+    .array(z.object({ source: z.string(), path: z.string(), isReadOnly: z.boolean().default(false) }))
+    .default([]),
+});
+export type Resident = z.output<typeof residentSchema>;
+export type ResidentInput = z.input<typeof residentSchema>;
+
+const resyncMs = 5_000;
+const stopMs = 30_000;
+
+/** The specs in the folder. One that is damaged is told about and must not keep the others from running. */
+export async function readResidents(dir: string, log: Logger): Promise<Resident[]> {
+  await mkdir(dir, { recursive: true });
+  const files = (await readdir(dir)).filter((file) => file.endsWith('.json') && !file.startsWith('.'));
+  const residents: Resident[] = [];
+  for (const file of files.sort()) {
+    try {
+      const resident = await readJsonFile(join(dir, file), residentSchema);
+      if (resident !== undefined) residents.push(resident);
+    } catch (error) {
+      log.error(`a resident job cannot be run: ${messageOf(error)}`);
+    }
+  }
+  return residents;
+}
+
+export function residentSpec(resident: Resident, imageRef: string, host: HostSettings): ContainerSpec {
+  const id = residentId(resident.name);
+  const job = {
+    id,
+    workloadId: id,
+    version: versionOf(resident),
+    index: 0,
+    desired: 'run' as const,
+    singleton: false,
+    createdAt: 0,
+  };
+  const template: JobTemplate = { ...resident.template, meta: { ...resident.template.meta, resident: resident.name } };
+  const spec = containerSpecOf({ ...job, template }, imageRef, host);
+  return {
+    ...spec,
+    labels: { ...spec.labels, [label.resident]: resident.name },
+    published: resident.published,
+    binds: resident.binds,
+  };
+}
+
+function versionOf(resident: Resident): string {
+  return createHash('sha256').update(JSON.stringify(resident)).digest('hex').slice(0, 16);
+}
+
+export type ResidentAction = 'none' | 'wait' | 'create' | 'start' | 'replace';
+
+/** What is to be done about one resident job. `nextStartAt` and `now` are of one clock, which nobody sets. */
+export function residentAction(
+  resident: Resident,
+  container: Container | undefined,
+  nextStartAt: number,
+  now: number,
+): ResidentAction {
+  if (container === undefined) return now < nextStartAt ? 'wait' : 'create';
+  if (container.labels[label.version] !== versionOf(resident)) return 'replace';
+  if (container.state === 'running') return 'none';
+  return now < nextStartAt ? 'wait' : 'start';
+}
+
+/**
+ * INVARIANTS. Resident jobs need nothing but the engine and the disk. A changed spec replaces the container; a removed one
+ * stops it. None begins with an empty volume in the place of one that it has had.
+ */
+export class Residents {
+  readonly #dir: string;
+  readonly #engine: Engine;
+  readonly #containers: ContainerTable;
+  readonly #host: HostSettings;
+  readonly #log: Logger;
+  readonly #failures = new Map<string, { count: number; nextStartAt: number; endedAtMs?: number | undefined }>();
+  readonly #lost = new Set<string>();
+  readonly #mayStart: (name: string, signal: AbortSignal) => Promise<boolean>;
+  readonly #mayRun: (name: string) => Promise<boolean>;
+  /** Those that ran, or were let start, since this agent did. */
+  readonly #admitted = new Set<string>();
+  #had: VolumesHad | undefined;
+
+  constructor(options: {
+    dir: string;
+    engine: Engine;
+    containers: ContainerTable;
+    host: HostSettings;
+    /** Asked before one that does not run is started for the first time, and again every few seconds while it may not. */
+    mayStart?: (name: string, signal: AbortSignal) => Promise<boolean>;
+    /** Asked at each look: one that may not is stopped, and asked for again before it is started. */
+    mayRun?: (name: string) => Promise<boolean>;
+    log: Logger;
+  }) {
+    this.#mayStart = options.mayStart ?? (async () => true);
+    this.#mayRun = options.mayRun ?? (async () => true);
+    this.#dir = options.dir;
+    this.#engine = options.engine;
+    this.#containers = options.containers;
+    this.#host = options.host;
+    this.#log = options.log;
+  }
+
+  /** Whether the job waits for volumes that it has had and the engine has no more. */
+  hasLostData(name: string): boolean {
+    return this.#lost.has(name);
+  }
+
+  /** Resolves when the signal aborts; the containers stay. */
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      let changed = Promise.withResolvers<void>();
+      const off = this.#containers.onChange(() => changed.resolve());
+      let waitMs = resyncMs;
+      try {
+        if (this.#containers.isCurrent) waitMs = await this.converge(signal);
+      } catch (error) {
+        if (!signal.aborted) this.#log.warn(`resident jobs: ${messageOf(error)}`);
+        // What just failed changed the table, perhaps; that is no reason to try at once.
+        changed = Promise.withResolvers<void>();
+        waitMs = 1_000;
+      }
+      await Promise.race([changed.promise, pause(waitMs, signal)]);
+      off();
+    }
+  }
+
+  /** Answers in how many milliseconds to look again. */
+  async converge(signal: AbortSignal): Promise<number> {
+    const residents = await readResidents(this.#dir, this.#log);
+    const wanted = new Set(residents.map((resident) => resident.name));
+    for (const name of this.#lost) if (!wanted.has(name)) this.#lost.delete(name);
+    for (const container of this.#containers.all()) {
+      const name = residentOf(container.labels);
+      if (name !== undefined && !wanted.has(name)) await this.#remove(container, signal);
+    }
+    const waits = await Promise.all(residents.map((resident) => this.#convergeOne(resident, signal)));
+    return Math.min(resyncMs, ...waits);
+  }
+
+  async #convergeOne(resident: Resident, signal: AbortSignal): Promise<number> {
+    const container = this.#containers.all().find(({ labels }) => residentOf(labels) === resident.name);
+    const { nextStartAt } = this.#noteEnd(resident.name, container);
+    const now = performance.now();
+    const action = residentAction(resident, container, nextStartAt, now);
+    if (!(await this.#mayRun(resident.name))) {
+      this.#admitted.delete(resident.name);
+      if (container?.state === 'running') await this.#stop(container, signal);
+      return resyncMs;
+    }
+    if (container?.state === 'running') this.#admitted.add(resident.name);
+    else if (action !== 'wait' && !(await this.#isAdmitted(resident.name, signal))) return resyncMs;
+    switch (action) {
+      case 'none':
+        await this.#noteVolumes(resident.name, container?.volumes ?? []);
+        return resyncMs;
+      case 'wait':
+        return nextStartAt - now;
+      case 'replace':
+        // What comes next is there before the present one goes.
+        await this.#engine.ensureImage(resident.template.image, { signal });
+        if (container !== undefined) await this.#remove(container, signal);
+        await this.#create(resident, signal);
+        return resyncMs;
+      case 'create':
+        await this.#create(resident, signal);
+        return resyncMs;
+      case 'start':
+        if (container !== undefined) await this.#startAgain(resident.name, container, signal);
+        break;
+    }
+    return resyncMs;
+  }
+
+  async #isAdmitted(name: string, signal: AbortSignal): Promise<boolean> {
+    if (this.#admitted.has(name)) return true;
+    if (!(await this.#mayStart(name, signal))) return false;
+    this.#admitted.add(name);
+    return true;
+  }
+
+  async #startAgain(name: string, container: Container, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#start(name, container.id, signal);
+    } catch (error) {
+      // What somebody began to remove, in vain, the engine never starts again: the next attempt makes another.
+      if (hasCode(error, 'conflict')) await this.#remove(container, signal);
+      throw error;
+    }
+  }
+
+  #noteEnd(name: string, container: Container | undefined): { nextStartAt: number } {
+    const known = this.#failures.get(name) ?? { count: 0, nextStartAt: 0 };
+    const endedAtMs = container?.endedAtMs;
+    if (container?.state !== 'exited' || endedAtMs === known.endedAtMs) return known;
+    const count = countFailures(known.count, (endedAtMs ?? 0) - (container.startedAtMs ?? 0));
+    const next = { count, nextStartAt: performance.now() + restartDelayMs(count), endedAtMs };
+    this.#failures.set(name, next);
+    return next;
+  }
+
+  async #create(resident: Resident, signal: AbortSignal): Promise<void> {
+    if (await this.#isLost(resident, signal)) return;
+    const ref = await this.#engine.ensureImage(resident.template.image, { signal });
+    const spec = residentSpec(resident, ref, this.#host);
+    for (const volume of spec.volumes) await this.#engine.ensureVolume(volume.name, { signal });
+    let id: string;
+    try {
+      id = await this.#engine.create(spec, { signal });
+    } catch (error) {
+      if (!hasCode(error, 'conflict')) throw error;
+      ({ id } = await this.#engine.inspect(containerName(this.#host.cluster, residentId(resident.name)), { signal }));
+    }
+    await this.#start(resident.name, id, signal);
+  }
+
+  async #isLost({ name, template }: Resident, signal: AbortSignal): Promise<boolean> {
+    const had = (await this.#volumesHad())[name];
+    const wanted = template.volumes.map((volume) => volumeName(this.#host.cluster, volume.name));
+    const isThere = await Promise.all(wanted.map((volume) => this.#engine.hasVolume(volume, { signal })));
+    const there = wanted.filter((_, at) => isThere[at]);
+    const lost = lostVolumes(wanted, { had, there });
+    if (lost.length === 0) {
+      this.#lost.delete(name);
+      return false;
+    }
+    if (!this.#lost.has(name)) {
+      this.#log.error(
+        { resident: name, volumes: lost },
+        `the engine has ${lost.join(', ')} no more, and ${name} does not begin with nothing: where a disk of the engine is not mounted, mount it and start the engine again; where it is gone for good, other hosts that know what was in it make another`,
+      );
+    }
+    this.#lost.add(name);
+    return true;
+  }
+
+  async #volumesHad(): Promise<VolumesHad> {
+    if (this.#had !== undefined) return this.#had;
+    try {
+      this.#had = await readVolumesHad(this.#dir);
+    } catch (error) {
+      if (!hasCode(error, 'invalid')) throw error;
+      this.#log.error(`which volumes resident jobs have had is not known any more: ${messageOf(error)}`);
+      this.#had = {};
+    }
+    return this.#had;
+  }
+
+  /** Of one that runs. A disk without room is in the way of nothing that runs already. */
+  async #noteVolumes(name: string, mounted: readonly string[]): Promise<void> {
+    const had = await this.#volumesHad();
+    const volumes = mounted.toSorted();
+    if (had[name]?.join() === volumes.join()) return;
+    const next = { ...had, [name]: volumes };
+    try {
+      await writeVolumesHad(this.#dir, next);
+      this.#had = next;
+    } catch (error) {
+      this.#log.warn(`noting the volumes of ${name}: ${messageOf(error)}`);
+    }
+  }
+
+  async #start(name: string, id: string, signal: AbortSignal): Promise<void> {
+    this.#log.info({ resident: name }, 'starting a resident job');
+    this.#containers.put(await this.#engine.start(id, { signal }));
+  }
+
+  async #stop(container: Container, signal: AbortSignal): Promise<void> {
+    this.#log.warn(
+      { resident: residentOf(container.labels) },
+      'stopping a resident job that may not run here any more',
+    );
+    await this.#engine.stop(container.id, { timeoutMs: stopMs, signal });
+    // Else it would be taken for one that runs, and may, at the next look.
+    await this.#containers.refresh(signal);
+  }
+
+  async #remove(container: Container, signal: AbortSignal): Promise<void> {
+    this.#log.info({ resident: residentOf(container.labels) }, 'removing a resident job that changed or is gone');
+    await this.#engine.stop(container.id, { timeoutMs: stopMs, signal });
+    await this.#engine.remove(container.id, { signal });
+    this.#containers.delete(container.id);
+  }
+}

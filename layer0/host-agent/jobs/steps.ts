@@ -1,0 +1,386 @@
+/** Carries the plan's steps out: one executor for every type of step. */
+import { systemClock } from '@flynn/kit/clock';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import type { HostJob, JobStatus } from '@flynn/scheduler/cell';
+import type { Announcer } from '../discovery/announcer.ts';
+import { startPatience } from './backoff.ts';
+import { withdraw } from '../discovery/announcer.ts';
+import type { ContainerTable } from '../containers/table.ts';
+import type { Container, Engine } from '../engine/engine.ts';
+import { announcedNamesOf } from '../health/health.ts';
+import { listensItself } from '../health/kernel-listening.ts';
+import type { JobTable } from './table.ts';
+import { containerName, groupOf, volumeName, label, ownLabel } from '../engine/labels.ts';
+import { JobMonitor } from '../health/monitor.ts';
+import { outcomeOfFailedStart } from './outcome.ts';
+import type { Step } from './plan.ts';
+import { newRecord, recordOfContainer, withoutRun } from './record.ts';
+import type { JobRecord } from './record.ts';
+import type { Slots } from '@flynn/kit/slots';
+import { containerSpecOf, isOfFormerPlace, saysMoreThanJob } from '../containers/spec.ts';
+import type { Routers } from '@flynn/discovery/routers';
+import type { HostSettings } from '../containers/spec.ts';
+
+export type StepContext = {
+  host: HostSettings;
+  engine: Engine;
+  containers: ContainerTable;
+  jobs: JobTable;
+  announcer: Announcer;
+  /** Without them nobody is asked before a job stops. */
+  routers: Pick<Routers, 'missing' | 'haveEnded'> | undefined;
+  monitors: Map<string, JobMonitor>;
+  /** Starts under way at once: more would only queue in the engine, and keep it from answering anything else. */
+  startSlots: Slots;
+  /** Called between the creation and the start of a container; what it throws is why it is not started. */
+  beforeStart: (job: HostJob, containerId: string) => Promise<void>;
+  /** Says it in the job's log. */
+  note: (container: Container, message: string) => void;
+  log: Logger;
+};
+
+type StepOf<T extends Step['type']> = Extract<Step, { type: T }>;
+/** For a container nobody can say any more how long it may take. */
+const defaultStopTimeoutMs = 30_000;
+const lookDeadlineMs = 10_000;
+const routersDeadlineMs = 5_000;
+/** While one with a volume of its own stops nobody stands in for it. */
+const aloneDrainMs = 5_000;
+
+export async function execute(step: Step, context: StepContext, signal: AbortSignal): Promise<void> {
+  switch (step.type) {
+    case 'start':
+      return startJob(step, context, signal);
+    case 'adopt':
+      await context.monitors.get(step.jobId)?.stop({ keepAnnounced: false });
+      return watch(step.job, step.container, context, { record: recordOf(step.job, context), isAdopted: true });
+    case 'stop':
+      return stopJob(step, context, signal);
+    case 'settle':
+      return settleJob(step, context);
+    case 'remove':
+      await context.engine.remove(step.container.id, { signal });
+      return context.containers.delete(step.container.id);
+    case 'forget':
+      return context.jobs.forget(step.jobId);
+    case 'wait':
+      return undefined;
+  }
+}
+
+function recordOf(job: HostJob, { jobs, host }: StepContext): JobRecord {
+  return jobs.get(job.id) ?? newRecord(job, host.hostId);
+}
+
+async function settleJob(step: StepOf<'settle'>, { jobs, monitors }: StepContext): Promise<void> {
+  const monitor = monitors.get(step.jobId);
+  monitors.delete(step.jobId);
+  const { stopCause, ...rest } = step.record;
+  const leaving = monitor?.stop({ keepAnnounced: false });
+  const beginsAnew = stopCause?.type === 'disk_full';
+  jobs.set({ ...rest, status: step.status, failures: step.failures, isWatched: false, beginsAnew });
+  await leaving;
+}
+
+async function startJob(step: StepOf<'start'>, context: StepContext, signal: AbortSignal): Promise<void> {
+  const { job } = step;
+  const { jobs, containers } = context;
+  const record = () => recordOf(job, context);
+  jobs.set(record());
+  try {
+    const container = await runContainer(step, context, signal);
+    containers.put(container);
+    // One that ended at once is settled by the next plan; there is nothing to watch.
+    if (container.state === 'running') watch(job, container, context, { record: record(), isAdopted: false });
+  } catch (error) {
+    // The assignment changed its mind, or the agent stops. The engine may go on with what it was asked for all the same:
+    // the next plan has to see it, or it would call a job over whose container is only just coming up.
+    if (signal.aborted) return await containers.refresh(AbortSignal.timeout(lookDeadlineMs));
+    const isTransient = hasCode(error, 'unavailable', 'timeout', 'cancelled');
+    const failure = { message: messageOf(error), isTransient, endedAt: step.container?.endedAtMs };
+    context.log.warn({ jobId: job.id }, `could not start the job: ${failure.message}`);
+    jobs.set({ ...record(), ...outcomeOfFailedStart(job, record(), failure, systemClock.now()), isWatched: false });
+    try {
+      await containers.refresh(signal);
+    } catch (error) {
+      // The table looks again by itself; why the job did not start has been told already.
+      context.log.debug({ err: error, jobId: job.id }, 'the containers could not be looked at after a failed start');
+    }
+  }
+}
+
+/** Its image is brought before it has a slot: one that takes its time keeps no other job from being started. */
+async function runContainer(step: StepOf<'start'>, context: StepContext, signal: AbortSignal): Promise<Container> {
+  const { job } = step;
+  const { engine, jobs, startSlots, host } = context;
+  const isAgain = recordOf(job, context).status.startedAt !== undefined;
+  const whyAnew = step.container === undefined ? undefined : reasonForAnother(job, step.container, host);
+  const former = whyAnew === undefined ? undefined : step.container;
+  const present = whyAnew === undefined ? step.container : undefined;
+  let hasBegun = false;
+  const begin = (): void => {
+    if (!hasBegun) jobs.set(starting(recordOf(job, context), isAgain));
+    hasBegun = true;
+  };
+  const start = (idOf: () => Promise<string>): Promise<Container> =>
+    startSlots.run(
+      async () => {
+        begin();
+        // Its container finds it mounted; one that is started again may have been away for longer than it was good.
+        if (job.template.identity !== undefined) await host.identities?.issue(job.id, job.template.identity);
+        const id = await idOf();
+        await context.beforeStart(job, id);
+        return startContainer(id, { container: present }, context, signal);
+      },
+      { signal },
+    );
+  if (present !== undefined) return start(async () => present.id);
+  const image = (): Promise<string> => engine.ensureImage(job.template.image, { group: groupOf(job), signal });
+  const startFrom = (imageRef: string): Promise<Container> =>
+    start(async () => {
+      if (former !== undefined) await removeFormer(former, `its own ${whyAnew}`, context, signal);
+      return createContainer(job, imageRef, context, signal);
+    });
+  begin();
+  const imageRef = await image();
+  try {
+    return await startFrom(imageRef);
+  } catch (error) {
+    // An image that was there may have been removed behind the engine's back; it is looked for anew.
+    if (!hasCode(error, 'not_found')) throw error;
+    return startFrom(await image());
+  }
+}
+
+/** Of what is so no more: whoever started it again would go on with that. */
+function reasonForAnother(job: HostJob, container: Container, host: HostSettings): string | undefined {
+  if (isOfFormerPlace(container, host)) return 'is of before the host, or etcd, moved';
+  if (saysMoreThanJob(container, job, host))
+    return 'is of an earlier version, and has labels of its image for the job’s';
+  return undefined;
+}
+
+async function removeFormer(
+  container: Container,
+  why: string,
+  { engine, containers, log }: StepContext,
+  signal: AbortSignal,
+): Promise<void> {
+  log.info({ container: container.name }, `a job is started in a new container: ${why}`);
+  await engine.remove(container.id, { signal });
+  containers.delete(container.id);
+}
+
+/** What somebody began to remove, in vain, the engine keeps and never starts again: the next attempt makes another. */
+async function startContainer(
+  id: string,
+  step: { container: Container | undefined },
+  { engine }: StepContext,
+  signal: AbortSignal,
+): Promise<Container> {
+  try {
+    return await engine.start(id, { signal });
+  } catch (error) {
+    if (hasCode(error, 'conflict') && step.container !== undefined) await engine.remove(id, { signal });
+    throw error;
+  }
+}
+
+function starting(record: JobRecord, isAgain: boolean): JobRecord {
+  const { stopCause: _, beginsAnew: __, ...rest } = record;
+  const { lastError: before, ...status } = withoutRun(record.status);
+  const restarts = status.restarts + (isAgain ? 1 : 0);
+  const lastError = isAgain ? record.status.error : before;
+  const why = lastError === undefined ? {} : { lastError };
+  return { ...rest, status: { ...status, ...why, state: 'starting', restarts }, isWatched: false };
+}
+
+/**
+ * A job that ran here before has its data, or does not run: begun with an empty volume it would seem well, and what it wrote would
+ * be lost in turn once a disk that was not mounted is. Throws `conflict`; with what one can do without it begins, and says so.
+ */
+async function checkVolumes(job: HostJob, context: StepContext, signal: AbortSignal): Promise<void> {
+  const { engine, host, jobs, log } = context;
+  const own = job.template.volumes.filter(({ isShared = false }) => !isShared);
+  if (own.length === 0 || recordOf(job, context).status.restarts === 0) return;
+  const there = await Promise.all(own.map(({ name }) => engine.hasVolume(volumeName(host.cluster, name), { signal })));
+  const lost = own.filter((_, at) => there[at] !== true);
+  if (lost.length === 0) return;
+  const gone = `the engine has its volume ${lost.map(({ name }) => name).join(', ')} no more`;
+  if (!lost.every(({ isReplaceable = false }) => isReplaceable)) {
+    throw new FlynnError(
+      'conflict',
+      `${gone}: where a disk of the engine is not mounted, mount it and start the engine again, and the job goes on; where it is gone for good, scale the process to 0 and back: it begins with an empty one, as after a deployment`,
+    );
+  }
+  const lastError = `${gone}: it began again with an empty one`;
+  log.error({ jobId: job.id }, lastError);
+  jobs.update(job.id, (was) => ({ ...was, status: { ...was.status, lastError } }));
+}
+
+async function createContainer(
+  job: HostJob,
+  imageRef: string,
+  context: StepContext,
+  signal: AbortSignal,
+): Promise<string> {
+  const { engine, host } = context;
+  await checkVolumes(job, context, signal);
+  const spec = containerSpecOf(job, imageRef, host);
+  for (const { name, labels = {} } of spec.volumes) await engine.ensureVolume(name, { labels, signal });
+  try {
+    return await engine.create(spec, { signal });
+  } catch (error) {
+    if (!hasCode(error, 'conflict')) throw error;
+    // An earlier attempt got through after all.
+    return (await engine.inspect(containerName(host.cluster, job.id), { signal })).id;
+  }
+}
+
+/** From here on the job is known to run: its health decides about the rest. */
+function watch(
+  job: HostJob,
+  container: Container,
+  context: StepContext,
+  { record, isAdopted }: { record: JobRecord; isAdopted: boolean },
+): void {
+  const { jobs, monitors, host } = context;
+  const address = job.template.hostNetwork ? host.externalAddress : container.address;
+  if (address === undefined) {
+    throw new FlynnError('internal', `the container of ${job.id} runs without an address on ${host.networkName}`);
+  }
+  const { id, pid } = container;
+  const listens = (port: number) => pid === undefined || listensItself({ id, pid }, port);
+  const startedAt = container.startedAtMs ?? systemClock.now();
+  // An adopted job that was running is taken at its word until its check says otherwise.
+  const state = record.status.state === 'running' ? 'running' : 'starting';
+  const { unhealthySince, goesLast, ...status } = record.status;
+  // One that somebody restarted behind the agent's back is another run, and may take its time to come up.
+  const isSameRun = isAdopted && status.startedAt === startedAt;
+  const seen = {
+    ...(isSameRun && unhealthySince !== undefined ? { unhealthySince } : {}),
+    ...(isSameRun && goesLast !== undefined ? { goesLast } : {}),
+  };
+  jobs.set({ ...record, status: { ...status, ...seen, state, address, startedAt }, isWatched: true });
+  const isCurrent = () => jobs.get(job.id)?.isWatched === true && jobs.get(job.id)?.stopCause === undefined;
+  const monitor = new JobMonitor({
+    job,
+    address,
+    hostId: host.hostId,
+    identity: ownLabel(container.labels, label.identity),
+    mayBeAnnounced: isAdopted,
+    wasUp: isSameRun && (status.state === 'running' || unhealthySince !== undefined),
+    patience: startPatience(record.lateStarts),
+    listensItself: job.template.hostNetwork ? listens : undefined,
+    announcer: context.announcer,
+    log: context.log,
+    events: {
+      onUp() {
+        if (!isCurrent()) return;
+        jobs.update(job.id, (was) => ({ ...was, status: healthy(was.status), lateStarts: 0 }));
+      },
+      onDown(error, failingMs) {
+        if (!isCurrent()) return;
+        const since = Math.round(systemClock.now() - failingMs);
+        jobs.update(job.id, ({ status: { unhealthySince = since, ...was }, ...rest }) => ({
+          ...rest,
+          status: { ...was, state: 'starting', error, unhealthySince },
+        }));
+      },
+      onNeverUp(message) {
+        if (!isCurrent()) return;
+        const stopCause = { type: 'unhealthy', message, wellMs: 0 } as const;
+        context.note(container, `stopped: ${message}`);
+        jobs.update(job.id, (was) => ({ ...was, stopCause, lateStarts: was.lateStarts + 1 }));
+      },
+      onHung(message, wellMs) {
+        if (!isCurrent()) return;
+        context.note(container, message);
+        jobs.update(job.id, (was) => ({ ...was, stopCause: { type: 'unhealthy', message, wellMs } }));
+      },
+      onGoesLast(isSo) {
+        if (!isCurrent() || (jobs.get(job.id)?.status.goesLast ?? false) === isSo) return;
+        jobs.update(job.id, (was) => ({ ...was, status: goingLast(was.status, isSo) }));
+      },
+    },
+  });
+  monitors.set(job.id, monitor);
+}
+
+function goingLast(status: JobStatus, isSo: boolean): JobStatus {
+  const { goesLast: _, ...rest } = status;
+  return isSo ? { ...rest, goesLast: true } : rest;
+}
+
+function healthy(status: JobStatus): JobStatus {
+  const { error: _, unhealthySince: __, ...rest } = status;
+  return { ...rest, state: 'running' };
+}
+
+/**
+ * Out of discovery, out of every router's table, requests under way are answered, TERM, patience, KILL. It is said to be
+ * stopping when no router chooses it any more: whoever waits for that is not answered by it afterwards, and does not wait for
+ * what others asked.
+ */
+async function stopJob(step: StepOf<'stop'>, context: StepContext, signal: AbortSignal): Promise<void> {
+  const { jobId, job, container, cause } = step;
+  const { jobs, engine, containers, monitors, host } = context;
+  const record = jobs.get(jobId) ?? (job ? newRecord(job, host.hostId) : recordOfContainer(container, host.hostId));
+  // What a person already was told stays the reason.
+  jobs.set({ ...record, stopCause: cause });
+  const monitor = monitors.get(jobId);
+  if (monitor !== undefined) await monitor.stop({ keepAnnounced: false });
+  else if (job !== undefined) await withdrawAll(job, context);
+  monitors.delete(jobId);
+  jobs.update(jobId, (was) => ({ ...was, isWatched: false }));
+  // Never announced or already unhealthy: no requests are in flight.
+  const drainMs = cause.type === 'unhealthy' ? 0 : (job?.template.drainMs ?? 0);
+  const drained = drainMs > 0 ? systemClock.sleep(drainMs, { signal }) : undefined;
+  const left = async () => {
+    if (cause.type !== 'unhealthy' && job !== undefined) await untilDropped(job, context, signal);
+    jobs.update(jobId, (was) => ({ ...was, status: { ...was.status, state: 'stopping' } }));
+  };
+  await Promise.all([drained, left()]);
+  if (cause.type === 'unwanted' && job !== undefined) await untilAnswered(job, context, signal);
+  await engine.stop(container.id, { timeoutMs: job?.template.stopTimeoutMs ?? defaultStopTimeoutMs, signal });
+  containers.put(await engine.inspect(container.id, { signal }));
+}
+
+/** A router that cannot be asked keeps no job from being stopped. */
+async function untilDropped(job: HostJob, { routers, log }: StepContext, signal: AbortSignal): Promise<void> {
+  const services = announcedNamesOf(job);
+  if (routers === undefined || services.length === 0) return;
+  const word = { services: services.map((service) => ({ service, down: [job.id] })) };
+  const missing = await routers.missing(word, { deadlineMs: routersDeadlineMs, signal });
+  if (missing.length === 0) return;
+  log.warn(
+    { jobId: job.id, routers: missing },
+    'these routers did not say that they dropped the job: stopping it anyway',
+  );
+}
+
+/**
+ * A program need not know how to end what it has begun: TERM comes when its requests are answered, or after as long as it may
+ * take to stop. The platform's own parts end what they have by themselves, streams that never end too.
+ */
+async function untilAnswered(job: HostJob, { routers, log }: StepContext, signal: AbortSignal): Promise<void> {
+  const { identity, stopTimeoutMs, volumes } = job.template;
+  const services = announcedNamesOf(job);
+  if (routers === undefined || services.length === 0 || identity !== undefined) return;
+  const isAlone = volumes.some(({ isShared }) => isShared !== true);
+  const deadlineMs = isAlone ? Math.min(stopTimeoutMs, aloneDrainMs) : stopTimeoutMs;
+  const ended = services.map((service) => ({ service, ended: [job.id] }));
+  try {
+    if (await routers.haveEnded(ended, { deadlineMs, signal })) return;
+    log.info({ jobId: job.id, deadlineMs }, 'requests are under way still: stopping the job anyway');
+  } catch (error) {
+    signal.throwIfAborted();
+    log.warn({ err: error, jobId: job.id }, 'no router could be asked for requests under way: stopping the job anyway');
+  }
+}
+
+/** Announced by an earlier life of the agent. */
+async function withdrawAll(job: HostJob, { announcer, log }: StepContext): Promise<void> {
+  await Promise.all(announcedNamesOf(job).map((service) => withdraw(announcer, service, job.id, { log })));
+}
