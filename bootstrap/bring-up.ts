@@ -10,28 +10,28 @@ import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { newSecret } from '@flynn/kit/secrets';
 import { createAuthority } from '@flynn/kit/tls';
-import { addLine, fingerprintText } from './add-line.ts';
-import { joinCluster, makeToken, rejoinCluster, standingOf } from './admission.ts';
-import { findPerson } from './cli-config.ts';
-import { doorAddresses } from './doors.ts';
-import { type DomainChange, checkDrop, formerDomainsOf, withDomain } from './domain.ts';
-import { domainText } from './domain-text.ts';
-import { withStore } from './controller.ts';
-import { readFacts } from './facts.ts';
-import { type Formation, joinText, judgeFormation, membersStep, missingOf } from './formation.ts';
-import { restoredAppsStep, unrestoredText } from './restore-steps.ts';
-import { type Unwell, unwellText } from './restored-apps.ts';
-import { checkRestore, encryptionText, openBackup, restoredText, takeKeys, withBackup } from './from-backup.ts';
+import { addLine, fingerprintText } from './cli/add-line.ts';
+import { joinCluster, makeToken, rejoinCluster, standingOf } from './joining/admission.ts';
+import { findPerson } from './cli/config.ts';
+import { doorAddresses } from './platform/doors.ts';
+import { type DomainChange, checkDrop, formerDomainsOf, withDomain } from './domain/domain.ts';
+import { domainText } from './domain/text.ts';
+import { withStore } from './platform/controller.ts';
+import { readFacts } from './machine/facts.ts';
+import { type Formation, joinText, judgeFormation, membersStep, missingOf } from './joining/formation.ts';
+import { restoredAppsStep, unrestoredText } from './restore/steps.ts';
+import { type Unwell, unwellText } from './restore/apps.ts';
+import { checkRestore, encryptionText, openBackup, restoredText, takeKeys, withBackup } from './restore/from-backup.ts';
 import { withHostLock } from './host-lock.ts';
 import { readHostOptions } from './host-options.ts';
 import { commands, isInstalled, versionOfThis } from './origin.ts';
-import { askedOf, refuseOtherMachine } from './other-machine.ts';
-import { type Problem, type Scope, judge } from './preflight.ts';
-import { rangeWarnings } from './range-use.ts';
-import { untilBooted } from './readiness.ts';
-import { type Rotation, beginning, rootKeyNews, told, withNextRootKey, withNextRound } from './rotation.ts';
-import { sampleName } from './sample-app.ts';
-import { withNextSealingKey } from './sealing-key-round.ts';
+import { askedOf, refuseOtherMachine } from './joining/other-machine.ts';
+import { type Problem, type Scope, judge } from './machine/preflight.ts';
+import { rangeWarnings } from './machine/range-use.ts';
+import { untilBooted } from './machine/readiness.ts';
+import { type Rotation, beginning, rootKeyNews, told, withNextRootKey, withNextRound } from './rotation/rotation.ts';
+import { sampleName } from './platform/sample-app.ts';
+import { withNextSealingKey } from './rotation/sealing-key-round.ts';
 import {
   type Cluster,
   type Machine,
@@ -42,16 +42,16 @@ import {
   settle,
   withKept,
 } from './settings.ts';
-import { appUrlOf } from './urls.ts';
+import { appUrlOf } from './domain/urls.ts';
 import { readCluster } from './state.ts';
-import { runSteps } from './step-list.ts';
-import { joinStepsOf, leasedText, writeHostFiles } from './host-steps.ts';
-import type { Context } from './step.ts';
-import { stepsOf } from './steps.ts';
-import { othersOfAnotherVersion, takeOver, takenOverText } from './take-over.ts';
-import { checkUpdated } from './unended-update.ts';
-import { askingAs, whereaboutsText, withWhereabouts } from './whereabouts.ts';
-import { lookAtWireguard } from './tools.ts';
+import { runSteps } from './steps/list.ts';
+import { joinStepsOf, leasedText, writeHostFiles } from './steps/host.ts';
+import type { Context } from './steps/step.ts';
+import { stepsOf } from './steps/steps.ts';
+import { othersOfAnotherVersion, takeOver, takenOverText } from './keeper/take-over.ts';
+import { checkUpdated } from './update/unended.ts';
+import { askingAs, whereaboutsText, withWhereabouts } from './joining/whereabouts.ts';
+import { lookAtWireguard } from './machine/tools.ts';
 import { isInsideHost, readHostsCluster, stepsOfHosts } from './test-hosts/cluster.ts';
 
 /** A store that answers at all does so within less. */

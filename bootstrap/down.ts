@@ -1,7 +1,7 @@
 /** `npm run down [-- --keep-images] [--force]`: takes away all that `up` made on this machine, and only that. */
 import { styleText } from 'node:util';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
-import { takeDown } from './take-down.ts';
+import { takeDown } from './leaving/take-down.ts';
 
 try {
   const flags = process.argv.slice(2);

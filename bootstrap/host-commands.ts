@@ -6,15 +6,15 @@ import type { CliContext } from '@flynn/host-agent/cli/context';
 import { messageOf } from '@flynn/kit/errors';
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import { type BringUp, bringUp, goOnText, printToken } from './bring-up.ts';
-import { changeOf } from './domain.ts';
-import { readFormation } from './formation.ts';
+import { changeOf } from './domain/domain.ts';
+import { readFormation } from './joining/formation.ts';
 import { interruptible } from './interrupts.ts';
 import { isInstalled, root, versionOfThis } from './origin.ts';
-import { takeDown } from './take-down.ts';
-import { refreshHost } from './refresh.ts';
-import type { Rotation } from './rotation.ts';
-import { rotationOf } from './rotation-flags.ts';
-import { updateCluster } from './update.ts';
+import { takeDown } from './leaving/take-down.ts';
+import { refreshHost } from './update/refresh.ts';
+import type { Rotation } from './rotation/rotation.ts';
+import { rotationOf } from './rotation/flags.ts';
+import { updateCluster } from './update/update.ts';
 
 type BootstrapOptions = {
   minHosts?: string;

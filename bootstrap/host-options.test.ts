@@ -3,7 +3,7 @@ import { mkdtempDisposable, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { supervisorOf } from './agent.ts';
+import { supervisorOf } from './agent/agent.ts';
 import { readHostOptions } from './host-options.ts';
 
 test('a host has the engine that it was set up with, also for a command that is not told of it', async () => {

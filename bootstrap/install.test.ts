@@ -21,7 +21,7 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { digestOf } from './images/tag.ts';
-import { tryProgram } from './program.ts';
+import { tryProgram } from './machine/program.ts';
 
 const script = join(import.meta.dirname, 'install');
 const platform = process.arch === 'arm64' ? 'linux-arm64' : 'linux-x64';

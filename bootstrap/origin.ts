@@ -24,7 +24,7 @@ export const bundleSchema = z.object({
   images: z.record(z.string(), z.string()),
   /** Of the archive with all of them, as engines read it. Bundles of old do not say. */
   imagesBytes: z.number().optional(),
-  /** What a cluster may stand on that not every version knows (`features.ts`). Bundles of old do not say: none. */
+  /** What a cluster may stand on that not every version knows (`update/features.ts`). Bundles of old do not say: none. */
   features: z.array(z.string()).default([]),
 });
 export type Bundle = Readonly<z.output<typeof bundleSchema>>;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { agentEnvironment, setupOf } from './agent.ts';
+import { agentEnvironment, setupOf } from './agent/agent.ts';
 import {
   type Cluster,
   gatewayOf,
@@ -12,7 +12,7 @@ import {
   sharedSchema,
   forUpdate,
 } from './settings.ts';
-import { appUrlOf, gitUrlOf, httpsPortOf } from './urls.ts';
+import { appUrlOf, gitUrlOf, httpsPortOf } from './domain/urls.ts';
 
 const machine = {
   hostname: 'Web-1.example.com',

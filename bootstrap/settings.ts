@@ -9,7 +9,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import type { Credentials } from '@flynn/kit/tls';
 import { z } from 'zod';
 import { commands } from './origin.ts';
-import { httpsPortOf } from './urls.ts';
+import { httpsPortOf } from './domain/urls.ts';
 
 const port = integer.pipe(z.int().min(1).max(65_535));
 const folder = z.string().startsWith('/', 'expected an absolute path');
@@ -147,11 +147,11 @@ export const clusterSchema = z.object({
   isRootKeyUntold: z.literal(true).optional(),
   /** Which tokens the platform's parts have; `former`: those the controller takes as well, until all have new ones. */
   tokens: z.object({ round: z.int(), former: z.int().optional() }).optional(),
-  /** While the root key is made anew: see rotation.ts. `id`: of its entry in the audit trail. */
+  /** While the root key is made anew: see rotation/rotation.ts. `id`: of its entry in the audit trail. */
   rootKeyChange: z.object({ id: z.string(), since: z.string(), former: z.string(), isClosing: z.boolean() }).optional(),
-  /** While the sealing key is made anew: see sealing-key-round.ts. `id`: of its entry in the audit trail. */
+  /** While the sealing key is made anew: see rotation/sealing-key-round.ts. `id`: of its entry in the audit trail. */
   sealingKeyChange: z.object({ id: z.string(), since: z.string(), next: z.string().optional() }).optional(),
-  /** While the authority is made anew: see authority-round.ts. `next`: the new one, with its key, until it issues. */
+  /** While the authority is made anew: see rotation/authority-round.ts. `next`: the new one, with its key, until it issues. */
   authorityChange: z
     .object({
       id: z.string(),

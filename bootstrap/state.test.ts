@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { createAuthority } from '@flynn/kit/tls';
-import { withClosing, withIssuing, withNextAuthority } from './authority-round.ts';
-import { writeHostFiles } from './host-steps.ts';
-import { made } from './rotation-fixture.ts';
+import { withClosing, withIssuing, withNextAuthority } from './rotation/authority-round.ts';
+import { writeHostFiles } from './steps/host.ts';
+import { made } from './cluster-fixture.ts';
 import type { Cluster } from './settings.ts';
 import { adoptHostKey, ensureHostKey, removeStateDir, strangersIn, withLatestAuthorities } from './state.ts';
 

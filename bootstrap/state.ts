@@ -8,7 +8,7 @@ import { readAuthoritySettings } from '@flynn/host-agent/trust/authorities';
 import { hasCode, hasErrno } from '@flynn/kit/errors';
 import { readJsonFile, readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { z } from 'zod';
-import { runProgram } from './program.ts';
+import { runProgram } from './machine/program.ts';
 import { type Cluster, clusterSchema } from './settings.ts';
 
 const clusterFile = (stateDir: string): string => join(stateDir, 'cluster.json');

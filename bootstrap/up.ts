@@ -1,9 +1,9 @@
 /** `npm run up`: this machine as a cluster, with a sample app on it. Run again: brings the platform up to date. */
 import { parseArgs, styleText } from 'node:util';
 import { messageOf } from '@flynn/kit/errors';
-import { changeOf } from './domain.ts';
+import { changeOf } from './domain/domain.ts';
 import { bringUp, bringUpHosts, goOnText, printToken } from './bring-up.ts';
-import { rotationOf } from './rotation-flags.ts';
+import { rotationOf } from './rotation/flags.ts';
 
 async function main(): Promise<boolean> {
   const { values } = parseArgs({

@@ -1,5 +1,5 @@
 /** The images that integration suites run on, built as `npm run up` builds them and named to tests by variables. */
-import { ensureEngine } from '@flynn/bootstrap/engine';
+import { ensureEngine } from '@flynn/bootstrap/machine/engine';
 import { ensureImages } from '@flynn/bootstrap/images/build';
 import { imageNames, testImageNames } from '@flynn/bootstrap/images/recipes';
 

@@ -1,5 +1,5 @@
 /** The network between test hosts, broken on purpose: rules on this machine's bridge, which hosts cannot see or mend. */
-import { runProgram, tryProgram } from '@flynn/bootstrap/program';
+import { runProgram, tryProgram } from '@flynn/bootstrap/machine/program';
 import type { TestHost } from '@flynn/bootstrap/test-hosts/test-host';
 
 const timeoutMs = 20_000;

@@ -2,7 +2,7 @@
 import { open } from 'node:fs/promises';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { bundleFile, bundleSchema } from '../origin.ts';
-import { runProgram } from '../program.ts';
+import { runProgram } from '../machine/program.ts';
 
 export type BundleSize = Readonly<{
   version: string;

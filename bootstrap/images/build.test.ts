@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { engineAt } from '../engine.ts';
+import { engineAt } from '../machine/engine.ts';
 import { ensureImages } from './build.ts';
 
 /** An engine that pulls what it is asked for, and has no room for any container. */

@@ -7,7 +7,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { withDeadline } from '@flynn/kit/retry';
 import type Docker from 'dockerode';
-import { engineAt } from '../engine.ts';
+import { engineAt } from '../machine/engine.ts';
 import { archiveOf } from './archive.ts';
 import type { Stamp } from './bundle.ts';
 import { debianImage, hasImage } from './debian.ts';

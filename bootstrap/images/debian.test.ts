@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { engineAt } from '../engine.ts';
+import { engineAt } from '../machine/engine.ts';
 import { debianImage } from './debian.ts';
 
 test('a download that stands still is given up, and the image made another way', async (t) => {

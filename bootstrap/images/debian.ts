@@ -7,7 +7,7 @@ import { readProgress } from '@flynn/host-agent/docker/images';
 import { FlynnError } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import type Docker from 'dockerode';
-import { hasProgram, runProgram } from '../program.ts';
+import { hasProgram, runProgram } from '../machine/program.ts';
 import type { Machine } from './machine.ts';
 
 /** How long a registry may take to say that it has the image. */

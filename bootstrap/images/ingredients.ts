@@ -3,7 +3,7 @@ import { lstat, mkdtemp, readFile, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, posix } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
-import { runProgram } from '../program.ts';
+import { runProgram } from '../machine/program.ts';
 import { type Stamp, bundle, repository } from './bundle.ts';
 import type { Machine } from './machine.ts';
 import type { FileSource } from './recipes.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
-import { builderEnvOf } from '../builder-env.ts';
+import { builderEnvOf } from '../platform/builder-env.ts';
 import { foldersOf } from './archive.ts';
 import { changesOf, installCommand, variablesText } from './build.ts';
 import { aptOptionsOf, aptSourcesOf } from './machine.ts';

@@ -1,5 +1,5 @@
 /** What every image of the platform consists of. */
-import { allocatorEnv, allocatorPackage } from '../allocator.ts';
+import { allocatorEnv, allocatorPackage } from '../agent/allocator.ts';
 
 export const imageNames = [
   'base',

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { residentFile } from '@flynn/host-agent/cluster/etcd-resident';
 import { FlynnError } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { engineAt } from '../engine.ts';
+import { engineAt } from '../machine/engine.ts';
 import { repository } from '../images/bundle.ts';
 import type { Cluster } from '../settings.ts';
 import { readCluster } from '../state.ts';

@@ -13,7 +13,7 @@ import { connectEtcd } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { SealedEtcd } from '@flynn/store/sealing/sealed-store';
 import type { Store } from '@flynn/store/store';
-import { sealingKeysOf } from '../sealing-key-round.ts';
+import { sealingKeysOf } from '../rotation/sealing-key-round.ts';
 import type { Cluster } from '../settings.ts';
 import type { ClusterHost } from './cluster-host.ts';
 

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { runProgram } from '../program.ts';
+import { runProgram } from '../machine/program.ts';
 
 const timeoutMs = 60_000;
 const fileOf = (directory: string): string => join(directory, 'disk.ext4');

@@ -10,7 +10,7 @@ import { commandOf } from '@flynn/kit/processes';
 import { z } from 'zod';
 import { repository } from '../images/bundle.ts';
 import { commands } from '../origin.ts';
-import { ownerOf, readListeners } from '../listeners.ts';
+import { ownerOf, readListeners } from '../machine/listeners.ts';
 
 const program = join(repository, 'bootstrap/test-hosts/forwarder-main.ts');
 const node = join(repository, 'node_modules/.bin/node');

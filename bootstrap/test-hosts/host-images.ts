@@ -1,6 +1,6 @@
 /** The platform's images from this machine's engine into a test host's. */
 import { readProgress } from '@flynn/host-agent/docker/images';
-import { defaultSocket, engineAt } from '../engine.ts';
+import { defaultSocket, engineAt } from '../machine/engine.ts';
 import { savedImages } from '../images/saved.ts';
 
 /** Those that are missing there; this machine has them all. */

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { hasCode } from '@flynn/kit/errors';
 import { retry } from '@flynn/kit/retry';
 import { withHostLock } from '../host-lock.ts';
-import { runProgram } from '../program.ts';
+import { runProgram } from '../machine/program.ts';
 import { dataOf } from './disk.ts';
 import type { HostFamily } from './network.ts';
 import { TestHost } from './test-host.ts';

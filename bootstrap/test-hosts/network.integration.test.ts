@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs';
 import { once } from 'node:events';
 import { readlink } from 'node:fs/promises';
 import { test } from 'node:test';
-import { runProgram, tryProgram } from '../program.ts';
+import { runProgram, tryProgram } from '../machine/program.ts';
 import {
   type HostNetwork,
   cutHostNetwork,

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { hasCode } from '@flynn/kit/errors';
 import { retry } from '@flynn/kit/retry';
 import { withHostLock } from '../host-lock.ts';
-import { runProgram, tryProgram } from '../program.ts';
+import { runProgram, tryProgram } from '../machine/program.ts';
 
 const timeoutMs = 20_000;
 /** Others that make hosts meanwhile take a second for each. */

@@ -1,7 +1,7 @@
 /** Which processes are a test host's? Those in its network, its engine with what that runs, and its supervisor. */
 import { readFileSync, readdirSync, readlinkSync, statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { runProgram } from '../program.ts';
+import { runProgram } from '../machine/program.ts';
 import { waitFor } from '@flynn/kit/retry';
 
 export type HostTraits = Readonly<{

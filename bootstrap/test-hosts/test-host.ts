@@ -7,9 +7,9 @@ import { mkdir, open, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { isEngineUp } from '../engine.ts';
+import { isEngineUp } from '../machine/engine.ts';
 import { repository } from '../images/bundle.ts';
-import { type ProgramOptions, type ProgramResult, runProgram, tryProgram } from '../program.ts';
+import { type ProgramOptions, type ProgramResult, runProgram, tryProgram } from '../machine/program.ts';
 import { createDisk, dataOf, fillDisk, freeDisk, mountDisk } from './disk.ts';
 import { copyImages } from './host-images.ts';
 import {

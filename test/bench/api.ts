@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { ensureEngine } from '@flynn/bootstrap/engine';
+import { ensureEngine } from '@flynn/bootstrap/machine/engine';
 import { ensureImages } from '@flynn/bootstrap/images/build';
 import { tokens, users, grants } from '@flynn/controller/access/api';
 import { apps, releases } from '@flynn/controller/api';

@@ -3,7 +3,7 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ensureEngine } from '@flynn/bootstrap/engine';
+import { ensureEngine } from '@flynn/bootstrap/machine/engine';
 import { ensureImages } from '@flynn/bootstrap/images/build';
 import { apps } from '@flynn/controller/api';
 import { operations } from '@flynn/controller/operations/api';

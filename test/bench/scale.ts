@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { engineAt } from '@flynn/bootstrap/engine';
+import { engineAt } from '@flynn/bootstrap/machine/engine';
 import type { TestCluster } from '../test-cluster.ts';
 import { nextInstance, settle, untilAllAccept, untilStatus } from './probe.ts';
 import type { Bench } from './bench.ts';

@@ -1,4 +1,4 @@
-import { ensureEngine } from '@flynn/bootstrap/engine';
+import { ensureEngine } from '@flynn/bootstrap/machine/engine';
 import { ensureImages } from '@flynn/bootstrap/images/build';
 import { silentLogger } from '@flynn/kit/log';
 import { withDeadline } from '@flynn/kit/retry';

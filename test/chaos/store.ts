@@ -1,5 +1,5 @@
 /** The store: members that end and stand still, connections that break. */
-import { runProgram } from '@flynn/bootstrap/program';
+import { runProgram } from '@flynn/bootstrap/machine/program';
 import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
 import { isStoreLeader } from '@flynn/bootstrap/test-hosts/cluster-view';
 import { systemClock } from '@flynn/kit/clock';

@@ -7,7 +7,7 @@ import { existsSync } from 'node:fs';
 import { cp } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { after, before, test } from 'node:test';
-import { runProgram } from '@flynn/bootstrap/program';
+import { runProgram } from '@flynn/bootstrap/machine/program';
 import { waitFor } from '@flynn/kit/retry';
 import { ConnectionWatch } from '../connection-watch.ts';
 import type { TestCluster } from '../test-cluster.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { runProgram } from '@flynn/bootstrap/program';
+import { runProgram } from '@flynn/bootstrap/machine/program';
 import { gatewayOf } from '@flynn/bootstrap/settings';
 import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
 import { suiteHosts } from '@flynn/bootstrap/test-hosts/network';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { request } from 'node:https';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { commonRootKey } from '@flynn/bootstrap/rotation';
+import { commonRootKey } from '@flynn/bootstrap/rotation/rotation';
 import type { Cluster } from '@flynn/bootstrap/settings';
 import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
 import { waitFor } from '@flynn/kit/retry';

@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { loadClusters, saveClusters } from '@flynn/cli/clusters/clusters';
+import { addCluster, ensureSshKey, removeCluster, writeKnownHosts } from './config.ts';
+
+const entry = (name: string, key = `key of ${name}`) => ({
+  name,
+  controllerUrl: `http://controller.${name}.localhost`,
+  key,
+  gitUrl: `ssh://git@${name}.localhost:2222`,
+  domain: `${name}.localhost`,
+  httpPort: 80,
+});
+
+async function withPerson(check: (person: { home: string; configDir: string }) => Promise<void>): Promise<void> {
+  const home = await mkdtemp(join(tmpdir(), 'flynn-person-'));
+  try {
+    await check({ home, configDir: join(home, '.config/flynn') });
+  } finally {
+    await rm(home, { recursive: true });
+  }
+}
+
+test('the list of clusters is its owner’s only, and removing the last cluster leaves nothing', () =>
+  withPerson(async (person) => {
+    await addCluster(person, entry('one'));
+    const file = join(person.configDir, 'clusters.json');
+    assert.equal((await stat(file)).mode & 0o777, 0o600);
+    await writeKnownHosts(person, 'localhost', 2222, 'ssh-ed25519 AAAA comment\n');
+    assert.equal(await removeCluster(person, { name: 'one', keys: ['another key'] }), false);
+    assert.equal(await removeCluster(person, { name: 'one', keys: ['key of one'] }), true);
+    assert.equal(await removeCluster(person, { name: 'one', keys: ['key of one'] }), false);
+    await assert.rejects(stat(person.configDir), { code: 'ENOENT' });
+  }));
+
+test('a cluster that is there is brought up to date, keeping what others wrote about it and the default', () =>
+  withPerson(async (person) => {
+    await addCluster(person, entry('one'));
+    await addCluster(person, entry('two'));
+    const both = await loadClusters(person.configDir);
+    const coloured = both.clusters.map((one) => Object.assign({ colour: 'red' }, one));
+    await saveClusters(person.configDir, { ...both, clusters: coloured });
+    await addCluster(person, { ...entry('two'), httpPort: 8080 });
+    const after = await loadClusters(person.configDir);
+    assert.equal(after.default, 'one');
+    assert.deepEqual(
+      after.clusters.find((one) => one.name === 'two'),
+      { ...entry('two'), colour: 'red', httpPort: 8080 },
+    );
+    assert.equal(after.clusters.length, 2);
+  }));
+
+test('an address with https:// is kept when none can be seen for the moment, but not that of another cluster of the name', () =>
+  withPerson(async (person) => {
+    const secure = { ...entry('one'), controllerUrl: 'https://controller.one.localhost', ca: 'pinned' };
+    const way = async () => {
+      const { clusters } = await loadClusters(person.configDir);
+      return clusters.map(({ controllerUrl, ca, httpPort }) => [controllerUrl, ca, httpPort]);
+    };
+    await addCluster(person, secure);
+    await addCluster(person, { ...entry('one'), httpPort: 8080 });
+    assert.deepEqual(await way(), [[secure.controllerUrl, 'pinned', 8080]]);
+    await addCluster(person, entry('one', 'made anew'), ['made anew', secure.key]);
+    assert.deepEqual(await way(), [[secure.controllerUrl, 'pinned', 80]], 'the same one with another root key');
+    await addCluster(person, { ...secure, ca: undefined });
+    assert.deepEqual(await way(), [[secure.controllerUrl, undefined, 80]], 'another certificate took its place');
+    await addCluster(person, entry('one', 'another key'));
+    assert.deepEqual(await way(), [['http://controller.one.localhost', undefined, 80]]);
+  }));
+
+test('files of the person’s in the configuration’s folder outlive the cluster', () =>
+  withPerson(async (person) => {
+    await addCluster(person, entry('one'));
+    await writeFile(join(person.configDir, 'notes'), 'mine');
+    await removeCluster(person, { name: 'one', keys: ['key of one'] });
+    assert.equal(await readFile(join(person.configDir, 'notes'), 'utf8'), 'mine');
+  }));
+
+test('a host key replaces the one that host had, and leaves others alone', () =>
+  withPerson(async (person) => {
+    await writeKnownHosts(person, 'other.example', 22, 'ssh-ed25519 OTHER');
+    await writeKnownHosts(person, 'localhost', 2222, 'ssh-ed25519 OLD');
+    const file = await writeKnownHosts(person, 'localhost', 2222, 'ssh-ed25519 NEW flynn');
+    assert.equal(await readFile(file, 'utf8'), 'other.example ssh-ed25519 OTHER\n[localhost]:2222 ssh-ed25519 NEW\n');
+  }));
+
+test('without an SSH key one is made, and used again', () =>
+  withPerson(async (person) => {
+    const made = await ensureSshKey(person);
+    assert.equal(made.privateFile, join(person.configDir, 'id_ed25519'));
+    const text = await readFile(made.privateFile, 'utf8');
+    assert.deepEqual(await ensureSshKey(person), made);
+    assert.equal(await readFile(made.privateFile, 'utf8'), text);
+  }));

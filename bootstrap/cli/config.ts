@@ -1,0 +1,131 @@
+/** The flynn command's list of clusters on this machine, and what goes with it: an SSH key and whom to trust. */
+import { existsSync } from 'node:fs';
+import { chown, mkdir, readdir, rm, rmdir } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { join, relative } from 'node:path';
+import { type Cluster, loadClusters, saveClusters, withCluster, withoutCluster } from '@flynn/cli/clusters/clusters';
+import { withHostKey } from '@flynn/cli/clusters/known-hosts';
+import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
+import { runProgram, tryProgram } from '../machine/program.ts';
+
+/** Whose configuration it is: with sudo, that of who called it. */
+export type Person = Readonly<{ home: string; configDir: string; uid?: number; gid?: number }>;
+
+export async function findPerson(
+  configDir: string | undefined,
+  env: Record<string, string | undefined>,
+): Promise<Person> {
+  const caller = env['SUDO_USER'];
+  let home = homedir();
+  let ids: { uid?: number; gid?: number } = {};
+  if (process.getuid?.() === 0 && caller !== undefined && caller !== '' && caller !== 'root') {
+    const line = (await runProgram('getent', ['passwd', caller], { timeoutMs: 10_000 })).trim().split(':');
+    home = line[5] ?? home;
+    ids = { uid: Number(line[2]), gid: Number(line[3]) };
+  }
+  return { home, ...ids, configDir: configDir ?? join(home, '.config', 'flynn') };
+}
+
+const clustersFile = (person: Person): string => join(person.configDir, 'clusters.json');
+
+/**
+ * What others wrote about the cluster is kept, and https:// is never given up for http://. The first one is the default.
+ * `formerKeys`: those under which it may be known so far, beside its own.
+ */
+export async function addCluster(person: Person, cluster: Cluster, formerKeys: readonly string[] = []): Promise<void> {
+  await makeFolder(person);
+  const before = await loadClusters(person.configDir);
+  const known = before.clusters.find((one) => one.name === cluster.name);
+  const isSame = known !== undefined && [cluster.key, ...formerKeys].includes(known.key);
+  const isWorse = isSame && isSecure(known) && !isSecure(cluster);
+  const way = isWorse ? { controllerUrl: known.controllerUrl, ca: known.ca } : {};
+  await saveClusters(person.configDir, withCluster(before, { ...known, ...cluster, ...way }, { isDefault: false }));
+  await giveTo(person, clustersFile(person));
+}
+
+function isSecure({ controllerUrl }: Pick<Cluster, 'controllerUrl'>): boolean {
+  return controllerUrl.startsWith('https:');
+}
+
+/**
+ * Whether there was one with this name and one of the keys: another cluster may have taken the name. What was put beside
+ * the list goes with its last cluster.
+ */
+export async function removeCluster(
+  person: Person,
+  { name, keys }: { name: string; keys: readonly string[] },
+): Promise<boolean> {
+  const before = await loadClusters(person.configDir);
+  if (!before.clusters.some((one) => one.name === name && keys.includes(one.key))) return false;
+  const after = withoutCluster(before, name);
+  if (after.clusters.length > 0) {
+    await saveClusters(person.configDir, after);
+    await giveTo(person, clustersFile(person));
+    return true;
+  }
+  for (const file of ['clusters.json', 'known_hosts', 'id_ed25519', 'id_ed25519.pub']) {
+    await rm(join(person.configDir, file), { force: true });
+  }
+  if ((await readdir(person.configDir)).length === 0) await rmdir(person.configDir);
+  return true;
+}
+
+export type SshKey = Readonly<{
+  /** Can be used without asking anybody. */
+  privateFile: string;
+  /** All that may push. */
+  publicFiles: readonly string[];
+}>;
+
+/** The person's own keys may push; where none of them works without a passphrase, one made for this does too. */
+export async function ensureSshKey(person: Person): Promise<SshKey> {
+  const folder = join(person.home, '.ssh');
+  const own = ['id_ed25519', 'id_ecdsa', 'id_rsa']
+    .map((name) => join(folder, name))
+    .filter((file) => existsSync(file) && existsSync(`${file}.pub`));
+  const publicFiles = own.map((file) => `${file}.pub`);
+  for (const privateFile of own) if (await isUsable(privateFile)) return { privateFile, publicFiles };
+  await makeFolder(person);
+  const privateFile = join(person.configDir, 'id_ed25519');
+  if (!existsSync(privateFile)) {
+    await runProgram('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', 'flynn', '-f', privateFile], {
+      timeoutMs: 20_000,
+    });
+    await giveTo(person, privateFile);
+    await giveTo(person, `${privateFile}.pub`);
+  }
+  return { privateFile, publicFiles: [...publicFiles, `${privateFile}.pub`] };
+}
+
+/** Whether it has no passphrase. */
+async function isUsable(privateFile: string): Promise<boolean> {
+  return (await tryProgram('ssh-keygen', ['-y', '-P', '', '-f', privateFile], { timeoutMs: 10_000 })).code === 0;
+}
+
+/** For ssh's UserKnownHostsFile: the cluster's own host key, so that nobody has to take it on trust. */
+export async function writeKnownHosts(person: Person, host: string, port: number, publicKey: string): Promise<string> {
+  await makeFolder(person);
+  const file = join(person.configDir, 'known_hosts');
+  // What is there and cannot be read is not to be written over.
+  const before = (await readTextFile(file)) ?? '';
+  await write(person, file, withHostKey(before, { host, port }, publicKey), 0o644);
+  return file;
+}
+
+async function makeFolder(person: Person): Promise<void> {
+  const first = await mkdir(person.configDir, { recursive: true, mode: 0o700 });
+  // Every folder that was made on the way belongs to the person too.
+  if (first === undefined) return;
+  const below = relative(first, person.configDir).split('/');
+  for (const [index] of below.entries()) await giveTo(person, join(first, ...below.slice(0, index)));
+  await giveTo(person, person.configDir);
+}
+
+async function write(person: Person, file: string, text: string, mode: number): Promise<void> {
+  await writeFileAtomic(file, text, { mode });
+  await giveTo(person, file);
+}
+
+async function giveTo(person: Person, path: string): Promise<void> {
+  if (person.uid !== undefined && person.gid !== undefined) await chown(path, person.uid, person.gid);
+}

@@ -1,0 +1,92 @@
+/** The sample app, pushed as people push theirs. */
+import { cp, mkdtemp, rm } from 'node:fs/promises';
+import { get } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { FlynnError } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
+import type { SshKey } from '../cli/config.ts';
+import { root } from '../origin.ts';
+import { runProgram, tryProgram } from '../machine/program.ts';
+
+export const sampleName = 'hello';
+/** Some seconds, and many minutes on a slow machine: what it does is shown, and whoever waits may interrupt it. */
+const pushMs = 20 * 60_000;
+
+export type PushOptions = { gitUrl: string; key: SshKey; knownHostsFile: string; report: (line: string) => void };
+
+export async function pushSample({ gitUrl, key, knownHostsFile, report }: PushOptions): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'flynn-sample-'));
+  try {
+    await cp(join(root, 'bootstrap/sample'), folder, { recursive: true });
+    const date = '2026-01-01T00:00:00Z';
+    const env = {
+      GIT_AUTHOR_NAME: 'Flynn',
+      GIT_AUTHOR_EMAIL: 'flynn@localhost',
+      GIT_COMMITTER_NAME: 'Flynn',
+      GIT_COMMITTER_EMAIL: 'flynn@localhost',
+      // The same commit each time.
+      GIT_AUTHOR_DATE: date,
+      GIT_COMMITTER_DATE: date,
+      GIT_CONFIG_NOSYSTEM: '1',
+      GIT_CONFIG_GLOBAL: '/dev/null',
+      GIT_TERMINAL_PROMPT: '0',
+      GIT_SSH_COMMAND: sshCommand(key, knownHostsFile),
+    };
+    const git = (...args: string[]): Promise<string> =>
+      runProgram('git', args, { cwd: folder, env, timeoutMs: 30_000 });
+    await git('init', '--quiet', '--initial-branch=main');
+    await git('add', '--all');
+    await git('commit', '--quiet', '--message', 'A web app that says hello');
+    const said: string[] = [];
+    const result = await tryProgram('git', ['push', `${gitUrl}/${sampleName}.git`, 'main'], {
+      cwd: folder,
+      env,
+      timeoutMs: pushMs,
+      onLine: (line) => {
+        said.push(line);
+        report(line.replace(/^remote: ?/, '').trimEnd());
+      },
+    });
+    if (result.code !== 0) {
+      throw new FlynnError('internal', `git push of the sample app failed:\n${said.slice(-20).join('\n')}`);
+    }
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+export function sshCommand(key: Pick<SshKey, 'privateFile'>, knownHostsFile: string): string {
+  const options = [
+    'IdentitiesOnly=yes',
+    'BatchMode=yes',
+    'StrictHostKeyChecking=yes',
+    `UserKnownHostsFile=${knownHostsFile}`,
+    'ConnectTimeout=10',
+  ];
+  return ['ssh', '-F', '/dev/null', '-i', key.privateFile, ...options.flatMap((option) => ['-o', option])].join(' ');
+}
+
+/** Through the router, as everybody else: 127.0.0.1 with the app's name. */
+export async function untilAnswers(url: string, deadlineMs: number): Promise<void> {
+  const { hostname, port } = new URL(url);
+  await waitFor(() => isAnswering(hostname, Number(port === '' ? 80 : port)), {
+    what: url,
+    deadlineMs,
+    intervalMs: 150,
+  });
+}
+
+function isAnswering(hostname: string, port: number): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const outgoing = get(
+      { host: '127.0.0.1', port, path: '/ping', headers: { host: hostname }, agent: false, timeout: 5_000 },
+      (answer) => {
+        answer.resume();
+        answer.once('end', () => resolve(answer.statusCode === 200));
+      },
+    );
+    outgoing.once('timeout', () => outgoing.destroy(new Error('no answer within 5 s')));
+    outgoing.once('error', reject);
+  });
+}
