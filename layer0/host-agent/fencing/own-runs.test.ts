@@ -324,6 +324,8 @@ test('a record that was left is known for that wherever the agent that left it w
     return runs.elsewhere((await standing())?.entry, new Set(['10.0.0.77']));
   };
   assert.equal((await elsewhere())?.mayBeOwn, true);
+  const moved = first.runs.elsewhere((await standing())?.entry, new Set(['10.0.0.77']));
+  assert.equal(moved, undefined, 'the machine of a live one was given another address');
   const before = (await standing())?.entry.lease;
   await first.end({ leaves: true, isCut: true });
   assert.notEqual((await standing())?.entry.lease, before);

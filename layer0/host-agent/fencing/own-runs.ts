@@ -87,6 +87,8 @@ export class OwnRuns {
   elsewhere(entry: Entry | undefined, ownAddresses: ReadonlySet<string>): Rival | undefined {
     const rival = this.rivalIn(entry);
     if (rival !== undefined || entry?.lease === undefined || entry.lease === this.#former.left) return rival;
+    // Its own, whatever address the machine was given since.
+    if (this.#leases.has(entry.lease)) return undefined;
     const record = recordIn(entry);
     if (record?.run === undefined || ownAddresses.has(placeOf(record))) return undefined;
     return { record, lease: entry.lease, mayBeOwn: true };
