@@ -21,6 +21,7 @@ async function openMembers(ids: readonly string[]) {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-member-'));
   failed.defer(() => rm(dir, { recursive: true, force: true }));
   const down = new Set<string>();
+  const all: { onAsked?: () => Promise<void> } = {};
   const starting: string[] = [];
   const members = new Map<string, { trust: MemberTrust; stateDir: string; starts: number }>();
   for (const id of ids) {
@@ -41,6 +42,7 @@ async function openMembers(ids: readonly string[]) {
         voters: async () => ids,
         own: id,
         async ask(url) {
+          await all.onAsked?.();
           if (down.has(url)) throw new FlynnError('unavailable', `${url} is down`);
         },
         runs(trusted) {
@@ -61,7 +63,7 @@ async function openMembers(ids: readonly string[]) {
     members.set(id, host);
   }
   const closing = failed.move();
-  return {
+  return Object.assign(all, {
     store,
     down,
     members,
@@ -74,7 +76,7 @@ async function openMembers(ids: readonly string[]) {
       for (const { stateDir } of members.values()) await writeFile(join(stateDir, tlsFiles.authority), authorities);
     },
     [Symbol.asyncDispose]: () => closing.disposeAsync(),
-  };
+  });
 }
 
 test('a member starts again once for whom it is to trust by now, one after the other, and the turn is given back', async () => {
@@ -145,4 +147,19 @@ test('a host without a member has none started', async () => {
   await rm(residentFile(stateDir));
   await trust.follow(signal);
   assert.equal(await readResident(stateDir), undefined);
+});
+
+test('a member that is taken away while it has its turn stays away', async () => {
+  await using all = await openMembers(['h1', 'h2']);
+  await all.tell('former and new');
+  const { trust, stateDir } = all.at('h1');
+  all.onAsked = () => rm(residentFile(stateDir));
+  await assert.rejects(
+    trust.follow(signal),
+    (error) => hasCode(error, 'unavailable') && /became another/.test(String(error)),
+  );
+  assert.equal(await readResident(stateDir), undefined);
+  assert.equal(await all.store.get(turnKey), undefined, 'the turn is given back');
+  await trust.follow(signal);
+  assert.equal(all.at('h1').starts, 0);
 });

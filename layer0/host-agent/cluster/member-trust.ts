@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import type { Logger } from '@flynn/kit/log';
@@ -83,6 +84,10 @@ export class MemberTrust {
       if (!taken.succeeded) throw new FlynnError('unavailable', 'another member of etcd starts again at the moment');
       const limit = AbortSignal.any([signal, turn.lost]);
       await this.#askOthers(limit);
+      // Taken away meanwhile, it would be there again for good, as a member that nobody counts.
+      if (!isDeepStrictEqual(await readResident(stateDir), resident)) {
+        throw new FlynnError('unavailable', 'the etcd member of this host became another meanwhile');
+      }
       log.info('the etcd member of this host starts again, for it is to trust others');
       await writeFileAtomic(residentFile(stateDir), `${JSON.stringify(withTrusted(resident, wanted), undefined, 2)}\n`);
       await this.#untilBack(wanted, limit);
