@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict';
-import { mkdtempDisposable } from 'node:fs/promises';
+import { mkdir, mkdtempDisposable } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { writeFileAtomic } from '@flynn/kit/files';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
-import { endpointsFile, followEndpointsFile } from './membership.ts';
+import { etcdResident, readResident, residentFile } from './etcd-resident.ts';
+import { endpointsFile, followEndpointsFile, takeAway } from './membership.ts';
 
 const [h1, h2, h3] = [1, 2, 3].map((n) => `https://192.0.2.${n}:2379`) as [string, string, string];
 
@@ -46,4 +47,20 @@ test('an agent whose members are all gone learns of its disk where the store was
   await say([h3, h1]);
   await later;
   assert.deepEqual(set, [[h2]]);
+});
+
+test('what runs as a member of etcd that is none is taken away, and not before it is known who the members are', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-member-'));
+  const host = { hostId: 'h2', stateDir: folder.path, log: silentLogger() };
+  const resident = etcdResident({ cluster: 'flynn', address: '192.0.2.2', image: 'etcd:1', ...host });
+  await mkdir(dirname(residentFile(host.stateDir)));
+  await writeFileAtomic(residentFile(host.stateDir), JSON.stringify(resident));
+  const isThere = async (...members: string[]) => {
+    await takeAway(host, new Map(members.map((id) => [id, {}])));
+    return (await readResident(host.stateDir)) !== undefined;
+  };
+  assert.equal(await isThere(), true);
+  assert.equal(await isThere('h1', 'h2'), true);
+  assert.equal(await isThere('h1'), false);
+  assert.equal(await isThere('h1'), false);
 });

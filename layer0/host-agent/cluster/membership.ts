@@ -129,12 +129,8 @@ async function followOwn(options: MembershipOptions, members: Mirror<Member>, si
     const entry = entries.get(hostId);
     const own = entry?.value;
     const existing = await readJsonFile(file, residentSchema);
-    if (own === undefined) {
-      if (existing !== undefined && entries.size > 0) {
-        log.warn('this host is no member of etcd any more: its member is taken away');
-        await rm(file, { force: true });
-      }
-    } else if (own.state === 'joining') {
+    if (own === undefined) await takeAway(options, entries);
+    else if (own.state === 'joining') {
       const { address, image, initialCluster, memberId } = own;
       if (image === undefined || initialCluster === undefined) continue;
       if (existing?.template.volumes[0]?.name !== etcdVolume(memberId)) {
@@ -158,11 +154,24 @@ async function followOwn(options: MembershipOptions, members: Mirror<Member>, si
   }
 }
 
-/** Its engine may find itself without a disk at any time. */
+/** Before there is any member nothing is known of this host's. */
+export async function takeAway(
+  { hostId, stateDir, log }: Pick<MembershipOptions, 'hostId' | 'stateDir' | 'log'>,
+  entries: ReadonlyMap<string, unknown>,
+): Promise<void> {
+  const file = residentFile(stateDir);
+  if (entries.size === 0 || entries.has(hostId) || (await readJsonFile(file, residentSchema)) === undefined) return;
+  log.warn('this host is no member of etcd any more: its member is taken away');
+  await rm(file, { force: true });
+}
+
+/** Its engine may find itself without a disk at any time, and who was just writing how its member runs did so once more. */
 async function followData(options: MembershipOptions, members: Mirror<Member>, signal: AbortSignal): Promise<void> {
   const { hostId, hasLostData, pace = usualPace } = options;
   for (;;) {
-    if (hasLostData()) await giveUp(options, members.snapshot.entries.get(hostId), signal);
+    const { entries } = members.snapshot;
+    if (hasLostData()) await giveUp(options, entries.get(hostId), signal);
+    await takeAway(options, entries);
     await systemClock.sleep(pace.idleMs, { signal });
   }
 }
