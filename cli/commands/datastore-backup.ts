@@ -218,9 +218,17 @@ function addCancel(parent: Parent, backup: Command, kind: DatastoreKind): void {
     async run(context, { resource: named }, [id]) {
       const client = await context.client();
       const { name, params } = await targetOf(context, kind, named);
-      const { restore: found } = await client.call(datastoreBackups.list, { params });
-      const isOpen = found !== undefined && found.state !== 'complete' && found.state !== 'failed';
-      if (id === undefined || (isOpen && found.backupId === id)) {
+      const { restore: found, backups } = await client.call(datastoreBackups.list, { params });
+      const isOpen = ({ state }: { state: string }) => state !== 'complete' && state !== 'failed';
+      const isToBePutBack = found !== undefined && isOpen(found);
+      const underWay = backups.find(isOpen);
+      if (id === undefined && !isToBePutBack && underWay !== undefined) {
+        throw new FlynnError(
+          'invalid',
+          `nothing waits to be put back into ${name}; a backup is under way: "${command} ${underWay.id} -a ${name}" ends it`,
+        );
+      }
+      if (id === undefined || (isToBePutBack && found.backupId === id)) {
         await client.call(datastoreBackups.cancelRestore, { params });
         context.show({ datastore: name }, () => `Withdrawn: nothing is put back into ${name}.`);
         return;

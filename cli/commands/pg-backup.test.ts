@@ -105,7 +105,8 @@ test('a backup that is under way is cancelled, and a restore that has not begun 
     assert.equal(code, 1);
     assert.match(stderr, /the restore of shop-postgres was withdrawn before it began: nothing was replaced/);
   }
-  assert.match((await run('cancel')).stderr, /nothing waits to be put back into shop-postgres/);
+  const hint = `nothing waits to be put back into shop-postgres; a backup is under way: "flynn pg backup cancel ${other} -a`;
+  assert.ok((await run('cancel')).stderr.includes(hint));
   assert.match((await run('delete', other, '-y')).stderr, /"flynn pg backup cancel \S+ -a shop-postgres" ends it/);
   assert.equal((await run('cancel', other)).stdout, `Cancelled ${other} of shop-postgres: nothing of it is kept.\n`);
   const { code, stderr } = await making;
@@ -113,6 +114,7 @@ test('a backup that is under way is cancelled, and a restore that has not begun 
   assert.match(stderr, /was cancelled, or deleted, meanwhile/);
   blocked.resolve();
   assert.match((await run('cancel', id)).stderr, /has ended, it is complete/);
+  assert.match((await run('cancel')).stderr, /nothing waits to be put back into shop-postgres$/m);
   const left = await run();
   assert.ok(!left.stdout.includes(other), left.stdout);
   assert.equal(left.code, 0);
