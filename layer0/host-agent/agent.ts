@@ -19,7 +19,7 @@ import { blobFetcher, blobService } from './images/blobs.ts';
 import { buildHandlers } from './builds/server.ts';
 import { certificateFault } from './cluster/certificate-age.ts';
 import { startHandedOver } from './cluster/handed-over.ts';
-import { mayMemberStart } from './cluster/left-behind.ts';
+import { memberGuard } from './cluster/member-guard.ts';
 import { memberTrustOf } from './cluster/member-trust.ts';
 import { followEndpointsFile } from './cluster/membership.ts';
 import { startPlatformImages } from './cluster/platform-images.ts';
@@ -81,15 +81,6 @@ const { version } = packageFile;
 export const apiPort = 1113;
 const replayedLines = 1_000;
 const networkResyncMs = 30_000;
-
-/** Its member of etcd, and why. */
-const notStarted = {
-  'left behind': 'the other hosts have a store that was made anew without this host: its former member is not started',
-  taken:
-    'another agent lives as this host, by what the other hosts have: its member of etcd is not started, which may be a copy of the one there',
-  aside:
-    'another machine was seen to be this host: its member of etcd is not started, and "flynn-host doctor" says what to do',
-};
 
 export type AgentDeps = {
   config: Config;
@@ -164,21 +155,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const runs = await OwnRuns.open(config.FLYNN_STATE_DIR, log);
   const rivals = new Rivals(log, otherMachineFile(config.FLYNN_STATE_DIR, log));
   const standing = new Standing();
-  let toldVerdict: string | undefined;
-  const mayStart = async (name: string, limited: AbortSignal): Promise<boolean> => {
-    if (name !== etcdJob) return true;
-    const verdict = await mayMemberStart(config, { runs, rivals, log, absenceMs: absentMs, signal: limited });
-    // It is asked again every few seconds.
-    if (verdict !== 'start' && verdict !== toldVerdict) log.warn(notStarted[verdict]);
-    toldVerdict = verdict;
-    return verdict === 'start';
-  };
-  // On a copy of the host's disk the member is that of another machine, by whose address the others know it.
-  const mayRun = async (name: string): Promise<boolean> => {
-    if (name !== etcdJob) return true;
-    const here = await ownAddresses();
-    return here.has(config.FLYNN_ADDRESS) || (await rivals.before(here)) === undefined;
-  };
+  const { mayStart, mayRun } = memberGuard({ config, runs, rivals, absenceMs: absentMs, log });
   const residentDir = join(config.FLYNN_STATE_DIR, 'resident');
   const residents = new Residents({ dir: residentDir, engine, containers, host, mayStart, mayRun, log });
   tasks.run('resident jobs', (s) => residents.run(s));

@@ -216,6 +216,21 @@ export async function startBackend(t: Owner, listener: RequestListener): Promise
   return track(t, server, counter);
 }
 
+/** It says for so long that it is at work (102), and then its answer: `done`. */
+export function startWorkingBackend(t: Owner, forMs: number): Promise<Backend> {
+  return startBackend(t, (request, response) => {
+    request.resume();
+    const at = performance.now();
+    const telling = setInterval(() => {
+      response.writeProcessing();
+      if (performance.now() - at < forMs) return;
+      clearInterval(telling);
+      response.end('done');
+    }, 50);
+    response.on('close', () => clearInterval(telling));
+  });
+}
+
 /** Until the router knows exactly these backends. */
 export async function settled(router: Router, addresses: string[]): Promise<void> {
   const wanted = addresses.toSorted().join();

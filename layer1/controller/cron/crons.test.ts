@@ -196,11 +196,12 @@ test('a look at a line that runs goes through the jobs of its app alone, once', 
   await world.jobsOf('shop', 1, ({ type, state }) => type === 'cron' && state === 'running');
   const lines = await world.deps.resources.list(cronType, { owner: ownedBy(appId), signal });
   const { cell } = world.deps;
-  const statuses = {
-    get snapshot(): never {
-      throw new Error('all jobs of the cluster were gone through');
+  const statuses = new Proxy(cell.statuses, {
+    get(target, name) {
+      if (name === 'snapshot') throw new Error('all jobs of the cluster were gone through');
+      return Reflect.get(target, name) as unknown;
     },
-  } as unknown as typeof cell.statuses;
+  });
   const asked: string[] = [];
   const statusesOf = (id: string) => {
     asked.push(id);

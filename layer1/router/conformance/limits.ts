@@ -8,7 +8,7 @@ import { closed } from '@flynn/kit/testing-sockets';
 import type { Driver } from '../config.ts';
 import { startFront } from '../front-testing.ts';
 import type { Script } from '../front-testing.ts';
-import { ask, sayRaw, startBackend, standstillMs } from '../testing.ts';
+import { ask, sayRaw, startBackend, startWorkingBackend, standstillMs } from '../testing.ts';
 
 const head = 'POST / HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n';
 
@@ -77,17 +77,7 @@ export function limitsConformance(driver: Driver): void {
 
   test('a backend that says it is at work is waited for, as long as it says so', async (t) => {
     const firstByteMs = 2_000;
-    const backend = await startBackend(t, (request, response) => {
-      request.resume();
-      const at = performance.now();
-      const telling = setInterval(() => {
-        response.writeProcessing();
-        if (performance.now() - at < firstByteMs * 1.5) return;
-        clearInterval(telling);
-        response.end('done');
-      }, 50);
-      response.on('close', () => clearInterval(telling));
-    });
+    const backend = await startWorkingBackend(t, firstByteMs * 1.5);
     const { port } = await start(t, [backend.address], { limits: { firstByteMs } });
     assert.match(
       await sayRaw(port, `${head}Content-Length: 2\r\n\r\nab`),

@@ -9,7 +9,7 @@ import { describe, test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import { closed } from '@flynn/kit/testing-sockets';
 import { WebSocketServer } from 'ws';
-import { startBackend, track } from '../testing.ts';
+import { startBackend, startWorkingBackend, track } from '../testing.ts';
 import { backendAt, openDoor, replyOf, request } from './testing.ts';
 
 const soon = { deadlineMs: 60_000, intervalMs: 5 };
@@ -124,16 +124,7 @@ describe('an answer', () => {
   test('is waited for as long as its backend says that it is at work', async (t) => {
     const door = await openDoor(t);
     const firstByteMs = 2_000;
-    const backend = await startBackend(t, (_incoming, response) => {
-      const at = performance.now();
-      const telling = setInterval(() => {
-        response.writeProcessing();
-        if (performance.now() - at < firstByteMs * 1.5) return;
-        clearInterval(telling);
-        response.end('done');
-      }, 50);
-      response.on('close', () => clearInterval(telling));
-    });
+    const backend = await startWorkingBackend(t, firstByteMs * 1.5);
     door.policy.limits = { ...door.policy.limits, firstByteMs };
     door.policy.backends = [backendAt(backend.port)];
     const reply = await replyOf(request(door.connect()));
