@@ -13,6 +13,25 @@ import { containerSpecOf } from '../containers/spec.ts';
 
 const host = { cluster: 'test', hostId: 'h1', externalAddress: '127.0.0.1', gateway: '127.0.0.1', networkName: 'n' };
 
+/** The id of a container that says one, two and three. */
+async function start(engine: Engine): Promise<string> {
+  const job = jobOf('a', { command: ['sh', '-c', 'echo one; echo two; echo three'] });
+  const id = await engine.create(containerSpecOf(job, 'base', host));
+  await engine.start(id);
+  return id;
+}
+
+async function runToEnd(engine: Engine): Promise<string> {
+  const id = await start(engine);
+  await waitFor(async () => (await engine.inspect(id)).state === 'exited', { what: 'its end', deadlineMs: 30_000 });
+  return id;
+}
+
+async function untilShipped({ pump, containers }: Awaited<ReturnType<typeof openPump>>): Promise<void> {
+  const isOver = () => containers.all().some((container) => pump.isShipped(container));
+  await waitFor(isOver, { what: 'the log to be over', deadlineMs: 30_000 });
+}
+
 test('over restarts of the agent no line is lost or repeated', async () => {
   const engine = createMemoryEngine({ cluster: 'test' });
   await runPumpTest(engine, host, 'base', Array.from({ length: 200 }, (_, i) => `echo ${i}; sleep 0.002`).join('; '));
@@ -21,9 +40,7 @@ test('over restarts of the agent no line is lost or repeated', async () => {
 test('nothing is read ahead of a sink that takes nothing, and everything once it does', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-logs-'));
   const engine = createMemoryEngine({ cluster: 'test' });
-  const job = jobOf('a', { command: ['sh', '-c', 'echo one; echo two; echo three'] });
-  const id = await engine.create(containerSpecOf(job, 'base', host));
-  await engine.start(id);
+  await start(engine);
   const opening = Promise.withResolvers<void>();
   const taken: string[] = [];
   const pump = await openPump(engine, dir, async (line) => {
@@ -57,16 +74,10 @@ test('a damaged log is told as far as it can be read, and does not keep its cont
       }
     },
   };
-  const job = jobOf('a', { command: ['sh', '-c', 'echo one; echo two; echo three'] });
-  const id = await engine.create(containerSpecOf(job, 'base', host));
-  await engine.start(id);
-  await waitFor(async () => (await engine.inspect(id)).state === 'exited', { what: 'its end', deadlineMs: 30_000 });
+  await runToEnd(engine);
   const taken: string[] = [];
   const pump = await openPump(damaged, dir, (line) => void taken.push(line.message));
-  await waitFor(() => pump.containers.all().some((container) => pump.pump.isShipped(container)), {
-    what: 'the log to be over',
-    deadlineMs: 30_000,
-  });
+  await untilShipped(pump);
   assert.deepEqual(taken, ['one']);
   await pump.stop();
   await rm(dir, { recursive: true });
@@ -85,10 +96,7 @@ test('an agent that stops in the middle of an ended log has not read it to its e
       }
     },
   };
-  const job = jobOf('a', { command: ['sh', '-c', 'echo one; echo two; echo three'] });
-  const id = await engine.create(containerSpecOf(job, 'base', host));
-  await engine.start(id);
-  await waitFor(async () => (await engine.inspect(id)).state === 'exited', { what: 'its end', deadlineMs: 30_000 });
+  await runToEnd(engine);
   const taken: string[] = [];
   const stopped = Promise.withResolvers<void>();
   const first = await openPump(leaving, dir, (line) => {
@@ -98,10 +106,7 @@ test('an agent that stops in the middle of an ended log has not read it to its e
   await stopped.promise;
   assert.deepEqual(taken, ['one']);
   const next = await openPump(leaving, dir, (line) => void taken.push(line.message));
-  await waitFor(() => next.containers.all().some((container) => next.pump.isShipped(container)), {
-    what: 'the log to be over',
-    deadlineMs: 30_000,
-  });
+  await untilShipped(next);
   assert.deepEqual(taken, ['one', 'two', 'three']);
   await next.stop();
   await rm(dir, { recursive: true });
@@ -110,11 +115,7 @@ test('an agent that stops in the middle of an ended log has not read it to its e
 test('what was taken and not confirmed is told again after a kill, and keeps its container until it is', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-logs-'));
   const engine = createMemoryEngine({ cluster: 'test' });
-  const id = await engine.create(
-    containerSpecOf(jobOf('a', { command: ['sh', '-c', 'echo one; echo two; echo three'] }), 'base', host),
-  );
-  await engine.start(id);
-  await waitFor(async () => (await engine.inspect(id)).state === 'exited', { what: 'its end', deadlineMs: 30_000 });
+  const id = await runToEnd(engine);
   const isShipped = ({ pump, containers }: Awaited<ReturnType<typeof openPump>>) =>
     containers.all().some((container) => container.id === id && pump.isShipped(container));
   const first: string[] = [];
