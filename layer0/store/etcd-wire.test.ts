@@ -14,6 +14,7 @@ test('what gRPC says is told by our codes, and whether another member or another
     ['14 UNAVAILABLE: etcdserver: rpc not supported for learner', 14, 'unavailable', true, true],
     ['14 UNAVAILABLE: etcdserver: no leader', 14, 'unavailable', true, true],
     ['14 UNAVAILABLE: etcdserver: leader changed', 14, 'unavailable', true, false],
+    ['2 UNKNOWN: raft: stopped', 2, 'unavailable', true, false],
     ['13 INTERNAL: Received RST_STREAM with code 2', 13, 'unavailable', true, false],
     ['4 DEADLINE_EXCEEDED: Deadline exceeded', 4, 'timeout', true, false],
     ['14 UNAVAILABLE: No connection established. Last error: alert bad certificate', 14, 'unauthenticated', true, true],

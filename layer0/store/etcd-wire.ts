@@ -88,6 +88,9 @@ const codes: readonly (readonly [new (...args: never[]) => Error, ErrorCode])[] 
   [ClientClosedError, 'cancelled'],
 ];
 
+/** What a member that is being stopped says without a code: it may have done what it was asked for, or not. */
+const stopped = /^2 UNKNOWN: (?:raft: stopped|raft proposal dropped|context canceled)/;
+
 const certificateFaults: readonly (readonly [RegExp, string])[] = [
   [
     /alert (?:bad certificate|unknown ca|certificate (?:required|unknown|expired|revoked)|unsupported certificate)/i,
@@ -108,7 +111,8 @@ export function translateError(error: unknown, what: string): FlynnError {
   }
   // Streams give their errors as they come.
   const typed = error instanceof Error ? castGrpcError(error) : error;
-  const code = codes.find(([type]) => typed instanceof type)?.[1];
+  const isStopped = stopped.test(messageOf(error));
+  const code = isStopped ? 'unavailable' : codes.find(([type]) => typed instanceof type)?.[1];
   if (code === undefined) return asFlynnError(error);
   const why = code === 'timeout' ? 'it did not answer in time' : messageOf(error);
   return new FlynnError(code, `${what} in etcd failed: ${why}`, { cause: error });
