@@ -100,6 +100,8 @@ export interface TestController extends AsyncDisposable {
   jobsOf(app: string, count: number, isWanted?: (job: Job) => boolean): Promise<Job[]>;
   /** Deploys and waits for the end, whatever it is. */
   deploy(app: string, releaseId: string): Promise<Deployment>;
+  /** Waits for the end of a deployment, whatever it is. */
+  endOf(deploymentId: string): Promise<Deployment>;
 }
 
 /**
@@ -220,6 +222,10 @@ export async function startTestController(options: TestControllerOptions = {}): 
 
   async function deploy(app: string, releaseId: string): Promise<Deployment> {
     const { id } = await client.call(deployments.create, { params: { app }, body: { releaseId } });
+    return endOf(id);
+  }
+
+  async function endOf(id: string): Promise<Deployment> {
     return waitFor(
       async () => {
         const deployment = await client.call(deployments.get, { params: { deployment: id } });
@@ -249,6 +255,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
     },
     makeRelease,
     deploy,
+    endOf,
     jobsOf: (app, count, isWanted = ({ state }) => state === 'running') =>
       waitFor(
         async () => {

@@ -181,10 +181,7 @@ test('a deployment has its counts to itself; the next release begins with what t
   assert.deepEqual([...new Set(await world.pass(8, async () => {}))], [3]);
   assert.equal((await world.state()).held?.reason, 'deploying');
   await world.controller.restartWorker();
-  await waitFor(async () => (await client.call(deployments.get, { params: { deployment: id } })).endedAt, {
-    what: 'its end',
-    ...waiting,
-  });
+  await world.controller.endOf(id);
   await world.controller.stopWorker();
   await world.controller.jobsOf('shop', 3);
   const counts = await world.pass(8);

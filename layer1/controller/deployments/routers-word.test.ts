@@ -56,10 +56,7 @@ test('old jobs go only when every router has the new ones', async (t) => {
   assert.deepEqual(new Set(isOf(release.id)), new Set(old.map((job) => job.id)), 'all old jobs are still wanted');
   assert.equal((await world.client.call(apps.get, { params })).releaseId, app.releaseId);
   router.state.isSo = true;
-  await waitFor(async () => (await world.client.call(deployments.get, { params: { deployment: id } })).endedAt, {
-    what: 'the end of the deployment',
-    ...waiting,
-  });
+  await world.endOf(id);
   assert.equal((await world.client.call(apps.get, { params })).releaseId, next.id);
   await world.jobsOf('shop', 2);
 });
@@ -77,10 +74,7 @@ test('what was never there is live once every router has it', async (t) => {
   assert.deepEqual(router.asked[0]?.services, [{ service: 'shop-web', up: [job?.id], down: [], ended: [] }]);
   assert.equal((await world.client.call(apps.get, { params })).releaseId, undefined);
   router.state.isSo = true;
-  await waitFor(async () => (await world.client.call(deployments.get, { params: { deployment: id } })).endedAt, {
-    what: 'the end of the deployment',
-    ...waiting,
-  });
+  await world.endOf(id);
   assert.equal((await world.client.call(apps.get, { params })).releaseId, first.id);
 });
 

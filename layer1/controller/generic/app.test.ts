@@ -21,13 +21,7 @@ const { apply, get } = callsTo(() => world.client);
 
 async function rolledOut(deploymentId: string | undefined): Promise<void> {
   assert.ok(deploymentId !== undefined);
-  const ended = await waitFor(
-    async () => {
-      const deployment = await world.client.call(deployments.get, { params: { deployment: deploymentId } });
-      return deployment.endedAt === undefined ? undefined : deployment;
-    },
-    { what: 'the end of the deployment', deadlineMs: 60_000, intervalMs: 10 },
-  );
+  const ended = await world.endOf(deploymentId);
   assert.equal(ended.state, 'complete', ended.error);
 }
 

@@ -99,10 +99,7 @@ test('a deployment whose job is up before its app is known to be deployed goes o
     );
   await waitFor(isUp, { what: 'the job of the new release', deadlineMs: 30_000 });
   held.release();
-  await waitFor(async () => (await client.call(deployments.get, { params: { deployment: id } })).state === 'complete', {
-    what: 'the end of the deployment',
-    deadlineMs: 30_000,
-  });
+  assert.equal((await world.endOf(id)).state, 'complete');
 });
 
 test('a deleted app takes along what was asked for a moment before', { timeout: 60_000 }, async () => {

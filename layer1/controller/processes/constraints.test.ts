@@ -20,15 +20,6 @@ async function tag(world: TestController, host: string, tags: Record<string, str
   await world.client.call(hosts.tag, { params: { host }, body: { tags } });
 }
 
-const ended = ({ client }: TestController, deployment: string): Promise<Deployment> =>
-  waitFor(
-    async () => {
-      const found = await client.call(deployments.get, { params: { deployment } });
-      return found.endedAt === undefined ? undefined : found;
-    },
-    { what: 'the end of the deployment', deadlineMs: 30_000, intervalMs: 10 },
-  );
-
 /** Deploys what no host takes. Its time ends soon once `isStuck`: by itself, once a scheduler has said why it waits. */
 async function deployInVain(
   world: TestController,
@@ -38,7 +29,7 @@ async function deployInVain(
   const { id } = await world.client.call(deployments.create, { params: { app: 'shop' }, body: { releaseId } });
   await waitFor(isStuck, { what: 'what is deployed to wait', deadlineMs: 30_000, intervalMs: 5 });
   await limitDeployment(world, id, 1_000);
-  return ended(world, id);
+  return world.endOf(id);
 }
 
 const hostsOf = (found: readonly { hostId?: string | undefined }[]) =>
@@ -171,7 +162,7 @@ test('a deployment under way hears of a host that is tagged: it waits for no job
     job.releaseId === next.id && job.state === 'starting';
   await world.jobsOf('agent', 1, isHanging);
   await tag(world, 'host2', { router: 'no' });
-  const { state, error } = await ended(world, id);
+  const { state, error } = await world.endOf(id);
   assert.equal(state, 'complete', error);
 });
 

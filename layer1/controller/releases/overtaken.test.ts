@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
-import { waitFor } from '@flynn/kit/retry';
 import { createMemoryStore } from '@flynn/store/memory';
 import { apps, deployments, releases } from '../api.ts';
 import { isOvertaken, overtaken, withSeen } from './overtaken.ts';
@@ -36,9 +35,7 @@ test('a deployment in the place of what is live no more is refused, but for that
   await assert.rejects(start(second.id, null), isOvertaken);
   await assert.rejects(start(second.id, third.id), isOvertaken);
   const { id } = await start(second.id, first.id);
-  const isThrough = async () =>
-    (await client.call(deployments.get, { params: { deployment: id } })).endedAt !== undefined;
-  await waitFor(isThrough, { what: 'the end of the deployment', deadlineMs: 30_000 });
+  await world.endOf(id);
   await assert.rejects(start(third.id, first.id), isOvertaken);
   assert.equal((await start(second.id, first.id)).state, 'complete', 'who asks again did not hear that it is live');
   assert.equal((await client.call(apps.get, { params })).releaseId, second.id);
