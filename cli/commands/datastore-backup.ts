@@ -1,26 +1,22 @@
-/** `flynn pg backup`, `flynn redis backup`: how a database of the platform's own is backed up, and what is put back into it. */
+/** `flynn pg backup`, `flynn redis backup`: how a database of the platform's own is backed up. */
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { datastoreBackups } from '@flynn/controller/datastore-backups/api';
 import { makerText } from '@flynn/controller/datastore-backups/model';
 import type { DatastoreBackup, DatastoreBackups, DatastoreSchedule } from '@flynn/controller/datastore-backups/model';
 import { FlynnError } from '@flynn/kit/errors';
-import { parseTime, usageError } from '../arguments.ts';
+import { usageError } from '../arguments.ts';
 import { confirmByTyping } from '../confirmation.ts';
 import type { Context } from '../context.ts';
-import { followBackup, wholeMs } from '../datastores/dumps.ts';
+import { followBackup } from '../datastores/dumps.ts';
 import type { DatastoreKind } from '../datastores/kinds.ts';
-import { datastoreOf } from '../datastores/target.ts';
+import { resource, resourceOf, type Target } from '../datastores/target.ts';
 import { untilInterrupted } from '../interruption.ts';
 import { formatCount, formatSize, formatTable } from '../output.ts';
-import { pollUntil } from '../polling.ts';
 import { saveWhole } from '../transfer.ts';
 import { addCommand, type Parent } from './command.ts';
-import { awaitKept } from './pg-history.ts';
+import { addDatastoreRestoreCommands, restoreText } from './datastore-restore.ts';
 
-type Target = { resource?: string };
-type Restore = NonNullable<DatastoreBackups['restore']>;
-const resource = ['--resource <name>', 'of several that the app has: the name or the id'] as const;
 const backupArgument = ['<id>', 'as "backup" shows it'] as const;
 
 const beginMs = 90_000;
@@ -39,7 +35,7 @@ export function addDatastoreBackupCommands(parent: Parent, under: Command, kind:
   });
   addRun(parent, backup, kind);
   addDownload(parent, backup, kind);
-  addRestore(parent, backup, kind);
+  addDatastoreRestoreCommands(parent, backup, kind);
   addCancel(parent, backup, kind);
   addDelete(parent, backup, kind);
   addSchedule(parent, backup, kind);
@@ -47,7 +43,7 @@ export function addDatastoreBackupCommands(parent: Parent, under: Command, kind:
 
 async function showBackups(context: Context, kind: DatastoreKind, named: string | undefined): Promise<number> {
   const client = await context.client();
-  const { params } = await targetOf(context, kind, named);
+  const { params } = await resourceOf(context, kind, named);
   const found = await client.call(datastoreBackups.list, { params });
   context.show(found, () => listText(kind, found));
   return found.failure === undefined && found.restore?.state !== 'failed' ? 0 : 1;
@@ -61,7 +57,7 @@ function addRun(parent: Parent, backup: Command, kind: DatastoreKind): void {
     options: { resource },
     async run(context, { resource: named }) {
       const client = await context.client();
-      const { name, params } = await targetOf(context, kind, named);
+      const { name, params } = await resourceOf(context, kind, named);
       const asked = await client.call(datastoreBackups.run, { params });
       let text = backingUpText(name, asked);
       const ended = await context.progress(
@@ -86,7 +82,7 @@ function addDownload(parent: Parent, backup: Command, kind: DatastoreKind): void
     options: { resource, output: ['-o, --output <file>', `the file; else NAME-ID.${kind.dumpEnding}`] },
     async run(context, { resource: named, output }, [id = '']) {
       const client = await context.client();
-      const { name, params } = await targetOf(context, kind, named);
+      const { name, params } = await resourceOf(context, kind, named);
       const file = resolve(context.io.cwd, output ?? `${name}-${id}.${kind.dumpEnding}`);
       const known = (await client.call(datastoreBackups.list, { params })).backups.find((one) => one.id === id);
       let bytes = 0;
@@ -112,100 +108,6 @@ function addDownload(parent: Parent, backup: Command, kind: DatastoreKind): void
   });
 }
 
-function addRestore(parent: Parent, backup: Command, kind: DatastoreKind): void {
-  const command = `flynn ${kind.command} backup restore`;
-  const example = `${command} 20300131T031700Z-k3v9 -a shop`;
-  const yes = ['-y, --yes', 'do not ask'] as const;
-  if (kind.hasHistory) {
-    addCommand<Target & { yes?: boolean; at?: string }>(parent, {
-      under: backup,
-      name: 'restore',
-      summary: 'put a backup, or what there was at a moment, in the place of all that is in the database',
-      arguments: [['[id]', 'as "backup" shows it']],
-      options: {
-        resource,
-        at: [
-          '--at <time>',
-          'what there was then ("flynn pg history"): 10m, 2h, or 2030-01-31T12:00:00Z; UTC without a zone',
-        ],
-        yes,
-      },
-      examples: [example, `${command} --at 10m -a shop`],
-      async run(context, { resource: named, yes: isSure = false, at }, [id]) {
-        if ((id === undefined) === (at === undefined)) throw usageError('say which backup, or --at which moment');
-        const what = at === undefined ? { backup: id ?? '' } : { at: parseTime(at, Date.now()) };
-        return restore(context, kind, { named, isSure, what });
-      },
-    });
-  } else {
-    addCommand<Target & { yes?: boolean }>(parent, {
-      under: backup,
-      name: 'restore',
-      summary: 'put a backup in the place of all that is in the database; where that fails nothing changes',
-      arguments: [backupArgument],
-      options: { resource, yes },
-      examples: [example],
-      run: (context, { resource: named, yes: isSure = false }, [id = '']) =>
-        restore(context, kind, { named, isSure, what: { backup: id } }),
-    });
-  }
-
-  addCommand<Target>(parent, {
-    under: backup,
-    name: 'dismiss',
-    summary: 'after the cluster came back: leave the database as it is, and back that up from now on',
-    options: { resource },
-    async run(context, { resource: named }) {
-      const client = await context.client();
-      const { name, params } = await targetOf(context, kind, named);
-      await client.call(datastoreBackups.dismiss, { params });
-      context.show({ datastore: name }, () => `${name} stays as it is, and is backed up as it is.`);
-    },
-  });
-}
-
-/** To its end. */
-async function restore(
-  context: Context,
-  kind: DatastoreKind,
-  { named, isSure, what }: { named: string | undefined; isSure: boolean; what: { backup: string } | { at: string } },
-): Promise<number> {
-  const client = await context.client();
-  const { name, params } = await targetOf(context, kind, named);
-  if ('at' in what) await awaitKept(context, params, what.at);
-  if (!isSure) {
-    const by = 'at' in what ? `what there was at ${what.at}` : what.backup;
-    const doing = `replacing all that is in ${name} by ${by}`;
-    await confirmByTyping(context.io, { doing, word: name, called: 'its name', kept: 'nothing was replaced' });
-  }
-  await client.call(datastoreBackups.restore, { params, body: what });
-  let text = `restoring ${name}`;
-  const wanted = 'at' in what ? what.at : what.backup;
-  const ended = await context.progress(
-    () => text,
-    () =>
-      pollUntil(
-        async () => {
-          const { restore: found } = await client.call(datastoreBackups.list, { params });
-          text = restoringText(name, found ?? {});
-          if (found === undefined) return 'withdrawn';
-          if ((found.at ?? found.backupId) !== wanted) return 'replaced';
-          return found.state === 'complete' || found.state === 'failed' ? found : undefined;
-        },
-        { what: `the end of the restore of ${name}`, deadlineMs: wholeMs, intervalMs: 500 },
-      ),
-  );
-  if (ended === 'withdrawn') {
-    throw new FlynnError('conflict', `the restore of ${name} was withdrawn before it began: nothing was replaced`);
-  }
-  if (ended === 'replaced') {
-    const look = `flynn ${kind.command} backup -a ${name}`;
-    throw new FlynnError('conflict', `this restore of ${name} was withdrawn, or another has its place: ${look} tells`);
-  }
-  context.show(ended, () => restoreText(name, ended));
-  return ended.state === 'complete' ? 0 : 1;
-}
-
 function addCancel(parent: Parent, backup: Command, kind: DatastoreKind): void {
   const command = `flynn ${kind.command} backup cancel`;
   addCommand<Target>(parent, {
@@ -217,7 +119,7 @@ function addCancel(parent: Parent, backup: Command, kind: DatastoreKind): void {
     examples: [`${command} 20300131T031700Z-k3v9 -a shop`, `${command} -a shop`],
     async run(context, { resource: named }, [id]) {
       const client = await context.client();
-      const { name, params } = await targetOf(context, kind, named);
+      const { name, params } = await resourceOf(context, kind, named);
       const { restore: found, backups } = await client.call(datastoreBackups.list, { params });
       const isOpen = ({ state }: { state: string }) => state !== 'complete' && state !== 'failed';
       const isToBePutBack = found !== undefined && isOpen(found);
@@ -248,7 +150,7 @@ function addDelete(parent: Parent, backup: Command, kind: DatastoreKind): void {
     options: { resource, yes: ['-y, --yes', 'do not ask'] },
     async run(context, { resource: named, yes = false }, [id = '']) {
       const client = await context.client();
-      const { name, params } = await targetOf(context, kind, named);
+      const { name, params } = await resourceOf(context, kind, named);
       if (!yes) {
         const doing = `deleting the backup ${id} of ${name}`;
         await confirmByTyping(context.io, { doing, word: name, called: 'its name', kept: 'nothing was deleted' });
@@ -275,7 +177,7 @@ function addSchedule(parent: Parent, backup: Command, kind: DatastoreKind): void
         throw usageError(`--keep ${keep}: write a count from 1 to 999`);
       }
       const client = await context.client();
-      const { name, params } = await targetOf(context, kind, named);
+      const { name, params } = await resourceOf(context, kind, named);
       const set = await client.call(datastoreBackups.schedule, {
         params,
         body: {
@@ -295,20 +197,11 @@ function addSchedule(parent: Parent, backup: Command, kind: DatastoreKind): void
     options: { resource },
     async run(context, { resource: named }) {
       const client = await context.client();
-      const { name, params } = await targetOf(context, kind, named);
+      const { name, params } = await resourceOf(context, kind, named);
       await client.call(datastoreBackups.unschedule, { params });
       context.show({ schedule: null }, () => `${name} is backed up by hand from now on, and with the cluster.`);
     },
   });
-}
-
-async function targetOf(
-  context: Context,
-  kind: DatastoreKind,
-  named: string | undefined,
-): Promise<{ name: string; params: { resource: string } }> {
-  const { name, datastore } = await datastoreOf(context, kind, named);
-  return { name, params: { resource: datastore?.resourceId ?? '' } };
 }
 
 function listText(
@@ -349,27 +242,7 @@ function backingUpText(name: string, { state, dumpBytes = 0 }: DatastoreBackup):
     : `the backup of ${name} waits for its turn`;
 }
 
-function restoringText(name: string, { waitsFor, sentBytes = 0 }: Partial<Restore>): string {
-  return `restoring ${name}: ${waitsFor === undefined ? formatSize(sentBytes) : `waits for ${waitsFor}`}`;
-}
-
 function backupText(name: string, { id, state, dumpBytes = 0, error = 'nobody knows why' }: DatastoreBackup): string {
   if (state === 'complete') return `${id}: ${name}, ${formatSize(dumpBytes)}`;
   return `${name} could not be backed up${state === 'retrying' ? ', and is tried again' : ''}: ${error}`;
-}
-
-function restoreText(
-  name: string,
-  { state, backupId, at, from, by, isOwed = false, endedAt = '', sentBytes = 0, error, waitsFor }: Restore,
-): string {
-  const whose = from === undefined || from === name ? '' : ` in ${from}`;
-  const moment = at === undefined ? undefined : `what there was at ${at}${whose}`;
-  const what = moment ?? backupId ?? 'what it had when the cluster was backed up';
-  const who = by === undefined ? '' : `, by ${by}`;
-  if (state === 'complete') return `Restored ${name} to ${what} at ${endedAt}${who}.`;
-  if (state === 'running') return `${what} is being put back into ${name}${who}: ${formatSize(sentBytes)}`;
-  const waits = waitsFor === undefined ? '' : `, and waits for ${waitsFor}`;
-  if (state !== 'failed') return `${what} is about to be put back into ${name}${who}${waits}`;
-  const next = isOwed ? '\n  "restore ID" puts one back, "dismiss" leaves it as it is' : '';
-  return `${what} could not be put back into ${name}${who}: ${error ?? 'nobody knows why'}${next}`;
 }

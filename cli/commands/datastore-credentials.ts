@@ -4,14 +4,11 @@ import { datastores } from '@flynn/controller/datastores/api';
 import type { Credentials } from '@flynn/controller/datastores/api';
 import type { Context } from '../context.ts';
 import type { DatastoreKind } from '../datastores/kinds.ts';
-import { datastoreOf } from '../datastores/target.ts';
+import { datastoreOf, resource, type Target } from '../datastores/target.ts';
 import { untilInterrupted } from '../interruption.ts';
 import { formatTable } from '../output.ts';
 import { pollUntil } from '../polling.ts';
 import { addCommand, type Parent } from './command.ts';
-
-type Target = { resource?: string };
-const resource = ['--resource <name>', 'of several that the app has: the name or the id'] as const;
 
 /** Apps may take long to be deployed; it goes on by itself. */
 const followMs = 60 * 60_000;

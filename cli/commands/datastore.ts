@@ -9,7 +9,7 @@ import { encodeFrame } from '@flynn/kit/frames';
 import { confirmByTyping } from '../confirmation.ts';
 import type { Context } from '../context.ts';
 import type { DatastoreKind } from '../datastores/kinds.ts';
-import { datastoreOf, datastoresOf } from '../datastores/target.ts';
+import { datastoreOf, datastoresOf, resource, type Target } from '../datastores/target.ts';
 import { openNamed } from '../input-file.ts';
 import { untilInterrupted } from '../interruption.ts';
 import { formatBytes, formatCount, formatSize, formatTable } from '../output.ts';
@@ -19,9 +19,6 @@ import { addCommand, type Parent } from './command.ts';
 import { addDatastoreBackupCommands } from './datastore-backup.ts';
 import { addDatastoreCredentialsCommands } from './datastore-credentials.ts';
 import { attach } from './run.ts';
-
-export type Target = { resource?: string };
-export const resource = ['--resource <name>', 'of several that the app has: the name or the id'] as const;
 
 /** The controller takes its time, and says so itself. */
 const askMs = 40_000;

@@ -10,14 +10,12 @@ import { confirmByTyping } from '../confirmation.ts';
 import type { Context } from '../context.ts';
 import { wholeMs } from '../datastores/dumps.ts';
 import { postgresKind } from '../datastores/kinds.ts';
-import { datastoreOf } from '../datastores/target.ts';
+import { datastoreOf, resource, resourceOf, type Target } from '../datastores/target.ts';
 import { formatCount, formatSize } from '../output.ts';
 import { pollUntil } from '../polling.ts';
 import { addCommand, type Parent } from './command.ts';
 import { addResource, configOf } from './resource.ts';
 
-type Target = { resource?: string };
-const resource = ['--resource <name>', 'of several that the app has: the name or the id'] as const;
 const dayMs = 24 * 3_600_000;
 /** The log is collected every minute, and when it is asked for. */
 const comingMs = 3 * 60_000;
@@ -39,7 +37,8 @@ export function addPgHistoryCommands(parent: Parent, pg: Command): void {
     ],
     async run(context, { resource: named }) {
       const client = await context.client();
-      const found = await client.call(datastoreHistories.get, { params: await paramsOf(context, named) });
+      const { params } = await resourceOf(context, postgresKind, named);
+      const found = await client.call(datastoreHistories.get, { params });
       context.show(found, () => textOf(found));
       return found.failure === undefined && found.copyFailure === undefined ? 0 : 1;
     },
@@ -61,7 +60,7 @@ function addOn(parent: Parent, history: Command): void {
         throw usageError(`--keep ${keep}: write whole days from 1d to ${maxHistoryDays}d`);
       }
       const client = await context.client();
-      const params = await paramsOf(context, named);
+      const { params } = await resourceOf(context, postgresKind, named);
       const set = await client.call(datastoreHistories.set, { params, body: { days } });
       context.show(set, () => `Each moment of ${set.datastore} is kept for ${formatCount(days, 'day')}.`);
     },
@@ -76,12 +75,11 @@ function addOff(parent: Parent, history: Command): void {
     options: { resource, yes: ['-y, --yes', 'do not ask'] },
     async run(context, { resource: named, yes = false }) {
       const client = await context.client();
-      const { name, datastore } = await datastoreOf(context, postgresKind, named);
+      const { name, params } = await resourceOf(context, postgresKind, named);
       if (!yes) {
         const doing = `deleting the history of ${name}`;
         await confirmByTyping(context.io, { doing, word: name, called: 'its name', kept: 'nothing was deleted' });
       }
-      const params = { resource: datastore?.resourceId ?? '' };
       const set = await client.call(datastoreHistories.set, { params, body: { days: 0 } });
       context.show(set, () => `No moment of ${name} is kept any more: one can go back to its backups.`);
     },
@@ -121,10 +119,6 @@ function addFork(parent: Parent, pg: Command): void {
       context.show(made, () => `Created ${own?.name ?? 'it'} with ${name} as of ${at}: resource ${made.id}.${got}`);
     },
   });
-}
-
-async function paramsOf(context: Context, named: string | undefined): Promise<{ resource: string }> {
-  return { resource: (await datastoreOf(context, postgresKind, named)).datastore?.resourceId ?? '' };
 }
 
 /** Before anything is asked for; a moment that has just passed is waited for. Throws `invalid` with what is kept. */

@@ -1,8 +1,9 @@
 /** `flynn pg`: the platform's own PostgreSQL, as people use it. */
 import { usageError } from '../arguments.ts';
 import { postgresKind } from '../datastores/kinds.ts';
+import { resource, type Target } from '../datastores/target.ts';
 import { addCommand, type Parent } from './command.ts';
-import { addDatastoreCommands, resource, startConsole, type Target } from './datastore.ts';
+import { addDatastoreCommands, startConsole } from './datastore.ts';
 import { addPgHistoryCommands } from './pg-history.ts';
 
 const words = {

@@ -1,7 +1,8 @@
 /** `flynn redis`: the platform's own Redis, as people use it. */
 import { redisKind } from '../datastores/kinds.ts';
+import { resource, type Target } from '../datastores/target.ts';
 import { addCommand, type Parent } from './command.ts';
-import { addDatastoreCommands, resource, startConsole, type Target } from './datastore.ts';
+import { addDatastoreCommands, startConsole } from './datastore.ts';
 
 const words = {
   dump: 'all that is in it as one file, as Redis saves it (RDB)',

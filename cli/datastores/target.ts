@@ -6,9 +6,13 @@ import { FlynnError } from '@flynn/kit/errors';
 import type { Context } from '../context.ts';
 import { type DatastoreKind, commandOf } from './kinds.ts';
 
-/** `resource`: its id or its name, as `flynn resource` shows them. Throws what to say where there is none, or several. */
-export async function datastoreOf(context: Context, kind: DatastoreKind, resource: string | undefined): Promise<App> {
-  const found = await datastoresOf(context, kind, resource);
+/** Options of a command that means one. */
+export type Target = { resource?: string };
+export const resource = ['--resource <name>', 'of several that the app has: the name or the id'] as const;
+
+/** `named`: its id or its name, as `flynn resource` shows them. Throws what to say where there is none, or several. */
+export async function datastoreOf(context: Context, kind: DatastoreKind, named: string | undefined): Promise<App> {
+  const found = await datastoresOf(context, kind, named);
   const [first] = found;
   if (first !== undefined && found.length === 1) return first;
   throw new FlynnError(
@@ -17,18 +21,24 @@ export async function datastoreOf(context: Context, kind: DatastoreKind, resourc
   );
 }
 
-/** At least one of that kind. An app that is one itself means itself. */
-export async function datastoresOf(
+/** The datastore that is meant, as the calls of its resource name it. */
+export async function resourceOf(
   context: Context,
   kind: DatastoreKind,
-  resource: string | undefined,
-): Promise<App[]> {
+  named: string | undefined,
+): Promise<{ name: string; params: { resource: string } }> {
+  const { name, datastore } = await datastoreOf(context, kind, named);
+  return { name, params: { resource: datastore?.resourceId ?? '' } };
+}
+
+/** At least one of that kind. An app that is one itself means itself. */
+export async function datastoresOf(context: Context, kind: DatastoreKind, named: string | undefined): Promise<App[]> {
   const client = await context.client();
   const all = (await client.call(apps.list, {})).filter(({ datastore }) => datastore !== undefined);
-  if (resource !== undefined) {
-    const named = all.filter(({ id, name, datastore }) => [id, name, datastore?.resourceId].includes(resource));
-    if (named.length > 0) return named.map((one) => ofKind(one, kind));
-    throw new FlynnError('not_found', `there is no datastore "${resource}"\n  "flynn resource" lists what there is`);
+  if (named !== undefined) {
+    const meant = all.filter(({ id, name, datastore }) => [id, name, datastore?.resourceId].includes(named));
+    if (meant.length > 0) return meant.map((one) => ofKind(one, kind));
+    throw new FlynnError('not_found', `there is no datastore "${named}"\n  "flynn resource" lists what there is`);
   }
   const app = await context.appName();
   const own = all.filter(({ id, name }) => id === app || name === app);
