@@ -65,6 +65,21 @@ import packageFile from './package.json' with { type: 'json' };
 /** Runs one command line; answers the exit code: 0, 1 for what went wrong, 2 for wrong usage, or the job's own. */
 export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   let exitCode = 0;
+  const program = openProgram(io, (code) => (exitCode = code));
+  try {
+    assertUtf8(argv);
+    await program.parseAsync(argv, { from: 'user' });
+    return exitCode;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+    const known = asFlynnError(error);
+    io.stderr.write(`flynn: ${visible(explain(known))}\n`);
+    return isUsageError(known) ? 2 : 1;
+  }
+}
+
+/** Every command there is; `exitWith` is told the code of one that ends with another than 0. */
+export function openProgram(io: Io, exitWith: (code: number) => void): Command {
   const program = new Command('flynn')
     .description('git push flynn main, on your own machines')
     .version(packageFile.version, '--version', 'the version of this command')
@@ -81,7 +96,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
       getErrHasColors: () => io.stderr.isTTY === true,
     });
   withCommonOptions(program);
-  const parent: Parent = { program, io, exitWith: (code) => (exitCode = code) };
+  const parent: Parent = { program, io, exitWith };
   addClusterCommands(parent);
   addAppCommands(parent);
   addRemoteCommands(parent);
@@ -136,17 +151,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addVersionCommand(parent);
   addCompletionCommand(parent);
   addHelpCommand(parent);
-
-  try {
-    assertUtf8(argv);
-    await program.parseAsync(argv, { from: 'user' });
-    return exitCode;
-  } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-    const known = asFlynnError(error);
-    io.stderr.write(`flynn: ${visible(explain(known))}\n`);
-    return isUsageError(known) ? 2 : 1;
-  }
+  return program;
 }
 
 /** Words that other tools have for what a command here does in another way. */

@@ -119,7 +119,7 @@ test('an SSH key is added to who calls', async () => {
   assert.equal((await ann.run(['key', 'add', '-'], { input })).code, 0);
   const refused = await env.desk.run(['key', 'add', '-'], { input });
   assert.match(refused.stderr, /somebody else's/);
-  assert.match((await env.desk.run(['key'])).stdout, /ann@desk/);
+  assert.match((await env.desk.run(['key'])).stdout, /SHA256:\S+ +ann +\S+ +ann@desk/);
   await using bob = await Desk.open();
   await accept(bob, (await env.desk.run(['user', 'add', 'bob'])).stdout);
   assert.doesNotMatch((await bob.run(['key'])).stdout, /ann@desk/);

@@ -19,8 +19,13 @@ export function addKeyCommands(parent: Parent): void {
       const found = await client.call(keys.list, {});
       context.show(found, () =>
         formatTable(
-          ['FINGERPRINT', 'ADDED', 'COMMENT'],
-          found.map((one) => [one.fingerprint, formatAge(one.createdAt, Date.now()), one.comment]),
+          ['FINGERPRINT', 'USER', 'ADDED', 'COMMENT'],
+          found.map((one) => [
+            one.fingerprint,
+            one.user ?? one.userId,
+            formatAge(one.createdAt, Date.now()),
+            one.comment,
+          ]),
         ),
       );
     },

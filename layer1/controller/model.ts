@@ -167,6 +167,8 @@ export const keySchema = z.object({
   comment: z.string(),
   /** Whose it is: what is pushed with it is their act. Without one, the cluster's. */
   userId: id.optional(),
+  /** The owner's name, where keys are listed. */
+  user: z.string().optional(),
   createdAt: time,
 });
 export type Key = z.output<typeof keySchema>;

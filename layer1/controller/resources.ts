@@ -209,7 +209,7 @@ export const routeType = defineType({
 export const keyType = defineType({
   name: 'key',
   version: 1,
-  spec: keySchema.omit({ createdAt: true }),
+  spec: keySchema.omit({ createdAt: true, user: true }),
   status: nothing,
   initialStatus: () => ({}),
   authorise: ofUser,

@@ -6,7 +6,9 @@ import { keys } from './api.ts';
 import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
 import type { Deps } from '../deps.ts';
+import type { Key } from '../model.ts';
 import { pageOf } from '../paging.ts';
+import { userType } from '../access/resources.ts';
 import { keyType } from '../resources.ts';
 import type { KeyResource } from '../resources.ts';
 import { parseSshKey } from './ssh-key.ts';
@@ -21,7 +23,8 @@ export function keyHandlers({ resources }: Deps): Handler[] {
       const principal = principalOf(call);
       const all = await resources.list(keyType, { signal: call.signal, where: (key) => isOwn(principal, key) });
       const sorted = all.toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : a.createdAt > b.createdAt ? 1 : 0));
-      return pageOf(sorted.map(viewKey), call.query, ({ fingerprint }) => fingerprint);
+      const page = pageOf(sorted.map(viewKey), call.query, ({ fingerprint }) => fingerprint);
+      return withOwners(page, { resources }, call.signal);
     }),
     handle(keys.get, async ({ params, signal }) => {
       const key = await resources.find(keyType, keyIdOf(params.fingerprint), { signal });
@@ -69,6 +72,17 @@ export function keyOwner({ isAdmin, ownUserId }: Principal): { userId?: string }
     'denied',
     'this token is good for less than its owner, and an SSH key pushes with all they may: add it with a token without --scope and --only, as "flynn login" or an admin gives one',
   );
+}
+
+async function withOwners(
+  found: readonly Key[],
+  { resources }: Pick<Deps, 'resources'>,
+  signal: AbortSignal,
+): Promise<Key[]> {
+  const isAnybodys = found.some(({ userId }) => userId !== undefined);
+  const users = isAnybodys ? await resources.list(userType, { signal }) : [];
+  const names = new Map(users.map(({ id, spec }) => [id, spec.name]));
+  return found.map((key) => (key.userId === undefined ? key : { ...key, user: names.get(key.userId) ?? key.userId }));
 }
 
 function isOwn({ isAdmin, ownUserId }: Principal, key: KeyResource): boolean {
