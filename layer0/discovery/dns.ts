@@ -17,7 +17,8 @@ import { once } from 'node:events';
 import { createServer, isIPv6 } from 'node:net';
 import type { Server, Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
-import { Forwarder, frameMessage, hostResolvers, takeMessages } from './forward.ts';
+import { serveConnection } from './dns-connection.ts';
+import { Forwarder, hostResolvers } from './forward.ts';
 import type { Upstream } from './forward.ts';
 import { answerQuestion, isOwnName, rcodes, udpLimitOf } from './names.ts';
 import type { RegistryReads } from './registry.ts';
@@ -114,21 +115,8 @@ export async function startDnsServer(options: {
     const others = [...connections.values()].filter((one) => one === asker).length;
     if (others >= maxConnectionsOfOne) return socket.destroy();
     connections.set(socket, asker);
-    socket.setTimeout(10_000, () => socket.destroy());
     socket.on('close', () => connections.delete(socket));
-    // A client that breaks off is its own affair.
-    socket.on('error', () => socket.destroy());
-    let received = Buffer.alloc(0);
-    socket.on('data', (chunk: Buffer) => {
-      const { messages, rest } = takeMessages(Buffer.concat([received, chunk]));
-      received = Buffer.from(rest);
-      for (const query of messages) {
-        void respond(query, 'tcp', asker).then(
-          (reply) => (reply === undefined ? socket.destroy() : socket.write(frameMessage(reply))),
-          () => socket.destroy(),
-        );
-      }
-    });
+    serveConnection(socket, (query) => respond(query, 'tcp', asker));
     return undefined;
   });
 
