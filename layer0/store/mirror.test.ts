@@ -219,16 +219,22 @@ test('after a compaction during a disconnect a mirror lists again and tells the 
   assert.deepEqual(changes.map((change) => change.key).sort(), ['comes', 'goes']);
 });
 
-test('a resync counts and heals what a lossy watch left out', async () => {
+test('a resync compares keys alone, counts and heals what a lossy watch left out', async () => {
   await using real = openTestStore();
-  await using mirror = await open(
-    lossyStore(real, (key) => key.endsWith('lost')),
-    { resyncMs: 20 },
-  );
+  const lossy = lossyStore(real, (key) => key.endsWith('lost'));
+  const asked = new Set<boolean>();
+  const store = storeWith(lossy, {
+    list(prefix, options = {}) {
+      if (options.revision !== undefined) asked.add(options.isKeysOnly ?? false);
+      return lossy.list(prefix, options);
+    },
+  });
+  await using mirror = await open(store, { resyncMs: 20 });
   await put(real, '/m/lost', 1);
   await mirror.reached(await put(real, '/m/a', 1));
   await waitFor(() => contentOf(mirror)['lost'] === 1, { what: 'the healing', deadlineMs: 30_000 });
   assert.equal(mirror.driftCount, 1);
+  assert.deepEqual([...asked], [true], 'values are listed to heal, not to compare');
 });
 
 test('reached() on a store that cannot be reached ends with timeout, and with cancelled when aborted', async () => {

@@ -38,7 +38,7 @@ export type MirrorOptions<T> = {
   onUnreadable?: (keys: ReadonlySet<string>) => void;
   log: Logger;
   signal?: AbortSignal;
-  /** How often the mirror is compared with the store, default 60 s. */
+  /** How often a mirror of up to a thousand entries is compared with the store, default 60 s. The more it has the rarer. */
   resyncMs?: number;
 };
 
@@ -56,6 +56,8 @@ export async function openMirror<T>(options: MirrorOptions<T>): Promise<Mirror<T
   return mirror;
 }
 
+/** Each host has mirrors of what grows with the cluster: the store is asked no more of each because there is more. */
+const entriesPerResync = 1_000;
 /** Long enough for a watch event to arrive, short enough that nobody notices. */
 const patienceMs = 250;
 
@@ -195,7 +197,11 @@ class StoreMirror<T> implements Mirror<T> {
   }
 
   /** undefined if the store was replaced meanwhile: what it answered is of no use then. */
-  async #list(options: { signal: AbortSignal; revision?: Revision }): Promise<Listing | undefined> {
+  async #list(options: {
+    signal: AbortSignal;
+    revision?: Revision;
+    isKeysOnly?: boolean;
+  }): Promise<Listing | undefined> {
     const restoresBefore = this.#restoreCount;
     const listing = await this.#options.store.list(this.#options.prefix, options);
     return this.#isVoid || this.#restoreCount !== restoresBefore ? undefined : listing;
@@ -204,11 +210,12 @@ class StoreMirror<T> implements Mirror<T> {
   /** Compares a state of ours with the store's at exactly its revision: at the same revision both have to be equal. */
   async #resync(signal: AbortSignal): Promise<void> {
     const { prefix, log, resyncMs = 60_000 } = this.#options;
+    const pace = Math.max(1, this.#state.entries.size / entriesPerResync);
     // Spread out, so that a fleet started at once does not list at once.
-    await systemClock.sleep(resyncMs * (0.75 + Math.random() / 2), { signal });
+    await systemClock.sleep(resyncMs * pace * (0.75 + Math.random() / 2), { signal });
     const state = this.#state;
     try {
-      const listing = await this.#list({ revision: state.snapshot.revision, signal });
+      const listing = await this.#list({ revision: state.snapshot.revision, isKeysOnly: true, signal });
       if (listing === undefined) return;
       const drifted = findDrift(state, listing, prefix);
       if (drifted.length === 0) return;
