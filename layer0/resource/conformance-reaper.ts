@@ -7,7 +7,9 @@ import type { OpenStore } from '@flynn/store/conformance';
 import type { Store } from '@flynn/store/store';
 import { shelf } from './conformance-write.ts';
 import { shelfType } from './demo.ts';
+import { resourceKey } from './keys.ts';
 import { reap, runReaper } from './reaper.ts';
+import { isUnreadable } from './record.ts';
 import { TypeRegistry } from './registry.ts';
 import { ResourceService } from './service.ts';
 import { firstPass, tombstoneId, tombstoneType } from './tombstone.ts';
@@ -83,6 +85,29 @@ export function checkReaper(open: OpenStore): void {
     assert.ok((await service.get(shelfType, child.id)).deletingSince !== undefined);
     await service.removeFinalizer(shelfType, child.id, 'x');
     assert.equal(await service.find(shelfType, child.id), undefined);
+  });
+
+  test('a child that cannot be read for now is not forgotten: it goes once it can be', async () => {
+    await using opened = await open();
+    const { store } = opened;
+    const { clock, service, reapOne } = worldOn(store);
+    const owner = await service.create(shelfType, shelf('owner'));
+    const own = { type: 'shelf', id: owner.id, uid: owner.uid };
+    const child = await service.create(shelfType, { ...shelf('a'), owner: own });
+    const key = resourceKey('shelf', child.id);
+    const { value = '' } = (await store.get(key)) ?? {};
+    const write = (text: string) => store.transact({ then: [{ put: key, value: text }] });
+    await write(JSON.stringify({ ...JSON.parse(value), version: shelfType.version + 1 }));
+    await service.delete(shelfType, owner.id);
+    const tombstone = tombstoneId('shelf', owner.uid);
+    await assert.rejects(reapOne(tombstone), isUnreadable);
+    assert.ok((await service.find(tombstoneType, tombstone)) !== undefined);
+    await write(value);
+    await reapOne(tombstone);
+    assert.equal(await service.find(shelfType, child.id), undefined);
+    clock.nowMs += 30_000;
+    await reapOne(tombstone);
+    assert.equal(await service.find(tombstoneType, tombstone), undefined);
   });
 
   test('an object made again under the same id keeps its own children while the reaper takes the old one’s', async () => {

@@ -232,6 +232,11 @@ export function checkWrites(open: OpenStore): void {
       names({ isStrict: true, object: 'b' }),
       (error: unknown) => isUnreadable(error) && hasCode(error, 'internal') && error.message.includes('/shelf/broken '),
     );
+    assert.deepEqual(await names({ isStrict: true, owner }), ['a', 'b'], 'it says of nobody that it is theirs');
+    const later = new ResourceService({ store, now: () => startMs, newId: () => 'later', log: silentLogger() });
+    await later.create({ ...shelfType, version: 2 }, { ...shelf('d'), owner });
+    await assert.rejects(names({ isStrict: true, owner }), isUnreadable);
+    assert.deepEqual(await names({ isStrict: true, owner: { type: 'shelf', id: 'another' } }), []);
   });
 
   test('a resource written by a later version is refused, naming the version', async () => {

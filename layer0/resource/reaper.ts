@@ -10,7 +10,7 @@ import type { Again } from './reconciler.ts';
 import { readRecord } from './record.ts';
 import type { TypeRegistry } from './registry.ts';
 import type { ResourceService } from './service.ts';
-import { firstPass, isOwnedBy, tombstoneType } from './tombstone.ts';
+import { firstPass, tombstoneType } from './tombstone.ts';
 import type { AnyType, Owner } from './type.ts';
 
 /** Long enough for a write that had read the owner just before it went to have arrived. */
@@ -74,7 +74,10 @@ export async function reap(
   return undefined;
 }
 
-/** Asks for the deletion of all that is owned, of these types; gives how many there were. Idempotent. */
+/**
+ * Asks for the deletion of all that is owned, of these types; gives how many there were. Idempotent. Throws `unreadable` for what
+ * cannot be read and says that it is owned: forgotten now, it would be there for good once it can be read again.
+ */
 export async function deleteOwned(
   options: Pick<ReaperOptions, 'service' | 'epoch'> & { types: readonly AnyType[] },
   owner: Owner,
@@ -83,7 +86,7 @@ export async function deleteOwned(
   const { service, types, epoch } = options;
   let count = 0;
   for (const type of types) {
-    const owned = await service.list(type, { where: (resource) => isOwnedBy(resource, owner), signal });
+    const owned = await service.list(type, { owner, isStrict: true, signal });
     count += owned.length;
     for (const { id } of owned) {
       try {

@@ -58,6 +58,16 @@ export function uidOf(entry: Entry): string {
   return uid;
 }
 
+/** By whom a record is owned whose type need not be known: nobody, where nothing of it can be read. */
+export function ownedIn(entry: Entry): { owner?: Owner } {
+  try {
+    const { owner } = checkJson(recordSchema, parseJson(entry.value, entry.key), entry.key);
+    return owner === undefined ? {} : { owner: ownerOf(owner) };
+  } catch {
+    return {};
+  }
+}
+
 /** Throws `invalid` if the record is of a later version than this program knows, or not what its schemas say. */
 export function readRecord<Spec, Status, SpecInput>(
   type: ResourceType<string, Spec, Status, SpecInput>,

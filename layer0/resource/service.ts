@@ -11,8 +11,8 @@ import type { NewResource, ResourceChange } from './change.ts';
 import { nameKey, resourceKey, resourcePrefix } from './keys.ts';
 import { conflictOf, failedCompare, mergePieces, removePiece, transactionOf, writePiece } from './piece.ts';
 import type { Piece } from './piece.ts';
-import { decodeResource, readRecord, refusal, uidOf, unreadable } from './record.ts';
-import { tombstonePiece } from './tombstone.ts';
+import { decodeResource, ownedIn, readRecord, refusal, uidOf, unreadable } from './record.ts';
+import { isOwnedBy, tombstonePiece } from './tombstone.ts';
 import type { Owner, Resource, ResourceType } from './type.ts';
 import { matches, watchResources } from './watch.ts';
 import type { ResourceEvent, ResourceFilter, ResourceWatchOptions } from './watch.ts';
@@ -131,21 +131,23 @@ export class ResourceService {
 
   /**
    * Sorted by id, which for ids made here is the order of creation. What cannot be read is logged and left out; whoever decides
-   * by what is not there asks with `isStrict`: then it is thrown (`unreadable`).
+   * by what is not there asks with `isStrict`: then it is thrown (`unreadable`), of an `owner` if it says that it is its.
    */
   async list<Spec, Status, SpecInput>(
     type: Type<Spec, Status, SpecInput>,
     options: ReadOptions &
       ResourceFilter & { where?: (resource: Resource<Spec, Status>) => boolean; isStrict?: boolean } = {},
   ): Promise<Resource<Spec, Status>[]> {
-    const { where = () => true, isStrict = false } = options;
+    const { where = () => true, isStrict = false, owner } = options;
     const { entries } = await this.#store.list(resourcePrefix(type.name), options);
     const found: Resource<Spec, Status>[] = [];
     for (const entry of entries) {
       try {
         found.push(decodeResource(type, entry));
       } catch (error) {
-        if (isStrict) throw unreadable(entry.key, error);
+        if (isStrict && (owner === undefined || isOwnedBy(ownedIn(entry), owner))) {
+          throw unreadable(entry.key, error);
+        }
         this.#log.error({ err: error, entry: entry.key }, 'a resource could not be read and is left out');
       }
     }

@@ -3,10 +3,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
+import { waitFor } from '@flynn/kit/retry';
+import { resourceKey } from '@flynn/resource/keys';
 import { createMemoryStore } from '@flynn/store/memory';
 import { apps, jobs, releases } from '../api.ts';
 import { routing } from '../routes/api.ts';
 import { operations } from '../operations/api.ts';
+import { appFinalizer, appType } from '../resources.ts';
 import { startTestController } from '../testing.ts';
 
 const params = { app: 'doomed' };
@@ -70,4 +73,22 @@ test('what another app takes over of one that goes it keeps', async () => {
   const made = await world.client.call(releases.list, { params: heir });
   for (const { artifactId: id = '' } of made)
     await world.client.call(releases.getArtifact, { params: { artifact: id } });
+});
+
+test('a record of it that cannot be read for now keeps an app that goes, which says so; then it goes with all it has', async () => {
+  const store = createMemoryStore();
+  await using world = await startTestController({ store });
+  const { app, release } = await world.deployApp('doomed', { web: {} });
+  await world.deployApp('other', { web: {} });
+  const key = resourceKey('release', release.id);
+  const { value = '' } = (await store.get(key)) ?? {};
+  const write = (text: string) => store.transact({ then: [{ put: key, value: text }] });
+  await write(JSON.stringify({ ...JSON.parse(value), version: 1_000 }));
+  await world.client.call(apps.remove, { params: { app: 'other' } });
+  const removing = world.client.call(apps.remove, { params });
+  const word = async () => (await world.deps.resources.get(appType, app.id)).waitingFor[appFinalizer] ?? '';
+  await waitFor(async () => (await word()).includes(key), { what: 'it to say what it waits for', deadlineMs: 30_000 });
+  await write(value);
+  await removing;
+  assert.equal(await store.get(key), undefined);
 });

@@ -1,9 +1,10 @@
 /** Takes apart an app that is to go: first what runs, then, once its jobs have ended, everything that is kept of it. */
 import { removeKeyspace } from '@flynn/host-agent/keyspaces/keyspace';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { resourceKey } from '@flynn/resource/keys';
 import { removePiece } from '@flynn/resource/piece';
 import { deleteOwned } from '@flynn/resource/reaper';
+import { isUnreadable } from '@flynn/resource/record';
 import type { Again } from '@flynn/resource/reconciler';
 import type { Owner, Resource } from '@flynn/resource/type';
 import { cellKeys } from '@flynn/scheduler/cell';
@@ -45,12 +46,19 @@ import { findVolumes } from '../volumes/volumes.ts';
 const batchSize = 100;
 const lookAgainMs = 1_000;
 
-/** One look at an app that is being deleted. */
-export async function stepDeletion(
-  deps: Deps,
-  id: string,
-  options: { signal: AbortSignal; epoch: Compare },
-): Promise<void | Again> {
+type Options = { signal: AbortSignal; epoch: Compare };
+
+/** One look at an app that is being deleted. What it has that cannot be read keeps it: it says so, and is looked at again. */
+export async function stepDeletion(deps: Deps, id: string, options: Options): Promise<void | Again> {
+  try {
+    return await takeApart(deps, id, options);
+  } catch (error) {
+    if (isUnreadable(error)) await tellWaiting(deps, id, messageOf(error), options);
+    throw error;
+  }
+}
+
+async function takeApart(deps: Deps, id: string, options: Options): Promise<void | Again> {
   const { signal, epoch } = options;
   const app = await deps.resources.find(appType, id, { signal });
   if (app?.deletingSince === undefined) return;
@@ -111,17 +119,12 @@ const ownTypes: ReadonlySet<string> = new Set(
   [artifactType, deploymentType, formationType, operationType, releaseType, routeType].map(({ name }) => name),
 );
 
-async function tellWaiting(
-  { resources }: Deps,
-  id: string,
-  what: string,
-  { signal, epoch }: { signal: AbortSignal; epoch: Compare },
-): Promise<void> {
+async function tellWaiting({ resources }: Deps, id: string, what: string, { signal, epoch }: Options): Promise<void> {
   const waitingFor = { [appFinalizer]: what };
   await resources.change(appType, id, () => ({ waitingFor }), { signal, also: () => ({ compare: [epoch] }) });
 }
 
-async function stopEverything(deps: Deps, id: string, options: { signal: AbortSignal; epoch: Compare }): Promise<void> {
+async function stopEverything(deps: Deps, id: string, options: Options): Promise<void> {
   const { resources, cell } = deps;
   const { signal } = options;
   for (const operation of await resources.list(operationType, { owner: ownedBy(id), signal })) {
@@ -154,18 +157,13 @@ function hasJobs(deps: Deps, id: string): boolean {
   );
 }
 
-async function removeEverything(
-  deps: Deps,
-  id: string,
-  options: { signal: AbortSignal; epoch: Compare },
-): Promise<void> {
+async function removeEverything(deps: Deps, id: string, options: Options): Promise<void> {
   const { resources, cell } = deps;
   const { signal } = options;
-  const [releases, operations] = await Promise.all([
-    resources.list(releaseType, { signal }),
+  const [own, operations] = await Promise.all([
+    resources.list(releaseType, { owner: ownedBy(id), isStrict: true, signal }),
     endedOperationsOf(deps, id, signal),
   ]);
-  const own = releases.filter(({ spec }) => spec.appId === id);
   const statuses = statusesOfApp(cell, id);
   await writeAll(
     deps,
@@ -206,16 +204,12 @@ async function removalsOf<Spec, Status, SpecInput>(
   signal: AbortSignal,
 ): Promise<Operation[]> {
   const owner: Owner = ownedBy(appId);
-  const all: Resource<Spec, Status>[] = await deps.resources.list(type, { owner, signal });
+  const all: Resource<Spec, Status>[] = await deps.resources.list(type, { owner, isStrict: true, signal });
   return all.flatMap((resource) => removePiece(type, resource).then ?? []);
 }
 
 /** In as many transactions as it takes; gives the last one's revision. Throws `cancelled` if the seat was lost. */
-async function writeAll(
-  deps: Deps,
-  operations: readonly Operation[],
-  options: { signal: AbortSignal; epoch: Compare },
-): Promise<number | undefined> {
+async function writeAll(deps: Deps, operations: readonly Operation[], options: Options): Promise<number | undefined> {
   let revision: number | undefined;
   for (let at = 0; at < operations.length; at += batchSize) {
     const result = await deps.store.transact(
