@@ -25,6 +25,20 @@ test('a folder that cannot be looked through is told; one that is not there yet 
   assert.match(told(), /ENOTDIR.*cannot be removed/);
 });
 
+test('what nobody changed is written again in its time, to say that it is still so', async (t) => {
+  const { folder, log } = await open(t);
+  const path = join(folder, 'table');
+  const stop = new AbortController();
+  let count = 0;
+  const lines = () => [`${(count += 1)}`];
+  const common = { what: 'the list', restMs: 1, isDue: () => true, lines, log, signal: stop.signal };
+  const running = new Keeping().run({ file: new KeptFile(path), renewMs: 1, ...common });
+  const written = async () => Number(await readFile(path, 'utf8').catch(() => '0'));
+  await waitFor(async () => (await written()) >= 3, { what: 'the third time', deadlineMs: 60_000, intervalMs: 5 });
+  stop.abort();
+  await running;
+});
+
 test('what changed is written when it is due, and again after a failure, which is told once', async (t) => {
   const { folder, log, told } = await open(t);
   const path = join(folder, 'later', 'table');

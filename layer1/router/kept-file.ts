@@ -73,7 +73,10 @@ export class KeptFile {
   }
 }
 
-/** Writes a file soon after what is in it changed. Of several processes that know the same, one is enough. */
+/**
+ * Writes a file soon after what is in it changed, and now and then to say that it is still so. Of several processes that know the
+ * same, one is enough.
+ */
 export class Keeping {
   #isChanged = false;
 
@@ -88,20 +91,25 @@ export class Keeping {
     what: string;
     /** Between two writes. */
     restMs: number;
+    /** After so long it is written again though nothing changed; default never. */
+    renewMs?: number;
     /** Whether what is known now is worth to be kept. */
     isDue: () => boolean;
     lines: () => Iterable<string>;
     log: Logger;
     signal: AbortSignal;
   }): Promise<void> {
-    const { file, what, restMs, isDue, lines, log, signal } = options;
+    const { file, what, restMs, renewMs = Infinity, isDue, lines, log, signal } = options;
     let isTold = false;
+    let writtenMs = performance.now();
     while (!signal.aborted) {
       await pause(restMs, signal);
-      if (signal.aborted || !this.#isChanged || !isDue()) continue;
+      const isOld = performance.now() - writtenMs >= renewMs;
+      if (signal.aborted || !(this.#isChanged || isOld) || !isDue()) continue;
       this.#isChanged = false;
       try {
         await file.write(lines(), signal);
+        writtenMs = performance.now();
         isTold = false;
       } catch (error) {
         this.#isChanged = true;

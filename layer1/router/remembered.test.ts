@@ -198,6 +198,23 @@ test('backends are of one start of the machine, and of an hour; routes are older
   assert.deepEqual(await known({ now: () => 2_000_000, boot: async () => 'b2' }), [1, 0, undefined]);
 });
 
+test('backends of a calm hour are none the older for it: what is live is written again', async (t) => {
+  const folder = await folderOf(t);
+  let nowMs = 1_000_000;
+  const table = await open(folder, { now: () => nowMs, renewMs: 1 });
+  table.replace([routeOf('a')]);
+  table.live(() => '12');
+  const stop = new AbortController();
+  const running = table.run(stop.signal);
+  const saved = async () =>
+    /"savedMs":(\d+)/.exec(await readFile(join(folder, 'table.jsonl'), 'utf8').catch(() => ''))?.[1];
+  await waitFor(async () => (await saved()) === '1000000', { what: 'the file', ...waiting });
+  nowMs = 9_000_000;
+  await waitFor(async () => (await saved()) === '9000000', { what: 'the file to be as of now', ...waiting });
+  stop.abort();
+  await running;
+});
+
 test('a worker that is not the one to write reads only', async (t) => {
   const folder = await folderOf(t);
   const table = await open(folder, { writes: false });

@@ -44,6 +44,8 @@ type Discovery = Pick<DiscoveryClient, 'openServiceSet'>;
 const backendsMaxAgeMs = 3_600_000;
 /** Between two writes. */
 const restMs = 5_000;
+/** What nobody changes for long is none the less true: the file says until when it was. */
+const renewMs = backendsMaxAgeMs / 4;
 
 /** In the folder that routers of a host share. */
 export const tableFile = 'table.jsonl';
@@ -59,6 +61,7 @@ export type RememberedOptions = {
   /** What tells one start of the machine from the next. */
   boot?: () => Promise<string>;
   restMs?: number;
+  renewMs?: number;
   /** False leaves the file as it is. Default true. */
   writes?: boolean;
 };
@@ -85,7 +88,15 @@ export class RememberedTable implements RouteSink {
 
   /** A file that cannot be used is as good as none, and told. */
   static async open(given: RememberedOptions): Promise<RememberedTable> {
-    const options = { now: Date.now, boot: readBoot, restMs, writes: true, ...given, release: given.release ?? '' };
+    const options = {
+      now: Date.now,
+      boot: readBoot,
+      restMs,
+      renewMs,
+      writes: true,
+      ...given,
+      release: given.release ?? '',
+    };
     const cluster = createHash('sha256').update(`flynn router table: ${options.key}`).digest('hex');
     const head = { cluster, boot: await options.boot(), release: options.release };
     const file = new KeptFile(options.file);
@@ -178,12 +189,13 @@ export class RememberedTable implements RouteSink {
 
   /** Writes what is known, soon after it changed. Of several processes that know the same, one is enough. */
   async run(signal: AbortSignal): Promise<void> {
-    const { writes, restMs, log } = this.#options;
+    const { writes, restMs, renewMs, log } = this.#options;
     if (!writes) return;
     await this.#keeping.run({
       file: this.#file,
       what: 'the routes',
       restMs,
+      renewMs,
       // What is only of the file needs no writing: its age would be lost.
       isDue: () => this.#isLive && this.#standIns.size === 0,
       lines: () => this.#lines(),

@@ -2,14 +2,18 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, createServer as createHttp2Server } from 'node:http2';
 import { connect as connectTcp, createServer } from 'node:net';
+import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { messageOf } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { freePort } from '@flynn/kit/testing-ports';
+import { createLogger } from '@flynn/kit/log';
+import { Backend as RealBackend } from './backend.ts';
 import type { Driver } from './config.ts';
 import { replyOf, request } from './http2/testing.ts';
+import { Silence } from './silence.ts';
 import { ask, sayRaw, setUp as setUpRouter, settled, startBackend, track } from './testing.ts';
 import type { Backend, World } from './testing.ts';
 
@@ -132,6 +136,28 @@ for (const driver of ['fast', 'http-proxy'] as const) {
     });
   });
 }
+
+test('a look that fails for the moment is told once, and followed by others; without a table nobody looks', async () => {
+  const backend = new RealBackend('web', '127.0.0.1:1');
+  backend.take(false);
+  const said = new PassThrough({ encoding: 'utf8' });
+  const stop = new AbortController();
+  let looked = 0;
+  let code = 'EMFILE';
+  const silence = new Silence({
+    backends: { all: () => [backend] },
+    unanswered: async () => {
+      looked += 1;
+      if (looked === 3) code = 'ENOENT';
+      throw Object.assign(new Error(code), { code });
+    },
+    clock: { now: () => 0, sleep: () => Promise.resolve() },
+    log: createLogger('test', { destination: said }),
+  });
+  await silence.run(stop.signal);
+  assert.equal(looked, 3);
+  assert.equal(String(said.read()).match(/not noticed for the moment: EMFILE/g)?.length, 1);
+});
 
 const upgrade = `GET / HTTP/1.1\r\nHost: app.test\r\nConnection: Upgrade\r\nUpgrade: thing\r\n\r\n`;
 const switching = `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: thing\r\n\r\n`;

@@ -1,5 +1,5 @@
 /** Which backends have vanished with their hosts, so that nobody waits for an answer of theirs? */
-import { messageOf } from '@flynn/kit/errors';
+import { hasErrno, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { pause } from '@flynn/kit/clock';
 import type { Clock } from '@flynn/kit/clock';
@@ -34,17 +34,23 @@ export class Silence {
     this.#options = options;
   }
 
-  /** Until the signal. Where the kernel has no such table it ends at once, and says so. */
+  /** Until the signal. Where the kernel has no such table it ends at once, and says so; a look that fails is followed by others. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, log } = this.#options;
+    let isTold = false;
     for (let restMs = lookMs; !signal.aborted;) {
       await pause(restMs, signal, clock);
       const startedMs = clock.now();
       try {
         await this.look();
+        isTold = false;
       } catch (error) {
-        log.warn({ err: error }, `backends whose host vanishes will not be noticed: ${messageOf(error)}`);
-        return;
+        const isWithout = hasErrno(error, 'ENOENT');
+        const until = isWithout ? '' : ' for the moment';
+        if (!isTold)
+          log.warn({ err: error }, `backends whose host vanishes are not noticed${until}: ${messageOf(error)}`);
+        isTold = true;
+        if (isWithout) return;
       }
       restMs = Math.min(maxRestMs, Math.max(lookMs, restTimes * (clock.now() - startedMs)));
     }

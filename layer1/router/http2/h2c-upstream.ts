@@ -10,8 +10,6 @@ import type { Attempt, Failure, Receiver, Upstream, UpstreamRequest } from './at
 import { answerFields, forEachClientField, objectOf, trailerFields } from './fields.ts';
 
 const idleMs = 60_000;
-/** A backend that has requests and does not answer a ping until the next one is due is gone, host and all. */
-const pingMs = 10_000;
 const windowBytes = 1_048_576;
 /** RFC 9113 6.5.2 asks for at least 100; a backend that says nothing allows any number. */
 const maxStreams = 250;
@@ -37,13 +35,17 @@ class Session {
   #isReady = false;
   #isEnding = false;
   #streams = 0;
-  #pingedMs = performance.now();
-  #isPingOut = false;
-  idleSinceMs = performance.now();
+  readonly #nowMs: () => number;
+  idleSinceMs: number;
   hasVanished = false;
 
-  /** `place` finds a session for what was more than this one takes. */
-  constructor(backend: Backend, options: { allowed: number; place: (attempt: H2cAttempt) => void }) {
+  /** `place` finds a session for what was more than this one takes; `nowMs` tells the time as whoever ticks does. */
+  constructor(
+    backend: Backend,
+    options: { allowed: number; place: (attempt: H2cAttempt) => void; nowMs: () => number },
+  ) {
+    this.#nowMs = options.nowMs;
+    this.idleSinceMs = options.nowMs();
     const host = backend.host.includes(':') ? `[${backend.host}]` : backend.host;
     this.#place = options.place;
     this.allowed = options.allowed;
@@ -99,7 +101,7 @@ class Session {
 
   remove(attempt: H2cAttempt): void {
     this.#streams -= 1;
-    this.idleSinceMs = performance.now();
+    this.idleSinceMs = this.#nowMs();
     const at = this.#waiting.indexOf(attempt);
     if (at !== -1) this.#waiting.splice(at, 1);
     // Nobody needs a connection any more that never was one.
@@ -109,13 +111,6 @@ class Session {
   close(): void {
     this.#isEnding = true;
     this.session.close();
-  }
-
-  ping(nowMs: number): void {
-    if (!this.#isReady || this.session.destroyed || nowMs - this.#pingedMs < pingMs) return;
-    this.#pingedMs = nowMs;
-    if (this.#isPingOut) this.session.destroy();
-    else if (!this.isIdle) this.#isPingOut = this.session.ping(() => (this.#isPingOut = false));
   }
 }
 
@@ -271,7 +266,6 @@ export class H2cUpstream implements Upstream, Watched, Disposable {
       const kept = sessions.filter((session) => {
         const isOld = session.isIdle && (backend.isLeaving || nowMs - session.idleSinceMs > idleMs);
         if (isOld && !session.isOver) session.close();
-        session.ping(nowMs);
         return !session.session.destroyed;
       });
       if (kept.length === 0) this.#sessions.delete(backend);
@@ -291,8 +285,12 @@ export class H2cUpstream implements Upstream, Watched, Disposable {
     let session = sessions.find((known) => known.hasRoom);
     if (session === undefined) {
       const allowed = sessions.at(-1)?.allowed ?? maxStreams;
-      session = new Session(backend, { allowed, place: (surplus) => this.#place(backend, surplus) });
       if (this.#sessions.size === 0) this.#deadlines.add(this);
+      session = new Session(backend, {
+        allowed,
+        place: (surplus) => this.#place(backend, surplus),
+        nowMs: () => this.#deadlines.nowMs,
+      });
       sessions.push(session);
       this.#sessions.set(backend, sessions);
     }

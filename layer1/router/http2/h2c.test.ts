@@ -17,6 +17,7 @@ import type {
   sendUnaryData,
 } from '@grpc/grpc-js';
 import { waitFor } from '@flynn/kit/retry';
+import { shared } from '../http1/front.ts';
 import { startBackend, track } from '../testing.ts';
 import { backendAt, openDoor, replyOf, request } from './testing.ts';
 import type { Door } from './testing.ts';
@@ -40,8 +41,8 @@ async function startH2c(t: TestContext, onStream: (stream: ServerHttp2Stream, pa
   return { port, sessions };
 }
 
-async function openH2cDoor(t: TestContext, port: number): Promise<Door> {
-  const door = await openDoor(t);
+async function openH2cDoor(t: TestContext, port: number, own = shared()): Promise<Door> {
+  const door = await openDoor(t, { shared: own });
   door.policy.protocol = 'h2c';
   door.policy.backends = [backendAt(port)];
   return door;
@@ -112,6 +113,34 @@ describe('a backend that speaks h2c', () => {
       door.policy.endings.map((ending) => ending.how),
       ['answered', 'answered'],
     );
+  });
+
+  test('that is busy for longer than anybody pings answers in the end: it is the route that says how long that may take', async (t) => {
+    const frame = (type: number, flags: number, stream: number, payload: readonly number[] = []) =>
+      Buffer.from([0, 0, payload.length, type, flags, 0, 0, 0, stream, ...payload]);
+    const [headers, settings] = [1, 4];
+    let answer: (() => void) | undefined;
+    const server = createNetServer((socket) => {
+      socket.on('error', () => undefined);
+      socket.write(frame(settings, 0, 0));
+      // Whatever comes then waits to be read.
+      socket.once('data', () => {
+        socket.pause();
+        const [endOfAll, status204] = [5, 0x89];
+        answer = () => socket.write(Buffer.concat([frame(settings, 1, 0), frame(headers, endOfAll, 1, [status204])]));
+      });
+    });
+    const { port } = await track(t, server);
+    const own = shared();
+    const door = await openH2cDoor(t, port, own);
+    const reply = replyOf(request(door.connect()));
+    await waitFor(() => door.policy.inUse === 1 && answer !== undefined, { what: 'the request', ...soon });
+    for (let at = 1; at <= 6; at += 1) {
+      own.h2c.tick(own.deadlines.nowMs + at * 30_000);
+      await new Promise(setImmediate);
+    }
+    answer?.();
+    assert.equal((await reply).status, 204);
   });
 
   test('that resets is not taken for one that has answered', async (t) => {

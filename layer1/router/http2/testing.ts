@@ -10,7 +10,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { Backend } from '../backend.ts';
 import type { Answer, Ending, Exchange, Limits, Policy, RequestHead } from '../exchange.ts';
-import { shared } from '../http1/front.ts';
+import { shared, type Shared } from '../http1/front.ts';
 import { Http2Front } from './front.ts';
 import { linesOf } from '../policy/origin.ts';
 
@@ -82,9 +82,9 @@ const localhost = createAuthority('flynn test').then((authority) =>
 );
 
 /** `tls` as the public port does it, otherwise with prior knowledge. */
-export async function openDoor(t: TestContext, options: { isTls?: boolean } = {}): Promise<Door> {
+export async function openDoor(t: TestContext, options: { isTls?: boolean; shared?: Shared } = {}): Promise<Door> {
   const policy = new FakePolicy();
-  const front = new Http2Front({ policy, shared: shared(), log: silentLogger() });
+  const front = new Http2Front({ policy, shared: options.shared ?? shared(), log: silentLogger() });
   const isTls = options.isTls ?? false;
   const take = (socket: Socket) => {
     const { remoteAddress = '', remotePort = 0, localPort = 0 } = socket;
