@@ -104,6 +104,22 @@ test('routes come, change their service and go while requests are answered', asy
   assert.equal((await ask(port)).statusCode, 404);
 });
 
+test('a route that a controller of another version cannot read stays as it was, until it is gone', async (t) => {
+  const { plane, router, port } = await setUp(t);
+  const one = await startBackend(t, (_request, response) => response.end('one'));
+  const two = await startBackend(t, (_request, response) => response.end('two'));
+  plane.up('web', one.address);
+  plane.up('api', two.address);
+  plane.setRoute({ id: 'r2', domain: 'app.test', path: '/api', service: 'api' });
+  await settled(router, [one.address, two.address]);
+  plane.cannotReadAnyMore('r1');
+  plane.forgetRouteQuietly('r2');
+  await settled(router, [one.address]);
+  assert.equal(await text(await ask(port)), 'one');
+  plane.removeRoute('r1');
+  await settled(router, []);
+});
+
 test('stopping answers what is under way and what still comes over open connections', async (t) => {
   const { plane, router, port } = await setUp(t);
   let finish = () => {};

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { routeSchema } from '@flynn/controller/model';
+import type { Route } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { RouteFeed } from './feed.ts';
@@ -7,14 +9,19 @@ import type { RouteSink } from './feed.ts';
 
 type Event = { id?: string; event: string; data: unknown };
 
-function listen(revision?: string) {
+function listen(revision?: string, known: Route[] = []) {
   const told: string[] = [];
   const sink: RouteSink = {
     replace: (routes) => told.push(`all ${routes.map(({ id, http }) => `${id}${http.sticky ? '!' : ''}`).join(' ')}`),
     set: ({ id }) => told.push(`set ${id}`),
     remove: (id) => told.push(`remove ${id}`),
   };
-  const feed = new RouteFeed(sink, silentLogger(), revision);
+  const feed = new RouteFeed({
+    sink,
+    known: (id) => known.find((one) => one.id === id),
+    revision,
+    log: silentLogger(),
+  });
   const asked: (string | undefined)[] = [];
   const follow = (events: readonly Event[], error?: Error) =>
     feed.follow(async function* connect(after) {
@@ -90,4 +97,23 @@ test('a route with settings of another version is kept with those that are under
     current('1'),
   ]);
   assert.deepEqual(told, ['all a! b! d']);
+});
+
+test('one that is there and that the controller, or this version, cannot read stays as it was known', async () => {
+  const known = ['a', 'b', 'gone'].map((id) => routeSchema.parse(route(id, { http: { sticky: true } })));
+  const { told, follow } = listen(undefined, known);
+  await follow([
+    { event: 'unreadable', data: { id: 'a' } },
+    set('b', undefined, { type: 'quic' }),
+    { event: 'unreadable', data: { id: 'never-seen' } },
+    set('d'),
+    current('1'),
+  ]);
+  assert.deepEqual(told, ['all a! b! d']);
+});
+
+test('what a later controller tells beside is nobody’s loss', async () => {
+  const { told, feed, follow } = listen();
+  await follow([set('a'), { event: 'news', data: {} }, current('1'), { event: 'news', data: { id: 'a' }, id: '2' }]);
+  assert.deepEqual([told, feed.revision], [['all a'], '2']);
 });

@@ -8,7 +8,8 @@ import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
 import { z } from 'zod';
 
-const removalSchema = z.object({ id: z.string() });
+/** The id, of whatever else is said. */
+export const idSchema = z.object({ id: z.string() });
 
 export type FeedEvent = { id?: string; event: string; data: unknown };
 
@@ -35,26 +36,29 @@ export function everySink(sinks: readonly RouteSink[]): RouteSink {
   };
 }
 
+export type RouteFeedOptions = Readonly<{
+  sink: RouteSink;
+  /** What the sink has under that id. */
+  known: (id: string) => Route | undefined;
+  /** Of the routes that the sink has already. */
+  revision?: string | undefined;
+  /** They are as the controller has them, each time it says so. */
+  onCurrent?: () => void;
+  log: Logger;
+}>;
+
 /**
  * Follows the controller over any number of connections. The first tells every route there is; what was known before it
  * stays in force until all are there. The next go on at the revision where the last one broke off, unless the controller
  * does not have that any more, or tells none: then everything is told anew, so that nothing missed is missing for good.
  */
 export class RouteFeed {
-  readonly #sink: RouteSink;
-  readonly #log: Logger;
-  readonly #onCurrent: () => void;
+  readonly #options: RouteFeedOptions;
   #revision: string | undefined;
 
-  /**
-   * `revision`: of the routes that the sink has already. `onCurrent`: they are as the controller has them, each time it says
-   * so.
-   */
-  constructor(sink: RouteSink, log: Logger, revision?: string, onCurrent: () => void = () => {}) {
-    this.#onCurrent = onCurrent;
-    this.#sink = sink;
-    this.#log = log;
-    this.#revision = revision;
+  constructor(options: RouteFeedOptions) {
+    this.#options = options;
+    this.#revision = options.revision;
   }
 
   /** Everything up to it was told; undefined if nothing was, or the controller tells none. */
@@ -64,25 +68,27 @@ export class RouteFeed {
 
   /** One connection, until it ends. */
   async follow(connect: (lastEventId: string | undefined) => AsyncIterable<FeedEvent>): Promise<void> {
+    const { sink, known, onCurrent } = this.#options;
     const after = this.#revision;
     let listed: Map<string, Route> | undefined = after === undefined ? new Map() : undefined;
     try {
       for await (const { id, event, data } of connect(after)) {
-        if (event === 'set') {
-          const route = this.#read(data);
-          if (listed === undefined) {
-            if (route !== undefined) this.#sink.set(route);
-          } else if (route !== undefined) listed.set(route.id, route);
+        if (event === 'set' || event === 'unreadable') {
+          // One that is there, but that nobody can read, stays as it was.
+          const route =
+            (event === 'set' ? this.#read(data) : undefined) ?? known(idSchema.safeParse(data).data?.id ?? '');
+          if (route !== undefined && listed !== undefined) listed.set(route.id, route);
+          else if (route !== undefined) sink.set(route);
         } else if (event === 'remove') {
-          const removed = removalSchema.parse(data).id;
-          if (listed === undefined) this.#sink.remove(removed);
+          const removed = idSchema.parse(data).id;
+          if (listed === undefined) sink.remove(removed);
           else listed.delete(removed);
         } else if (event === 'current' && listed !== undefined) {
-          this.#sink.replace([...listed.values()]);
+          sink.replace([...listed.values()]);
           listed = undefined;
         }
         if (listed === undefined) this.#revision = id ?? this.#revision;
-        if (event === 'current') this.#onCurrent();
+        if (event === 'current') onCurrent?.();
       }
     } catch (error) {
       // Its history is gone, or it is another cluster's: what was missed cannot be told apart.
@@ -99,7 +105,7 @@ export class RouteFeed {
     const rest = withoutSettings(data, parsed.error);
     const readable = rest === undefined ? undefined : routeSchema.safeParse(rest).data;
     const what = readable === undefined ? 'a bad route' : 'a route with settings this version does not understand';
-    this.#log.error({ data, problem }, `the controller sent ${what}`);
+    this.#options.log.error({ data, problem }, `the controller sent ${what}`);
     return readable;
   }
 }
@@ -125,15 +131,15 @@ function isRecord(value: unknown): value is Record<string, unknown> {
 export async function followRoutes(options: {
   controller: Pick<HttpClient, 'events'>;
   sink: RouteSink;
-  /** Of the routes that the sink has already. */
+  known: RouteFeedOptions['known'];
   revision?: string | undefined;
   /** The sink has all routes there are, up to what `revision` answers. */
   onCurrent?: (revision: () => string | undefined) => void;
   signal: AbortSignal;
   log: Logger;
 }): Promise<void> {
-  const { controller, log, onCurrent } = options;
-  const feed = new RouteFeed(options.sink, log, options.revision, () => onCurrent?.(() => feed.revision));
+  const { controller, sink, known, revision, log, onCurrent } = options;
+  const feed = new RouteFeed({ sink, known, revision, onCurrent: () => onCurrent?.(() => feed.revision), log });
   const step = async (signal: AbortSignal) => {
     await feed.follow((lastEventId) =>
       controller.events(routing.events, {}, { signal, ...(lastEventId === undefined ? {} : { lastEventId }) }),

@@ -216,7 +216,15 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     remembered?.live(revision);
   };
   tasks.run('routes', (signal) =>
-    followRoutes({ controller: options.controller, sink, revision: remembered?.revision, onCurrent, signal, log }),
+    followRoutes({
+      controller: options.controller,
+      sink,
+      known: (id) => routes.told(id),
+      revision: remembered?.revision,
+      onCurrent,
+      signal,
+      log,
+    }),
   );
   const silence = new Silence({ backends, unanswered, clock: systemClock, log });
   tasks.run('silence', (signal) => silence.run(signal));

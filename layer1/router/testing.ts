@@ -49,6 +49,7 @@ export class Feed {
 
 export class ControlPlane {
   readonly #routes = new Map<string, Route>();
+  readonly #unreadable = new Set<string>();
   readonly #services = new Map<string, Set<string>>();
   readonly #releases = new Map<string, string>();
   readonly #leaders = new Map<string, string>();
@@ -59,7 +60,10 @@ export class ControlPlane {
 
   readonly handlers = [
     handle(routing.events, async () =>
-      this.#routeFeed.follow(() => [...this.#routes.values()].map((route) => ({ event: 'set', data: route }))),
+      this.#routeFeed.follow(() => [
+        ...[...this.#routes.values()].map((route) => ({ event: 'set', data: route })),
+        ...[...this.#unreadable].map((id) => ({ event: 'unreadable', data: { id } })),
+      ]),
     ),
     handle(discoveryRoutes.events, async ({ params }) =>
       this.#feedOf(params.service).follow(() => [
@@ -87,6 +91,13 @@ export class ControlPlane {
   removeRoute(id: string): void {
     this.#routes.delete(id);
     this.#routeFeed.tell({ event: 'remove', data: { id } });
+  }
+
+  /** As if another version had come in the controller's place. */
+  cannotReadAnyMore(id: string): void {
+    this.#routes.delete(id);
+    this.#unreadable.add(id);
+    this.#routeFeed.cut();
   }
 
   /** As if the controller had gone and come back, having missed nothing but the connection. */

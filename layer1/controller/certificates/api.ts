@@ -77,8 +77,9 @@ export const certificates = {
     response: 'empty',
     summary: 'Ask for no more certificates; those there are stay until they are over',
   }),
-  /** Events `set` (a ServedCertificate) for every certificate, `current`, then `set` and `remove` ({id}); `tickets`
-   * ({key}, in base64) whenever sessions are resumed with another. Not to be resumed: a list has no gaps. */
+  /** Events `set` (a ServedCertificate) for every certificate, `current`, then `set` and `remove` ({id}); `unreadable` ({id}) for
+   * one that is there and that the controller cannot read: what was known of it stays; `tickets` ({key}, in base64) whenever
+   * sessions are resumed with another. Not to be resumed: a list has no gaps. */
   events: defineRoute({
     method: 'GET',
     path: '/certificates/events',

@@ -89,19 +89,20 @@ test('routers are told all certificates with their keys, then what changes; nobo
   });
   const until = (count: number) =>
     waitFor(() => events.length >= count, { what: `${count} events`, deadlineMs: 30_000, intervalMs: 5 });
-  await until(3);
+  await until(4);
   const tickets = events.findIndex(({ event }) => event === 'tickets');
   assert.equal(Buffer.from(ticketSchema.parse(events.splice(tickets, 1)[0]?.data).key, 'base64').length, 48);
   assert.deepEqual(
     events.map(({ event }) => event),
-    ['set', 'current'],
+    ['set', 'unreadable', 'current'],
   );
+  assert.deepEqual(events[1]?.data, { id: 'unreadable' });
   const told = servedCertificateSchema.parse(events[0]?.data);
   assert.equal(told.certificate, body.certificate.trimEnd() + '\n');
   assert.match(told.privateKey ?? '', /BEGIN PRIVATE KEY/);
   await client.call(certificates.remove, { params: { certificate: id } });
-  await until(3);
-  assert.deepEqual(events[2], { event: 'remove', data: { id } });
+  await until(4);
+  assert.deepEqual(events[3], { event: 'remove', data: { id } });
   stop.abort();
   await following;
   await world.store.transact({ then: [{ delete: unreadable }] });
@@ -178,6 +179,33 @@ test('a developer may for names that are routes of their own apps alone, and see
   const names = (await client.call(certificates.list, {})).flatMap(({ domains }) => domains);
   assert.ok(names.includes('both.example.org'), 'the other app keeps its certificate');
   await client.call(certificates.unsetAuthority, {});
+});
+
+test('all names below one are for admins to speak for, even while all routes there are of one’s own', async () => {
+  const { client } = world;
+  await client.call(apps.create, { body: { name: 'lone' } });
+  const domain = 'a.lone.example.org';
+  await client.call(routing.create, { params: { app: 'lone' }, body: { domain } });
+  await using developer = await developerOf('lone', 'bea');
+  const wildcard = ['a.lone.example.org', '*.lone.example.org'] as const;
+  const body = { domains: [...wildcard], ...(await made(...wildcard)) };
+  const isRefused = (error: unknown) =>
+    hasCode(error, 'denied') && /\*\.lone\.example\.org speaks for names/.test(error.message);
+  await assert.rejects(developer.call(certificates.add, { body }), isRefused);
+  const hook = { url: 'http://127.0.0.1:1/' };
+  const directoryUrl = 'https://127.0.0.1:1/directory';
+  await client.call(certificates.setAuthority, {
+    body: { directoryUrl, challenge: 'dns-01', hook, isAutomatic: false },
+  });
+  const asked = developer.call(certificates.request, { body: { domains: ['*.lone.example.org'] } });
+  await assert.rejects(asked, isRefused);
+  await client.call(certificates.unsetAuthority, {});
+  // As a version before let them bring: it is theirs to see, to take away, and to have plain names in the place of.
+  await client.call(certificates.add, { body });
+  const seen = (await developer.call(certificates.list, {})).map(({ domains }) => domains.join(' '));
+  assert.deepEqual(seen, ['a.lone.example.org *.lone.example.org']);
+  await developer.call(certificates.add, { body: { domains: [domain], ...(await made(domain)) } });
+  await developer.call(certificates.remove, { params: { certificate: domain } });
 });
 
 test('a certificate that is not for the name is refused as the caller’s mistake, with what it is for', async () => {

@@ -76,18 +76,21 @@ const ticketsPrefix = resourcePrefix(ticketsType.name);
 /** Above the keys of both. */
 const feedPrefix = certificatePrefix.replace(/\/$/, '');
 
-/** One that cannot be read must not cost routers all the others. */
+/** One that cannot be read must not cost routers all the others, nor itself: it is told that it is there. */
 function feedEvent({ log }: Pick<Deps, 'log'>, entry: Entry): ServerEvent | undefined {
+  const isCertificate = entry.key.startsWith(certificatePrefix);
   try {
-    if (entry.key.startsWith(certificatePrefix)) {
-      return { event: 'set', data: servedOf(decodeResource(certificateType, entry)) };
-    }
+    if (isCertificate) return { event: 'set', data: servedOf(decodeResource(certificateType, entry)) };
     const key = entry.key.startsWith(ticketsPrefix) ? decodeResource(ticketsType, entry).status.key : undefined;
     return key === undefined ? undefined : { event: 'tickets', data: { key } };
   } catch (error) {
     log.error({ err: error, entry: entry.key }, 'a certificate could not be read: routers keep what they know of it');
-    return undefined;
+    return isCertificate ? { event: 'unreadable', data: { id: idOf(entry.key) } } : undefined;
   }
+}
+
+function idOf(key: string): string {
+  return key.slice(certificatePrefix.length);
 }
 
 async function* certificateEvents(
@@ -106,7 +109,7 @@ async function* certificateEvents(
         const event = feedEvent({ log }, change.entry);
         if (event !== undefined) yield event;
       } else if (change.key.startsWith(certificatePrefix)) {
-        yield { event: 'remove', data: { id: change.key.slice(certificatePrefix.length) } };
+        yield { event: 'remove', data: { id: idOf(change.key) } };
       }
     }
   }

@@ -119,8 +119,9 @@ export const routing = {
     summary: 'Remove a route',
   }),
   /**
-   * Events `set` (a Route) for every route, `current`, then `set` and `remove` ({id}); the event's id is the revision to resume
-   * after. Resumed, `current` comes first.
+   * Events `set` (a Route) for every route, `current`, then `set` and `remove` ({id}); `unreadable` ({id}) for one that is there
+   * and that the controller cannot read: what was known of it stays. The event's id is the revision to resume after. Resumed,
+   * `current` comes first.
    */
   events: defineRoute({
     method: 'GET',

@@ -135,14 +135,25 @@ test('a router gets all routes, the mark, then changes; it resumes without missi
   assert.equal((last?.data as Route | undefined)?.domain, 'next.example.com');
 });
 
-test('a route that cannot be read costs routers none of the others', async () => {
+test('a route that cannot be read costs routers none of the others, and is told to be there', async () => {
   const key = '/flynn/resource/route/later';
   const put = (value: string) => world.store.transact({ then: [{ put: key, value }] });
   await put('{"type":"route","version":99}');
-  const all = [...(await world.client.call(routing.list, { params: { app: 'one' } }))].length;
-  const events = await readEvents(all + 1);
-  assert.ok(events.length > all);
+  const counts = ['one', 'two'].map(async (app) => (await world.client.call(routing.list, { params: { app } })).length);
+  const all = (await Promise.all(counts)).reduce((sum, count) => sum + count, 0);
+  const events = await readEvents(all + 2);
+  const at = events.at(-1);
+  assert.equal(at?.event, 'current');
+  assert.equal(events.filter(({ event }) => event === 'set').length, all);
+  const untold = { event: 'unreadable', data: { id: 'later' } };
+  assert.deepEqual(
+    events.filter(({ event }) => event === 'unreadable').map(({ event, data }) => ({ event, data })),
+    [untold],
+  );
+  await put('{"type":"route","version":100}');
   await world.store.transact({ then: [{ delete: key }] });
+  const [, unreadable, removed] = await readEvents(3, at.id);
+  assert.deepEqual([unreadable?.event, removed?.event], ['unreadable', 'remove']);
 });
 
 test('a router that comes back after its history is gone is told to start anew', async () => {

@@ -130,36 +130,36 @@ function expectedRevision(headers: IncomingHttpHeaders): number | undefined {
   throw new FlynnError('invalid', `If-Match "${tag}" is no revision of a route: write the number that reading it gave`);
 }
 
+const routePrefix = resourcePrefix(routeType.name);
+
 /** All routes, `current`, then changes; resumed, `current` at once, since nothing is missing, and what changed since. */
 async function* routeEvents(deps: Deps, after: number | undefined, signal: AbortSignal): AsyncGenerator<ServerEvent> {
-  const prefix = resourcePrefix(routeType.name);
   let from = after;
   if (from === undefined) {
-    const listing = await deps.store.list(prefix, { signal });
-    for (const entry of listing.entries) {
-      const event = setEvent(deps, entry);
-      if (event !== undefined) yield event;
-    }
+    const listing = await deps.store.list(routePrefix, { signal });
+    for (const entry of listing.entries) yield setEvent(deps, entry);
     from = listing.revision;
   }
   yield { id: String(from), event: 'current', data: {} };
-  for await (const batch of deps.store.watch(prefix, { after: from, signal })) {
+  for await (const batch of deps.store.watch(routePrefix, { after: from, signal })) {
     yield* withRevisions(batch, (change) =>
-      change.type === 'put'
-        ? setEvent(deps, change.entry)
-        : { event: 'remove', data: { id: change.key.slice(prefix.length) } },
+      change.type === 'put' ? setEvent(deps, change.entry) : { event: 'remove', data: { id: idOf(change.key) } },
     );
   }
 }
 
-/** One that cannot be read must not cost routers all the others. */
-function setEvent({ log }: Pick<Deps, 'log'>, entry: Entry): ServerEvent | undefined {
+/** One that cannot be read must not cost routers all the others, nor itself: it is told that it is there. */
+function setEvent({ log }: Pick<Deps, 'log'>, entry: Entry): ServerEvent {
   try {
     const { http, tcp, ...route } = viewRoute(decodeResource(routeType, entry));
     // Of a hundred thousand routes most say nothing here: routers know how a route is without.
     return { event: 'set', data: { ...route, http: unlike(http, defaultHttp), tcp: unlike(tcp, defaultTcp) } };
   } catch (error) {
     log.error({ err: error, entry: entry.key }, 'a route could not be read: routers keep what they know of it');
-    return undefined;
+    return { event: 'unreadable', data: { id: idOf(entry.key) } };
   }
+}
+
+function idOf(key: string): string {
+  return key.slice(routePrefix.length);
 }

@@ -107,6 +107,11 @@ export class RouteBook implements RouteSink {
     return known?.http ?? known?.tcp;
   }
 
+  /** As it was told. */
+  told(id: string): Route | undefined {
+    return this.#known.get(id)?.route;
+  }
+
   get size(): number {
     return this.#known.size;
   }

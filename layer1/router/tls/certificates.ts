@@ -33,6 +33,10 @@ export class Certificates {
     return this.#byId.size;
   }
 
+  get(id: string): ServedCertificate | undefined {
+    return this.#byId.get(id);
+  }
+
   /** Those that are over, as long as they are served. */
   expired(nowMs: number): ServedCertificate[] {
     return [...this.#byId.values()].filter(({ notAfter }) => notAfter !== undefined && Date.parse(notAfter) <= nowMs);

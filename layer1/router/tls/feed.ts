@@ -7,9 +7,9 @@ import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
 import { z } from 'zod';
+import { idSchema } from '../feed.ts';
 import type { FeedEvent } from '../feed.ts';
 
-const removalSchema = z.object({ id: z.string() });
 const ticketsSchema = z.object({ key: z.base64() });
 
 /** What the feed says becomes true here. */
@@ -18,6 +18,8 @@ export type CertificateSink = {
   set(certificate: ServedCertificate): void;
   remove(id: string): void;
   tickets(key: Buffer): void;
+  /** What is in force under that id. */
+  known(id: string): ServedCertificate | undefined;
 };
 
 /**
@@ -30,20 +32,26 @@ async function applyCertificates(events: AsyncIterable<FeedEvent>, sink: Certifi
     if (event === 'current' && first !== undefined) {
       sink.replace([...first.values()]);
       first = undefined;
-    } else if (event === 'set') {
-      const parsed = servedCertificateSchema.safeParse(data);
-      // Never the data itself: it holds a key.
-      if (!parsed.success)
-        log.error({ problem: z.prettifyError(parsed.error) }, 'the controller sent a bad certificate');
-      else if (first === undefined) sink.set(parsed.data);
-      else first.set(parsed.data.id, parsed.data);
+    } else if (event === 'set' || event === 'unreadable') {
+      // One that is there, but that nobody can read, stays as it was.
+      const one =
+        (event === 'set' ? read(data, log) : undefined) ?? sink.known(idSchema.safeParse(data).data?.id ?? '');
+      if (one !== undefined && first !== undefined) first.set(one.id, one);
+      else if (one !== undefined) sink.set(one);
     } else if (event === 'tickets') sink.tickets(Buffer.from(ticketsSchema.parse(data).key, 'base64'));
     else if (event === 'remove') {
-      const { id } = removalSchema.parse(data);
+      const { id } = idSchema.parse(data);
       if (first === undefined) sink.remove(id);
       else first.delete(id);
     }
   }
+}
+
+function read(data: unknown, log: Logger): ServedCertificate | undefined {
+  const parsed = servedCertificateSchema.safeParse(data);
+  // Never the data itself: it holds a key.
+  if (!parsed.success) log.error({ problem: z.prettifyError(parsed.error) }, 'the controller sent a bad certificate');
+  return parsed.data;
 }
 
 /** Runs until the signal aborts. While the controller cannot be reached the last known certificates stay as they are. */

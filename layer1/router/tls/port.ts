@@ -76,6 +76,7 @@ export class TlsPort implements AsyncDisposable {
       set: (one) => parts.forEach((part) => part.set(one)),
       remove: (id) => parts.forEach((part) => part.remove(id)),
       tickets: (key) => this.#listener.resumeWith(key),
+      known: (id) => this.#certificates.get(id),
     };
     await Promise.all([followCertificates({ controller, sink, signal, log }), remembered?.run(signal)]);
   }

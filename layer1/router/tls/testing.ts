@@ -19,11 +19,15 @@ import type { TlsProfile } from './profile.ts';
 
 export class CertificatePlane {
   readonly #certificates = new Map<string, ServedCertificate>();
+  readonly #unreadable = new Set<string>();
   readonly #feed = new Feed();
 
   readonly handlers = [
     handle(routes.events, async () =>
-      this.#feed.follow(() => [...this.#certificates.values()].map((one) => ({ event: 'set', data: one }))),
+      this.#feed.follow(() => [
+        ...[...this.#certificates.values()].map((one) => ({ event: 'set', data: one })),
+        ...[...this.#unreadable].map((id) => ({ event: 'unreadable', data: { id } })),
+      ]),
     ),
   ];
 
@@ -39,6 +43,13 @@ export class CertificatePlane {
 
   tickets(key: Buffer): void {
     this.#feed.tell({ event: 'tickets', data: { key: key.toString('base64') } });
+  }
+
+  /** As if another version had come in the controller's place. */
+  cannotReadAnyMore(id: string): void {
+    this.#certificates.delete(id);
+    this.#unreadable.add(id);
+    this.#feed.cut();
   }
 
   /** As if the controller had gone and come back. */

@@ -138,6 +138,21 @@ test('what went while the controller was away is gone when it is back, and stays
   await world.shown('app.test', 'flynn: no certificate for this name');
 });
 
+test('what a controller of another version cannot read is shown on; what that one has beside is gone', async (t) => {
+  const world = await setUpTls(t, {
+    first: async (authority) => [
+      await servedBy(authority, { id: 'c1', domains: ['app.test'] }),
+      await servedBy(authority, { id: 'c2', domains: ['other.test'] }),
+    ],
+  });
+  await world.shown('app.test', 'app.test');
+  world.certificates.cannotReadAnyMore('c1');
+  world.certificates.forgetQuietly('c2');
+  await world.shown('other.test', 'flynn: no certificate for this name');
+  await world.shown('app.test', 'app.test');
+  assert.equal(world.router.status().tls?.certificates, 1);
+});
+
 test('a certificate that has expired is served still, and the status says so', async (t) => {
   const world = await setUpTls(t, {
     first: async (authority) => [
