@@ -9,6 +9,8 @@ import type { RouteResource } from '../resources.ts';
 
 /** Routes by the name they are at. */
 export type DomainOwners = Readonly<{
+  /** Whether whoever asks may speak for all names below one: those that will be there are nobody's yet. */
+  mayWildcards: boolean;
   /** Whether whoever asks holds the role on every app that has a route at one of these names, and there is one at each. */
   holds(domains: readonly string[], role: Role): boolean;
   /** The first of these at which there is a route of an app on which whoever asks does not hold the role. */
@@ -21,7 +23,7 @@ export async function domainOwners(
   principal: Principal,
   signal: AbortSignal,
 ): Promise<DomainOwners> {
-  if (principal.isAdmin) return { holds: () => true, ofOthers: () => undefined };
+  if (principal.isAdmin) return { mayWildcards: true, holds: () => true, ofOthers: () => undefined };
   const [routes, apps] = await Promise.all([
     resources.list(routeType, { signal, where: ({ spec }) => spec.domain !== undefined }),
     resources.list(appType, { signal }),
@@ -34,6 +36,7 @@ export async function domainOwners(
       : (byDomain.get(domain) ?? []);
   const isHeld = ({ spec }: RouteResource, role: Role) => isAtLeast(levels.get(spec.appId) ?? 'none', role);
   return {
+    mayWildcards: false,
     holds: (domains, role) =>
       domains.every((domain) => {
         const found = at(domain);
@@ -43,8 +46,15 @@ export async function domainOwners(
   };
 }
 
-/** Throws `denied`. */
+/** Of a certificate that is to be had. Throws `denied`. */
 export function checkHolds(owners: DomainOwners, domains: readonly string[], role: Role): void {
+  const wildcard = domains.find((domain) => domain.startsWith('*.'));
+  if (wildcard !== undefined && !owners.mayWildcards) {
+    throw new FlynnError(
+      'denied',
+      `${wildcard} speaks for names below it that others may have one day too: name each route, or ask an admin of the cluster`,
+    );
+  }
   const missing = domains.find((domain) => !owners.holds([domain], role));
   if (missing === undefined) return;
   throw new FlynnError(
