@@ -83,7 +83,7 @@ test('only a certificate that is good counts, for any name it covers, and the po
     spec: { source: 'acme' as const, domains, isAutomatic: false },
     status: {
       issued: notAfter === undefined ? undefined : { ...bundle, notAfter },
-      issuedFor: [],
+      issuedFor: notAfter === undefined ? [] : domains,
       challenges: [],
       records: [],
     },

@@ -8,14 +8,14 @@ export const certificateSourceSchema = z.enum(['own', 'acme']);
 /** Without its key, which nobody but routers gets to see again. */
 export const certificateSchema = z.object({
   id: z.string(),
-  /** What it is served for: host names, lower case; `*.example.com` stands for one label. */
+  /** What it is served for, or is going to be: host names, lower case; `*.example.com` stands for one label. */
   domains: z.array(z.string()),
   /** `own` was brought by people, `acme` comes from an authority by itself and is renewed. */
   source: certificateSourceSchema,
   issuer: z.string().optional(),
   notBefore: time.optional(),
   notAfter: time.optional(),
-  /** `waiting`: there is none yet. `failing`: the last try came to nothing; if there is one it is served on. */
+  /** `waiting`: there is none yet for all its names. `failing`: the last try came to nothing; if there is one it is served on. */
   state: z.enum(['ready', 'waiting', 'failing', 'expired']),
   /** For people: what is wrong, or may surprise. Empty when there is nothing to say. */
   why: z.string(),
@@ -48,6 +48,7 @@ export const challengesSchema = z.array(challengeSchema);
 /** The data of the events for routers. */
 export const servedCertificateSchema = z.object({
   id: z.string(),
+  /** Those it is good for: none while there is nothing to serve. */
   domains: z.array(z.string()),
   source: certificateSourceSchema,
   /** PEM, the leaf first; without one there is nothing to serve yet. */

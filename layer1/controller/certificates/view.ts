@@ -1,4 +1,5 @@
 /** A certificate as people see it: never its key. Pure. */
+import { isCovered } from './domains.ts';
 import type { Certificate, ServedCertificate } from './model.ts';
 import type { Bundle, CertificateResource } from './resources.ts';
 
@@ -7,10 +8,24 @@ export function bundleOf({ spec, status }: Pick<CertificateResource, 'spec' | 's
   return spec.source === 'own' ? spec.own : status.issued;
 }
 
+/**
+ * The names it is served for. Of `acme` those of its names that what was issued is for: with others it is asked for, and until the
+ * authority has answered it would be a wrong one there.
+ */
+export function servedNames({ spec, status }: Pick<CertificateResource, 'spec' | 'status'>): string[] {
+  if (spec.source === 'own') return [...spec.domains];
+  return spec.domains.filter((name) => status.issuedFor.some((issued) => isCovered(issued, name)));
+}
+
+/** Nobody asks for what people brought: a version before may have noted there that an order of before came to nothing. */
+export function failureOf({ spec, status }: Pick<CertificateResource, 'spec' | 'status'>) {
+  return spec.source === 'own' ? undefined : status.failure;
+}
+
 export function viewCertificate(resource: CertificateResource, nowMs: number): Certificate {
-  const { id, spec, status, createdAt, updatedAt } = resource;
+  const { id, spec, createdAt, updatedAt } = resource;
   const bundle = bundleOf(resource);
-  const { failure } = status;
+  const failure = failureOf(resource);
   return {
     id,
     domains: [...spec.domains],
@@ -25,17 +40,20 @@ export function viewCertificate(resource: CertificateResource, nowMs: number): C
 
 function standingOf(resource: CertificateResource, nowMs: number): Pick<Certificate, 'state' | 'why'> {
   const bundle = bundleOf(resource);
-  const { failure } = resource.status;
+  const failure = failureOf(resource);
+  const served = servedNames(resource);
+  const isWaiting = bundle === undefined || served.length < resource.spec.domains.length;
   const isExpired = bundle !== undefined && Date.parse(bundle.notAfter) <= nowMs;
   const why = [
     ...(isExpired ? ['expired, and served still: clients warn'] : []),
     ...(failure === undefined ? [] : [failure.message]),
+    ...(isWaiting && failure === undefined ? ['asked for at the authority'] : []),
+    ...(isWaiting && bundle !== undefined ? [`until there is another this one is for ${served.join(', ')} alone`] : []),
     ...(bundle?.notes ?? []),
   ].join('; ');
   if (isExpired) return { state: 'expired', why };
   if (failure !== undefined) return { state: 'failing', why };
-  if (bundle === undefined) return { state: 'waiting', why: why || 'asked for at the authority' };
-  return { state: 'ready', why };
+  return { state: isWaiting ? 'waiting' : 'ready', why };
 }
 
 export function servedOf(resource: CertificateResource): ServedCertificate {
@@ -43,11 +61,11 @@ export function servedOf(resource: CertificateResource): ServedCertificate {
   const bundle = bundleOf(resource);
   return {
     id,
-    domains: [...spec.domains],
+    domains: servedNames(resource),
     source: spec.source,
     ...(bundle === undefined
       ? {}
       : { certificate: bundle.certificate, privateKey: bundle.privateKey, notAfter: bundle.notAfter }),
-    challenges: [...status.challenges],
+    challenges: spec.source === 'own' ? [] : [...status.challenges],
   };
 }
