@@ -14,6 +14,7 @@ import type { RouteResource } from '../../resources.ts';
 import { certificateType } from '../resources.ts';
 import type { CertificateResource } from '../resources.ts';
 import { automaticNames } from './names.ts';
+import { outdated } from './outdated.ts';
 import { acmeId, acmeType } from './resources.ts';
 import { stepCertificate } from './steps.ts';
 
@@ -50,7 +51,9 @@ export function naming({ deps, log }: ControllerContext): Controller {
     name: 'automatic certificates',
     placement: 'singleton',
     async run({ signal, epoch }) {
-      await using routes = await deps.resources.mirror(routeType, { signal });
+      let unreadable: ReadonlySet<string> = new Set();
+      const onUnreadable = (ids: ReadonlySet<string>): void => void (unreadable = ids);
+      await using routes = await deps.resources.mirror(routeType, { signal, onUnreadable });
       await using certificates = await deps.resources.mirror(certificateType, { signal });
       await using settings = await deps.resources.mirror(acmeType, { signal });
       const once = () => ['all'];
@@ -58,7 +61,8 @@ export function naming({ deps, log }: ControllerContext): Controller {
         name: 'automatic certificates',
         sources: [keysOf(routes, once), keysOf(certificates, once), keysOf(settings, once)],
         concurrency: 1,
-        reconcile: (_id, { signal: run }) => nameAll(deps, { routes, certificates, signal: run, epoch }),
+        reconcile: (_id, { signal: run }) =>
+          nameAll(deps, { routes, isMissingRoutes: unreadable.size > 0, certificates, signal: run, epoch }),
         log,
         signal,
       });
@@ -67,37 +71,39 @@ export function naming({ deps, log }: ControllerContext): Controller {
 }
 
 async function nameAll(
-  { resources, settings }: Pick<Deps, 'resources' | 'settings'>,
+  { resources, settings, now }: Pick<Deps, 'resources' | 'settings' | 'now'>,
   options: {
     routes: Mirror<RouteResource>;
+    isMissingRoutes: boolean;
     certificates: Mirror<CertificateResource>;
     signal: AbortSignal;
     epoch: Compare | undefined;
   },
 ): Promise<void> {
-  const { signal, epoch } = options;
+  const { isMissingRoutes, signal, epoch } = options;
   const guard = { signal, ...(epoch === undefined ? {} : { also: () => ({ compare: [epoch] }) }) };
   const acme = await resources.find(acmeType, acmeId, { signal });
   // Switched off, what there is stays and is served until it is over.
-  if (acme === undefined) return;
+  if (acme?.spec.isAutomatic !== true) return;
   const known = valuesOf(options.certificates);
-  const covered = known.filter(({ spec }) => !spec.isAutomatic).flatMap(({ spec }) => spec.domains);
-  const wanted = acme.spec.isAutomatic
-    ? automaticNames({
-        routes: valuesOf(options.routes).flatMap(({ spec }) => (spec.domain === undefined ? [] : [spec.domain])),
-        covered,
-        challenge: acme.spec.challenge,
-        clusterDomains: [settings.domain, ...settings.formerDomains],
-      })
-    : new Set<string>();
-  for (const { id, spec } of known) {
-    const [name = ''] = spec.domains;
-    if (!spec.isAutomatic || wanted.delete(name) || !acme.spec.isAutomatic) continue;
-    await resources.delete(certificateType, id, guard).catch(ignoreGone);
-  }
+  const routes = new Set(
+    valuesOf(options.routes).flatMap(({ spec }) => (spec.domain === undefined ? [] : [spec.domain])),
+  );
+  const wanted = automaticNames({
+    routes,
+    covered: known.filter(({ spec }) => !spec.isAutomatic).flatMap(({ spec }) => spec.domains),
+    challenge: acme.spec.challenge,
+    clusterDomains: [settings.domain, ...settings.formerDomains],
+  });
+  const there = new Set(known.filter(({ spec }) => spec.isAutomatic).map(({ spec }) => spec.domains[0]));
   for (const domain of wanted) {
+    if (there.has(domain)) continue;
     const spec = { source: 'acme' as const, domains: [domain], isAutomatic: true };
     await resources.create(certificateType, { id: shortId(), spec }, guard).catch(ignoreThere);
+  }
+  for (const { id, revision } of outdated(known, { wanted, routes, isMissingRoutes, nowMs: now() })) {
+    // By its revision: somebody may have brought one in its place meanwhile.
+    await resources.delete(certificateType, id, { ...guard, expectRevision: revision }).catch(ignoreGone);
   }
 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { automaticNames, isPublicName } from './names.ts';
+import { automaticNames, checkNames, isPublicName } from './names.ts';
 
 const names = (input: Partial<Parameters<typeof automaticNames>[0]>) => [
   ...automaticNames({
@@ -45,4 +45,11 @@ test('over dns-01 the cluster’s own names have one wildcard together', () => {
   assert.deepEqual(names({ routes }), routes);
   // Those that are left of where it was before.
   assert.deepEqual(names({ routes: ['a.old.net', 'b.old.net'], challenge: 'dns-01' }), ['*.old.net']);
+});
+
+test('what an authority would refuse it is not asked', () => {
+  checkNames(['*.a.com', 'a.com'], 'dns-01');
+  checkNames(['a.com'], 'http-01');
+  assert.throws(() => checkNames(['a.com', '*.a.com'], 'http-01'), /\*\.a\.com for dns-01 alone/);
+  assert.throws(() => checkNames(['box'], 'dns-01'), /box is no name/);
 });

@@ -1,4 +1,5 @@
-/** Which names are certificates asked for without anybody asking? Pure. */
+/** Which names are certificates asked for without anybody asking, and which can be? Pure. */
+import { FlynnError } from '@flynn/kit/errors';
 import { isIP } from 'node:net';
 import { isCovered } from '../domains.ts';
 import type { ChallengeType } from '../model.ts';
@@ -20,6 +21,19 @@ const privateEnds = [
 export function isPublicName(domain: string): boolean {
   const name = domain.replace(/^\*\./, '');
   return name.includes('.') && isIP(name) === 0 && !privateEnds.some((end) => name === end || name.endsWith(`.${end}`));
+}
+
+/** Of what an authority would refuse it is not asked, each time anew. Throws `invalid`. */
+export function checkNames(domains: readonly string[], challenge: ChallengeType): void {
+  const wildcard = domains.find((domain) => domain.startsWith('*.'));
+  if (wildcard !== undefined && challenge !== 'dns-01') {
+    throw new FlynnError(
+      'invalid',
+      `authorities give ${wildcard} for dns-01 alone, and this cluster's is asked with ${challenge}`,
+    );
+  }
+  const strange = domains.find((domain) => !domain.includes('.'));
+  if (strange !== undefined) throw new FlynnError('invalid', `${strange} is no name that an authority can know of`);
 }
 
 /**

@@ -19,13 +19,15 @@ test('renewal is after two thirds of the life, spread over a twentieth of it, al
 test('due is one that was never had, or has other names; one that failed when it said so; else its renewal', () => {
   const spec = { source: 'acme' as const, domains: ['a.net', 'b.net'], isAutomatic: false };
   const issued = { certificate: '', privateKey: '', issuer: '', notes: [], ...life };
-  const due = (status: object) =>
-    dueMs({ id: 'c1', spec, status: { issuedFor: [], challenges: [], records: [], ...status } });
+  const due = (status: object, nowMs = start) =>
+    dueMs({ id: 'c1', spec, status: { issuedFor: [], challenges: [], records: [], ...status } }, nowMs);
   assert.equal(due({}), 0);
   assert.equal(due({ issued, issuedFor: ['a.net'] }), 0);
   assert.equal(due({ issued, issuedFor: ['b.net', 'a.net'] }), renewalMs('c1', life));
   const failure = { count: 1, message: '', at: life.notBefore, nextTryAt: '2026-01-02T00:00:00.000Z' };
   assert.equal(due({ issued, issuedFor: ['a.net', 'b.net'], failure }), start + dayMs);
+  assert.equal(due({ failure }, start - 1_000), start + dayMs, 'clocks are never quite the same');
+  assert.equal(due({ failure }, start - 3_600_000), 0, 'noted by a clock that was ahead');
 });
 
 test('tries come further and further apart, up to a day, and never before the authority wants them', () => {

@@ -5,6 +5,8 @@ import type { CertificateResource } from '../resources.ts';
 
 const firstRetryMs = 5 * 60_000;
 const lastRetryMs = 24 * 3_600_000;
+/** Clocks of hosts are never quite the same. */
+const skewMs = 60_000;
 /** Of its life: many that were made together are not renewed together. */
 const spread = 0.05;
 
@@ -16,11 +18,21 @@ export function renewalMs(id: string, { notBefore, notAfter }: { notBefore: stri
 }
 
 /** When the certificate is to be asked for. Asked for again by people, or with other names, it is now. */
-export function dueMs({ id, spec, status }: Pick<CertificateResource, 'id' | 'spec' | 'status'>): number {
+export function dueMs(
+  { id, spec, status }: Pick<CertificateResource, 'id' | 'spec' | 'status'>,
+  nowMs: number,
+): number {
   const { issued, issuedFor, failure } = status;
-  if (failure !== undefined) return Date.parse(failure.nextTryAt);
-  const isForThese = issuedFor.length === spec.domains.length && spec.domains.every((name) => issuedFor.includes(name));
-  return issued === undefined || !isForThese ? 0 : renewalMs(id, issued);
+  if (failure !== undefined) {
+    // One that is yet to come was noted by a clock that was ahead: it would be waited for until that time.
+    return Date.parse(failure.at) > nowMs + skewMs ? 0 : Date.parse(failure.nextTryAt);
+  }
+  return issued === undefined || !areSame(issuedFor, spec.domains) ? 0 : renewalMs(id, issued);
+}
+
+/** In whatever order. Each is there once. */
+export function areSame(some: readonly string[], others: readonly string[]): boolean {
+  return some.length === others.length && others.every((name) => some.includes(name));
 }
 
 /** Longer each time, but never before the authority wants to be asked again. `count`: failures in a row, this one included. */

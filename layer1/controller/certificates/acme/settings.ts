@@ -15,6 +15,7 @@ import { certificateType } from '../resources.ts';
 import type { CertificateResource } from '../resources.ts';
 import { viewCertificate } from '../view.ts';
 import { newKey } from './authority.ts';
+import { checkNames } from './names.ts';
 import { acmeId, acmeType } from './resources.ts';
 import type { AcmeSpec } from './resources.ts';
 
@@ -39,7 +40,7 @@ export function acmeHandlers(deps: Deps): Handler[] {
       const owners = await domainOwners(deps, principalOf(call), signal);
       checkHolds(owners, domains, 'developer');
       const { spec: acme } = await authorityOf(deps, signal);
-      checkNames(domains, acme);
+      checkNames(domains, acme.challenge);
       const replace = (known: CertificateResource) => {
         checkReplaces(owners, known.spec.domains, 'developer');
         return statusAsked(known);
@@ -74,18 +75,6 @@ function check({ directoryUrl, challenge, hook, ca }: Wanted): void {
     throw new FlynnError('invalid', 'dns-01 needs a hook that makes the records: see docs/certificates.md');
   }
   if (ca !== undefined) parseCertificate(ca);
-}
-
-function checkNames(domains: readonly string[], { challenge }: AcmeSpec): void {
-  const wildcard = domains.find((domain) => domain.startsWith('*.'));
-  if (wildcard !== undefined && challenge !== 'dns-01') {
-    throw new FlynnError(
-      'invalid',
-      `authorities give ${wildcard} for dns-01 alone, and this cluster's is asked with ${challenge}`,
-    );
-  }
-  const strange = domains.find((domain) => !domain.includes('.'));
-  if (strange !== undefined) throw new FlynnError('invalid', `${strange} is no name that an authority can know of`);
 }
 
 /** The same directory keeps its account. */

@@ -11,6 +11,8 @@ import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { ResourceService } from '@flynn/resource/service';
 import { createMemoryStore } from '@flynn/store/memory';
 import { openCellView } from '../../mirrors/cell-view.ts';
+import { checkCertificate } from '../check.ts';
+import { put } from '../put.ts';
 import { certificateType } from '../resources.ts';
 import type { Authority } from './authority.ts';
 import { acmeId, acmeType } from './resources.ts';
@@ -116,6 +118,110 @@ describe('DNS records of an order', () => {
     assert.ok(issued?.status.issued !== undefined);
     assert.deepEqual(issued.status.records, []);
   });
+});
+
+describe('an order in whose place there is something else by its end', () => {
+  const domains = ['app.test'];
+  const spec = { source: 'acme' as const, domains, isAutomatic: false };
+  const proof = { domain: 'app.test', token: 't', value: 'v' };
+  const { signal } = new AbortController();
+
+  /** `meanwhile` is done while the order is under way; then it `fails`, at the latest. */
+  async function order(
+    t: TestContext,
+    meanwhile: (world: Awaited<ReturnType<typeof setUp>>) => Promise<void>,
+    end: 'fails' | 'presents' | 'is issued',
+  ) {
+    const world = await setUp(t);
+    const { resources, deps, ca } = world;
+    await resources.create(acmeType, { id: acmeId, spec: specOf('https://live.test') });
+    await resources.create(certificateType, { id: 'c1', spec });
+    const orders: (readonly string[])[] = [];
+    const open = (): Authority => ({
+      register: async () => 'https://live.test/account',
+      async order({ domains: asked, present }) {
+        orders.push(asked);
+        if (orders.length > 1) throw new FlynnError('unavailable', 'no such names');
+        if (end !== 'presents') await present([proof]);
+        await meanwhile(world);
+        if (end === 'presents') await present([proof]);
+        if (end === 'is issued') return issueCertificate(ca, { name: 'app.test', addresses: domains });
+        throw new FlynnError('unavailable', 'no answer');
+      },
+    });
+    const step = () => stepCertificate(deps, 'c1', { signal, open });
+    assert.deepEqual(await step(), { againInMs: 0 });
+    return { ...world, step, orders, after: await resources.get(certificateType, 'c1') };
+  }
+
+  const ends = ['fails', 'presents', 'is issued'] as const;
+
+  for (const end of ends) {
+    test(`leaves one that people brought as it is: ${end}`, async (t) => {
+      const own = async ({ resources, ca }: Awaited<ReturnType<typeof setUp>>) => {
+        const body = { ...(await issueCertificate(ca, { name: 'app.test', addresses: domains })), domains };
+        const brought = {
+          source: 'own' as const,
+          domains,
+          own: checkCertificate({ ...body, nowMs: Date.now() }),
+          isAutomatic: false,
+        };
+        const replace = () => certificateType.initialStatus();
+        await put({ resources }, brought, { replace, signal });
+      };
+      const { after, step, orders } = await order(t, own, end);
+      assert.equal(after.spec.source, 'own');
+      assert.deepEqual(after.status, certificateType.initialStatus());
+      assert.equal(await step(), undefined);
+      assert.deepEqual(orders, [domains]);
+    });
+
+    test(`delays nothing that is asked for other names, which are ordered at once: ${end}`, async (t) => {
+      const names = ['app.test', 'www.test'];
+      const request = async ({ resources }: Awaited<ReturnType<typeof setUp>>) => {
+        await put({ resources }, { ...spec, domains: names }, { replace: ({ status }) => status, signal });
+      };
+      const { after, step, orders, resources } = await order(t, request, end);
+      assert.deepEqual(after.status, certificateType.initialStatus());
+      await step();
+      assert.deepEqual(orders, [domains, names]);
+      assert.equal((await resources.get(certificateType, 'c1')).status.failure?.count, 1);
+    });
+  }
+});
+
+test('a failure that was noted by a clock that was ahead is waited for no longer', async (t) => {
+  const { resources, deps } = await setUp(t);
+  await resources.create(acmeType, { id: acmeId, spec: specOf('https://live.test') });
+  const spec = { source: 'acme' as const, domains: ['app.test'], isAutomatic: false };
+  await resources.create(certificateType, { id: 'c1', spec });
+  let tries = 0;
+  const open = (): Authority => ({
+    register: async () => 'https://live.test/account',
+    async order() {
+      tries += 1;
+      throw new FlynnError('unavailable', 'certificate is over');
+    },
+  });
+  const { signal } = new AbortController();
+  const ahead = { ...deps, now: () => Date.now() + 3 * 365 * 86_400_000 };
+  await stepCertificate(ahead, 'c1', { signal, open });
+  await stepCertificate(deps, 'c1', { signal, open });
+  assert.equal(tries, 2);
+  const again = await stepCertificate(deps, 'c1', { signal, open });
+  assert.ok(again !== undefined && again.againInMs > 60_000 && again.againInMs <= 600_000);
+  assert.equal(tries, 2);
+});
+
+test('what the authority gives for another challenge alone it is not asked for', async (t) => {
+  const { resources, deps } = await setUp(t);
+  await resources.create(acmeType, { id: acmeId, spec: specOf('https://live.test') });
+  const spec = { source: 'acme' as const, domains: ['*.app.test'], isAutomatic: true };
+  await resources.create(certificateType, { id: 'c1', spec });
+  const open = (): Authority => assert.fail('it was asked');
+  await stepCertificate(deps, 'c1', { signal: new AbortController().signal, open });
+  const { failure } = (await resources.get(certificateType, 'c1')).status;
+  assert.match(failure?.message ?? '', /\*\.app\.test for dns-01 alone/);
 });
 
 test('an authority that is set while there is an account being made at another gets one of its own', async () => {

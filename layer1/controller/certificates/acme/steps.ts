@@ -1,9 +1,7 @@
 /** One look at a certificate of an authority's: is it due, and if so, what came of asking for it? */
 import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
 import type { Again } from '@flynn/resource/reconciler';
-import type { Compare } from '@flynn/store/store';
 import { valuesOf } from '../../mirrors/cell-view.ts';
-import type { Deps } from '../../deps.ts';
 import { checkCertificate } from '../check.ts';
 import type { Challenge } from '../model.ts';
 import { certificateType } from '../resources.ts';
@@ -11,7 +9,10 @@ import type { CertificateResource, DnsRecord } from '../resources.ts';
 import { untilShown } from './arrival.ts';
 import { openAuthority } from './authority.ts';
 import type { Authority, Proof } from './authority.ts';
-import { cleanUpRecord, presentRecord } from './hook.ts';
+import { checkNames } from './names.ts';
+import { guarded, isStillFor, note } from './order.ts';
+import type { StepDeps, StepOptions } from './order.ts';
+import { presentRecords, recordOf, withdraw } from './records.ts';
 import { acmeId, acmeType } from './resources.ts';
 import type { AcmeResource, AcmeSpec } from './resources.ts';
 import { dueMs, nextTryMs } from './schedule.ts';
@@ -19,16 +20,7 @@ import { dueMs, nextTryMs } from './schedule.ts';
 /** Timers do not count further, and clocks are set. */
 const longestPauseMs = 6 * 3_600_000;
 
-/** Of hooks that never clean up: older ones are forgotten. */
-const mostRecords = 200;
-
-type StepDeps = Pick<Deps, 'resources' | 'now' | 'log'> & {
-  cell: Pick<Deps['cell'], 'hosts'>;
-  settings: Pick<Deps['settings'], 'httpPort' | 'httpsPort'>;
-};
-type Options = { signal: AbortSignal; epoch?: Compare; open?: typeof openAuthority; random?: () => number };
-
-export async function stepCertificate(deps: StepDeps, id: string, options: Options): Promise<void | Again> {
+export async function stepCertificate(deps: StepDeps, id: string, options: StepOptions): Promise<void | Again> {
   const { resources, now } = deps;
   const { signal } = options;
   const certificate = await resources.find(certificateType, id, { signal });
@@ -36,9 +28,11 @@ export async function stepCertificate(deps: StepDeps, id: string, options: Optio
   const acme = await resources.find(acmeType, acmeId, { signal });
   // Whoever sets an authority has everything looked at.
   if (acme === undefined) return undefined;
-  const pauseMs = dueMs(certificate) - now();
+  const nowMs = now();
+  const pauseMs = dueMs(certificate, nowMs) - nowMs;
   if (pauseMs > 0) return { againInMs: Math.min(pauseMs, longestPauseMs) };
   try {
+    checkNames(certificate.spec.domains, acme.spec.challenge);
     const authority = (options.open ?? openAuthority)(acme.spec, acme.status.accountUrl);
     const accountUrl = await authority.register(signal);
     if (accountUrl !== acme.status.accountUrl && !(await keepAccount(deps, acme, accountUrl, options))) {
@@ -57,7 +51,7 @@ async function keepAccount(
   { resources }: StepDeps,
   { spec }: AcmeResource,
   accountUrl: string,
-  options: Options,
+  options: StepOptions,
 ): Promise<boolean> {
   const isSame = (now: AcmeSpec) => now.privateKey === spec.privateKey && now.directoryUrl === spec.directoryUrl;
   const written = await resources.updateStatus(
@@ -71,25 +65,27 @@ async function keepAccount(
 
 async function issue(
   deps: StepDeps,
-  { id, spec, status: { records: left } }: CertificateResource,
+  ordered: CertificateResource,
   acme: AcmeSpec,
   authority: Authority,
-  options: Options,
+  options: StepOptions,
 ): Promise<void> {
-  const { resources, now, log } = deps;
+  const { now, log } = deps;
   const { signal } = options;
-  const { domains } = spec;
+  const { id } = ordered;
+  const { domains } = ordered.spec;
   // Of a worker that was killed, or whose hook was away.
-  await withdraw(deps, { id, acme, records: left }, options);
+  await withdraw(deps, { id, acme, records: ordered.status.records }, options);
   const records: DnsRecord[] = [];
   const present = async (proofs: readonly Proof[]): Promise<void> => {
+    const challenges = acme.challenge === 'dns-01' ? [] : proofs.map(challengeOf);
+    const noted = await note(deps, ordered, (status) => ({ ...status, challenges }), options);
+    if (!isStillFor(noted, ordered)) throw new FlynnError('cancelled', 'another certificate is wanted there by now');
     if (acme.challenge === 'dns-01') {
       records.push(...proofs.map(recordOf));
       await presentRecords(deps, { id, acme, records }, options);
       return;
     }
-    const challenges = proofs.map(challengeOf);
-    await resources.updateStatus(certificateType, id, ({ status }) => ({ ...status, challenges }), guarded(options));
     const { httpPort, httpsPort } = deps.settings;
     const routers = valuesOf(deps.cell.hosts).map(({ address }) => ({ address, httpPort, httpsPort }));
     await untilShown(challenges, routers, { signal, log });
@@ -97,18 +93,21 @@ async function issue(
   try {
     const made = await authority.order({ domains, challenge: acme.challenge, present, signal });
     const issued = checkCertificate({ ...made, domains, nowMs: now() });
-    await resources.updateStatus(
-      certificateType,
-      id,
-      ({ status }) => ({
+    const noted = await note(
+      deps,
+      ordered,
+      ({ records: kept }) => ({
         issued: { ...issued, notes: [] },
         issuedFor: [...domains],
         challenges: [],
-        records: status.records,
+        records: kept,
       }),
-      guarded(options),
+      options,
     );
-    log.info({ domains, notAfter: issued.notAfter, issuer: issued.issuer }, 'a certificate was issued');
+    const what = isStillFor(noted, ordered)
+      ? 'a certificate was issued'
+      : 'a certificate came too late: another is wanted';
+    log.info({ domains, notAfter: issued.notAfter, issuer: issued.issuer }, what);
   } finally {
     await withdraw(deps, { id, acme, records }, options);
   }
@@ -120,73 +119,14 @@ function challengeOf({ domain, token, value, alpn }: Proof): Challenge {
     : { type: 'tls-alpn-01', domain, certificate: alpn.certificate, privateKey: alpn.privateKey };
 }
 
-function recordOf({ domain, value }: Proof): DnsRecord {
-  return { name: `_acme-challenge.${domain}`, value };
-}
-
-/** They are noted before there are any: whatever ends this, somebody knows what to clean up. */
-async function presentRecords(
-  { resources }: StepDeps,
-  { id, acme: { hook }, records }: { id: string; acme: AcmeSpec; records: readonly DnsRecord[] },
-  options: Options,
-): Promise<void> {
-  if (hook === undefined) throw new FlynnError('invalid', 'dns-01 needs a hook: set the authority again with one');
-  await resources.updateStatus(
-    certificateType,
-    id,
-    ({ status }) => ({ ...status, records: [...status.records, ...records].slice(-mostRecords) }),
-    guarded(options),
-  );
-  const presented = await Promise.allSettled(records.map((one) => presentRecord(hook, one, options.signal)));
-  const failed = presented.find((one) => one.status === 'rejected');
-  if (failed !== undefined) throw failed.reason;
-}
-
-/**
- * Cleans up `records`. What could not be cleaned up, as by who was told to stop or lost the seat, stays noted: whoever comes next
- * does so first. Never rejects.
- */
-async function withdraw(
-  { resources, log }: StepDeps,
-  { id, acme: { hook }, records }: { id: string; acme: AcmeSpec; records: readonly DnsRecord[] },
-  options: Options,
-): Promise<void> {
-  const { signal } = options;
-  if (hook === undefined || records.length === 0 || signal.aborted) return;
-  const gone = new Set<string>();
-  const cleanUp = async (record: DnsRecord): Promise<void> => {
-    try {
-      await cleanUpRecord(hook, record, signal);
-      gone.add(record.value);
-    } catch (error) {
-      log.warn({ err: error, record: record.name }, 'a DNS record was left behind: it is cleaned up with the next try');
-    }
-  };
-  await Promise.all(records.map(cleanUp));
-  try {
-    await resources.updateStatus(
-      certificateType,
-      id,
-      ({ status }) => ({ ...status, records: status.records.filter(({ value }) => !gone.has(value)) }),
-      guarded(options),
-    );
-  } catch (error) {
-    log.warn({ err: error }, 'DNS records that are gone could not be noted as that');
-  }
-}
-
-async function fail(
-  { resources, now, log }: StepDeps,
-  { id, spec }: CertificateResource,
-  error: unknown,
-  options: Options,
-): Promise<void> {
+async function fail(deps: StepDeps, ordered: CertificateResource, error: unknown, options: StepOptions): Promise<void> {
+  const { now, log } = deps;
   const nowMs = now();
   const retryAfter = asFlynnError(error).detail['retryAfterMs'];
-  const written = await resources.updateStatus(
-    certificateType,
-    id,
-    ({ status }) => {
+  const noted = await note(
+    deps,
+    ordered,
+    (status) => {
       const count = (status.failure?.count ?? 0) + 1;
       const retryAfterMs = typeof retryAfter === 'number' ? retryAfter : undefined;
       const next = nextTryMs({ count: count - 1, nowMs, retryAfterMs, random: options.random ?? Math.random });
@@ -194,13 +134,11 @@ async function fail(
       const nextTryAt = new Date(next).toISOString();
       return { ...status, challenges: [], failure: { count, message: messageOf(error), at, nextTryAt } };
     },
-    guarded(options),
+    options,
   );
-  const { failure } = written.status;
-  log.warn({ err: error, domains: spec.domains, nextTryAt: failure?.nextTryAt }, 'no certificate could be had');
-}
-
-/** A worker that lost its seat writes nothing. */
-function guarded({ signal, epoch }: Options) {
-  return { signal, ...(epoch === undefined ? {} : { also: () => ({ compare: [epoch] }) }) };
+  const { domains } = ordered.spec;
+  if (isStillFor(noted, ordered)) {
+    const { nextTryAt } = noted.status.failure ?? {};
+    log.warn({ err: error, domains, nextTryAt }, 'no certificate could be had');
+  } else log.info({ err: error, domains }, 'an order was given up: another certificate is wanted there by now');
 }
