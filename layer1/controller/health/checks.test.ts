@@ -169,8 +169,65 @@ it('certificates of routes are named before they end, and when none comes', () =
   assert.match(remedyOf('shop.example.com', 'flynn'), /^flynn route cert add/);
   assert.match(remedyOf('controller.example.com', 'flynn'), /^flynn-host bootstrap .* keeps the platform/);
   assert.match(of('own', -1), /^critical .*it ended on/);
-  assert.equal(of('acme', 20), '');
-  assert.match(of('acme', 10, 4), /^warning .* in 10 days; the last 4 tries to get another failed: no such name$/);
+  assert.match(of('own', 1), /^critical .*, in 24 hours$/);
   assert.equal(of('acme', undefined, 1), '');
   assert.match(of('acme', undefined, 3), /^critical .*there is none yet; the last 3 tries/);
+});
+
+describe('certificates of an authority', () => {
+  const dayMs = 86_400_000;
+  const lives = [90, 45, 6, 1];
+
+  /** One of so many days, of which a share is over. */
+  const found = (days: number, share: number, failures = 0, missing: readonly string[] = []) => {
+    const beginMs = now - share * days * dayMs;
+    const issued = {
+      certificate: 'c',
+      privateKey: 'k',
+      issuer: 'i',
+      notBefore: new Date(beginMs).toISOString(),
+      notAfter: new Date(beginMs + days * dayMs).toISOString(),
+      notes: [],
+    };
+    const failure = { count: failures, message: 'no such name', at: ago(5), nextTryAt: ago(-5) };
+    const issuedFor = ['shop.example.com'];
+    const certificate: CertificateResource = {
+      ...common,
+      type: 'certificate',
+      id: 'c1',
+      createdAt: ago(1),
+      updatedAt: ago(1),
+      spec: { source: 'acme', domains: [...issuedFor, ...missing], isAutomatic: false },
+      status: { issued, issuedFor, challenges: [], records: [], ...(failures === 0 ? {} : { failure }) },
+    };
+    return brief(routeCertificateFindings([certificate], now)).join('');
+  };
+
+  it('are not told of while they are renewed as they should be, however short they live', () => {
+    for (const days of lives) {
+      for (const share of [0, 0.3, 0.66, 0.74])
+        assert.equal(found(days, share), '', `${days} days, ${share} of them over`);
+      assert.equal(found(days, 0.7, 3), '', 'an authority that is away for a moment');
+    }
+  });
+
+  it('are told of once their renewal is overdue, as gravely as little of their life is left', () => {
+    for (const days of lives) {
+      assert.match(found(days, 0.83, 1), /^warning certificate shop.*it ends on/, `${days} days`);
+      assert.match(found(days, 0.95, 1), /^critical certificate shop.*it ends on/, `${days} days`);
+      assert.match(found(days, 1.1, 1), /^critical certificate shop.*it ended on/, `${days} days`);
+    }
+    assert.match(found(90, 0.83, 4), /, in 15 days; the last 4 tries to get another failed: no such name$/);
+    assert.match(found(6, 0.9), /, in 14 hours$/);
+    assert.match(found(1, 0.95), /, in 71 minutes$|, in 72 minutes$/);
+  });
+
+  it('are told of when tries have failed for long, or for a name that has none yet', () => {
+    assert.match(found(90, 0.7, 8), /^warning .* in 27 days; the last 8 tries/);
+    assert.equal(found(90, 0.1, 2, ['www.example.com']), '');
+    assert.match(
+      found(90, 0.1, 3, ['www.example.com']),
+      /^warning .*: there is none for www\.example\.com yet; for the others it ends on .*; the last 3 tries/,
+    );
+  });
 });
