@@ -7,8 +7,9 @@ import { startTestController } from '../../testing.ts';
 import type { TestController } from '../../testing.ts';
 import { certificates } from '../api.ts';
 import type { CertificateResource } from '../resources.ts';
+import { routeType } from '../../resources.ts';
 import { certificateType } from '../resources.ts';
-import { naming } from './controllers.ts';
+import { nameAll, naming } from './controllers.ts';
 
 const dayMs = 86_400_000;
 const deadlineMs = 30_000;
@@ -133,4 +134,31 @@ test('while a route cannot be read, whose name it may be is not known: what is s
   await world.store.transact({ then: [{ delete: key }] });
   await world.client.call(routing.remove, { params: { app: 'shop', route: beside } });
   await waitFor(async () => !(await isThere()), { what: 'it to go with its route', deadlineMs, intervalMs: 5 });
+});
+
+test('one that people bring in the place of one that is about to go stays', async () => {
+  const { deps } = world;
+  const { resources } = deps;
+  const id = await route('theirs.example.com');
+  const isThere = async () => (await all()).includes('theirs.example.com');
+  await waitFor(isThere, { what: 'its certificate', deadlineMs, intervalMs: 5 });
+  await using routes = await resources.mirror(routeType);
+  const certificatesBefore = await resources.mirror(certificateType);
+  // From now on it tells what was.
+  await certificatesBefore[Symbol.asyncDispose]();
+  const { id: certificateId } = await resources.lookup(certificateType, 'theirs.example.com');
+  const own = { certificate: 'c', privateKey: 'k', issuer: 'i', notBefore: '', notAfter: '', notes: [] };
+  const spec = { source: 'own' as const, domains: ['theirs.example.com'], own, isAutomatic: false };
+  await resources.update(certificateType, certificateId, () => spec);
+  await world.client.call(routing.remove, { params: { app: 'shop', route: id } });
+  await waitFor(() => !routes.snapshot.entries.has(id), { what: 'the route to be gone', deadlineMs, intervalMs: 5 });
+  const look = {
+    routes,
+    isMissingRoutes: false,
+    certificates: certificatesBefore,
+    signal: stop.signal,
+    epoch: undefined,
+  };
+  await assert.rejects(nameAll(deps, look), { code: 'conflict' });
+  assert.ok(await isThere());
 });

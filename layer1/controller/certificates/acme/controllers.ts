@@ -70,7 +70,8 @@ export function naming({ deps, log }: ControllerContext): Controller {
   };
 }
 
-async function nameAll(
+/** One look at all names there are. `conflict` if somebody changed meanwhile what is to go: the next look sees it. */
+export async function nameAll(
   { resources, settings, now }: Pick<Deps, 'resources' | 'settings' | 'now'>,
   options: {
     routes: Mirror<RouteResource>;

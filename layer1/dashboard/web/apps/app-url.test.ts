@@ -33,7 +33,7 @@ describe('the certificate of a route', () => {
     id: domains.join(),
     domains,
     source: 'acme' as const,
-    state: 'ready' as 'ready' | 'expired',
+    state: 'ready' as 'ready' | 'waiting' | 'expired',
     why: '',
     createdAt: '',
     updatedAt: '',
@@ -45,6 +45,9 @@ describe('the certificate of a route', () => {
     assert.equal(certificateOf(someRoute(), [wild]), wild);
     assert.equal(certificateOf(someRoute({ domain: 'a.shop.example.com' }), [wild]), undefined);
     assert.equal(certificateOf(someRoute({ type: 'tcp' }), [exact]), undefined);
+    const waiting = { ...certificate('example.com', 'shop.example.com'), state: 'waiting' as const };
+    assert.equal(certificateOf(someRoute(), [waiting, exact]), exact);
+    assert.equal(certificateOf(someRoute(), [waiting]), waiting);
   });
 
   it('says that TLS is spoken there, once there is one that has not expired', () => {

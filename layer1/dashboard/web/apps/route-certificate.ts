@@ -12,14 +12,18 @@ export const certificateTone: Readonly<Record<Certificate['state'], Tone>> = {
   expired: 'bad',
 };
 
-/** One for the very name goes before one for all names beside it. */
+/** One for the very name goes before one for all names beside it; of several, one that is there before one that is to come. */
 export function certificateOf(
   { type, domain }: Pick<RouteView, 'type' | 'domain'>,
   all: readonly Certificate[],
 ): Certificate | undefined {
   if (type === 'tcp' || domain === undefined) return undefined;
   const wild = `*.${domain.split('.').slice(1).join('.')}`;
-  return all.find(({ domains }) => domains.includes(domain)) ?? all.find(({ domains }) => domains.includes(wild));
+  const forName = (name: string): Certificate | undefined => {
+    const found = all.filter(({ domains }) => domains.includes(name));
+    return found.find(({ state }) => state === 'ready') ?? found[0];
+  };
+  return forName(domain) ?? forName(wild);
 }
 
 /** Changes of routes do not tell whether TLS is spoken for their names; certificates do. */
