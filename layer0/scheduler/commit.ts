@@ -15,10 +15,12 @@ import type { HostChange, Outcome, Plan } from './plan.ts';
 export type Part = Readonly<{
   plan: Plan;
   hosts: ReadonlyMap<string, HostChange>;
+  /** Those of its earlier parts, which are committed. The columns may not tell of them yet. */
+  done: ReadonlyMap<string, HostChange>;
   hasOutcomes: boolean;
   /** Of `plans/<workload>`, for each workload the plan is for. */
   planRevisions: ReadonlyMap<string, Revision>;
-  /** Of the evaluations and workloads its outcomes are about, as they were when it was made, by key. */
+  /** Of the evaluations and workloads its outcomes are about, as they were when it was made or as it left them, by key. */
   revisions: ReadonlyMap<string, Revision>;
 }>;
 
@@ -195,12 +197,13 @@ function chunksOf(groups: readonly AssignedGroup[]): AssignedGroup[][] {
 }
 
 function partWrites(
-  { plan, hosts, hasOutcomes, planRevisions, revisions }: Part,
+  part: Part,
   batchId: string,
   columns: CellColumns,
   expect: (compare: Compare, subject: Subject) => void,
   then: Operation[],
 ): void {
+  const { plan, hosts, done, hasOutcomes, planRevisions, revisions } = part;
   const subject: Subject = { kind: 'plan', plan };
   const isAdding = [...hosts.values()].some(({ add }) => add.length > 0);
   const creates = hasOutcomes && plan.outcomes.some(({ created }) => created.length > 0);
@@ -208,37 +211,49 @@ function partWrites(
     const key = cellKeys.lastPlan(workloadId);
     expect({ key, modRevision }, subject);
     if (hosts.size > 0 || creates) {
-      const homes = homesAfter(plan, workloadId, columns.homesOf(workloadId));
+      const known = homesAfter(done, workloadId, columns.homesOf(workloadId)) ?? {};
+      const homes = homesAfter(hosts, workloadId, known);
       const last: LastPlan = { planId: batchId, ...(homes === undefined ? {} : { homes }) };
       then.push({ put: key, value: JSON.stringify(last) });
     }
     if (isAdding) expectWorkload(workloadId, revisions, (compare) => expect(compare, subject));
   }
-  if (!hasOutcomes) return;
-  const write = { hasChanges: plan.hosts.size > 0, isAdding, columns, revisions, then };
-  for (const outcome of plan.outcomes) outcomeWrites(outcome, write, (compare) => expect(compare, subject));
+  const write = { part, isAdding, columns, then };
+  for (const outcome of plan.outcomes) {
+    countWrites(outcome, write, (compare) => expect(compare, subject));
+    if (hasOutcomes) outcomeWrites(outcome, write, (compare) => expect(compare, subject));
+  }
+}
+
+type Write = Readonly<{ part: Part; isAdding: boolean; columns: CellColumns; then: Operation[] }>;
+
+/** Runs are counted down in the very transaction that lets them go: where that is not the plan's last, none begins once more. */
+function countWrites(
+  { evaluation: { workloadId }, remaining }: Outcome,
+  { part, isAdding, columns, then }: Write,
+  expect: (compare: Compare) => void,
+): void {
+  const workload = columns.workload(workloadId)?.value;
+  if (remaining === undefined || workload === undefined) return;
+  let count = remaining;
+  for (const [hostId, { release }] of part.plan.hosts) {
+    if (part.hosts.has(hostId) || part.done.has(hostId)) continue;
+    count += release.filter((job) => job.workloadId === workloadId).length;
+  }
+  if (count >= workload.count) return;
+  if (!isAdding) expectWorkload(workloadId, part.revisions, expect);
+  then.push({ put: cellKeys.workload(workloadId), value: JSON.stringify({ ...workload, count }) });
 }
 
 function outcomeWrites(
-  { evaluation, end, created, superseded, remaining, isKnown = false }: Outcome,
-  {
-    hasChanges,
-    isAdding,
-    columns,
-    revisions,
-    then,
-  }: {
-    hasChanges: boolean;
-    isAdding: boolean;
-    columns: CellColumns;
-    revisions: ReadonlyMap<string, Revision>;
-    then: Operation[];
-  },
+  { evaluation, end, created, superseded, isKnown = false }: Outcome,
+  { part, columns, then }: Write,
   expect: (compare: Compare) => void,
 ): void {
+  const { plan, revisions } = part;
   const key = cellKeys.evaluation(evaluation.id);
   const modRevision = revisions.get(key) ?? 0;
-  if (modRevision > 0 || (!isKnown && isWorthKeeping(end, hasChanges))) {
+  if (modRevision > 0 || (!isKnown && isWorthKeeping(end, plan.hosts.size > 0))) {
     expect({ key, modRevision });
     const known = modRevision > 0 ? columns.evaluations.get(evaluation.id)?.value : undefined;
     if (known?.state !== end.state || known.reason !== end.reason) then.push(evaluationWrite(end));
@@ -249,10 +264,6 @@ function outcomeWrites(
     then.push(evaluationWrite(other));
   }
   then.push(...created.map(evaluationWrite));
-  const workload = columns.workload(evaluation.workloadId)?.value;
-  if (remaining === undefined || workload === undefined || workload.count === remaining) return;
-  if (!isAdding) expectWorkload(evaluation.workloadId, revisions, expect);
-  then.push({ put: cellKeys.workload(workload.id), value: JSON.stringify({ ...workload, count: remaining }) });
 }
 
 /** New jobs are of the version it has: the template of one before may be gone by now. */

@@ -91,6 +91,99 @@ test('of two schedulers that planned for one host the second is refused, and wha
   assert.equal(cell.evaluationsOf('b')[0]?.value.state, 'pending');
 });
 
+/** Somebody else placed something there meanwhile. */
+async function disturb(store: Store, hostId: string): Promise<void> {
+  const key = cellKeys.claim(hostId);
+  const entry = await store.get(key);
+  const claim = entry === undefined ? { memoryBytes: 0, cpuMillis: 0, jobs: 0, ports: {} } : JSON.parse(entry.value);
+  await store.transact({ then: [{ put: key, value: JSON.stringify({ ...claim, planId: 'other' }) }] });
+}
+
+async function commitAll({ committer }: Awaited<ReturnType<typeof open>>, store: Store) {
+  for (let batch = committer.next(0); batch !== undefined; batch = committer.next(0)) {
+    committer.settle(batch, await store.transact(batch.transaction));
+  }
+  return committer.takeSettled().map(({ state }) => state);
+}
+
+/** One on each host, all of them ended. */
+async function openRuns(hosts: readonly string[]) {
+  const constraints = [{ attribute: 'host', operator: 'distinct' as const }];
+  const store = await openCell(hosts, [{ id: 'run', kind: 'ephemeral', count: hosts.length, constraints }]);
+  const first = await open(store);
+  assert.equal(first.plan('run').hosts.size, hosts.length);
+  await commitAll(first, store);
+  for (const id of hosts) {
+    for (const state of ['running', 'done'] as const) await stepHost(store, id, () => state, context());
+  }
+  return store;
+}
+
+const runsOf = (cell: CellColumns) => [cell.jobsOf('run').length, cell.workload('run')?.value.count];
+
+test('runs that ended are counted down host by host where a conflict lets go of some only, and none runs again', async () => {
+  await using store = await openRuns(['h1', 'h2', 'h3']);
+  const hands = await open(store);
+  hands.plan('run');
+  await disturb(store, 'h1');
+  assert.deepEqual(await commitAll(hands, store), ['refused']);
+  const cell = await readCell(store);
+  assert.deepEqual([runsOf(cell), cell.jobsOn('h1').length], [[1, 1], 1]);
+  const again = await open(store);
+  const adds = [...again.plan('run').hosts.values()].flatMap(({ add }) => add);
+  assert.deepEqual(adds, []);
+  assert.deepEqual(await commitAll(again, store), ['committed']);
+  assert.deepEqual(runsOf(await readCell(store)), [0, 0]);
+});
+
+test('runs that ended are counted down with each part of what no transaction holds', async () => {
+  const hosts = Array.from({ length: 12 }, (_, at) => `h${at}`);
+  await using store = await openRuns(hosts);
+  const hands = await open(store, { maxOperations: 20, maxInFlight: 1 });
+  hands.plan('run');
+  let parts = 0;
+  for (let batch = hands.committer.next(0); batch !== undefined; batch = hands.committer.next(0)) {
+    parts += 1;
+    hands.committer.settle(batch, await store.transact(batch.transaction));
+    const [jobs, count] = runsOf(await readCell(store));
+    assert.equal(count, jobs, 'a scheduler that dies here leaves runs to be placed once more');
+  }
+  assert.ok(parts > 2);
+  assert.equal(hands.committer.takeSettled()[0]?.state, 'committed');
+  assert.deepEqual(runsOf(await readCell(store)), [0, 0]);
+});
+
+test('only hosts on which a slot was placed are remembered as those of its volume', async () => {
+  const volumes = [{ name: 'data', path: '/data' }];
+  const constraints = [{ attribute: 'host', operator: 'distinct' as const }];
+  await using store = await openCell(['h1', 'h2', 'h3'], [{ id: 'db', count: 2, constraints, template: { volumes } }]);
+  await store.transact({
+    then: [
+      { put: cellKeys.lastPlan('db'), value: JSON.stringify({ planId: 'old', homes: { 0: 'h1', 1: 'h2' } }) },
+      hostPut(hostOf('h2', { cordoned: true })),
+    ],
+  });
+  const hands = await open(store);
+  assert.deepEqual([...hands.plan('db').hosts.keys()].toSorted(), ['h1', 'h3']);
+  await disturb(store, 'h3');
+  assert.deepEqual(await commitAll(hands, store), ['refused']);
+  const cell = await readCell(store);
+  assert.deepEqual([cell.jobsOf('db').length, cell.homesOf('db')], [1, { 0: 'h1', 1: 'h2' }]);
+});
+
+test('the hosts of all parts of a plan are remembered, whether the watch told of the earlier ones or not', async () => {
+  const hosts = Array.from({ length: 12 }, (_, at) => `h${at}`);
+  const volumes = [{ name: 'data', path: '/data' }];
+  const constraints = [{ attribute: 'host', operator: 'distinct' as const }];
+  await using store = await openCell(hosts, [{ id: 'db', count: 12, constraints, template: { volumes } }]);
+  const hands = await open(store, { maxOperations: 20, maxInFlight: 1 });
+  hands.plan('db');
+  assert.deepEqual(await commitAll(hands, store), ['committed']);
+  const cell = await readCell(store);
+  const homes = Object.fromEntries(cell.jobsOf('db').map(({ index, hostId }) => [index, hostId]));
+  assert.deepEqual(cell.homesOf('db'), homes);
+});
+
 test('a claim that is less than its jobs come to is added up anew before it would go below nothing', async () => {
   await using store = await openCell(['h1'], [{ id: 'a', count: 3 }]);
   const first = await open(store);

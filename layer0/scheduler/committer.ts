@@ -40,10 +40,12 @@ type Queued = {
   readonly plan: Plan;
   readonly submittedAt: number;
   readonly left: Map<string, HostChange>;
+  /** What is committed of it. */
+  readonly done: Map<string, HostChange>;
   /** Lease epochs of its hosts when it was made. */
   readonly epochs: ReadonlyMap<string, Revision>;
   readonly planRevisions: Map<string, Revision>;
-  readonly revisions: ReadonlyMap<string, Revision>;
+  readonly revisions: Map<string, Revision>;
   readonly isAtomic: boolean;
   isInFlight: boolean;
   isRefused: boolean;
@@ -110,6 +112,7 @@ export class Committer {
       plan,
       submittedAt: now,
       left,
+      done: new Map(),
       epochs,
       planRevisions,
       revisions,
@@ -193,8 +196,8 @@ export class Committer {
       if (left.size === 0) this.#finish(queued, 'refused');
       return undefined;
     }
-    const { planRevisions, revisions } = queued;
-    return { plan, hosts, hasOutcomes: isLast, planRevisions, revisions };
+    const { done, planRevisions, revisions } = queued;
+    return { plan, hosts, done, hasOutcomes: isLast, planRevisions, revisions };
   }
 
   /** The store's answer. */
@@ -238,9 +241,18 @@ export class Committer {
     for (const queued of all) {
       const part = batch.parts.find(({ plan }) => plan === queued.plan);
       queued.revision = revision;
-      for (const hostId of part?.hosts.keys() ?? []) queued.left.delete(hostId);
+      for (const [hostId, change] of part?.hosts ?? []) {
+        queued.left.delete(hostId);
+        queued.done.set(hostId, change);
+      }
       if (part !== undefined && part.hosts.size > 0) {
         for (const workloadId of queued.planRevisions.keys()) queued.planRevisions.set(workloadId, revision);
+      }
+      // What it wrote itself is no reason to refuse the rest.
+      if (part?.hasOutcomes === false) {
+        for (const one of batch.transaction.then) {
+          if ('put' in one && queued.revisions.has(one.put)) queued.revisions.set(one.put, revision);
+        }
       }
       if (part?.hasOutcomes === true) this.#finish(queued, 'committed');
       else if (queued.left.size === 0) this.#finish(queued, 'refused');
@@ -297,7 +309,7 @@ export class Committer {
 }
 
 /** What the plan's outcomes go by, as it is now. */
-function revisionsOf({ outcomes }: Plan, columns: CellColumns): ReadonlyMap<string, Revision> {
+function revisionsOf({ outcomes }: Plan, columns: CellColumns): Map<string, Revision> {
   const revisions = new Map<string, Revision>();
   const note = (id: string) => revisions.set(cellKeys.evaluation(id), columns.evaluations.get(id)?.modRevision ?? 0);
   for (const { evaluation, superseded } of outcomes) {

@@ -1,11 +1,15 @@
 /** Where are the volumes of a workload's slots? Pure: what plans remember of slots, also of those that have no job now. */
 import type { Homes } from './cell.ts';
-import type { Plan } from './plan.ts';
+import type { HostChange } from './plan.ts';
 
-/** Once the plan is carried out; undefined where nothing is to be remembered. */
-export function homesAfter(plan: Pick<Plan, 'hosts'>, workloadId: string, before: Homes): Homes | undefined {
+/** Once that is done to these hosts; undefined where nothing is to be remembered. */
+export function homesAfter(
+  changes: ReadonlyMap<string, HostChange>,
+  workloadId: string,
+  before: Homes,
+): Homes | undefined {
   const homes: Record<string, string> = { ...before };
-  for (const [hostId, { add }] of plan.hosts) {
+  for (const [hostId, { add }] of changes) {
     for (const { workloadId: of, demand, jobs } of add) {
       if (of !== workloadId || demand.volumes.length === 0) continue;
       for (const { index } of jobs) homes[index] = hostId;

@@ -10,7 +10,7 @@ import { Placement } from './placement/request.ts';
 import type { HostShare, PlaceRequest } from './placement/request.ts';
 import { PlanDraft } from './plan.ts';
 import type { Plan, PlanContext } from './plan.ts';
-import { endedVictims, findVictims, mayPreempt, reservationMs, reservedJobs } from './preemption.ts';
+import { endedVictims, findVictims, isReplaced, mayPreempt, reservationMs, reservedJobs } from './preemption.ts';
 import type { Decision, Slot } from './reconcile.ts';
 import { isExclusive } from './slots.ts';
 
@@ -34,8 +34,7 @@ const defaultAtomicHosts = 480;
 /** Makes the plan, and takes what it places and gives what it releases in the context's table. */
 export function makePlan(options: PlaceOptions, cell: Cell, context: PlanContext): Plan {
   const { evaluation, workload, isAtomic = false } = options;
-  const reserved = workload === undefined ? [] : reservedJobs(workload, options.decision.release, cell, context.now);
-  const decision = reserved.length === 0 ? options.decision : withoutReserved(options.decision, reserved, context.now);
+  const decision = workload === undefined ? options.decision : sparing(workload, options.decision, cell, context.now);
   const draft = new PlanDraft(context);
   for (const one of decision.release) draft.release(one);
   for (const one of decision.stop) draft.stop(one);
@@ -46,7 +45,7 @@ export function makePlan(options: PlaceOptions, cell: Cell, context: PlanContext
 
   let held = 0;
   if (decision.held !== undefined) for (const jobs of decision.held.values()) held += jobs;
-  const kept = cell.jobsOf(evaluation.workloadId).length - decision.release.length - reserved.length - held;
+  const kept = cell.jobsOf(evaluation.workloadId).length - options.decision.release.length - held;
   const { waiting, obstacles, impossible, evaluations } = filled;
   const result = { placed: kept + decision.place.length - waiting, waiting: waiting + held, obstacles };
   const failure = impossible === undefined ? {} : { impossible };
@@ -56,11 +55,15 @@ export function makePlan(options: PlaceOptions, cell: Cell, context: PlanContext
   return isAtomic ? { ...plan, isAtomic } : plan;
 }
 
-/** They are looked at again when their room is anybody's. */
-function withoutReserved(decision: Decision, reserved: readonly PlacedJob[], now: number): Decision {
-  const release = decision.release.filter((job) => !reserved.includes(job));
+/** Without taking the room that was made for another: looked at again when it is anybody's. */
+function sparing(workload: Workload, decision: Decision, cell: Cell, now: number): Decision {
+  const reserved = reservedJobs(workload, decision.release, cell, now);
+  if (reserved.length === 0) return decision;
   const until = now + reservationMs;
-  return { ...decision, release, retryAt: Math.min(decision.retryAt ?? until, until) };
+  const retryAt = Math.min(decision.retryAt ?? until, until);
+  // Nobody else lets a run go. It leaves its room; those that wait for some are put off instead.
+  if (!isReplaced(workload)) return decision.place.length === 0 ? decision : { ...decision, place: [], retryAt };
+  return { ...decision, release: decision.release.filter((job) => !reserved.includes(job)), retryAt };
 }
 
 type Filled = Readonly<{

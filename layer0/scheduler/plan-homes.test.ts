@@ -196,9 +196,9 @@ it('homes are kept with a plan of a workload with volumes, and plans of before a
   const cell = cellOf('h1', 'h2');
   cell.put(db(2), workloadOf({ id: 'web' }));
   const plan = cell.plan('db');
-  const homes = homesAfter(plan, 'db', { '0': 'h9', '7': 'h8' });
+  const homes = homesAfter(plan.hosts, 'db', { '0': 'h9', '7': 'h8' });
   assert.deepEqual(Object.keys(homes ?? {}), ['0', '1', '7']);
   assert.deepEqual([homes?.['7'], homes?.['0'] === 'h9'], ['h8', false]);
-  assert.equal(homesAfter(cell.plan('web'), 'web', {}), undefined);
+  assert.equal(homesAfter(cell.plan('web').hosts, 'web', {}), undefined);
   assert.deepEqual(lastPlanSchema.parse({ planId: 'p' }), { planId: 'p' });
 });

@@ -31,6 +31,8 @@ type Step =
   | { do: 'plan'; ids: string[]; isFresh: boolean }
   /** Both planned on the same view, committed one after the other. */
   | { do: 'race'; count: number; version: string }
+  /** Runs that ended are let go, and somebody else comes first on one of their hosts. */
+  | { do: 'conflict'; count: number; hostId: string }
   | { do: 'rest' };
 
 const step: fc.Arbitrary<Step> = fc.oneof(
@@ -51,6 +53,11 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     version: fc.constantFrom('v1', 'v2'),
   }),
   fc.record({
+    do: fc.constant('conflict' as const),
+    count: fc.integer({ min: 1, max: 6 }),
+    hostId: fc.constantFrom('h1', 'h2'),
+  }),
+  fc.record({
     do: fc.constant('plan' as const),
     ids: fc.uniqueArray(fc.constantFrom(...workloadIds), { minLength: 1 }),
     isFresh: fc.boolean(),
@@ -62,7 +69,7 @@ function wanted(id: (typeof workloadIds)[number], count: number, version: string
     id,
     kind: kinds[id],
     version,
-    count: kinds[id] === 'ephemeral' ? Math.min(count, 1) : count,
+    count,
     update: id === 'db' ? 'stop_first' : 'start_first',
     template: {
       resources: { memoryBytes: 180 * mebibyte, cpuMillis: 100 },
@@ -79,6 +86,12 @@ class World {
   now = 1_000_000;
   #ids = 0;
   readonly newId = () => `n${(this.#ids += 1)}`;
+  #drawn = 0.3;
+  /** Neither always the same host nor another one every time the test runs. */
+  readonly random = () => (this.#drawn = (this.#drawn + 0.38) % 1);
+  readonly #runs = new Set<string>();
+  /** How many more runs may begin. */
+  #runsWanted = 0;
 
   constructor(store: Store, view: CellColumns) {
     this.store = store;
@@ -89,6 +102,12 @@ class World {
     const cell = await readCell(this.store);
     assert.deepEqual(findViolations(cell), []);
     if (before !== undefined) assertAvailability(before, cell);
+    for (const { id } of cell.jobsOf('run')) {
+      if (this.#runs.has(id)) continue;
+      this.#runs.add(id);
+      this.#runsWanted -= 1;
+    }
+    assert.ok(this.#runsWanted >= 0, 'a run began once more');
     return cell;
   }
 
@@ -99,7 +118,7 @@ class World {
       ledger.observe(hostId, { claim: value, modRevision, seenAt: cell.revision });
     }
     const lostHosts = new Set([...cell.hostsWithJobs()].filter((id) => !cell.hosts.has(id)));
-    const context = { now: this.now, newId: this.newId, random: () => 0.3, lostHosts, table: ledger.table };
+    const context = { now: this.now, newId: this.newId, random: this.random, lostHosts, table: ledger.table };
     const committer = new Committer({ columns: cell, ledger, newId: this.newId, lingerMs: 0 });
     for (const id of ids) {
       committer.submit(schedule(this.nextOf(id, cell), cell, context), this.now);
@@ -124,11 +143,16 @@ class World {
     return blocked === undefined ? makeEvaluation(id, 'health', this) : advance(blocked, 'pending', this.now);
   }
 
+  async change(id: (typeof workloadIds)[number], count: number, version: string): Promise<void> {
+    await this.store.transact({ then: workloadChange(wanted(id, count, version), this) });
+    if (id === 'run') this.#runsWanted = count;
+  }
+
   async apply(step: Step): Promise<void> {
     this.now += 1_000;
     switch (step.do) {
       case 'change':
-        await this.store.transact({ then: workloadChange(wanted(step.id, step.count, step.version), this) });
+        await this.change(step.id, step.count, step.version);
         break;
       case 'remove':
         await this.store.transact({ then: workloadRemoval(step.id, this) });
@@ -153,6 +177,18 @@ class World {
         const view = await readCell(this.store);
         assert.notEqual(await this.plan(['web'], view), 'refused');
         await this.plan(['db'], view);
+        break;
+      }
+      case 'conflict': {
+        await this.change('run', step.count, 'v1');
+        await this.plan(['run'], await readCell(this.store));
+        for (const id of hostIds) await stepHost(this.store, id, failing, this);
+        const view = await readCell(this.store);
+        const claim = view.claims.get(step.hostId)?.value;
+        if (claim === undefined) break;
+        const value = JSON.stringify({ ...claim, planId: this.newId() });
+        await this.store.transact({ then: [{ put: cellKeys.claim(step.hostId), value }] });
+        await this.plan(['run'], view);
         break;
       }
       case 'rest':

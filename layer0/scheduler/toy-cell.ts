@@ -180,7 +180,7 @@ export class ToyCell implements Cell {
       }
     }
     for (const { evaluation, end, created, superseded, remaining } of plan.outcomes) {
-      const homes = homesAfter(plan, evaluation.workloadId, this.homesOf(evaluation.workloadId));
+      const homes = homesAfter(plan.hosts, evaluation.workloadId, this.homesOf(evaluation.workloadId));
       if (homes !== undefined) this.homes.set(evaluation.workloadId, homes);
       for (const one of [end, ...created, ...superseded]) this.records.set(one.id, one);
       const workload = this.workloads.get(evaluation.workloadId)?.value;
