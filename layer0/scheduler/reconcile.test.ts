@@ -173,6 +173,12 @@ describe('jobs that keep failing', () => {
       kind: 'now',
     });
   });
+  it('do not wait for a time that a scheduler with its clock ahead gave them, nor without a pause once it is right', () => {
+    const ahead = [1, 2, 3].map((n) => failed(`f${n}`, now + 3_600_000 + n, { createdAt: now + 3_600_000 }));
+    assert.deepEqual(judgeReschedule(one, inputOf(ahead)), { kind: 'now' });
+    const verdict = judgeReschedule(one, inputOf([...ahead, failed('a', now, { createdAt: now - 1_000 })]));
+    assert.deepEqual(verdict, { kind: 'later', at: now + 1_000 });
+  });
   it('hold up an update that makes them, not more of them are placed', () => {
     const v2 = workloadOf({ count: 10, version: 'v2', maxParallel: 2 });
     const old = running(v2, 10, { version: 'v1' });

@@ -30,6 +30,8 @@ export function judgeReschedule(workload: Workload, input: ReconcileInput): Verd
   const failures: number[] = [];
   for (const { state, version, endedAt, createdAt } of input.ended) {
     if (version !== workload.version) continue;
+    // Made by a scheduler whose clock was ahead: waited for, it would be for as long as that was.
+    if (createdAt > input.now + maxDelayMs) continue;
     lastCreated = Math.max(lastCreated, createdAt);
     const at = endedAt ?? createdAt;
     if (state === 'done') lastDone = Math.max(lastDone, at);

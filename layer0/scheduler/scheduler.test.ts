@@ -6,11 +6,12 @@ import type { Store } from '@flynn/store/store';
 import { openTestStore } from '@flynn/store/testing';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { cellKeys, cellPrefix } from './cell.ts';
+import { cellKeys, cellPrefix, hostSettingsSchema } from './cell.ts';
 import { evaluationSchema } from './evaluation.ts';
 import type { WorkloadInput } from './cell.ts';
 import { workloadChange, workloadRemoval } from './evaluations.ts';
 import { findViolations } from './invariants.ts';
+import { drained } from './operator-settings.ts';
 import { startScheduler } from './scheduler.ts';
 import type { SchedulerOptions } from './scheduler.ts';
 import { CellColumns } from './columns/cell-columns.ts';
@@ -294,8 +295,28 @@ test('a workload that can never be written keeps no other one from being placed'
   assert.ok(nextId !== undefined, 'it is not tried again later');
 });
 
+test('a scheduler that began while its clock was wrong goes by the right time once that is set', async (t) => {
+  for (const offMs of [2 * 3_600_000, -2 * 3_600_000]) {
+    t.mock.timers.enable({ apis: ['Date'], now: Date.now() + offMs });
+    await using cluster = await openCluster({ hosts: ['h1'], reopenMs: 10 });
+    const { store, cell } = cluster;
+    await change(store, workloadInputOf());
+    await until('it to run', () => running(cell, 'web').length === 1 && cell.evaluations.size === 0);
+    t.mock.timers.reset();
+    const drain = async (deadlineMs: number) => {
+      const settings = drained(hostSettingsSchema.parse({}), { deadlineMs }, Date.now());
+      await store.transact({ then: [{ put: cellKeys.hostSettings('h1'), value: JSON.stringify(settings) }] });
+    };
+    await drain(600_000);
+    await until('the drain to be seen', () => isWaiting(cell, 'web'));
+    assert.equal(running(cell, 'web').length, 1, 'a deadline that is to come is over');
+    await drain(50);
+    await until('the end of the deadline', () => running(cell, 'web').length === 0);
+  }
+});
+
 test('setting the clock back does not put off what is due', async (t) => {
-  await using cluster = await openCluster({ hosts: ['h1'], repairMs: 50 });
+  await using cluster = await openCluster({ hosts: ['h1'], repairMs: 50, reopenMs: 10 });
   t.mock.timers.enable({ apis: ['Date'], now: Date.now() - 3_600_000 });
   const web = workloadInputOf({ id: 'web' });
   // Without an evaluation: only the repair finds it.

@@ -13,6 +13,7 @@ import type { Batch, Fence } from './commit.ts';
 import { SchedulerCore } from './core.ts';
 import { quickIds } from './quick-ids.ts';
 import { loadSchedulers } from './schedulers/load.ts';
+import { ClockSetError, SteadyClock } from './steady-clock.ts';
 
 export type SchedulerOptions = {
   store: Store;
@@ -42,7 +43,7 @@ export type SchedulerOptions = {
   lingerMs?: number;
   /** How often what nobody needs any more is removed, if it falls to this scheduler; default 60 s. */
   sweepMs?: number;
-  /** The longest first pause before it begins anew where the store was restored, default 2 s; they grow to 5 s. */
+  /** The longest first pause before it begins anew where the store was restored or the clock set, default 2 s; they grow to 5 s. */
   reopenMs?: number;
 };
 
@@ -81,9 +82,12 @@ export async function startScheduler(options: SchedulerOptions): Promise<Running
   tasks.run('scheduler', async (inner) => {
     const living = AbortSignal.any([inner, ended]);
     let attempts = 0;
-    for (let openedAt = now(); (await endOf(loop, living)) === 'restored'; openedAt = now()) {
-      if (now() - openedAt > steadyMs) attempts = 0;
-      log.warn({ id: options.id, attempts }, 'the store was restored: the scheduler begins anew');
+    for (;;) {
+      const openedMs = performance.now();
+      const why = await endOf(loop, living);
+      if (why === undefined) return;
+      if (performance.now() - openedMs > steadyMs) attempts = 0;
+      log.warn({ id: options.id, attempts }, `${why}: the scheduler begins anew`);
       do {
         // All schedulers of a fleet are here at once, and each lists the whole cell.
         await pause(backoffMs(attempts, { minMs: reopenMs, maxMs: 5_000 }), living);
@@ -106,25 +110,27 @@ export async function startScheduler(options: SchedulerOptions): Promise<Running
   };
 }
 
-async function endOf(loop: SchedulerLoop, signal: AbortSignal): Promise<'stopped' | 'restored'> {
-  if (signal.aborted) return 'stopped';
+/** Why it is of no use any more, for people; undefined where it was stopped. */
+async function endOf(loop: SchedulerLoop, signal: AbortSignal): Promise<string | undefined> {
+  if (signal.aborted) return undefined;
   try {
     await loop.run(signal);
-    return 'stopped';
+    return undefined;
   } catch (error) {
-    if (!(error instanceof RestoredError)) throw error;
-    return 'restored';
+    if (error instanceof ClockSetError) return error.message;
+    if (error instanceof RestoredError) return 'the store was restored';
+    throw error;
   }
 }
 
-/** Whatever a store answers while it is restored, it may pass: the hosts' jobs run on meanwhile. */
+/** Whatever a store answers while it is restored, or away, it may pass: the hosts' jobs run on meanwhile. */
 async function isOpened(loop: SchedulerLoop, signal: AbortSignal, log: Logger): Promise<boolean> {
   try {
     await loop.reopen(signal);
     return true;
   } catch (error) {
     if (!signal.aborted)
-      log.warn({ err: error }, `could not list the restored store, trying again: ${messageOf(error)}`);
+      log.warn({ err: error }, `could not list the store anew, trying again: ${messageOf(error)}`);
     return false;
   }
 }
@@ -141,18 +147,16 @@ function coreOptions(options: SchedulerOptions, schedulers: Awaited<ReturnType<t
   };
 }
 
-/** Milliseconds since the epoch on a clock that nobody sets. */
-const startedAt = Date.now() - performance.now();
-const now = () => startedAt + performance.now();
-
 /**
  * INVARIANTS. Whatever happens wakes the loop; the core is only ever called from here, one call after the other. It is good for
- * one store: what the core knows and what it has under way, its ledger included, is void once that was restored.
+ * one store and one clock: what the core knows and what it has under way, its ledger included, is void once that was restored
+ * or this one set.
  */
 class SchedulerLoop {
   readonly #options: SchedulerOptions;
   readonly #core: SchedulerCore;
   readonly #follower: CellFollower;
+  readonly #clock = new SteadyClock();
   #committed = 0;
   #failure: FlynnError | undefined;
   #wake = Promise.withResolvers<void>();
@@ -166,7 +170,7 @@ class SchedulerLoop {
       ...options,
       columns: core.columns,
       fold: (batch) => {
-        core.fold(batch, now());
+        core.fold(batch, this.#clock.now());
         this.#wake.resolve();
       },
     });
@@ -174,7 +178,7 @@ class SchedulerLoop {
 
   get counts(): SchedulerCounts {
     const { refusals, conflicts, placements } = this.#core.committer.counts;
-    const evaluations = this.#core.evaluationCounts(now());
+    const evaluations = this.#core.evaluationCounts(this.#clock.now());
     return {
       committed: this.#committed,
       refused: refusals,
@@ -191,16 +195,16 @@ class SchedulerLoop {
 
   async open(signal: AbortSignal): Promise<void> {
     await this.#follower.open(signal);
-    this.#core.open(now());
+    this.#core.open(this.#clock.now());
   }
 
   /** Tried once, and as long as it takes: half of it is of no use to the next one. */
   async reopen(signal: AbortSignal): Promise<void> {
     await this.#follower.read(signal);
-    this.#core.open(now());
+    this.#core.open(this.#clock.now());
   }
 
-  /** Resolves when the signal has aborted and its calls have ended; throws RestoredError where it is of no use any more. */
+  /** Resolves when the signal has aborted and its calls have ended; RestoredError, ClockSetError: it is of no use any more. */
   async run(signal: AbortSignal): Promise<void> {
     const tasks = new TaskGroup({ signal });
     this.#follower.follow(tasks);
@@ -216,14 +220,15 @@ class SchedulerLoop {
       // From here on every change counts as new.
       this.#wake = Promise.withResolvers();
       if (this.#failure !== undefined) throw this.#failure;
+      this.#clock.check();
       // One moment for all of it: what is due between two looks at the clock would be missed.
-      const at = now();
+      const at = this.#clock.now();
       this.#core.step(at);
       this.#send(at, signal);
       if (this.#core.committer.isFenced) {
         throw new FlynnError('conflict', "this scheduler's lease is over: it may not commit any more");
       }
-      const waitMs = Math.max(0, this.#core.nextAt(at) - now());
+      const waitMs = Math.max(0, this.#core.nextAt(at) - this.#clock.now());
       await this.#sleep(Math.min(waitMs, 60_000), signal);
     }
     await Promise.all(this.#calls);
@@ -264,7 +269,7 @@ class SchedulerLoop {
         if (signal.aborted) return;
         if (isRefusedForGood(error)) {
           log.warn({ err: error, batch: batch.id }, `the store does not take a plan: ${messageOf(error)}`);
-          this.#core.tooLarge(batch, messageOf(error), now());
+          this.#core.tooLarge(batch, messageOf(error), this.#clock.now());
           return;
         }
         log.warn({ err: error, batch: batch.id }, `could not commit, trying again: ${messageOf(error)}`);
@@ -272,7 +277,7 @@ class SchedulerLoop {
         continue;
       }
       if (answer.succeeded) this.#committed += 1;
-      this.#core.answered(batch, answer, now());
+      this.#core.answered(batch, answer, this.#clock.now());
       return;
     }
   }
