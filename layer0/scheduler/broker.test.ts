@@ -88,6 +88,18 @@ describe('the broker hands out', () => {
     assert.equal(take(broker, 10).evaluation.createdAt, 3);
     assert.notEqual(broker.ack(second.evaluation.id, second.token, 10), false);
   });
+  it('a rebalance that came in between before the newest, which it stands for', () => {
+    const broker = brokerOf();
+    for (const [at, cause] of (['workload', 'rebalance', 'job_ended'] as const).entries()) {
+      broker.enqueue(evaluationOf('a', at, { cause }), 10);
+    }
+    const first = take(broker, 10);
+    const acked = broker.ack(first.evaluation.id, first.token, 10);
+    assert.ok(acked !== false);
+    assert.deepEqual([acked.stale.map(({ cause }) => cause), acked.newest?.cause], [['job_ended'], 'rebalance']);
+    assert.equal(take(broker, 10).evaluation.cause, 'rebalance');
+    assert.equal(broker.counts(10).pending, 0);
+  });
   it('two of eleven flaps of a host: the other nine are cancelled', () => {
     const broker = brokerOf();
     for (let n = 0; n < 11; n += 1) broker.enqueue(evaluationOf('router', n, { cause: 'host_joined' }), n);

@@ -26,7 +26,7 @@ export type Delivery = Readonly<{
   attempt: number;
 }>;
 
-/** Those that `newest` takes the place of. */
+/** Those that `newest` takes the place of; a rebalance is taken for newer than all else. */
 type Acked = Readonly<{ stale: readonly Evaluation[]; newest: Evaluation | undefined }>;
 
 /** What became of an evaluation that was given back. */
@@ -188,8 +188,9 @@ export class Broker {
       this.#insertPending(line, again);
     }
     const due = line.pending.filter(({ waitUntil }) => (waitUntil ?? 0) <= now);
-    const newest = due.pop();
-    const stale = due;
+    // It does what all others do, and more.
+    const newest = due.findLast(({ cause }) => cause === 'rebalance') ?? due.at(-1);
+    const stale = due.filter((one) => one !== newest);
     for (const one of stale) {
       line.pending.splice(line.pending.indexOf(one), 1);
       this.#drop(one.id);

@@ -36,9 +36,11 @@ export function outcomeOf(
   const open = context.cell.evaluationsOf(evaluation.workloadId).map(({ value }) => value);
   const olderBlocked = open.filter((one) => one.state === 'blocked' && one.id !== evaluation.id);
   const later = laterLook(evaluation, decision, open, priority, context.plan);
-  const created = later === undefined ? [] : [later];
+  const more = { priority, previousId: evaluation.id };
+  const next = decision.goesOn && makeEvaluation(evaluation.workloadId, evaluation.cause, context.plan, more);
+  const created = [later, next].filter((one) => one !== undefined);
   const remaining = decision.remaining === undefined ? {} : { remaining: decision.remaining };
-  const link = later === undefined ? {} : { nextId: later.id };
+  const link = created.length === 0 ? {} : { nextId: created.at(-1)?.id };
   const done = (end: Evaluation, more: readonly Evaluation[] = [], newer: Evaluation = end): Outcome => ({
     evaluation,
     end,
@@ -60,7 +62,6 @@ export function outcomeOf(
     const superseded = olderBlocked.filter((one) => one !== known).map((one) => supersede(one, known, now));
     return { evaluation, end, created, superseded, ...remaining };
   }
-  const more = { priority, previousId: evaluation.id };
   const blocked = {
     ...makeEvaluation(evaluation.workloadId, 'capacity', context.plan, more),
     ...facts,

@@ -1,7 +1,7 @@
 /** On which hosts does a decision go? */
 import type { Workload } from './cell.ts';
 import type { Evaluation } from './evaluation.ts';
-import type { Cell, PlacedJob } from './cell-view.ts';
+import type { Cell } from './cell-view.ts';
 import { outcomeOf } from './outcome.ts';
 import { chooseMany } from './placement/choose.ts';
 import { explain } from './placement/explain.ts';

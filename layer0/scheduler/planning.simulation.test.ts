@@ -48,6 +48,48 @@ test('an urgent workload gets room from lower ones, which wait and come back whe
   });
 });
 
+test('runs that have to make room for an urgent workload are over, whoever sees to them, and none begins once more', () => {
+  forSeeds([1, 3], (worldOf) => {
+    const world = worldOf(3);
+    const runs = ['a', 'b', 'c'];
+    for (const id of runs) world.change(workloadInputOf({ id, kind: 'ephemeral', count: 3, ...sized(300) }));
+    const begun = new Set<string>();
+    const isSettled = (isDone: () => boolean) =>
+      settle(world, () => {
+        for (const id of runs) for (const job of world.cell.jobsOf(id)) begun.add(job.id);
+        return isDone();
+      });
+    const left = () => runs.reduce((sum, id) => sum + running(world, id).length, 0);
+    isSettled(() => left() === 9);
+    world.change(workloadInputOf({ id: 'urgent', count: 3, priority: 90, mayPreempt: true, ...sized(500) }));
+    isSettled(() => running(world, 'urgent').length === 3);
+    assert.ok(left() < 9);
+    for (const id of ['h3', 'h4']) world.returnHost(hostOf(id));
+    world.remove('urgent');
+    isSettled(() => world.cell.jobsOf('urgent').length === 0);
+    world.run(60_000);
+    isSettled(() => true);
+    assert.equal(begun.size, 9);
+    for (const id of runs) assert.equal(world.cell.workload(id)?.value.count, running(world, id).length);
+  });
+});
+
+test('a rebalance of many jobs is as many plans as it takes, one after the other', () => {
+  forSeeds([1, 3], (worldOf) => {
+    const world = worldOf(3);
+    world.change(workloadInputOf({ id: 'web', count: 280, ...sized(1) }));
+    settle(world, () => running(world, 'web').length === 280);
+    world.returnHost(hostOf('h3'));
+    settle(world, () => true);
+    world.write([evaluationPut('web', 'rebalance', world.context)]);
+    settle(world, () => world.cell.evaluationsOf('web').length === 0 && world.cell.jobsOf('web').length === 280);
+    const counts = ['h0', 'h1', 'h2', 'h3'].map(
+      (id) => running(world, 'web').filter(({ hostId }) => hostId === id).length,
+    );
+    assert.deepEqual(counts, [70, 70, 70, 70]);
+  });
+});
+
 test('a drained host is left by services without a gap, then by omni jobs; nothing goes there until it is over', () => {
   forSeeds([1, 3], (worldOf) => {
     const world = worldOf(3);

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import { hostOf, workloadOf } from './testing.ts';
+import type { Evaluation } from './evaluation.ts';
+import { hostOf, mebibyte, workloadOf } from './testing.ts';
 import { ToyCell } from './toy-cell.ts';
 
 const counts = (cell: ToyCell, workloadId = 'web') =>
@@ -38,6 +39,47 @@ it('a rebalance evens the spread, a few jobs at a time, each running elsewhere b
     cell.jobsOf('web').map(({ index }) => index),
     [0, 1, 2, 3, 4, 5, 6, 7],
   );
+});
+
+it('of many jobs no plan moves more than 64; the rest follows at once, and no more are on their way than an update has', () => {
+  const template = { resources: { memoryBytes: mebibyte, cpuMillis: 1 } };
+  const cell = new ToyCell().put(hostOf('h1'), workloadOf({ count: 400, template }));
+  cell.run('web');
+  settle(cell);
+  cell.put(hostOf('h2'));
+  const moved: number[] = [];
+  let asked: Evaluation | undefined = cell.evaluation('web', 'rebalance');
+  while (asked !== undefined) {
+    const plan = cell.planFor(asked);
+    cell.apply(plan);
+    moved.push(plan.hosts.get('h2')?.add.flatMap(({ jobs }) => jobs).length ?? 0);
+    const created = plan.outcomes.flatMap((outcome) => outcome.created);
+    assert.ok(created.every(({ cause, previousId }) => cause === 'rebalance' && previousId === asked?.id));
+    asked = created[0];
+    // Some run by then: what they take the place of goes, and that holds up nothing.
+    cell.now += 10;
+    for (const { id, index } of cell.jobsOn('h2')) if (index % 2 === 0) cell.report(id, 'running');
+  }
+  assert.deepEqual(moved, [64, 36]);
+  assert.equal(new Set(cell.jobsOn('h2').map(({ index }) => index)).size, 100, 'none is moved twice');
+  assert.equal(cell.run('web', 'rebalance').hosts.get('h2'), undefined, 'all that may be on their way are');
+  settle(cell);
+  assert.deepEqual(counts(cell), { h1: 300, h2: 100 });
+});
+
+it('a workload of which anything else is under way is left alone', () => {
+  const cell = new ToyCell().put(hostOf('h1'), workloadOf({ count: 6 }));
+  cell.run('web');
+  settle(cell);
+  cell.put(hostOf('h2'));
+  const [first] = cell.jobsOf('web');
+  cell.report(first?.id ?? '', 'starting');
+  assert.equal(cell.run('web', 'rebalance').hosts.size, 0);
+  cell.report(first?.id ?? '', 'running');
+  cell.put(workloadOf({ count: 6, version: 'v2' }));
+  cell.run('web');
+  assert.equal(cell.jobsOn('h1').length + cell.jobsOn('h2').length, 10);
+  assert.equal(cell.run('web', 'rebalance').hosts.size, 0);
 });
 
 it('with an even spread, jobs go to hosts that are much emptier, and stay there', () => {

@@ -30,6 +30,8 @@ export type Decision = Readonly<{
   gaveUp?: string;
   /** Runs ended: what the workload's count becomes. */
   remaining?: number;
+  /** There is more to do right after this, by an evaluation of the same cause. */
+  goesOn?: true;
 }>;
 
 export type ReconcileInput = Readonly<{
