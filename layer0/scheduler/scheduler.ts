@@ -129,8 +129,7 @@ async function isOpened(loop: SchedulerLoop, signal: AbortSignal, log: Logger): 
     await loop.reopen(signal);
     return true;
   } catch (error) {
-    if (!signal.aborted)
-      log.warn({ err: error }, `could not list the store anew, trying again: ${messageOf(error)}`);
+    if (!signal.aborted) log.warn({ err: error }, `could not list the store anew, trying again: ${messageOf(error)}`);
     return false;
   }
 }
