@@ -37,7 +37,9 @@ export function outcomeOf(
   const olderBlocked = open.filter((one) => one.state === 'blocked' && one.id !== evaluation.id);
   const later = laterLook(evaluation, decision, open, priority, context.plan);
   const more = { priority, previousId: evaluation.id };
-  const next = decision.goesOn && makeEvaluation(evaluation.workloadId, evaluation.cause, context.plan, more);
+  // What found no room now would not right after this.
+  const isNext = decision.goesOn === true && waiting === 0;
+  const next = isNext ? makeEvaluation(evaluation.workloadId, evaluation.cause, context.plan, more) : undefined;
   const created = [later, next].filter((one) => one !== undefined);
   const remaining = decision.remaining === undefined ? {} : { remaining: decision.remaining };
   const link = created.length === 0 ? {} : { nextId: created.at(-1)?.id };
