@@ -241,15 +241,13 @@ export class Committer {
     for (const queued of all) {
       const part = batch.parts.find(({ plan }) => plan === queued.plan);
       queued.revision = revision;
-      for (const [hostId, change] of part?.hosts ?? []) {
-        queued.left.delete(hostId);
-        queued.done.set(hostId, change);
-      }
+      for (const hostId of part?.hosts.keys() ?? []) queued.left.delete(hostId);
       if (part !== undefined && part.hosts.size > 0) {
         for (const workloadId of queued.planRevisions.keys()) queued.planRevisions.set(workloadId, revision);
       }
-      // What it wrote itself is no reason to refuse the rest.
       if (part?.hasOutcomes === false) {
+        for (const [hostId, change] of part.hosts) queued.done.set(hostId, change);
+        // What it wrote itself is no reason to refuse the rest.
         for (const one of batch.transaction.then) {
           if ('put' in one && queued.revisions.has(one.put)) queued.revisions.set(one.put, revision);
         }
