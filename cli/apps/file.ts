@@ -1,6 +1,6 @@
 /**
- * An app as one file: a tar archive, first `flynn-app.json` with what the app is, then `layers/<digest>` for each layer of its
- * slug. Written and read as a stream, so that it may be larger than memory.
+ * An app as one file: a tar archive, first `flynn-app.json` with what the app is, then `layers/<digest>` for the record of its
+ * build and for each layer of its slug. Written and read as a stream, so that it may be larger than memory.
  */
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -8,7 +8,7 @@ import { text } from 'node:stream/consumers';
 import { artifactSchema, metaSchema, releaseSchema, routeSchema } from '@flynn/controller/model';
 import { settingsSchema } from '@flynn/controller/autoscale/model';
 import { envSchema } from '@flynn/controller/processes/env';
-import { storedBlobs } from '@flynn/controller/images/image-blobs';
+import { resultMeta, storedBlobs } from '@flynn/controller/images/image-blobs';
 import { FlynnError } from '@flynn/kit/errors';
 import { extract, pack } from 'tar-stream';
 import { z } from 'zod';
@@ -38,20 +38,30 @@ export const appFileSchema = z.object({
 });
 export type AppFile = z.output<typeof appFileSchema>;
 
+type Artifact = AppFile['artifact'];
 type Layer = { digest: string; sizeBytes: number };
 
-export function layersOf({ image }: AppFile['artifact']): Layer[] {
+export function layersOf({ image }: Artifact): Layer[] {
   return storedBlobs(image);
 }
 
-/** Its bytes, as they are read; `open` gives those of a layer. */
+/** As it is where nobody has the record of its build. */
+export function withoutRecord<Made extends Pick<Artifact, 'meta'>>(artifact: Made): Made {
+  const { [resultMeta]: _record, ...meta } = artifact.meta;
+  return { ...artifact, meta };
+}
+
+/** Its bytes, as they are read; `open` gives those of a layer. `record`: what the artifact's meta names as that of its build. */
 export async function* appFileOf(
   app: AppFile,
-  open: (digest: string) => Promise<Readable>,
+  { record, open }: { record: Buffer | undefined; open: (digest: string) => Promise<Readable> },
 ): AsyncGenerator<Uint8Array, void, undefined> {
   const archive = pack();
   const fill = async (): Promise<void> => {
     archive.entry({ name: manifestName }, JSON.stringify(app, undefined, 2));
+    // Before the layers: a file that has all of these was not cut off, and where it has none it was written without.
+    const recordDigest = app.artifact.meta[resultMeta];
+    if (record !== undefined && recordDigest !== undefined) archive.entry({ name: layerPrefix + recordDigest }, record);
     for (const { digest, sizeBytes } of layersOf(app.artifact)) {
       await pipeline(await open(digest), archive.entry({ name: layerPrefix + digest, size: sizeBytes }));
     }
@@ -69,7 +79,10 @@ export async function* appFileOf(
   }
 }
 
-/** `take` gets each layer in its turn and reads it to its end, or leaves it. Throws `invalid` for what is no such file. */
+/**
+ * `take` gets each layer, and the record, in its turn and reads it to its end, or leaves it. A file of a version before has no
+ * record: the app is answered as one without. Throws `invalid` for what is no such file.
+ */
 export async function readAppFile(
   input: Readable,
   take: (app: AppFile, digest: string, body: Readable) => Promise<void>,
@@ -101,7 +114,7 @@ export async function readAppFile(
   if (app === undefined) throw noAppFile(`there is no ${manifestName} in it`);
   const missing = layersOf(app.artifact).filter(({ digest }) => !found.has(digest));
   if (missing.length > 0) throw noAppFile(`${missing.length} of its layers are missing: it was cut off`);
-  return app;
+  return found.has(app.artifact.meta[resultMeta] ?? '') ? app : { ...app, artifact: withoutRecord(app.artifact) };
 }
 
 function parseManifest(json: string): AppFile {

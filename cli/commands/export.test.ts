@@ -4,14 +4,17 @@ import { createReadStream } from 'node:fs';
 import { readFile, readdir, stat, writeFile } from 'node:fs/promises';
 import { createServer, request as forward } from 'node:http';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
+import { tokens, users } from '@flynn/controller/access/api';
 import { apps, formations, releases } from '@flynn/controller/api';
 import { autoscales } from '@flynn/controller/autoscale/api';
+import type { Artifact } from '@flynn/controller/model';
 import { routing } from '@flynn/controller/routes/api';
 import { startTestBlobs } from '@flynn/controller/testing/blobs';
 import { waitFor } from '@flynn/kit/retry';
-import { readAppFile } from '../apps/file.ts';
+import { appFileOf, readAppFile } from '../apps/file.ts';
 import { loadClusters, saveClusters } from '../clusters/clusters.ts';
 import { runCli } from '../program.ts';
 import { openDeskWithController } from '../testing.ts';
@@ -34,13 +37,15 @@ async function openCluster(): Promise<Place> {
   };
 }
 
-/** An app of a slug of two layers, with env, counts and a route of its own. */
-async function prepare({ controller, desk, blobs }: Place): Promise<{ digests: string[] }> {
+/** An app of a slug of two layers that was built, with env, counts and a route of its own. */
+async function prepare({ controller, desk, blobs }: Place): Promise<{ digests: string[]; record: string }> {
   const { client } = controller;
   await desk.run(['create', 'shop', '-r', '']);
   const parts = await Promise.all([blobs.put('runtime'), blobs.put(Buffer.alloc(3_000_000, 7))]);
   const image = { base: 'slug-runner', layers: parts };
-  const artifact = await client.call(releases.createArtifact, { body: { type: 'slug', image } });
+  const { digest: record } = await blobs.put('what a build left');
+  const made = { type: 'slug' as const, image, meta: { result: record, buildpack: 'node' } };
+  const artifact = await client.call(releases.createArtifact, { body: made });
   const params = { app: 'shop' };
   const body = { artifactId: artifact.id, processes: { web: {}, worker: {} }, env: { A: 'one\ntwo' } };
   const release = await client.call(releases.create, { params, body });
@@ -55,7 +60,7 @@ async function prepare({ controller, desk, blobs }: Place): Promise<{ digests: s
   });
   await desk.run(['-a', 'shop', 'deployment', 'strategy', 'one-by-one']);
   await desk.run(['-a', 'shop', 'autoscale', 'set', 'worker', '--max', '7', '--cpu', '60%']);
-  return { digests: parts.map(({ digest }) => digest) };
+  return { digests: parts.map(({ digest }) => digest), record };
 }
 
 test('an app goes as one file to another cluster, and is there what it was', async () => {
@@ -87,6 +92,56 @@ test('an app goes as one file to another cluster, and is there what it was', asy
   const second = await to.desk.run(['import', '-n', 'copy', '--no-deploy', file]);
   assert.equal(second.code, 0, second.stderr);
   assert.match(second.stderr, /left out the route shop\.example\.com\//);
+});
+
+/** What people do there is this user's from now on, who makes apps and is admin of nothing. */
+async function actAsDeveloper({ controller: { client }, desk }: Place): Promise<void> {
+  await client.call(users.create, { body: { name: 'ada', role: 'developer' } });
+  const { token } = await client.call(tokens.create, { body: { name: 'laptop', user: 'ada' } });
+  const { clusters, ...rest } = await loadClusters(desk.configDirectory);
+  const [cluster] = clusters;
+  assert.ok(cluster);
+  await saveClusters(desk.configDirectory, { ...rest, clusters: [{ ...cluster, key: token }] });
+}
+
+async function artifactOf({ controller: { client } }: Place, app: string): Promise<Artifact> {
+  const [release] = await client.call(releases.list, { params: { app } });
+  return client.call(releases.getArtifact, { params: { artifact: release?.artifactId ?? '' } });
+}
+
+test('a developer imports what was built elsewhere, with the record of its build', async () => {
+  await using from = await openCluster();
+  await using to = await openCluster();
+  const { record } = await prepare(from);
+  const file = join(from.desk.home, 'shop.tar');
+  await actAsDeveloper(from);
+  assert.equal((await from.desk.run(['-a', 'shop', 'export', file])).code, 0);
+  await actAsDeveloper(to);
+  const imported = await to.desk.run(['import', file]);
+  assert.equal(imported.code, 0, imported.stderr);
+  assert.deepEqual((await artifactOf(to, 'shop')).meta, { result: record, buildpack: 'node' });
+  assert.equal(await text(await to.blobs.get(record)), 'what a build left');
+});
+
+test('of a build whose record is lost, or not in the file, as before it was, the app comes without one', async () => {
+  await using from = await openCluster();
+  await using to = await openCluster();
+  const { record } = await prepare(from);
+  await actAsDeveloper(to);
+  const exported = join(from.desk.home, 'shop.tar');
+  assert.equal((await from.desk.run(['-a', 'shop', 'export', exported])).code, 0);
+  const named = await readAppFile(createReadStream(exported), async (_app, _digest, body) => void body.resume());
+  assert.equal(named.artifact.meta['result'], record);
+  const earlier = join(from.desk.home, 'earlier.tar');
+  await writeFile(earlier, appFileOf(named, { record: undefined, open: (digest) => from.blobs.get(digest) }));
+  await from.blobs.remove(record);
+  const later = join(from.desk.home, 'later.tar');
+  assert.equal((await from.desk.run(['-a', 'shop', 'export', later])).code, 0);
+  for (const [name, file] of Object.entries({ earlier, later })) {
+    const imported = await to.desk.run(['import', '--no-deploy', '-n', name, file]);
+    assert.equal(imported.code, 0, imported.stderr);
+    assert.deepEqual((await artifactOf(to, name)).meta, { buildpack: 'node' });
+  }
 });
 
 type Refusal = { status: number; code: string; message: string };

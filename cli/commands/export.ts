@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { apps, formations, releases } from '@flynn/controller/api';
 import { autoscales } from '@flynn/controller/autoscale/api';
@@ -10,11 +11,12 @@ import { routing } from '@flynn/controller/routes/api';
 import { layers } from '@flynn/controller/collection/api-layers';
 import { adoptedRelease } from '@flynn/controller/releases/adoption';
 import { serviceNameOf } from '@flynn/controller/processes/compile';
-import type { App, Release, Route } from '@flynn/controller/model';
-import { FlynnError, asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { resultMeta } from '@flynn/controller/images/image-blobs';
+import type { App, Artifact, Release, Route } from '@flynn/controller/model';
+import { FlynnError, asFlynnError, hasCode, ifFound, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { Stall } from '@flynn/kit/stall';
-import { type AppFile, appFileOf, layersOf, readAppFile } from '../apps/file.ts';
+import { type AppFile, appFileOf, layersOf, readAppFile, withoutRecord } from '../apps/file.ts';
 import { removeApp } from '../apps/removal.ts';
 import { listAutoscales } from '../apps/autoscale.ts';
 import type { Context } from '../context.ts';
@@ -36,10 +38,13 @@ export function addExportCommands(parent: Parent): void {
     arguments: [['[path]', 'the file, - for standard output; else NAME.tar']],
     async run(context, _options, [path]) {
       const client = await context.client();
-      const { file, artifactId } = await describeApp(context);
+      const { file, record, artifactId } = await describeApp(context);
       for (const one of file.resources ?? []) tell(context, `not in the file: ${whatOf(one)}`);
       const bytesOf = (limits: { signal?: AbortSignal } = {}) =>
-        appFileOf(file, (digest) => client.stream(layers.get, { params: { artifact: artifactId, digest } }, limits));
+        appFileOf(file, {
+          record,
+          open: (digest) => client.stream(layers.get, { params: { artifact: artifactId, digest } }, limits),
+        });
       if (path === '-') return pipeline(bytesOf(), context.io.stdout, { end: false });
       const target = resolve(context.io.cwd, path ?? `${file.app.name}.tar`);
       await context.progress('exporting', () =>
@@ -72,7 +77,9 @@ export function addExportCommands(parent: Parent): void {
   });
 }
 
-async function describeApp(context: Context): Promise<{ file: AppFile; artifactId: string }> {
+type Described = { file: AppFile; record: Buffer | undefined; artifactId: string };
+
+async function describeApp(context: Context): Promise<Described> {
   const client = await context.client();
   const params = { app: await context.appName() };
   const app = await client.call(apps.get, { params });
@@ -96,13 +103,24 @@ async function describeApp(context: Context): Promise<{ file: AppFile; artifactI
   ]);
   const { artifactId } = release;
   if (artifactId === undefined) throw new FlynnError('invalid', `${app.name} has nothing to run: push code first`);
-  const artifact = await client.call(releases.getArtifact, { params: { artifact: artifactId } });
+  const registered = await client.call(releases.getArtifact, { params: { artifact: artifactId } });
+  const record = await recordOf(client, registered);
+  const artifact = record === undefined ? withoutRecord(registered) : registered;
   const own = ownRoutes(routes, app.name, cluster);
   const left = provided.map(({ provider, variables }) => ({ provider, variables }));
   const autoscale = scaled.map(
     ({ appId: _app, seen: _seen, held: _held, last: _last, changes: _changes, ...one }) => one,
   );
-  return { file: { format: 1, app, release, artifact, counts, autoscale, routes: own, resources: left }, artifactId };
+  const file: AppFile = { format: 1, app, release, artifact, counts, autoscale, routes: own, resources: left };
+  return { file, record, artifactId };
+}
+
+/** Some kilobytes. Undefined where there is none, or the cluster has lost it or, being of a version before, keeps it to itself. */
+async function recordOf(client: HttpClient, { id, meta }: Artifact): Promise<Buffer | undefined> {
+  const digest = meta[resultMeta];
+  if (digest === undefined) return undefined;
+  const found = await ifFound(client.stream(layers.get, { params: { artifact: id, digest } }));
+  return found === undefined ? undefined : buffer(found);
 }
 
 type Domains = { domain: string; formerDomains: readonly string[] };

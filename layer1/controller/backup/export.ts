@@ -17,7 +17,7 @@ import { auditRoot } from '../audit/trail.ts';
 import { notDumped } from '../datastore-backups/asking.ts';
 import type { DatastoreBackupResource } from '../datastore-backups/types.ts';
 import type { ControllerSettings, Deps } from '../deps.ts';
-import { resultMeta, storedBlobs } from '../images/image-blobs.ts';
+import { blobsOf, resultMeta } from '../images/image-blobs.ts';
 import { appType, artifactType, formationType, releaseType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import type { Bytes } from './archive.ts';
@@ -57,7 +57,8 @@ const statsAtOnce = 32;
 
 /**
  * Reads through all records, and asks the blob store for what they refer to. `conflict` if blobs are missing there,
- * naming what is affected, unless they may be; and in the middle of a restore.
+ * naming what is affected, unless they may be; and in the middle of a restore. The record of a build may always be: releases of
+ * it run and are gone back to all the same, and there is nothing that would bring it back.
  */
 export async function prepareBackup(
   source: BackupSource,
@@ -92,10 +93,10 @@ export async function prepareBackup(
     if (part.sizeBytes > 0 || !laterTypes.has(name)) parts.push(part);
   }
   parts.push(await measured(auditName, linesOf(auditName)));
-  const needed = await neededBlobs(store, platform, at);
+  const { needed, buildRecords } = await blobsAt(store, platform, at);
   for (const { status } of dumps) if (status.digest !== undefined) needed.add(status.digest);
   const missing: string[] = [];
-  const digests = [...needed].toSorted();
+  const digests = [...needed.union(buildRecords)].toSorted();
   // The answer has to begin before whoever waits for it gives up.
   for (let at = 0; at < digests.length; at += statsAtOnce) {
     const some = digests.slice(at, at + statsAtOnce);
@@ -106,12 +107,13 @@ export async function prepareBackup(
       else parts.push({ name: blobName(digest), sizeBytes, sha256: digest.replace(/^sha256:/, '') });
     }
   }
-  if (missing.length > 0 && !mayMiss) {
-    const affected = await affectedBy(store, new Set(missing), { apps, dumps }, at);
+  const lost = missing.filter((digest) => needed.has(digest));
+  if (lost.length > 0 && !mayMiss) {
+    const affected = await affectedBy(store, new Set(lost), { apps, dumps }, at);
     throw new FlynnError(
       'conflict',
-      `no whole backup can be made: the blob store lacks ${missing.length} of what releases and dumps of databases are made of (${affected}). Delete those ("flynn release delete", "backup delete" of "flynn pg" and "flynn redis"), or leave out what is missing with --skip-missing`,
-      { detail: { missing: missing.slice(0, 100) } },
+      `no whole backup can be made: the blob store lacks ${lost.length} of what releases and dumps of databases are made of (${affected}). Delete those ("flynn release delete", "backup delete" of "flynn pg" and "flynn redis"), or leave out what is missing with --skip-missing`,
+      { detail: { missing: lost.slice(0, 100) } },
     );
   }
   const cluster = { id: clusterId, name: settings.name, domain: settings.domain };
@@ -174,15 +176,21 @@ async function isEncryptedAt(store: Store, at: At): Promise<boolean> {
   return isEncrypted(parseEncryption(entries.find(({ key }) => key === encryptionKey)?.value));
 }
 
-async function neededBlobs(store: Store, { artifactIds }: Platform, at: At): Promise<Set<string>> {
+/** `needed`: without these nothing runs. */
+async function blobsAt(
+  store: Store,
+  { artifactIds }: Platform,
+  at: At,
+): Promise<{ needed: Set<string>; buildRecords: Set<string> }> {
   const needed = new Set<string>();
+  const buildRecords = new Set<string>();
   for await (const { id, spec } of resourcesAt(store, artifactType, at)) {
     if (artifactIds.has(id)) continue;
-    for (const { digest } of storedBlobs(spec.image)) needed.add(digest);
-    const result = spec.meta[resultMeta];
-    if (result !== undefined) needed.add(result);
+    for (const digest of blobsOf(spec.image)) needed.add(digest);
+    const record = spec.meta[resultMeta];
+    if (record !== undefined) buildRecords.add(record);
   }
-  return needed;
+  return { needed, buildRecords };
 }
 
 /** For people: which releases could not be restored. */
@@ -194,9 +202,7 @@ async function affectedBy(
 ): Promise<string> {
   const artifacts = new Set<string>();
   for await (const { id, spec } of resourcesAt(store, artifactType, at)) {
-    if (storedBlobs(spec.image).some(({ digest }) => missing.has(digest)) || missing.has(spec.meta[resultMeta] ?? '')) {
-      artifacts.add(id);
-    }
+    if (blobsOf(spec.image).some((digest) => missing.has(digest))) artifacts.add(id);
   }
   const nameOf = (appId: string): string => apps.find(({ id }) => id === appId)?.spec.name ?? appId;
   const names = dumps.flatMap(({ id, owner, status }) =>

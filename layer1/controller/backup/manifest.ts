@@ -35,7 +35,7 @@ export const manifestSchema = formatSchema.extend({
   }),
   /** Of the store: everything in it is as it was then. */
   revision: z.int(),
-  /** Blobs that something refers to and the blob store did not have: left out because somebody said so. */
+  /** Blobs that something refers to and the blob store did not have: left out because somebody said so, or records of builds. */
   missing: z.array(z.string()).default([]),
   /** In their order. */
   parts: z.array(partSchema),

@@ -224,6 +224,25 @@ test('a blob that is missing fails the backup, naming the release, unless it may
   assert.equal(blobs, digests.length - 1);
 });
 
+test('the record of a build that is lost, or never came along with an imported app, holds up no backup', async () => {
+  await using before = await startTestBlobs();
+  await using world = await startTestController({ blobStoreUrl: before.url });
+  const { client } = world;
+  await client.call(apps.create, { body: { name: 'shop' } });
+  const layer = await before.blobs.put('code');
+  const kept = await before.blobs.put('a record');
+  const lost = `sha256:${'0'.repeat(64)}`;
+  for (const result of [kept.digest, lost]) {
+    const body = { type: 'slug' as const, image: { base: 'slug-runner', layers: [layer] }, meta: { result } };
+    const artifact = await client.call(releases.createArtifact, { body });
+    await client.call(releases.create, { params: { app: 'shop' }, body: { artifactId: artifact.id } });
+  }
+  const { manifest, blobs } = await inspectArchive(bytesOf(await download(world)));
+  assert.deepEqual([manifest.missing, blobs], [[lost], 2]);
+  await before.blobs.remove(layer.digest);
+  await assert.rejects(download(world), /lacks 1 of what .*\(shop v\d, shop v\d\)/);
+});
+
 test('what goes before the records is done once more while these are broken off, and not once they are there', async () => {
   await using world = await startTestController();
   await world.deployApp('shop', { web: {} });

@@ -11,7 +11,7 @@ export const layers = {
     path: '/artifacts/:artifact/layers/:digest',
     access: 'developer of some app',
     response: 'stream',
-    summary: 'The bytes of a layer of a slug',
+    summary: 'The bytes of a layer of a slug, or of the record of its build',
   }),
   stat: defineRoute({
     method: 'GET',

@@ -17,17 +17,20 @@ import { startTestController } from '../testing.ts';
 import { layers } from './api-layers.ts';
 import { layerHandlers } from './layers.ts';
 
-test('the layers of a slug are for developers of an app that has it, and for nobody else', async () => {
+test('the layers of a slug and the record of its build are for developers of an app that has it, and for nobody else', async () => {
   await using store = await startTestBlobs();
   await using world = await startTestController({ blobStoreUrl: store.url });
   const { client } = world;
   for (const name of ['mine', 'theirs']) await client.call(apps.create, { body: { name } });
   const { digest, sizeBytes } = await store.blobs.put('the code');
   const image = { base: 'slug-runner', layers: [{ digest, sizeBytes }] };
-  const artifact = await client.call(releases.createArtifact, { body: { type: 'slug', image } });
+  const record = await store.blobs.put('what its build left');
+  const made = { type: 'slug' as const, image, meta: { result: record.digest } };
+  const artifact = await client.call(releases.createArtifact, { body: made });
   const body = { artifactId: artifact.id, processes: { web: {} } };
   await client.call(releases.create, { params: { app: 'mine' }, body });
-  const params = { artifact: artifact.id, digest };
+  const source = await store.blobs.put('of no artifact');
+  const params = { artifact: artifact.id };
   for (const [app, role, isReader] of [
     ['mine', 'developer', true],
     ['mine', 'viewer', false],
@@ -38,9 +41,16 @@ test('the layers of a slug are for developers of an app that has it, and for nob
     await client.call(grants.put, { params: { app, kind: 'user', name }, body: { role } });
     const { token } = await client.call(tokens.create, { body: { name: 'test', user: name } });
     await using own = createControllerClient({ baseUrl: world.url, key: token });
-    const read = async () => text(await own.stream(layers.get, { params }, {}));
-    if (isReader) assert.equal(await read(), 'the code', name);
-    else await assert.rejects(read(), (error) => hasCode(error, 'not_found', 'denied'), name);
+    const read = async (one: string) => text(await own.stream(layers.get, { params: { ...params, digest: one } }));
+    const isRefused = (error: unknown) => hasCode(error, 'not_found', 'denied');
+    await assert.rejects(read(source.digest), isRefused, name);
+    for (const [one, whole] of [
+      [digest, 'the code'],
+      [record.digest, 'what its build left'],
+    ] as const) {
+      if (isReader) assert.equal(await read(one), whole, name);
+      else await assert.rejects(read(one), isRefused, name);
+    }
   }
 });
 

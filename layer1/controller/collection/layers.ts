@@ -6,11 +6,11 @@ import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { Stall } from '@flynn/kit/stall';
 import { layers } from './api-layers.ts';
+import { madeOf } from './own-blobs.ts';
 import type { OwnBlobs } from './own-blobs.ts';
 import type { Deps } from '../deps.ts';
 import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
-import { blobsOf } from '../images/image-blobs.ts';
 import { appType, artifactType, releaseType } from '../resources.ts';
 
 /** Of all of a layer, which may take as long as it gets on. */
@@ -26,8 +26,8 @@ export function layerHandlers(
       const { params, signal } = call;
       const { spec } = await resources.get(artifactType, params.artifact, { signal });
       await checkReader(resources, principalOf(call), params.artifact, signal);
-      // What is in the blob store beside layers is nobody's to read: sources, caches.
-      if (!blobsOf(spec.image).includes(params.digest)) {
+      // What is in the blob store beside layers and the records of builds is nobody's to read: sources, caches.
+      if (!madeOf(spec).includes(params.digest)) {
         throw new FlynnError('not_found', `the artifact ${params.artifact} has no layer ${params.digest}`);
       }
       const { sizeBytes } = await blobs.stat(params.digest, { signal });

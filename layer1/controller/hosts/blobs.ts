@@ -5,8 +5,8 @@ import type { BlobClient } from '@flynn/blobstore/client';
 import { soleCopies } from '@flynn/blobstore/sole-copies';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { ResourceService } from '@flynn/resource/service';
-import { madeOf } from '../collection/own-blobs.ts';
 import { amountOf } from '../health/blobs.ts';
+import { blobsOf } from '../images/image-blobs.ts';
 import { appType, artifactType, releaseType } from '../resources.ts';
 
 type Limits = { signal: AbortSignal };
@@ -61,7 +61,7 @@ export async function checkLostBlobs(
   { signal }: Limits,
 ): Promise<void> {
   const artifacts = await resources.list(artifactType, { signal });
-  const needed = artifacts.map(({ id, spec }) => ({ id, digests: madeOf(spec) }));
+  const needed = artifacts.map(({ id, spec }) => ({ id, digests: blobsOf(spec.image) }));
   if (needed.every(({ digests }) => digests.length === 0)) return;
   const there = await digestsOf(blobs, hostId, signal);
   const lost = needed.filter(({ digests }) => digests.some((digest) => !there.has(digest)));
