@@ -9,15 +9,12 @@ import type { Compare } from '@flynn/store/store';
 import { stepDeletion } from './apps/deletion.ts';
 import { ByApp } from './mirrors/by-app.ts';
 import { isCronJob, stepCron } from './cron/steps.ts';
-import { pruneTokens } from './access/expiry.ts';
-import { noteEarlierLogins } from './access/last-login.ts';
 import { stepBackups } from './backup/steps.ts';
 import type { BackupBlobs } from './backup/steps.ts';
-import { pruneAnswers } from './audit/answers.ts';
-import { pruneAudit } from './audit/reading.ts';
 import type { BlobCollector } from './collection/blob-collection.ts';
 import { seenOf, valuesOf } from './mirrors/cell-view.ts';
 import { cleanUp, keptByApp } from './collection/clean-up.ts';
+import { forgetOld } from './collection/forgetting.ts';
 import { collectAll } from './collection/rounds.ts';
 import { appIdOf } from './processes/compile.ts';
 import { keepDatastores } from './datastore-backups/keeping.ts';
@@ -238,12 +235,7 @@ function mapSource(source: Source, toIds: (id: string) => Iterable<string>): Sou
   };
 }
 
-/** What the trail and the kept answers have too much of, and tokens of old. */
 async function forget(deps: Deps, options: Options): Promise<void> {
-  const nowMs = deps.now();
-  await pruneAudit(deps.store, { ...options, nowMs });
-  await pruneAnswers(deps.store, { ...options, nowMs });
-  await pruneTokens(deps, { ...options, nowMs });
-  await noteEarlierLogins(deps, { ...options, nowMs });
+  await forgetOld(deps, options);
   await systemClock.sleep(forgetMs, options);
 }

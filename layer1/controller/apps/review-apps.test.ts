@@ -38,6 +38,28 @@ test('a review app is looked at again when its time comes, and goes with the app
   });
 });
 
+test('a clock that leaps ahead ends no review app before it has gone on for a day', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  const { client, deps, store } = world;
+  const hourMs = 3_600_000;
+  const nowMs = Date.now();
+  const parent = await client.call(apps.create, { body: { name: 'shop' } });
+  const body = { name: 'pr-1', meta: { 'review.of': parent.id }, reviewMs: 72 * hourMs };
+  const review = await client.call(apps.create, { body });
+  const step = (afterHours: number) =>
+    stepReview({ ...deps, now: () => nowMs + afterHours * hourMs }, review.id, { signal });
+  const note = (value: object) =>
+    store.transact({ then: [{ put: '/flynn/collection', value: JSON.stringify(value) }] });
+  await note({ begunMs: nowMs });
+  const later = { againInMs: hourMs };
+  assert.deepEqual(await step(30 * 24), later);
+  await note({ begunMs: nowMs, aheadMs: nowMs + 30 * 24 * hourMs });
+  assert.deepEqual(await step(30 * 24 + 23), later);
+  assert.equal((await deps.resources.get(appType, review.id, { signal })).deletingSince, undefined);
+  await step(31 * 24);
+  assert.notEqual((await deps.resources.get(appType, review.id, { signal })).deletingSince, undefined);
+});
+
 test('what a review app keeps on hosts goes with it, when nobody is there to be asked', async () => {
   await using world = await startTestController();
   const { client, deps } = world;

@@ -7,6 +7,7 @@ import type { Again } from '@flynn/resource/reconciler';
 import type { Principal } from '../access/principal.ts';
 import { isAtLeast } from '../access/roles.ts';
 import { refuseForDatastore } from '../datastores/guards.ts';
+import { believedNow } from '../collection/round-state.ts';
 import type { Deps } from '../deps.ts';
 import { appType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
@@ -83,7 +84,10 @@ export function checkReview({ id, spec }: Pick<AppResource, 'id' | 'spec'>, afte
   );
 }
 
-/** A review app whose time is over, or whose app is gone, is deleted with its volumes: nobody is there to be asked of them. */
+/**
+ * A review app whose time is over, or whose app is gone, is deleted with its volumes: nobody is there to be asked of them. By a
+ * clock that leapt ahead no time is over.
+ */
 export async function stepReview(deps: Deps, id: string, { signal }: { signal: AbortSignal }): Promise<void | Again> {
   const app = await deps.resources.find(appType, id, { signal });
   const parentId = app?.spec.meta[parentMeta];
@@ -91,7 +95,7 @@ export async function stepReview(deps: Deps, id: string, { signal }: { signal: A
   if (app.spec.isSystem || app.spec.datastore !== undefined) return;
   const expiresMs = Date.parse(app.spec.meta[expiryMeta] ?? '');
   const parent = await deps.resources.find(appType, parentId, { signal });
-  const leftMs = expiresMs - deps.now();
+  const leftMs = expiresMs - (await believedNow(deps, { signal }));
   if (parent !== undefined && (Number.isNaN(leftMs) || leftMs > 0)) {
     return { againInMs: Number.isNaN(leftMs) ? longestWaitMs : Math.min(longestWaitMs, leftMs) };
   }

@@ -5,6 +5,7 @@ import type { Compare, Store } from '@flynn/store/store';
 import { z } from 'zod';
 import { beside } from '../audit/mutation.ts';
 import { aheadSince } from '../clocks/believed-clock.ts';
+import type { Deps } from '../deps.ts';
 
 const key = '/flynn/collection';
 
@@ -28,6 +29,19 @@ export function beginRound(before: RoundState, nowMs: number, usedMs: number | u
   const sinceMs = aheadSince({ lastMs: begunMs ?? usedMs, aheadMs }, nowMs);
   if (sinceMs === undefined) return { ...rest, begunMs: nowMs };
   return { ...rest, ...(begunMs === undefined ? {} : { begunMs }), aheadMs: sinceMs };
+}
+
+/**
+ * What time it is, where what is over goes for good: by a clock that is ahead, as beginRound says, when it was believed last. A
+ * look is not noted: rounds are, every half an hour.
+ */
+export async function believedNow(
+  { store, now }: Pick<Deps, 'store' | 'now'>,
+  { signal }: { signal: AbortSignal },
+): Promise<number> {
+  const { begunMs, aheadMs } = await readRounds(store, signal);
+  const nowMs = now();
+  return begunMs === undefined || aheadSince({ lastMs: begunMs, aheadMs }, nowMs) === undefined ? nowMs : begunMs;
 }
 
 /** What cannot be read says nothing: the next round is the first, and writes it anew. */
