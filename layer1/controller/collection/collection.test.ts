@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { apps, formations, releases } from '../api.ts';
+import { apps, deployments, formations, releases } from '../api.ts';
 import { blobGraceMs, collectBlobs } from './blob-collection.ts';
 import { collectArtifacts, collectReleases } from './collection.ts';
 import type { Release } from '../model.ts';
@@ -53,6 +53,50 @@ test('an app keeps its newest slugs; what is left can all be gone back to; share
   );
   const oldest = await world.client.call(releases.get, { params: { app: 'shop', release: 'v3' } });
   assert.equal((await world.deploy('shop', oldest.id)).state, 'complete');
+});
+
+/** An app that keeps one slug, with `count` releases that were deployed. */
+async function makeOld(world: TestController, name: string, count: number): Promise<void> {
+  const { client } = world;
+  await client.call(apps.create, { body: { name, meta: { 'gc.max_inactive_slug_releases': '1' } } });
+  for (let made = 0; made < count; made += 1) {
+    const release = await makeRelease(world, name, await makeArtifact(world, []));
+    assert.equal((await world.deploy(name, release.id)).state, 'complete');
+  }
+}
+
+test('a round goes through all deployments once, however many apps there are', async () => {
+  await using world = await startTestController();
+  for (const name of ['one', 'two', 'three']) await makeOld(world, name, 3);
+  let looks = 0;
+  const counted = new Proxy(world.deps.deployments, {
+    get(mirror, property) {
+      if (property === 'snapshot') looks += 1;
+      const value: unknown = Reflect.get(mirror, property, mirror);
+      return value;
+    },
+  });
+  const deps = { ...later(world, 2 * 3_600_000), deployments: counted };
+  assert.equal(await collectReleases(deps, { signal }), 3);
+  assert.equal(looks, 1);
+});
+
+test('of an app that something is deployed of since the round began nothing goes', async (t) => {
+  await using world = await startTestController();
+  await makeOld(world, 'shop', 4);
+  const { resources } = world.deps;
+  const find = resources.find.bind(resources);
+  const releaseId = (await world.client.call(releases.get, { params: { app: 'shop', release: 'v2' } })).id;
+  let begun = '';
+  const finding = t.mock.method(resources, 'find', async (...asked: Parameters<typeof find>) => {
+    finding.mock.restore();
+    const { id } = await world.client.call(deployments.create, { params: { app: 'shop' }, body: { releaseId } });
+    begun = id;
+    return find(...asked);
+  });
+  assert.equal(await collectReleases(later(world, 2 * 3_600_000), { signal }), 0);
+  assert.equal((await world.endOf(begun)).state, 'complete');
+  assert.deepEqual(await versions(world, 'shop'), [4, 3, 2, 1]);
 });
 
 test('a whole image keeps its configuration, its layers and the record it is deployed again by', async () => {

@@ -12,6 +12,7 @@ import { compareOf, isUnreadable } from '@flynn/resource/record';
 import type { Compare } from '@flynn/store/store';
 import { isRestoring } from '../backup/restore-state.ts';
 import type { Deps } from '../deps.ts';
+import { valuesOf } from '../mirrors/cell-view.ts';
 import { expiredReleases, keptSlugs } from './release-expiry.ts';
 import { appType, artifactType, formationType, releaseType } from '../resources.ts';
 import type { AppResource, ReleaseResource } from '../resources.ts';
@@ -39,11 +40,13 @@ export async function collectReleases(deps: Deps, options: Options): Promise<num
   // Whole images take room as slugs do, and are gone back to like them.
   const isStored = ({ spec }: (typeof artifacts)[number]) => spec.type === 'slug' || 'config' in spec.image;
   const slugs = new Set(artifacts.filter(isStored).map(({ id }) => id));
+  // Once, and not for each app. A deployment that begins from here on changes its app: nothing of that goes.
+  const inUse = deployedNow(deps);
   const ofApps = Map.groupBy(releases, ({ spec }) => spec.appId);
   const artifactIds = new Set<string>();
   let count = 0;
   for (const app of apps) {
-    for (const release of expiredOf(deps, app, ofApps.get(app.id) ?? [], slugs)) {
+    for (const release of expiredOf(app, ofApps.get(app.id) ?? [], { inUse, slugs, nowMs: deps.now() })) {
       try {
         await removeRelease(deps, app, release, options);
         count += 1;
@@ -60,10 +63,9 @@ export async function collectReleases(deps: Deps, options: Options): Promise<num
 }
 
 function expiredOf(
-  deps: Deps,
   app: AppResource,
   releases: readonly ReleaseResource[],
-  slugs: ReadonlySet<string>,
+  { inUse, slugs, nowMs }: { inUse: ReadonlySet<string>; slugs: ReadonlySet<string>; nowMs: number },
 ): ReleaseResource[] {
   const keep = keptSlugs(app.spec.meta);
   if (releases.length <= keep + 1) return [];
@@ -75,21 +77,20 @@ function expiredOf(
       createdAt,
     })),
     liveId: app.status.releaseId,
-    inUse: deployedNow(deps, app),
+    inUse,
     isSlug: (id) => slugs.has(id),
     keep,
-    nowMs: deps.now(),
+    nowMs,
   });
   const ids = new Set(gone.map(({ id }) => id));
   return releases.filter(({ id }) => ids.has(id));
 }
 
-/** The releases of a deployment under way. */
-function deployedNow({ deployments }: Deps, app: AppResource): Set<string> {
-  const open = [...deployments.snapshot.entries.values()].map(({ value }) => value);
+/** The releases of all deployments under way. */
+function deployedNow({ deployments }: Deps): Set<string> {
   return new Set(
-    open
-      .filter(({ spec, status }) => spec.appId === app.id && status.endedAt === undefined)
+    valuesOf(deployments)
+      .filter(({ status }) => status.endedAt === undefined)
       .flatMap(({ spec }) => [spec.newReleaseId, spec.oldReleaseId ?? spec.newReleaseId]),
   );
 }
