@@ -7,6 +7,10 @@ import type { Held, Replica } from './replica.ts';
 import { Upkeep } from './upkeep.ts';
 
 const everyMs = 60_000;
+/** What takes long is done less often: at most this share of the time. */
+const greatestShare = 0.05;
+/** And however long it takes, after this: a store that has not compared itself for two hours is told to be in trouble. */
+const longestMs = 3_600_000;
 
 /**
  * INVARIANTS. It decides nothing: it only adds copies, uses, removals and pointers that another store has. A store or blob
@@ -18,6 +22,8 @@ export class Comparison {
   readonly #upkeep: Upkeep;
   readonly missing = new Lacks();
   #completeMs: number | undefined;
+  /** How long the last one was at what the next does again: comparing, and copies that came to nothing. */
+  #repeatedMs = 0;
 
   constructor(deps: CopyingDeps, copying: Copying) {
     this.#deps = deps;
@@ -29,6 +35,7 @@ export class Comparison {
       everyMs,
       all: async (signal) => {
         await this.compare(signal);
+        return Math.min(Math.max(everyMs, this.#repeatedMs / greatestShare), longestMs);
       },
       one: async (digest, signal) => {
         if ((await deps.own.find(digest)) === undefined) await copying.takeFromAny(digest, signal);
@@ -59,7 +66,9 @@ export class Comparison {
   async compare(signal: AbortSignal): Promise<boolean> {
     const { own, clock, log } = this.#deps;
     const peers = this.#deps.peers();
+    this.#repeatedMs = 0;
     if (peers === undefined) return false;
+    const beganMs = clock.now();
     const lacked = new Map<string, { held: Held; replicas: Replica[] }>();
     let isComplete = true;
     for (const { host, replica } of peers) {
@@ -73,6 +82,7 @@ export class Comparison {
         log.warn(`cannot compare with the blob store on ${host}: ${messageOf(error)}; trying again later`);
       }
     }
+    this.#repeatedMs = clock.now() - beganMs;
     for (const { held } of lacked.values()) this.missing.add(held, clock.now());
     if (isComplete) this.missing.keepOnly(lacked);
     const away = new Set<Replica>();
@@ -82,7 +92,9 @@ export class Comparison {
         // It may have come otherwise meanwhile.
         const isThere = (await own.find(held.digest)) !== undefined;
         if (!isThere && away.has(replica)) continue;
+        const takingMs = clock.now();
         const outcome = isThere ? 'taken' : await this.#copying.take(held, replica, signal);
+        if (outcome !== 'taken') this.#repeatedMs += clock.now() - takingMs;
         if (outcome === 'away') away.add(replica);
         if (outcome !== 'taken' && outcome !== 'obsolete') continue;
         this.missing.delete(held.digest);

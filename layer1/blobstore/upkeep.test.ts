@@ -16,7 +16,7 @@ const dayMs = 24 * 3_600_000;
 const until = (isSo: () => boolean | Promise<boolean>) =>
   waitFor(isSo, { what: 'upkeep', deadlineMs: 30_000, intervalMs: 1 });
 
-function setUp() {
+function setUp({ bytesPerSecond = 1e9 } = {}) {
   const clock = fakeClock(1_000_000);
   const replica = () => new MemoryReplica({ now: () => clock.now() });
   const [own, first, second] = [replica(), replica(), replica()];
@@ -24,7 +24,7 @@ function setUp() {
   const peers = () =>
     [first, second].map((one, index) => ({ host: `h${index}`, replica: overNetwork(one, () => away.has(one)) }));
   const deps = { own, peers, clock, log: silentLogger() };
-  const copying = new Copying(deps, { bytesPerSecond: 1e9 });
+  const copying = new Copying(deps, { bytesPerSecond });
   const comparison = new Comparison(deps, copying);
   return {
     clock,
@@ -107,6 +107,86 @@ test('a blob that is wanted comes before the next comparison is due', async () =
   const later = await first.put(chunks('y'), {});
   await clock.advance(60_000);
   await until(() => own.blobs.has(later.digest));
+  stop.abort();
+  await running;
+});
+
+test('however long a store copied, it compares itself again a minute later', async () => {
+  const { clock, own, first, comparison } = setUp({ bytesPerSecond: 1 });
+  const large = await first.put(chunks('x'.repeat(1_000)), {});
+  const stop = new AbortController();
+  const running = comparison.run(stop.signal);
+  const beganMs = clock.now();
+  const untilTaken = (digest: string) =>
+    until(async () => {
+      await clock.advance(5_000);
+      return own.blobs.has(digest);
+    });
+  await untilTaken(large.digest);
+  const copiedMs = clock.now();
+  assert.ok(copiedMs - beganMs >= 1_000_000, String(copiedMs - beganMs));
+  const { digest } = await first.put(chunks('y'), {});
+  await untilTaken(digest);
+  assert.ok(clock.now() - copiedMs < 150_000, String(clock.now() - copiedMs));
+  stop.abort();
+  await running;
+});
+
+/** Each call answers how long it was between the last two times that something began. */
+function gaps(clock: ReturnType<typeof fakeClock>): { begin: () => void; next: () => Promise<number> } {
+  const begun: number[] = [];
+  return {
+    begin: () => void begun.push(clock.now()),
+    async next() {
+      const before = begun.length;
+      await until(async () => {
+        await clock.advance(10_000);
+        return begun.length > before;
+      });
+      return (begun.at(-1) ?? 0) - (begun.at(-2) ?? 0);
+    },
+  };
+}
+
+test('what takes long to compare is compared less often, but within an hour', async () => {
+  const { clock, first, comparison } = setUp();
+  let tookMs = 30_000;
+  const { begin, next } = gaps(clock);
+  const list = first.list.bind(first);
+  first.list = async (page) => {
+    begin();
+    await clock.sleep(tookMs);
+    return list(page);
+  };
+  const stop = new AbortController();
+  const running = comparison.run(stop.signal);
+  await next();
+  const afterMs = await next();
+  assert.ok(afterMs >= 630_000 && afterMs < 800_000, String(afterMs));
+  tookMs = 600_000;
+  await next();
+  const longMs = await next();
+  assert.ok(longMs >= 4_200_000 && longMs < 4_400_000, String(longMs));
+  stop.abort();
+  await clock.advance(tookMs);
+  await running;
+});
+
+test('a copy that comes to nothing is not tried all the time', async () => {
+  const { clock, first, comparison } = setUp({ bytesPerSecond: 100 });
+  const { digest } = await first.put(chunks('x'.repeat(10_000)), {});
+  first.damage(digest);
+  const { begin, next } = gaps(clock);
+  const open = first.open.bind(first);
+  first.open = (...asked) => {
+    begin();
+    return open(...asked);
+  };
+  const stop = new AbortController();
+  const running = comparison.run(stop.signal);
+  await next();
+  const afterMs = await next();
+  assert.ok(afterMs >= 2_100_000 && afterMs < 2_300_000, String(afterMs));
   stop.abort();
   await running;
 });

@@ -3,17 +3,14 @@ import { type Clock, pause } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 
-/** What takes long is done less often: at most this share of the time. */
-const greatestShare = 0.05;
-const longestMs = 24 * 3_600_000;
-
 export type UpkeepOptions = {
   name: string;
   firstMs: number;
   everyMs: number;
   clock: Clock;
   log: Logger;
-  all: (signal: AbortSignal) => Promise<void>;
+  /** Answers after how long there is to be another. */
+  all: (signal: AbortSignal) => Promise<number>;
   one: (digest: string, signal: AbortSignal) => Promise<void>;
 };
 
@@ -61,10 +58,8 @@ export class Upkeep {
         // A clock that was set back must not hold it up.
         this.#nextMs = Math.min(this.#nextMs, clock.now() + this.#delayMs);
         if (clock.now() >= this.#nextMs) {
-          const beganMs = clock.now();
           this.#nextMs = Infinity;
-          await all(signal);
-          this.#delayMs = Math.min(Math.max(everyMs, (clock.now() - beganMs) / greatestShare), longestMs);
+          this.#delayMs = await all(signal);
           this.#nextMs = Math.min(this.#nextMs, clock.now() + this.#delayMs);
         }
       } catch (error) {

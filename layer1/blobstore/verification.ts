@@ -39,6 +39,7 @@ export class Verification {
       everyMs,
       all: async (signal) => {
         if (readsAll) await this.verify(signal);
+        return everyMs;
       },
       one: (digest, signal) => this.#look(digest, signal),
     });

@@ -30,7 +30,8 @@ test('stores that have the same are no finding, nor one that has just begun to f
 test('blobs with a copy less are named with their store and since when', () => {
   const stores = [
     { host: 'h1', status: whole },
-    { host: 'h2', status: { ...whole, missing: lack(10, 7) } },
+    // It has copied since: it compares itself again when it is through.
+    { host: 'h2', status: { ...whole, missing: lack(10, 7), comparedAt: minutesAgo(300) } },
   ];
   const [found, ...more] = blobFindings({ stores }, now);
   assert.ok(found);

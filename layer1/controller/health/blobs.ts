@@ -93,7 +93,9 @@ export function blobFindings({ stores }: Replication, now: number): Found[] {
           'it goes on by itself; flynn -a blobstore log tells what is in its way; one that is damaged has to be pushed again',
       });
     }
-    if (comparedAt !== undefined && stores.length > 1 && now - comparedAt >= marks.comparedMs) {
+    // One that copies what it lacks compares itself again when it has it; that it does not get on is told above.
+    const isCopying = missing.count > 0;
+    if (comparedAt !== undefined && stores.length > 1 && !isCopying && now - comparedAt >= marks.comparedMs) {
       found.push({
         severity: 'warning',
         subject,
