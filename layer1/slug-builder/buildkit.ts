@@ -1,13 +1,16 @@
 /** What of a Dockerfile does BuildKit alone know, and what of that can be done without? The engine's own builder knows none. */
 import { FlynnError } from '@flynn/kit/errors';
 import { type Instruction, instructionHead as head, instructionsOf } from './dockerfile.ts';
-import { heredocOf, withoutHeredocs } from './heredocs.ts';
+import { openedBy } from './copied-documents.ts';
+import { type CopiedDocuments, heredocOf, withoutHeredocs } from './heredocs.ts';
 
 export type Plain = {
   /** Each line is where it was. */
   dockerfile: string;
   /** What was left out of it, or is said otherwise, for people. */
   notes: string[];
+  /** What COPY and ADD have below them: their lines are empty now. */
+  documents: CopiedDocuments;
 };
 
 const mostTold = 5;
@@ -17,7 +20,7 @@ const mostTold = 5;
  * such words, and what to write.
  */
 export function withoutBuildKit(dockerfile: string): Plain {
-  const { dockerfile: inLines, notes } = withoutHeredocs(dockerfile);
+  const { dockerfile: inLines, notes, documents } = withoutHeredocs(dockerfile);
   const lines = inLines.split('\n');
   for (const { name, firstLine, lastLine } of instructionsOf(inLines)) {
     const before = lines.slice(firstLine - 1, lastLine);
@@ -32,8 +35,8 @@ export function withoutBuildKit(dockerfile: string): Plain {
     lines.splice(firstLine - 1, before.length, ...after.split('\n'));
   }
   const plain = lines.join('\n');
-  const problems = [...problemsOf(instructionsOf(plain))];
-  if (problems.length === 0) return { dockerfile: plain, notes };
+  const problems = [...problemsOf(instructionsOf(plain), documents)];
+  if (problems.length === 0) return { dockerfile: plain, notes, documents };
   const more = problems.length > mostTold ? [`and ${problems.length - mostTold} more`] : [];
   throw new FlynnError(
     'invalid',
@@ -53,9 +56,10 @@ function superfluous(instruction: string, given: string): string | undefined {
   return isCache ? 'the step begins without that cache, and what it keeps there is in the image' : undefined;
 }
 
-function* problemsOf(instructions: readonly Instruction[]): Generator<string> {
+function* problemsOf(instructions: readonly Instruction[], documents: CopiedDocuments): Generator<string> {
   let heredocEnd: string | undefined;
-  for (const { name, text, firstLine } of instructions) {
+  for (const instruction of instructions) {
+    const { name, text, firstLine } = instruction;
     // What a here-document holds is no instruction.
     if (heredocEnd !== undefined) {
       if (text.trim() === heredocEnd) heredocEnd = undefined;
@@ -67,8 +71,13 @@ function* problemsOf(instructions: readonly Instruction[]): Generator<string> {
       const remedy = remedyFor(name, given);
       if (remedy !== undefined) yield `line ${firstLine}: ${name} ${given.split(',')[0]}: ${remedy}`;
     }
-    heredocEnd = heredocOf(text);
-    if (heredocEnd !== undefined) yield `line ${firstLine}: ${name} <<${heredocEnd}: ${insteadOfHeredoc(name)}`;
+    const [opened] = documents.has(firstLine) ? [] : openedBy(instruction);
+    if (opened !== undefined) {
+      yield `line ${firstLine}: ${name} <<${opened.name}: a line with nothing but the name ends each, in their order: one is not there`;
+      return;
+    }
+    heredocEnd = name === 'RUN' ? heredocOf(text) : undefined;
+    if (heredocEnd !== undefined) yield `line ${firstLine}: RUN <<${heredocEnd}: ${insteadOfHeredoc}`;
     const repository =
       name === 'ADD' ? /\s((?:git@|git:|ssh:)\S+|https?:\S+\.git(?:#\S*)?)(?=\s)/.exec(text)?.[1] : undefined;
     if (repository !== undefined)
@@ -98,7 +107,6 @@ const ofMounts: Readonly<Record<string, string>> = {
   tmpfs: 'remove what it writes there at the end of the step',
 };
 const ofCopy: Readonly<Record<string, string>> = {
-  '--chmod': 'RUN chmod MODE FILE after it, or have git keep the mode: git update-index --chmod=+x FILE',
   '--parents': 'COPY each folder to its own place',
   '--exclude': 'name what is to be left out in .dockerignore',
   '--checksum': 'RUN curl -fsSLo FILE URL && echo "SUM  FILE" | sha256sum -c',
@@ -106,8 +114,4 @@ const ofCopy: Readonly<Record<string, string>> = {
   '--unpack': 'RUN tar -xf FILE after it',
 };
 
-function insteadOfHeredoc(instruction: string): string {
-  return instruction === 'RUN'
-    ? String.raw`join its commands by "&& \", or commit them as a script and COPY that`
-    : 'commit the file and COPY it';
-}
+const insteadOfHeredoc = String.raw`join its commands by "&& \", or commit them as a script and COPY that`;

@@ -136,15 +136,40 @@ const staying: [what: string, dockerfile: string][] = [
   ['one without an end', 'RUN <<EOF\nx\n'],
   ['one whose end is indented', 'RUN <<EOF\nx\n\tEOF\n'],
   ['one glued to what follows', 'RUN cat <<EOF>x\nx\nEOF\n'],
-  ['one of COPY', 'COPY <<EOF /x\nx\nEOF\n'],
+  ['one of COPY without an end', 'COPY <<EOF /x\nx\n EOF\n'],
+  ['one of a list of COPY', 'COPY ["<<EOF", "/x"]\nRUN x\n'],
   ['one of a list', 'RUN ["cat"] <<EOF\nx\nEOF\n'],
   ['one for a shell that is none', 'SHELL ["python3", "-c"]\nRUN <<EOF\nx\nEOF\n'],
   ['one that is longer than a line may be', `RUN <<EOF\n${'x'.repeat(70_000)}\nEOF\n`],
   ['a here-string', 'RUN cat <<<EOF\nRUN x\nEOF\n'],
 ];
 for (const [what, text] of staying) {
-  test(`${what} stays as it is`, () => assert.deepEqual(withoutHeredocs(text), { dockerfile: text, notes: [] }));
+  test(`${what} stays as it is`, () =>
+    assert.deepEqual(withoutHeredocs(text), { dockerfile: text, notes: [], documents: new Map() }));
 }
+
+test('those of COPY and ADD are taken out, whatever SHELL names, and nothing in them is an instruction', () => {
+  const text = `SHELL ["x"]\nCOPY --chown=1 \\\n  <<A.txt <<-'b' "/x y"\nRUN <<C\n\tA.txt\nA.txt\n\t\tCOPY <<D /\n\tb\nADD x <<E /y\r\nx\r\nE\r\nCMD x\n`;
+  const { dockerfile, documents, notes } = withoutHeredocs(text);
+  assert.equal(
+    dockerfile,
+    `SHELL ["x"]\nCOPY --chown=1 \\\n  <<A.txt <<-'b' "/x y"\n\n\n\n\n\nADD x <<E /y\r\n\n\nCMD x\n`,
+  );
+  assert.deepEqual(notes, []);
+  assert.deepEqual(
+    [...documents],
+    [
+      [
+        2,
+        [
+          { name: 'A.txt', isExpanded: true, content: 'RUN <<C\n\tA.txt\n' },
+          { name: 'b', isExpanded: false, content: 'COPY <<D /\n' },
+        ],
+      ],
+      [9, [{ name: 'E', isExpanded: true, content: 'x\r\n' }]],
+    ],
+  );
+});
 
 test('shells that SHELL names take it as well', () => {
   const shell = 'SHELL ["/bin/bash", "-o", "pipefail", "-c"]\nRUN <<EOF\nx\nEOF\n';

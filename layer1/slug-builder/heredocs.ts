@@ -1,20 +1,28 @@
 /**
  * Which here-documents of RUN can be said in one line? BuildKit hands what is in them to the step's shell; the engine's own builder
- * reads no line below an instruction. Pure.
+ * reads no line below an instruction. Those of COPY and ADD are taken out. Pure.
  */
+import { type CopiedDocument, openedBy, readDocuments } from './copied-documents.ts';
 import { type Instruction, instructionFrom, instructionHead } from './dockerfile.ts';
+
+/** Those of a COPY or an ADD, by its first line. */
+export type CopiedDocuments = ReadonlyMap<number, readonly CopiedDocument[]>;
 
 export type Unfolded = {
   /** Each other line is where it was. */
   dockerfile: string;
   /** What was put into one line, for people. */
   notes: string[];
+  /** What was in the lines below a COPY or an ADD, which are empty now. */
+  documents: CopiedDocuments;
 };
 
-/** The same without those that one line can say exactly; the others stay. */
+/** The same without those that one line can say exactly, and without those of COPY and ADD; the others stay. */
 export function withoutHeredocs(dockerfile: string): Unfolded {
   const lines = dockerfile.split('\n');
   const notes: string[] = [];
+  const documents = new Map<number, readonly CopiedDocument[]>();
+  const copied: [from: number, end: number][] = [];
   const unfoldable: { instruction: Instruction; heredoc: Heredoc; end: number }[] = [];
   let isUnderstood = true;
   for (let place = 0; ;) {
@@ -22,6 +30,15 @@ export function withoutHeredocs(dockerfile: string): Unfolded {
     if (instruction === undefined) break;
     place = instruction.lastLine;
     if (instruction.name === 'SHELL') isUnderstood &&= isPosix(instruction.text);
+    const opened = openedBy(instruction);
+    if (opened.length > 0) {
+      const read = readDocuments(opened, lines, place);
+      if (read === undefined) break;
+      documents.set(instruction.firstLine, read.documents);
+      copied.push([place, read.end]);
+      place = read.end;
+      continue;
+    }
     const heredoc = heredocIn(instruction);
     if (heredoc === undefined) continue;
     const end = endOf(heredoc, lines, place);
@@ -29,7 +46,8 @@ export function withoutHeredocs(dockerfile: string): Unfolded {
     unfoldable.push({ instruction, heredoc, end });
     place = end + 1;
   }
-  if (!isUnderstood) return { dockerfile, notes };
+  for (const [from, below] of copied) lines.fill('', from, below);
+  if (!isUnderstood) return { dockerfile: lines.join('\n'), notes, documents };
   for (const { instruction, heredoc, end } of unfoldable) {
     const { firstLine, lastLine } = instruction;
     const line = unfolded(instruction, heredoc, lines.slice(lastLine, end));
@@ -38,7 +56,7 @@ export function withoutHeredocs(dockerfile: string): Unfolded {
     lines[firstLine - 1] = line;
     notes.push(`line ${firstLine}: RUN <<${heredoc.name} goes to the shell of the step as one line`);
   }
-  return { dockerfile: lines.join('\n'), notes };
+  return { dockerfile: lines.join('\n'), notes, documents };
 }
 
 /** Shortened as the host agent does it with failures (`build-progress.ts`). */
@@ -64,7 +82,7 @@ type Heredoc = { name: string; isIndented: boolean; isAlone: boolean };
 
 /** The first of them. `isAlone`: it is the whole command. */
 function heredocIn({ name, text }: Instruction): Heredoc | undefined {
-  if (!/^(?:RUN|COPY|ADD)$/.test(name)) return undefined;
+  if (name !== 'RUN') return undefined;
   const first = /(?<=\s)<<(-?)(["']?)([A-Za-z_]\w*)\2(?=\s|$)/.exec(bareOf(text));
   if (first === null) return undefined;
   const [whole, dash = '', , word = ''] = first;
@@ -93,14 +111,14 @@ function endOf({ name, isIndented }: Heredoc, lines: readonly string[], from: nu
 }
 
 /** Longer lines no engine reads. */
-const mostLineBytes = 60_000;
+export const mostLineBytes = 60_000;
 
 /** Undefined where one line cannot say it, or would be too long. */
-function unfolded({ name, text }: Instruction, heredoc: Heredoc, body: readonly string[]): string | undefined {
-  const head = instructionHead.exec(text)?.[0] ?? name;
+function unfolded({ text }: Instruction, heredoc: Heredoc, body: readonly string[]): string | undefined {
+  const head = instructionHead.exec(text)?.[0] ?? 'RUN';
   const command = text.slice(head.length).trim();
   const isOnly = bareOf(text).split('<<').length === 2;
-  if (name !== 'RUN' || !isOnly || command.startsWith('[')) return undefined;
+  if (!isOnly || command.startsWith('[')) return undefined;
   const content = body.map((line) => `${line}\n`).join('');
   // The file itself is run.
   if (heredoc.isAlone && content.startsWith('#!')) return undefined;
@@ -114,9 +132,10 @@ function unfolded({ name, text }: Instruction, heredoc: Heredoc, body: readonly 
   return Buffer.byteLength(line) > mostLineBytes ? undefined : line;
 }
 
-function octal(text: string): string {
+/** As `printf %b` reads it: neither a shell nor the engine sees anything in it that stands in single quotes. */
+export function octal(text: string): string {
   return text
-    .replace(/[\\'"$`<\r]/g, (one) => `\\0${one.charCodeAt(0).toString(8).padStart(3, '0')}`)
+    .replace(/[\\'"$`<\r\0]/g, (one) => `\\0${one.charCodeAt(0).toString(8).padStart(3, '0')}`)
     .replaceAll('\n', String.raw`\n`);
 }
 

@@ -207,6 +207,21 @@ test('pointers of Git LFS that get into the image are named', async () => {
   assert.match(place.output(), / !     A file is a pointer of Git LFS.*\n !     b\.png\n/);
 });
 
+test('what is copied with a mode, or is in the Dockerfile, is prepared in a stage of the image that apps run on', async () => {
+  await using place = await openPlace(succeeds);
+  await place.build({
+    Dockerfile: 'FROM x\nARG A\nENV B=b\nCOPY --chmod=755 <<EOF /run\n$A $B\nEOF\nCOPY a /a\n',
+    a: 'a',
+  });
+  assert.deepEqual(place.asked.ensured, [{ name: 'flynn/slug-runner:77' }]);
+  const built = (await place.context()).get('Dockerfile');
+  assert.match(
+    built ?? '',
+    /^FROM here:1 AS flynn-copy-1\nRUN mkdir [^\n]*'1 b\\n'[^\n]*\nRUN umask 0 && chmod -- 00755 [^\n]*\nFROM x\nARG A\nENV B=b\nCOPY --from=flynn-copy-1 \["[^"]*\/EOF","\/run"\]\n\n\nCOPY a \/a\n$/,
+  );
+  assert.match(place.output(), /line 4: COPY <<EOF --chmod=755 is prepared in a stage of its own/);
+});
+
 test('FROM takes an image that was pushed, by its number', async () => {
   await using place = await openPlace(succeeds);
   const number = '0'.repeat(64);
@@ -258,6 +273,13 @@ test('why the engine failed is the build’s failure; of a limit, who can raise 
   await assert.rejects(
     folded.build({ Dockerfile: 'FROM x\nRUN --mount=type=cache,target=/c <<EOF\nx\nEOF\n' }),
     isError('invalid', /^The command '\/bin\/sh -c the here-document of line 2' failed$/),
+  );
+  await using copying = await openPlace(function* () {
+    yield { error: { code: 'invalid', message: 'dockerfile parse error line 6: unknown instruction: RUM' } };
+  });
+  await assert.rejects(
+    copying.build({ Dockerfile: 'FROM x\nCOPY --chmod=755 a b\nRUM x\n' }),
+    isError('invalid', /^dockerfile parse error line 3: /),
   );
   await using greedy = await openPlace(function* () {
     yield { error: { code: 'exhausted', message: 'the build needed more memory than its limit' } };

@@ -38,6 +38,7 @@ import { type BuildJob, isAway, putRecord, readLayers } from './build.ts';
 import { type SourceTexts, packContext, readTexts, usualDockerfile } from './build-context.ts';
 import { type SubmodulesDeps, layOutSubmodules } from './context-submodules.ts';
 import { withoutBuildKit } from './buildkit.ts';
+import { type Staged, withCopyStages } from './copy-stages.ts';
 import { argsOf, ownImagesOf, platformArgs, saysCommand, withImages, withPlainBases } from './dockerfile.ts';
 import { givenEnv } from './environment.ts';
 import { withPlaces } from './heredocs.ts';
@@ -108,10 +109,12 @@ async function buildWithin(job: ImageBuildJob, deps: ImageBuildDeps, signal: Abo
   if (warning !== undefined) out.warn(warning);
   const args = argsOf(understood.dockerfile, { ...platformArgs(), ...givenEnv(deps.steps.env), ...job.appEnv });
   const plain = withPlainBases(understood.dockerfile, args);
-  const dockerfile = withImages(plain, await namesHere(job, plain, deps, signal));
+  const staged = withCopyStages(plain, { documents: understood.documents, args });
+  for (const note of staged.notes) out.line(note);
+  const dockerfile = withImages(staged.dockerfile, await namesHere(job, staged.dockerfile, deps, signal));
   const contextDigest = await storeContext(job, { ...source, dockerfile }, deps, signal);
   out.topic('Building image');
-  const name = await buildOnHost(job, { contextDigest, args, plain }, deps, signal);
+  const name = await buildOnHost(job, { contextDigest, args, plain, staged }, deps, signal);
 
   out.topic('Storing image');
   const { image, stored } = await storeBuilt(job, name, deps, signal);
@@ -222,9 +225,17 @@ function noImage(name: string): FlynnError {
   );
 }
 
+type Asked = {
+  contextDigest: string;
+  args: Record<string, string>;
+  /** As people know it, and as the engine has it. */
+  plain: string;
+  staged: Staged;
+};
+
 async function buildOnHost(
   job: ImageBuildJob,
-  { contextDigest, args, plain }: { contextDigest: string; args: Record<string, string>; plain: string },
+  { contextDigest, args, plain, staged }: Asked,
   { agent, out, limits, cache }: ImageBuildDeps,
   signal: AbortSignal,
 ): Promise<string> {
@@ -244,7 +255,7 @@ async function buildOnHost(
     for (const line of splitter.push(chunk)) {
       const event = buildEventSchema.parse(JSON.parse(line));
       if ('image' in event) return event.image;
-      if ('error' in event) throw failureOf(event.error, plain);
+      if ('error' in event) throw failureOf(event.error, { plain, staged });
       printedBytes += event.line.length + 1;
       if (printedBytes > limits.outputBytes) throw tooMuchOutput(limits.outputBytes);
       out.line(event.line);
@@ -254,8 +265,11 @@ async function buildOnHost(
 }
 
 /** Which limit it was is for people to read, and what to do about it with it. */
-function failureOf({ code, message }: Extract<BuildEvent, { error: unknown }>['error'], plain: string): FlynnError {
-  if (code !== 'exhausted') return new FlynnError(code, withPlaces(message, plain));
+function failureOf(
+  { code, message }: Extract<BuildEvent, { error: unknown }>['error'],
+  { plain, staged }: Pick<Asked, 'plain' | 'staged'>,
+): FlynnError {
+  if (code !== 'exhausted') return new FlynnError(code, withPlaces(staged.withLines(message), plain));
   const variable = message.includes('memory') ? 'FLYNN_BUILD_MEMORY' : 'FLYNN_BUILD_DISK';
   return new FlynnError(code, `${message}.\n${howToRaise(variable)}`);
 }

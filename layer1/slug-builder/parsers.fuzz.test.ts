@@ -5,6 +5,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import * as fc from 'fast-check';
 import { withoutBuildKit } from './buildkit.ts';
 import { parseSource } from './buildpack-source.ts';
+import { withCopyStages } from './copy-stages.ts';
 import { parseRelease } from './custom-buildpack.ts';
 import { withPlainBases } from './dockerfile.ts';
 import { checkGoVersion, parseGoMod } from './go/modules.ts';
@@ -118,6 +119,11 @@ const parsers: [string, fc.Arbitrary<string>, (given: string) => unknown][] = [
   ["a buildpack's release", json, parseRelease],
   ['static.json', json, (given) => readSettings({ staticJson: given })],
   ['Dockerfile', text, (given) => withPlainBases(withoutBuildKit(`FROM x\nRUN ${given}`).dockerfile, {})],
+  [
+    'COPY',
+    text,
+    (given) => staged(`FROM scratch\nARG A=${given}\nCOPY --chmod=$A ${given} <<EOF ${given}\n${given}\nEOF\n`),
+  ],
   ['Staticfile', text, (given) => readSettings({ staticfile: given })],
   ['package.json', json, (given) => startCommand(parsePackageJson(given), 'npm', false)],
   ['engines', text, (given) => rangeOf('node', given)],
@@ -143,6 +149,11 @@ const parsers: [string, fc.Arbitrary<string>, (given: string) => unknown][] = [
   ['.slugignore', text, (given) => createIgnore(given)('a/b c/d.md', false)],
   ['BUILDPACK_URL', text, parseSource],
 ];
+
+function staged(dockerfile: string): unknown {
+  const { dockerfile: plain, documents } = withoutBuildKit(dockerfile);
+  return withCopyStages(withPlainBases(plain, {}), { documents, args: {} });
+}
 
 for (const [name, arbitrary, parse] of parsers) {
   test(`any ${name} is read or clearly invalid`, () => {
