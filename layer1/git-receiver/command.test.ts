@@ -9,6 +9,19 @@ test('the commands git sends name a service and an app', () => {
   assert.deepEqual(parseCommand("git upload-pack '/a.git'"), { service: 'upload-pack', app: 'a' });
 });
 
+test('git lfs is told how to push without it', () => {
+  for (const command of [
+    "git-lfs-authenticate '/a.git' upload",
+    "git-lfs-transfer '/a.git' download",
+    'git lfs-transfer a',
+  ]) {
+    const parsed = parseCommand(command);
+    assert.ok(
+      'problem' in parsed && /^flynn keeps no objects of Git LFS.*GIT_LFS_SKIP_PUSH=1 git push/.test(parsed.problem),
+    );
+  }
+});
+
 test('everything else is refused in words', () => {
   for (const command of [
     'ls',

@@ -99,6 +99,12 @@ test('what is not a push to an app that exists is refused in words', { timeout: 
   const command = await world.ssh('known', 'cat /etc/passwd');
   assert.equal(command.code, 128);
   assert.match(command.output, /only git push, fetch and clone work here/);
+  const lfs = await world.ssh('known', "git-lfs-authenticate '/app.git' upload");
+  assert.equal(lfs.code, 128);
+  assert.match(
+    lfs.output,
+    /^error: flynn keeps no objects of Git LFS\. Push without them: GIT_LFS_SKIP_PUSH=1 git push/m,
+  );
   const shell = await world.ssh('known');
   assert.equal(shell.code, 0);
   assert.match(shell.output, /there is no shell/);

@@ -17,7 +17,7 @@ import { readArchivedImage } from '@flynn/controller/images/archived-image';
 import { type DockerFixture, openDocker } from '@flynn/host-agent/docker/fixture';
 import { buildRepository } from '@flynn/host-agent/engine/labels';
 import { hasCode } from '@flynn/kit/errors';
-import { type Header, extract, pack } from 'tar-stream';
+import { extract, pack } from 'tar-stream';
 import { withoutBuildKit } from './buildkit.ts';
 import { withCopyStages } from './copy-stages.ts';
 import { argsOf, withImages, withPlainBases } from './dockerfile.ts';
@@ -49,7 +49,7 @@ async function make(
       content = '',
       link,
     } = typeof given === 'string' || Buffer.isBuffer(given) ? { content: given } : given;
-    const header: Header = { name, mode, mtime: new Date(1_000_000_000_000) };
+    const header = { name, mode, mtime: new Date(1_000_000_000_000) };
     if (link === undefined) context.entry(header, content);
     else context.entry({ ...header, type: 'symlink', linkname: link });
   }
