@@ -19,7 +19,7 @@ import { buildRepository } from '@flynn/host-agent/engine/labels';
 import { hasCode } from '@flynn/kit/errors';
 import { extract, pack } from 'tar-stream';
 import { withoutBuildKit } from './buildkit.ts';
-import { withCopyStages } from './copy-stages.ts';
+import { basesOfCopies, withCopyStages } from './copy-stages.ts';
 import { argsOf, withImages, withPlainBases } from './dockerfile.ts';
 
 const run = promisify(execFile);
@@ -40,7 +40,10 @@ async function make(
   const understood = withoutBuildKit(dockerfile);
   const args = argsOf(understood.dockerfile, env);
   const plain = withPlainBases(understood.dockerfile, args);
-  const staged = withCopyStages(plain, { documents: understood.documents, args });
+  const { documents } = understood;
+  const bases = new Map<string, Record<string, string>>();
+  for (const base of basesOfCopies(plain, documents)) bases.set(base, await engine.imageEnv(base));
+  const staged = withCopyStages(plain, { documents, args, bases });
   const context = pack();
   context.entry({ name: 'Dockerfile' }, withImages(staged.dockerfile, new Map([['flynn/slug-runner', runner]])));
   for (const [name, given] of Object.entries(source)) {
@@ -211,6 +214,11 @@ COPY --from=two /plain /plain
       'x/robots.txt': '755 9:9 FROM y\nCOPY --chmod=999 z /\n',
       'x/b-c': '755 9:9 b-c \n',
     },
+  ],
+  [
+    'what the image sets that a stage begins with, before what ARG says',
+    `FROM ${runner}\nARG LANG=x NEW=new\nCOPY <<EOF /made/x\n$LANG $NEW $NOTHING.\nEOF\n`,
+    { 'made/x': '644 0:0 C.UTF-8 new .\n' },
   ],
   ['an empty here-document', 'FROM scratch\nCOPY <<EOF /x\nEOF\n', { x: '644 0:0 ' }],
 ];

@@ -2,11 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { withoutBuildKit } from './buildkit.ts';
-import { type Staged, withCopyStages } from './copy-stages.ts';
+import { platformArgs } from './dockerfile.ts';
+import { type Staged, basesOfCopies, withCopyStages } from './copy-stages.ts';
 
 function stagedOf(given: string, args: Record<string, string> = {}): Staged {
   const { dockerfile, documents } = withoutBuildKit(given);
-  return withCopyStages(dockerfile, { documents, args });
+  return withCopyStages(dockerfile, { documents, args, bases: new Map() });
 }
 
 test('a stage before the one that copies prepares it; every other line is as it was', () => {
@@ -135,4 +136,19 @@ test('a Dockerfile of nothing but copies is read in no time', () => {
   assert.equal(dockerfile.match(/^FROM flynn/gm)?.length, 10_000);
   stagedOf(`FROM scratch\n${'COPY <<A b\n$A ${A:-x}\nA\n'.repeat(30_000)}`);
   assert.ok(performance.now() - begunMs < 10_000);
+});
+
+test('images are asked for what they set where what is prepared has variables', () => {
+  const copies = [
+    'FROM a AS One\nCOPY $A b',
+    'FROM b\nCOPY --chmod=1 a b\nCOPY <<"E" a\n$A\nE',
+    'FROM c AS three\nFROM three\nCOPY --chmod=$M a b',
+    'FROM d\nCOPY <<E a\n$A\nE\nADD --chmod=1 $A b',
+    'FROM scratch\nCOPY --chmod=$M a b',
+    'FROM --platform=linux/other e\nCOPY --chmod=1 a $B',
+    `FROM --platform=${platformArgs()['BUILDPLATFORM']} f\nCOPY --chmod=1 a $B`,
+    'FROM one\nCOPY --chmod=1 a $B\nRUN x --chmod=$M',
+  ];
+  const { dockerfile, documents } = withoutBuildKit(copies.join('\n'));
+  assert.deepEqual(basesOfCopies(dockerfile, documents), ['c', 'd', 'f', 'a']);
 });

@@ -6,9 +6,9 @@
 import { FlynnError } from '@flynn/kit/errors';
 import { type CopiedDocument, isOpening } from './copied-documents.ts';
 import { checkMode, copiesOf } from './copied-files.ts';
-import { type Instruction, instructionHead, instructionsOf } from './dockerfile.ts';
+import { type Instruction, instructionHead, instructionsOf, platformArgs } from './dockerfile.ts';
 import { type CopiedDocuments, mostLineBytes, octal } from './heredocs.ts';
-import { type Variables, expand, walkVariables } from './variables.ts';
+import { type ImageEnvs, type Variables, expand, walkVariables } from './variables.ts';
 
 /** Has a shell, and what files are prepared with. */
 const preparing = 'flynn/slug-runner';
@@ -31,10 +31,32 @@ type Made = {
   destination: string;
 };
 
+/** Images that stages begin with which have variables in what is prepared for them. Those of another processor are left out. */
+export function basesOfCopies(dockerfile: string, documents: CopiedDocuments): string[] {
+  const bases = new Map<string, string>();
+  const wanted = new Set<string>();
+  let base = '';
+  for (const { name, text, firstLine } of instructionsOf(dockerfile)) {
+    if (name === 'FROM') {
+      const [, flags = '', below = '', as] = /^FROM\s+((?:--\S+\s+)*)(\S+)(?:\s+AS\s+(\S+))?/i.exec(text) ?? [];
+      const isOwn = flags === '' || flags.trim() === `--platform=${platformArgs()['TARGETPLATFORM']}`;
+      base = isOwn ? (bases.get(below.toLowerCase()) ?? below) : '';
+      if (as !== undefined) bases.set(as.toLowerCase(), base);
+      continue;
+    }
+    const prepared = documents.get(firstLine) ?? [];
+    const isPrepared = /^(?:COPY|ADD)$/.test(name) && (prepared.length > 0 || /\s--chmod=/.test(text));
+    if (!isPrepared || base === '' || base === 'scratch') continue;
+    if (text.includes('$') || prepared.some(({ isExpanded, content }) => isExpanded && content.includes('$')))
+      wanted.add(base);
+  }
+  return [...wanted];
+}
+
 /** `args`: what the engine is given. `invalid` for what it cannot make, by its line. */
 export function withCopyStages(
   dockerfile: string,
-  { documents, args }: { documents: CopiedDocuments; args: Readonly<Record<string, string>> },
+  { documents, args, bases }: { documents: CopiedDocuments; args: Readonly<Record<string, string>>; bases: ImageEnvs },
 ): Staged {
   const asIs: Staged = { dockerfile, notes: [], withLines: (said) => said };
   if (documents.size === 0 && !dockerfile.includes('--chmod')) return asIs;
@@ -42,7 +64,7 @@ export function withCopyStages(
   const made: Made[] = [];
   const notes: string[] = [];
   let stage = -1;
-  walkVariables(instructions, args, (instruction, valueOf) => {
+  walkVariables(instructions, { given: args, bases }, (instruction, valueOf) => {
     if (instruction.name === 'FROM') stage += 1;
     if (!/^(?:COPY|ADD)$/.test(instruction.name)) return;
     try {

@@ -66,6 +66,8 @@ export async function openPlace(
     body: undefined as unknown,
     ended: false,
     ensured: [] as unknown[],
+    /** What images set. An agent of a version before does not say. */
+    env: undefined as Record<string, string> | undefined,
     others: new Set<string>(),
     breaks: 0,
   };
@@ -89,7 +91,7 @@ export async function openPlace(
       }),
       handle(buildRoutes.ensureImage, async ({ body }) => {
         asked.ensured.push(body.image);
-        return { name: `here:${asked.ensured.length}` };
+        return { name: `here:${asked.ensured.length}`, ...(asked.env === undefined ? {} : { env: asked.env }) };
       }),
       handle(layerRoutes.missing, async ({ params, query }) => {
         assert.equal(params.operation, 'o1');

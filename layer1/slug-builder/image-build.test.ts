@@ -209,17 +209,26 @@ test('pointers of Git LFS that get into the image are named', async () => {
 
 test('what is copied with a mode, or is in the Dockerfile, is prepared in a stage of the image that apps run on', async () => {
   await using place = await openPlace(succeeds);
-  await place.build({
+  const source = {
     Dockerfile: 'FROM x\nARG A\nENV B=b\nCOPY --chmod=755 <<EOF /run\n$A $B\nEOF\nCOPY a /a\n',
     a: 'a',
-  });
-  assert.deepEqual(place.asked.ensured, [{ name: 'flynn/slug-runner:77' }]);
+  };
+  await place.build(source);
+  assert.deepEqual(place.asked.ensured, [{ name: 'x' }, { name: 'flynn/slug-runner:77' }]);
   const built = (await place.context()).get('Dockerfile');
   assert.match(
     built ?? '',
-    /^FROM here:1 AS flynn-copy-1\nRUN mkdir [^\n]*'1 b\\n'[^\n]*\nRUN umask 0 && chmod -- 00755 [^\n]*\nFROM x\nARG A\nENV B=b\nCOPY --from=flynn-copy-1 \["[^"]*\/EOF","\/run"\]\n\n\nCOPY a \/a\n$/,
+    /^FROM here:2 AS flynn-copy-1\nRUN mkdir [^\n]*'1 b\\n'[^\n]*\nRUN umask 0 && chmod -- 00755 [^\n]*\nFROM x\nARG A\nENV B=b\nCOPY --from=flynn-copy-1 \["[^"]*\/EOF","\/run"\]\n\n\nCOPY a \/a\n$/,
   );
   assert.match(place.output(), /line 4: COPY <<EOF --chmod=755 is prepared in a stage of its own/);
+  const ofImage = { Dockerfile: source.Dockerfile.replace('$B', '$B $PATH'), a: 'a' };
+  await assert.rejects(
+    place.build(ofImage),
+    isError('invalid', /line 4: COPY: what \$PATH is in <<EOF only the image/),
+  );
+  place.asked.env = { PATH: '/bin', A: 'of the image' };
+  await place.build(ofImage);
+  assert.match((await place.context()).get('Dockerfile') ?? '', /'of the image b \/bin\\n'/);
 });
 
 test('FROM takes an image that was pushed, by its number', async () => {

@@ -38,7 +38,7 @@ import { type BuildJob, isAway, putRecord, readLayers } from './build.ts';
 import { type SourceTexts, packContext, readTexts, usualDockerfile } from './build-context.ts';
 import { type SubmodulesDeps, layOutSubmodules } from './context-submodules.ts';
 import { withoutBuildKit } from './buildkit.ts';
-import { type Staged, withCopyStages } from './copy-stages.ts';
+import { type Staged, basesOfCopies, withCopyStages } from './copy-stages.ts';
 import { argsOf, ownImagesOf, platformArgs, saysCommand, withImages, withPlainBases } from './dockerfile.ts';
 import { givenEnv } from './environment.ts';
 import { withPlaces } from './heredocs.ts';
@@ -109,7 +109,9 @@ async function buildWithin(job: ImageBuildJob, deps: ImageBuildDeps, signal: Abo
   if (warning !== undefined) out.warn(warning);
   const args = argsOf(understood.dockerfile, { ...platformArgs(), ...givenEnv(deps.steps.env), ...job.appEnv });
   const plain = withPlainBases(understood.dockerfile, args);
-  const staged = withCopyStages(plain, { documents: understood.documents, args });
+  const { documents } = understood;
+  const bases = await envsOf(basesOfCopies(plain, documents), job, deps, signal);
+  const staged = withCopyStages(plain, { documents, args, bases });
   for (const note of staged.notes) out.line(note);
   const dockerfile = withImages(staged.dockerfile, await namesHere(job, staged.dockerfile, deps, signal));
   const contextDigest = await storeContext(job, { ...source, dockerfile }, deps, signal);
@@ -179,12 +181,29 @@ async function namesHere(
   for (const name of ownImagesOf(dockerfile)) {
     const image = await imageNamed(name, job, deps, signal);
     if (image === undefined) continue;
-    names.set(
-      name,
-      (await deps.agent.call(buildRoutes.ensureImage, { body: { image } }, { signal, timeoutMs: 15 * 60_000 })).name,
-    );
+    names.set(name, (await ensureImage(image, deps, signal)).name);
   }
   return names;
+}
+
+function ensureImage(image: Image, { agent }: ImageBuildDeps, signal: AbortSignal) {
+  return agent.call(buildRoutes.ensureImage, { body: { image } }, { signal, timeoutMs: 15 * 60_000 });
+}
+
+/** Of images, by the names that FROM has for them: as far as the host's agent tells. */
+async function envsOf(
+  names: readonly string[],
+  job: BuildJob,
+  deps: ImageBuildDeps,
+  signal: AbortSignal,
+): Promise<Map<string, Record<string, string>>> {
+  const envs = new Map<string, Record<string, string>>();
+  for (const name of names) {
+    const image = (await imageNamed(name, job, deps, signal)) ?? { name };
+    const { env } = await ensureImage(image, deps, signal);
+    if (env !== undefined) envs.set(name, env);
+  }
+  return envs;
 }
 
 /**

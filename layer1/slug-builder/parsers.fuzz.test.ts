@@ -152,7 +152,7 @@ const parsers: [string, fc.Arbitrary<string>, (given: string) => unknown][] = [
 
 function staged(dockerfile: string): unknown {
   const { dockerfile: plain, documents } = withoutBuildKit(dockerfile);
-  return withCopyStages(withPlainBases(plain, {}), { documents, args: {} });
+  return withCopyStages(withPlainBases(plain, {}), { documents, args: {}, bases: new Map() });
 }
 
 for (const [name, arbitrary, parse] of parsers) {

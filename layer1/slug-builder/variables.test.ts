@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { instructionsOf } from './dockerfile.ts';
-import { type Expanded, expand, walkVariables } from './variables.ts';
+import { type Expanded, type ImageEnvs, expand, walkVariables } from './variables.ts';
 
 /** What stands in `LABEL` lines, by what is before each. */
-function told(dockerfile: string, given: Record<string, string> = {}): Expanded[] {
+function told(dockerfile: string, given: Record<string, string> = {}, bases: ImageEnvs = new Map()): Expanded[] {
   const found: Expanded[] = [];
-  walkVariables(instructionsOf(dockerfile), given, ({ name, text }, valueOf) => {
+  walkVariables(instructionsOf(dockerfile), { given, bases }, ({ name, text }, valueOf) => {
     if (name === 'LABEL') found.push(expand(text.slice('LABEL '.length), valueOf, { quotes: 'enclose' }));
   });
   return found;
@@ -100,4 +100,12 @@ test('what an image may set is unknown, and what is made of it', () => {
   const dockerfile =
     'FROM debian AS one\nENV PATH=/x:$PATH A=1\nARG HOME\nFROM one\nLABEL $PATH $A $HOME $1 ${A:-$NO} ${NO:-1} ${PATH:+$A}';
   assert.deepEqual(told(dockerfile), [{ text: ' 1   1  ', unknown: ['PATH', 'HOME', 'NO'], unset: ['1'] }]);
+});
+
+test('what is known of an image counts before ARG, and nothing else of it is set', () => {
+  const dockerfile = 'FROM debian AS one\nENV PATH=/x:$PATH\nFROM one\nARG V=1\nARG W=2\nLABEL $PATH $V $W $NO';
+  const bases = new Map([['debian', { PATH: '/bin', V: 'of the image' }]]);
+  assert.deepEqual(told(dockerfile, { V: '3', W: '4' }, bases), [
+    { text: '/x:/bin of the image 4 ', unknown: [], unset: ['NO'] },
+  ]);
 });

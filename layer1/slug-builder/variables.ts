@@ -1,6 +1,6 @@
 /**
- * What do the variables of a Dockerfile stand for, as far as it says so itself? What an image sets that a stage begins with is not
- * known here. Words are read as the engine and BuildKit read them. Pure.
+ * What do the variables of a Dockerfile stand for, as far as it says so itself? What an image sets that a stage begins with
+ * others have to say. Words are read as the engine and BuildKit read them. Pure.
  */
 import { FlynnError } from '@flynn/kit/errors';
 import type { Instruction } from './dockerfile.ts';
@@ -173,10 +173,17 @@ type Stage = {
   isAll: boolean;
 };
 
+/** By the name that FROM has for it: what an image sets. */
+export type ImageEnvs = ReadonlyMap<string, Readonly<Record<string, string>>>;
+
+function ofImage(env: Readonly<Record<string, string>> | undefined): Stage {
+  return { env: new Map(Object.entries(env ?? {})), args: new Map(), isAll: env !== undefined };
+}
+
 /** Calls `visit` for each instruction with what variables stand for there: while it runs, and no longer. */
 export function walkVariables(
   instructions: readonly Instruction[],
-  given: Readonly<Record<string, string>>,
+  { given, bases }: { given: Readonly<Record<string, string>>; bases: ImageEnvs },
   visit: (instruction: Instruction, valueOf: Variables) => void,
 ): void {
   const globals: Stage = { env: new Map(), args: new Map(), isAll: true };
@@ -186,8 +193,8 @@ export function walkVariables(
     const { name, text } = instruction;
     if (name === 'FROM') {
       const [, base = '', as] = /^FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?/i.exec(text) ?? [];
-      const below = stages.get(base.toLowerCase());
-      stage = { env: new Map(below?.env), args: new Map(), isAll: below?.isAll ?? false };
+      const below = stages.get(base.toLowerCase()) ?? ofImage(bases.get(base));
+      stage = { env: new Map(below.env), args: new Map(), isAll: below.isAll };
       if (as !== undefined) stages.set(as.toLowerCase(), stage);
     } else if (name === 'ENV') setAll(stage, pairsOf(text));
     else if (name === 'ARG') {

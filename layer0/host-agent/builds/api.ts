@@ -38,7 +38,11 @@ export const buildRoutes = {
     method: 'POST',
     path: '/images',
     body: z.object({ image: imageSchema }),
-    response: z.object({ name: z.string() }),
+    response: z.object({
+      name: z.string(),
+      /** What its ENV says; agents of versions before say nothing of it. */
+      env: z.record(z.string(), z.string()).optional(),
+    }),
     summary: 'Have an image on this host, and what it is called here',
   }),
 } as const;

@@ -7,7 +7,10 @@ import type { Handler } from '@flynn/kit/http-server';
 import { type BuildEvent, buildRoutes } from './api.ts';
 import type { Engine, FetchBlob } from '../engine/engine.ts';
 
-export function buildHandlers(engine: Pick<Engine, 'buildImage' | 'ensureImage'>, fetchBlob: FetchBlob): Handler[] {
+export function buildHandlers(
+  engine: Pick<Engine, 'buildImage' | 'ensureImage' | 'imageEnv'>,
+  fetchBlob: FetchBlob,
+): Handler[] {
   return [
     handle(buildRoutes.build, async ({ params, body, signal }) => {
       const { contextDigest, ...rest } = body;
@@ -30,8 +33,9 @@ export function buildHandlers(engine: Pick<Engine, 'buildImage' | 'ensureImage'>
       );
       return { body: answer, headers: { 'content-type': 'application/x-ndjson' } };
     }),
-    handle(buildRoutes.ensureImage, async ({ body, signal }) => ({
-      name: await engine.ensureImage(body.image, { signal }),
-    })),
+    handle(buildRoutes.ensureImage, async ({ body, signal }) => {
+      const name = await engine.ensureImage(body.image, { signal });
+      return { name, env: await engine.imageEnv(name, { signal }) };
+    }),
   ];
 }

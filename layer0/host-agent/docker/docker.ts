@@ -20,7 +20,15 @@ import { engineCall } from './errors.ts';
 import { ImageDisks, disksAt } from '../images/disks.ts';
 import { isLocalName, localNameRefusal, nameNotId } from '../images/names.ts';
 import { ImageTurns } from '../images/turns.ts';
-import { ensureNamedImage, exportImages, imageIfThere, listImages, prefetchImages, removeImage } from './images.ts';
+import {
+  ensureNamedImage,
+  exportImages,
+  imageEnv,
+  imageIfThere,
+  listImages,
+  prefetchImages,
+  removeImage,
+} from './images.ts';
 import { ensureLoadedImage, loadedTag } from './loading.ts';
 import { mendLog, readLogs } from './logs.ts';
 import { dockerNetworks } from './networks.ts';
@@ -138,6 +146,7 @@ export function connectDocker(options: DockerOptions): Engine {
     ...dockerNetworks(context),
     ...dockerVolumes(context),
     ensureImage,
+    imageEnv: (ref, options = {}) => imageEnv(context, ref, options),
     buildImage: (build, options = {}) => buildImage(context, build, options),
     removeBuildsLeft: (options = {}) => removeBuildsLeft(context, options),
     exportImages: (names, options = {}) => exportImages(context, names, options),

@@ -39,6 +39,22 @@ export async function imageBytes(context: DockerContext, name: string, options: 
   return (await inspectImage(context, name, options)).Size;
 }
 
+export async function imageEnv(
+  context: DockerContext,
+  name: string,
+  options: CallOptions,
+): Promise<Record<string, string>> {
+  // An image without any says so with null.
+  const { Config } = await inspectImage(context, name, options);
+  const pairs: readonly string[] = Config.Env ?? [];
+  return Object.fromEntries(
+    pairs.map((pair): [string, string] => {
+      const [key = '', value = ''] = pair.split(/=(.*)/s);
+      return [key, value];
+    }),
+  );
+}
+
 async function inspectImage(
   { docker }: DockerContext,
   name: string,

@@ -69,6 +69,7 @@ export function testEngine(name: string, open: () => Promise<Subject>): void {
     await engine.remove('no-such-container');
     await assert.rejects(engine.ensureImage({ name: 'flynn-test/absent:1' }), (error) => hasCode(error, 'not_found'));
     await assert.rejects(engine.exportImages(['flynn-test/absent:1']), (error) => hasCode(error, 'not_found'));
+    await assert.rejects(engine.imageEnv('flynn-test/absent:1'), (error) => hasCode(error, 'not_found'));
   });
 
   scenario('stop is TERM, and KILL for who ignores it', async (subject) => {

@@ -94,6 +94,11 @@ export function createMemoryEngine(
       networks.delete(name);
     },
     ensureImage,
+    async imageEnv(ref, call) {
+      await enter(call);
+      if (options.images?.includes(ref) === false) throw new FlynnError('not_found', `there is no image ${ref}`);
+      return { PATH: '/bin' };
+    },
     async buildImage(build, call) {
       await enter(call);
       build.context.destroy();
