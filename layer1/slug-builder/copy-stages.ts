@@ -7,29 +7,12 @@ import { FlynnError } from '@flynn/kit/errors';
 import { type CopiedDocument, isOpening } from './copied-documents.ts';
 import { checkMode, copiesOf } from './copied-files.ts';
 import { type Instruction, instructionHead, instructionsOf, platformArgs } from './dockerfile.ts';
-import { type CopiedDocuments, mostLineBytes, octal } from './heredocs.ts';
+import { modesOf, placeOf, writing } from './document-steps.ts';
+import type { CopiedDocuments } from './heredocs.ts';
+import { type Assembled, type Made, preparing, withMadeStages } from './made-stages.ts';
 import { type ImageEnvs, type Variables, expand, walkVariables } from './variables.ts';
 
-/** Has a shell, and what files are prepared with. */
-const preparing = 'flynn/slug-runner';
-
-export type Staged = {
-  dockerfile: string;
-  notes: string[];
-  /** What the engine says of it, with the lines that people wrote. */
-  withLines: (said: string) => string;
-};
-
-type Made = {
-  /** Of the stage that takes from it, from 0 on. */
-  stage: number;
-  instruction: Instruction;
-  from: string | undefined;
-  flags: string[];
-  lines: (from: string) => string[];
-  sources: string[];
-  destination: string;
-};
+export type Staged = Assembled & { notes: string[] };
 
 /** Images that stages begin with which have variables in what is prepared for them. Those of another processor are left out. */
 export function basesOfCopies(dockerfile: string, documents: CopiedDocuments): string[] {
@@ -81,7 +64,7 @@ export function withCopyStages(
     }
   });
   if (made.length === 0) return asIs;
-  return { ...assemble(dockerfile, instructions, made), notes };
+  return { ...withMadeStages(dockerfile, instructions, made), notes };
 }
 
 function shortened(text: string): string {
@@ -128,7 +111,7 @@ function madeFor(
     ...writing(read),
     ...finishing(
       files.checks,
-      mode === undefined ? [] : [...files.setting.map((set) => set(mode)), ...ofDocuments(read, mode)],
+      mode === undefined ? [] : [...files.setting.map((set) => set(mode)), ...modesOf(read, mode)],
     ),
   ];
   const made = {
@@ -172,137 +155,12 @@ function wordsOf(text: string): string[] {
   return text === '' ? [] : text.split(/\s+/);
 }
 
-const documentsDir = '/copied/documents';
-const placeOf = (document: string): string => `${documentsDir}/${document}`;
-/** What else is in a line, with some to spare. */
-const mostOfContent = mostLineBytes - 1_000;
-
-/** With one time for all: the same content is the same file. */
-function writing(documents: readonly { name: string; content: string }[]): string[] {
-  if (documents.length === 0) return [];
-  const commands = documents.flatMap(({ name, content }) => [
-    ...parts(octal(content)).map((part, at) => `printf %b '${part}' ${at === 0 ? '>' : '>>'} ${placeOf(name)}`),
-    `chmod 644 ${placeOf(name)}`,
-    `touch -d @0 ${placeOf(name)}`,
-  ]);
-  return inLines([`mkdir -p ${documentsDir}`, ...commands]);
-}
-
-function ofDocuments(documents: readonly { name: string }[], mode: string): string[] {
-  return documents.map(({ name }) => `chmod -- ${mode} ${placeOf(name)}`);
-}
-
 /** The mask would take part in modes that say not whose they are. */
 function finishing(checks: readonly string[], setting: readonly string[]): string[] {
   const commands = [...checks, ...(setting.length === 0 ? [] : ['umask 0', ...setting])];
   return commands.length === 0 ? [] : [`RUN ${commands.join(' && ')}`];
 }
 
-/** Never within what stands for one letter. */
-function parts(encoded: string): string[] {
-  const found: string[] = [];
-  let [part, bytes] = ['', 0];
-  for (const [one] of encoded.matchAll(/\\0\d{3}|\\n|[^]/gu)) {
-    const size = Buffer.byteLength(one);
-    if (bytes + size > mostOfContent) {
-      found.push(part);
-      [part, bytes] = ['', 0];
-    }
-    part += one;
-    bytes += size;
-  }
-  return [...found, part];
-}
-
-function inLines(commands: readonly string[]): string[] {
-  const lines: string[] = [];
-  for (const command of commands) {
-    const joined = `${lines.at(-1) ?? ''} && ${command}`;
-    if (lines.length === 0 || Buffer.byteLength(joined) > mostLineBytes) lines.push(`RUN ${command}`);
-    else lines[lines.length - 1] = joined;
-  }
-  return lines;
-}
-
 function problem(why: string): FlynnError {
   return new FlynnError('invalid', why);
-}
-
-type Called = Made & { called: string };
-
-/** Each stage that is made stands right before the one that takes from it: numbers of stages follow. */
-function assemble(
-  dockerfile: string,
-  instructions: readonly Instruction[],
-  made: readonly Made[],
-): Pick<Staged, 'dockerfile' | 'withLines'> {
-  let prefix = 'flynn-copy';
-  while (dockerfile.toLowerCase().includes(prefix)) prefix += '-';
-  const called = made.map((one, at) => ({ ...one, called: `${prefix}-${at + 1}` }));
-  const froms = instructions.filter(({ name }) => name === 'FROM');
-  const madeFor = Map.groupBy(called, ({ stage }) => stage);
-  let count = 0;
-  const places = froms.map((_from, stage) => {
-    count += madeFor.get(stage)?.length ?? 0;
-    return String(stage + count);
-  });
-  const numbered = (from: string): string => (/^\d+$/.test(from) ? (places[Number(from)] ?? from) : from);
-
-  const replaced = new Map(called.map((one) => [one.instruction, one]));
-  const lines = dockerfile.split('\n');
-  for (const instruction of instructions) {
-    if (!/^(?:COPY|ADD)$/.test(instruction.name)) continue;
-    const { firstLine, lastLine } = instruction;
-    const before = lines.slice(firstLine - 1, lastLine);
-    const one = replaced.get(instruction);
-    lines.splice(
-      firstLine - 1,
-      before.length,
-      ...(one === undefined ? withNumbers(before, numbered) : [takingFrom(one), ...before.slice(1).map(() => '')]),
-    );
-  }
-  const begun = new Map(froms.map(({ firstLine }, stage) => [firstLine, madeFor.get(stage) ?? []]));
-  return withStagesIn(lines, begun, numbered);
-}
-
-function withNumbers(copy: readonly string[], numbered: (from: string) => string): string[] {
-  const ofFlags = (flags: string): string =>
-    flags.replace(/(--from=)(\S+)/g, (_all, flag: string, from: string) => flag + numbered(from));
-  return copy.join('\n').replace(instructionHead, ofFlags).split('\n');
-}
-
-function takingFrom({ called, flags, sources, destination }: Called): string {
-  return ['COPY', `--from=${called}`, ...flags, JSON.stringify([...sources, destination])].join(' ');
-}
-
-/** `begun`: by the line in which a stage begins, those that are made for it. */
-function withStagesIn(
-  lines: readonly string[],
-  begun: ReadonlyMap<number, readonly Called[]>,
-  numbered: (from: string) => string,
-): Pick<Staged, 'dockerfile' | 'withLines'> {
-  const written: { line: string; origin: number; isMade: boolean }[] = [];
-  for (const [at, line] of lines.entries()) {
-    for (const { called, from = '', instruction, lines: steps } of begun.get(at + 1) ?? []) {
-      for (const step of [`FROM ${preparing} AS ${called}`, ...steps(numbered(from))])
-        written.push({ line: step, origin: instruction.firstLine, isMade: true });
-    }
-    written.push({ line, origin: at + 1, isMade: false });
-  }
-  const originOf = (line: string): string => String(written[Number(line) - 1]?.origin ?? line);
-  const withLines = (said: string): string => {
-    // The engine's words may be shortened in their middle.
-    const failed = written.filter(
-      ({ line, isMade }) => isMade && line.startsWith('RUN ') && said.includes(`-c ${line.slice('RUN '.length, 400)}`),
-    );
-    if (failed.length === 0)
-      return said.replace(
-        /(parse error (?:on )?line )(\d+)/i,
-        (_all, before: string, line: string) => before + originOf(line),
-      );
-    const code = / returned a (non-zero code: \d+)/.exec(said)?.[1];
-    const places = [...new Set(failed.map(({ origin }) => origin))].join(' or ');
-    return `What line ${places} of the Dockerfile copies could not be prepared${code === undefined ? '' : `: ${code}`}`;
-  };
-  return { dockerfile: written.map(({ line }) => line).join('\n'), withLines };
 }
