@@ -138,10 +138,13 @@ test('what is in single quotes in a .env file comes out as it went in', () => {
   );
 });
 
-test('a line of a .env file that sets nothing is refused with the line', () => {
-  assert.throws(() => parseEnvFile('A=1\nnonsense here\n'), /"nonsense here"/);
-  assert.throws(() => parseEnvFile('A="never closed\n'), /"A="never closed"/);
-  assert.throws(() => parseEnvFile(`A= 'never closed\n`), /never closed/);
+test('a line of a .env file that sets nothing is refused by its number and name, and its value is not told', () => {
+  assert.throws(() => parseEnvFile('A=1\nsecret here\n'), /^FlynnError: line 2 of the file sets nothing: (?!.*secret)/);
+  assert.throws(() => parseEnvFile('A="never closed\n'), /^FlynnError: line 1 \(A=…\) of the file (?!.*never)/);
+  assert.throws(
+    () => parseEnvFile(`B=2\n\nexport A= 'never closed\n`),
+    /^FlynnError: line 3 \(A=…\) of the file (?!.*never)/,
+  );
 });
 
 test('a .env file that was written is read as it was, whatever the values hold', () => {

@@ -150,6 +150,17 @@ const escapes: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t' };
 const assignment =
   /^[^\S\n]*(?:export[^\S\n]+)?([A-Za-z_][A-Za-z0-9_]*)[^\S\n]*=(?:[^\S\n]*'([^']*)'|[^\S\n]*"((?:[^"\\]|\\[^])*)"|(?![^\S\n]*['"])([^\n]*?))[^\S\n]*(?:(?<=\s)#[^\n]*)?$/gmu;
 
+/** By where it is and the name it begins with: the rest of the line may well be a secret. */
+function setsNothing(text: string, line: string): FlynnError {
+  const at = text.split('\n').indexOf(line) + 1;
+  const [, name] = /^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=/.exec(line) ?? [];
+  const which = `${at === 0 ? 'a line' : `line ${at}`}${name === undefined ? '' : ` (${name}=…)`}`;
+  return new FlynnError(
+    'invalid',
+    `${which} of the file sets nothing: write NAME=VALUE, NAME="VALUE" or NAME='VALUE', with the quotes closed`,
+  );
+}
+
 /** A `.env` file: assignments, empty lines and # comments. */
 export function parseEnvFile(text: string): Record<string, string> {
   const found: [string, string][] = [];
@@ -161,6 +172,6 @@ export function parseEnvFile(text: string): Record<string, string> {
       return '';
     });
   const wrong = rest.split('\n').find((line) => line.trim() !== '' && !line.trim().startsWith('#'));
-  if (wrong !== undefined) throw new FlynnError('invalid', `the file has a line that sets nothing: "${wrong.trim()}"`);
+  if (wrong !== undefined) throw setsNothing(text, wrong);
   return Object.fromEntries(found);
 }

@@ -4,10 +4,10 @@ import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import {
   type Cluster,
+  changeClusters,
   configDirectory,
   findCluster,
   loadClusters,
-  saveClusters,
   withPin,
 } from './clusters/clusters.ts';
 import { appOfRemotes, listRemotes } from './git.ts';
@@ -144,7 +144,7 @@ export class Context implements AsyncDisposable {
     const { name, controllerUrl, ca = '' } = await this.cluster();
     const successor = await successorOf(controllerUrl, ca);
     if (successor === undefined) return;
-    await saveClusters(this.configDirectory, withPin(await loadClusters(this.configDirectory), name, successor));
+    await changeClusters(this.configDirectory, (known) => withPin(known, name, successor));
     this.tell(
       `the cluster ${name} has made its authority anew, and the one that was pinned has signed for it: pinned is now\n  ${fingerprintOf(successor)}`,
     );

@@ -33,6 +33,10 @@ export async function isRepository(io: Io): Promise<boolean> {
   return (await git(io, ['rev-parse', '--git-dir'])) !== undefined;
 }
 
+export async function isRemoteName(io: Io, name: string): Promise<boolean> {
+  return (await git(io, ['check-ref-format', `refs/remotes/${name}/main`])) !== undefined && !name.startsWith('-');
+}
+
 export async function addRemote(io: Io, remote: Remote): Promise<void> {
   try {
     await run('git', ['remote', 'add', remote.name, remote.url], { cwd: io.cwd, env: { ...io.env }, timeout: 10_000 });

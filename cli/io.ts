@@ -19,4 +19,6 @@ export type Io = {
   clock: Clock;
   /** Calls back for each of the process's signals; the answer takes it back. */
   onSignal(signal: 'SIGINT' | 'SIGTERM' | 'SIGWINCH', listener: () => void): () => void;
+  /** From now on the process ends, and well, once nobody reads what it writes. */
+  endWithReader(): void;
 };

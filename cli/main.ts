@@ -1,15 +1,22 @@
 import { systemClock } from '@flynn/kit/clock';
+import { messageOf } from '@flynn/kit/errors';
 import { runCli } from './program.ts';
 
-for (const output of [process.stdout, process.stderr]) {
-  output.on('error', (error: NodeJS.ErrnoException) => {
-    // `flynn log | head` is no failure.
-    if (error.code === 'EPIPE') process.exit(0);
-    throw error;
-  });
-}
+let endsWithReader = false;
+let isUnwritten = false;
 
-process.exitCode = await runCli(process.argv.slice(2), {
+// `flynn log | head` is no failure, and ends with `head`. What changes something is not left half done by it.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  const isLeft = error.code === 'EPIPE';
+  if (!isLeft && !isUnwritten) process.stderr.write(`flynn: cannot write: ${messageOf(error)}\n`);
+  isUnwritten ||= !isLeft;
+  if (endsWithReader) process.exit(isLeft ? 0 : 1);
+  if (isUnwritten) process.exitCode ||= 1;
+});
+// There is nobody else to tell.
+process.stderr.on('error', () => undefined);
+
+const code = await runCli(process.argv.slice(2), {
   stdin: process.stdin,
   stdout: process.stdout,
   stderr: process.stderr,
@@ -20,6 +27,10 @@ process.exitCode = await runCli(process.argv.slice(2), {
     process.on(signal, listener);
     return () => process.off(signal, listener);
   },
+  endWithReader() {
+    endsWithReader = true;
+  },
 });
+process.exitCode = code === 0 && isUnwritten ? 1 : code;
 // A stdin that is still read would keep the process.
 process.stdin.destroy();

@@ -62,6 +62,8 @@ export class TestIo implements Io {
     return () => listeners.delete(listener);
   }
 
+  endWithReader(): void {}
+
   /** As the system would; answers how many heard it. */
   signal(signal: Signal): number {
     const listeners = [...(this.#listeners.get(signal) ?? [])];

@@ -1,12 +1,16 @@
 /** Deletes an app, however long its jobs take to stop. */
 import { apps } from '@flynn/controller/api';
-import { hasCode } from '@flynn/kit/errors';
+import type { App } from '@flynn/controller/model';
+import { FlynnError, asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { withDeadline } from '@flynn/kit/retry';
 import type { ResponseOf } from '@flynn/kit/routes';
 import { z } from 'zod';
 import { describeVolume } from '../commands/volume.ts';
 import { formatCount } from '../output.ts';
+
+/** For an app that was made a moment ago: it has no job. */
+const halfMs = 60_000;
 
 /** What went with the app, as far as it is known. */
 export type Removed = Partial<ResponseOf<typeof apps.remove>>;
@@ -64,4 +68,16 @@ export function textOfRemoved(name: string, removed: Removed): string {
     (one) => `left: ${describeVolume(one)}; "flynn volume remove ${one.id}" removes it\n`,
   );
   return `Deleted ${name}${list}\n${stays.join('')}`;
+}
+
+/** Of one that was made a moment ago and is not whole: left there it would keep the name from the next try. With what to say. */
+export async function withoutHalf(client: HttpClient, app: App, error: unknown, again: string): Promise<FlynnError> {
+  const { code, message, detail } = asFlynnError(error);
+  let now = `${app.name}, which was not whole yet, is deleted again: ${again}`;
+  try {
+    await removeApp(client, app, { volumes: false, deadlineMs: halfMs });
+  } catch (failure) {
+    now = `${app.name} is there and not whole, and could not be deleted: ${messageOf(failure)}\n  "flynn delete -a ${app.name}" deletes it; then ${again}`;
+  }
+  return new FlynnError(code, `${message}\n  ${now}`, { cause: error, detail });
 }

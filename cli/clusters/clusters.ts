@@ -6,6 +6,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import { z } from 'zod';
+import { placeOf } from '../transfer.ts';
 
 /** What other versions wrote beside these is kept. */
 const clusterSchema = z.looseObject({
@@ -42,7 +43,23 @@ export async function loadClusters(directory: string): Promise<Clusters> {
 export async function saveClusters(directory: string, clusters: Clusters): Promise<void> {
   const path = fileIn(directory);
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-  await writeFileAtomic(path, `${JSON.stringify(clusters, undefined, 2)}\n`, { mode: 0o600 });
+  // A link stays one: keys may be kept elsewhere on purpose.
+  await writeFileAtomic(await placeOf(path), `${JSON.stringify(clusters, undefined, 2)}\n`, { mode: 0o600 });
+}
+
+/** What is known now, not when a command began: another may have added one meanwhile. */
+export async function changeClusters(directory: string, change: (known: Clusters) => Clusters): Promise<void> {
+  await saveClusters(directory, change(await loadClusters(directory)));
+}
+
+/** Throws `conflict` where the name is another cluster's here, whose key would be gone. */
+export function assertSameCluster(known: Clusters, added: Cluster): void {
+  const former = known.clusters.find(({ name }) => name === added.name);
+  if (former === undefined || former.controllerUrl === added.controllerUrl) return;
+  throw new FlynnError(
+    'conflict',
+    `${added.name} is another cluster here, ${former.controllerUrl}, and its key would be forgotten\n  choose another name: flynn cluster add OTHER URL KEY; --replace forgets that one`,
+  );
 }
 
 /** The first cluster, and one added as default, is the one used without `-c`. One of the same name is replaced. */

@@ -40,6 +40,9 @@ test('`create` refuses a remote that is there before it makes an app, unless tol
   const refused = await env.desk.run(['create', 'hello'], { cwd });
   assert.equal(refused.code, 1);
   assert.match(refused.stderr, /already has a git remote "flynn" \(elsewhere\)\n {2}-y replaces it/);
+  const unnamed = await env.desk.run(['create', 'hello', '-r', 'no name'], { cwd });
+  assert.equal(unnamed.code, 2);
+  assert.match(unnamed.stderr, /"no name" is no name for a git remote/);
   assert.equal((await env.desk.run(['apps', '--json'])).stdout, '[]\n');
   assert.equal((await env.desk.run(['create', '-r', 'other', 'hello'], { cwd })).code, 0);
   assert.equal((await env.desk.run(['create', '-y', 'second'], { cwd })).code, 0);

@@ -2,6 +2,7 @@ import { apps, releases } from '@flynn/controller/api';
 import { routing } from '@flynn/controller/routes/api';
 import type { RouteView } from '@flynn/controller/routes/api';
 import { httpUrlOf } from '@flynn/controller/routes/url';
+import { FlynnError, asFlynnError } from '@flynn/kit/errors';
 import type { Cluster } from '../clusters/clusters.ts';
 import { removeApp, textOfRemoved } from '../apps/removal.ts';
 import { parseWhole, usageError } from '../arguments.ts';
@@ -37,7 +38,13 @@ export function addAppCommands(parent: Parent): void {
       const client = await context.client();
       const app = await client.call(apps.create, { body: name === undefined ? {} : { name } });
       const url = remoteUrl(cluster.gitUrl, app.name);
-      if (remote !== undefined) await addAppRemote(context, app.name, options);
+      if (remote !== undefined) {
+        await addAppRemote(context, app.name, options).catch((error: unknown) => {
+          const { code, message } = asFlynnError(error);
+          const next = `${app.name} was created none the less: "flynn remote add -a ${app.name}" adds the remote`;
+          throw new FlynnError(code, `${message}\n  ${next}`, { cause: error });
+        });
+      }
       const where = remote === undefined ? `; push it to ${url}` : ` with the git remote "${remote}"`;
       context.show(app, () => `Created ${app.name}${where}`);
     },

@@ -136,7 +136,11 @@ async function write(context: Context, planned: readonly Planned[], isWaiting: b
       tell(context, reference, answer);
       const { deploymentId } = answer;
       if (deploymentId === undefined || !isWaiting) continue;
-      const { tookMs, state } = await awaitDeployment(context, reference, () => deploymentId);
+      const { tookMs, state } = await awaitDeployment(
+        context,
+        { app: reference.slice(reference.indexOf('/') + 1), what: reference },
+        () => deploymentId,
+      );
       if (context.options.json) continue;
       context.print(
         `${reference} ${state === 'complete' ? `deployed in ${formatSeconds(tookMs)}` : `has a deployment that is ${state}`}`,

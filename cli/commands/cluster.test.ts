@@ -5,6 +5,7 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import packageFile from '../package.json' with { type: 'json' };
+import { loadClusters } from '../clusters/clusters.ts';
 import { Desk, openDeskWithController } from '../testing.ts';
 
 test('`cluster add` asks the controller, and the first one is the default', async () => {
@@ -31,6 +32,20 @@ test('a cluster that does not answer, or does not know the key, is not added', a
   assert.equal(dead.code, 1);
   assert.match(dead.stderr, /cannot reach the controller at http:\/\/127\.0\.0\.1:1/);
   assert.equal((await desk.run(['cluster', '--json'])).stdout, '[]\n');
+});
+
+test('a name that is another cluster here is not taken from it, and its key is kept', async () => {
+  await using one = await openDeskWithController();
+  await using other = await openDeskWithController();
+  const line = ['cluster', 'add', 'test', other.controller.url, other.controller.userKey];
+  const refused = await one.desk.run(line);
+  assert.equal(refused.code, 1);
+  assert.match(refused.stderr, new RegExp(`test is another cluster here, ${one.controller.url}, and its key would be`));
+  assert.equal((await loadClusters(one.desk.configDirectory)).clusters[0]?.key, one.controller.userKey);
+  const again = await one.desk.run(['cluster', 'add', 'test', one.controller.url, one.controller.userKey]);
+  assert.equal(again.code, 0, 'another key for the same one');
+  assert.equal((await one.desk.run([...line, '--replace'])).code, 0);
+  assert.equal((await loadClusters(one.desk.configDirectory)).clusters[0]?.key, other.controller.userKey);
 });
 
 test('a controller that is reached over https says so before it hears the key', async () => {

@@ -6,9 +6,10 @@ import { eitherCommand } from '@flynn/kit/operator-commands';
 import { usageError } from '../arguments.ts';
 import {
   type Cluster,
+  assertSameCluster,
+  changeClusters,
   findCluster,
   loadClusters,
-  saveClusters,
   withCluster,
   withDefault,
   withoutCluster,
@@ -45,7 +46,7 @@ export function addClusterCommands(parent: Parent): void {
     },
   });
 
-  addCommand<{ default?: boolean; pin?: string; ca?: string }>(parent, {
+  addCommand<{ default?: boolean; replace?: boolean; pin?: string; ca?: string }>(parent, {
     under: cluster,
     name: 'add',
     summary: `get to know a cluster; on its host ${eitherCommand('up')} has done so`,
@@ -54,7 +55,11 @@ export function addClusterCommands(parent: Parent): void {
       ['<url>', 'its controller, as https://controller.example.com'],
       ['<key>', 'a token: "flynn user add" and "flynn token create" print one'],
     ],
-    options: { default: ['-d, --default', 'use it without -c from now on'], ...trustOptions },
+    options: {
+      default: ['-d, --default', 'use it without -c from now on'],
+      replace: ['--replace', 'in the place of another cluster that is called so here, whose key is forgotten'],
+      ...trustOptions,
+    },
     async run(context, options, [name = '', url = '', key = '']) {
       if (!/^https?:/.test(url) || !URL.canParse(url)) {
         throw usageError(`"${url}" is no URL: write https://controller.example.com`);
@@ -68,8 +73,10 @@ export function addClusterCommands(parent: Parent): void {
       });
       const { gitUrl, gitHostKey, domain, httpPort } = facts;
       const added: Cluster = { name, controllerUrl: url, key, ...trust, gitUrl, domain, httpPort };
-      const known = await loadClusters(context.configDirectory);
-      await saveClusters(context.configDirectory, withCluster(known, added, { isDefault: options.default ?? false }));
+      await changeClusters(context.configDirectory, (known) => {
+        if (options.replace !== true) assertSameCluster(known, added);
+        return withCluster(known, added, { isDefault: options.default ?? false });
+      });
       await rememberHostKey(context.configDirectory, { controllerUrl: url, gitUrl, gitHostKey });
       context.show({ name, domain }, () => `cluster ${name} (${domain}) added`);
     },
@@ -81,9 +88,8 @@ export function addClusterCommands(parent: Parent): void {
     summary: 'the cluster used without -c, or another from now on',
     arguments: [['[name]', 'the new default']],
     async run(context, _options, [name]) {
-      const known = await loadClusters(context.configDirectory);
-      if (name !== undefined) await saveClusters(context.configDirectory, withDefault(known, name));
-      const current = findCluster(known, name).name;
+      if (name !== undefined) await changeClusters(context.configDirectory, (known) => withDefault(known, name));
+      const current = findCluster(await loadClusters(context.configDirectory), name).name;
       context.show({ default: current }, () => current);
     },
   });
@@ -94,8 +100,7 @@ export function addClusterCommands(parent: Parent): void {
     summary: 'forget a cluster; nothing on the cluster changes',
     arguments: [['<name>', 'the cluster']],
     async run(context, _options, [name = '']) {
-      const known = await loadClusters(context.configDirectory);
-      await saveClusters(context.configDirectory, withoutCluster(known, name));
+      await changeClusters(context.configDirectory, (known) => withoutCluster(known, name));
       context.show({ removed: name }, () => `cluster ${name} forgotten`);
     },
   });

@@ -29,6 +29,8 @@ type Declaration<Options extends object> = {
   options?: OptionTable<Options>;
   /** Whole command lines, for its help. */
   examples?: readonly string[];
+  /** It tells, and changes nothing: `| head` ends it. Others go on to their end without a reader. */
+  onlyTells?: boolean;
   /** From its first argument on everything is an argument. */
   passesThrough?: boolean;
   /** `NAME list` does the same: who looks for it finds it. */
@@ -80,6 +82,7 @@ export function addCommand<Options extends object = object>(
     // The option nearest to the command counts.
     const app = [own.app, all.app].find((name) => typeof name === 'string');
     const options = { ...all, ...own, app, isBareA: own.app === true };
+    if (declaration.onlyTells === true) parent.io.endWithReader();
     await using context = new Context(parent.io, options);
     let code: number | void;
     try {

@@ -47,6 +47,7 @@ export function addDeploymentCommands(parent: Parent): void {
   addCommand(parent, {
     under: deployment,
     name: 'follow',
+    onlyTells: true,
     summary: 'each job of either release as it comes up and ends, until it is through or waits for you',
     arguments: [['[deployment]', newestHint]],
     run: (context, _options, [id]) => followDeployment(context, id),

@@ -24,6 +24,9 @@ test('`env set` makes a release that is live when the command ends, with every b
   assert.deepEqual(JSON.parse((await env.desk.run(['-a', 'hello', 'env', '--json'])).stdout), live.env);
   const listed = (await env.desk.run(['-a', 'hello', 'env'])).stdout;
   assert.match(listed, /^AWKWARD=\$'.*'\nPLAIN=x\n$/);
+  const more = JSON.parse((await env.desk.run(['-a', 'hello', 'env', 'set', 'MORE=y', '--json'])).stdout);
+  assert.deepEqual(more.release.variables, ['AWKWARD', 'MORE', 'PLAIN']);
+  assert.equal(more.release.env, undefined, 'what nobody asked for');
 });
 
 test('setting what is already set makes no release', async () => {
@@ -147,7 +150,10 @@ test('env set after a first deployment that failed keeps the processes and says 
   assert.equal((await env.controller.deploy('hello', id)).state, 'failed');
   const failed = await env.desk.run(['-a', 'hello', 'env', 'set', 'A=1']);
   assert.equal(failed.code, 1);
-  assert.match(failed.stderr, /^flynn: v2 was not deployed: [^]*\n {2}\| no DATABASE_URL\n {2}"flynn log" has all/);
+  assert.match(
+    failed.stderr,
+    /^flynn: v2 was not deployed: [^]*\n {2}\| no DATABASE_URL\n {2}"flynn log -a hello" has all/,
+  );
   env.controller.setBehaviour(() => ({ is: 'run' }));
   const set = await env.desk.run(['-a', 'hello', 'env', 'set', 'DATABASE_URL=x']);
   assert.equal(set.code, 0, set.stderr);

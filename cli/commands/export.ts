@@ -13,11 +13,11 @@ import { adoptedRelease } from '@flynn/controller/releases/adoption';
 import { serviceNameOf } from '@flynn/controller/processes/compile';
 import { resultMeta } from '@flynn/controller/images/image-blobs';
 import type { App, Artifact, Release, Route } from '@flynn/controller/model';
-import { FlynnError, asFlynnError, hasCode, ifFound, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasCode, ifFound } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { Stall } from '@flynn/kit/stall';
 import { type AppFile, appFileOf, layersOf, readAppFile, withoutRecord } from '../apps/file.ts';
-import { removeApp } from '../apps/removal.ts';
+import { withoutHalf } from '../apps/removal.ts';
 import { listAutoscales } from '../apps/autoscale.ts';
 import type { Context } from '../context.ts';
 import { commandOf } from '../datastores/kinds.ts';
@@ -29,7 +29,6 @@ import { saveWhole } from '../transfer.ts';
 import { addCommand, type Parent } from './command.ts';
 
 /** Of an app that never ran. */
-const removalMs = 60_000;
 
 export function addExportCommands(parent: Parent): void {
   addCommand(parent, {
@@ -173,7 +172,7 @@ async function makeApp(context: Context, file: AppFile, wanted: { name: string; 
     try {
       return { app, release: await fillApp(context, app, file, signal) };
     } catch (error) {
-      throw await withoutHalf(client, app, error);
+      throw await withoutHalf(client, app, error, 'import it once more');
     }
   });
   if (!wanted.deploy) {
@@ -181,19 +180,7 @@ async function makeApp(context: Context, file: AppFile, wanted: { name: string; 
     return;
   }
   const deployed = await deployRelease(context, { app: app.name, release });
-  context.show({ app, release }, () => `Created ${app.name}: ${deployedText(release, deployed)}`);
-}
-
-/** It was made a moment ago, of this file: left there it would keep the name from the next import. With what to say. */
-async function withoutHalf(client: HttpClient, app: App, error: unknown): Promise<FlynnError> {
-  const { code, message, detail } = asFlynnError(error);
-  let now = `${app.name}, which was not whole yet, is deleted again: import it once more`;
-  try {
-    await removeApp(client, app, { volumes: false, deadlineMs: removalMs });
-  } catch (failure) {
-    now = `${app.name} is there and not whole, and could not be deleted: ${messageOf(failure)}\n  "flynn delete -a ${app.name}" deletes it; then import it once more`;
-  }
-  return new FlynnError(code, `${message}\n  ${now}`, { cause: error, detail });
+  context.show({ app, release }, () => `Created ${app.name}: ${deployedText(release, deployed, app.name)}`);
 }
 
 /** All that it is but live. */

@@ -17,6 +17,7 @@ type GetOptions = { output?: string; watch?: boolean; selector?: string; owner?:
 export function addGetCommand(parent: Parent): void {
   addCommand<GetOptions>(parent, {
     name: 'get',
+    onlyTells: true,
     summary: 'objects of a kind, or one; "flynn kinds" lists the kinds, "all" is all that files can have',
     arguments: [
       ['<kind>', 'like "apps", or "all"'],

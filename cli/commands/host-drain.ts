@@ -68,7 +68,7 @@ export async function awaitEmpty(context: Context, client: HttpClient, first: Ho
     }
   } catch (error) {
     if (!interrupted.signal.aborted) throw error;
-    context.print(`${first.id} goes on draining; "flynn host undrain ${first.id}" stops it\n`);
+    context.tell(`${first.id} goes on draining; "flynn host undrain ${first.id}" stops it`);
     return 130;
   } finally {
     stop();

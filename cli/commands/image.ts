@@ -60,8 +60,7 @@ export function addImageCommands(parent: Parent): void {
       const wait = waitOf(time);
       const target = runner === undefined ? undefined : targetOf(runner);
       if (wanted === undefined) {
-        throw new FlynnError(
-          'invalid',
+        throw usageError(
           'deploy what? --image sha256:… names an image that was pushed, --image REGISTRY/NAME:TAG one to be fetched; "git push flynn main" deploys code, "flynn rollback" an earlier release',
         );
       }
@@ -73,7 +72,7 @@ export function addImageCommands(parent: Parent): void {
 async function pushImage(context: Context, options: PushOptions, [name]: string[]): Promise<number | void> {
   const { file, engine } = options;
   if ((name === undefined) === (file === undefined)) {
-    throw new FlynnError('invalid', 'push which image? Name one that the engine here has, or give --file PATH');
+    throw usageError('push which image? Name one that the engine here has, or give --file PATH');
   }
   const lines = processLines(options.process);
   const wait = waitOf(options.expires);
@@ -83,9 +82,8 @@ async function pushImage(context: Context, options: PushOptions, [name]: string[
   // Before anything is sent.
   const app = options.deploy ? await context.appName() : undefined;
   const ending = new AbortController();
-  const offSignal = context.io.onSignal('SIGINT', () =>
-    ending.abort(new FlynnError('cancelled', 'stopped: what was sent is not sent again')),
-  );
+  const stop = () => ending.abort(new FlynnError('cancelled', 'stopped: what was sent is not sent again'));
+  const offSignals = (['SIGINT', 'SIGTERM'] as const).map((signal) => context.io.onSignal(signal, stop));
   const { signal } = ending;
   const folder = await mkdtemp(join(tmpdir(), 'flynn-image-'));
   let pushed: { image: string; layers: Sent[] };
@@ -109,7 +107,7 @@ async function pushImage(context: Context, options: PushOptions, [name]: string[
     const result = resultOf(image, stored, lines, { name });
     pushed = { image: (await storeText(JSON.stringify(result), target, signal)).digest, layers: sent };
   } finally {
-    offSignal();
+    for (const off of offSignals) off();
     await rm(folder, { recursive: true, force: true });
   }
   const { image: resultDigest } = pushed;
@@ -130,10 +128,7 @@ function processLines(texts: readonly string[]): Record<string, string> {
     const type = text.slice(0, Math.max(0, at));
     const line = text.slice(at + 1).trim();
     if (!processType.safeParse(type).success || line === '') {
-      throw new FlynnError(
-        'invalid',
-        `--process "${text}" is not understood: write TYPE="COMMAND", as in web="bin/serve --fast"`,
-      );
+      throw usageError(`--process "${text}" is not understood: write TYPE="COMMAND", as in web="bin/serve --fast"`);
     }
     lines[type] = line;
   }

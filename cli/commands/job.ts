@@ -8,6 +8,7 @@ import { addCommand, type Parent } from './command.ts';
 export function addJobCommands(parent: Parent): void {
   addCommand<{ all?: boolean; type?: string; quiet?: boolean }>(parent, {
     name: 'ps',
+    onlyTells: true,
     summary: "an app's jobs",
     hasBareA: true,
     options: {

@@ -25,6 +25,7 @@ type LogOptions = {
 export function addLogCommand(parent: Parent): void {
   addCommand<LogOptions>(parent, {
     name: 'log',
+    onlyTells: true,
     summary: "an app's log; with --json a value per line",
     options: {
       follow: ['-f, --follow', 'go on with what comes, until Ctrl-C'],

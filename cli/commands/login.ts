@@ -4,7 +4,7 @@ import { platform } from '@flynn/controller/platform/api';
 import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { usageError } from '../arguments.ts';
-import { loadClusters, saveClusters, withCluster } from '../clusters/clusters.ts';
+import { type Cluster, changeClusters, loadClusters, withCluster } from '../clusters/clusters.ts';
 import { rememberHostKey } from '../clusters/known-hosts.ts';
 import { type Context, connect, controllerName } from '../context.ts';
 import { type Answer, askProvider } from '../clusters/oidc-login.ts';
@@ -52,8 +52,17 @@ export function addLoginCommand(parent: Parent): void {
       await using client = connect(controllerUrl, made.token, trust);
       const { gitUrl, gitHostKey, domain, httpPort } = await client.call(platform.cluster, {});
       const { ca: _, ...kept } = former ?? {};
-      const added = { ...kept, name: called, controllerUrl, key: made.token, ...trust, gitUrl, domain, httpPort };
-      await saveClusters(context.configDirectory, withCluster(known, added, { isDefault: false }));
+      const added: Cluster = {
+        ...kept,
+        name: called,
+        controllerUrl,
+        key: made.token,
+        ...trust,
+        gitUrl,
+        domain,
+        httpPort,
+      };
+      await changeClusters(context.configDirectory, (now) => withCluster(now, added, { isDefault: false }));
       await rememberHostKey(context.configDirectory, { controllerUrl, gitUrl, gitHostKey });
       const { user, expiresAt } = made;
       context.show({ user, cluster: called, expiresAt }, () => `logged in to ${called} as ${user}, until ${expiresAt}`);

@@ -49,6 +49,7 @@ export function addOperationCommands(parent: Parent): void {
   addCommand<{ follow?: boolean }>(parent, {
     under: operation,
     name: 'log',
+    onlyTells: true,
     summary: "an operation's log; with -f to its end, and exit code 1 if it did not complete",
     arguments: [operationArgument],
     options: { follow: ['-f, --follow', 'go on with what comes, until it ends or Ctrl-C'] },

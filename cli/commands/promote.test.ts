@@ -43,6 +43,22 @@ test('a clone has the release, the env and, asked for, the counts; the artifact 
   assert.equal((await client.call(releases.getArtifact, { params })).id, release.artifactId);
 });
 
+test('a copy that does not come up is there, and that is said; one that is not whole is not left behind', async () => {
+  await using env = await openDeskWithController();
+  const { client } = env.controller;
+  await env.controller.deployApp('shop', { web: {} });
+  env.controller.setBehaviour(() => ({ is: 'exit', code: 1 }));
+  const failed = await env.desk.run(['-a', 'shop', 'clone', 'copy']);
+  assert.equal(failed.code, 1);
+  assert.match(
+    failed.stderr,
+    /copy is there: "flynn rollback v1 -a copy" tries it again, "flynn delete -a copy" deletes it/,
+  );
+  assert.match(failed.stderr, /"flynn log -a copy" has all it said/);
+  const { processes } = await client.call(releases.get, { params: { app: 'copy', release: 'v1' } });
+  assert.deepEqual(Object.keys(processes), ['web']);
+});
+
 test('a copy goes without what an admin linked the app to alone, and that is told', async () => {
   await using env = await openDeskWithController();
   const { client: root } = env.controller;

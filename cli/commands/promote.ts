@@ -3,8 +3,9 @@ import { adoptedRelease } from '@flynn/controller/releases/adoption';
 import { placeMeta } from '@flynn/controller/builds/place';
 import type { App, Release } from '@flynn/controller/model';
 import { withSeen } from '@flynn/controller/releases/overtaken';
-import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { FlynnError, asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { changeMeta } from '../apps/meta.ts';
+import { withoutHalf } from '../apps/removal.ts';
 import { parseDurationMs } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { commandOf } from '../datastores/kinds.ts';
@@ -35,7 +36,7 @@ export function addPromoteCommands(parent: Parent): void {
         replaces: target.releaseId ?? null,
         isOwn: true,
       });
-      context.show({ release }, () => `${target.name}: ${deployedText(release, deployed)}`);
+      context.show({ release }, () => `${target.name}: ${deployedText(release, deployed, target.name)}`);
     },
   });
 
@@ -197,18 +198,27 @@ async function makeClone(
   const client = await context.client();
   const source = await liveOf(context, await context.appName());
   const app = await makeApp(context, clone, source.app);
-  const release = await withoutRefusedLinks(context, source.release, (known) =>
-    adopt(context, { ...source, release: known }, app, clone.withEnv ? variablesOf(known) : { env: {} }),
-  );
-  if (clone.withCounts) {
-    const params = { app: source.app.id, release: source.release.id };
-    const { processes } = await client.call(formations.get, { params });
-    await client.call(formations.put, { params: { app: app.id, release: release.id }, body: { processes } });
+  let release: Release;
+  try {
+    release = await withoutRefusedLinks(context, source.release, (known) =>
+      adopt(context, { ...source, release: known }, app, clone.withEnv ? variablesOf(known) : { env: {} }),
+    );
+    if (clone.withCounts) {
+      const params = { app: source.app.id, release: source.release.id };
+      const { processes } = await client.call(formations.get, { params });
+      await client.call(formations.put, { params: { app: app.id, release: release.id }, body: { processes } });
+    }
+  } catch (error) {
+    throw await withoutHalf(client, app, error, 'try it once more');
   }
-  const deployed = await deployRelease(context, { app: app.name, release });
+  const deployed = await deployRelease(context, { app: app.name, release }).catch((error: unknown) => {
+    const { code, message, detail } = asFlynnError(error);
+    const next = `${app.name} is there: "flynn rollback v${release.version} -a ${app.name}" tries it again, "flynn delete -a ${app.name}" deletes it`;
+    throw new FlynnError(code, `${message}\n  ${next}`, { cause: error, detail });
+  });
   context.show(
     { app, release },
-    () => `Created ${app.name} as ${source.app.name} is: ${deployedText(release, deployed)}`,
+    () => `Created ${app.name} as ${source.app.name} is: ${deployedText(release, deployed, app.name)}`,
   );
 }
 

@@ -2,6 +2,7 @@ import { platform } from '@flynn/controller/platform/api';
 import { loginsNotKept } from '@flynn/controller/runner-env/kept-logins';
 import { loginsSchema } from '@flynn/controller/runner-env/settings';
 import { FlynnError, ifFound } from '@flynn/kit/errors';
+import { usageError } from '../arguments.ts';
 import type { z } from 'zod';
 import { Context } from '../context.ts';
 import { readNamed } from '../input-file.ts';
@@ -47,7 +48,7 @@ export function addRegistryCommands(parent: Parent): void {
       }
       // Before the password is read: it is not to be sent where it would not be taken.
       await checkKept(context, name);
-      if (username === undefined) throw new FlynnError('invalid', 'who logs in? --username NAME');
+      if (username === undefined) throw usageError('who logs in? --username NAME');
       const password = (await readNamed(context.io, '-')).replace(/\r?\n$/, '');
       if (password === '') {
         throw new FlynnError('invalid', 'there is no password on standard input: flynn registry login … < file');

@@ -1,8 +1,10 @@
 import { apps } from '@flynn/controller/api';
 import { FlynnError } from '@flynn/kit/errors';
+import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import {
   addRemote,
+  isRemoteName,
   appOfRemotes,
   isRepository,
   listRemotes,
@@ -62,6 +64,9 @@ export function addRemoteCommands(parent: Parent): void {
 /** The remote that is to be added; refused before anything is done when it would be in the way. */
 export async function plannedRemote(context: Context, options: RemoteOptions): Promise<string | undefined> {
   if (options.remote === '' || !(await isRepository(context.io))) return undefined;
+  if (!(await isRemoteName(context.io, options.remote))) {
+    throw usageError(`"${options.remote}" is no name for a git remote: letters, digits, "-" and "_" make one`);
+  }
   const existing = (await listRemotes(context.io)).find((remote) => remote.name === options.remote);
   if (existing === undefined || options.yes) return options.remote;
   throw new FlynnError(

@@ -233,6 +233,6 @@ async function rolledOut(context: Context, { apps: all }: ResourceView, appId: s
   if (got?.version === undefined) return undefined;
   const version = `v${got.version}`;
   const { deploymentId } = got;
-  if (deploymentId !== undefined) await awaitDeployment(context, version, () => deploymentId);
+  if (deploymentId !== undefined) await awaitDeployment(context, { app: appId, what: version }, () => deploymentId);
   return version;
 }

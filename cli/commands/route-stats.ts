@@ -16,6 +16,7 @@ export function addRouteStatsCommand(parent: Parent, route: Command): void {
   addCommand<{ watch?: boolean; interval: string }>(parent, {
     under: route,
     name: 'stats',
+    onlyTells: true,
     summary: 'what all routers counted since their start; with -w what happens now',
     arguments: [['[id]', 'of one route, else all of the app']],
     options: {

@@ -63,7 +63,7 @@ test('`key add` takes those in ~/.ssh, a file or standard input; the same key tw
   assert.equal((await env.desk.run(['key', 'add', '-'], { input })).code, 0);
   assert.equal((await env.desk.run(['key', 'add', '-'], { input })).code, 0);
   const rows = (await env.desk.run(['key'])).stdout.trimEnd().split('\n').slice(1);
-  assert.deepEqual(new Set(rows.map((row) => row.split(/ {2,}/)[2])), new Set(['me at home', 'robot', 'third']));
+  assert.deepEqual(new Set(rows.map((row) => row.split(/ {2,}/).at(-1))), new Set(['me at home', 'robot', 'third']));
   for (const row of rows) {
     const { code, stderr } = await env.desk.run(['key', 'remove', row.split(' ')[0] ?? '']);
     assert.equal(code, 0, stderr);

@@ -40,6 +40,19 @@ test('`runner env` tells what every build gets, and what those of some runners d
   assert.doesNotMatch((await desk.run(['runner', 'env'])).stdout, /gpu/);
 });
 
+test('passwords of registries are told by nobody, as JSON neither', async () => {
+  await using env = await openDeskWithController();
+  const { desk } = env;
+  await desk.run(['runner', 'env', 'set', 'GOPROXY=https://go.example.com']);
+  const login = ['registry', 'login', 'registry.example.com', '-u', 'me'];
+  assert.equal((await desk.run(login, { input: 'hunter2' })).code, 0);
+  for (const words of [[], ['--json']]) {
+    const { stdout } = await desk.run(['runner', 'env', ...words]);
+    assert.match(stdout, /GOPROXY/);
+    assert.doesNotMatch(stdout, /hunter2/);
+  }
+});
+
 test('what cannot be is told before anything is changed, and two who set at once lose nothing', async () => {
   await using env = await openDeskWithController();
   const { desk } = env;

@@ -24,7 +24,10 @@ export function addRunnerEnvCommands(parent: Parent, runner: Command): void {
       const runners = parseLabels(labels);
       const told = labels === undefined ? all : [{ name: labelsText(runners), runners, env: envFor(all, runners) }];
       const found = told.filter((one) => Object.keys(one.env).length > 0);
-      context.show(found, () => found.map(envText).join(''));
+      context.show(
+        found.map((one) => ({ ...one, env: toldOf(one.env) })),
+        () => found.map(envText).join(''),
+      );
     },
   });
 
@@ -78,15 +81,21 @@ async function change(
   );
 }
 
+/** Passwords of registries are told by nobody: `flynn registry` lists the logins without them. */
+function hasPasswords(name: string): boolean {
+  return name in registrySettings && name.endsWith('LOGINS');
+}
+
+function toldOf(env: RunnerEnv['env']): RunnerEnv['env'] {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !hasPasswords(name)));
+}
+
 function envText({ runners, env }: RunnerEnv): string {
   const labels = labelsText(runners);
   const lines = Object.entries(env)
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
-    // Passwords of registries are told by nobody.
     .map(([name, value]) =>
-      name in registrySettings && name.endsWith('LOGINS')
-        ? `# ${name}: "flynn registry" lists them\n`
-        : `${name}=${quoteForShell(value)}\n`,
+      hasPasswords(name) ? `# ${name}: "flynn registry" lists them\n` : `${name}=${quoteForShell(value)}\n`,
     );
   return [`# ${labels === '' ? 'every runner' : `runners with ${labels}`}\n`, ...lines].join('');
 }

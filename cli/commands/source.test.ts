@@ -16,6 +16,10 @@ test('`source set`, `source` and `source off`; a deploy key becomes the app’s 
   const key = '-----BEGIN OPENSSH PRIVATE KEY-----\nx\n-----END OPENSSH PRIVATE KEY-----\n';
   await writeFile(join(desk.home, 'id'), key);
   const words = ['--branch', 'next', '--every', '5m', '--deploy-key', 'id'];
+  const setAsJson = ['source', 'set', '-a', 'hello', 'git@git.example.com:hello.git', ...words, '--json'];
+  const told = await desk.run(setAsJson);
+  assert.equal((JSON.parse(told.stdout) as { branch: string }).branch, 'next', 'one value');
+  assert.doesNotMatch(told.stdout + told.stderr, /PRIVATE KEY/);
   const set = await desk.run(['source', 'set', '-a', 'hello', 'git@git.example.com:hello.git', ...words]);
   assert.equal(set.code, 0, set.stderr);
   assert.match(set.stdout, /hello follows next of git@git\.example\.com:hello\.git/);

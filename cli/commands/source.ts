@@ -108,11 +108,15 @@ async function setKey(context: Context, path: string): Promise<void> {
   const key = await readNamed(context.io, path);
   const client = await context.client();
   const { name } = await client.call(apps.get, { params: { app: await context.appName() } });
-  await changeRelease(context, (before) => {
-    if (before?.env['SSH_CLIENT_KEY'] === key) return undefined;
-    context.tell(`flynn: ${name} gets the key as SSH_CLIENT_KEY`);
-    return { env: { ...before?.env, SSH_CLIENT_KEY: key } };
-  });
+  await changeRelease(
+    context,
+    (before) => {
+      if (before?.env['SSH_CLIENT_KEY'] === key) return undefined;
+      context.tell(`flynn: ${name} gets the key as SSH_CLIENT_KEY`);
+      return { env: { ...before?.env, SSH_CLIENT_KEY: key } };
+    },
+    { isStep: true },
+  );
 }
 
 function sourceText(source: Source): string {

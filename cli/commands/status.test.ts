@@ -4,7 +4,7 @@ import { HealthEvents } from '@flynn/controller/health/events';
 import { newId } from '@flynn/kit/ids';
 import { freePorts } from '@flynn/kit/testing-ports';
 import { loadClusters, saveClusters } from '../clusters/clusters.ts';
-import { openDeskWithController } from '../testing.ts';
+import { Desk, openDeskWithController } from '../testing.ts';
 
 const disk = {
   check: 'disks',
@@ -82,6 +82,10 @@ test('a controller that does not answer is critical, and names what is left to a
     refused.stdout,
     /^✗ controller: [^\n]*\n {4}the cluster does not know this key, [^\n]*"flynn cluster add NAME URL KEY" sets another/,
   );
+  await using stranger = await Desk.open();
+  const unknown = await stranger.run(['status', '-o', 'json']);
+  assert.equal(unknown.code, 2, 'nor who knows no cluster');
+  assert.match((JSON.parse(unknown.stdout) as { error: string }).error, /no cluster is known here/);
   const wrong = await env.desk.run(['status', '-o', 'yaml']);
   assert.deepEqual([wrong.code, /no output "yaml"/.test(wrong.stderr)], [2, true]);
 });

@@ -50,9 +50,9 @@ async function tell(
   const isJson = isJsonWanted(context, output);
   const patienceMs =
     patience === undefined ? usualMs : 1_000 * parseWhole(patience, { what: 'a number of seconds', min: 1, max: 20 });
-  const client = await context.client();
   let seen: ClusterHealth;
   try {
+    const client = await context.client();
     seen = await context.progress('looking', () =>
       client.call(health.get, { query: { patienceMs } }, { timeoutMs: patienceMs + graceMs }),
     );

@@ -105,7 +105,7 @@ test('in a pipe it is told once: of all apps, of one, as JSON; of one that is no
     [['shop', 20 * mebibyte]],
   );
   const short = await desk.run(['top', '--interval', '500ms']);
-  assert.deepEqual([short.code, short.stderr.split(':')[1]], [1, ' --interval 500ms is too short']);
+  assert.deepEqual([short.code, short.stderr.split(':')[1]], [2, ' --interval 500ms is too short']);
   assert.match((await desk.run(['top', '--help'])).stdout, /--app <name> +only this app \(else all\)/);
   const none = await desk.run(['top', '-a', 'nosuch']);
   assert.deepEqual([none.code, none.stderr], [1, 'flynn: there is no app "nosuch"; list them with: flynn apps\n']);

@@ -2,9 +2,9 @@
 import { figures } from '@flynn/controller/figures/api';
 import type { LatestFigures } from '@flynn/controller/figures/model';
 import { pause } from '@flynn/kit/clock';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { messageOf } from '@flynn/kit/errors';
 import { figuresTable, fitted, hungriestFirst, oldNote } from '../apps/figures.ts';
-import { parseDurationMs } from '../arguments.ts';
+import { parseDurationMs, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { isPassing } from '../logs/stream.ts';
 import { formatAge, visible } from '../output.ts';
@@ -25,6 +25,7 @@ const leastMs = 1_000;
 export function addTopCommand(parent: Parent): void {
   addCommand<{ interval: string; once?: boolean }>(parent, {
     name: 'top',
+    onlyTells: true,
     summary: 'what apps take now, the hungriest first: processors, memory, requests, errors; of one app with -a',
     app: 'only this app (else all)',
     options: {
@@ -35,10 +36,7 @@ export function addTopCommand(parent: Parent): void {
     async run(context, { interval, once = false }) {
       const intervalMs = parseDurationMs(interval);
       if (intervalMs < leastMs) {
-        throw new FlynnError(
-          'invalid',
-          `--interval ${interval} is too short: there are other figures every 15 s; 1s or more`,
-        );
+        throw usageError(`--interval ${interval} is too short: there are other figures every 15 s; 1s or more`);
       }
       if (context.options.json === true || once || context.io.stdout.isTTY !== true) {
         const seen = await read(context);

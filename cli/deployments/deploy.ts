@@ -26,7 +26,7 @@ type Wanted = {
 
 /** Answers once the release is live, or waits for people; throws with the app's last lines when it did not come up. */
 export async function deployRelease(context: Context, wanted: Wanted): Promise<Deployed> {
-  return awaitDeployment(context, `v${wanted.release.version}`, async () => {
+  return awaitDeployment(context, { app: wanted.app, what: `v${wanted.release.version}` }, async () => {
     try {
       return await begin(context, wanted);
     } catch (error) {
@@ -36,10 +36,10 @@ export async function deployRelease(context: Context, wanted: Wanted): Promise<D
   });
 }
 
-/** The same for a deployment that `start` tells the id of. */
+/** The same for a deployment of the app that `start` tells the id of; `what`: the release, as people call it. */
 export async function awaitDeployment(
   context: Context,
-  what: string,
+  { app, what }: { app: string; what: string },
   start: () => Promise<string> | string,
 ): Promise<Deployed> {
   const startedAt = performance.now();
@@ -57,7 +57,9 @@ export async function awaitDeployment(
   }
   const lines = ended.failedJob?.lines.map((line) => `\n  | ${line}`).join('') ?? '';
   const after =
-    ended.oldReleaseId === undefined ? '"flynn log" has all it said' : 'the release before it is live as it was';
+    ended.oldReleaseId === undefined
+      ? `"flynn log -a ${app}" has all it said`
+      : 'the release before it is live as it was';
   throw new FlynnError(
     'internal',
     `${what} was not deployed: ${ended.error ?? 'the deployment failed'}${lines}\n  ${after}`,
@@ -90,16 +92,27 @@ async function forget(context: Context, { app, release }: Wanted): Promise<void>
   }
 }
 
-export function deployedText({ version }: Pick<Release, 'version'>, { tookMs, state, rollout }: Deployed): string {
-  if (state === 'canary') return `the canaries of v${version} are up: ${canaryText(rollout)}`;
-  if (state === 'paused') return `the deployment of v${version} is paused: "flynn deployment resume" or "abort"`;
+/** `elsewhere`: the app, where it is another than the command's own. */
+export function deployedText(
+  { version }: Pick<Release, 'version'>,
+  { tookMs, state, rollout }: Deployed,
+  elsewhere?: string,
+): string {
+  if (state === 'canary') return `the canaries of v${version} are up: ${canaryText(rollout, elsewhere)}`;
+  if (state === 'paused') {
+    return `the deployment of v${version} is paused: ${deploymentCommand('resume', elsewhere)} or "abort"`;
+  }
   return `release v${version} deployed in ${formatSeconds(tookMs)}`;
 }
 
 /** How it goes on with canaries that are up. */
-export function canaryText(rollout: Deployment['rollout']): string {
+export function canaryText(rollout: Deployment['rollout'], elsewhere?: string): string {
   const promotionMs = rollout?.autoPromoteMs;
   const alone =
     promotionMs === undefined ? '' : `the rest follows once they were healthy for ${formatDuration(promotionMs)}; `;
-  return `${alone}"flynn deployment promote" or "abort"`;
+  return `${alone}${deploymentCommand('promote', elsewhere)} or "abort"`;
+}
+
+function deploymentCommand(name: string, elsewhere: string | undefined): string {
+  return `"flynn${elsewhere === undefined ? '' : ` -a ${elsewhere}`} deployment ${name}"`;
 }

@@ -39,29 +39,40 @@ type Change = Partial<Pick<Release, 'env' | 'references' | 'processes'>>;
 /**
  * Answers once what `change` makes of the release before is live, and tells so; one without anything to run is only made. Nothing
  * is made if there is no change, which `unchanged` tells. Where somebody else was first, `change` is asked again with what they
- * made: neither takes back what the other did.
+ * made: neither takes back what the other did. `isStep`: whoever asks for it has more to say, and it is told beside.
  */
 export async function changeRelease(
   context: Context,
   change: (before: Release | undefined) => Promise<Change | undefined> | Change | undefined,
-  { unchanged }: { unchanged?: string } = {},
+  { unchanged, isStep = false }: { unchanged?: string; isStep?: boolean } = {},
 ): Promise<void> {
+  const say: Context['show'] = (value, text) => (isStep ? context.tell(text()) : context.show(value, text));
   for (let attempt = 1; ; attempt += 1) {
     const basis = await readBasis(context);
     const changed = await change(basis.release);
     if (changed === undefined) {
-      if (unchanged !== undefined) context.show({ changed: false }, () => unchanged);
+      if (unchanged !== undefined) say({ changed: false }, () => unchanged);
       return;
     }
     try {
-      return await makeNextRelease(context, basis, changed);
+      return await makeNextRelease(context, { ...basis, say }, changed);
     } catch (error) {
       if (!isOvertaken(error) || attempt >= maxAttempts) throw error;
     }
   }
 }
 
-async function makeNextRelease(context: Context, { release: before, isLive }: Basis, change: Change): Promise<void> {
+/** Without the values of its variables, which nobody has asked for: "flynn env --json" tells them. */
+function toldOf(made: Release): Omit<Release, 'env' | 'references'> & { variables: string[] } {
+  const { env, references: _, ...release } = made;
+  return { ...release, variables: Object.keys(env).toSorted() };
+}
+
+async function makeNextRelease(
+  context: Context,
+  { release: before, isLive, say }: Basis & { say: Context['show'] },
+  change: Change,
+): Promise<void> {
   const client = await context.client();
   const app = await context.appName();
   const body = {
@@ -77,13 +88,13 @@ async function makeNextRelease(context: Context, { release: before, isLive }: Ba
     client.call(releases.create, { params: { app }, body: { ...body, ...seen } }),
   );
   if (release.artifactId === undefined) {
-    context.show(
-      { changed: true, release },
+    say(
+      { changed: true, release: toldOf(release) },
       () => `release v${release.version} created; it takes effect with the first push`,
     );
     return;
   }
   const replaces = isLive && before !== undefined ? before.id : null;
   const deployed = await deployRelease(context, { app, release, replaces, waitsForOthers: true, isOwn: true });
-  context.show({ changed: true, release }, () => deployedText(release, deployed));
+  say({ changed: true, release: toldOf(release) }, () => deployedText(release, deployed));
 }
