@@ -23,6 +23,7 @@ export class ContainerTable {
   readonly #outOfMemoryListeners = new Set<(container: Container) => void>();
   #isCurrent = false;
   #losses = 0;
+  #connections = 0;
 
   constructor(options: { engine: Engine; log: Logger }) {
     this.#engine = options.engine;
@@ -37,6 +38,11 @@ export class ContainerTable {
   /** How often the engine was lost, or could not be reached. */
   get losses(): number {
     return this.#losses;
+  }
+
+  /** How often the engine was found: at first, and after each time without it. Listeners are told. */
+  get connections(): number {
+    return this.#connections;
   }
 
   all(): Container[] {
@@ -107,7 +113,10 @@ export class ContainerTable {
     for (let round = 0; !signal.aborted; round += 1) {
       // Now and then all of it; else only where something seems to have been missed.
       if (round % fullResyncEvery === 0 || !(await this.#isAsListed(signal))) await this.refresh(signal);
-      if (!this.#isCurrent) this.#log.info({ containers: this.#containers.size }, 'connected to the container engine');
+      if (!this.#isCurrent) {
+        this.#connections += 1;
+        this.#log.info({ containers: this.#containers.size }, 'connected to the container engine');
+      }
       this.#isCurrent = true;
       this.#tell();
       await pause(resyncMs, signal);

@@ -2,8 +2,10 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
-import { silentLogger } from '@flynn/kit/log';
+import { setTimeout } from 'node:timers/promises';
+import { createLogger, silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import type { Announcer } from '../discovery/announcer.ts';
 import { AnnouncerProbe, jobOf } from '../host-fixture.ts';
 import { JobMonitor } from './monitor.ts';
 
@@ -57,7 +59,7 @@ test('a job is not up by the answers of the one whose port it is to share', asyn
   assert.deepEqual(it.told, ['up']);
   const { asked } = it;
   it.listens = false;
-  await new Promise((resolve) => setTimeout(resolve, 250));
+  await setTimeout(250);
   assert.deepEqual([it.told, it.asked], [['up'], asked], 'once it has been up its answers are its own');
 });
 
@@ -157,4 +159,88 @@ test('a job that an agent before saw up has the limit of one that hangs, not of 
   await it.until('it to be told of', () => it.told.length === 2);
   assert.equal(it.told[0], 'down');
   assert.match(it.told[1] ?? '', /^hung: its check failed/);
+});
+
+/** An app that is not up before it is told so, and what the log says of it. */
+async function slow(options: { slowAfterMs: number; isPassed?: boolean; wasUp?: boolean; announcer?: Announcer }) {
+  const it = { isPassed: options.isPassed === true };
+  const app = createServer((_request, response) => response.writeHead(it.isPassed ? 200 : 503).end());
+  await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
+  const { port } = app.address() as AddressInfo;
+  const check = { type: 'http' as const, path: '/', intervalMs: 5, timeoutMs: 60_000 };
+  const said: Said[] = [];
+  const told: string[] = [];
+  const monitor = new JobMonitor({
+    job: jobOf('a', { ports: [{ port, service: { name: 'web', check } }] }),
+    address: '127.0.0.1',
+    hostId: 'h1',
+    mayBeAnnounced: options.wasUp === true,
+    wasUp: options.wasUp === true,
+    slowAfterMs: options.slowAfterMs,
+    announcer: options.announcer ?? new AnnouncerProbe(),
+    events: {
+      onUp: () => told.push('up'),
+      onDown: () => told.push('down'),
+      onNeverUp: () => told.push('never up'),
+      onHung: () => told.push('hung'),
+      onGoesLast: () => told.push('goes last'),
+    },
+    log: createLogger('test', { destination: { write: (line) => said.push(JSON.parse(line) as Said) } }),
+  });
+  const until = (what: string, test: () => boolean) => waitFor(test, { what, deadlineMs: 60_000, intervalMs: 5 });
+  return Object.assign(it, {
+    port,
+    said,
+    told,
+    until,
+    async [Symbol.asyncDispose]() {
+      await monitor.stop({ keepAnnounced: false });
+      app.closeAllConnections();
+      await new Promise((resolve) => app.close(resolve));
+    },
+  });
+}
+
+type Said = { level: string; jobId?: string; address?: string; msg: string };
+
+test('the log says once what a job waits for that takes its time to come up', async () => {
+  await using it = await slow({ slowAfterMs: 2_000 });
+  await it.until('a line', () => it.said.length > 0);
+  const waitsFor = `web on port ${it.port}: GET / on port ${it.port} answered 503`;
+  assert.deepEqual(
+    it.said.map(({ level, jobId, address, msg }) => ({ level, jobId, address, msg })),
+    [
+      {
+        level: 'warn',
+        jobId: 'h1-a',
+        address: '127.0.0.1',
+        msg: `its container has been up for 2 s and the job is not: ${waitsFor}`,
+      },
+    ],
+  );
+  it.isPassed = true;
+  await it.until('it to be up', () => it.told.includes('up'));
+  assert.equal(it.said.length, 1);
+});
+
+test('what waits for discovery alone is told as that', async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  await using it = await slow({
+    slowAfterMs: 2_000,
+    isPassed: true,
+    announcer: { register: () => promise, deregister: async () => undefined },
+  });
+  await it.until('a line', () => it.said.length > 0);
+  assert.match(it.said[0]?.msg ?? '', /: its check is passed, discovery has not taken it yet$/);
+  resolve();
+  await it.until('it to be up', () => it.told.includes('up'));
+});
+
+test('of a job that is up in time, or was up before, no such thing is said', async () => {
+  await using inTime = await slow({ slowAfterMs: 2_000, isPassed: true });
+  await using wasUp = await slow({ slowAfterMs: 2_000, wasUp: true });
+  await inTime.until('it to be up', () => inTime.told.includes('up'));
+  await wasUp.until('it to be down', () => wasUp.told.includes('down'));
+  await setTimeout(2_500);
+  for (const { said } of [inTime, wasUp]) assert.ok(said.every(({ msg }) => !msg.includes('has been up for')));
 });

@@ -38,6 +38,9 @@ export type MonitorEvents = {
   onGoesLast(isSo: boolean): void;
 };
 
+/** Not up for so long although its container is, and the log says what it waits for: long before it is given up. */
+const slowAfterMs = 15_000;
+
 /** What one port's check has told so far, on a clock that nobody sets. */
 type Failing = { atMs: number; sinceMs: number; forMs: number };
 
@@ -62,6 +65,9 @@ export class JobMonitor {
   readonly #ending = new AbortController();
   readonly #ports: CheckedPort[];
   readonly #up = new Set<CheckedPort>();
+  /** What each port that is not up waits for, for people. */
+  readonly #awaited = new Map<CheckedPort, string>();
+  readonly #slow: NodeJS.Timeout | undefined;
   readonly #running: Promise<unknown>;
   #hasBeenUp = false;
   #isDone = false;
@@ -83,6 +89,7 @@ export class JobMonitor {
     /** From 0 to 1: no two jobs that hang for the same reason are stopped at the same time. */
     random?: () => number;
     isReachable?: typeof isReachable;
+    slowAfterMs?: number;
     announcer: Announcer;
     events: MonitorEvents;
     log: Logger;
@@ -101,6 +108,10 @@ export class JobMonitor {
     this.#events = options.events;
     this.#log = options.log;
     this.#ports = checkedPortsOf(options.job);
+    const slowMs = options.slowAfterMs ?? slowAfterMs;
+    // One that has been up before was told as unhealthy.
+    const isComing = this.#ports.length > 0 && !this.#wasUp;
+    this.#slow = isComing ? setTimeout(() => this.#tellSlow(slowMs), slowMs).unref() : undefined;
     if (this.#ports.length === 0) this.#events.onUp();
     const ports = this.#ports.map((port) => this.#watch(() => this.#follow(port)));
     const roles = rolesOf(options.job).map((role) => this.#watch(() => this.#followRole(role)));
@@ -143,6 +154,7 @@ export class JobMonitor {
       const refusal = await (isSteady(before, check) ? untilRefused : probe)(check, target, signal);
       if (signal.aborted) return;
       const problem = refusal ?? (before.hasBeenUp ? undefined : this.#othersAnswer(port));
+      if (problem !== undefined && !before.hasBeenUp) this.#awaited.set(port, problem);
       verdict = judge(verdict, problem === undefined, check.threshold);
       if (verdict.isUp && !before.isUp) await this.#rise(port);
       failing = problem === undefined ? undefined : failingOn(failing, check, performance.now());
@@ -194,6 +206,7 @@ export class JobMonitor {
 
   async #rise(port: CheckedPort): Promise<void> {
     const instance = this.#instanceOf(port.service, port.port);
+    this.#awaited.set(port, 'its check is passed, discovery has not taken it yet');
     await announce(this.#announcer, instance, { signal: this.#ending.signal, log: this.#log });
     this.#up.add(port);
     if (this.#up.size < this.#ports.length || this.#isDone) return;
@@ -206,6 +219,20 @@ export class JobMonitor {
     this.#log.warn({ jobId: this.#job.id, service: port.service }, `unhealthy, out of discovery: ${problem}`);
     this.#events.onDown(`unhealthy: ${problem}`, failing === undefined ? 0 : failing.atMs - failing.sinceMs);
     await withdraw(this.#announcer, port.service, this.#job.id, { log: this.#log });
+  }
+
+  #tellSlow(ms: number): void {
+    if (this.#isDone || this.#hasBeenUp) return;
+    const waiting = this.#ports
+      .filter((port) => !this.#up.has(port))
+      .map(
+        (port) => `${port.service} on port ${port.port}: ${this.#awaited.get(port) ?? 'the first look is not through'}`,
+      );
+    const seconds = Math.round(ms / 1000);
+    this.#log.warn(
+      { jobId: this.#job.id, address: this.#address },
+      `its container has been up for ${seconds} s and the job is not: ${waiting.join('; ')}`,
+    );
   }
 
   #giveUp(message: string): void {
@@ -232,6 +259,7 @@ export class JobMonitor {
   /** With `keepAnnounced` the instances stay until their lease runs out: the agent goes, the job does not. */
   async stop(options: { keepAnnounced: boolean }): Promise<void> {
     this.#isDone = true;
+    clearTimeout(this.#slow);
     this.#ending.abort();
     await this.#running;
     if (options.keepAnnounced) return;

@@ -6,6 +6,7 @@ import { parseNetwork, readNetwork, readRules } from './actual.ts';
 import { type Change, difference, nft } from './difference.ts';
 import type { ReachedHost, ShownNetwork } from './api.ts';
 import { type Encryption, type EncryptionWord, encryptionOf } from './encryption.ts';
+import { removeLeftPorts } from './left-ports.ts';
 import type { Link } from './links.ts';
 import { type Known, recall, remember } from './memory.ts';
 import type { LocalJob } from './policy.ts';
@@ -73,6 +74,7 @@ export class HostNetwork {
   /** Of WireGuard's peers, by their public keys. */
   #given = new Map<string, string>();
   #lost = new Set<string>();
+  #mayHaveLeftPorts = false;
   #carriedOut: Readonly<{ encryption: Encryption; links: readonly Link[] }> | undefined;
   #repairs = 0;
   #repairedAt: number[] = [];
@@ -134,6 +136,12 @@ export class HostNetwork {
     this.changed();
   }
 
+  /** Containers may have ended without it. */
+  engineIsBack(): void {
+    this.#mayHaveLeftPorts = true;
+    this.changed();
+  }
+
   /** Jobs, leases or announced ports are not what they were. */
   changed(): void {
     this.#right = undefined;
@@ -152,6 +160,9 @@ export class HostNetwork {
     }
     let rememberAt = 0;
     while (!signal.aborted) {
+      if (this.#mayHaveLeftPorts) {
+        await this.#attempt('what ended containers left on the bridge stays', () => this.#removeLeft(signal), signal);
+      }
       await this.#attempt('the network is not what it should be', () => this.#check(signal), signal);
       if (performance.now() >= rememberAt) {
         await this.#attempt('the cluster cannot be remembered', () => this.#remember(), signal);
@@ -206,8 +217,23 @@ export class HostNetwork {
     this.#known = { ...heard, encryption: this.#knownEncryption };
   }
 
+  async #removeLeft(signal: AbortSignal): Promise<void> {
+    this.#mayHaveLeftPorts = false;
+    try {
+      const ports = await removeLeftPorts(this.settings.bridge, this.#options.run, signal);
+      if (ports.length === 0) return;
+      const what =
+        'containers that ended without their engine still answered on the bridge, perhaps in the place of others';
+      this.#options.log.warn({ ports }, `${what}: taken away`);
+    } catch (error) {
+      this.#mayHaveLeftPorts = true;
+      throw error;
+    }
+  }
+
   /** Other leases, and encryption, mean other routes, of which only a check knows what is there. */
   #needsCheck(): boolean {
+    if (this.#mayHaveLeftPorts) return true;
     const before = JSON.stringify([this.#known.leases, this.#known.encryption]);
     this.#hear();
     return this.#machine === undefined || JSON.stringify([this.#known.leases, this.#known.encryption]) !== before;

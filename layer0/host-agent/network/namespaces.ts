@@ -134,6 +134,12 @@ export class Namespaces implements AsyncDisposable {
     );
   }
 
+  /** Its name goes. The kernel keeps it for as long as a process, or a connection, is in there. */
+  async forget(name: string): Promise<void> {
+    await outputOf({ program: 'ip', args: ['netns', 'del', `${this.#prefix}-${name}`] });
+    this.#names.splice(this.#names.indexOf(name), 1);
+  }
+
   /** Servers on these ports that answer with the address they are asked from, and on 82 with two million bytes. */
   async serve(name: string, ports: readonly number[]): Promise<void> {
     const program = `

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -332,6 +333,46 @@ test('what somebody takes away or changes is put right', async () => {
     await until('web1', `${outsideAddress}:80`, { from: '192.0.2.2' });
     await until('other', '100.100.1.2:80', 'refused');
   }
+});
+
+test('what a container that ended without its engine left answers no more at the address that another one has', async () => {
+  const one = namespaces.in('one');
+  const network = networks.get('one');
+  assert.ok(network !== undefined);
+  const address = '100.100.1.20';
+  // As the engine makes it of the address.
+  const giveMac = (name: string) => namespaces.in(name).sh('ip link set eth0 address 02:42:64:64:01:14');
+  await namespaces.addContainer('left', 'one', address);
+  await giveMac('left');
+  const pidFile = join(directory, 'left.pid');
+  // A connection of which all was read, and the other end has said goodbye.
+  const connect = `exec 3<>/dev/tcp/100.100.1.1/8080; cat <&3 >/dev/null; echo $$ >${pidFile}; exec sleep 600`;
+  await namespaces.in('left').sh(`bash --norc -c '${connect}' </dev/null >/dev/null 2>&1 &`);
+  const pid = await waitFor(async () => Number(await readFile(pidFile, 'utf8')) || undefined, {
+    what: 'its connection',
+    deadlineMs: 60_000,
+  });
+  // Nobody answers its own goodbye.
+  await one.sh(`iptables -I INPUT -s ${address} -j DROP`);
+  process.kill(pid, 'SIGKILL');
+  await waitFor(() => !existsSync(`/proc/${pid}`), { what: 'its end', deadlineMs: 60_000 });
+  await namespaces.forget('left');
+  await namespaces.addContainer('next', 'one', address);
+  await giveMac('next');
+  await namespaces.serve('next', [80]);
+  assert.match(await one.sh('ip link'), /vleft@/);
+
+  network.engineIsBack();
+  await waitFor(async () => !(await one.sh('ip link')).includes('vleft@'), {
+    what: 'its port to be gone',
+    // By itself it goes after a hundred seconds.
+    deadlineMs: 30_000,
+  });
+  await one.sh(`iptables -D INPUT -s ${address} -j DROP`);
+  assert.deepEqual(await namespaces.ask('one', `${address}:80`, { seconds: 5 }), { from: '100.100.1.1' });
+  // Of these one has processes, and the others names.
+  for (const name of ['web1', 'other', 'stranger', 'next'])
+    assert.match(await one.sh('ip link'), new RegExp(`v${name}@`));
 });
 
 test('a host that leaves takes its routes along; removal leaves nothing of ours and all of others', async () => {

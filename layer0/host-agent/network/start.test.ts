@@ -14,7 +14,7 @@ import { encryptionKey } from './encryption.ts';
 import type { Heard } from './host-network.ts';
 import { leaseKey } from './lease.ts';
 import { testSettings } from './settings-fixture.ts';
-import { followCluster, runnerOf } from './start.ts';
+import { followCluster, runnerOf, tellOf } from './start.ts';
 
 test('a script has its arguments in the shell that stays, too', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'flynn-runner-'));
@@ -25,6 +25,24 @@ test('a script has its arguments in the shell that stays, too', async (t) => {
   assert.equal(await readFile(file, 'utf8'), 'a $b\n');
   assert.equal(await run({ program: 'sh', args: ['-c', 'echo "$#"'] }, t.signal), '0\n');
   assert.equal(await run({ program: 'echo', args: ['-c', 'x'] }, t.signal), '-c x\n');
+});
+
+test('the network is told once of each time that the engine is found, and of all else as of a change', () => {
+  let change: (() => void) | undefined;
+  const containers = {
+    connections: 0,
+    onChange: (listener: () => void) => {
+      change = listener;
+      return () => undefined;
+    },
+  };
+  const told: string[] = [];
+  tellOf(containers, { changed: () => void told.push('changed'), engineIsBack: () => void told.push('back') });
+  for (const connections of [0, 1, 1, 2]) {
+    Object.assign(containers, { connections });
+    change?.();
+  }
+  assert.deepEqual(told, ['changed', 'back', 'changed', 'back']);
 });
 
 test('of encryption the network is told each word there is, and one that cannot be read as such', async () => {

@@ -79,12 +79,24 @@ export async function startNetwork(
     run: runnerOf(new Shell()),
     log,
   });
-  containers.onChange(() => network.changed());
+  tellOf(containers, network);
   tasks.run('host network', async (signal) => {
     await untilCurrent(containers, signal);
     await network.run(signal);
   });
   return network;
+}
+
+export function tellOf(
+  containers: Pick<ContainerTable, 'connections' | 'onChange'>,
+  network: Pick<HostNetwork, 'changed' | 'engineIsBack'>,
+): void {
+  let connections = 0;
+  containers.onChange(() => {
+    if (containers.connections === connections) return network.changed();
+    ({ connections } = containers);
+    return network.engineIsBack();
+  });
 }
 
 /** Scripts, such as the one that looks every few seconds, are the shell's; what follows a script's name is its arguments. */
