@@ -56,9 +56,11 @@ export function addLogCommand(parent: Parent): void {
         const open = (wanted: ReadOptions) =>
           client.stream(platform.log, { params: { app }, query: wanted }, { signal });
         const onLost = () => context.io.stderr.write('flynn: lost the log, following it again\n');
+        const onUnreadable = () =>
+          context.tell('flynn: a line that cannot be read is left out here: a disk damaged it');
         let told = 0;
         const onGap = (from: string, to: string) => context.tell(`flynn: ${gapText(from, to, { ...options, app })}`);
-        for await (const record of logRecords(open, query, { signal, onLost, onGap })) {
+        for await (const record of logRecords(open, query, { signal, onLost, onGap, onUnreadable })) {
           await tell(context, options, record);
           told += 1;
         }

@@ -10,9 +10,9 @@ const text = (at: number): string =>
   `${JSON.stringify({ jobId: 'j', hostId: 'h', processType: 'web', stream: 'stdout', timestamp: timeOf(at), message: `m${at}` })}\n`;
 
 /** A connection: the lines, and then how it ends. */
-function bodyOf(lines: readonly number[], end?: Error): Readable {
+function bodyOf(lines: readonly (number | string)[], end?: Error): Readable {
   async function* body() {
-    for (const at of lines) yield Buffer.from(text(at));
+    for (const at of lines) yield Buffer.from(typeof at === 'string' ? `${at}\n` : text(at));
     if (end !== undefined) throw end;
   }
   return Readable.from(body());
@@ -26,6 +26,7 @@ async function told(query: ReadOptions, connections: readonly (() => Readable)[]
   const messages: string[] = [];
   const gaps: [string, string][] = [];
   let losses = 0;
+  let unreadable = 0;
   const open = async (wanted: ReadOptions) => {
     const connection = connections[queries.length];
     queries.push(wanted);
@@ -35,8 +36,10 @@ async function told(query: ReadOptions, connections: readonly (() => Readable)[]
   const { signal } = new AbortController();
   const onLost = () => (losses += 1);
   const onGap = (from: string, to: string) => gaps.push([from, to]);
-  for await (const { line } of logRecords(open, query, { signal, onLost, onGap })) messages.push(line.message);
-  return { queries, messages, losses, gaps };
+  const onUnreadable = () => (unreadable += 1);
+  const records = logRecords(open, query, { signal, onLost, onGap, onUnreadable });
+  for await (const { line } of records) messages.push(line.message);
+  return { queries, messages, losses, gaps, unreadable };
 }
 
 test('following goes on over a connection that breaks or ends, and tells each line once, until the app is gone', async () => {
@@ -79,4 +82,16 @@ test('what does not pass is told also while following', async () => {
   const refused = new FlynnError('denied', 'no');
   await assert.rejects(told({ follow: true }, [() => bodyOf([1], refused)]), (error) => hasCode(error, 'denied'));
   await assert.rejects(told({ follow: true }, []), (error) => hasCode(error, 'not_found'));
+});
+
+test('a line that a disk damaged is left out and told once, and those behind it are there', async () => {
+  const torn = 'longer than the one before"}';
+  for (const follow of [false, true]) {
+    const { messages, unreadable } = await told({ follow }, [
+      () => bodyOf([1, torn, '{"jobId":"j"}', 2]),
+      () => bodyOf([1, torn, '{"jobId":"j"}', 2, 3]),
+    ]);
+    assert.deepEqual(messages, follow ? ['m1', 'm2', 'm3'] : ['m1', 'm2']);
+    assert.equal(unreadable, 2);
+  }
 });

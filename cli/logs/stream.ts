@@ -17,12 +17,17 @@ export type LogRecord = Readonly<{ json: string; line: Line }>;
 /**
  * Ends after what is kept; following, when the signal aborts or the app is gone: what is in between is made good by
  * connecting again, and each line is told once; `onGap` where what is kept, or given in one answer, does not reach back to the last
- * line that was told. What fails before the first answer is thrown.
+ * line that was told; `onUnreadable` for a line that a disk damaged, which is left out. What fails before the first answer is thrown.
  */
 export async function* logRecords(
   open: (query: ReadOptions) => Promise<Readable>,
   query: ReadOptions,
-  options: { signal: AbortSignal; onLost: () => void; onGap: (from: string, to: string) => void },
+  options: {
+    signal: AbortSignal;
+    onLost: () => void;
+    onGap: (from: string, to: string) => void;
+    onUnreadable: () => void;
+  },
 ): AsyncGenerator<LogRecord> {
   const { signal } = options;
   /** In the order they were told; those that may come again. */
@@ -34,10 +39,16 @@ export async function* logRecords(
   let body = await open(query);
   while (!signal.aborted) {
     try {
-      for await (const record of recordsOf(body)) {
+      for await (const json of textsOf(body)) {
         failures = 0;
-        if (told.has(record.json)) {
+        if (told.has(json)) {
           sought = undefined;
+          continue;
+        }
+        const record = recordOf(json);
+        if (record === undefined) {
+          if (query.follow) told.add(json);
+          options.onUnreadable();
           continue;
         }
         if (sought !== undefined && record.line.timestamp > sought) {
@@ -45,7 +56,7 @@ export async function* logRecords(
           sought = undefined;
         }
         if (query.follow) {
-          told.add(record.json);
+          told.add(json);
           forgetOldest(told);
           if (record.line.timestamp > newest) newest = record.line.timestamp;
         }
@@ -89,14 +100,19 @@ function before(timestamp: string): string {
   return new Date(Date.parse(timestamp) - overlapMs).toISOString();
 }
 
-async function* recordsOf(body: Readable): AsyncGenerator<LogRecord> {
+async function* textsOf(body: Readable): AsyncGenerator<string> {
   const splitter = new LineSplitter({ maxBytes: lineLimitBytes });
   for await (const chunk of body) {
-    for (const json of splitter.push(chunk)) if (json !== '') yield recordOf(json);
+    for (const json of splitter.push(chunk)) if (json !== '') yield json;
   }
-  for (const json of splitter.flush()) if (json !== '') yield recordOf(json);
+  for (const json of splitter.flush()) if (json !== '') yield json;
 }
 
-function recordOf(json: string): LogRecord {
-  return { json, line: lineSchema.parse(JSON.parse(json)) };
+/** undefined for what is no line. */
+function recordOf(json: string): LogRecord | undefined {
+  try {
+    return { json, line: lineSchema.parse(JSON.parse(json)) };
+  } catch {
+    return undefined;
+  }
 }

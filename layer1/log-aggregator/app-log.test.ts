@@ -1,12 +1,24 @@
 import assert from 'node:assert/strict';
-import { appendFile, readFile, readdir, rename, stat, truncate, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import {
+  appendFile,
+  mkdir,
+  readFile,
+  readdir,
+  rename,
+  rmdir,
+  stat,
+  symlink,
+  truncate,
+  writeFile,
+} from 'node:fs/promises';
+import { basename, join } from 'node:path';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import * as fc from 'fast-check';
 import type { AppLog } from './app-log.ts';
 import { KnownLines } from './known-lines.ts';
 import { encodeLine } from './record.ts';
+import { segmentFile } from './segments.ts';
 import { encoded, line, messages, openTestHistory, testLimits } from './testing.ts';
 
 async function contents(log: AppLog): Promise<string[]> {
@@ -140,6 +152,73 @@ test('a crash while a log is cut to its newest line costs and doubles nothing', 
   assert.deepEqual(await backwards(again), named(0, 5));
 });
 
+test('a cut to the newest line that did not come to its end hides nothing, whatever was written after it', async () => {
+  for (const left of [0, 10]) {
+    await using env = await openTestHistory();
+    await env.history.append('a', encoded(0, 5));
+    const log = await env.history.app('a');
+    const last = encodeLine(line(4));
+    const start = { byte: log.end.byte - last.length, line: log.end.line - 1 };
+    const stray = segmentFile(join(env.dir, 'apps', 'a'), start);
+    await writeFile(stray, last.subarray(0, left));
+    await writeFile(join(env.dir, 'apps', 'a', `.${basename(stray)}.x1.tmp`), last.subarray(0, left));
+    const again = await (await env.reopen()).app('a');
+    assert.deepEqual(again.end, log.end);
+    assert.equal((await readdir(join(env.dir, 'apps', 'a'))).length, 1, 'nothing of it is left');
+    await again.append(encoded(5, 5));
+    await writeFile(stray, '');
+    const later = await (await env.reopen()).app('a');
+    assert.deepEqual(later.end, again.end);
+    assert.deepEqual(await contents(later), named(0, 10));
+  }
+});
+
+test('a cut to the newest line has its name once it is whole', async () => {
+  await using env = await openTestHistory();
+  await env.history.append('a', encoded(0, 5));
+  const log = await env.history.app('a');
+  const start = { byte: log.end.byte - encodeLine(line(4)).length, line: log.end.line - 1 };
+  // Whoever wrote to that name directly would find no room there.
+  await symlink('/dev/full', segmentFile(join(env.dir, 'apps', 'a'), start));
+  assert.equal(await log.dropOldest(), true);
+  assert.deepEqual(await contents(await (await env.reopen()).app('a')), named(4, 1));
+});
+
+test('a file that a power cut left with half a line or zeros at its end loses these alone, and they are counted', async () => {
+  const size = encodeLine(line(100)).length;
+  for (const zeros of [0, size]) {
+    await using env = await openTestHistory({ limits: { ...testLimits, segmentBytes: size * 5 } });
+    for (let at = 100; at < 112; at += 1) await env.history.append('a', encoded(at));
+    const [first] = (await env.history.app('a')).segments;
+    assert.ok(first);
+    await truncate(first.file, 3 * size + 10);
+    if (zeros > 0) await truncate(first.file, 5 * size);
+    const log = await (await env.reopen()).app('a');
+    assert.deepEqual(await contents(log), [...named(100, 3), ...named(105, 7)]);
+    assert.deepEqual(await backwards(log), [...named(100, 3), ...named(105, 7)]);
+    const before = await log.readFrom(log.start, log.end);
+    const behind = await log.readFrom(before?.next ?? log.start, log.end);
+    assert.deepEqual([before?.next.line, behind?.from.line, behind?.lost, behind?.damaged], [3, 5, 0, 2]);
+    const lines = (await Array.fromAsync(log.readBackwards(log.end))).map(({ from, next }) => [from.line, next.line]);
+    assert.deepEqual(lines.at(-1), [0, 3]);
+  }
+});
+
+test('a file whose end is lost while it is read does not become one line with the next', async () => {
+  const size = encodeLine(line(100)).length;
+  await using env = await openTestHistory({ limits: { ...testLimits, segmentBytes: size * 5 } });
+  for (let at = 100; at < 110; at += 1) await env.history.append('a', encoded(at));
+  const log = await env.history.app('a');
+  const [first] = log.segments;
+  assert.ok(first);
+  await truncate(first.file, 3 * size + 10);
+  const before = await log.readFrom(log.start, log.end);
+  const behind = await log.readFrom(before?.next ?? log.start, log.end);
+  assert.ok(behind);
+  assert.deepEqual(await messages([behind.bytes]), named(105, 5));
+  assert.ok(behind.damaged > 0);
+});
+
 test('apps that write at once make room once', async () => {
   const segmentBytes = 4_096;
   const totalBytes = segmentBytes * 20;
@@ -187,6 +266,27 @@ test('an app whose file cannot be written refuses its lines, and takes them once
   await rename(`${segment.file}.away`, segment.file);
   await log.append(encoded(2));
   assert.deepEqual(await contents(log), ['m0', 'm2']);
+});
+
+test('a write that fails is heard of by all whose lines it has', async () => {
+  await using env = await openTestHistory({ limits: { ...testLimits, segmentBytes: 1 } });
+  const log = await env.history.app('a');
+  await log.append(encoded(0, 3));
+  // Where the next file would be.
+  const inTheWay = segmentFile(join(env.dir, 'apps', 'a'), log.end);
+  await mkdir(inTheWay);
+  const cutting = log.dropOldest();
+  for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();
+  const both = await Promise.allSettled([log.append(encoded(3)), log.append(encoded(4))]);
+  assert.deepEqual(
+    both.map(({ status }) => status),
+    ['rejected', 'rejected'],
+  );
+  assert.equal(await cutting, true);
+  assert.equal(log.end.line, 3);
+  await rmdir(inTheWay);
+  await log.append(encoded(5));
+  assert.deepEqual(await contents(log), ['m2', 'm5']);
 });
 
 test('followers get lines once they are kept, in the order they are kept', async () => {

@@ -1,6 +1,7 @@
 /** One app's log: on disk what is kept of it, and in memory what followers need. */
-import { mkdir, open, rm, writeFile } from 'node:fs/promises';
+import { mkdir, open, rm } from 'node:fs/promises';
 import { FlynnError, hasErrno } from '@flynn/kit/errors';
+import { writeFileAtomic } from '@flynn/kit/files';
 import { linesOf } from './filter.ts';
 import { LogBuffer } from './log-buffer.ts';
 import type { LogReader, WindowLimits } from './log-buffer.ts';
@@ -20,6 +21,8 @@ export type Block = Readonly<{
   next: Position;
   /** Lines that were asked for and are kept no longer. */
   lost: number;
+  /** Those that the disk lost. */
+  damaged: number;
 }>;
 
 const blockBytes = 256 * 1024;
@@ -43,7 +46,8 @@ export class AppLog {
   #segments: Segment[];
   #end: Position;
   #live: LogBuffer<Buffer> | undefined;
-  #pending: Buffer[] = [];
+  /** What the next write takes, and how that ends: whoever adds to it hears of that write and of no other. */
+  #pending: { lines: Buffer[]; written: Promise<void> } | undefined;
   #writing: Promise<void> | undefined;
   #cutting: Promise<void> | undefined;
   #isClosed = false;
@@ -102,25 +106,32 @@ export class AppLog {
 
   /** Lines with their ends. Resolves once they are in the file; rejects if they could not be written. */
   async append(lines: readonly Buffer[]): Promise<void> {
-    for (const line of lines) this.#pending.push(line);
-    // A write under way may have begun without these; whether it fails is for those to hear whose lines it has.
-    if (this.#writing !== undefined) await this.settled();
-    this.#writing ??= this.#write().finally(() => {
+    if (lines.length === 0) return;
+    if (this.#pending === undefined) {
+      const taken: Buffer[] = [];
+      this.#pending = { lines: taken, written: this.#writeNext(taken) };
+    }
+    for (const line of lines) this.#pending.lines.push(line);
+    await this.#pending.written;
+  }
+
+  /** Resolves when what is under way, or waits for that, has ended, however it did. */
+  async settled(): Promise<void> {
+    await Promise.allSettled([this.#pending?.written, this.#writing, this.#cutting]);
+  }
+
+  /** A write begins with all that came until then; nothing else is under way. */
+  async #writeNext(lines: readonly Buffer[]): Promise<void> {
+    do await Promise.allSettled([this.#writing, this.#cutting]);
+    while (this.#writing !== undefined || this.#cutting !== undefined);
+    this.#pending = undefined;
+    this.#writing = this.#write(lines).finally(() => {
       this.#writing = undefined;
     });
     await this.#writing;
   }
 
-  /** Resolves when what is under way has ended, however it did. */
-  async settled(): Promise<void> {
-    await Promise.allSettled([this.#writing, this.#cutting]);
-  }
-
-  async #write(): Promise<void> {
-    await Promise.allSettled([this.#cutting]);
-    const lines = this.#pending;
-    this.#pending = [];
-    if (lines.length === 0) return;
+  async #write(lines: readonly Buffer[]): Promise<void> {
     if (this.#isClosed) throw new FlynnError('unavailable', 'this log is closed');
     const bytes = Buffer.concat(lines);
     const segment = await this.#segmentToWrite();
@@ -185,14 +196,17 @@ export class AppLog {
     return true;
   }
 
-  /** Whatever ends this in the middle, both files say the same of the line that they both have then. */
+  /**
+   * Whatever ends this in the middle, both files say the same of the line that they both have then. The new one has its name
+   * once it is whole: as the last one it says where the log ends.
+   */
   async #cutToNewestLine(segment: Segment): Promise<void> {
     const block = (await blockBefore(segment.file, segment.bytes)) ?? Buffer.alloc(0);
     const line = block.subarray(block.lastIndexOf(newline, -2) + 1);
     const lines = countLines(line);
     const start = { byte: this.#end.byte - line.length, line: this.#end.line - lines };
     const file = segmentFile(this.#dir, start);
-    await writeFile(file, line, { mode: 0o600, flush: true });
+    await writeFileAtomic(file, line);
     this.#segments[0] = { file, start, bytes: line.length, lines, writtenMs: segment.writtenMs };
     this.#unsynced.delete(segment.file);
     await rm(segment.file, { force: true });
@@ -239,12 +253,15 @@ export class AppLog {
   async readFrom(from: Position, to: Position): Promise<Block | undefined> {
     let at = from;
     let lost = 0;
+    let damaged = 0;
     while (at.byte < to.byte) {
       const here = at;
       const segment = this.#segments.find((each) => endOf(each).byte > here.byte);
       if (segment === undefined) return undefined;
       if (segment.start.byte > at.byte) {
-        lost += Math.max(0, segment.start.line - at.line);
+        const missing = Math.max(0, segment.start.line - at.line);
+        if (segment === this.#segments[0]) lost += missing;
+        else damaged += missing;
         at = segment.start;
         continue;
       }
@@ -257,8 +274,14 @@ export class AppLog {
         at = endOf(segment);
         continue;
       }
+      if (bytes.at(-1) !== newline) {
+        // It would become one with the line behind it.
+        damaged += 1;
+        at = bytes.length === available ? placeBehind(segment, to) : { ...at, byte: at.byte + bytes.length };
+        continue;
+      }
       const next = { byte: at.byte + bytes.length, line: at.line + countLines(bytes) };
-      return { bytes, from: at, next, lost };
+      return { bytes, from: at, next, lost, damaged };
     }
     return undefined;
   }
@@ -268,13 +291,15 @@ export class AppLog {
     let end = to;
     for (const segment of this.#segments.toReversed()) {
       if (segment.start.byte >= end.byte) continue;
-      let offset = Math.min(end.byte - segment.start.byte, segment.bytes);
+      // Between two of them lines may be missing.
+      if (endOf(segment).byte < end.byte) end = endOf(segment);
+      let offset = end.byte - segment.start.byte;
       while (offset > 0) {
         const block = await blockBefore(segment.file, offset);
         if (block === undefined) break;
         offset -= block.length;
         const from = { byte: segment.start.byte + offset, line: end.line - countLines(block) };
-        yield { bytes: block, from, next: end, lost: 0 };
+        yield { bytes: block, from, next: end, lost: 0, damaged: 0 };
         end = from;
       }
       end = segment.start;
@@ -294,6 +319,11 @@ export class AppLog {
     this.#segments = [];
     await rm(this.#dir, { recursive: true, force: true });
   }
+}
+
+function placeBehind(segment: Segment, to: Position): Position {
+  const end = endOf(segment);
+  return end.byte < to.byte ? end : to;
 }
 
 /** Whole lines from `offset` on, at least one, within `available`. */

@@ -19,6 +19,7 @@ const retry = { minMs: 500, maxMs: 60_000 };
 const saveEveryMs = 1_000;
 const linesAtOnce = 1_000;
 const noRoom = 'they were deleted to make room before they could be sent';
+const notKept = 'the disk of the log aggregator did not keep them, as after a power cut';
 const start: Position = { byte: 0, line: 0 };
 
 type Sent = {
@@ -26,11 +27,13 @@ type Sent = {
   next: Position;
   sent: number;
   failed: number;
-  skipped: number;
   atMs: number;
   /** Why those failed. */
   why: string;
-};
+} & Skipped;
+
+/** Lines before these that are kept no longer, and that the disk lost. */
+type Skipped = { lost: number; damaged: number };
 
 export type DrainOptions = {
   drain: Drain;
@@ -151,18 +154,18 @@ export class DrainRunner {
       const block = await log.readFrom(at, log.end);
       if (block === undefined) continue;
       hasSent = true;
-      let { lost } = block;
+      let skipped: Skipped = { lost: block.lost, damaged: block.damaged };
       let next = block.from;
       let lines: Buffer[] = [];
       for (const line of linesOf(block.bytes)) {
         lines.push(line);
         next = { byte: next.byte + line.length, line: next.line + 1 };
         if (lines.length < linesAtOnce) continue;
-        await this.#send(app, lines, { next, lost }, signal);
+        await this.#send(app, lines, { next, ...skipped }, signal);
         lines = [];
-        lost = 0;
+        skipped = { lost: 0, damaged: 0 };
       }
-      if (lines.length > 0) await this.#send(app, lines, { next, lost }, signal);
+      if (lines.length > 0) await this.#send(app, lines, { next, ...skipped }, signal);
     }
     return hasSent;
   }
@@ -170,7 +173,7 @@ export class DrainRunner {
   async #send(
     app: string,
     texts: readonly Buffer[],
-    { next, lost }: { next: Position; lost: number },
+    { next, lost, damaged }: { next: Position } & Skipped,
     signal: AbortSignal,
   ): Promise<void> {
     const { transport, appName } = this.#options;
@@ -185,7 +188,7 @@ export class DrainRunner {
     const { lines: failed, why } = refused ?? { lines: 0, why: '' };
     this.#reading.set(app, next);
     const atMs = this.#clock.now();
-    this.#doubtful.push({ app, next, sent: lines.length - failed, failed, skipped: lost, atMs, why });
+    this.#doubtful.push({ app, next, sent: lines.length - failed, failed, lost, damaged, atMs, why });
     this.#settle(this.#clock.now() - transport.doubtMs);
     if (this.#clock.now() - this.#savedMs >= saveEveryMs) await this.#save();
   }
@@ -200,13 +203,14 @@ export class DrainRunner {
   #settle(untilMs: number): void {
     const certain = this.#doubtful.filter(({ atMs }) => atMs <= untilMs);
     this.#doubtful = this.#doubtful.slice(certain.length);
-    for (const { app, next, sent, failed, skipped, atMs, why } of certain) {
+    for (const { app, next, sent, failed, lost, damaged, atMs, why } of certain) {
       this.#state.positions[app] = next;
       this.#state.sent += sent;
       this.#state.failed += failed;
-      this.#state.skipped += skipped;
+      this.#state.skipped += lost + damaged;
       if (failed > 0) this.#state.gaveUp = withMissed(this.#state.gaveUp, { count: failed, atMs, why });
-      if (skipped > 0) this.#state.lost = withMissed(this.#state.lost, { count: skipped, atMs, why: noRoom });
+      if (damaged > 0) this.#state.lost = withMissed(this.#state.lost, { count: damaged, atMs, why: notKept });
+      if (lost > 0) this.#state.lost = withMissed(this.#state.lost, { count: lost, atMs, why: noRoom });
       this.#isDirty = true;
     }
   }

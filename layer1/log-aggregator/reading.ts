@@ -41,6 +41,7 @@ export async function* readLines(log: AppLog, reading: Reading): AsyncGenerator<
       if (block === undefined) break;
       if (block.lost > 0)
         yield notice(block.lost, 'deleted to make room: this reader is slower than the app writes', reading);
+      if (block.damaged > 0) yield notice(block.damaged, 'lost here: the disk did not keep them', reading);
       yield* pick(block.bytes, matches);
       at = block.next;
     }

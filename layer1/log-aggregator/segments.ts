@@ -1,6 +1,6 @@
 /** The files of one app's log: what they are named, what is in them, and how they are made whole after a crash. */
 import { hasErrno } from '@flynn/kit/errors';
-import { open, readdir, stat } from 'node:fs/promises';
+import { open, readdir, rm, stat } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -18,6 +18,8 @@ export type Segment = {
 
 export const newline = 0x0a;
 const blockBytes = 256 * 1024;
+/** What is written beside a segment, to be renamed: see writeFileAtomic. */
+const leftoverShape = /^\..*\.tmp$/;
 const nameShape = /^(\d{16})-(\d{14})\.ndjson$/;
 
 export function segmentFile(dir: string, { byte, line }: Position): string {
@@ -34,33 +36,69 @@ export function countLines(bytes: Uint8Array): number {
   return count;
 }
 
-/** In their order. Of the last one a line that was not written to its end, and whatever a power cut left behind it, is cut off. */
+/**
+ * In their order, made whole: a line that was not written to its end, and whatever a power cut left behind it, is cut off.
+ * Of what was cut off before another segment the lines are missing between the two. What a cut to the newest line left is removed.
+ */
 export async function openSegments(dir: string): Promise<Segment[]> {
-  const starts = (await readdir(dir))
+  const names = await readdir(dir);
+  for (const name of names) if (leftoverShape.test(name)) await rm(join(dir, name), { force: true });
+  const starts = names
     .flatMap((name) => {
       const [, byte, line] = nameShape.exec(name) ?? [];
       return byte === undefined || line === undefined ? [] : [{ byte: Number(byte), line: Number(line) }];
     })
     .sort((a, b) => a.byte - b.byte);
-  const openOne = async (start: Position, index: number): Promise<Segment> => {
-    const file = segmentFile(dir, start);
-    const { size, mtimeMs } = await stat(file);
-    const next = starts[index + 1];
-    const { bytes, lines } =
-      next === undefined ? await makeWhole(file) : { bytes: size, lines: next.line - start.line };
-    return { file, start, bytes, lines, writtenMs: mtimeMs };
-  };
-  return Promise.all(starts.map(openOne));
+  const found = await Promise.all(starts.map((start) => findSegment(dir, start)));
+  const needed = await withoutContained(found);
+  return Promise.all(needed.map((one, index) => openSegment(one, needed[index + 1])));
 }
 
-async function makeWhole(file: string): Promise<{ bytes: number; lines: number }> {
+type Found = { file: string; start: Position; size: number; writtenMs: number };
+
+async function findSegment(dir: string, start: Position): Promise<Found> {
+  const file = segmentFile(dir, start);
+  const { size, mtimeMs } = await stat(file);
+  return { file, start, size, writtenMs: mtimeMs };
+}
+
+/** A cut that did not come to its end leaves a file of which the one before has everything: it would hide what comes after it there. */
+async function withoutContained(found: readonly Found[]): Promise<Found[]> {
+  const needed: Found[] = [];
+  for (const one of found) {
+    const before = needed.at(-1);
+    if (before !== undefined && before.start.byte + before.size > one.start.byte) {
+      const [former, latter] = [await makeWhole(before.file), await makeWhole(one.file)];
+      before.size = former.bytes;
+      one.size = latter.bytes;
+      const beforeEnd = before.start.byte + before.size;
+      if (beforeEnd > one.start.byte && one.start.byte + one.size <= beforeEnd) {
+        await rm(one.file, { force: true });
+        continue;
+      }
+    }
+    needed.push(one);
+  }
+  return needed;
+}
+
+async function openSegment({ file, start, size, writtenMs }: Found, next: Found | undefined): Promise<Segment> {
+  const room = next === undefined ? undefined : next.start.byte - start.byte;
+  const isWhole = next !== undefined && size === room && (await readBytes(file, size - 1, 1))?.[0] === newline;
+  const { bytes, lines } = isWhole ? { bytes: size, lines: next.start.line - start.line } : await makeWhole(file, room);
+  return { file, start, bytes, lines, writtenMs };
+}
+
+/** Cuts off what is no line, and what is beyond `limitBytes`. */
+async function makeWhole(file: string, limitBytes = Infinity): Promise<{ bytes: number; lines: number }> {
   await using handle = await open(file, 'r+');
-  const { size } = await handle.stat();
+  const { size: found } = await handle.stat();
+  const size = Math.min(found, limitBytes);
   const block = Buffer.alloc(blockBytes);
   let bytes = 0;
   let lines = 0;
   for (let at = 0; at < size;) {
-    const { bytesRead } = await handle.read(block, 0, blockBytes, at);
+    const { bytesRead } = await handle.read(block, 0, Math.min(blockBytes, size - at), at);
     if (bytesRead === 0) break;
     const read = block.subarray(0, bytesRead);
     // What the disk had not got yet when the power went reads as zeros.
@@ -72,7 +110,7 @@ async function makeWhole(file: string): Promise<{ bytes: number; lines: number }
     if (zero >= 0) break;
     at += bytesRead;
   }
-  if (bytes < size) await handle.truncate(bytes);
+  if (bytes < found) await handle.truncate(bytes);
   return { bytes, lines };
 }
 

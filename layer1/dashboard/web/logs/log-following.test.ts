@@ -14,7 +14,7 @@ const line = (second: number, message = `line ${second}`): Line => ({
   message,
 });
 
-type Answer = readonly Line[] | Failure;
+type Answer = readonly (Line | string)[] | Failure;
 
 async function followed(answers: readonly Answer[], query: LogQuery = { app: 'shop' }) {
   const ended = new AbortController();
@@ -27,7 +27,7 @@ async function followed(answers: readonly Answer[], query: LogQuery = { app: 'sh
       asked.push(new URL(url, 'http://flynn'));
       if (answer instanceof Failure) throw answer;
       return (async function* () {
-        for (const one of answer ?? []) yield JSON.stringify(one);
+        for (const one of answer ?? []) yield typeof one === 'string' ? one : JSON.stringify(one);
         if (asked.length >= answers.length) ended.abort();
       })();
     },
@@ -37,7 +37,11 @@ async function followed(answers: readonly Answer[], query: LogQuery = { app: 'sh
     wait: async () => {},
   });
   const told = items.map((item) =>
-    item.is === 'line' ? item.line.message : `gap ${item.from.slice(17, 19)}-${item.to.slice(17, 19)}`,
+    item.is === 'line'
+      ? item.line.message
+      : item.is === 'gap'
+        ? `gap ${item.from.slice(17, 19)}-${item.to.slice(17, 19)}`
+        : item.is,
   );
   return { asked, told, links };
 }
@@ -56,6 +60,16 @@ describe('following a log', () => {
   it('tells a gap where what is kept does not reach back', async () => {
     const { told } = await followed([[line(1)], [line(40), line(41)]]);
     assert.deepEqual(told, ['line 1', 'gap 01-40', 'line 40', 'line 41']);
+  });
+
+  it('gets past a line that a disk damaged', async () => {
+    const torn = 'longer than the one before"}';
+    const { told, links } = await followed([
+      [line(1), torn, 'null', line(2)],
+      [line(1), torn, 'null', line(2), line(3)],
+    ]);
+    assert.deepEqual(told, ['line 1', 'unreadable', 'unreadable', 'line 2', 'line 3']);
+    assert.ok(!links.includes('refused'));
   });
 
   it('comes back from a cluster that was away, and ends where it is refused', async () => {

@@ -10,7 +10,9 @@ export type LogQuery = Readonly<{ app: string; type?: string; job?: string; sear
 export type LogItem =
   | Readonly<{ is: 'line'; line: Line }>
   /** Between these moments lines may be missing. */
-  | Readonly<{ is: 'gap'; from: string; to: string }>;
+  | Readonly<{ is: 'gap'; from: string; to: string }>
+  /** Here was a line that a disk damaged. */
+  | Readonly<{ is: 'unreadable' }>;
 
 /** What somebody sees first, and the most the cluster gives in one answer. */
 const firstLines = 500;
@@ -57,7 +59,12 @@ export async function followLog(
           sought = undefined;
           continue;
         }
-        const line = JSON.parse(json) as Line;
+        const line = lineOf(json);
+        if (line === undefined) {
+          told.add(json);
+          onItem({ is: 'unreadable' });
+          continue;
+        }
         if (sought !== undefined && line.timestamp > sought) {
           onItem({ is: 'gap', from: sought, to: line.timestamp });
           sought = undefined;
@@ -77,6 +84,16 @@ export async function followLog(
     }
     await wait(Math.min(longestWaitMs, firstWaitMs * 2 ** failures), signal);
     failures += 1;
+  }
+}
+
+/** undefined for what is no line. */
+function lineOf(json: string): Line | undefined {
+  try {
+    const { timestamp, message, ...rest } = JSON.parse(json) as Partial<Line>;
+    return timestamp === undefined || message === undefined ? undefined : ({ ...rest, timestamp, message } as Line);
+  } catch {
+    return undefined;
   }
 }
 

@@ -105,9 +105,9 @@ function LogLines({ query }: { query: LogQuery }) {
         ref={box}
         onScroll={watch}
       >
-        {kept.map(({ at, item }) =>
-          item.is === 'line' ? <LogLine key={at} line={item.line} /> : <Gap key={at} gap={item} query={query} />,
-        )}
+        {kept.map(({ at, item }) => (
+          <Item key={at} item={item} query={query} />
+        ))}
         {kept.length === 0 && link.is === 'live' ? (
           <p class="dim">{query.search === undefined ? 'Nothing was said yet.' : 'No line has that text.'}</p>
         ) : null}
@@ -145,6 +145,17 @@ function LogLine({ line }: { line: Line }) {
       </span>
     </div>
   );
+}
+
+function Item({ item, query }: { item: LogItem; query: LogQuery }) {
+  switch (item.is) {
+    case 'line':
+      return <LogLine line={item.line} />;
+    case 'gap':
+      return <Gap gap={item} query={query} />;
+    case 'unreadable':
+      return <div class="line line-gap">A line that cannot be read is left out here: a disk damaged it.</div>;
+  }
 }
 
 function Gap({ gap, query }: { gap: { from: string; to: string }; query: LogQuery }) {
