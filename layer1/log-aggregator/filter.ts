@@ -56,9 +56,11 @@ function comparable(timestamp: string): string {
   return timestamp.replace(/Z$/, '');
 }
 
-/** Without its Z, so that it compares. */
+/** Without its Z, so that it compares. Empty of what is no line. */
 export function timestampOf(line: Buffer): string {
-  const at = line.indexOf(timestampKey) + timestampKey.length;
+  const key = line.indexOf(timestampKey);
+  if (key < 0) return '';
+  const at = key + timestampKey.length;
   return comparable(line.toString('latin1', at, line.indexOf('"', at)));
 }
 

@@ -1,4 +1,5 @@
 /** Which of the lines that are sent again are in an app's log already. */
+import { hash } from 'node:crypto';
 import type { AppLog } from './app-log.ts';
 import type { Sending } from './api.ts';
 import { linesOf, timestampOf } from './filter.ts';
@@ -7,9 +8,12 @@ import { linesOf, timestampOf } from './filter.ts';
 const rememberedLines = 20_000;
 const rememberedBytes = 16 * 1024 * 1024;
 
-/** A job has one line of a stream at a time, but for what the agent itself says: as it is kept, up to its message. */
+/**
+ * A job has one line of a stream at a time, but for what the agent itself says: as it is kept, up to its message. Of so many
+ * lines their beginnings would be a tenth of all the memory there is.
+ */
 function identityOf(line: Buffer): string {
-  return line.toString('latin1', 0, 300);
+  return hash('sha1', line.subarray(0, 300), 'latin1');
 }
 
 /**
@@ -36,7 +40,8 @@ export class KnownLines {
       for (const line of linesOf(block.bytes)) {
         identities.add(identityOf(line));
         const timestamp = timestampOf(line);
-        if (oldest === undefined || timestamp < oldest) oldest = timestamp;
+        // What a disk damaged has none.
+        if (timestamp !== '' && (oldest === undefined || timestamp < oldest)) oldest = timestamp;
       }
       bytes += block.bytes.length;
       isCut = block.from.byte > 0;

@@ -9,18 +9,25 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { createLogClient } from './client.ts';
 import type { ReadOptions } from './api.ts';
+import { KnownLines } from './known-lines.ts';
 import { logHandlers } from './server.ts';
 import { openTestHistory, sent, timeAt } from './testing.ts';
 import type { TestHistory } from './testing.ts';
 
-async function setUp(t: TestContext, options: { env?: TestHistory; maxFollowers?: number } = {}) {
+async function setUp(t: TestContext, options: { env?: TestHistory; maxFollowers?: number; silenceMs?: number } = {}) {
   const env = options.env ?? (await openTestHistory());
   const { history } = env;
   const stopping = new AbortController();
-  const { maxFollowers = 10 } = options;
+  const { maxFollowers = 10, silenceMs = 60_000 } = options;
   const server = await startServer({
     name: 'log aggregator',
-    handlers: logHandlers(history, { log: silentLogger(), signal: stopping.signal, beatMs: 20, maxFollowers }),
+    handlers: logHandlers(history, {
+      log: silentLogger(),
+      signal: stopping.signal,
+      beatMs: 20,
+      maxFollowers,
+      silenceMs,
+    }),
     key: 'k',
     host: '127.0.0.1',
     port: 0,
@@ -223,6 +230,50 @@ test('stopping ends followers at once, and tells agents to send again what they 
   t.mock.timers.enable({ apis: ['setTimeout'] });
   await server.close();
   t.mock.timers.reset();
+});
+
+test('hosts that all send again at once take turns, while new lines are taken', async (t) => {
+  const { client, read } = await setUp(t);
+  await client.ingest(bytesOf(range(0, 1_000).map((at) => sent(at))), { mode: 'fresh' });
+  const compare = KnownLines.read.bind(KnownLines);
+  const holding = Promise.withResolvers<void>();
+  let waiting = 0;
+  let most = 0;
+  t.mock.method(KnownLines, 'read', async (...args: Parameters<typeof compare>) => {
+    waiting += 1;
+    most = Math.max(most, waiting);
+    await holding.promise;
+    const known = await compare(...args);
+    waiting -= 1;
+    return known;
+  });
+  const again = range(0, 50).map((host) =>
+    client.ingest(bytesOf([...range(0, 1_000), 1_000 + host].map((at) => sent(at))), { mode: 'replay' }),
+  );
+  await waitFor(() => waiting > 0, { what: 'the first of them', deadlineMs: 60_000 });
+  assert.equal(await client.ingest(sent(2_000, { meta: { 'flynn.app': 'other' } }), { mode: 'fresh' }), 1);
+  holding.resolve();
+  assert.deepEqual(
+    await Promise.all(again),
+    range(0, 50).map(() => 1),
+  );
+  assert.ok(most <= 2, `${most} at once`);
+  assert.equal((await read({ lines: 10_000 })).length, 1_050);
+});
+
+test('a host that falls silent while it sends again keeps no other from doing so', async (t) => {
+  const { client } = await setUp(t, { silenceMs: 1_000 });
+  const silent = range(0, 2).map((at) => {
+    const body = new PassThrough();
+    body.write(sent(at));
+    return client.ingest(body, { mode: 'again' });
+  });
+  const ends = Promise.allSettled(silent);
+  assert.equal(await client.ingest(sent(5), { mode: 'again' }), 1);
+  assert.deepEqual(
+    (await ends).map(({ status }) => status),
+    ['rejected', 'rejected'],
+  );
 });
 
 test('what nobody can mean is refused', async (t) => {

@@ -1,9 +1,11 @@
 /** The log aggregator over HTTP. */
 import { setMaxListeners } from 'node:events';
+import type { Readable } from 'node:stream';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Handler } from '@flynn/kit/http-server';
 import { handle } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
+import { Slots } from '@flynn/kit/slots';
 import { heartbeatMs } from '@flynn/kit/sse';
 import { defaultLines, lineSchema, routes } from './api.ts';
 import type { Line } from './api.ts';
@@ -14,6 +16,14 @@ import { readLines } from './reading.ts';
 
 /** Each may hold a window, and the buffer it follows another: 64 MiB in all. */
 const defaultMaxFollowers = 64;
+
+/**
+ * Of sendings that are compared with what is kept: each holds what an app's log ends with. After a restart every host begins
+ * with such ones, all at once.
+ */
+const comparedAtOnce = 2;
+/** Who has its turn and sends nothing for so long is not waited for. */
+const defaultSilenceMs = 10_000;
 
 /** When the signal aborts, followers and agents are answered at once, so that they come back to another instance. */
 export function logHandlers(
@@ -26,9 +36,17 @@ export function logHandlers(
     onTaken?: (taken: { lines: number; refused: number }) => void;
     beatMs?: number;
     maxFollowers?: number;
+    silenceMs?: number;
   },
 ): Handler[] {
-  const { log, signal, beatMs = heartbeatMs, maxFollowers = defaultMaxFollowers } = options;
+  const {
+    log,
+    signal,
+    beatMs = heartbeatMs,
+    maxFollowers = defaultMaxFollowers,
+    silenceMs = defaultSilenceMs,
+  } = options;
+  const turns = new Slots(comparedAtOnce);
   // One for each connection.
   setMaxListeners(0, signal);
   return [
@@ -37,7 +55,14 @@ export function logHandlers(
       signal.addEventListener('abort', stop, { once: true });
       try {
         const ended = AbortSignal.any([signal, gone]);
-        const { lines, refused, problem } = await takeLines(history, body, { mode: query.mode, signal: ended });
+        const { mode } = query;
+        // Nothing of a body is read before its turn: until then it is with who sends it.
+        const { lines, refused, problem } =
+          mode === 'fresh'
+            ? await takeLines(history, body, { mode, signal: ended })
+            : await turns.run(() => takeLines(history, spoken(body, silenceMs), { mode, signal: ended }), {
+                signal: ended,
+              });
         options.onTaken?.({ lines, refused });
         if (refused > 0) log.warn({ remoteAddress, refused, problem }, 'lines of a host agent were refused');
         return { lines };
@@ -60,6 +85,25 @@ export function logHandlers(
       return { body, headers: { 'content-type': 'application/x-ndjson' } };
     }),
   ];
+}
+
+/** What comes of it; it is broken off when nothing does. */
+async function* spoken(body: Readable, silenceMs: number): AsyncGenerator<Uint8Array> {
+  const waiting = () =>
+    setTimeout(() => {
+      const why = `nothing came for ${silenceMs / 1_000} s, and others wait: send it again`;
+      body.destroy(new FlynnError('timeout', why));
+    }, silenceMs);
+  let timer = waiting();
+  try {
+    for await (const chunk of body) {
+      clearTimeout(timer);
+      yield chunk;
+      timer = waiting();
+    }
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 async function* nothing(): AsyncGenerator<Buffer> {}
