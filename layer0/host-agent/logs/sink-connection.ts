@@ -33,7 +33,7 @@ function sizeOf({ message }: LogLine): number {
 type OnSettled = (lines: readonly LogLine[], how: 'confirmed' | 'dropped') => void;
 
 /**
- * INVARIANTS. A line waits here until the sink has confirmed it. Apps take turns: one that floods waits for itself. What
+ * INVARIANTS. A line waits here until the sink has confirmed it. What waits has a bound, however long that takes. Apps take turns: one that floods waits for itself. What
  * has to be dropped is counted, and told in the job's own log.
  */
 export class SinkConnection implements AsyncDisposable {
@@ -49,6 +49,8 @@ export class SinkConnection implements AsyncDisposable {
   readonly #running: Promise<void>;
   /** What was taken from the queue and is not confirmed. */
   #batch: LogLine[] = [];
+  /** Of that, as the queue counts. */
+  #batchUnits = 0;
   #mode: 'fresh' | 'again' = 'fresh';
   #needsReplay = true;
   /** Lines up to this time may have been in the replay. */
@@ -78,12 +80,27 @@ export class SinkConnection implements AsyncDisposable {
     this.#onRoom = options.onRoom;
     this.#onSettled = options.onSettled;
     this.#log = options.log;
-    this.#batch = [...(options.unconfirmed ?? [])];
+    this.#take(options.unconfirmed ?? []);
     this.#running = this.#run(this.#ending.signal);
   }
 
+  /** What cannot be sent counts too: however often that is tried, it gets no more. */
   hasRoomFor(line: LogLine): boolean {
-    return this.#queue.hasRoom(laneOf(line));
+    return this.#batchUnits < queueLimit && this.#queue.hasRoom(laneOf(line));
+  }
+
+  #take(lines: readonly LogLine[]): void {
+    for (const line of lines) {
+      this.#batch.push(line);
+      this.#batchUnits += sizeOf(line);
+    }
+  }
+
+  /** The first of the batch, which are done with. */
+  #settle(lines: readonly LogLine[]): void {
+    this.#batch.splice(0, lines.length);
+    for (const line of lines) this.#batchUnits -= sizeOf(line);
+    this.#onRoom();
   }
 
   get dropped(): number {
@@ -122,8 +139,9 @@ export class SinkConnection implements AsyncDisposable {
         this.#mode = 'again';
         if (hasCode(error, 'invalid')) {
           // It would be refused for ever, and everything behind it would wait.
-          this.#drop(this.#batch);
-          this.#batch = [];
+          const refused = this.#batch.slice(0, batchSize);
+          this.#drop(refused);
+          this.#settle(refused);
         }
         // What answers, if only to refuse, has its memory still.
         this.#needsReplay ||= hasCode(error, 'unavailable', 'timeout', 'cancelled');
@@ -134,10 +152,14 @@ export class SinkConnection implements AsyncDisposable {
     }
   }
 
-  /** What waits goes first, so that lines are in their order where nothing of the replay is new. */
+  /**
+   * What waits goes first, so that lines are in their order where nothing of the replay is new. The queue is taken only once
+   * what was taken before is confirmed: as often as this fails, it holds one queue beside what waits in that.
+   */
   async #catchUp(signal: AbortSignal): Promise<void> {
     this.#mode = 'again';
-    this.#batch.push(...this.#queue.take(Infinity));
+    await this.#sendBatch(signal);
+    if (!signal.aborted) this.#take(this.#queue.take(Infinity));
     this.#onRoom();
     await this.#sendBatch(signal);
     let lines: LogLine[] = [];
@@ -179,7 +201,7 @@ export class SinkConnection implements AsyncDisposable {
     }
     signal.removeEventListener('abort', wake);
     if (this.#queue.size < batchSize) await pause(lingerMs, signal);
-    this.#batch = [...this.#notices(), ...this.#queue.take(batchSize)];
+    this.#take([...this.#notices(), ...this.#queue.take(batchSize)]);
     this.#onRoom();
   }
 
@@ -188,7 +210,7 @@ export class SinkConnection implements AsyncDisposable {
       const lines = this.#batch.slice(0, batchSize);
       const isFresh = this.#mode === 'fresh' && lines.every(({ timestamp }) => timestamp > this.#replayedUntil);
       await this.#send(lines, isFresh ? 'fresh' : 'again', signal);
-      this.#batch.splice(0, lines.length);
+      this.#settle(lines);
       this.#onSettled(lines, 'confirmed');
     }
   }
@@ -214,7 +236,7 @@ export class SinkConnection implements AsyncDisposable {
     const signal = AbortSignal.timeout(limitMs);
     try {
       this.#mode = 'again';
-      this.#batch.push(...this.#queue.take(Infinity));
+      this.#take(this.#queue.take(Infinity));
       await this.#sendBatch(signal);
     } catch (error) {
       this.#log.warn(`the last lines did not reach the log aggregator at ${this.address}: ${messageOf(error)}`);

@@ -174,6 +174,46 @@ test('a flood of one app leaves the lines of another not more than a batch behin
   await waitFor(() => aggregator.messages.length === 100_001, { what: 'all of it', deadlineMs: 60_000 });
 });
 
+test('an instance that cannot be reached gets no more with each try, and all of it in order once it can', async (t) => {
+  const { events, sink, signal } = startSink(t);
+  const answering = Promise.withResolvers<void>();
+  let isAway = true;
+  let tries = 0;
+  const aggregator = await startAggregator(0, async () => {
+    if (!isAway) return;
+    tries += 1;
+    await answering.promise;
+    throw new FlynnError('unavailable', 'it is away');
+  });
+  t.after(() => aggregator.server.close());
+  events.push({ event: 'up', instance: { id: 'a', address: aggregator.address } });
+  const apps = ['h1-a', 'h1-b', 'h1-c', 'h1-d'];
+  const written = new Map<string, number>();
+  const leaving = new AbortController();
+  const flooding = apps.map(async (job) => {
+    for (let at = 0; !leaving.signal.aborted; at += 1) {
+      await sink.write(lineOf(`${job} ${at}`, job), { signal: AbortSignal.any([signal, leaving.signal]) });
+      written.set(job, at + 1);
+    }
+  });
+  const ended = Promise.allSettled(flooding);
+  const count = () => [...written.values()].reduce((sum, each) => sum + each, 0);
+  await waitFor(() => tries === 1 && count() >= 5_000, { what: 'the queue to be full', deadlineMs: 60_000 });
+  answering.resolve();
+  await waitFor(() => tries === 3, { what: 'two more tries', deadlineMs: 60_000 });
+  assert.ok(count() <= 8_000, `${count()} lines are held`);
+  leaving.abort();
+  await ended;
+  isAway = false;
+  await waitFor(() => aggregator.messages.length === count(), { what: 'all of them', deadlineMs: 60_000 });
+  for (const job of apps) {
+    assert.deepEqual(
+      aggregator.messages.filter((message) => message.startsWith(job)),
+      Array.from({ length: written.get(job) ?? 0 }, (_, at) => `${job} ${at}`),
+    );
+  }
+});
+
 test('what one instance took and did not confirm goes to the next', async (t) => {
   const { events, sink, signal } = startSink(t);
   const modes: string[] = [];
