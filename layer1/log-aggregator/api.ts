@@ -55,6 +55,8 @@ export const drainSchema = z.object({
   ca: z.string().optional(),
   /** It may not lead into the cluster. */
   isOutside: z.boolean().optional(),
+  /** ISO 8601. A controller of a version before does not tell. */
+  createdAt: z.string().optional(),
 });
 export type Drain = z.output<typeof drainSchema>;
 
@@ -109,7 +111,10 @@ export const routes = {
   read: defineRoute({
     method: 'GET',
     path: '/apps/:app/lines',
-    query: linesQuerySchema,
+    query: linesQuerySchema.extend({
+      /** For an admin of the cluster, who may follow where others find no place. */
+      isForAdmin: booleanFlag.optional(),
+    }),
     response: 'stream',
     summary: "An app's lines",
   }),

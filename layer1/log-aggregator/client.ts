@@ -9,7 +9,11 @@ export type LogClient = {
   /** Sends ndjson of the host agent's LogLine; resolves with the number of new lines when the body has ended. */
   ingest(body: Readable | string, options?: { mode?: Sending; signal?: AbortSignal }): Promise<number>;
   /** ndjson as it comes, to be passed on. */
-  read(app: string, query: ReadOptions, options?: { signal?: AbortSignal }): Promise<Readable>;
+  read(
+    app: string,
+    query: ReadOptions & { isForAdmin?: boolean },
+    options?: { signal?: AbortSignal },
+  ): Promise<Readable>;
   /** The same, parsed. */
   lines(app: string, query: ReadOptions, options?: { signal?: AbortSignal }): AsyncGenerator<Line>;
   close(): Promise<void>;

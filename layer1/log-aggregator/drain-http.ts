@@ -5,6 +5,7 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Outside } from '@flynn/kit/outside';
 import type { NamedLine, Refused, Transport } from './drain-transport.ts';
+import { hostOf } from './drain-url.ts';
 import type { Target } from './drain-url.ts';
 
 const requestMs = 30_000;
@@ -72,7 +73,7 @@ export class HttpTarget implements Transport {
       ...(authorization === undefined ? {} : { authorization }),
     };
     // A name is judged by what it leads to, an address is looked up by nobody.
-    this.#outside?.check(new URL(url).hostname.replace(/^\[(.*)\]$/, '$1'));
+    this.#outside?.check(hostOf(this.#target));
     await this.#outside?.closeInside(Object.values(this.#agent.freeSockets).flatMap((sockets) => sockets ?? []));
     const send = url.startsWith('https:') ? httpsRequest : httpRequest;
     const request = send(url, { method: 'POST', agent: this.#agent, headers, signal });

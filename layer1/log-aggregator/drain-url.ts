@@ -41,6 +41,11 @@ export function parseDrainUrl(text: string): Target {
   return { kind: 'syslog', host: hostname.replace(/^\[(.*)\]$/, '$1'), port, isSecure: protocol === 'syslog+tls:' };
 }
 
+/** As it is looked up: an address of IPv6 without its brackets. */
+export function hostOf(target: Target): string {
+  return target.kind === 'syslog' ? target.host : new URL(target.url).hostname.replace(/^\[(.*)\]$/, '$1');
+}
+
 /** Longer parts of a path are taken for keys. */
 const longestName = 19;
 

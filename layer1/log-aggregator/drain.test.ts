@@ -1,13 +1,16 @@
 import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer as createTcpServer } from 'node:net';
 import type { AddressInfo, Server, Socket } from 'node:net';
+import { join } from 'node:path';
 import { createServer as createTlsServer } from 'node:tls';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { fakeClock } from '@flynn/kit/clock';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { Slots } from '@flynn/kit/slots';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { freePort } from '@flynn/kit/testing-ports';
 import type { Drain, DrainStatus } from './api.ts';
@@ -15,9 +18,11 @@ import { DrainStates } from './drain-state.ts';
 import { openTransport } from './drain-transport.ts';
 import { DrainRunner } from './drain.ts';
 import { Drains } from './drains.ts';
+import type { History } from './history.ts';
 import { syslogMessage } from './syslog.ts';
 import { encoded, line, openTestHistory, testLimits } from './testing.ts';
 import type { TestHistory } from './testing.ts';
+import { bornMsOf } from './volume.ts';
 
 const deadlineMs = 60_000;
 const range = (from: number, to: number): string[] =>
@@ -61,9 +66,13 @@ async function startSyslog(t: TestContext, options: { port?: number; tls?: { key
   return { texts, messages, has, port, close };
 }
 
-async function startDrains(t: TestContext, env: TestHistory, history = env.history) {
+async function startDrains(
+  t: TestContext,
+  env: TestHistory,
+  { history = env.history, bornMs = 0 }: { history?: History; bornMs?: number } = {},
+) {
   const appName = (app: string) => `name-of-${app}`;
-  const drains = new Drains({ dir: env.dir, history, appName, log: silentLogger() });
+  const drains = new Drains({ dir: env.dir, history, bornMs, appName, log: silentLogger() });
   t.after(() => drains.close());
   const statusOf = (id: string): DrainStatus => {
     const status = drains.status.find((each) => each.id === id);
@@ -120,6 +129,59 @@ test('a drain of somebody without a say in the cluster connects to nothing insid
   await drains.close();
 });
 
+test('a drain of an admin leads into the cluster, but to no link-local address, nor by a name to this machine', async (t) => {
+  await using env = await openTestHistory();
+  const server = await startSyslog(t);
+  const { drains, statusOf } = await startDrains(t, env);
+  await drains.add(drain({ id: 'inside', url: `syslog+tcp://127.0.0.1:${server.port}` }));
+  for (const [id, url] of [
+    ['link', 'http://169.254.169.254/latest'],
+    ['link-syslog', 'syslog+tcp://[fe80::1]:514'],
+    ['name', `syslog+tcp://localhost:${server.port}`],
+  ] as const)
+    await drains.add(drain({ id, url }));
+  await env.history.append('a', encoded(0, 3));
+  for (const id of ['link', 'link-syslog', 'name']) {
+    await waitFor(() => statusOf(id).error !== undefined, { what: `the refusal of ${id}`, deadlineMs });
+    assert.match(statusOf(id).error ?? '', /is inside the cluster/, id);
+  }
+  await server.has(3);
+  assert.deepEqual(server.messages(), range(0, 3));
+  await drains.close();
+});
+
+test('a drain that is older than the volume gets what hosts told again since; one that is not begins at the end', async (t) => {
+  await using env = await openTestHistory();
+  const server = await startSyslog(t);
+  const now = Date.now();
+  const volume = join(env.dir, 'volume');
+  await mkdir(volume);
+  const bornMs = await bornMsOf(volume, { now, log: silentLogger() });
+  assert.equal(bornMs, now);
+  assert.equal(await bornMsOf(volume, { now: now + 1, log: silentLogger() }), now, 'it is kept');
+  const { drains, statusOf } = await startDrains(t, env, { bornMs });
+  await env.history.append('a', encoded(0, 5));
+  const made = (afterMs: number) => new Date(bornMs + afterMs).toISOString();
+  const url = `syslog+tcp://127.0.0.1:${server.port}`;
+  await drains.add(drain({ id: 'older', url, createdAt: made(-86_400_000) }));
+  await drains.add(drain({ id: 'clock-behind', url, createdAt: made(1_000) }));
+  await drains.add(drain({ id: 'later', url, createdAt: made(600_000) }));
+  await drains.add(drain({ id: 'untold', url }));
+  await env.history.append('a', encoded(5, 1));
+  const ids = ['older', 'clock-behind', 'later', 'untold'];
+  await waitFor(() => ids.every((id) => statusOf(id).waiting === 0), { what: 'all lines', deadlineMs });
+  assert.deepEqual(
+    ids.map((id) => statusOf(id).sent),
+    [6, 6, 1, 1],
+  );
+  await drains.close();
+});
+
+test('a volume that a version before has filled is older than any drain', async () => {
+  await using env = await openTestHistory();
+  assert.equal(await bornMsOf(env.dir, { now: 1_000, log: silentLogger() }), 0);
+});
+
 test('over TLS only who is trusted gets anything', async (t) => {
   await using env = await openTestHistory();
   const authority = await createAuthority('test');
@@ -158,7 +220,7 @@ test('what an outage held up is sent from disk afterwards, in order, and over a 
   const reopened = await env.reopen();
   await reopened.append('a', encoded(20, 10));
   const back = await startSyslog(t, { port: server.port });
-  const again = await startDrains(t, env, reopened);
+  const again = await startDrains(t, env, { history: reopened });
   await again.drains.add(wanted);
   await waitFor(() => again.statusOf('d1').sent === 30, { what: 'all of it', deadlineMs });
   await back.has(20);
@@ -178,6 +240,7 @@ test('lines handed to a connection that broke before they were certain are sent 
     drain: wanted,
     history: env.history,
     transport,
+    turns: { taking: new Slots(1), failing: new Slots(1) },
     state: { positions: {}, sent: 0, failed: 0, skipped: 0 },
     save: async () => {},
     appName: (app) => app,
@@ -328,6 +391,39 @@ test('a drain that takes nothing costs neither memory nor the other drains anyth
   for (let at = 0; at < 20; at += 1) await env.history.append('a', encoded(at * 100, 100, { message }));
   await waitFor(() => statusOf('good').sent === 2_000, { what: 'the good one to have it all', deadlineMs });
   assert.ok(statusOf('stalled').waiting > 0);
+  await drains.close();
+});
+
+test('however many drains take nothing, so many hold lines at once, and the others get theirs', async (t) => {
+  await using env = await openTestHistory();
+  const { drains, statusOf } = await startDrains(t, env);
+  let held = 0;
+  let most = 0;
+  const hanging = createHttpServer((request) => {
+    held += 1;
+    most = Math.max(most, held);
+    request.socket.once('close', () => (held -= 1));
+  });
+  const port = await listen(hanging);
+  t.after(() => {
+    hanging.closeAllConnections();
+    hanging.close();
+  });
+  const server = await startSyslog(t);
+  // Who takes nothing is given up after a while, here a shorter one.
+  const timeout = AbortSignal.timeout.bind(AbortSignal);
+  t.mock.method(AbortSignal, 'timeout', (ms: number) => timeout(ms === 30_000 ? 300 : ms));
+  const count = 60;
+  for (let at = 0; at < count; at += 1) await drains.add(drain({ id: `h${at}`, url: `http://127.0.0.1:${port}/` }));
+  await drains.add(drain({ id: 'good', url: `syslog+tcp://127.0.0.1:${server.port}` }));
+  await env.history.append('a', encoded(0, 5));
+  await waitFor(() => statusOf('good').sent === 5, { what: 'the good one to have its lines', deadlineMs });
+  const failing = () => drains.status.filter(({ error }) => error !== undefined).length;
+  await waitFor(() => failing() === count, { what: 'the others to be given up', deadlineMs });
+  await env.history.append('a', encoded(5, 5));
+  await waitFor(() => statusOf('good').sent === 10, { what: 'the next lines', deadlineMs });
+  // A connection that is given up is closed here a moment later than there.
+  assert.ok(most <= 48, `${most} at once`);
   await drains.close();
 });
 

@@ -4,6 +4,7 @@ import type { Clock } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { backoffMs, raceAbort } from '@flynn/kit/retry';
+import type { Slots } from '@flynn/kit/slots';
 import type { Drain, DrainStatus } from './api.ts';
 import type { AppLog } from './app-log.ts';
 import { withMissed } from './drain-state.ts';
@@ -35,10 +36,14 @@ type Sent = {
 /** Lines before these that are kept no longer, and that the disk lost. */
 type Skipped = { lost: number; damaged: number };
 
+/** Who sends holds a block, and so many do at once: whoever takes nothing is not to be waited for by those who do. */
+export type Turns = Readonly<{ taking: Slots; failing: Slots }>;
+
 export type DrainOptions = {
   drain: Drain;
   history: History;
   transport: Transport;
+  turns: Turns;
   state: DrainState;
   save: (state: DrainState) => Promise<void>;
   appName: (app: string) => string;
@@ -151,23 +156,30 @@ export class DrainRunner {
       // A power cut may have taken from the log what was sent already.
       if (this.#settled(app).byte > log.end.byte) this.#state.positions[app] = log.end;
       const at = this.#reading.get(app) ?? this.#settled(app);
-      const block = await log.readFrom(at, log.end);
-      if (block === undefined) continue;
-      hasSent = true;
-      let skipped: Skipped = { lost: block.lost, damaged: block.damaged };
-      let next = block.from;
-      let lines: Buffer[] = [];
-      for (const line of linesOf(block.bytes)) {
-        lines.push(line);
-        next = { byte: next.byte + line.length, line: next.line + 1 };
-        if (lines.length < linesAtOnce) continue;
-        await this.#send(app, lines, { next, ...skipped }, signal);
-        lines = [];
-        skipped = { lost: 0, damaged: 0 };
-      }
-      if (lines.length > 0) await this.#send(app, lines, { next, ...skipped }, signal);
+      if (at.byte >= log.end.byte) continue;
+      const { taking, failing } = this.#options.turns;
+      const turns = this.#failing === undefined ? taking : failing;
+      if (await turns.run(() => this.#sendBlock(app, log, { at, signal }), { signal })) hasSent = true;
     }
     return hasSent;
+  }
+
+  async #sendBlock(app: string, log: AppLog, { at, signal }: { at: Position; signal: AbortSignal }): Promise<boolean> {
+    const block = await log.readFrom(at, log.end);
+    if (block === undefined) return false;
+    let skipped: Skipped = { lost: block.lost, damaged: block.damaged };
+    let next = block.from;
+    let lines: Buffer[] = [];
+    for (const line of linesOf(block.bytes)) {
+      lines.push(line);
+      next = { byte: next.byte + line.length, line: next.line + 1 };
+      if (lines.length < linesAtOnce) continue;
+      await this.#send(app, lines, { next, ...skipped }, signal);
+      lines = [];
+      skipped = { lost: 0, damaged: 0 };
+    }
+    if (lines.length > 0) await this.#send(app, lines, { next, ...skipped }, signal);
+    return true;
   }
 
   async #send(

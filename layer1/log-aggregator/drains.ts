@@ -2,12 +2,19 @@
 import { messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { Outside } from '@flynn/kit/outside';
+import { Slots } from '@flynn/kit/slots';
 import type { Drain, DrainStatus } from './api.ts';
 import { DrainRunner } from './drain.ts';
 import { DrainStates } from './drain-state.ts';
 import type { DrainState } from './drain-state.ts';
 import { openTransport } from './drain-transport.ts';
+import { hostOf, parseDrainUrl } from './drain-url.ts';
 import type { History } from './history.ts';
+
+/** Clocks of hosts are not quite the same: rather some lines twice than some not at all. */
+const clockSlackMs = 60_000;
+/** Blocks that are held at once, by drains that take lines and by those that do not: these wait for each other alone. */
+const blocksOf = { taking: 16, failing: 8 } as const;
 
 type Running = { runner: DrainRunner; stop: AbortController; ended: Promise<void> };
 
@@ -18,12 +25,22 @@ export class Drains {
   readonly #appName: (app: string) => string;
   readonly #log: Logger;
   readonly #running = new Map<string, Running>();
+  readonly #turns = { taking: new Slots(blocksOf.taking), failing: new Slots(blocksOf.failing) };
+  readonly #bornMs: number;
   /** Where drains may lead that no admin of the cluster made. */
   readonly outside = new Outside();
 
-  constructor(options: { dir: string; history: History; appName: (app: string) => string; log: Logger }) {
+  constructor(options: {
+    dir: string;
+    history: History;
+    /** Since when what is kept is kept there; without it, since before any drain. */
+    bornMs?: number;
+    appName: (app: string) => string;
+    log: Logger;
+  }) {
     this.#history = options.history;
     this.#states = new DrainStates(options.dir);
+    this.#bornMs = options.bornMs ?? 0;
     this.#appName = options.appName;
     this.#log = options.log;
   }
@@ -36,10 +53,12 @@ export class Drains {
   async add(drain: Drain): Promise<void> {
     if (this.#running.has(drain.id)) return;
     const { id } = drain;
+    const outside = drain.isOutside === true ? this.outside : Outside.chosen(hostOf(parseDrainUrl(drain.url)));
     const runner = new DrainRunner({
       drain,
       history: this.#history,
-      transport: openTransport(drain, drain.isOutside === true ? this.outside : undefined),
+      transport: openTransport(drain, outside),
+      turns: this.#turns,
       state: await this.#stateOf(drain),
       save: (state) => this.#save(id, state),
       appName: this.#appName,
@@ -55,14 +74,18 @@ export class Drains {
     await this.#states.write(id, state);
   }
 
-  /** A new drain gets what comes from now on. */
-  async #stateOf({ id, appId }: Drain): Promise<DrainState> {
+  /**
+   * A new drain gets what comes from now on. One that is older than the volume was somewhere in the logs of the one before: it
+   * gets all that hosts told again since.
+   */
+  async #stateOf({ id, appId, createdAt }: Drain): Promise<DrainState> {
     const known = await this.#states.read(id).catch((error: unknown) => {
       this.#log.error({ drain: id }, `a drain begins anew: ${messageOf(error)}`);
     });
     if (known !== undefined) return known;
+    const isOlder = createdAt !== undefined && Date.parse(createdAt) < this.#bornMs + clockSlackMs;
     const apps = appId === undefined ? this.#history.apps : [appId];
-    const ends = apps.flatMap((app) => {
+    const ends = (isOlder ? [] : apps).flatMap((app) => {
       const end = this.#history.find(app)?.end;
       return end === undefined ? [] : [[app, end] as const];
     });

@@ -13,6 +13,7 @@ import { Drains } from './drains.ts';
 import { History, limitsOf } from './history.ts';
 import { logMetrics } from './metrics.ts';
 import { logHandlers } from './server.ts';
+import { bornMsOf } from './volume.ts';
 
 await runDaemon({
   name: 'log-aggregator',
@@ -21,9 +22,10 @@ await runDaemon({
     const identity = await ownIdentity(config, { log, tasks });
     const dir = config.FLYNN_STORAGE_DIR;
     const limits = limitsOf({ appMebibytes: config.FLYNN_LOG_APP_MB, totalMebibytes: config.FLYNN_LOG_TOTAL_MB });
+    const bornMs = await bornMsOf(dir, { now: Date.now(), log });
     const history = await History.open({ dir, limits, log });
     const appNames = new Map<string, string>();
-    const drains = new Drains({ dir, history, appName: (app) => appNames.get(app) ?? app, log });
+    const drains = new Drains({ dir, history, bornMs, appName: (app) => appNames.get(app) ?? app, log });
     const metrics = openMetrics();
     const onTaken = logMetrics(metrics, { history, drains });
     const server = await startServer({

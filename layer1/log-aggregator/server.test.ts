@@ -18,7 +18,7 @@ async function setUp(t: TestContext, options: { env?: TestHistory; maxFollowers?
   const env = options.env ?? (await openTestHistory());
   const { history } = env;
   const stopping = new AbortController();
-  const { maxFollowers = 10, silenceMs = 60_000 } = options;
+  const { maxFollowers = 20, silenceMs = 60_000 } = options;
   const server = await startServer({
     name: 'log aggregator',
     handlers: logHandlers(history, {
@@ -284,12 +284,17 @@ test('what nobody can mean is refused', async (t) => {
   assert.equal((await fetch(`${server.url}/apps/app/lines`)).status, 401);
 });
 
-test('only so many may follow', async (t) => {
-  const { client } = await setUp(t, { maxFollowers: 1 });
+test('only so many may follow, and some places are for admins of the cluster', async (t) => {
+  const { client } = await setUp(t, { maxFollowers: 9 });
   const leaving = new AbortController();
   const first = await client.read('app', { follow: true }, { signal: leaving.signal });
   first.on('error', () => {});
   await assert.rejects(client.read('app', { follow: true }), (e) => hasCode(e, 'exhausted'));
+  for (const body of await Promise.all(
+    range(0, 8).map(() => client.read('app', { follow: true, isForAdmin: true }, { signal: leaving.signal })),
+  ))
+    body.on('error', () => {});
+  await assert.rejects(client.read('app', { follow: true, isForAdmin: true }), (e) => hasCode(e, 'exhausted'));
   leaving.abort();
   await waitFor(
     () =>

@@ -16,6 +16,8 @@ import { readLines } from './reading.ts';
 
 /** Each may hold a window, and the buffer it follows another: 64 MiB in all. */
 const defaultMaxFollowers = 64;
+/** Of these so many are for admins of the cluster, who look for what is wrong. */
+const keptForAdmins = 8;
 
 /**
  * Of sendings that are compared with what is kept: each holds what an app's log ends with. After a restart every host begins
@@ -72,10 +74,11 @@ export function logHandlers(
     }),
     handle(routes.drains, async () => options.drains?.status ?? []),
     handle(routes.read, async ({ params, query, signal: gone }) => {
-      const { follow = false, lines = defaultLines, streams, ...rest } = query;
+      const { follow = false, lines = defaultLines, streams, isForAdmin = false, ...rest } = query;
       const filter = { ...rest, ...(streams === undefined ? {} : { streams: parseStreams(streams) }) };
-      if (follow && history.followers >= maxFollowers) {
-        throw new FlynnError('exhausted', `${maxFollowers} logs are being followed already: try again, or without -f`);
+      const places = isForAdmin ? maxFollowers : maxFollowers - keptForAdmins;
+      if (follow && history.followers >= places) {
+        throw new FlynnError('exhausted', `${places} logs are being followed already: try again, or without -f`);
       }
       // Of an app that has written nothing yet there may be somebody waiting for the first line.
       const found = follow ? await history.app(params.app) : history.find(params.app);

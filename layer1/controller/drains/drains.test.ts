@@ -94,7 +94,7 @@ test('the feed tells the log aggregator all apps and drains, with their secrets,
   assert.deepEqual(before, [
     { event: 'networks', data: { inside: ['127.0.0.1', '192.0.2.7', '10.100.3.0/24'] } },
     { event: 'app', data: { id: app.id, name: 'shop' } },
-    { event: 'drain', data: { id: drain.id, appId: app.id, url: secret } },
+    { event: 'drain', data: { id: drain.id, appId: app.id, url: secret, createdAt: drain.createdAt } },
   ]);
   const removals = told.filter(({ event }) => event.endsWith('-removed'));
   assert.deepEqual(
@@ -191,4 +191,19 @@ test('developers have drains of their apps, which lead out of the cluster only; 
   );
   await developer.call(drains.remove, { params: { drain: own.id } });
   assert.equal((await client.call(drains.list, {})).length, 2);
+});
+
+test('an app has so many drains at most, and the cluster as many as its admins want', async () => {
+  await using world = await startTestController();
+  const { client } = world;
+  for (const name of ['many', 'other']) await client.call(apps.create, { body: { name } });
+  const add = (app?: string) =>
+    client.call(drains.create, { body: { url: 'https://logs.example.com', ...(app === undefined ? {} : { app }) } });
+  const added = [];
+  for (let at = 0; at < 20; at += 1) added.push(await add('many'));
+  await assert.rejects(add('many'), (error) => hasCode(error, 'exhausted'));
+  await add('other');
+  await add();
+  await client.call(drains.remove, { params: { drain: added[0]?.id ?? '' } });
+  await add('many');
 });

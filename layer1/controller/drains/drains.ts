@@ -27,6 +27,8 @@ import { appType, drainType, ownedBy } from '../resources.ts';
 import type { AppResource, DrainResource } from '../resources.ts';
 
 const statusTimeoutMs = 3_000;
+/** Each takes of what the log aggregator has for all. Those there are stay. */
+const maxOfApp = 20;
 
 export function drainHandlers(deps: Deps, logAggregator: HttpClient): Handler[] {
   const { resources, log } = deps;
@@ -130,6 +132,10 @@ export async function addDrain(
   const { url, ca, id = shortId(), appId, labels = {}, isOpen } = drain;
   const spec = { url, ...(ca === undefined ? {} : { ca }), ...(isOpen ? {} : { isOutside: true }) };
   if (appId === undefined) return deps.resources.create(drainType, { id, labels, spec }, { signal });
+  const own = await deps.resources.list(drainType, { signal, where: (one) => one.spec.appId === appId });
+  if (own.length >= maxOfApp) {
+    throw new FlynnError('exhausted', `an app has ${maxOfApp} drains at most: flynn drain remove takes one away`);
+  }
   return forLiveApp(deps, appId, signal, (app) =>
     deps.resources.create(
       drainType,
@@ -191,8 +197,8 @@ function eventOf(entry: Entry): ServerEvent | undefined {
     return { event: 'app', data: { id, name: spec.name } };
   }
   if (!entry.key.startsWith(drainPrefix)) return undefined;
-  const { id, spec } = decodeResource(drainType, entry);
-  return { event: 'drain', data: { id, ...spec } };
+  const { id, spec, createdAt } = decodeResource(drainType, entry);
+  return { event: 'drain', data: { id, ...spec, createdAt } };
 }
 
 function removalOf(key: string): ServerEvent | undefined {

@@ -1,4 +1,5 @@
 /** What concerns all of the platform: logs, the stream of changes, what a client has to know of the cluster. */
+import { finished } from 'node:stream';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { routes as logRoutes } from '@flynn/log-aggregator/api';
@@ -10,6 +11,7 @@ import { findApp, noApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import type { Shown } from '../certificates/shown.ts';
 import { dashboardUrl } from './dashboard-url.ts';
+import { Followers } from './followers.ts';
 import { resumeAfter } from './event-stream.ts';
 import { controllerEvents, parseTypes } from './events.ts';
 
@@ -19,10 +21,19 @@ export function platformHandlers(
   logAggregator: HttpClient,
   certificates: () => Iterable<Shown>,
 ): Handler[] {
+  const followers = new Followers();
   return [
-    handle(platform.log, async ({ params, query, signal }) => {
+    handle(platform.log, async (call) => {
+      const { params, query, signal } = call;
       const app = await findApp(deps, params.app, signal);
-      const body = await logAggregator.stream(logRoutes.read, { params: { app: app.id }, query }, { signal });
+      const { isAdmin, kind, userId, name } = principalOf(call);
+      const asked = { params: { app: app.id }, query: { ...query, isForAdmin: isAdmin } };
+      const leave = query.follow === true && !isAdmin ? followers.enter(userId ?? `${kind} ${name}`) : undefined;
+      const body = await logAggregator.stream(logRoutes.read, asked, { signal }).catch((error: unknown) => {
+        leave?.();
+        throw error;
+      });
+      if (leave !== undefined) finished(body, leave);
       return { body, headers: { 'content-type': 'application/x-ndjson' } };
     }),
     handle(platform.events, async (call) => {
