@@ -2,6 +2,7 @@
 import type { App, ControllerEvent, Deployment, Formation, Job, Operation } from '@flynn/controller/model';
 import type { RouteView } from '@flynn/controller/routes/api';
 import type { StreamEvent } from '../api/streams.ts';
+import { Objects } from './objects.ts';
 
 export type Told = Readonly<{
   app: App;
@@ -22,18 +23,20 @@ export const toldKinds = [
   'operation',
 ] as const satisfies readonly ToldKind[];
 
+const appOf = ({ appId }: { appId?: string | undefined }): string | undefined => appId;
+
 /**
  * INVARIANT. Between `begin` and the event `current` all there is is told anew; what was known before and is not among it is
  * forgotten at `current`, not earlier: a page that comes back is never empty in between.
  */
 export class World {
-  readonly #known: { readonly [K in ToldKind]: Map<string, Told[K]> } = {
-    app: new Map(),
-    formation: new Map(),
-    deployment: new Map(),
-    job: new Map(),
-    route: new Map(),
-    operation: new Map(),
+  readonly #known: { readonly [K in ToldKind]: Objects<Told[K]> } = {
+    app: new Objects(() => undefined),
+    formation: new Objects(appOf),
+    deployment: new Objects(appOf),
+    job: new Objects(appOf),
+    route: new Objects(appOf),
+    operation: new Objects(appOf),
   };
   #retold: Set<string> | undefined;
   #isWhole = false;
@@ -56,20 +59,20 @@ export class World {
     const kind = toldKinds.find((known) => known === event);
     if (kind === undefined) return;
     const { type, id, object } = data as ControllerEvent['data'];
-    const known = this.#known[kind] as Map<string, unknown>;
+    const known = this.#known[kind] as Pick<Objects<unknown>, 'put' | 'delete'>;
     if (type === 'delete') known.delete(id);
     else {
-      known.set(id, object);
+      known.put(id, object);
       this.#retold?.add(`${kind} ${id}`);
     }
   }
 
   all<K extends ToldKind>(kind: K): Told[K][] {
-    return [...this.#known[kind].values()];
+    return this.#known[kind].all();
   }
 
   of<K extends Exclude<ToldKind, 'app'>>(kind: K, appId: string): Told[K][] {
-    return this.all(kind).filter((object) => object.appId === appId);
+    return this.#known[kind].of(appId);
   }
 
   app(nameOrId: string): App | undefined {
@@ -80,7 +83,7 @@ export class World {
     const retold = this.#retold;
     if (retold === undefined) return;
     for (const kind of toldKinds) {
-      for (const id of this.#known[kind].keys()) if (!retold.has(`${kind} ${id}`)) this.#known[kind].delete(id);
+      for (const id of this.#known[kind].ids()) if (!retold.has(`${kind} ${id}`)) this.#known[kind].delete(id);
     }
     this.#retold = undefined;
   }
