@@ -115,6 +115,7 @@ async function linesOf(client: Client, { id, releaseId }: App, signal: AbortSign
       signal: limited,
       onLost: () => undefined,
       onGap: () => undefined,
+      onUnreadable: () => undefined,
     })) {
       lines.push(line.message);
     }

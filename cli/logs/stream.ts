@@ -17,7 +17,8 @@ export type LogRecord = Readonly<{ json: string; line: Line }>;
 /**
  * Ends after what is kept; following, when the signal aborts or the app is gone: what is in between is made good by
  * connecting again, and each line is told once; `onGap` where what is kept, or given in one answer, does not reach back to the last
- * line that was told; `onUnreadable` for a line that a disk damaged, which is left out. What fails before the first answer is thrown.
+ * line that was told; `onUnreadable` for a line that a disk damaged, which is left out. What fails before the first answer is
+ * thrown.
  */
 export async function* logRecords(
   open: (query: ReadOptions) => Promise<Readable>,

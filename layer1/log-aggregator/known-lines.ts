@@ -13,7 +13,7 @@ const rememberedBytes = 16 * 1024 * 1024;
  * lines their beginnings would be a tenth of all the memory there is.
  */
 function identityOf(line: Buffer): string {
-  return hash('sha1', line.subarray(0, 300), 'latin1');
+  return hash('sha1', line.subarray(0, 300), 'binary');
 }
 
 /**

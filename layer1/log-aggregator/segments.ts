@@ -62,7 +62,10 @@ async function findSegment(dir: string, start: Position): Promise<Found> {
   return { file, start, size, writtenMs: mtimeMs };
 }
 
-/** A cut that did not come to its end leaves a file of which the one before has everything: it would hide what comes after it there. */
+/**
+ * A cut that did not come to its end leaves a file of which the one before has everything: it would hide what comes after it
+ * there.
+ */
 async function withoutContained(found: readonly Found[]): Promise<Found[]> {
   const needed: Found[] = [];
   for (const one of found) {

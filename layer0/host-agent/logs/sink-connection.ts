@@ -33,8 +33,8 @@ function sizeOf({ message }: LogLine): number {
 type OnSettled = (lines: readonly LogLine[], how: 'confirmed' | 'dropped') => void;
 
 /**
- * INVARIANTS. A line waits here until the sink has confirmed it. What waits has a bound, however long that takes. Apps take turns: one that floods waits for itself. What
- * has to be dropped is counted, and told in the job's own log.
+ * INVARIANTS. A line waits here until the sink has confirmed it. What waits has a bound, however long that takes. Apps take
+ * turns: one that floods waits for itself. What has to be dropped is counted, and told in the job's own log.
  */
 export class SinkConnection implements AsyncDisposable {
   readonly address: string;

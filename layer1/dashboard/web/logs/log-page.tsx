@@ -148,14 +148,9 @@ function LogLine({ line }: { line: Line }) {
 }
 
 function Item({ item, query }: { item: LogItem; query: LogQuery }) {
-  switch (item.is) {
-    case 'line':
-      return <LogLine line={item.line} />;
-    case 'gap':
-      return <Gap gap={item} query={query} />;
-    case 'unreadable':
-      return <div class="line line-gap">A line that cannot be read is left out here: a disk damaged it.</div>;
-  }
+  if (item.is === 'line') return <LogLine line={item.line} />;
+  if (item.is === 'gap') return <Gap gap={item} query={query} />;
+  return <div class="line line-gap">A line that cannot be read is left out here: a disk damaged it.</div>;
 }
 
 function Gap({ gap, query }: { gap: { from: string; to: string }; query: LogQuery }) {

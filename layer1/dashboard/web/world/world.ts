@@ -23,7 +23,7 @@ export const toldKinds = [
   'operation',
 ] as const satisfies readonly ToldKind[];
 
-const appOf = ({ appId }: { appId?: string | undefined }): string | undefined => appId;
+const appOf = ({ appId }: { appId: string }): string => appId;
 
 /**
  * INVARIANT. Between `begin` and the event `current` all there is is told anew; what was known before and is not among it is
@@ -31,12 +31,12 @@ const appOf = ({ appId }: { appId?: string | undefined }): string | undefined =>
  */
 export class World {
   readonly #known: { readonly [K in ToldKind]: Objects<Told[K]> } = {
-    app: new Objects(() => undefined),
-    formation: new Objects(appOf),
-    deployment: new Objects(appOf),
-    job: new Objects(appOf),
-    route: new Objects(appOf),
-    operation: new Objects(appOf),
+    app: new Objects<App>(() => undefined),
+    formation: new Objects<Formation>(appOf),
+    deployment: new Objects<Deployment>(appOf),
+    job: new Objects<Job>(appOf),
+    route: new Objects<RouteView>(appOf),
+    operation: new Objects<Operation>(appOf),
   };
   #retold: Set<string> | undefined;
   #isWhole = false;
