@@ -27,8 +27,9 @@ export function platformHandlers(
       const { params, query, signal } = call;
       const app = await findApp(deps, params.app, signal);
       const { isAdmin, kind, userId, name } = principalOf(call);
-      const asked = { params: { app: app.id }, query: { ...query, isForAdmin: isAdmin } };
-      const leave = query.follow === true && !isAdmin ? followers.enter(userId ?? `${kind} ${name}`) : undefined;
+      const isFollowed = query.follow === true;
+      const asked = { params: { app: app.id }, query: isFollowed && isAdmin ? { ...query, isForAdmin: true } : query };
+      const leave = isFollowed && !isAdmin ? followers.enter(userId ?? `${kind} ${name}`) : undefined;
       const body = await logAggregator.stream(logRoutes.read, asked, { signal }).catch((error: unknown) => {
         leave?.();
         throw error;
