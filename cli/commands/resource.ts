@@ -80,16 +80,17 @@ export function addResourceCommand(parent: Parent): void {
     },
   });
 
-  addCommand<{ forget?: boolean; yes?: boolean }>(parent, {
+  addCommand<{ force?: boolean; forget?: boolean; yes?: boolean }>(parent, {
     under: resource,
     name: 'remove',
     summary: 'take its variables from its apps, and have its provider take it back, with all that is in it',
     arguments: [['<id>', 'as "flynn resource" shows it']],
     options: {
+      force: ['--force', 'also from apps that do not start without it: what is live in them loses it'],
       forget: ['--forget', 'as an admin: do not ask a provider that is gone for good; what it made stays there'],
       yes: ['-y, --yes', 'of a database of the platform’s own: do not ask'],
     },
-    async run(context, { forget = false, yes = false }, [id = '']) {
+    async run(context, { force = false, forget = false, yes = false }, [id = '']) {
       const client = await context.client();
       const own = (await client.call(apps.list, {})).find(({ datastore }) => datastore?.resourceId === id);
       if (own !== undefined && !yes) {
@@ -97,7 +98,7 @@ export function addResourceCommand(parent: Parent): void {
         const doing = `removing ${name}, with all that is in it and its backups,`;
         await confirmByTyping(context.io, { doing, word: name, called: 'its name', kept: 'nothing was removed' });
       }
-      const query = forget ? { forget } : {};
+      const query = { ...(force ? { force } : {}), ...(forget ? { forget } : {}) };
       const removed = await context.progress(`removing ${id}`, async () =>
         gone(context, await client.call(resources.remove, { params: { resource: id }, query }), forget),
       );
@@ -208,7 +209,7 @@ async function whole(context: Context, first: ResourceView, deadlineMs = followM
   );
 }
 
-/** Until nothing is left, or only its provider is waited for; a forgotten one waits for none. */
+/** Until nothing is left, or its provider is waited for, or people are; a forgotten one waits for none. */
 async function gone(
   context: Context,
   first: ResourceView & { isGone: boolean },

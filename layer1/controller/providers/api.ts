@@ -86,10 +86,10 @@ export const resources = {
     method: 'DELETE',
     path: '/resources/:resource',
     access: 'anybody',
-    query: z.object({ forget: booleanFlag.optional() }),
+    query: z.object({ forget: booleanFlag.optional(), force: booleanFlag.optional() }),
     response: resourceSchema.extend({ isGone: z.boolean() }),
     summary:
-      'Take its variables from its apps, and have its provider take it back; tells what that waits for; forget, for admins: without asking a provider that is gone for good',
+      'Take its variables from its apps, and have its provider take it back; tells what that waits for; force: also from apps whose live release has its variables still; forget, for admins: without asking a provider that is gone for good',
   }),
   addApp: defineRoute({
     method: 'PUT',

@@ -17,7 +17,7 @@ import { settled } from './following.ts';
 import type { Failure, ResourceApp, ResourceView } from './model.ts';
 import { getProvider } from './providers.ts';
 import { checkChange, developedApp, isSeen, sightOf } from './sight.ts';
-import { applianceOf, isLinked, providerFinalizer, providerType, resourceType } from './types.ts';
+import { applianceOf, askedAgain, isHeld, isLinked, providerFinalizer, providerType, resourceType } from './types.ts';
 import type { ProvidedResource } from './types.ts';
 import { viewApps, viewResource } from './views.ts';
 
@@ -89,15 +89,18 @@ export function resourceHandlers(deps: Deps): Handler[] {
       const found = await find(deps, principal, params.resource, signal);
       await checkChange(deps, principal, found, signal);
       if (query.forget) await forget(deps, principal, found, signal);
+      await askAgain(deps, found, { isForced: query.force === true }, signal);
       const marked = await resources.delete(resourceType, found.id, { signal, expectUid: found.uid });
       // By which releases its apps gave it back is known only until they have.
       const before = await show(marked, signal);
-      const wasLeaving = new Set(viewApps(found).flatMap(({ appId, state }) => (state === 'removing' ? [appId] : [])));
+      const isLeaving = ({ appId, state }: ResourceApp) =>
+        state === 'removing' && found.status.links[appId]?.isHeld !== true;
+      const wasLeaving = new Set(viewApps(found).flatMap((one) => (isLeaving(one) ? [one.appId] : [])));
       const gaveBack = new Map<string, ResourceApp>();
       const isLeft = (now: ProvidedResource): boolean => {
         for (const one of viewApps(now))
           if (one.releaseId !== undefined && !wasLeaving.has(one.appId)) gaveBack.set(one.appId, one);
-        return waitsForProvider(now);
+        return waitsForOthers(now);
       };
       const left = await settled(deps, marked, isLeft, signal);
       const view = left === undefined ? before : viewResource(left, before.provider);
@@ -121,7 +124,7 @@ export function resourceHandlers(deps: Deps): Handler[] {
       const { params, signal } = call;
       const found = await find(deps, principalOf(call), params.resource, signal);
       const app = await findApp(deps, params.app, signal);
-      if (!hasApp(found, app.id)) {
+      if (!hasApp(found, app.id) && found.status.links[app.id]?.isHeld !== true) {
         throw new FlynnError(
           'not_found',
           `${app.spec.name} does not have ${found.id}; flynn resource tells what it has`,
@@ -237,11 +240,24 @@ async function withoutApp(
       const { [appId]: _, ...refused } = status.refused;
       return {
         spec: { ...spec, apps: spec.apps.filter((one) => one.appId !== appId) },
-        status: { ...status, refused },
+        status: { ...status, refused, links: askedAgain(status.links, (id) => id === appId) },
       };
     },
     { signal, expectUid: uid },
   );
+}
+
+/** Apps that did not give it back when it was asked for before are to do so now; or it goes without that. */
+async function askAgain(
+  { resources }: Deps,
+  { id, uid, status: seen }: ProvidedResource,
+  { isForced }: { isForced: boolean },
+  signal: AbortSignal,
+): Promise<void> {
+  if (!isForced && !Object.values(seen.links).some((link) => link.isHeld === true)) return;
+  const change = ({ status }: ProvidedResource) =>
+    isForced ? { ...status, isForced } : { ...status, links: askedAgain(status.links, () => true) };
+  await resources.updateStatus(resourceType, id, change, { signal, expectUid: uid });
 }
 
 /** Its provider is asked no more: what that made stays there. */
@@ -275,14 +291,14 @@ function failureOf({ status, spec }: ProvidedResource): Failure | undefined {
   return spec.apps.map(({ appId }) => status.refused[appId]).find((failure) => failure !== undefined);
 }
 
-/** Until then it is its apps' deployments, which end by themselves; of one that is forgotten nobody is asked. */
-function waitsForProvider({ status, waitingFor }: ProvidedResource): boolean {
-  return (
-    status.isForgotten !== true &&
-    Object.keys(status.links).length === 0 &&
-    status.failure?.isOfRemoval === true &&
-    waitingFor[providerFinalizer] !== undefined
-  );
+/**
+ * For its provider, or for people who have something of it live. Until then it is its apps' deployments, which end by themselves;
+ * of one that is forgotten nobody is asked.
+ */
+function waitsForOthers(resource: ProvidedResource): boolean {
+  const { status, waitingFor } = resource;
+  if (status.isForgotten === true || waitingFor[providerFinalizer] === undefined) return false;
+  return isHeld(resource) || (Object.keys(status.links).length === 0 && status.failure?.isOfRemoval === true);
 }
 
 /** Told to whoever would ask again by itself: this wish has ended, another one may do better. */

@@ -7,18 +7,23 @@ import { createRelease, findBasis } from '../releases/releases.ts';
 import { appType } from '../resources.ts';
 import type { AppResource, ReleaseResource } from '../resources.ts';
 import type { Failure } from './model.ts';
+import { mayBeLost } from './types.ts';
 import type { Link, ProvidedResource } from './types.ts';
 import { merged, taken } from './variables.ts';
 import type { Given, Variables } from './variables.ts';
 
 const lookAgainMs = 500;
 
-/** `wait`: for a deployment under way; `gone`: the app is, or soon will be. */
+/**
+ * `wait`: for a deployment under way; `gone`: the app is, or soon will be; `held`: what is live in it has what it is to give
+ * back, and `failure` is why it cannot have a release without.
+ */
 export type Linked =
   | Readonly<{ is: 'linked'; link: Link }>
   | Readonly<{ is: 'refused'; failure: Failure }>
   | Readonly<{ is: 'unlinked' }>
   | Readonly<{ is: 'gone' }>
+  | Readonly<{ is: 'held'; failure?: Failure }>
   | Readonly<{ is: 'wait'; what: string; again: Again }>;
 
 /** What apps are taken for that have what a resource gave before its password was made anew. */
@@ -48,6 +53,7 @@ export async function addTo(
   }));
 }
 
+/** Only what is live in the app tells whether it has given it back: a deployment that failed leaves what was there before. */
 export async function takeFrom(
   deps: Deps,
   { status }: ProvidedResource,
@@ -57,20 +63,19 @@ export async function takeFrom(
   const app = await liveApp(deps, appId, signal);
   if (app === undefined) return { is: 'unlinked' };
   const { name } = app.spec;
-  const underWay = app.status.deploymentId;
-  if (link.state === 'removing') {
-    // However it ended: what still has the variables then was told so by its deployment.
-    const isThrough = underWay === undefined || underWay !== link.deploymentId;
-    return isThrough ? { is: 'unlinked' } : itsDeployment;
-  }
-  if (underWay !== undefined) return itsDeployment;
+  const { deploymentId, releaseId } = app.status;
+  if (deploymentId !== undefined) return itsDeployment;
   const basis = await findBasis(deps, app, signal);
   const next = taken(renew(variablesOf(basis)).after, givenBy(status));
   if (!next.isChanged) return { is: 'unlinked' };
-  return orWait(name, async () => ({
+  const mayLose = releaseId === undefined || mayBeLost(status);
+  if (link.state === 'removing' || link.isHeld === true) return { is: mayLose ? 'unlinked' : 'held' };
+  const taking = await orWait(name, async () => ({
     is: 'linked',
     link: { state: 'removing', ...(await rollOut(deps, app, basis, next.after, { signal })) },
   }));
+  if (taking.is !== 'refused') return taking;
+  return mayLose ? { is: 'unlinked' } : { is: 'held', failure: taking.failure };
 }
 
 export async function liveApp(

@@ -3,7 +3,8 @@
  * DELETE for what is to go.
  *
  * Errors, all told with the provider's name: `invalid`, what it refuses, in its own words; `denied`, when it refuses us;
- * `unavailable` for all else. `isUnsent` says that nothing of the request got there. The signal's own reason when it aborts.
+ * `unavailable` for all else, and for what a router of flynn's answers in its place. `isUnsent` says that nothing of the request
+ * got there. The signal's own reason when it aborts.
  */
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
@@ -21,6 +22,9 @@ const maxAnswerBytes = 64 * 1024;
 const shownCharacters = 300;
 /** Refused for now, and not for what was asked. */
 const passing: ReadonlySet<number> = new Set([408, 425, 429]);
+/** What a router of flynn's says in the place of an app; of these the app has heard nothing. */
+const routerHeader = 'x-flynn-error';
+const neverPassedOn: ReadonlySet<string> = new Set(['unknown-host', 'no-backends', 'starting', 'maintenance']);
 
 export type Asked = Pick<ProviderResource['spec'], 'name' | 'url' | 'token'>;
 type Options = Readonly<{ signal: AbortSignal; deadlineMs?: number }>;
@@ -81,9 +85,13 @@ async function askOnce(
   try {
     // Elsewhere the token is nobody's business.
     const response = await fetch(url, { ...init, headers, redirect: 'manual', signal: limited });
-    return { status: response.status, text: await textOf(response) };
+    const answer = { status: response.status, text: await textOf(response) };
+    const code = response.headers.get(routerHeader);
+    if (code !== null) throw byRouter(provider, answer.status, code);
+    return answer;
   } catch (error) {
     if (signal.aborted) throw signal.reason;
+    if (error instanceof FlynnError) throw error;
     if (limited.aborted) {
       throw new FlynnError('unavailable', `${named(provider)} did not answer within ${deadlineMs / 1000} s`);
     }
@@ -95,6 +103,16 @@ async function askOnce(
       ...detail,
     });
   }
+}
+
+/** It says nothing of what is at the provider: a 404 is that of a route that is gone. */
+function byRouter(provider: Asked, status: number, code: string): FlynnError {
+  const detail = neverPassedOn.has(code) ? { detail: { isUnsent: true } } : {};
+  return new FlynnError(
+    'unavailable',
+    `${named(provider)} cannot be reached: its router answered ${status} (${code})`,
+    detail,
+  );
 }
 
 async function textOf(response: Response): Promise<string> {

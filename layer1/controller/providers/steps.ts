@@ -27,6 +27,8 @@ const longestPauseMs = 60_000;
 /** Of what is being made here: how often it is looked at. */
 const lookAgainMs = 250;
 const upkeepMs = 15_000;
+/** Of what people have to do something about: how often it is seen whether they did. */
+const heldLookMs = 5_000;
 
 /** `turns`: by app, for each of its releases starts from the one before. */
 type Options = Readonly<{ signal: AbortSignal; epoch?: Compare; turns: KeyedMutex }>;
@@ -101,8 +103,8 @@ async function askFor(
 
 /** Whether the provider may have made something, given how asking it failed this time. */
 function mayBeThere({ status }: ProvidedResource, error: unknown): boolean {
-  if (hasCode(error, 'invalid')) return false;
-  return status.isAsked || !(isUnsent(error) || hasCode(error, 'denied'));
+  // Of one that was asked before it is not known what came of that, whatever is answered now.
+  return status.isAsked || !(isUnsent(error) || hasCode(error, 'invalid', 'denied'));
 }
 
 /** Its apps get its variables, and those that are to have it no longer give them back. */
@@ -135,7 +137,7 @@ async function link(deps: Deps, resource: ProvidedResource, options: Options): P
     );
     if (rotating !== undefined) waiting.push(rotating);
   }
-  const [first] = waiting;
+  const [first] = waiting.toSorted(soonestFirst);
   const isReady = first === undefined && Object.keys(status.refused).length === 0;
   const message = first?.what ?? Object.values(status.refused)[0]?.message ?? '';
   await write(deps, resource.id, options, () => ({
@@ -184,9 +186,27 @@ async function unlink(
       takeFrom(deps, resource, { appId, link: known }, { renew, signal: options.signal }),
     );
     if (linked.is === 'wait') waiting.push(linked);
-    else await keep(deps, resource.id, appId, linked, options);
+    else if (linked.is !== 'held' || known.isHeld !== true) await keep(deps, resource.id, appId, linked, options);
+    if (linked.is === 'held') waiting.push(heldBy(resource));
   }
-  return waiting;
+  return waiting.toSorted(soonestFirst);
+}
+
+/** Without the app's name: who may see another app of the resource reads it, too. */
+function heldBy({
+  id,
+  deletingSince,
+}: Pick<ProvidedResource, 'id' | 'deletingSince'>): Extract<Linked, { is: 'wait' }> {
+  const why = 'what is live in it has its variables, and the release without them is not (flynn deployment)';
+  const again = deletingSince === undefined ? `flynn resource detach ${id}` : `flynn resource remove ${id}`;
+  const forced = deletingSince === undefined ? '' : '; --force takes it from the app as it is';
+  const what = `an app to run without it: ${why}. Make it run without them, then ask again: ${again}${forced}`;
+  return { is: 'wait', what, again: { againInMs: heldLookMs } };
+}
+
+/** What gets on by itself before what people have to do something about. */
+function soonestFirst(a: Extract<Linked, { is: 'wait' }>, b: Extract<Linked, { is: 'wait' }>): number {
+  return a.again.againInMs - b.again.againInMs;
 }
 
 /** Puts down what became of an app. */
@@ -197,7 +217,7 @@ async function keep(
   linked: Exclude<Linked, { is: 'wait' }>,
   options: Options,
 ): Promise<void> {
-  await write(deps, id, options, ({ spec, status }) => {
+  await write(deps, id, options, ({ spec, status, deletingSince }) => {
     const links = without(status.links, appId);
     const refused = without(status.refused, appId);
     const bare = { ...status, links, refused };
@@ -207,6 +227,14 @@ async function keep(
       const before = status.links[appId];
       const had = before === undefined ? links : { ...links, [appId]: { ...before, isStale: false } };
       return { status: { ...bare, links: had, refused: { ...refused, [appId]: linked.failure } } };
+    }
+    if (linked.is === 'held') {
+      const held = { ...status.links[appId], state: status.links[appId]?.state ?? 'added', isHeld: true };
+      const failed = linked.failure === undefined ? refused : { ...refused, [appId]: linked.failure };
+      const waitingFor = { [providerFinalizer]: heldBy({ id, deletingSince }).what };
+      const after = { ...bare, links: { ...links, [appId]: held }, refused: failed };
+      // At once: who waits for its end is told then.
+      return { status: after, ...(deletingSince === undefined ? {} : { waitingFor }) };
     }
     if (linked.is === 'unlinked') return { status: bare };
     return { spec: { ...spec, apps: spec.apps.filter((one) => one.appId !== appId) }, status: bare };
@@ -262,14 +290,15 @@ async function giveBack(deps: Deps, resource: ProvidedResource, options: Options
   }
   // It was asked for, and what came of that was never heard: the same wish tells what there is to take back.
   const key = resource.uid;
-  const id = await provision(provider.spec, { config: resource.spec.config, key }, options).then(
-    (provided) => provided.id,
-    (error: unknown) => {
-      if (hasCode(error, 'invalid')) return undefined;
-      throw error;
-    },
-  );
-  if (id !== undefined) await deprovision(provider.spec, id, options);
+  try {
+    const { id } = await provision(provider.spec, { config: resource.spec.config, key }, options);
+    await deprovision(provider.spec, id, options);
+  } catch (error) {
+    if (!(error instanceof FlynnError) || error.code !== 'invalid') throw error;
+    // What it refuses now it may have made before.
+    const remedy = `look whether it made something for the key ${key}; an admin has it forgotten: flynn resource remove ${resource.id} --forget`;
+    throw new FlynnError('invalid', `${error.message}: ${remedy}`, { cause: error });
+  }
   return undefined;
 }
 

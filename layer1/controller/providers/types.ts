@@ -37,12 +37,38 @@ const linkSchema = z.object({
   deploymentId: z.string().optional(),
   /** Asked for again: what the app has may be something else by now, and is looked at once more. */
   isStale: z.boolean().optional(),
+  /** What is live in the app has what it is to give back: nothing is done about that before somebody asks again. */
+  isHeld: z.boolean().optional(),
 });
 export type Link = z.output<typeof linkSchema>;
 
 /** Whether the app has what it is to have, as far as it was looked at. */
 export function isLinked(link: Link | undefined): boolean {
-  return link?.state === 'added' && link.isStale !== true;
+  return link?.state === 'added' && link.isStale !== true && link.isHeld !== true;
+}
+
+/** Apps that still have it do so by what is live in them: none of them gives it back by itself. */
+export function isHeld({ status }: Pick<ProvidedResource, 'status'>): boolean {
+  const links = Object.values(status.links);
+  return !mayBeLost(status) && links.length > 0 && links.every((link) => link.isHeld === true);
+}
+
+/** Whether it goes though what is live in its apps may have it: somebody has said so, or it is gone already. */
+export function mayBeLost({
+  isForced,
+  isForgotten,
+}: Pick<ProvidedResource['status'], 'isForced' | 'isForgotten'>): boolean {
+  return isForced === true || isForgotten === true;
+}
+
+/** Asked again, those that hold it are to give it back once more. */
+export function askedAgain(
+  links: Readonly<Record<string, Link>>,
+  isAsked: (appId: string) => boolean,
+): Record<string, Link> {
+  const again = (appId: string, link: Link): Link =>
+    link.isHeld === true && isAsked(appId) ? { state: 'added' } : link;
+  return Object.fromEntries(Object.entries(links).map(([appId, link]) => [appId, again(appId, link)]));
 }
 
 const rotatedAppSchema = z.object({
@@ -100,6 +126,8 @@ export const resourceType = defineType({
     isAsked: z.boolean(),
     /** Its provider is gone for good: it goes without asking that. */
     isForgotten: z.boolean().optional(),
+    /** It goes though what is live in its apps may have it. */
+    isForced: z.boolean().optional(),
     /** Names in discovery that its apps reach, of a datastore of the platform's own. */
     services: z.array(z.string()).optional(),
     /** Of the last time it was asked, for the resource or to take it back; `count`: in a row. */

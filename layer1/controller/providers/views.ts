@@ -1,6 +1,6 @@
 /** Providers and resources as the API shows them. Pure. */
-import type { Provider, ResourceApp, ResourceView } from './model.ts';
-import { isLinked, providerFinalizer } from './types.ts';
+import type { Failure, Provider, ResourceApp, ResourceView } from './model.ts';
+import { isHeld, isLinked, providerFinalizer } from './types.ts';
 import type { ProvidedResource, ProviderResource } from './types.ts';
 
 export function viewProvider({ id, spec, createdAt }: ProviderResource): Provider {
@@ -10,7 +10,7 @@ export function viewProvider({ id, spec, createdAt }: ProviderResource): Provide
 export function viewResource(resource: ProvidedResource, provider: string): ResourceView {
   const { id, spec, status, createdAt } = resource;
   const waitingFor = waitingOf(resource);
-  const failure = status.failure?.isOfRemoval === (resource.deletingSince !== undefined) ? status.failure : undefined;
+  const failure = failureOf(resource);
   return {
     id,
     provider,
@@ -25,6 +25,13 @@ export function viewResource(resource: ProvidedResource, provider: string): Reso
   };
 }
 
+function failureOf(resource: ProvidedResource): Failure | undefined {
+  const { status, deletingSince } = resource;
+  const isLeaving = deletingSince !== undefined;
+  if (isLeaving && isHeld(resource)) return { code: 'conflict', message: `it waits for ${waitingOf(resource) ?? ''}` };
+  return status.failure?.isOfRemoval === isLeaving ? status.failure : undefined;
+}
+
 export function stateOf({ status, deletingSince }: ProvidedResource): ResourceView['state'] {
   if (deletingSince !== undefined) return 'removing';
   return status.externalId === undefined ? 'pending' : 'ready';
@@ -37,7 +44,7 @@ export function viewApps({ spec, status, deletingSince }: ProvidedResource): Res
 }
 
 function viewApp(appId: string, isWanted: boolean, { links, refused }: ProvidedResource['status']): ResourceApp {
-  const { state: _, isStale: _stale, ...made } = links[appId] ?? {};
+  const { state: _, isStale: _stale, isHeld: _held, ...made } = links[appId] ?? {};
   const failure = refused[appId];
   const isThere = links[appId]?.state === 'added';
   const state = !isWanted ? 'removing' : isLinked(links[appId]) ? 'added' : 'adding';
