@@ -90,17 +90,23 @@ export async function createOnce(
     return await createOperations(deps, app, given, signal);
   } catch (error) {
     if (!isThereAlready(error, ids)) throw error;
-    return findAll(deps, ids, signal);
+    return findAll(deps, app, ids, signal);
   }
 }
 
-/** Those that were asked for before, under the same ids. */
-async function findAll(deps: Deps, ids: readonly string[], signal: AbortSignal): Promise<OperationResource[]> {
+/** Those that were asked for before, of the same app under the same ids: of what others called so nothing is told. */
+async function findAll(
+  deps: Deps,
+  app: AppResource,
+  ids: readonly string[],
+  signal: AbortSignal,
+): Promise<OperationResource[]> {
   const found = await Promise.all(ids.map((id) => findOperation(deps.store, id, { signal })));
-  if (found.some((one) => one === undefined)) {
+  const own = found.filter((one) => one?.spec.appId === app.id);
+  if (own.length < ids.length) {
     throw new FlynnError('conflict', 'some of these operations are there and some are not: use another id');
   }
-  return found.filter((one) => one !== undefined);
+  return own.filter((one) => one !== undefined);
 }
 
 /** Whether these operations, or some of them, are there already. */

@@ -117,6 +117,22 @@ test('the same push again is the same chain, also when asked for twice at once',
   await finish('r1', build.id, 'failed', { error: 'x' });
 });
 
+test('an id that an operation of another app has is refused, and nothing of that operation is told', async () => {
+  const [theirs, ours] = [await newApp('theirs'), await newApp('ours')];
+  const asked = { id: 'mine', kind: 'build' as const, input: { sourceDigest: 'sha256:secret' } };
+  const create = (app: string, ...all: (typeof asked)[]) =>
+    world.client.call(operations.create, { params: { app }, body: { operations: all } });
+  const [first] = await create(theirs, asked);
+  const refused = (error: unknown) => hasCode(error, 'conflict') && /use another id$/.test(error.message);
+  await assert.rejects(create(ours, asked), refused);
+  await assert.rejects(create(ours, asked, { ...asked, id: 'free' }), refused);
+  await world.client.call(operations.cancel, { params: { operation: 'mine' } });
+  await assert.rejects(create(ours, asked), refused, 'one that has ended neither');
+  const [again] = await create(theirs, asked);
+  assert.deepEqual([again?.id, again?.createdAt], [first?.id, first?.createdAt]);
+  assert.deepEqual(await world.client.call(operations.list, { params: { app: ours } }), []);
+});
+
 test('many runners claim each operation once, and one operation of an app at a time', async () => {
   const names = await Promise.all(['m1', 'm2', 'm3', 'm4'].map(newApp));
   const claims = Array.from({ length: 4 }, (_, index) => claim(`runner${index}`));
