@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
@@ -53,6 +53,29 @@ test('what a push left that was cut off with the receiver is removed, and no obj
   await removeUnfinished(it.dir);
   assert.deepEqual(await readdir(join(it.dir, 'a1.git/objects')), ['pack']);
   await removeUnfinished(join(it.dir, 'none'));
+});
+
+test('what packing left that was killed is removed, with its locks, and no pack', async () => {
+  await using it = await repositories('a1.git');
+  const objects = join(it.dir, 'a1.git/objects');
+  for (const dir of ['pack', 'info/commit-graphs', 'ab']) await mkdir(join(objects, dir), { recursive: true });
+  const kept = ['pack/pack-1.pack', 'pack/pack-1.idx', 'info/packs', 'info/commit-graphs/graph-1.graph', 'ab/cdef'];
+  const left = [
+    'maintenance.lock',
+    'info/commit-graph.lock',
+    'info/commit-graphs/commit-graph-chain.lock',
+    'pack/multi-pack-index.lock',
+    'pack/tmp_pack_a1',
+    'pack/tmp_idx_a1',
+    'pack/.tmp-77-pack-2.pack',
+  ];
+  for (const name of [...kept, ...left]) await writeFile(join(objects, name), '');
+  await writeFile(join(it.dir, 'a1.git/gc.pid'), '1 elsewhere');
+  await removeUnfinished(it.dir);
+  const files = await readdir(objects, { recursive: true, withFileTypes: true });
+  const names = files.filter((one) => one.isFile()).map((one) => relative(objects, join(one.parentPath, one.name)));
+  assert.deepEqual(names.toSorted(), kept.toSorted());
+  assert.deepEqual(await readdir(join(it.dir, 'a1.git')), ['objects']);
 });
 
 test('locks of a git that was killed are removed, and repositories that were not made whole', async () => {

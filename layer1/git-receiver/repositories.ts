@@ -39,19 +39,37 @@ export async function removeUnfinished(repositoryDir: string): Promise<void> {
     if (!name.endsWith('.git')) continue;
     await removeQuarantines(path);
     await removeLocks(path);
+    await removeHalfPacks(path);
   }
 }
 
-/** While no git runs. Beside the lock of its branch every push would be built and go live, and be refused then. */
+/**
+ * While no git runs. Beside the lock of its branch every push would be built and go live, and be refused then; beside that of its
+ * maintenance the repository would never be packed again.
+ */
 async function removeLocks(repository: string): Promise<void> {
-  const refs = join(repository, 'refs');
-  // A branch with a slash in its name lies deeper.
-  const lists = [
-    { dir: repository, names: await namesIn(repository) },
-    { dir: refs, names: await namesIn(refs, { recursive: true }) },
-  ];
-  for (const { dir, names } of lists) {
-    for (const name of names) if (name.endsWith('.lock')) await rm(join(dir, name), { force: true });
+  // A branch with a slash in its name lies deeper, and so do parts of the commit graph. Of objects there are many.
+  for (const [path, recursive] of [
+    ['', false],
+    ['refs', true],
+    ['objects', false],
+    ['objects/info', true],
+    ['objects/pack', false],
+  ] as const) {
+    const dir = join(repository, path);
+    for (const name of await namesIn(dir, { recursive })) {
+      if (name.endsWith('.lock')) await rm(join(dir, name), { force: true });
+    }
+  }
+  // In another container the process that it names is not told from one that runs, for half a day.
+  await rm(join(repository, 'gc.pid'), { force: true });
+}
+
+/** While no git runs: what packing wrote until it was killed, which may be as large as the repository. */
+async function removeHalfPacks(repository: string): Promise<void> {
+  const packs = join(repository, 'objects/pack');
+  for (const name of await namesIn(packs)) {
+    if (/^(?:tmp_|\.tmp-)/.test(name)) await rm(join(packs, name), { force: true });
   }
 }
 

@@ -5,6 +5,7 @@ import type { ErrorCode } from '@flynn/kit/errors';
 import { encodeFrame, readFrames } from '@flynn/kit/frames';
 import { waitFor } from '@flynn/kit/retry';
 import { formations, jobs } from '../api.ts';
+import { operations } from '../operations/api.ts';
 import { awaitPlacement } from './attach.ts';
 import { reasonsOf } from '../mirrors/cell-view.ts';
 import type { Job } from '../model.ts';
@@ -125,4 +126,11 @@ test('a build runs once for its operation, with the builder’s image and the ap
   await jobsOf('shop', 0, ({ type }) => type === 'build');
   assert.equal((await ask()).state, 'done', 'asked again, a build that ended is not run again');
   await world.client.call(jobs.stop, { params: { app: 'shop', job: job.id } });
+
+  const body = { operations: [{ id: 'of-other', kind: 'build' as const, input: { sourceDigest: 'd' } }] };
+  await world.client.call(operations.create, { params: { app: 'other' }, body });
+  await assert.rejects(
+    world.client.call(jobs.build, { params: { app: 'shop' }, body: { operationId: 'of-other', sourceDigest: 'd' } }),
+    isCode('not_found', /no operation of-other of shop/),
+  );
 });

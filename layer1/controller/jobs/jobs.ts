@@ -33,7 +33,7 @@ import { findBasis, findRelease, runnableOf } from '../releases/releases.ts';
 import { releaseType } from '../resources.ts';
 import { findOperation } from '../operations/records.ts';
 import { buildEnvOf, labelsOfRunner } from '../runner-env/handlers.ts';
-import type { AppResource, ReleaseResource } from '../resources.ts';
+import type { AppResource, OperationResource, ReleaseResource } from '../resources.ts';
 
 /** The system app whose `build` process builds slugs. */
 const builderApp = 'slug-builder';
@@ -198,6 +198,10 @@ type BuildInput = z.output<NonNullable<typeof jobs.build.body>>;
 /** Once per operation, however often it is asked for. */
 async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signal: AbortSignal): Promise<Job> {
   const id = buildWorkloadId(app.id, input.operationId);
+  const operation = await findOperation(deps.store, input.operationId, { signal });
+  if (operation !== undefined && operation.spec.appId !== app.id) {
+    throw new FlynnError('not_found', `there is no operation ${input.operationId} of ${app.spec.name}`);
+  }
   // A build that ended leaves no workload behind: the marker, gone with the operation, keeps it from being run again.
   const marker = buildMarker(input.operationId);
   // What the app is built from by now, and whether it can be built, is no matter of what runs already.
@@ -207,7 +211,7 @@ async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signa
   const appEnv = basis?.spec.env ?? {};
   const runnerEnv = await buildEnvOf(deps, await labelsOfRunner(deps, input.operationId, signal), signal);
   // Named by the app, it counts before what the source looks like.
-  const { dockerfile: path } = await placeOfBuild(deps, app, input, signal);
+  const { dockerfile: path } = placeOfBuild(app, operation, input);
   const isOne = input.kind === 'dockerfile' && (appEnv['BUILDPACK_URL'] ?? '') === '';
   const { slugRunnerImage } = deps.settings;
   const workload = compileBuild(builder, process, {
@@ -247,13 +251,11 @@ async function startedBuild(
 }
 
 /** `invalid` if the app is built from elsewhere by now; a controller of a version before may have left out what was told of it. */
-async function placeOfBuild(
-  { store }: Deps,
+function placeOfBuild(
   { spec }: AppResource,
+  operation: OperationResource | undefined,
   { operationId, dockerfile }: BuildInput,
-  signal: AbortSignal,
-): Promise<BuildPlace> {
-  const operation = await findOperation(store, operationId, { signal });
+): BuildPlace {
   if (operation === undefined) return placeIn({ dockerfile });
   const place = placeIn(operation.spec.input);
   if (dockerfile !== undefined && dockerfile !== place.dockerfile) {
