@@ -86,6 +86,27 @@ test('`resource add` waits for a deployment of the app to end, says so, and can 
   assert.match(waiting.io.stdout.text, /^Created resource \w+ and release v3\.\n$/);
 });
 
+test('`resource remove` ends when an app does not run without it and says what to do; --force takes it all the same', async () => {
+  await using provider = await TestProvider.start();
+  await using env = await openDeskWithController();
+  const { desk, controller } = env;
+  await controller.deployApp('shop', { web: {} });
+  await desk.run(['provider', 'add', 'pg', provider.url]);
+  const made = await desk.run(['resource', 'add', 'pg', '-a', 'shop']);
+  const id = /resource (\w+)/.exec(made.stdout)?.[1] ?? '';
+  controller.setBehaviour(() => ({ is: 'crash', code: 1 }));
+  const held = await desk.run(['resource', 'remove', id]);
+  const told = new RegExp(
+    `^resource ${id} is being removed, and .* waits for an app to run without it: .*: flynn resource remove ${id}; --force takes`,
+  );
+  assert.match(held.stdout, told);
+  assert.equal(held.code, 0, held.stderr);
+  assert.equal(provider.made.size, 1);
+  const forced = await desk.run(['resource', 'remove', id, '--force']);
+  assert.equal(forced.stdout, `Removed resource ${id}.\n`);
+  assert.equal(provider.made.size, 0);
+});
+
 test('an app that is exported and imported says what becomes of what it has of providers', async () => {
   await using provider = await TestProvider.start();
   await using blobs = await startTestBlobs();

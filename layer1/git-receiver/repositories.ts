@@ -37,14 +37,19 @@ export async function removeUnfinished(repositoryDir: string): Promise<void> {
     const path = join(repositoryDir, name);
     if (name.startsWith(newPrefix)) await rm(path, { recursive: true, force: true });
     if (!name.endsWith('.git')) continue;
-    await removeQuarantines(path);
-    await removeLocks(path);
-    await removeHalfPacks(path);
+    await removeLeft(path);
   }
 }
 
+/** What a git left that was killed. While none writes to the repository; it may be read. */
+export async function removeLeft(repository: string): Promise<void> {
+  await removeQuarantines(repository);
+  await removeLocks(repository);
+  await removeHalfPacks(repository);
+}
+
 /**
- * While no git runs. Beside the lock of its branch every push would be built and go live, and be refused then; beside that of its
+ * Beside the lock of its branch every push would be built and go live, and be refused then; beside that of its
  * maintenance the repository would never be packed again.
  */
 async function removeLocks(repository: string): Promise<void> {
@@ -65,7 +70,7 @@ async function removeLocks(repository: string): Promise<void> {
   await rm(join(repository, 'gc.pid'), { force: true });
 }
 
-/** While no git runs: what packing wrote until it was killed, which may be as large as the repository. */
+/** What packing wrote until it was killed, which may be as large as the repository. */
 async function removeHalfPacks(repository: string): Promise<void> {
   const packs = join(repository, 'objects/pack');
   for (const name of await namesIn(packs)) {
@@ -91,8 +96,8 @@ export async function makeRoomFor(repository: string, ref: string, options: { si
   }
 }
 
-/** What git kept of a push that is not accepted yet; killed, it leaves it there. While no push to the repository is under way. */
-export async function removeQuarantines(repository: string): Promise<void> {
+/** What git kept of a push that is not accepted yet. */
+async function removeQuarantines(repository: string): Promise<void> {
   const objects = join(repository, 'objects');
   for (const name of await namesIn(objects)) {
     if (name.startsWith('tmp_objdir-')) await rm(join(objects, name), { recursive: true, force: true });

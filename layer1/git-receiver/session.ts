@@ -3,21 +3,23 @@ import type { App } from '@flynn/controller/model';
 import { pause } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
-import { endGroup } from '@flynn/kit/process-group';
 import { KeyedMutex } from '@flynn/kit/queue';
 import { withDeadline } from '@flynn/kit/retry';
 import { Slots } from '@flynn/kit/slots';
 import type { ServerChannel } from 'ssh2';
 import { isWhole, typeOf } from './archive.ts';
+import { minutesText, refuse, runOn, tell } from './channel.ts';
 import { parseCommand } from './command.ts';
 import { deploy } from './deploy.ts';
 import type { DeployDeps } from './deploy.ts';
 import { DeploymentWait } from './deployment-wait.ts';
-import { ensureRepository, exitOf, maxPackBytes, startGit } from './git.ts';
+import { Fetches } from './fetches.ts';
+import type { FetchTimes } from './fetches.ts';
+import { ensureRepository, maxPackBytes } from './git.ts';
 import type { HookCall, HookServer } from './hook-server.ts';
 import type { Platform } from './platform.ts';
 import { parsePushOptions } from './push-options.ts';
-import { headsOf, makeRoomFor, removeQuarantines } from './repositories.ts';
+import { headsOf, makeRoomFor, removeLeft } from './repositories.ts';
 import { decide, noCommit, notWhole, parseUpdates } from './updates.ts';
 import type { RefUpdate } from './updates.ts';
 
@@ -38,8 +40,11 @@ export type SessionDeps = DeployDeps & {
   hooks: HookServer;
   /** Told of every command when it has ended: 0 is what went well. */
   onEnd?: (ended: { service: string; code: number; tookMs: number }) => void;
-  /** How long a push waits for others, how often it is told, and how often it looks whether a deployment of its app has ended. */
-  waiting?: { limitMs?: number; tellMs?: number; lookMs?: number };
+  /**
+   * How long one waits for others, how often it is told, how often a push looks whether a deployment of its app has ended, and how
+   * long the client of a fetch may take nothing.
+   */
+  waiting?: FetchTimes & { lookMs?: number };
 };
 
 /**
@@ -54,12 +59,14 @@ export class Sessions {
   /** By app, since when. */
   readonly #underWay = new Map<string, number>();
   readonly #places = new Slots(maxPushes);
+  readonly #fetches: Fetches;
   readonly #deployments: DeploymentWait;
   #running = 0;
 
   constructor(deps: SessionDeps) {
     this.#deps = deps;
-    const { lookMs } = deps.waiting ?? {};
+    const { lookMs, ...fetchTimes } = deps.waiting ?? {};
+    this.#fetches = new Fetches(fetchTimes);
     this.#deployments = new DeploymentWait({ log: deps.log, ...(lookMs === undefined ? {} : { lookMs }) });
   }
 
@@ -124,7 +131,7 @@ export class Sessions {
     const repository = await ensureRepository(this.#deps.repositoryDir, app.id);
     if (wanted.service === 'upload-pack') {
       const env: Record<string, string> = options.gitProtocol === '' ? {} : { GIT_PROTOCOL: options.gitProtocol };
-      return run(channel, ['upload-pack', '--strict', repository], { env, signal });
+      return this.#fetches.serve(channel, repository, { env, signal });
     }
     return this.#receive(channel, { app, repository, platform }, signal);
   }
@@ -165,7 +172,7 @@ export class Sessions {
       };
       const args = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
       try {
-        const code = await run(channel, [...args, 'receive-pack', repository], { env: hook.env, signal: limited });
+        const code = await runOn(channel, [...args, 'receive-pack', repository], { env: hook.env, signal: limited });
         if (accepted !== undefined) await this.#tellUnmoved(channel, target, accepted);
         return code;
       } finally {
@@ -173,7 +180,7 @@ export class Sessions {
         ended.abort(new Error('git has ended'));
         // Why it failed its hook was told, and the log.
         await deciding?.catch(() => undefined);
-        await removeQuarantines(repository);
+        await removeLeft(repository);
         this.#underWay.delete(app.id);
       }
     };
@@ -276,45 +283,8 @@ export class Sessions {
   }
 }
 
-async function run(
-  channel: ServerChannel,
-  args: readonly string[],
-  options: { env: Record<string, string>; signal: AbortSignal },
-): Promise<number> {
-  const { env, signal } = options;
-  signal.throwIfAborted();
-  const git = startGit(args, { env });
-  const stop = () => endGroup(git);
-  signal.addEventListener('abort', stop, { once: true });
-  // A git that ends before it has read everything says itself what is wrong.
-  git.stdin.on('error', () => {});
-  channel.pipe(git.stdin);
-  git.stdout.pipe(channel, { end: false });
-  git.stderr.pipe(channel.stderr, { end: false });
-  try {
-    return await exitOf(git);
-  } finally {
-    signal.removeEventListener('abort', stop);
-    channel.unpipe(git.stdin);
-  }
-}
-
-function minutesText(ms: number): string {
-  const minutes = Math.round(ms / 60_000);
-  return minutes === 1 ? '1 minute' : `${minutes} minutes`;
-}
-
-function tell(channel: ServerChannel, line: string): void {
-  if (channel.stderr.writable) channel.stderr.write(`${line}\n`);
-}
-
 /** What git's hook answers. */
 function refusePush({ say }: HookCall, lines: readonly string[]): false {
   for (const line of lines) say(` !     ${line}`);
   return false;
-}
-
-function refuse(channel: ServerChannel, problem: string): number {
-  tell(channel, `error: ${problem}`);
-  return 128;
 }

@@ -1,6 +1,5 @@
 /** A receiver that stops, with real git and real ssh: what is under way ends, or is cancelled, and nothing stays. */
 import assert from 'node:assert/strict';
-import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readdir } from 'node:fs/promises';
@@ -8,28 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { pause } from '@flynn/kit/clock';
 import { waitFor } from '@flynn/kit/retry';
-import { setUp } from './testing.ts';
-
-/** Fetches by ssh alone, and reads no further once the pack has begun, so that everything on the way is full. */
-async function startFetch(
-  world: Awaited<ReturnType<typeof setUp>>,
-  head: string,
-): Promise<ChildProcessWithoutNullStreams> {
-  const client = spawn('ssh', [...world.sshArgs('known'), 'git@127.0.0.1', "git-upload-pack '/app.git'"]);
-  const want = `want ${head} ofs-delta\n`;
-  client.stdin.write(`${(want.length + 4).toString(16).padStart(4, '0')}${want}00000009done\n`);
-  const begun = Promise.withResolvers<void>();
-  let said = '';
-  const look = (data: Buffer) => {
-    said = `${said}${data.toString('latin1')}`.slice(-1_000_000);
-    if (!said.includes('PACK')) return;
-    client.stdout.off('data', look).pause();
-    begun.resolve();
-  };
-  client.stdout.on('data', look);
-  await begun.promise;
-  return client;
-}
+import { setUp, startFetch } from './testing.ts';
 
 test('a client that is killed while it is sent a lot leaves nothing running', { timeout: 180_000 }, async (t) => {
   const world = await setUp(t);

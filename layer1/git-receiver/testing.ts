@@ -1,5 +1,6 @@
 /** For tests: a receiver whose controller and blob store are servers of the test, with real git and real ssh to reach it. */
-import { execFile, execFileSync } from 'node:child_process';
+import { execFile, execFileSync, spawn } from 'node:child_process';
+import type { ChildProcessWithoutNullStreams } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -45,7 +46,7 @@ export async function setUp(
   t: TestContext,
   script: (pushIndex: number) => Script = () => ({ lines: ['-----> Building'] }),
   keyType = 'ed25519',
-  waiting: { limitMs?: number; tellMs?: number; lookMs?: number } = {},
+  waiting: { limitMs?: number; tellMs?: number; lookMs?: number; stallMs?: number } = {},
 ) {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-git-'));
   const log = silentLogger();
@@ -228,4 +229,25 @@ export async function setUp(
 export async function remoteHead(world: Awaited<ReturnType<typeof setUp>>, app = 'app'): Promise<string> {
   const { output } = await world.git(['ls-remote', world.remote(app), 'refs/heads/main']);
   return /^([0-9a-f]{40})\t/m.exec(output)?.[1] ?? '';
+}
+
+/** Fetches by ssh alone, and reads no further once the pack has begun, so that everything on the way is full. */
+export async function startFetch(
+  world: Awaited<ReturnType<typeof setUp>>,
+  head: string,
+): Promise<ChildProcessWithoutNullStreams> {
+  const client = spawn('ssh', [...world.sshArgs('known'), 'git@127.0.0.1', "git-upload-pack '/app.git'"]);
+  const want = `want ${head} ofs-delta\n`;
+  client.stdin.write(`${(want.length + 4).toString(16).padStart(4, '0')}${want}00000009done\n`);
+  const begun = Promise.withResolvers<void>();
+  let said = '';
+  const look = (data: Buffer) => {
+    said = `${said}${data.toString('latin1')}`.slice(-1_000_000);
+    if (!said.includes('PACK')) return;
+    client.stdout.off('data', look).pause();
+    begun.resolve();
+  };
+  client.stdout.on('data', look);
+  await begun.promise;
+  return client;
 }

@@ -123,7 +123,7 @@ test('an id that an operation of another app has is refused, and nothing of that
   const create = (app: string, ...all: (typeof asked)[]) =>
     world.client.call(operations.create, { params: { app }, body: { operations: all } });
   const [first] = await create(theirs, asked);
-  const refused = (error: unknown) => hasCode(error, 'conflict') && /use another id$/.test(error.message);
+  const refused = (error: unknown) => hasCode(error, 'conflict') && error.message.endsWith('use another id');
   await assert.rejects(create(ours, asked), refused);
   await assert.rejects(create(ours, asked, { ...asked, id: 'free' }), refused);
   await world.client.call(operations.cancel, { params: { operation: 'mine' } });

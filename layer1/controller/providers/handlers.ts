@@ -14,10 +14,11 @@ import { pageOf } from '../paging.ts';
 import type { AppResource } from '../resources.ts';
 import { resources as routes } from './api.ts';
 import { settled } from './following.ts';
+import { askedAgain, isHeld } from './holding.ts';
 import type { Failure, ResourceApp, ResourceView } from './model.ts';
 import { getProvider } from './providers.ts';
 import { checkChange, developedApp, isSeen, sightOf } from './sight.ts';
-import { applianceOf, askedAgain, isHeld, isLinked, providerFinalizer, providerType, resourceType } from './types.ts';
+import { applianceOf, isLinked, providerFinalizer, providerType, resourceType } from './types.ts';
 import type { ProvidedResource } from './types.ts';
 import { viewApps, viewResource } from './views.ts';
 
@@ -93,12 +94,12 @@ export function resourceHandlers(deps: Deps): Handler[] {
       const marked = await resources.delete(resourceType, found.id, { signal, expectUid: found.uid });
       // By which releases its apps gave it back is known only until they have.
       const before = await show(marked, signal);
-      const isLeaving = ({ appId, state }: ResourceApp) =>
-        state === 'removing' && found.status.links[appId]?.isHeld !== true;
-      const wasLeaving = new Set(viewApps(found).flatMap((one) => (isLeaving(one) ? [one.appId] : [])));
+      const isLeaving = (of: ProvidedResource, { appId, state }: ResourceApp) =>
+        state === 'removing' && of.status.links[appId]?.isHeld !== true;
+      const wasLeaving = new Set(viewApps(found).flatMap((one) => (isLeaving(found, one) ? [one.appId] : [])));
       const gaveBack = new Map<string, ResourceApp>();
       const isLeft = (now: ProvidedResource): boolean => {
-        for (const one of viewApps(now))
+        for (const one of viewApps(now).filter((each) => isLeaving(now, each)))
           if (one.releaseId !== undefined && !wasLeaving.has(one.appId)) gaveBack.set(one.appId, one);
         return waitsForOthers(now);
       };

@@ -3,10 +3,14 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import { apps, releases } from '../api.ts';
+import { makeTestDatastore, withAppliances } from '../datastores/datastore-fixture.ts';
+import { appType } from '../resources.ts';
+import { startTestController } from '../testing.ts';
 import { resources } from './api.ts';
 import type { ResourceView } from './model.ts';
 import { isCode, startProvidedWorld } from './provided-fixture.ts';
 import type { ProvidedWorld } from './provided-fixture.ts';
+import { resourceType } from './types.ts';
 
 let place: ProvidedWorld;
 /** Apps whose jobs do not start without NEEDED_URL. */
@@ -172,7 +176,7 @@ test('what another variable is made of is held by it until that is another', asy
   assert.equal((await world.deploy('referring', made.id)).state, 'complete');
   const left = await remove(id);
   assert.equal(left.isGone, false);
-  assert.match((await place.get(id)).apps[0]?.failure?.message ?? '', /POOL_URL/);
+  assert.match(left.waitingFor ?? '', /it cannot have a release without its variables \(.*POOL_URL.*\)\. Make it run/);
   const before = (await world.client.call(releases.list, { params })).length;
   await world.restartWorker();
   assert.equal((await remove(id)).isGone, false);
@@ -182,4 +186,21 @@ test('what another variable is made of is held by it until that is another', asy
   const own = await world.client.call(releases.create, { params, body: { env, references: {} } });
   assert.equal((await world.deploy('referring', own.id)).state, 'complete');
   assert.equal((await remove(id)).isGone, true);
+});
+
+test('a database of the platform’s own stays as well, and so does who is to log in', async () => {
+  await using world = await startTestController(withAppliances);
+  await world.deployApp('shop', { web: {} });
+  const { id, resourceId } = await makeTestDatastore(world, { app: 'shop' });
+  world.setBehaviour(({ template: { meta, env } }) =>
+    meta['flynn.app_name'] === 'shop' && env['DATABASE_URL'] === undefined ? { is: 'crash', code: 1 } : { is: 'run' },
+  );
+  const params = { resource: resourceId };
+  const left = await world.client.call(resources.remove, { params });
+  assert.match(left.waitingFor ?? '', /^an app to run without it/);
+  assert.equal((await world.deps.resources.get(appType, id)).deletingSince, undefined);
+  assert.equal((await world.client.call(resources.get, { params })).variables.includes('PGPASSWORD'), true);
+  await world.client.call(resources.remove, { params, query: { force: true } });
+  const isGone = async () => (await world.deps.resources.find(resourceType, resourceId)) === undefined;
+  await waitFor(isGone, { what: 'its end', ...until });
 });

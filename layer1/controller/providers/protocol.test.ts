@@ -4,7 +4,7 @@ import { after, before, beforeEach, test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
 import { deprovision, isUnsent, provision } from './protocol.ts';
-import { TestProvider, answers, hangs } from './test-provider.ts';
+import { TestProvider, answeredByRouter, answers, hangs } from './test-provider.ts';
 import type { Misbehaviour } from './test-provider.ts';
 
 let provider: TestProvider;
@@ -79,6 +79,21 @@ test('whatever a provider answers instead is told for what it is, with its own w
   }
   provider.misbehaves = answers(500, '{"error":"full"}');
   assert.match((await failure(deprovision(asked(), 'a', { signal }))).message, /answered 500: full/);
+});
+
+test('what a router of flynn’s answers in its place says nothing of what is there', async () => {
+  for (const [status, code, unsent] of [
+    [404, 'unknown-host', true],
+    [502, 'backend-broke', false],
+    [413, 'body-too-large', false],
+  ] as const) {
+    provider.misbehaves = answeredByRouter(status, code);
+    for (const error of await Promise.all([make(), deprovision(asked(), 'a', { signal })].map(failure))) {
+      assert.equal(error.code, 'unavailable');
+      assert.equal(error.message, `the provider pg cannot be reached: its router answered ${status} (${code})`);
+      assert.equal(isUnsent(error), unsent);
+    }
+  }
 });
 
 test('a provider that hangs is given up, and one that is not there has heard of nothing', async () => {

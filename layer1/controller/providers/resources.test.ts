@@ -8,7 +8,7 @@ import { providers, resources } from './api.ts';
 import type { ResourceView } from './model.ts';
 import { isCode, startProvidedWorld } from './provided-fixture.ts';
 import type { ProvidedWorld } from './provided-fixture.ts';
-import { answers } from './test-provider.ts';
+import { answeredByRouter, answers } from './test-provider.ts';
 
 let place: ProvidedWorld;
 before(async () => {
@@ -140,6 +140,29 @@ test('a provider that dies after it made something is asked to take it back once
   assert.equal(provider.made.size, 0);
   const keys = new Set(provider.seen.slice(seen).flatMap(({ key }) => key ?? []));
   assert.equal(keys.size, 1, 'always the same wish');
+});
+
+test('what may have been made is not taken for gone because it is refused, or not found by a router, later', async () => {
+  const { world, provider, add, remove, get, gone } = place;
+  provider.misbehaves = 'lost';
+  await assert.rejects(add({ apps: ['young'] }), isCode('unavailable', /cannot be reached/));
+  const [{ id } = { id: '' }] = await world.client.call(resources.list, {});
+  provider.misbehaves = answers(422, '{"message":"no such plan any more"}');
+  const isTold = async () => /no such plan any more\): look .* --forget/.test((await get(id)).waitingFor ?? '');
+  await waitFor(isTold, { what: 'its being refused', deadlineMs: 60_000, intervalMs: 10 });
+  assert.equal(provider.made.size, 1);
+  provider.misbehaves = undefined;
+  await gone(id);
+  assert.equal(provider.made.size, 0);
+
+  const made = await add({ apps: ['young'] });
+  provider.misbehaves = answeredByRouter(404, 'unknown-host');
+  const waiting = await remove(made.id);
+  assert.equal(waiting.isGone, false);
+  assert.match(waiting.waitingFor ?? '', /its router answered 404/);
+  provider.misbehaves = undefined;
+  await gone(made.id);
+  assert.equal(provider.made.size, 0);
 });
 
 test('a controller that dies between the record and the answer is followed by one that asks with the same key', async () => {

@@ -15,6 +15,7 @@ import type { Compare } from '@flynn/store/store';
 import { keepCurrent, makeDatastore, removeDatastore } from '../datastores/provision.ts';
 import type { Deps } from '../deps.ts';
 import { dueInMs } from '../clocks/due.ts';
+import { heldLookMs, whatHolds } from './holding.ts';
 import { addTo, takeFrom } from './links.ts';
 import type { Linked, Renewal } from './links.ts';
 import type { Failure, Provisioned } from './model.ts';
@@ -27,8 +28,6 @@ const longestPauseMs = 60_000;
 /** Of what is being made here: how often it is looked at. */
 const lookAgainMs = 250;
 const upkeepMs = 15_000;
-/** Of what people have to do something about: how often it is seen whether they did. */
-const heldLookMs = 5_000;
 
 /** `turns`: by app, for each of its releases starts from the one before. */
 type Options = Readonly<{ signal: AbortSignal; epoch?: Compare; turns: KeyedMutex }>;
@@ -187,21 +186,11 @@ async function unlink(
     );
     if (linked.is === 'wait') waiting.push(linked);
     else if (linked.is !== 'held' || known.isHeld !== true) await keep(deps, resource.id, appId, linked, options);
-    if (linked.is === 'held') waiting.push(heldBy(resource));
+    if (linked.is !== 'held') continue;
+    const what = whatHolds(resource, linked.failure ?? resource.status.refused[appId]);
+    waiting.push({ is: 'wait', what, again: { againInMs: heldLookMs } });
   }
   return waiting.toSorted(soonestFirst);
-}
-
-/** Without the app's name: who may see another app of the resource reads it, too. */
-function heldBy({
-  id,
-  deletingSince,
-}: Pick<ProvidedResource, 'id' | 'deletingSince'>): Extract<Linked, { is: 'wait' }> {
-  const why = 'what is live in it has its variables, and the release without them is not (flynn deployment)';
-  const again = deletingSince === undefined ? `flynn resource detach ${id}` : `flynn resource remove ${id}`;
-  const forced = deletingSince === undefined ? '' : '; --force takes it from the app as it is';
-  const what = `an app to run without it: ${why}. Make it run without them, then ask again: ${again}${forced}`;
-  return { is: 'wait', what, again: { againInMs: heldLookMs } };
 }
 
 /** What gets on by itself before what people have to do something about. */
@@ -229,10 +218,12 @@ async function keep(
       return { status: { ...bare, links: had, refused: { ...refused, [appId]: linked.failure } } };
     }
     if (linked.is === 'held') {
-      const held = { ...status.links[appId], state: status.links[appId]?.state ?? 'added', isHeld: true };
-      const failed = linked.failure === undefined ? refused : { ...refused, [appId]: linked.failure };
-      const waitingFor = { [providerFinalizer]: heldBy({ id, deletingSince }).what };
-      const after = { ...bare, links: { ...links, [appId]: held }, refused: failed };
+      const { failure } = linked;
+      const before = status.links[appId];
+      const held = before === undefined ? links : { ...links, [appId]: { ...before, isHeld: true } };
+      const failed = failure === undefined ? refused : { ...refused, [appId]: failure };
+      const waitingFor = { [providerFinalizer]: whatHolds({ id, deletingSince }, failure) };
+      const after = { ...bare, links: held, refused: failed };
       // At once: who waits for its end is told then.
       return { status: after, ...(deletingSince === undefined ? {} : { waitingFor }) };
     }

@@ -89,8 +89,13 @@ export class TestProvider implements AsyncDisposable {
   }
 }
 
-export function answers(status: number, text: string): Misbehaviour {
-  return (_request, response) => void response.writeHead(status).end(text);
+export function answers(status: number, text: string, headers: Record<string, string> = {}): Misbehaviour {
+  return (_request, response) => void response.writeHead(status, headers).end(text);
+}
+
+/** Not of the provider: of a router in front of it. */
+export function answeredByRouter(status: number, code: string): Misbehaviour {
+  return answers(status, 'nobody is here', { 'x-flynn-error': code });
 }
 
 export const hangs: Misbehaviour = () => {};

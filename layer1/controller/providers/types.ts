@@ -47,30 +47,6 @@ export function isLinked(link: Link | undefined): boolean {
   return link?.state === 'added' && link.isStale !== true && link.isHeld !== true;
 }
 
-/** Apps that still have it do so by what is live in them: none of them gives it back by itself. */
-export function isHeld({ status }: Pick<ProvidedResource, 'status'>): boolean {
-  const links = Object.values(status.links);
-  return !mayBeLost(status) && links.length > 0 && links.every((link) => link.isHeld === true);
-}
-
-/** Whether it goes though what is live in its apps may have it: somebody has said so, or it is gone already. */
-export function mayBeLost({
-  isForced,
-  isForgotten,
-}: Pick<ProvidedResource['status'], 'isForced' | 'isForgotten'>): boolean {
-  return isForced === true || isForgotten === true;
-}
-
-/** Asked again, those that hold it are to give it back once more. */
-export function askedAgain(
-  links: Readonly<Record<string, Link>>,
-  isAsked: (appId: string) => boolean,
-): Record<string, Link> {
-  const again = (appId: string, link: Link): Link =>
-    link.isHeld === true && isAsked(appId) ? { state: 'added' } : link;
-  return Object.fromEntries(Object.entries(links).map(([appId, link]) => [appId, again(appId, link)]));
-}
-
 const rotatedAppSchema = z.object({
   /** Of the release with the new password; none before it is made, and where somebody else made one. */
   releaseId: z.string().optional(),

@@ -1,6 +1,7 @@
 /** Providers and resources as the API shows them. Pure. */
+import { isHeld } from './holding.ts';
 import type { Failure, Provider, ResourceApp, ResourceView } from './model.ts';
-import { isHeld, isLinked, providerFinalizer } from './types.ts';
+import { isLinked, providerFinalizer } from './types.ts';
 import type { ProvidedResource, ProviderResource } from './types.ts';
 
 export function viewProvider({ id, spec, createdAt }: ProviderResource): Provider {
