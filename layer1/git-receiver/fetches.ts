@@ -76,7 +76,7 @@ export class Fetches {
       const why = stalled.signal.aborted
         ? `nothing was taken, nor asked for, in ${minutesText(stallMs)}`
         : `this was not done in ${minutesText(fetchDeadlineMs)}`;
-      return refuse(channel, `${why}, and others wait: try again.`);
+      return refuse(channel, `${why}: try again.`);
     } finally {
       clearTimeout(timer);
     }
