@@ -61,7 +61,7 @@ test('a fetch that waits for too long is told to come again', { timeout: 180_000
 });
 
 test('the git of a client that is there and takes nothing is ended', { timeout: 180_000 }, async (t) => {
-  const world = await setUp(t, undefined, 'ed25519', { stallMs: 3_000 });
+  const world = await setUp(t, undefined, 'ed25519', { stallMs: 8_000 });
   const head = await world.commit({ large: large() });
   assert.equal((await world.git(['push', world.remote(), 'main'])).code, 0);
   const client = await startFetch(world, head);

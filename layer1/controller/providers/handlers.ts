@@ -133,8 +133,12 @@ export function resourceHandlers(deps: Deps): Handler[] {
       }
       const changed = await withoutApp(deps, found, app.id, signal);
       // As soon as it is known by which release, if by one.
-      const isBegun = ({ status }: ProvidedResource) => status.links[app.id]?.state !== 'added';
-      return show((await settled(deps, changed, isBegun, signal)) ?? changed, signal);
+      const isBegun = ({ status: { links } }: ProvidedResource) =>
+        links[app.id]?.state !== 'added' || links[app.id]?.isHeld === true;
+      const outcome = await settled(deps, changed, isBegun, signal);
+      const failure = outcome?.status.refused[app.id];
+      if (failure !== undefined) throw finalError(failure);
+      return show(outcome ?? changed, signal);
     }),
   ];
 }

@@ -174,6 +174,8 @@ test('what another variable is made of is held by it until that is another', asy
   const references = { POOL_URL: '${NEEDED_URL}?pool=5' };
   const made = await world.client.call(releases.create, { params, body: { env, references } });
   assert.equal((await world.deploy('referring', made.id)).state, 'complete');
+  const detached = world.client.call(resources.removeApp, { params: { resource: id, app: 'referring' } });
+  await assert.rejects(detached, isCode('invalid', /referring: .*POOL_URL/));
   const left = await remove(id);
   assert.equal(left.isGone, false);
   assert.match(left.waitingFor ?? '', /it cannot have a release without its variables \(.*POOL_URL.*\)\. Make it run/);
