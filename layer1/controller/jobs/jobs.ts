@@ -106,17 +106,23 @@ export function jobHandlers(deps: Deps): Handler[] {
 /**
  * What was written of the job a moment ago is known here after this. Its workload may have been made through another web
  * process; and mirrors keep no order among each other: that the workload is gone may be here before the status that
- * ended it, and a job must not look as if there had never been one.
+ * ended it, and a job must not look as if there had never been one. Nor as if it were of no type, where its template is late.
  */
 async function catchUp({ cell, store }: Deps, id: string, signal: AbortSignal): Promise<void> {
   const isIt = (job: { id: string; workloadId: string }) => job.id === id || job.workloadId === id;
-  const isWanted = (cell.workloads.snapshot.entries.get(id)?.value.count ?? 0) > 0;
-  if (isWanted || seenStatuses(cell, isIt).length > 0 || placedJobs(cell).some(isIt)) return;
+  const isDescribed = ({ workloadId, version }: { workloadId: string; version: string }) =>
+    cell.templates.snapshot.entries.has(`${workloadId}/${version}`);
+  const workload = cell.workloads.snapshot.entries.get(id)?.value;
+  const placed = placedJobs(cell).filter(isIt);
+  if (workload !== undefined && workload.count > 0) {
+    if (isDescribed({ workloadId: id, version: workload.version })) return;
+    // What a status is of stands in it.
+  } else if (seenStatuses(cell, isIt).length > 0 || placed.some(isDescribed)) return;
   const { reads, revision } = await store.transact({ then: [{ get: cellKeys.workload(id) }] }, { signal });
   const entry = reads[0]?.[0];
   if (entry !== undefined) {
     await Promise.all([cell.workloads, cell.templates].map((mirror) => mirror.reached(entry.modRevision, { signal })));
-  }
+  } else if (placed.length > 0) await cell.templates.reached(revision, { signal });
   const count = cell.workloads.snapshot.entries.get(id)?.value.count ?? 0;
   if (entry === undefined || count === 0) await cell.statuses.reached(revision, { signal });
 }

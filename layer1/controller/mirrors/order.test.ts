@@ -7,6 +7,7 @@ import { createMemoryStore } from '@flynn/store/memory';
 import type { Store } from '@flynn/store/store';
 import { apps, deployments, jobs } from '../api.ts';
 import { startTestController } from '../testing.ts';
+import { placedJobs } from './cell-view.ts';
 
 /** Who watches just one of the prefixes hears nothing from `hold` to `release`. */
 function holding(store: Store, ...prefixes: string[]): { store: Store; hold: () => void; release: () => void } {
@@ -81,6 +82,32 @@ test('who waits for a job that ends before it is seen gets to it', { timeout: 60
   socket.destroy();
   held.release();
 });
+
+test(
+  'a job whose workload or place is here before its template is still of its type',
+  { timeout: 60_000 },
+  async () => {
+    const held = holding(createMemoryStore(), cellKeys.templates, cellKeys.status);
+    await using world = await startTestController({ store: held.store });
+    const { client } = world;
+    const { cell } = world.deps;
+    const { release } = await world.deployApp('shop', { web: {} });
+    held.hold();
+    const { id } = await client.call(jobs.run, { params: { app: 'shop' }, body: { command: ['work'] } });
+    await waitFor(() => cell.workloads.snapshot.entries.has(id), { what: 'the workload', deadlineMs: 30_000 });
+    const asWorkload = await client.call(jobs.get, { params: { app: 'shop', job: id } });
+    assert.deepEqual([asWorkload.type, asWorkload.releaseId], ['run', release.id]);
+    held.release();
+    // By the name of its place, once another one has got one.
+    held.hold();
+    const { workloadId } = await client.call(jobs.run, { params: { app: 'shop' }, body: { command: ['work'] } });
+    const isPlaced = () => placedJobs(cell).find((job) => job.workloadId === workloadId);
+    const place = await waitFor(isPlaced, { what: 'its place', deadlineMs: 30_000 });
+    const asPlaced = await client.call(jobs.get, { params: { app: 'shop', job: place.id } });
+    assert.deepEqual([asPlaced.type, asPlaced.releaseId], ['run', release.id]);
+    held.release();
+  },
+);
 
 test('a deployment whose job is up before its app is known to be deployed goes on', { timeout: 60_000 }, async () => {
   const held = holding(createMemoryStore(), '/flynn/resource/app/');
