@@ -3,14 +3,16 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
+import { createMemoryStore } from '@flynn/store/memory';
 import { apps } from '../api.ts';
 import { operations } from '../operations/api.ts';
 import { grants, tokens, users } from '../access/api.ts';
 import { createControllerClient } from '../client.ts';
 import type { Operation } from '../model.ts';
 import { TestRunner } from '../operations/test-runner.ts';
+import { beforeWrite } from '../testing/race-fixture.ts';
 import { startTestController } from '../testing.ts';
-import type { TestController } from '../testing.ts';
+import type { TestController, TestControllerOptions } from '../testing.ts';
 import { sources } from './api.ts';
 import type { Source } from './model.ts';
 import { sourceType } from './resource.ts';
@@ -22,8 +24,8 @@ const first = 'a'.repeat(40);
 const second = 'b'.repeat(40);
 const deadlineMs = 60_000;
 
-async function startWorld(): Promise<TestController & { runner: TestRunner }> {
-  const world = await startTestController();
+async function startWorld(options: TestControllerOptions = {}): Promise<TestController & { runner: TestRunner }> {
+  const world = await startTestController(options);
   await world.client.call(apps.create, { body: { name: 'shop' } });
   const client = createControllerClient({ baseUrl: world.url, key: world.userKey });
   const runner = new TestRunner({ client, id: 'r1', clusterKey: world.key });
@@ -126,6 +128,23 @@ test('what was looked at before the app was built from elsewhere is not built: i
   const poll = await world.runner.claim({ signal: AbortSignal.timeout(deadlineMs) });
   await world.client.call(apps.update, { params, body: { meta: { 'build.folder': 'apps/web' } } });
   await world.runner.finish(poll.id, 'complete', { output: { commit: first, sourceDigest: 'sha256:all' } });
+  const next = await found(world, { commit: first, sourceDigest: 'sha256:1', folder: 'apps/web' });
+  assert.equal(next.input.folder, 'apps/web');
+  await sourceWhen(world, 'the commit', ({ commit }) => commit === first);
+  assert.deepEqual(
+    (await pushed(world)).map(({ input }) => input.sourceDigest),
+    ['sha256:1', 'sha256:1', 'sha256:1'],
+  );
+});
+
+test('nor is it where the app comes to be built from elsewhere between a look at it and the push', async () => {
+  const store = createMemoryStore();
+  await using world = await startWorld({ store });
+  await follow(world);
+  beforeWrite(store, `-0-${first}`, () =>
+    world.client.call(apps.update, { params, body: { meta: { 'build.folder': 'apps/web' } } }),
+  );
+  await found(world, { commit: first, sourceDigest: 'sha256:all' });
   const next = await found(world, { commit: first, sourceDigest: 'sha256:1', folder: 'apps/web' });
   assert.equal(next.input.folder, 'apps/web');
   await sourceWhen(world, 'the commit', ({ commit }) => commit === first);

@@ -101,14 +101,14 @@ async function settle(
   const isFollowed = poll?.spec.input['url'] === spec.url && poll.spec.input['branch'] === spec.branch;
   const place = placeIn(poll?.spec.input ?? {});
   const isCurrent = isFollowed && isBuiltFrom(app, place);
+  const anew = { ...status, polls: status.polls + 1, pollId: undefined, lastPollId: poll?.id, nextMs: 0 };
   let next: Status;
-  if (!isCurrent && poll !== undefined)
-    next = { ...status, polls: status.polls + 1, pollId: undefined, lastPollId: poll.id, nextMs: 0 };
+  if (!isCurrent && poll !== undefined) next = anew;
   else if (found === undefined) {
     next = missed(deps, source, poll?.status.error ?? 'the look at the repository was lost', options);
   } else if (found['sourceDigest'] !== undefined && found['folder'] !== place.folder)
     next = missed(deps, source, ofBefore, options);
-  else next = await taken(deps, source, { ...found, ...place }, options);
+  else next = (await taken(deps, source, { ...found, ...place }, options)) ?? anew;
   await write(deps, source, next, options);
   // Of looks only the last is kept: they must not push builds out of the history.
   const old = [status.lastPollId].flatMap((id) => id ?? []);
@@ -135,24 +135,27 @@ function missed(deps: Deps, { spec, status }: SourceResource, error: string, { r
   return { ...after(deps, status, backoffMs, random), failures, error };
 }
 
+/** Undefined where the app has come to be built from elsewhere since it was read. */
 async function taken(
   deps: Deps,
   { uid, spec, status }: SourceResource,
   { commit = '', sourceDigest, ...more }: Readonly<Record<string, string>>,
   { signal, random }: Options,
-): Promise<Status> {
+): Promise<Status | undefined> {
   const seen = { ...after(deps, status, spec.everyMs, random), failures: 0, error: undefined };
   if (sourceDigest === undefined || commit === status.commit) return seen;
   const pushId = `source-${uid}-${status.pushes}-${commit}`;
-  const input = { sourceDigest, commit, branch: spec.branch, ...placeIn(more) };
-  await forLiveApp(deps, spec.appId, signal, (app) => {
+  const place = placeIn(more);
+  const input = { sourceDigest, commit, branch: spec.branch, ...place };
+  const pushed = await forLiveApp(deps, spec.appId, signal, async (app) => {
+    if (!isBuiltFrom(app, place)) return undefined;
     const chain = chainOf(app.id, pushId).map(({ id, ...one }) => ({
       id,
       spec: { ...one, appId: app.id, pushId, input },
     }));
     return createOnce(deps, app, chain, signal);
   });
-  return { ...seen, commit, pushId, pushes: status.pushes + 1 };
+  return pushed === undefined ? undefined : { ...seen, commit, pushId, pushes: status.pushes + 1 };
 }
 
 function longestOf({ everyMs }: SourceResource['spec']): number {
