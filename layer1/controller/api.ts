@@ -162,7 +162,8 @@ export const releases = {
     path: '/apps/:app/releases/:release',
     access: 'app developer',
     response: 'empty',
-    summary: 'Delete a release, and its slug if no other has it; the live one is refused',
+    summary:
+      'Delete a release, and its slug if no other has it; the live one is refused, and those of a deployment under way',
   }),
 } as const;
 

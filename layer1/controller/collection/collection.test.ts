@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
+import { resourceKey } from '@flynn/resource/keys';
+import { createMemoryStore } from '@flynn/store/memory';
 import { apps, deployments, formations, releases } from '../api.ts';
 import { blobGraceMs, collectBlobs } from './blob-collection.ts';
 import { collectArtifacts, collectReleases } from './collection.ts';
@@ -9,6 +11,7 @@ import type { Release } from '../model.ts';
 import { create, join, newApp } from '../operations/lifecycle-fixture.ts';
 import { artifactType } from '../resources.ts';
 import { startTestBlobs } from '../testing/blobs.ts';
+import { beforeWrite } from '../testing/race-fixture.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 
@@ -202,7 +205,7 @@ test('releases made while artifacts are collected keep theirs', async () => {
   }
 });
 
-test('a release is deleted with its slug and counts, but not while it is live or something is deployed', async () => {
+test('a release is deleted with its slug and counts, but not while it is live', async () => {
   await using world = await startTestController();
   const { release: live } = await world.deployApp('shop', { web: {} });
   const artifactId = await makeArtifact(world, []);
@@ -223,4 +226,24 @@ test('a release is deleted with its slug and counts, but not while it is live or
     left.filter((key) => key.includes(other.id) || key.includes(artifactId)),
     [],
   );
+});
+
+test('of a deployment under way neither release is deleted; any other is, also while the app is changed', async () => {
+  const store = createMemoryStore();
+  await using world = await startTestController({ store });
+  const { release: live } = await world.deployApp('shop', { web: {} });
+  const params = { app: 'shop' };
+  const [next, other] = [await world.makeRelease('shop', { web: {} }), await world.makeRelease('shop', { web: {} })];
+  world.setBehaviour(() => ({ is: 'hang' }));
+  await world.client.call(deployments.create, { params, body: { releaseId: next.id } });
+  const remove = (release: string) => world.client.call(releases.remove, { params: { ...params, release } });
+  const isInIt = (error: unknown) => hasCode(error, 'conflict') && /v2 is in a deployment of shop/.test(error.message);
+  await assert.rejects(remove(next.id), isInIt);
+  await assert.rejects(remove(live.id), { code: 'conflict' });
+  beforeWrite(store, resourceKey('release', other.id), () =>
+    world.client.call(apps.update, { params, body: { meta: { note: 'changed' } } }),
+  );
+  await remove(other.id);
+  const left = await world.client.call(releases.list, { params });
+  assert.deepEqual(new Set(left.map(({ id }) => id)), new Set([live.id, next.id]));
 });

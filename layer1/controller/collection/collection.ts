@@ -14,7 +14,7 @@ import { isRestoring } from '../backup/restore-state.ts';
 import type { Deps } from '../deps.ts';
 import { valuesOf } from '../mirrors/cell-view.ts';
 import { expiredReleases, keptSlugs } from './release-expiry.ts';
-import { appType, artifactType, formationType, releaseType } from '../resources.ts';
+import { appType, artifactType, deploymentType, formationType, releaseType } from '../resources.ts';
 import type { AppResource, ReleaseResource } from '../resources.ts';
 
 /** One that was made a moment ago is about to get its release. */
@@ -52,7 +52,7 @@ export async function collectReleases(deps: Deps, options: Options): Promise<num
         count += 1;
         if (release.spec.artifactId !== undefined) artifactIds.add(release.spec.artifactId);
       } catch (error) {
-        // The app was changed, or something of it is being deployed: next time.
+        // The app was changed, or it is being deployed: next time.
         if (!hasCode(error, 'conflict')) throw error;
       }
     }
@@ -106,8 +106,12 @@ export async function removeRelease(
   if (app.status.releaseId === release.id) {
     throw new FlynnError('conflict', `${version} is live: deploy another release of ${app.spec.name} first`);
   }
-  if (app.status.deploymentId !== undefined) {
-    throw new FlynnError('conflict', `a deployment of ${app.spec.name} is under way: wait for it to end`);
+  const { deploymentId } = app.status;
+  if (deploymentId !== undefined) {
+    const deployment = await deps.resources.find(deploymentType, deploymentId, { signal });
+    if ([deployment?.spec.newReleaseId, deployment?.spec.oldReleaseId].includes(release.id)) {
+      throw new FlynnError('conflict', `${version} is in a deployment of ${app.spec.name}: wait for that to end`);
+    }
   }
   const formation = await deps.resources.find(formationType, release.id, { signal });
   const pieces: Piece[] = [

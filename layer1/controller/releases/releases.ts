@@ -27,7 +27,7 @@ import { guardedContent } from '../datastores/guards.ts';
 import { checkImage } from '../images/check-image.ts';
 import { holdsCounts } from '../deployments/phases.ts';
 import { resolveReferences } from './env-references.ts';
-import { findApp, findLiveApp, runnableApp } from '../deps.ts';
+import { findApp, findLiveApp, forLiveApp, runnableApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { isOvertaken, overtaken } from './overtaken.ts';
 import { pageOf } from '../paging.ts';
@@ -91,9 +91,11 @@ export function releaseHandlers(deps: Deps, own: OwnBlobs, askers: Askers): Hand
       return canReadSecrets(call, app) ? viewRelease(release) : publicRelease(release);
     }),
     handle(releases.remove, async ({ params, signal }) => {
-      const app = await findLiveApp(deps, params.app, signal);
-      const release = await findRelease(deps, app, params.release, signal);
-      await removeRelease(deps, app, release, { signal });
+      const release = await forLiveApp(deps, params.app, signal, async (app) => {
+        const found = await findRelease(deps, app, params.release, signal);
+        await removeRelease(deps, app, found, { signal });
+        return found;
+      });
       await collectArtifactsOf(deps, [release], { signal });
     }),
   ];
