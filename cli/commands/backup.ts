@@ -135,8 +135,8 @@ async function saveChecked(
     const place = await placeOf(file);
     const folder = dirname(place);
     partial = join(folder, `.${basename(place)}.${shortId()}.part`);
-    const body = await read({ signal });
     await removeLeft(place);
+    const body = await read({ signal });
     await pipeline(body, createWriteStream(partial, { mode: 0o600, flags: 'wx', flush: true }), { signal });
     const found = await inspectFile(partial, passphrase, { signal });
     await rename(partial, place);

@@ -112,6 +112,8 @@ export class HttpClient implements AsyncDisposable {
       this.#send(route, input, limited, options.headers),
     );
     const out = new PassThrough();
+    // Of one that nobody reads yet, or any more, the end is no failure: whoever reads it then hears of it.
+    out.on('error', () => undefined);
     body.on('error', (error) => out.destroy(this.#errorOf(route, error, signal)));
     out.once('close', () => body.destroy());
     return body.pipe(out);

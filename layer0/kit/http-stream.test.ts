@@ -108,3 +108,21 @@ test('a download that fails half way fails for the reader too', async () => {
   const stream = await it.client.stream(downloadRoute, { params: { name: 'x' } });
   await assert.rejects(text(stream), (error) => hasCode(error, 'unavailable'));
 });
+
+test('a download that breaks off before it is read fails for who reads it then, and for nobody else', async () => {
+  await using it = await startLoopback([
+    handle(downloadRoute, async () => ({
+      body: Readable.from(
+        (async function* endless() {
+          yield Buffer.from('first');
+          await new Promise(() => undefined);
+        })(),
+      ),
+    })),
+  ]);
+  const stream = await it.client.stream(downloadRoute, { params: { name: 'x' } });
+  const closed = new Promise((resolve) => stream.once('close', resolve));
+  await it.client.close();
+  await closed;
+  await assert.rejects(text(stream), (error) => hasCode(error, 'unavailable'));
+});
