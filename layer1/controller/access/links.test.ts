@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { pause } from '@flynn/kit/clock';
 import { hasCode } from '@flynn/kit/errors';
+import { createMemoryStore } from '@flynn/store/memory';
 import { apps, deployments, jobs, releases } from '../api.ts';
 import { createControllerClient } from '../client.ts';
 import { generic } from '../generic/api.ts';
@@ -130,4 +132,33 @@ test('a link to what an app is called itself ends with that name', async () => {
   assert.equal((await world.deploy('shop', own.id)).state, 'complete');
   await make(named('cache', ['cache']));
   await assert.rejects(make(named('shop-web', ['cache'])), isDenied);
+});
+
+test('a role on another app counts from when it is answered as given, and no more once it is taken', async () => {
+  const store = createMemoryStore();
+  const watch = store.watch.bind(store);
+  store.watch = async function* (prefix, options) {
+    for await (const batch of watch(prefix, options)) {
+      if (prefix === '/flynn/resource/grant/') await pause(200, options.signal);
+      yield batch;
+    }
+  };
+  await using world = await startTestController({ store });
+  const { client: root } = world;
+  await world.deployApp('victim', named('victim-db'));
+  await world.deployApp('mine', named('mine-web'));
+  await root.call(users.create, { body: { name: 'mal' } });
+  const grantOn = (app: string) => ({ app, kind: 'user' as const, name: 'mal' });
+  await root.call(grants.put, { params: grantOn('mine'), body: { role: 'developer' } });
+  const { token } = await root.call(tokens.create, { body: { name: 'x', user: 'mal' } });
+  await using mal = createControllerClient({ baseUrl: world.url, key: token });
+  const link = () =>
+    mal.call(releases.create, { params: { app: 'mine' }, body: { processes: named('mine-web', ['victim-db']) } });
+  await assert.rejects(link(), isDenied);
+  for (const role of ['viewer', 'developer'] as const) {
+    await root.call(grants.put, { params: grantOn('victim'), body: { role } });
+  }
+  await link();
+  await root.call(grants.remove, { params: grantOn('victim') });
+  await assert.rejects(link(), isDenied);
 });
