@@ -160,7 +160,7 @@ test('it does not begin without a host, with a member that is silent, with a hos
   Object.assign(host, { isThere: true, knowsRounds: false });
   await world.write();
   await assert.rejects(
-    checkBeginning(world.store, { sick: [], hosts: [], patientMs: 10 }),
+    checkBeginning(world.store, { sick: [], hosts: [], patientMs: 1_000 }),
     refused(/h2: of a version that has the same authority.*Nothing was changed/),
   );
   assert.equal(await readNamed(world.store), undefined);

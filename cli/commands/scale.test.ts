@@ -14,9 +14,9 @@ import { loadClusters, saveClusters } from '../clusters/clusters.ts';
 import { runCli } from '../program.ts';
 import { openDeskWithController } from '../testing.ts';
 
-async function running(controller: TestController, app: string): Promise<string[]> {
-  const found = await controller.client.call(jobs.list, { params: { app }, query: {} });
-  return found.flatMap((job) => (job.state === 'running' ? [job.type] : [])).sort();
+/** The types of what runs, once that is so many: what is told of them may be heard of before they are listed. */
+async function running(controller: TestController, app: string, count: number): Promise<string[]> {
+  return (await controller.jobsOf(app, count)).map(({ type }) => type).sort();
 }
 
 /** The controller, but for its events: of those nothing comes. */
@@ -49,10 +49,10 @@ test('`scale` tells the change and each job, and ends when it is so', async () =
   assert.equal(up.stdout.match(/^ {2}web \S+ up$/gm)?.length, 2);
   assert.equal(up.stdout.match(/^ {2}worker \S+ up$/gm)?.length, 1);
   assert.match(up.stdout, /\nscale completed in \d+\.\ds\n$/);
-  assert.deepEqual(await running(env.controller, 'hello'), ['web', 'web', 'web', 'worker']);
+  assert.deepEqual(await running(env.controller, 'hello', 4), ['web', 'web', 'web', 'worker']);
   const down = await env.desk.run(['-a', 'hello', 'scale', 'web=0']);
   assert.equal(down.stdout.match(/^ {2}web \S+ down$/gm)?.length, 3);
-  assert.deepEqual(await running(env.controller, 'hello'), ['worker']);
+  assert.deepEqual(await running(env.controller, 'hello', 1), ['worker']);
 });
 
 test('the process of `scale` ends with its work, nothing of the events keeps it', async () => {
@@ -126,7 +126,7 @@ test('`scale -r` of a release that is not live is kept for its deployment', asyn
   assert.equal(stdout, 'scaling hello: web 0=>4\nv2 starts so when it is deployed\n');
   await env.controller.deploy('hello', id);
   // A deployment is complete once the old release's jobs have ended.
-  assert.deepEqual(await running(env.controller, 'hello'), ['web', 'web', 'web', 'web']);
+  assert.deepEqual(await running(env.controller, 'hello', 4), ['web', 'web', 'web', 'web']);
 });
 
 test('jobs that do not come up in time are told with why, and what goes on', async () => {
@@ -193,7 +193,7 @@ test('`scale` on a full cluster tells what waits and why, and is done once there
   await env.controller.client.call(formations.put, { params, body: { processes: { web: 0 } } });
   assert.equal(await scaling, 0, io.stderr.text);
   assert.equal(io.stderr.text.match(/for 120 s in all/g)?.length, 1);
-  assert.equal((await running(env.controller, 'hello')).length, 4);
+  await env.controller.jobsOf('hello', 4);
 });
 
 test('where there is no room until the end `scale` says it once for all jobs, and what to do', async () => {

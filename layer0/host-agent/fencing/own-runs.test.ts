@@ -217,7 +217,7 @@ test('a copy of a running host is sent away, again after its own restart, and ha
   const { entry: before } = (await standing()) ?? {};
   const copied = await dir(own);
   const copy = await start(copied, '10.0.0.66');
-  await waitFor(() => host.rivals.length > 0, { what: 'the host to notice', deadlineMs: 5_000, intervalMs: 5 });
+  await waitFor(() => host.rivals.length > 0, { what: 'the host to notice', deadlineMs: 30_000, intervalMs: 5 });
   assert.deepEqual(host.rivals, [{ address: '10.0.0.66', how: 'taken back' }]);
   await stands(host);
   await waitFor(() => copy.rivals.length > 1, { what: 'the copy to notice', deadlineMs: 30_000, intervalMs: 5 });

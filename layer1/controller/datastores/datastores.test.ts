@@ -33,11 +33,15 @@ async function startWorld(options: TestControllerOptions = {}): Promise<TestCont
   return world;
 }
 
-const add = (world: TestController, app: string, config: Record<string, string> = {}): Promise<ResourceView> =>
-  world.client.call(resources.create, {
+/** Once the app has it, too: until then it is given nothing else. */
+async function add(world: TestController, app: string, config: Record<string, string> = {}): Promise<ResourceView> {
+  const made = await world.client.call(resources.create, {
     params: { provider: 'postgres' },
     body: { apps: [app], config, isReplacing: false },
   });
+  await settledRelease(world, app);
+  return made;
+}
 
 async function settledRelease(world: TestController, app: string) {
   const { releaseId = '' } = await waitFor(

@@ -13,6 +13,7 @@ import { targetsOf } from './targets.ts';
 test('the controller tells the cluster in figures, to who may look at it and to monitoring', async () => {
   await using world = await startTestController({ hosts: 2 });
   await world.deployApp('shop', { web: { ports: [{ port: 8080 }] } });
+  await world.deps.deployments.reached((await world.store.list('/flynn/resource/deployment/')).revision);
   await world.web.health.watch(new AbortController().signal);
   const token = metricsToken(world.key);
   await using monitoring = new HttpClient({ baseUrl: world.url, key: token, name: 'the controller' });

@@ -163,8 +163,9 @@ test('lists show what is under way first, then what ended last, of one app or of
   for (const name of ['a', 'b']) await newApp(client, name);
   const runner = await join(world, 'r1');
   await create(client, 'a', { id: 'a1' }, { id: 'a2' });
-  await create(client, 'b', { id: 'b1' });
   for (let index = 0; index < 2; index += 1) await runner.finish((await runner.claim()).id, 'complete');
+  // Queued from the start it would be the second to be given, where word of the end of a1 is late.
+  await create(client, 'b', { id: 'b1' });
   const idsOf = (found: Operation[]) => found.map(({ id }) => id);
   assert.deepEqual(idsOf(await client.call(operations.list, { params: { app: 'a' } })), ['a2', 'a1']);
   const all = await client.call(operations.listAll, {});

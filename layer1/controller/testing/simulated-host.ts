@@ -8,7 +8,7 @@ import type { RunningServer } from '@flynn/kit/http-server';
 import { newId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
 import { KeyedMutex } from '@flynn/kit/queue';
-import { retry } from '@flynn/kit/retry';
+import { retry, waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { routes } from '@flynn/host-agent/api';
 import { backupFileHandlers } from '@flynn/host-agent/disk/backup-files';
@@ -89,6 +89,7 @@ export class SimulatedHost implements AsyncDisposable {
   /** What jobs left. */
   readonly #volumes = new Map<string, { meta: Record<string, string>; createdAtMs: number }>();
   readonly #lingering = new Set<string>();
+  readonly #endsItself = new Set<string>();
   readonly #turns = new KeyedMutex();
   #server: RunningServer | undefined;
   readonly #tasks = new TaskGroup();
@@ -200,6 +201,7 @@ export class SimulatedHost implements AsyncDisposable {
     if (this.#jobs.has(job.id)) return;
     const behaviour = this.#options.behave(job);
     const lines = 'lines' in behaviour ? [...(behaviour.lines ?? [])] : [];
+    if (behaviour.is === 'exit' || behaviour.is === 'fail') this.#endsItself.add(job.id);
     this.#jobs.set(job.id, { job, status: this.#starting(job), lines });
     for (const { name } of job.template.volumes) {
       if (!this.#volumes.has(name)) this.#volumes.set(name, { meta: job.template.meta, createdAtMs: Date.now() });
@@ -323,9 +325,11 @@ export class SimulatedHost implements AsyncDisposable {
           ),
         };
       }),
-      handle(routes.attach, async ({ params }) => {
-        const known = jobOf(params.job);
-        return (socket) => void this.#echo(known.job.id, known.lines, socket);
+      // As host agents do: who is led here before the host has heard of the job waits for it.
+      handle(routes.attach, async ({ params, signal }) => {
+        const wait = { what: `the job ${params.job}`, deadlineMs: 30_000, intervalMs: 5, signal };
+        const { job, lines } = await waitFor(() => this.#jobs.get(params.job), wait);
+        return (socket) => void this.#echo(job, lines, socket);
       }),
       // If nothing else is said of it: says what it was given, then what it hears; ends with 5 when its input does.
       handle(routes.exec, async ({ params, query }) => {
@@ -370,11 +374,13 @@ export class SimulatedHost implements AsyncDisposable {
     socket.end(encodeFrame({ kind: 'exit', code: does.code }));
   }
 
-  /** Says its lines, then says again what it hears; ends when its input does. */
-  async #echo(jobId: string, lines: readonly string[], socket: Duplex): Promise<void> {
+  /** Says its lines, then says again what it hears; ends when its input does, but for a job that ends by itself. */
+  async #echo({ id: jobId }: HostJob, lines: readonly string[], socket: Duplex): Promise<void> {
+    const isOver = () => this.#jobs.get(jobId)?.status.isFinal === true;
     try {
       for (const line of lines) socket.write(encodeFrame({ kind: 'stdout', data: Buffer.from(`${line}\n`) }));
-      if (this.#jobs.get(jobId)?.status.isFinal !== true) {
+      if (this.#endsItself.has(jobId)) await waitFor(isOver, { what: 'its end', deadlineMs: 30_000, intervalMs: 5 });
+      if (!isOver()) {
         for await (const frame of readFrames(socket)) {
           if (frame.kind === 'stdin') socket.write(encodeFrame({ kind: 'stdout', data: frame.data }));
           if (frame.kind === 'stdin-end') break;
