@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { type IncomingMessage, createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
+import { json } from 'node:stream/consumers';
 import { test, type TestContext } from 'node:test';
 import { systemClock } from '@flynn/kit/clock';
 import { waitFor } from '@flynn/kit/retry';
@@ -14,6 +15,7 @@ const answer = z.object({ n: z.int() });
 const routes = {
   get: defineRoute({ method: 'GET', path: '/things', response: answer, summary: 'read' }),
   make: defineRoute({ method: 'POST', path: '/things', body: z.object({}), response: answer, summary: 'make' }),
+  read: defineRoute({ method: 'GET', path: '/bytes', response: 'stream', summary: 'read bytes' }),
   remove: defineRoute({ method: 'DELETE', path: '/things', response: 'empty', summary: 'remove' }),
   send: defineRoute({ method: 'POST', path: '/bytes', body: 'stream', response: answer, summary: 'send' }),
 };
@@ -81,6 +83,13 @@ test('a read asked again has no name', async (t) => {
   const { client } = open(t, port);
   assert.deepEqual(await client.call(routes.get, {}), { n: 2 });
   assert.equal(asked[1]?.headers['idempotency-key'], undefined);
+});
+
+test('what comes as a stream is asked for again until it begins to come', async (t) => {
+  const { port, asked } = await serve(t, away, 'hang up', { status: 200, body: { n: 3 } });
+  const { client, waits } = open(t, port);
+  assert.deepEqual(await json(await client.stream(routes.read, {})), { n: 3 });
+  assert.deepEqual([asked.length, waits.length], [3, 2]);
 });
 
 test('what is gone when it is to be removed again was removed', async (t) => {

@@ -1,5 +1,6 @@
 /** A client that asks again while the cluster cannot answer just now: its store elects, a controller is being replaced. */
 import { randomUUID } from 'node:crypto';
+import type { Readable } from 'node:stream';
 import { type Clock, abortError, pause, systemClock } from '@flynn/kit/clock';
 import { type FlynnError, asFlynnError, hasCode } from '@flynn/kit/errors';
 import { type CallOptions, HttpClient } from '@flynn/kit/http-client';
@@ -34,19 +35,33 @@ export class PatientClient extends HttpClient {
     input: CallInput<R>,
     options: CallOptions = {},
   ): Promise<ResponseOf<R>> {
-    const { signal } = options;
-    const ended = signal === undefined ? this.#closed.signal : AbortSignal.any([signal, this.#closed.signal]);
-    const untilMs = this.#clock.now() + patienceMs;
     const once: Record<string, string> = route.method === 'POST' ? { 'idempotency-key': randomUUID() } : {};
-    for (let attempt = 0; ; attempt += 1) {
+    let isAgain = false;
+    return this.#patiently(route, options.signal, async () => {
       try {
         return await super.call(route, input, { ...options, headers: { ...once, ...options.headers } });
       } catch (error) {
+        // An empty answer is what it would have had: see `wasDone`.
+        if (isAgain && wasDone(route, asFlynnError(error))) return undefined as ResponseOf<R>;
+        isAgain = true;
+        throw error;
+      }
+    });
+  }
+
+  /** Until it begins to come: what breaks off is whoever reads it to see to. */
+  override async stream<R extends Route>(route: R, input: CallInput<R>, options: CallOptions = {}): Promise<Readable> {
+    return this.#patiently(route, options.signal, () => super.stream(route, input, options));
+  }
+
+  async #patiently<T>(route: Route, signal: AbortSignal | undefined, ask: () => Promise<T>): Promise<T> {
+    const ended = signal === undefined ? this.#closed.signal : AbortSignal.any([signal, this.#closed.signal]);
+    const untilMs = this.#clock.now() + patienceMs;
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        return await ask();
+      } catch (error) {
         const known = asFlynnError(error);
-        if (attempt > 0 && wasDone(route, known)) {
-          // An empty answer is what it would have had: see `wasDone`.
-          return undefined as ResponseOf<R>;
-        }
         if (!mayAskAgain(route, known) || ended.aborted || this.#clock.now() >= untilMs) throw known;
         this.#onWait(known);
         await pause(backoffMs(attempt, pauses), ended, this.#clock);

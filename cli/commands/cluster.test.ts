@@ -34,6 +34,17 @@ test('a cluster that does not answer, or does not know the key, is not added', a
   assert.equal((await desk.run(['cluster', '--json'])).stdout, '[]\n');
 });
 
+test('the key is read where - stands in its place', async () => {
+  await using env = await openDeskWithController();
+  await using desk = await Desk.open();
+  const line = ['cluster', 'add', 'home', env.controller.url, '-'];
+  assert.equal((await desk.run(line, { input: `${env.controller.userKey}\n` })).code, 0);
+  assert.equal((await loadClusters(desk.configDirectory)).clusters[0]?.key, env.controller.userKey);
+  const none = await desk.run(line);
+  assert.equal(none.code, 2);
+  assert.match(none.stderr, /there is no key/);
+});
+
 test('a name that is another cluster here is not taken from it, and its key is kept', async () => {
   await using one = await openDeskWithController();
   await using other = await openDeskWithController();

@@ -17,6 +17,7 @@ import {
 import { connect, controllerName } from '../context.ts';
 import { rememberHostKey } from '../clusters/known-hosts.ts';
 import { formatTable } from '../output.ts';
+import { readSecret } from '../secret-input.ts';
 import { explainTrust, trustOf, trustOptions } from '../clusters/trust.ts';
 import { addBackupCommands } from './backup.ts';
 import { addKeysCommands } from './cluster-keys.ts';
@@ -53,17 +54,19 @@ export function addClusterCommands(parent: Parent): void {
     arguments: [
       ['<name>', 'what to call it'],
       ['<url>', 'its controller, as https://controller.example.com'],
-      ['<key>', 'a token: "flynn user add" and "flynn token create" print one'],
+      ['<key>', 'a token, as "flynn user add" and "flynn token create" print one; - reads it, so that nobody sees it'],
     ],
     options: {
       default: ['-d, --default', 'use it without -c from now on'],
       replace: ['--replace', 'in the place of another cluster that is called so here, whose key is forgotten'],
       ...trustOptions,
     },
-    async run(context, options, [name = '', url = '', key = '']) {
+    async run(context, options, [name = '', url = '', given = '']) {
       if (!/^https?:/.test(url) || !URL.canParse(url)) {
         throw usageError(`"${url}" is no URL: write https://controller.example.com`);
       }
+      const key = given === '-' ? (await readSecret(context.io, 'the key')).trim() : given;
+      if (key === '') throw usageError('there is no key: name one, or - and it is read');
       const trust = await trustOf(context.io, url, options);
       await tryWithoutKey(url);
       await using client = connect(url, key, trust);

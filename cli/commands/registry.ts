@@ -5,10 +5,10 @@ import { FlynnError, ifFound } from '@flynn/kit/errors';
 import { usageError } from '../arguments.ts';
 import type { z } from 'zod';
 import { Context } from '../context.ts';
-import { readNamed } from '../input-file.ts';
 import { newestRelease } from '../deployments/next-release.ts';
 import { formatTable } from '../output.ts';
 import { changeRunnerEnv, everyRunner, findRunnerEnv } from '../runner-env.ts';
+import { readSecret } from '../secret-input.ts';
 import { addCommand, type Parent } from './command.ts';
 
 /** Only runners fetch from registries: the logins are theirs, and no build gets to see them. */
@@ -49,7 +49,7 @@ export function addRegistryCommands(parent: Parent): void {
       // Before the password is read: it is not to be sent where it would not be taken.
       await checkKept(context, name);
       if (username === undefined) throw usageError('who logs in? --username NAME');
-      const password = (await readNamed(context.io, '-')).replace(/\r?\n$/, '');
+      const password = await readSecret(context.io, `the password of ${username} for ${name}`);
       if (password === '') {
         throw new FlynnError('invalid', 'there is no password on standard input: flynn registry login … < file');
       }
