@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { jobs } from '@flynn/controller/api';
+import { encodeFrame } from '@flynn/kit/frames';
 import { Desk, openDeskWithController } from './testing.ts';
 
 /** As a process of its own, with that as its standard output. */
@@ -45,6 +46,28 @@ test('what only tells ends, and well, with whoever reads it', async () => {
   await env.controller.deployApp('other', { web: {} });
   const [code] = await exit;
   assert.equal(code, 0);
+});
+
+test('a job that goes on talking is left by the command whose reader has left', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('shop', { web: {} });
+  const [job] = await env.controller.jobsOf('shop', 1);
+  const host = env.controller.hosts.find(({ id }) => id === job?.hostId);
+  assert.ok(host !== undefined);
+  host.streams = async (_command, socket) => {
+    const frame = encodeFrame({ kind: 'stdout', data: Buffer.from('y\n') });
+    const talking = setInterval(() => socket.write(frame), 5);
+    socket.on('error', () => undefined).resume();
+    await once(socket, 'close');
+    clearInterval(talking);
+  };
+  const child = start(env.desk, ['exec', '-a', 'shop', 'yes'], 'pipe');
+  const exit = once(child, 'exit');
+  assert.ok(child.stdout !== null);
+  await once(child.stdout, 'data');
+  child.stdout.destroy();
+  const [code] = await exit;
+  assert.equal(code, 1);
 });
 
 test('a disk that is full is told', async () => {

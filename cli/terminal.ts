@@ -9,17 +9,28 @@ type Send = (frame: Frame) => void;
 
 /**
  * Answers the job's exit code; throws what the other side reports, and `unavailable` when the connection ends before the
- * job. In a terminal Ctrl-C is a byte like any other and reaches the job by its terminal; without one it becomes a signal.
+ * job; 1 once its output cannot be written any more, which ends the connection. In a terminal Ctrl-C is a byte like any other and reaches the job by its terminal; without one it becomes a signal.
  */
 export async function joinJob(io: Io, socket: Duplex, options: { isTerminal: boolean }): Promise<number> {
   const send: Send = (frame) => {
     if (!socket.destroyed && socket.writable) socket.write(encodeFrame(frame));
   };
+  // Whoever read on has left, or its disk is full: nobody hears what the job says next.
+  let isUnheard = false;
+  const onUnheard = (): void => {
+    isUnheard = true;
+    socket.destroy();
+  };
+  io.stdout.once('error', onUnheard);
   const stopInput = forwardInput(io, socket, send, options.isTerminal);
   const stopSignals = options.isTerminal ? forwardSize(io, send) : forwardSignals(io, send);
   try {
     return await readOutput(io, socket);
+  } catch (error) {
+    if (isUnheard) return 1;
+    throw error;
   } finally {
+    io.stdout.off('error', onUnheard);
     stopSignals();
     stopInput();
     socket.destroy();

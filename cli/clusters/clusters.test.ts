@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import {
   type Cluster,
+  assertSameCluster,
   configDirectory,
   findCluster,
   loadClusters,
@@ -12,6 +13,7 @@ import {
   withDefault,
   withoutCluster,
 } from './clusters.ts';
+import { createAuthority } from '@flynn/kit/tls';
 import { Desk } from '../testing.ts';
 
 function cluster(name: string): Cluster {
@@ -39,6 +41,35 @@ test('a cluster of the same name is replaced', () => {
     changed.clusters.map(({ key }) => key),
     ['another'],
   );
+});
+
+test('a name is the same cluster by its key, its authority or its place; by none of them it is another', async () => {
+  const [own, other] = (await Promise.all([createAuthority('flynn'), createAuthority('flynn')])).map(
+    (one) => one.certificate,
+  );
+  assert.ok(own !== undefined && other !== undefined);
+  const known = (more: Partial<Cluster>) => ({ clusters: [{ ...cluster('one'), ...more }] });
+  const elsewhere = { controllerUrl: 'https://controller.moved.example.com', key: 'another' };
+  const secure = { controllerUrl: 'https://controller.one.example.com/', key: 'another' };
+  const same: [Partial<Cluster>, Partial<Cluster>][] = [
+    [{}, { ...elsewhere, key: 'secret' }],
+    [{ ca: own }, { ...elsewhere, ca: own }],
+    [{}, secure],
+    [{}, { ...secure, ca: own }],
+    [{ ca: own }, secure],
+    [{ ca: own }, { key: 'secret', ca: other }],
+  ];
+  for (const [before, asked] of same) assertSameCluster(known(before), { ...cluster('one'), ...asked });
+  const others: [Partial<Cluster>, Partial<Cluster>][] = [
+    [{}, elsewhere],
+    [{ ca: own }, { ...elsewhere, ca: other }],
+    [{ ca: own }, { key: 'another', ca: other }],
+    [{}, { controllerUrl: 'http://controller.one.example.com:8080', key: 'another' }],
+  ];
+  for (const [before, asked] of others) {
+    assert.throws(() => assertSameCluster(known(before), { ...cluster('one'), ...asked }), /is another cluster here/);
+  }
+  assertSameCluster(known({}), cluster('two'));
 });
 
 test('when the default is removed the next one takes its place, and with the last there is none', () => {

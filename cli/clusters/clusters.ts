@@ -2,6 +2,7 @@
 import { mkdir } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { fingerprintOf } from '@flynn/kit/certificate';
 import { FlynnError } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import { eitherCommand } from '@flynn/kit/operator-commands';
@@ -52,14 +53,31 @@ export async function changeClusters(directory: string, change: (known: Clusters
   await saveClusters(directory, change(await loadClusters(directory)));
 }
 
+type Asked = Pick<Cluster, 'name' | 'controllerUrl' | 'ca'> & { key?: string };
+
 /** Throws `conflict` where the name is another cluster's here, whose key would be gone. */
-export function assertSameCluster(known: Clusters, added: Cluster): void {
-  const former = known.clusters.find(({ name }) => name === added.name);
-  if (former === undefined || former.controllerUrl === added.controllerUrl) return;
+export function assertSameCluster(known: Clusters, asked: Asked): void {
+  const former = known.clusters.find(({ name }) => name === asked.name);
+  if (former === undefined || isSame(former, asked)) return;
   throw new FlynnError(
     'conflict',
-    `${added.name} is another cluster here, ${former.controllerUrl}, and its key would be forgotten\n  choose another name: flynn cluster add OTHER URL KEY; --replace forgets that one`,
+    `${asked.name} is another cluster here, ${former.controllerUrl}, and its key would be forgotten\n  choose another name, or forget that one with --replace`,
   );
+}
+
+/** One that has moved has its key or its authority; one that got another key has its place, and no other authority. */
+function isSame(former: Cluster, asked: Asked): boolean {
+  if (former.key === asked.key) return true;
+  const authorities = [former.ca, asked.ca].flatMap((ca) => (ca === undefined ? [] : [fingerprintOf(ca)]));
+  const isOther = authorities.length === 2 && authorities[0] !== authorities[1];
+  const isKnown = authorities.length === 2 && !isOther;
+  return isKnown || (!isOther && hostOf(former.controllerUrl) === hostOf(asked.controllerUrl));
+}
+
+/** It may have got a certificate since, and with that another port. */
+function hostOf(url: string): string {
+  const { hostname, port } = new URL(url);
+  return ['', '80', '443'].includes(port) ? hostname : `${hostname}:${port}`;
 }
 
 /** The first cluster, and one added as default, is the one used without `-c`. One of the same name is replaced. */

@@ -76,12 +76,17 @@ export function addClusterCommands(parent: Parent): void {
       });
       const { gitUrl, gitHostKey, domain, httpPort } = facts;
       const added: Cluster = { name, controllerUrl: url, key, ...trust, gitUrl, domain, httpPort };
+      let isKnown = false;
       await changeClusters(context.configDirectory, (known) => {
         if (options.replace !== true) assertSameCluster(known, added);
+        isKnown = known.clusters.some((one) => one.name === name);
         return withCluster(known, added, { isDefault: options.default ?? false });
       });
       await rememberHostKey(context.configDirectory, { controllerUrl: url, gitUrl, gitHostKey });
-      context.show({ name, domain }, () => `cluster ${name} (${domain}) added`);
+      context.show(
+        { name, domain },
+        () => `cluster ${name} (${domain}) ${isKnown ? 'changed: what was known of it is replaced' : 'added'}`,
+      );
     },
   });
 

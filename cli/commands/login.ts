@@ -4,7 +4,14 @@ import { platform } from '@flynn/controller/platform/api';
 import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { usageError } from '../arguments.ts';
-import { type Cluster, changeClusters, loadClusters, withCluster } from '../clusters/clusters.ts';
+import {
+  type Cluster,
+  type Clusters,
+  assertSameCluster,
+  changeClusters,
+  loadClusters,
+  withCluster,
+} from '../clusters/clusters.ts';
 import { rememberHostKey } from '../clusters/known-hosts.ts';
 import { type Context, connect, controllerName } from '../context.ts';
 import { type Answer, askProvider } from '../clusters/oidc-login.ts';
@@ -12,7 +19,7 @@ import { explainTrust, trustOf, trustOptions } from '../clusters/trust.ts';
 import { addCommand, type Parent } from './command.ts';
 
 export function addLoginCommand(parent: Parent): void {
-  addCommand<{ paste?: boolean; pin?: string; ca?: string }>(parent, {
+  addCommand<{ paste?: boolean; replace?: boolean; pin?: string; ca?: string }>(parent, {
     name: 'login',
     summary: 'log in with the provider of identities that the cluster trusts; good for a day',
     arguments: [
@@ -21,6 +28,7 @@ export function addLoginCommand(parent: Parent): void {
     ],
     options: {
       paste: ['--paste', 'where the browser is on another machine: paste the address it ends up at'],
+      replace: ['--replace', 'in the place of another cluster that is called so here, whose key is forgotten'],
       ...trustOptions,
     },
     async run(context, options, [name, url]) {
@@ -39,6 +47,10 @@ export function addLoginCommand(parent: Parent): void {
       const isFormer = url === undefined || url === former?.controllerUrl;
       const given = await trustOf(context.io, controllerUrl, options);
       const trust = given.ca === undefined && isFormer && former?.ca !== undefined ? { ca: former.ca } : given;
+      const assertFree = (now: Clusters): void => {
+        if (options.replace !== true) assertSameCluster(now, { name: called, controllerUrl, ...trust });
+      };
+      assertFree(known);
       await using anybody = new HttpClient({
         baseUrl: controllerUrl,
         name: `${controllerName} ${controllerUrl}`,
@@ -51,7 +63,7 @@ export function addLoginCommand(parent: Parent): void {
       const made = await anybody.call(login.create, { body: asked });
       await using client = connect(controllerUrl, made.token, trust);
       const { gitUrl, gitHostKey, domain, httpPort } = await client.call(platform.cluster, {});
-      const { ca: _, ...kept } = former ?? {};
+      const { ca: _, ...kept } = (isFormer ? former : undefined) ?? {};
       const added: Cluster = {
         ...kept,
         name: called,
@@ -62,7 +74,10 @@ export function addLoginCommand(parent: Parent): void {
         domain,
         httpPort,
       };
-      await changeClusters(context.configDirectory, (now) => withCluster(now, added, { isDefault: false }));
+      await changeClusters(context.configDirectory, (now) => {
+        assertFree(now);
+        return withCluster(now, added, { isDefault: false });
+      });
       await rememberHostKey(context.configDirectory, { controllerUrl, gitUrl, gitHostKey });
       const { user, expiresAt } = made;
       context.show({ user, cluster: called, expiresAt }, () => `logged in to ${called} as ${user}, until ${expiresAt}`);

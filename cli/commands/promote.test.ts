@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { users } from '@flynn/controller/access/api';
 import { apps, formations, releases } from '@flynn/controller/api';
-import { hasCode } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
+import { createMemoryStore } from '@flynn/store/memory';
 import { Desk, openDeskWithController } from '../testing.ts';
 
 test('promote rolls the live release of one app out in another, which keeps its env', async () => {
@@ -43,7 +44,7 @@ test('a clone has the release, the env and, asked for, the counts; the artifact 
   assert.equal((await client.call(releases.getArtifact, { params })).id, release.artifactId);
 });
 
-test('a copy that does not come up is there, and that is said; one that is not whole is not left behind', async () => {
+test('a copy that does not come up is there, and that is said', async () => {
   await using env = await openDeskWithController();
   const { client } = env.controller;
   await env.controller.deployApp('shop', { web: {} });
@@ -57,6 +58,27 @@ test('a copy that does not come up is there, and that is said; one that is not w
   assert.match(failed.stderr, /"flynn log -a copy" has all it said/);
   const { processes } = await client.call(releases.get, { params: { app: 'copy', release: 'v1' } });
   assert.deepEqual(Object.keys(processes), ['web']);
+});
+
+test('of a copy whose release cannot be made nothing stays: the name is free for the next try', async () => {
+  const store = createMemoryStore();
+  await using env = await openDeskWithController({ store });
+  await env.controller.deployApp('shop', { web: {} });
+  const transact = store.transact.bind(store);
+  store.transact = async (transaction, options) => {
+    if (!JSON.stringify(transaction.then).includes('"put":"/flynn/resource/release/'))
+      return transact(transaction, options);
+    store.transact = transact;
+    throw new FlynnError('exhausted', 'the store has no room');
+  };
+  const failed = await env.desk.run(['-a', 'shop', 'clone', 'copy']);
+  assert.equal(failed.code, 1);
+  assert.match(
+    failed.stderr,
+    /the store has no room\n {2}copy, which was not whole yet, is deleted again: try it once more/,
+  );
+  const again = await env.desk.run(['-a', 'shop', 'clone', 'copy']);
+  assert.equal(again.code, 0, again.stderr);
 });
 
 test('a copy goes without what an admin linked the app to alone, and that is told', async () => {

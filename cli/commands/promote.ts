@@ -213,7 +213,9 @@ async function makeClone(
   }
   const deployed = await deployRelease(context, { app: app.name, release }).catch((error: unknown) => {
     const { code, message, detail } = asFlynnError(error);
-    const next = `${app.name} is there: "flynn rollback v${release.version} -a ${app.name}" tries it again, "flynn delete -a ${app.name}" deletes it`;
+    const tries = `"flynn rollback v${release.version} -a ${app.name}" tries it again, `;
+    const goesOn = hasCode(error, 'timeout', 'unavailable');
+    const next = `${app.name} is there: ${goesOn ? '' : tries}"flynn delete -a ${app.name}" deletes it`;
     throw new FlynnError(code, `${message}\n  ${next}`, { cause: error, detail });
   });
   context.show(

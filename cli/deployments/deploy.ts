@@ -47,6 +47,7 @@ export async function awaitDeployment(
     watchDeployment(await context.client(), await start(), {
       until: isSettled,
       limitMs: followMs,
+      app,
       onLost: (error) => context.waits(error),
       clock: context.io.clock,
     }),

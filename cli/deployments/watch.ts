@@ -21,6 +21,8 @@ export async function watchDeployment(
   options: {
     until: (deployment: Deployment) => boolean;
     limitMs: number;
+    /** Whose it is, where hints have to name it. */
+    app?: string;
     onDeployment?: (deployment: Deployment) => void;
     /** What else the stream tells. Of jobs that came up or ended while there was none nobody is told. */
     onEvent?: (event: { event: string; data: unknown }) => void;
@@ -28,7 +30,8 @@ export async function watchDeployment(
     clock?: Clock;
   },
 ): Promise<Deployment> {
-  const { until, limitMs, onDeployment, onEvent, onLost, clock = systemClock } = options;
+  const { until, limitMs, app, onDeployment, onEvent, onLost, clock = systemClock } = options;
+  const command = `"flynn${app === undefined ? '' : ` -a ${app}`} deployment info"`;
   const params = { deployment: id };
   const signal = withDeadline(limitMs);
   let brokenSinceMs: number | undefined;
@@ -55,21 +58,21 @@ export async function watchDeployment(
       if (!signal.aborted) {
         onLost(error);
         brokenSinceMs ??= clock.now();
-        if (clock.now() - brokenSinceMs > outageMs) throw unanswered(error);
+        if (clock.now() - brokenSinceMs > outageMs) throw unanswered(error, command);
       }
     }
     if (signal.aborted) {
       throw new FlynnError(
         'timeout',
-        `the deployment is still under way after ${formatDuration(limitMs)}\n  it goes on by itself: "flynn deployment" tells how it ends`,
+        `the deployment is still under way after ${formatDuration(limitMs)}\n  it goes on by itself: ${command} tells how it ends`,
       );
     }
     await pause(pauseMs, signal, clock);
   }
 }
 
-function unanswered(error: FlynnError): FlynnError {
+function unanswered(error: FlynnError, command: string): FlynnError {
   const { code, message, detail } = error;
-  const text = `${message}\n  nobody has answered for ${formatDuration(outageMs)}; the deployment goes on by itself: "flynn deployment info" tells how it ends`;
+  const text = `${message}\n  nobody has answered for ${formatDuration(outageMs)}; the deployment goes on by itself: ${command} tells how it ends`;
   return new FlynnError(code, text, { cause: error, detail });
 }
