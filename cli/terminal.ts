@@ -8,8 +8,9 @@ import { visible, writeTo } from './output.ts';
 type Send = (frame: Frame) => void;
 
 /**
- * Answers the job's exit code; throws what the other side reports, and `unavailable` when the connection ends before the
- * job; 1 once its output cannot be written any more, which ends the connection. In a terminal Ctrl-C is a byte like any other and reaches the job by its terminal; without one it becomes a signal.
+ * Answers the job's exit code; 1 once its output cannot be written any more, which ends the connection. Throws what the other side
+ * reports, and `unavailable` when the connection ends before the job. In a terminal Ctrl-C is a byte like any other and reaches the
+ * job by its terminal; without one it becomes a signal.
  */
 export async function joinJob(io: Io, socket: Duplex, options: { isTerminal: boolean }): Promise<number> {
   const send: Send = (frame) => {

@@ -55,7 +55,7 @@ test('a name that is another cluster here is not taken from it, and its key is k
   assert.match(refused.stderr, new RegExp(`test is another cluster here, ${one.controller.url}, and its key would be`));
   assert.equal((await loadClusters(one.desk.configDirectory)).clusters[0]?.key, one.controller.userKey);
   const again = await one.desk.run(['cluster', 'add', 'test', one.controller.url, one.controller.userKey]);
-  assert.equal(again.stdout, 'cluster test (example.com) changed: what was known of it is replaced\n');
+  assert.equal(again.stdout, 'cluster test (flynn.localhost) changed: what was known of it is replaced\n');
   assert.equal((await one.desk.run([...line, '--replace'])).code, 0);
   assert.equal((await loadClusters(one.desk.configDirectory)).clusters[0]?.key, line.at(-1));
 });

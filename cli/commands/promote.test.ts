@@ -4,7 +4,6 @@ import { users } from '@flynn/controller/access/api';
 import { apps, formations, releases } from '@flynn/controller/api';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { createMemoryStore } from '@flynn/store/memory';
 import { Desk, openDeskWithController } from '../testing.ts';
 
 test('promote rolls the live release of one app out in another, which keeps its env', async () => {
@@ -61,8 +60,8 @@ test('a copy that does not come up is there, and that is said', async () => {
 });
 
 test('of a copy whose release cannot be made nothing stays: the name is free for the next try', async () => {
-  const store = createMemoryStore();
-  await using env = await openDeskWithController({ store });
+  await using env = await openDeskWithController();
+  const { store } = env.controller;
   await env.controller.deployApp('shop', { web: {} });
   const transact = store.transact.bind(store);
   store.transact = async (transaction, options) => {
