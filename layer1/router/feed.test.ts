@@ -112,6 +112,35 @@ test('one that is there and that the controller, or this version, cannot read st
   assert.deepEqual(told, ['all a! b! d']);
 });
 
+test('after one that could not be read everything is told anew, by who may be able to; until it is read, or gone', async () => {
+  const unread: Event = { event: 'unreadable', data: { id: 'b' }, id: '11' };
+  const bad = set('b', '11', { type: 'quic' });
+  for (const event of [unread, bad, { event: 'unreadable', data: { id: 'b' } }]) {
+    const { told, asked, feed, follow } = listen('10', [routeSchema.parse(route('b'))]);
+    await follow([current('10'), event, set('c', '12')]);
+    assert.equal(feed.revision, undefined, 'nor is a file to say that all was read');
+    await follow([set('b', undefined, { http: { sticky: true } }), set('c'), current('12')]);
+    assert.deepEqual([asked, feed.revision], [['10', undefined], '12']);
+    assert.deepEqual(told, ['set b', 'set c', 'all b! c']);
+  }
+  for (const [end, data] of [
+    ['set', route('b')],
+    ['remove', { id: 'b' }],
+  ] as const) {
+    const { asked, follow } = listen('10');
+    await follow([current('10'), unread, { event: end, data, id: '12' }]);
+    await follow([current('12')]);
+    assert.deepEqual(asked, ['10', '12'], end);
+  }
+  const { asked, feed, follow } = listen();
+  await follow([unread, current('20')]);
+  assert.equal(feed.revision, undefined);
+  await follow([set('b')]);
+  assert.equal(feed.revision, undefined, 'it broke off before all was told');
+  await follow([set('b'), current('21')]);
+  assert.deepEqual([asked, feed.revision], [[undefined, undefined, undefined], '21']);
+});
+
 test('what a later controller tells beside is nobody’s loss', async () => {
   const { told, feed, follow } = listen();
   await follow([set('a'), { event: 'news', data: {} }, current('1'), { event: 'news', data: { id: 'a' }, id: '2' }]);

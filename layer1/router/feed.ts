@@ -50,37 +50,48 @@ export type RouteFeedOptions = Readonly<{
 /**
  * Follows the controller over any number of connections. The first tells every route there is; what was known before it
  * stays in force until all are there. The next go on at the revision where the last one broke off, unless the controller
- * does not have that any more, or tells none: then everything is told anew, so that nothing missed is missing for good.
+ * does not have that any more, or tells none, or something could not be read: then everything is told anew, so that nothing
+ * missed is missing for good.
  */
 export class RouteFeed {
   readonly #options: RouteFeedOptions;
   #revision: string | undefined;
+  /** Told to be there, and not how it is: another controller may be able to say. */
+  readonly #unread = new Set<string>();
 
   constructor(options: RouteFeedOptions) {
     this.#options = options;
     this.#revision = options.revision;
   }
 
-  /** Everything up to it was told; undefined if nothing was, or the controller tells none. */
+  /** Everything up to it was told, and read; undefined if it was not, or the controller tells none. */
   get revision(): string | undefined {
-    return this.#revision;
+    return this.#unread.size === 0 ? this.#revision : undefined;
   }
 
   /** One connection, until it ends. */
   async follow(connect: (lastEventId: string | undefined) => AsyncIterable<FeedEvent>): Promise<void> {
     const { sink, known, onCurrent } = this.#options;
-    const after = this.#revision;
+    const after = this.revision;
     let listed: Map<string, Route> | undefined = after === undefined ? new Map() : undefined;
+    if (listed !== undefined) {
+      this.#revision = undefined;
+      this.#unread.clear();
+    }
     try {
       for await (const { id, event, data } of connect(after)) {
         if (event === 'set' || event === 'unreadable') {
+          const told = idSchema.safeParse(data).data?.id ?? '';
+          const read = event === 'set' ? this.#read(data) : undefined;
+          if (read === undefined) this.#unread.add(told);
+          else this.#unread.delete(told);
           // One that is there, but that nobody can read, stays as it was.
-          const route =
-            (event === 'set' ? this.#read(data) : undefined) ?? known(idSchema.safeParse(data).data?.id ?? '');
+          const route = read ?? known(told);
           if (route !== undefined && listed !== undefined) listed.set(route.id, route);
           else if (route !== undefined) sink.set(route);
         } else if (event === 'remove') {
           const removed = idSchema.parse(data).id;
+          this.#unread.delete(removed);
           if (listed === undefined) sink.remove(removed);
           else listed.delete(removed);
         } else if (event === 'current' && listed !== undefined) {

@@ -120,8 +120,8 @@ export const routing = {
   }),
   /**
    * Events `set` (a Route) for every route, `current`, then `set` and `remove` ({id}); `unreadable` ({id}) for one that is there
-   * and that the controller cannot read: what was known of it stays. The event's id is the revision to resume after. Resumed,
-   * `current` comes first.
+   * and that the controller cannot read: what was known of it stays. The event's id is the revision to resume after; there is none
+   * as long as there is one that was told to be unreadable. Resumed, `current` comes first.
    */
   events: defineRoute({
     method: 'GET',

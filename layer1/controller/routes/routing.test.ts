@@ -143,17 +143,33 @@ test('a route that cannot be read costs routers none of the others, and is told 
   const all = (await Promise.all(counts)).reduce((sum, count) => sum + count, 0);
   const events = await readEvents(all + 2);
   const at = events.at(-1);
-  assert.equal(at?.event, 'current');
+  assert.deepEqual([at?.event, at?.id], ['current', undefined], 'who resumes would not be told by who can read it');
   assert.equal(events.filter(({ event }) => event === 'set').length, all);
   const untold = { event: 'unreadable', data: { id: 'later' } };
   assert.deepEqual(
     events.filter(({ event }) => event === 'unreadable').map(({ event, data }) => ({ event, data })),
     [untold],
   );
+  const from = (await world.store.list(key)).revision;
   await put('{"type":"route","version":100}');
+  const beside = await add('one', { domain: 'beside.example.com' });
+  const live = await readEvents(3, String(from));
+  assert.deepEqual(
+    live.map(({ event, id }) => [event, id]),
+    [
+      ['current', String(from)],
+      ['unreadable', undefined],
+      ['set', undefined],
+    ],
+  );
   await world.store.transact({ then: [{ delete: key }] });
-  const [, unreadable, removed] = await readEvents(3, at.id);
-  assert.deepEqual([unreadable?.event, removed?.event], ['unreadable', 'remove']);
+  const { revision } = await world.client.call(routing.update, {
+    params: { app: 'one', route: beside.id },
+    body: { http: { sticky: true } },
+  });
+  const [, , , removed, changed] = await readEvents(5, String(from));
+  assert.deepEqual([removed?.event, changed?.event], ['remove', 'set']);
+  assert.equal(changed?.id, String(revision), 'all there is was read');
 });
 
 test('a router that comes back after its history is gone is told to start anew', async () => {

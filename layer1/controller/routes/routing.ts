@@ -132,24 +132,36 @@ function expectedRevision(headers: IncomingHttpHeaders): number | undefined {
 
 const routePrefix = resourcePrefix(routeType.name);
 
-/** All routes, `current`, then changes; resumed, `current` at once, since nothing is missing, and what changed since. */
+/**
+ * All routes, `current`, then changes; resumed, `current` at once, since nothing is missing, and what changed since. As long as
+ * there is one that could not be read nothing carries a revision: who resumes behind it would not be told it by who can read it.
+ */
 async function* routeEvents(deps: Deps, after: number | undefined, signal: AbortSignal): AsyncGenerator<ServerEvent> {
+  const unread = new Set<string>();
+  const told = (event: RouteEvent): RouteEvent => {
+    if (event.event === 'unreadable') unread.add(event.data.id);
+    else unread.delete(event.data.id);
+    return event;
+  };
   let from = after;
   if (from === undefined) {
     const listing = await deps.store.list(routePrefix, { signal });
-    for (const entry of listing.entries) yield setEvent(deps, entry);
+    for (const entry of listing.entries) yield told(setEvent(deps, entry));
     from = listing.revision;
   }
-  yield { id: String(from), event: 'current', data: {} };
+  yield { ...(unread.size === 0 ? { id: String(from) } : {}), event: 'current', data: {} };
   for await (const batch of deps.store.watch(routePrefix, { after: from, signal })) {
-    yield* withRevisions(batch, (change) =>
-      change.type === 'put' ? setEvent(deps, change.entry) : { event: 'remove', data: { id: idOf(change.key) } },
+    const events = withRevisions(batch, (change) =>
+      told(change.type === 'put' ? setEvent(deps, change.entry) : { event: 'remove', data: { id: idOf(change.key) } }),
     );
+    yield* unread.size === 0 ? events : events.map(({ event, data }) => ({ event, data }));
   }
 }
 
+type RouteEvent = { event: 'set' | 'unreadable' | 'remove'; data: { id: string } };
+
 /** One that cannot be read must not cost routers all the others, nor itself: it is told that it is there. */
-function setEvent({ log }: Pick<Deps, 'log'>, entry: Entry): ServerEvent {
+function setEvent({ log }: Pick<Deps, 'log'>, entry: Entry): RouteEvent {
   try {
     const { http, tcp, ...route } = viewRoute(decodeResource(routeType, entry));
     // Of a hundred thousand routes most say nothing here: routers know how a route is without.
