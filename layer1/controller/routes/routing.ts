@@ -158,14 +158,15 @@ async function* routeEvents(deps: Deps, after: number | undefined, signal: Abort
   }
 }
 
-type RouteEvent = { event: 'set' | 'unreadable' | 'remove'; data: { id: string } };
+type RouteEvent = { event: 'set' | 'unreadable' | 'remove'; data: Readonly<{ id: string }> };
 
 /** One that cannot be read must not cost routers all the others, nor itself: it is told that it is there. */
 function setEvent({ log }: Pick<Deps, 'log'>, entry: Entry): RouteEvent {
   try {
     const { http, tcp, ...route } = viewRoute(decodeResource(routeType, entry));
     // Of a hundred thousand routes most say nothing here: routers know how a route is without.
-    return { event: 'set', data: { ...route, http: unlike(http, defaultHttp), tcp: unlike(tcp, defaultTcp) } };
+    const data = { ...route, http: unlike(http, defaultHttp), tcp: unlike(tcp, defaultTcp) };
+    return { event: 'set', data };
   } catch (error) {
     log.error({ err: error, entry: entry.key }, 'a route could not be read: routers keep what they know of it');
     return { event: 'unreadable', data: { id: idOf(entry.key) } };

@@ -2,7 +2,8 @@
 import type { Compare } from '@flynn/store/store';
 import type { Deps } from '../../deps.ts';
 import { certificateType } from '../resources.ts';
-import type { CertificateResource } from '../resources.ts';
+import type { Bundle, CertificateResource } from '../resources.ts';
+import { servedNames } from '../view.ts';
 import type { openAuthority } from './authority.ts';
 import { areSame } from './schedule.ts';
 
@@ -27,6 +28,36 @@ export async function note(
     (one) => (isStillFor(one, ordered) ? change(one.status) : { ...one.status, challenges: [] }),
     guarded(options),
   );
+}
+
+/** What the authority gave for these names, also if others are wanted by now: it is good for those that it is for. */
+export async function noteIssued(
+  { resources, now }: StepDeps,
+  ordered: CertificateResource,
+  { issued, domains }: { issued: Bundle; domains: readonly string[] },
+  options: StepOptions,
+): Promise<CertificateResource> {
+  return resources.updateStatus(
+    certificateType,
+    ordered.id,
+    (one) => {
+      if (!isGain(one, domains, now())) return { ...one.status, challenges: [] };
+      const { failure, records } = one.status;
+      // For the others it is asked on, as that failure says.
+      const isOpen = failure !== undefined && !areSame(domains, one.spec.domains);
+      return { issued, issuedFor: [...domains], challenges: [], records, ...(isOpen ? { failure } : {}) };
+    },
+    guarded(options),
+  );
+}
+
+/** Whether one for these names is for some that are wanted, and takes none away that there is one for. */
+function isGain(one: CertificateResource, domains: readonly string[], nowMs: number): boolean {
+  const { spec, status } = one;
+  if (spec.source !== 'acme') return false;
+  const gained = servedNames({ spec, status: { ...status, issuedFor: [...domains] } });
+  const isOver = status.issued === undefined || Date.parse(status.issued.notAfter) <= nowMs;
+  return gained.length > 0 && (isOver || servedNames(one).every((name) => gained.includes(name)));
 }
 
 export function isStillFor({ spec }: CertificateResource, ordered: CertificateResource): boolean {

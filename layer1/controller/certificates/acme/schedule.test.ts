@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { retryAfterOf } from './authority.ts';
-import { dueMs, nextTryMs, renewalMs } from './schedule.ts';
+import { dueMs, namesDue, nextTryMs, renewalMs } from './schedule.ts';
 
 const dayMs = 86_400_000;
 const life = { notBefore: '2026-01-01T00:00:00.000Z', notAfter: '2026-04-01T00:00:00.000Z' };
@@ -28,6 +28,22 @@ test('due is one that was never had, or has other names; one that failed when it
   assert.equal(due({ issued, issuedFor: ['a.net', 'b.net'], failure }), start + dayMs);
   assert.equal(due({ failure }, start - 1_000), start + dayMs, 'clocks are never quite the same');
   assert.equal(due({ failure }, start - 3_600_000), 0, 'noted by a clock that was ahead');
+});
+
+test('all names are asked for; after that came to nothing those first whose certificate is to be renewed', () => {
+  const domains = ['a.net', 'b.net', 'c.net'];
+  const spec = { source: 'acme' as const, domains, isAutomatic: false };
+  const issued = { certificate: '', privateKey: '', issuer: '', notes: [], ...life };
+  const failure = { count: 1, message: '', at: '', nextTryAt: '' };
+  const late = renewalMs('c1', life);
+  const names = (status: object, nowMs = late) =>
+    namesDue({ id: 'c1', spec, status: { issuedFor: [], challenges: [], records: [], ...status } }, nowMs);
+  assert.deepEqual(names({ issued, issuedFor: ['b.net', 'a.net', 'gone.net'], failure }), ['a.net', 'b.net']);
+  assert.deepEqual(names({ issued, issuedFor: ['b.net'], failure }, late - 1), domains);
+  assert.deepEqual(names({ issued, issuedFor: ['b.net'] }), domains, 'asked for anew');
+  assert.deepEqual(names({ issued, issuedFor: domains, failure }), domains);
+  assert.deepEqual(names({ issued, issuedFor: ['gone.net'], failure }), domains);
+  assert.deepEqual(names({ failure }), domains);
 });
 
 test('tries come further and further apart, up to a day, and never before the authority wants them', () => {

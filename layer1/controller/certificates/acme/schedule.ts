@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { backoffMs } from '@flynn/kit/retry';
 import type { CertificateResource } from '../resources.ts';
+import { servedNames } from '../view.ts';
 
 const firstRetryMs = 5 * 60_000;
 const lastRetryMs = 24 * 3_600_000;
@@ -28,6 +29,20 @@ export function dueMs(
     return Date.parse(failure.at) > nowMs + skewMs ? 0 : Date.parse(failure.nextTryAt);
   }
   return issued === undefined || !areSame(issuedFor, spec.domains) ? 0 : renewalMs(id, issued);
+}
+
+/**
+ * Which names to ask for. All that are wanted; but where that came to nothing the last time, and what there is for some of them
+ * is to be renewed, these first: one name that cannot be proven must not have the others' certificate end.
+ */
+export function namesDue(
+  { id, spec, status }: Pick<CertificateResource, 'id' | 'spec' | 'status'>,
+  nowMs: number,
+): readonly string[] {
+  const { issued, failure } = status;
+  const served = servedNames({ spec, status });
+  const isAlone = issued !== undefined && served.length > 0 && served.length < spec.domains.length;
+  return isAlone && failure !== undefined && renewalMs(id, issued) <= nowMs ? served : spec.domains;
 }
 
 /** In whatever order. Each is there once. */

@@ -17,6 +17,7 @@ import { certificateType } from '../resources.ts';
 import type { Authority } from './authority.ts';
 import { acmeId, acmeType } from './resources.ts';
 import type { AcmeSpec } from './resources.ts';
+import { renewalMs } from './schedule.ts';
 import { stepCertificate } from './steps.ts';
 
 const specOf = (directoryUrl: string): AcmeSpec => ({
@@ -182,12 +183,100 @@ describe('an order in whose place there is something else by its end', () => {
         await put({ resources }, { ...spec, domains: names }, { replace: ({ status }) => status, signal });
       };
       const { after, step, orders, resources } = await order(t, request, end);
-      assert.deepEqual(after.status, certificateType.initialStatus());
+      // What was given is good for the one name: it is shown there until there is one for both.
+      const { issued, ...rest } = after.status;
+      const issuedFor = end === 'is issued' ? domains : [];
+      assert.deepEqual(rest, { ...certificateType.initialStatus(), issuedFor });
+      assert.equal(issued !== undefined, end === 'is issued');
       await step();
       assert.deepEqual(orders, [domains, names]);
-      assert.equal((await resources.get(certificateType, 'c1')).status.failure?.count, 1);
+      const { status } = await resources.get(certificateType, 'c1');
+      assert.deepEqual([status.failure?.count, status.issued, status.issuedFor], [1, issued, issuedFor]);
     });
   }
+
+  test('for none of the names that are wanted by now, or taking some away, what was given is dropped', async (t) => {
+    const others = async ({ resources }: Awaited<ReturnType<typeof setUp>>) => {
+      await resources.change(certificateType, 'c1', ({ status }) => ({
+        spec: { ...spec, domains: ['b.test'] },
+        status,
+      }));
+    };
+    const { after } = await order(t, others, 'is issued');
+    assert.deepEqual(after.status, certificateType.initialStatus());
+
+    const names = ['app.test', 'www.test'];
+    const both = async ({ resources, ca }: Awaited<ReturnType<typeof setUp>>) => {
+      const made = await issueCertificate(ca, { name: 'app.test', addresses: names });
+      const issued = { ...checkCertificate({ ...made, domains: names, nowMs: Date.now() }), notes: [] };
+      await resources.change(certificateType, 'c1', ({ status }) => ({
+        spec: { ...spec, domains: names },
+        status: { ...status, issued, issuedFor: names },
+      }));
+    };
+    const { after: kept } = await order(t, both, 'is issued');
+    assert.deepEqual(kept.status.issuedFor, names);
+  });
+});
+
+test('a name that cannot be proven costs those that there is a certificate for no renewal', async (t) => {
+  const { resources, deps, ca } = await setUp(t);
+  await resources.create(acmeType, { id: acmeId, spec: specOf('https://live.test') });
+  const domains = ['app.test', 'www.test'];
+  const { signal } = new AbortController();
+  let nowMs = Date.now();
+  const make = () => issueCertificate(ca, { name: 'app.test', addresses: ['app.test'] });
+  const dayMs = 86_400_000;
+  const issued = {
+    ...checkCertificate({ ...(await make()), domains: ['app.test'], nowMs }),
+    notBefore: new Date(nowMs - 60 * dayMs).toISOString(),
+    notAfter: new Date(nowMs + 28 * dayMs).toISOString(),
+    notes: [],
+  };
+  await resources.create(certificateType, { id: 'c1', spec: { source: 'acme', domains, isAutomatic: false } });
+  await resources.updateStatus(
+    certificateType,
+    'c1',
+    ({ status }) => ({ ...status, issued, issuedFor: ['app.test'] }),
+    { signal },
+  );
+  const orders: string[] = [];
+  let isAway = false;
+  const open = (): Authority => ({
+    register: async () => 'https://live.test/account',
+    async order({ domains: asked }) {
+      orders.push(asked.join('+'));
+      if (isAway || asked.includes('www.test')) throw new FlynnError('unavailable', 'no such name');
+      return make();
+    },
+  });
+  const step = () => stepCertificate({ ...deps, now: () => nowMs }, 'c1', { signal, open, random: () => 1 });
+  const status = async () => (await resources.get(certificateType, 'c1')).status;
+  await step();
+  const renewal = renewalMs('c1', issued);
+  nowMs += 3_600_000;
+  assert.ok(nowMs < renewal);
+  await step();
+  assert.deepEqual(orders, ['app.test+www.test', 'app.test+www.test'], 'it is not time yet');
+  nowMs = renewal + dayMs;
+  isAway = true;
+  await step();
+  isAway = false;
+  nowMs += dayMs;
+  await step();
+  const renewed = await status();
+  assert.notEqual(renewed.issued?.certificate, issued.certificate);
+  assert.deepEqual(
+    [renewed.issuedFor, renewed.failure?.count],
+    [['app.test'], 3],
+    'what is wrong with www is not forgotten',
+  );
+  await step();
+  const again = await step();
+  assert.deepEqual(orders.slice(2), ['app.test', 'app.test', 'app.test+www.test'], 'the rest at once, then as before');
+  assert.ok(again !== undefined && again.againInMs > 0);
+  const { issued: kept, failure } = await status();
+  assert.deepEqual([kept, failure?.count], [renewed.issued, 4]);
 });
 
 test('a failure that was noted by a clock that was ahead is waited for no longer', async (t) => {

@@ -10,12 +10,12 @@ import { untilShown } from './arrival.ts';
 import { openAuthority } from './authority.ts';
 import type { Authority, Proof } from './authority.ts';
 import { checkNames } from './names.ts';
-import { guarded, isStillFor, note } from './order.ts';
+import { guarded, isStillFor, note, noteIssued } from './order.ts';
 import type { StepDeps, StepOptions } from './order.ts';
 import { presentRecords, recordOf, withdraw } from './records.ts';
 import { acmeId, acmeType } from './resources.ts';
 import type { AcmeResource, AcmeSpec } from './resources.ts';
-import { dueMs, nextTryMs } from './schedule.ts';
+import { dueMs, namesDue, nextTryMs } from './schedule.ts';
 
 /** Timers do not count further, and clocks are set. */
 const longestPauseMs = 6 * 3_600_000;
@@ -31,17 +31,18 @@ export async function stepCertificate(deps: StepDeps, id: string, options: StepO
   const nowMs = now();
   const pauseMs = dueMs(certificate, nowMs) - nowMs;
   if (pauseMs > 0) return { againInMs: Math.min(pauseMs, longestPauseMs) };
+  const domains = namesDue(certificate, nowMs);
   try {
-    checkNames(certificate.spec.domains, acme.spec.challenge);
+    checkNames(domains, acme.spec.challenge);
     const authority = (options.open ?? openAuthority)(acme.spec, acme.status.accountUrl);
     const accountUrl = await authority.register(signal);
     if (accountUrl !== acme.status.accountUrl && !(await keepAccount(deps, acme, accountUrl, options))) {
       return { againInMs: 0 };
     }
-    await issue(deps, certificate, acme.spec, authority, options);
+    await issue(deps, { ordered: certificate, domains, acme: acme.spec, authority }, options);
   } catch (error) {
     signal.throwIfAborted();
-    await fail(deps, certificate, error, options);
+    await fail(deps, { ordered: certificate, domains }, error, options);
   }
   return { againInMs: 0 };
 }
@@ -63,17 +64,17 @@ async function keepAccount(
   return isSame(written.spec);
 }
 
+/** For these of its names. */
+type Order = { ordered: CertificateResource; domains: readonly string[] };
+
 async function issue(
   deps: StepDeps,
-  ordered: CertificateResource,
-  acme: AcmeSpec,
-  authority: Authority,
+  { ordered, domains, acme, authority }: Order & { acme: AcmeSpec; authority: Authority },
   options: StepOptions,
 ): Promise<void> {
   const { now, log } = deps;
   const { signal } = options;
   const { id } = ordered;
-  const { domains } = ordered.spec;
   // Of a worker that was killed, or whose hook was away.
   await withdraw(deps, { id, acme, records: ordered.status.records }, options);
   const records: DnsRecord[] = [];
@@ -93,20 +94,9 @@ async function issue(
   try {
     const made = await authority.order({ domains, challenge: acme.challenge, present, signal });
     const issued = checkCertificate({ ...made, domains, nowMs: now() });
-    const noted = await note(
-      deps,
-      ordered,
-      ({ records: kept }) => ({
-        issued: { ...issued, notes: [] },
-        issuedFor: [...domains],
-        challenges: [],
-        records: kept,
-      }),
-      options,
-    );
-    const what = isStillFor(noted, ordered)
-      ? 'a certificate was issued'
-      : 'a certificate came too late: another is wanted';
+    const noted = await noteIssued(deps, ordered, { issued: { ...issued, notes: [] }, domains }, options);
+    const isNoted = noted.status.issued?.certificate === issued.certificate;
+    const what = isNoted ? 'a certificate was issued' : 'a certificate came too late: another is wanted';
     log.info({ domains, notAfter: issued.notAfter, issuer: issued.issuer }, what);
   } finally {
     await withdraw(deps, { id, acme, records }, options);
@@ -119,7 +109,7 @@ function challengeOf({ domain, token, value, alpn }: Proof): Challenge {
     : { type: 'tls-alpn-01', domain, certificate: alpn.certificate, privateKey: alpn.privateKey };
 }
 
-async function fail(deps: StepDeps, ordered: CertificateResource, error: unknown, options: StepOptions): Promise<void> {
+async function fail(deps: StepDeps, { ordered, domains }: Order, error: unknown, options: StepOptions): Promise<void> {
   const { now, log } = deps;
   const nowMs = now();
   const retryAfter = asFlynnError(error).detail['retryAfterMs'];
@@ -136,7 +126,6 @@ async function fail(deps: StepDeps, ordered: CertificateResource, error: unknown
     },
     options,
   );
-  const { domains } = ordered.spec;
   if (isStillFor(noted, ordered)) {
     const { nextTryAt } = noted.status.failure ?? {};
     log.warn({ err: error, domains, nextTryAt }, 'no certificate could be had');
