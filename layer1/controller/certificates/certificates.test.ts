@@ -207,6 +207,41 @@ test('all names below one are for admins to speak for, even while all routes the
   await developer.call(certificates.remove, { params: { certificate: domain } });
 });
 
+test('whose route is at a wildcard itself brings its certificate: nobody else can be below it', async () => {
+  const { client } = world;
+  for (const name of ['tenants', 'beside']) await client.call(apps.create, { body: { name } });
+  const wildcard = '*.tenants.example.org';
+  const add = (by: HttpClient, app: string, domain: string) =>
+    by.call(routing.create, { params: { app }, body: { domain } });
+  await using developer = await developerOf('tenants', 'cleo');
+  await using other = await developerOf('beside', 'dora');
+  const bring = async (by: HttpClient, domain: string) =>
+    by.call(certificates.add, { body: { domains: [domain], ...(await made(domain)) } });
+  const isRefused = (why: RegExp) => (error: unknown) => hasCode(error, 'denied') && why.test(error.message);
+  await add(developer, 'tenants', wildcard);
+  await assert.rejects(add(other, 'beside', 'a.tenants.example.org'), isRefused(/is another app's/));
+  await assert.rejects(bring(other, wildcard), isRefused(/route of apps you are developer of/));
+  const first = await bring(developer, wildcard);
+  assert.equal((await bring(developer, wildcard)).id, first.id, 'and the next one in its place');
+  const hook = { url: 'http://127.0.0.1:1/' };
+  const directoryUrl = 'https://127.0.0.1:1/directory';
+  await client.call(certificates.setAuthority, {
+    body: { directoryUrl, challenge: 'dns-01', hook, isAutomatic: false },
+  });
+  await developer.call(certificates.remove, { params: { certificate: wildcard } });
+  const asked = await developer.call(certificates.request, { body: { domains: [wildcard] } });
+  assert.deepEqual(asked.domains, [wildcard]);
+  await client.call(certificates.remove, { params: { certificate: asked.id } });
+  await client.call(certificates.unsetAuthority, {});
+
+  // An admin may have put another's there, and apps get names of the cluster's own domain by themselves.
+  await add(client, 'beside', 'b.tenants.example.org');
+  await assert.rejects(bring(developer, wildcard), isRefused(/and of no others/));
+  const { domain } = world.deps.settings;
+  await add(client, 'tenants', `*.${domain}`);
+  await assert.rejects(bring(developer, `*.${domain}`), isRefused(/speaks for names/));
+});
+
 test('a certificate that is not for the name is refused as the caller’s mistake, with what it is for', async () => {
   await assert.rejects(
     world.client.call(certificates.add, {

@@ -9,8 +9,11 @@ import type { RouteResource } from '../resources.ts';
 
 /** Routes by the name they are at. */
 export type DomainOwners = Readonly<{
-  /** Whether whoever asks may speak for all names below one: those that will be there are nobody's yet. */
-  mayWildcards: boolean;
+  /**
+   * Whether who holds a wildcard may speak for all names below it. Those that will be there are nobody's yet, unless there is a
+   * route at the wildcard itself: who is not of its app is refused others below it.
+   */
+  maySpeakFor(wildcard: string): boolean;
   /** Whether whoever asks holds the role on every app that has a route at one of these names, and there is one at each. */
   holds(domains: readonly string[], role: Role): boolean;
   /** The first of these at which there is a route of an app on which whoever asks does not hold the role. */
@@ -19,11 +22,11 @@ export type DomainOwners = Readonly<{
 
 /** A certificate speaks for all that is at its name: who has one for a name can read what is sent to everybody there. */
 export async function domainOwners(
-  { resources }: Pick<Deps, 'resources'>,
+  { resources, settings }: Pick<Deps, 'resources'> & { settings: Pick<Deps['settings'], 'domain' | 'formerDomains'> },
   principal: Principal,
   signal: AbortSignal,
 ): Promise<DomainOwners> {
-  if (principal.isAdmin) return { mayWildcards: true, holds: () => true, ofOthers: () => undefined };
+  if (principal.isAdmin) return { maySpeakFor: () => true, holds: () => true, ofOthers: () => undefined };
   const [routes, apps] = await Promise.all([
     resources.list(routeType, { signal, where: ({ spec }) => spec.domain !== undefined }),
     resources.list(appType, { signal }),
@@ -35,8 +38,10 @@ export async function domainOwners(
       ? routes.filter(({ spec }) => isCovered(domain, spec.domain ?? ''))
       : (byDomain.get(domain) ?? []);
   const isHeld = ({ spec }: RouteResource, role: Role) => isAtLeast(levels.get(spec.appId) ?? 'none', role);
+  // Apps get names there by themselves, whoever has a route for all of them.
+  const ofCluster = new Set([settings.domain, ...settings.formerDomains].map((own) => `*.${own}`));
   return {
-    mayWildcards: false,
+    maySpeakFor: (wildcard) => byDomain.has(wildcard) && !ofCluster.has(wildcard),
     holds: (domains, role) =>
       domains.every((domain) => {
         const found = at(domain);
@@ -48,8 +53,8 @@ export async function domainOwners(
 
 /** Of a certificate that is to be had. Throws `denied`. */
 export function checkHolds(owners: DomainOwners, domains: readonly string[], role: Role): void {
-  const wildcard = domains.find((domain) => domain.startsWith('*.'));
-  if (wildcard !== undefined && !owners.mayWildcards) {
+  const wildcard = domains.find((domain) => domain.startsWith('*.') && !owners.maySpeakFor(domain));
+  if (wildcard !== undefined) {
     throw new FlynnError(
       'denied',
       `${wildcard} speaks for names below it that others may have one day too: name each route, or ask an admin of the cluster`,
