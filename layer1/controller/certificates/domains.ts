@@ -84,3 +84,9 @@ export function isCovered(wildcard: string, domain: string): boolean {
   const dot = domain.indexOf('.');
   return domain === wildcard || (dot > 0 && domain.slice(dot) === wildcard.slice(1));
 }
+
+/** Whether one of them covers it, however many they are. */
+export function isAmong(names: ReadonlySet<string>, domain: string): boolean {
+  const dot = domain.indexOf('.');
+  return names.has(domain) || (dot > 0 && names.has(`*${domain.slice(dot)}`));
+}

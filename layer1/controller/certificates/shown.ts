@@ -7,9 +7,23 @@ export type Shown = Pick<CertificateResource, 'spec' | 'status'>;
 
 export function isShownFor(name: string, certificates: Iterable<Shown>, nowMs: number): boolean {
   for (const certificate of certificates) {
-    if (!servedNames(certificate).some((domain) => isCovered(domain, name))) continue;
-    const bundle = bundleOf(certificate);
-    if (bundle !== undefined && Date.parse(bundle.notAfter) > nowMs) return true;
+    // Of thousands most are for other names, whatever was issued.
+    if (!certificate.spec.domains.some((domain) => isCovered(domain, name))) continue;
+    if (isGood(certificate, nowMs) && servedNames(certificate).some((domain) => isCovered(domain, name))) return true;
   }
   return false;
+}
+
+/** All that one is shown for: names, and wildcards, which stand for more. */
+export function shownNames(certificates: Iterable<Shown>, nowMs: number): Set<string> {
+  const names = new Set<string>();
+  for (const certificate of certificates) {
+    if (isGood(certificate, nowMs)) for (const name of servedNames(certificate)) names.add(name);
+  }
+  return names;
+}
+
+function isGood(certificate: Shown, nowMs: number): boolean {
+  const bundle = bundleOf(certificate);
+  return bundle !== undefined && Date.parse(bundle.notAfter) > nowMs;
 }

@@ -1,5 +1,5 @@
 /** A certificate as people see it: never its key. Pure. */
-import { isCovered } from './domains.ts';
+import { isAmong } from './domains.ts';
 import type { Certificate, ServedCertificate } from './model.ts';
 import type { Bundle, CertificateResource } from './resources.ts';
 
@@ -14,7 +14,8 @@ export function bundleOf({ spec, status }: Pick<CertificateResource, 'spec' | 's
  */
 export function servedNames({ spec, status }: Pick<CertificateResource, 'spec' | 'status'>): string[] {
   if (spec.source === 'own') return [...spec.domains];
-  return spec.domains.filter((name) => status.issuedFor.some((issued) => isCovered(issued, name)));
+  const issued = new Set(status.issuedFor);
+  return spec.domains.filter((name) => isAmong(issued, name));
 }
 
 /** Nobody asks for what people brought: a version before may have noted there that an order of before came to nothing. */

@@ -1,7 +1,7 @@
 /** Which names are certificates asked for without anybody asking, and which can be? Pure. */
 import { FlynnError } from '@flynn/kit/errors';
 import { isIP } from 'node:net';
-import { isCovered } from '../domains.ts';
+import { isAmong, isCovered } from '../domains.ts';
 import type { ChallengeType } from '../model.ts';
 
 /** Names that no authority can know of (RFC 2606, 6761, 6762, 9476), or that are not meant for it. */
@@ -48,10 +48,11 @@ export function automaticNames(input: {
   /** Its own, and those it had. */
   clusterDomains: readonly string[];
 }): Set<string> {
-  const { routes, covered, challenge, clusterDomains } = input;
+  const { routes, challenge, clusterDomains } = input;
+  const covered = new Set(input.covered);
   const names = new Set<string>();
   for (const domain of routes) {
-    if (!isPublicName(domain) || covered.some((name) => isCovered(name, domain))) continue;
+    if (!isPublicName(domain) || isAmong(covered, domain)) continue;
     const ofCluster = clusterDomains.map((own) => `*.${own}`).find((wildcard) => isCovered(wildcard, domain));
     if (challenge === 'dns-01' && ofCluster !== undefined) names.add(ofCluster);
     else if (!domain.startsWith('*.') || challenge === 'dns-01') names.add(domain);

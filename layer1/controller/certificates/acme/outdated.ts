@@ -1,7 +1,7 @@
 /** Which certificates that came by themselves are to go again? Pure. */
-import { isCovered } from '../domains.ts';
+import { isAmong } from '../domains.ts';
 import type { CertificateResource } from '../resources.ts';
-import { isShownFor } from '../shown.ts';
+import { shownNames } from '../shown.ts';
 
 /**
  * Of those that are not wanted any more: what was never issued, whatever has no route left, and what others are shown in the place
@@ -23,17 +23,20 @@ export function outdated(
   const isUnasked = ({ spec }: CertificateResource): boolean => spec.isAutomatic && !wanted.has(spec.domains[0] ?? '');
   // Two that go never stand in for each other.
   const staying = known.filter((one) => !isUnasked(one));
+  const shown = shownNames(staying, nowMs);
+  const byWildcard = Map.groupBy(routes, wildcardOver);
   return known.filter((one) => {
     if (!isUnasked(one)) return false;
     if (one.status.issued === undefined) return true;
     if (isMissingRoutes) return false;
-    return routesOf(one, routes).every((name) => isShownFor(name, staying, nowMs));
+    const names = one.spec.domains.flatMap((domain) => [
+      ...(routes.has(domain) ? [domain] : []),
+      ...(byWildcard.get(domain) ?? []),
+    ]);
+    return names.every((name) => isAmong(shown, name));
   });
 }
 
-function routesOf({ spec }: CertificateResource, routes: ReadonlySet<string>): string[] {
-  return spec.domains.flatMap((domain) => {
-    if (!domain.startsWith('*.')) return routes.has(domain) ? [domain] : [];
-    return [...routes].filter((name) => isCovered(domain, name));
-  });
+function wildcardOver(name: string): string {
+  return `*${name.slice(Math.max(0, name.indexOf('.')))}`;
 }
