@@ -10,6 +10,8 @@ export const certificateSchema = z.object({
   id: z.string(),
   /** What it is served for, or is going to be: host names, lower case; `*.example.com` stands for one label. */
   domains: z.array(z.string()),
+  /** Those of them that it is served for: none while there is nothing to serve. A version before does not say. */
+  servedFor: z.array(z.string()).optional(),
   /** `own` was brought by people, `acme` comes from an authority by itself and is renewed. */
   source: certificateSourceSchema,
   issuer: z.string().optional(),

@@ -43,7 +43,8 @@ test('asked for with more names, one is served for those it is for until there i
   assert.deepEqual(servedOf(more).domains, ['example.com']);
   assert.equal(isShownFor('example.com', [more], nowMs), true);
   assert.equal(isShownFor('www.example.com', [more], nowMs), false);
-  const { state, why } = viewCertificate(more, nowMs);
+  const { state, why, servedFor } = viewCertificate(more, nowMs);
+  assert.deepEqual(servedFor, ['example.com']);
   assert.deepEqual(
     [state, why],
     ['waiting', 'asked for at the authority; until there is another this one is for example.com alone'],
@@ -83,6 +84,6 @@ test('one that was never issued is shown for no name', () => {
     [viewCertificate(waiting, nowMs).state, viewCertificate(waiting, nowMs).why],
     ['waiting', 'asked for at the authority'],
   );
-  assert.equal(servedOf(waiting).certificate, undefined);
+  assert.deepEqual([servedOf(waiting).certificate, viewCertificate(waiting, nowMs).servedFor], [undefined, []]);
   assert.equal(isShownFor('example.com', [waiting], nowMs), false);
 });

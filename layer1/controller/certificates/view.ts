@@ -30,6 +30,7 @@ export function viewCertificate(resource: CertificateResource, nowMs: number): C
   return {
     id,
     domains: [...spec.domains],
+    servedFor: servedNames(resource),
     source: spec.source,
     ...(bundle === undefined ? {} : { issuer: bundle.issuer, notBefore: bundle.notBefore, notAfter: bundle.notAfter }),
     ...standingOf(resource, nowMs),

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import type { Certificate } from '@flynn/controller/certificates/model';
 import { someRoute } from '../world/world-fixture.ts';
 import { mainRoute, urlOf } from './app-url.ts';
 import { certificateOf, withTls } from './route-certificate.ts';
@@ -29,15 +30,21 @@ describe('where an app is', () => {
 });
 
 describe('the certificate of a route', () => {
-  const certificate = (...domains: string[]) => ({
+  const certificate = (...domains: string[]): Certificate => ({
     id: domains.join(),
     domains,
-    source: 'acme' as const,
-    state: 'ready' as 'ready' | 'waiting' | 'expired',
+    source: 'acme',
+    notAfter: '2031-01-31T12:00:00Z',
+    state: 'ready',
     why: '',
     createdAt: '',
     updatedAt: '',
   });
+  /** `servedFor` is as of a controller that says so. */
+  const waiting = (domains: string[], servedFor: string[]): Certificate => {
+    const { notAfter, ...rest } = certificate(...domains);
+    return { ...rest, state: 'waiting', servedFor, ...(servedFor.length === 0 ? {} : { notAfter }) };
+  };
 
   it('is that of the very name, else that of all names beside it', () => {
     const [wild, exact] = [certificate('*.example.com'), certificate('a.com', 'shop.example.com')];
@@ -45,16 +52,33 @@ describe('the certificate of a route', () => {
     assert.equal(certificateOf(someRoute(), [wild]), wild);
     assert.equal(certificateOf(someRoute({ domain: 'a.shop.example.com' }), [wild]), undefined);
     assert.equal(certificateOf(someRoute({ type: 'tcp' }), [exact]), undefined);
-    const waiting = { ...certificate('example.com', 'shop.example.com'), state: 'waiting' as const };
-    assert.equal(certificateOf(someRoute(), [waiting, exact]), exact);
-    assert.equal(certificateOf(someRoute(), [waiting]), waiting);
+  });
+
+  it('is the one that is shown, before any that is to come', () => {
+    const [wild, exact] = [certificate('*.example.com'), certificate('shop.example.com')];
+    const failing: Certificate = { ...exact, id: 'failing', state: 'failing' };
+    const coming = waiting(['example.com', 'shop.example.com'], []);
+    const partly = waiting(['example.com', 'shop.example.com'], ['example.com']);
+    for (const later of [coming, partly]) {
+      for (const shown of [exact, failing, wild]) assert.equal(certificateOf(someRoute(), [later, shown]), shown);
+      assert.equal(certificateOf(someRoute(), [waiting(['*.example.com'], []), later]), later);
+    }
+    assert.equal(certificateOf(someRoute({ domain: 'example.com' }), [partly]), partly);
+    // Of several the one that routers choose, be it over.
+    const own: Certificate = { ...exact, id: 'own', source: 'own', notAfter: '2020-01-01T00:00:00Z', state: 'expired' };
+    assert.equal(certificateOf(someRoute(), [wild, exact, own]), own);
+    const longer = { ...exact, id: 'longer', notAfter: '2032-01-31T12:00:00Z' };
+    assert.equal(certificateOf(someRoute(), [exact, longer]), longer);
   });
 
   it('says that TLS is spoken there, once there is one that has not expired', () => {
-    const shown = { ...certificate('shop.example.com'), notAfter: '2031-01-31T12:00:00Z' };
-    const urlWith = (one: typeof shown | ReturnType<typeof certificate>) => urlOf(withTls(someRoute(), [one]), cluster);
+    const shown = certificate('shop.example.com');
+    const urlWith = (one: Certificate) => urlOf(withTls(someRoute(), [one]), cluster);
     assert.equal(urlWith(shown), 'https://shop.example.com');
     assert.equal(urlWith({ ...shown, state: 'expired' }), 'http://shop.example.com');
-    assert.equal(urlWith(certificate('shop.example.com')), 'http://shop.example.com');
+    assert.equal(urlWith(certificate('*.example.com')), 'https://shop.example.com');
+    assert.equal(urlWith(waiting(['shop.example.com'], [])), 'http://shop.example.com');
+    const others = waiting(['example.com', 'shop.example.com'], ['example.com']);
+    assert.equal(urlWith(others), 'http://shop.example.com', 'shown for another name alone');
   });
 });

@@ -17,7 +17,7 @@ import { bytesText, countText, figureText, millisecondsText } from '../text.ts';
 import { mayChange } from '../world/abilities.ts';
 import type { AppView } from '../world/app-state.ts';
 import { urlOf } from './app-url.ts';
-import { certificateOf, certificateTone } from './route-certificate.ts';
+import { certificateOf, certificateTone, isShown } from './route-certificate.ts';
 
 const statsEveryMs = 10_000;
 
@@ -134,7 +134,7 @@ function CertificateState({ route, certificate }: { route: RouteView; certificat
     <>
       <Badge tone={certificateTone[certificate.state]}>{certificate.state}</Badge>{' '}
       <span class="dim">
-        {certificate.notAfter === undefined ? null : (
+        {!isShown(certificate, route) ? null : (
           <>
             until <Time at={certificate.notAfter} />
           </>
