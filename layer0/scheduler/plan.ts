@@ -3,6 +3,7 @@ import type { AssignedGroup, AssignedJob, Demand, Workload } from './cell.ts';
 import type { Evaluation } from './evaluation.ts';
 import type { PlacedJob } from './cell-view.ts';
 import type { HostTable } from './placement/host-table.ts';
+import type { Slot } from './reconcile.ts';
 import type { Schedulers } from './schedulers/scheduler.ts';
 
 /** What a plan does to one host. Released are jobs that ended: they leave claim and assignment. */
@@ -81,13 +82,13 @@ export class PlanDraft {
   }
 
   /** Jobs for slots of one workload on one host; the caller has claimed them in the table. */
-  add(workload: Workload, hostId: string, slots: readonly { index: number }[]): void {
-    const { now: createdAt, newId } = this.#context;
-    const jobs = slots.map(({ index }): AssignedJob => ({
+  add(workload: Workload, hostId: string, slots: readonly Pick<Slot, 'index' | 'newerThan'>[]): void {
+    const { now, newId } = this.#context;
+    const jobs = slots.map(({ index, newerThan = -Infinity }): AssignedJob => ({
       id: `${hostId}-${newId()}`,
       index,
       desired: 'run',
-      createdAt,
+      createdAt: Math.max(now, newerThan + 1),
     }));
     const { id: workloadId, version, demand, singleton } = workload;
     const groups = this.changeOf(hostId).add;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { Evaluation } from './evaluation.ts';
-import { hostOf, mebibyte, workloadOf } from './testing.ts';
+import { hostOf, mebibyte, placedOf, workloadOf } from './testing.ts';
 import { ToyCell } from './toy-cell.ts';
 
 const counts = (cell: ToyCell, workloadId = 'web') =>
@@ -80,6 +80,69 @@ it('a workload of which anything else is under way is left alone', () => {
   cell.run('web');
   assert.equal(cell.jobsOn('h1').length + cell.jobsOn('h2').length, 10);
   assert.equal(cell.run('web', 'rebalance').hosts.size, 0);
+});
+
+it('a workload that leaves a host is left alone until it has, so that no more are on their way than the drain allows', () => {
+  const cell = new ToyCell().put(hostOf('h1'), hostOf('h2'), workloadOf({ count: 8 }));
+  cell.run('web');
+  settle(cell);
+  for (const id of ['h3', 'h4']) cell.put(hostOf(id));
+  cell.settings.set('h1', { cordoned: false, tags: {}, drain: { startedAt: cell.now, maxParallel: 1 } });
+  for (let round = 0; cell.jobsOn('h1').length > 0; round += 1) {
+    assert.ok(round < 20);
+    for (const cause of ['rebalance', 'drain', 'rebalance'] as const) {
+      cell.run('web', cause);
+      assert.ok(cell.jobsOf('web').filter(({ status }) => status === undefined).length <= 1);
+    }
+    cell.step();
+  }
+  for (let round = 0; round < 3; round += 1) {
+    settle(cell);
+    cell.run('web', 'rebalance');
+  }
+  settle(cell);
+  assert.deepEqual(counts(cell), { h2: 3, h3: 3, h4: 2 });
+});
+
+it('jobs that a clock that was ahead has dated to later than now are moved once', () => {
+  const template = { resources: { memoryBytes: mebibyte, cpuMillis: 1 } };
+  const cell = new ToyCell().put(hostOf('h1'), workloadOf({ count: 400, template }));
+  cell.now += 3_600_000;
+  cell.run('web');
+  cell.now -= 3_600_000;
+  settle(cell);
+  cell.put(hostOf('h2'));
+  let asked: Evaluation | undefined = cell.evaluation('web', 'rebalance');
+  let plans = 0;
+  for (; asked !== undefined && plans < 10; plans += 1) {
+    const plan = cell.planFor(asked);
+    cell.apply(plan);
+    assert.ok([...plan.hosts.values()].every(({ stop }) => stop.length === 0));
+    asked = plan.outcomes.flatMap(({ created }) => created).find(({ cause }) => cause === 'rebalance');
+    cell.now += 10;
+  }
+  assert.equal(plans, 2);
+  settle(cell);
+  assert.deepEqual(counts(cell), { h1: 300, h2: 100 });
+});
+
+it('a rebalance whose moves are taken back does not go on at once', () => {
+  const template = { resources: { memoryBytes: mebibyte, cpuMillis: 1 } };
+  const workload = workloadOf({ count: 400, template });
+  const cell = new ToyCell().put(hostOf('h1'), workload);
+  cell.now += 3_600_000;
+  cell.run('web');
+  cell.now -= 3_600_000;
+  settle(cell);
+  cell.put(hostOf('h2'));
+  const isGoingOn = () => {
+    const { outcomes } = cell.plan('web', 'rebalance');
+    return outcomes.some(({ created }) => created.some(({ cause }) => cause === 'rebalance'));
+  };
+  assert.equal(isGoingOn(), true);
+  // As a scheduler of the version before dates it.
+  cell.assign(placedOf(workload, 'move', { hostId: 'h2', createdAt: cell.now }));
+  assert.equal(isGoingOn(), false);
 });
 
 it('with an even spread, jobs go to hosts that are much emptier, and stay there', () => {

@@ -4,10 +4,11 @@
  */
 import type { Workload } from './cell.ts';
 import type { Cell, PlacedJob } from './cell-view.ts';
+import { departuresOf } from './drain.ts';
 import type { PlanContext } from './plan.ts';
 import { isRunning } from './reconcile.ts';
 import type { Decision, Slot } from './reconcile.ts';
-import { isExclusive, parallelOf } from './slots.ts';
+import { isExclusive, isStarting, parallelOf } from './slots.ts';
 import { Standings } from './standings.ts';
 
 /** Of one plan: an agent has more to do meanwhile, its lease among it. The rest is another's, right after it. */
@@ -16,12 +17,15 @@ const maxMoves = 64;
 /**
  * Moves for an even spread, then for emptier hosts: at most as many are on their way as an update replaces at a time, start first:
  * each job is placed a second time, and the older one stops when the newer runs. A workload that is not at rest but for
- * such moves, or whose slots may have one job only, stays as it is. What is moved twice would be back where it was: each move
- * strictly improves.
+ * such moves, that has to leave a host, or whose slots may have one job only, stays as it is. What is moved twice would be back
+ * where it was: each move strictly improves.
  */
 export function rebalance(workload: Workload, decision: Decision, cell: Cell, context: PlanContext): Decision {
   if (isExclusive(workload)) return decision;
-  const jobs = jobsAtRest(workload, cell.jobsOf(workload.id), decision);
+  const placed = cell.jobsOf(workload.id);
+  // A drain has jobs of its own on their way, as many as its operator allows.
+  if (departuresOf(workload, placed, cell, context.now).size > 0) return decision;
+  const jobs = jobsAtRest(workload, placed, decision);
   if (jobs === undefined) return decision;
   const room = parallelOf(workload) - (jobs.all.length - jobs.movable.length);
   const standings = new Standings(workload, jobs.all, jobs.movable, context);
@@ -29,9 +33,11 @@ export function rebalance(workload: Workload, decision: Decision, cell: Cell, co
   while (place.length < Math.min(room, maxMoves)) {
     const move = standings.move();
     if (move === undefined) return { ...decision, place };
-    place.push({ index: move.job.index, why: 'migrate', hostId: move.hostId });
+    place.push({ index: move.job.index, why: 'migrate', hostId: move.hostId, newerThan: move.job.createdAt });
   }
-  return room > maxMoves ? { ...decision, place, goesOn: true } : { ...decision, place };
+  // Moves that are taken back as they are made would be made again, without an end.
+  const isInVain = decision.stop.some(isStarting);
+  return room > maxMoves && !isInVain ? { ...decision, place, goesOn: true } : { ...decision, place };
 }
 
 /** One for each slot, of two the one that stays; undefined where anything but moves is under way or should be. */

@@ -10,6 +10,8 @@ export type Slot = Readonly<{
   hostId?: string;
   /** Its volumes are there, and nothing else keeps it from going elsewhere. */
   homeId?: string;
+  /** The job it is to take the place of was made then, by whatever clock: of two in a slot the newer one stays. */
+  newerThan?: number;
   /** The ended job it takes the place of: its volumes are there, and its room is kept until this one has it. */
   after?: PlacedJob;
 }>;

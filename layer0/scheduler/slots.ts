@@ -99,7 +99,7 @@ function newestPerSlot(jobs: readonly PlacedJob[]): readonly PlacedJob[] {
 }
 
 /** A crashed one is its host's to start again; it does not hold up what moves. */
-function isStarting(one: PlacedJob): boolean {
+export function isStarting(one: PlacedJob): boolean {
   return one.status === undefined || one.status.state === 'pending' || one.status.state === 'starting';
 }
 
