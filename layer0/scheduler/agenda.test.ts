@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Agenda } from './agenda.ts';
 import { cellKeys } from './cell.ts';
-import { makeEvaluation } from './evaluations.ts';
+import { advance, makeEvaluation } from './evaluations.ts';
 import type { Cause } from './evaluations.ts';
 import { Ledger } from './ledger.ts';
 import { HostTable } from './placement/host-table.ts';
@@ -31,6 +31,29 @@ test('evaluations are carried out in the turn of their workloads, whatever prior
   const repairing = agendaOf();
   repairing.repair(10);
   assert.deepEqual(order(repairing), ['gone', 'system', 'app', 'low']);
+});
+
+test('what was woken while its plan was on its way is looked at once more, also when the watch tells later that it waits', () => {
+  let ids = 0;
+  const newId = () => `i${(ids += 1)}`;
+  const asked = makeEvaluation('web', 'capacity', { now: 1, newId }, { previousId: 'i0' });
+  const blocked = { ...asked, state: 'blocked' as const, reason: '0 placed, 1 waiting: memory (1 host full)' };
+  const columns = cellOf([
+    entryOf(cellKeys.workload('web'), workloadOf()),
+    entryOf(cellKeys.evaluation(blocked.id), blocked),
+  ]);
+  const comesAgain = (told: 'blocked' | 'complete') => {
+    const agenda = new Agenda({ columns, ledger: new Ledger(new HostTable()), id: 'h1', newId });
+    agenda.broker.enqueue(advance(blocked, 'pending', 2), 2);
+    const [delivery] = agenda.broker.dequeue(2, 1);
+    assert.ok(delivery !== undefined);
+    agenda.broker.enqueue(advance(blocked, 'pending', 3), 3);
+    agenda.foldEvaluation({ ...blocked, state: told, updatedAt: 3 }, blocked, 4);
+    agenda.done(delivery.evaluation, delivery.token, 5);
+    return agenda.broker.dequeue(5, 1).some(({ evaluation }) => evaluation.id === blocked.id);
+  };
+  assert.equal(comesAgain('blocked'), true);
+  assert.equal(comesAgain('complete'), false);
 });
 
 function entryOf(key: string, value: object) {

@@ -95,7 +95,8 @@ export class Agenda {
     }
     const ended = after ?? before;
     if (ended === undefined) return;
-    this.broker.forget(ended.id, now);
+    // One that waits may have been woken since it was planned, and then comes once more.
+    this.broker.forget(ended.id, now, after?.state !== 'blocked');
     if (after?.state === 'blocked') this.block(after, this.#options.columns.revision, now);
     else if (this.#blocked.evaluationOf(ended.workloadId)?.id === ended.id) this.#blocked.remove(ended.workloadId);
   }
