@@ -71,7 +71,9 @@ export function outcomesSize({ plan, hasOutcomes }: Pick<Part, 'plan' | 'hasOutc
   bytes: number;
 } {
   if (!hasOutcomes) return { operations: 2, bytes: 100 };
-  const operations = plan.outcomes.reduce((sum, o) => sum + 4 + o.created.length + o.superseded.length, 0);
+  const sizeOf = ({ created, superseded, remainingOfOthers: others }: Outcome) =>
+    4 + created.length + superseded.length + (others?.size ?? 0);
+  const operations = plan.outcomes.reduce((sum, one) => sum + sizeOf(one), 0);
   return { operations, bytes: operations * 400 };
 }
 
@@ -220,28 +222,42 @@ function partWrites(
   }
   const write = { part, isAdding, columns, then };
   for (const outcome of plan.outcomes) {
-    countWrites(outcome, write, (compare) => expect(compare, subject));
+    for (const [workloadId, remaining] of countsOf(outcome)) {
+      countWrites(workloadId, remaining, write, (compare) => expect(compare, subject));
+    }
     if (hasOutcomes) outcomeWrites(outcome, write, (compare) => expect(compare, subject));
   }
 }
 
 type Write = Readonly<{ part: Part; isAdding: boolean; columns: CellColumns; then: Operation[] }>;
 
-/** Runs are counted down in the very transaction that lets them go: where that is not the plan's last, none begins once more. */
+/** What the counts of workloads become of which it lets runs go, once all of the plan is carried out. */
+export function countsOf({ evaluation: { workloadId }, remaining, remainingOfOthers }: Outcome): Map<string, number> {
+  const counts = new Map(remainingOfOthers);
+  return remaining === undefined ? counts : counts.set(workloadId, remaining);
+}
+
+/**
+ * Runs are counted down in the very transaction that lets them go: where that is not the plan's last, none begins once more. The
+ * workload is written even where its count stays: who lets go of others at the same time counts on what there was.
+ */
 function countWrites(
-  { evaluation: { workloadId }, remaining }: Outcome,
+  workloadId: string,
+  remaining: number,
   { part, isAdding, columns, then }: Write,
   expect: (compare: Compare) => void,
 ): void {
   const workload = columns.workload(workloadId)?.value;
-  if (remaining === undefined || workload === undefined) return;
-  let count = remaining;
+  if (workload === undefined) return;
+  let [released, count] = [0, remaining];
   for (const [hostId, { release }] of part.plan.hosts) {
-    if (part.hosts.has(hostId) || part.done.has(hostId)) continue;
-    count += release.filter((job) => job.workloadId === workloadId).length;
+    const jobs = release.filter((job) => job.workloadId === workloadId).length;
+    if (part.hosts.has(hostId)) released += jobs;
+    else if (!part.done.has(hostId)) count += jobs;
   }
-  if (count >= workload.count) return;
-  if (!isAdding) expectWorkload(workloadId, part.revisions, expect);
+  count = Math.min(count, workload.count);
+  if (released === 0 && count === workload.count) return;
+  if (!isAdding || !part.planRevisions.has(workloadId)) expectWorkload(workloadId, part.revisions, expect);
   then.push({ put: cellKeys.workload(workloadId), value: JSON.stringify({ ...workload, count }) });
 }
 

@@ -7,7 +7,7 @@ import { assignmentSchema, cellKeys, cellPrefix, claimSchema } from './cell.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
 import { Committer } from './committer.ts';
 import type { CommitterOptions } from './committer.ts';
-import { makeEvaluation, workloadChange } from './evaluations.ts';
+import { advance, makeEvaluation, workloadChange } from './evaluations.ts';
 import { findViolations } from './invariants.ts';
 import { Ledger } from './ledger.ts';
 import { HostTable } from './placement/host-table.ts';
@@ -30,7 +30,8 @@ async function open(store: Store, options: Partial<CommitterOptions> = {}) {
   const committer = new Committer({ columns: cell, ledger, newId, lingerMs: 0, ...options });
   const plan = (id: string): Plan => {
     const known = cell.evaluationsOf(id).at(-1)?.value ?? makeEvaluation(id, 'repair', context());
-    const made = schedule(known, cell, { ...context(), random: () => 0.5, lostHosts: new Set(), table: ledger.table });
+    const asked = known.state === 'blocked' ? advance(known, 'pending', 1) : known;
+    const made = schedule(asked, cell, { ...context(), random: () => 0.5, lostHosts: new Set(), table: ledger.table });
     committer.submit(made, 0);
     return made;
   };
@@ -151,6 +152,91 @@ test('runs that ended are counted down with each part of what no transaction hol
   assert.ok(parts > 2);
   assert.equal(hands.committer.takeSettled()[0]?.state, 'committed');
   assert.deepEqual(runsOf(await readCell(store)), [0, 0]);
+});
+
+/** Of four runs one had to make room for an urgent workload and another one ended by itself, on the other host. */
+async function openPreempted(count = 4) {
+  const resources = (megabytes: number) => ({
+    template: { resources: { memoryBytes: megabytes * mebibyte, cpuMillis: 1 } },
+  });
+  const constraints = [{ attribute: 'host', operator: 'in' as const, values: ['h1'] }];
+  const store = await openCell(
+    ['h1', 'h2'],
+    [
+      { id: 'run', kind: 'ephemeral', count: 4, ...resources(400) },
+      { id: 'urgent', priority: 90, mayPreempt: true, constraints, ...resources(500) },
+    ],
+  );
+  const takeStep = async (id: string, hostId: string, hasEnded: (index: number) => boolean) => {
+    const hands = await open(store);
+    hands.plan(id);
+    await commitAll(hands, store);
+    const lowest = Math.min(...(await readCell(store)).jobsOn(hostId).map(({ index }) => index));
+    for (const host of ['h1', 'h2']) {
+      await stepHost(
+        store,
+        host,
+        ({ index, desired }) =>
+          desired === 'stop' || (host === hostId && index === lowest && hasEnded(index)) ? 'done' : 'running',
+        context(),
+      );
+    }
+  };
+  await takeStep('run', 'h2', () => false);
+  await takeStep('urgent', 'h2', () => true);
+  const lowered = workloadInputOf({ id: 'run', kind: 'ephemeral', count, ...resources(400) });
+  if (count !== 4) await store.transact({ then: workloadChange(lowered, context()) });
+  const cell = await readCell(store);
+  assert.deepEqual(
+    cell
+      .jobsOf('run')
+      .flatMap(({ hostId, status }) => (status?.isFinal === true ? [hostId] : []))
+      .toSorted(),
+    ['h1', 'h2'],
+  );
+  return store;
+}
+
+test('of a plan that takes the room of a run and one of the run’s own, made on one view, the second is refused', async () => {
+  const both = ['urgent', 'run'];
+  for (const [order, count] of [
+    [both, 4],
+    [both.toReversed(), 4],
+    [both, 3],
+    [both.toReversed(), 3],
+  ] as const) {
+    await using store = await openPreempted(count);
+    const all = await Promise.all(
+      order.map(async (id) => {
+        const hands = await open(store);
+        hands.plan(id);
+        return hands;
+      }),
+    );
+    const states: string[] = [];
+    for (const hands of all) states.push(...(await commitAll(hands, store)));
+    assert.deepEqual(states, ['committed', 'refused']);
+    assert.deepEqual(runsOf(await readCell(store)), [3, 3]);
+    const again = await open(store);
+    again.plan(order[1] ?? '');
+    assert.deepEqual(await commitAll(again, store), ['committed']);
+    const cell = await readCell(store);
+    assert.deepEqual([...runsOf(cell), cell.jobsOf('urgent').length], [2, 2, 1]);
+    assert.deepEqual(stateOf(cell), []);
+  }
+});
+
+test('the same two by one scheduler are no two writes of the workload in one transaction', async () => {
+  await using store = await openPreempted();
+  const hands = await open(store);
+  for (const id of ['urgent', 'run']) hands.plan(id);
+  const batch = hands.next();
+  const keys = batch.transaction.then.flatMap((one) => ('put' in one ? [one.put] : []));
+  assert.equal(keys.filter((key) => key === cellKeys.workload('run')).length, 1);
+  hands.committer.settle(batch, await store.transact(batch.transaction));
+  assert.deepEqual(await commitAll(hands, store), ['committed', 'refused']);
+  const cell = await readCell(store);
+  assert.deepEqual([...runsOf(cell), cell.jobsOf('urgent').length], [3, 3, 1]);
 });
 
 test('only hosts on which a slot was placed are remembered as those of its volume', async () => {

@@ -2,7 +2,7 @@
 import type { Revision, TransactionResult } from '@flynn/store/store';
 import { cellKeys } from './cell.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
-import { batchOf, judge } from './commit.ts';
+import { batchOf, countsOf, judge } from './commit.ts';
 import { Gathering } from './gathering.ts';
 import type { Batch, Fence, Part, Verdict } from './commit.ts';
 import type { Ledger } from './ledger.ts';
@@ -175,6 +175,7 @@ export class Committer {
     const { plan, left } = queued;
     const hosts = new Map<string, HostChange>();
     const before = gathering.mark();
+    if (gathering.countsSameAs(plan)) return undefined;
     gathering.addOutcomes(plan);
     for (const [hostId, change] of left) {
       const fit = gathering.tryAdd(hostId, change, queued.epochs.get(hostId) ?? 0, queued.isAtomic);
@@ -196,6 +197,7 @@ export class Committer {
       if (left.size === 0) this.#finish(queued, 'refused');
       return undefined;
     }
+    gathering.addCounts(plan);
     const { done, planRevisions, revisions } = queued;
     return { plan, hosts, done, hasOutcomes: isLast, planRevisions, revisions };
   }
@@ -310,11 +312,12 @@ export class Committer {
 function revisionsOf({ outcomes }: Plan, columns: CellColumns): Map<string, Revision> {
   const revisions = new Map<string, Revision>();
   const note = (id: string) => revisions.set(cellKeys.evaluation(id), columns.evaluations.get(id)?.modRevision ?? 0);
-  for (const { evaluation, superseded } of outcomes) {
-    note(evaluation.id);
-    for (const { id } of superseded) note(id);
-    const { workloadId } = evaluation;
-    revisions.set(cellKeys.workload(workloadId), columns.workload(workloadId)?.modRevision ?? 0);
+  for (const outcome of outcomes) {
+    note(outcome.evaluation.id);
+    for (const { id } of outcome.superseded) note(id);
+    for (const workloadId of [outcome.evaluation.workloadId, ...countsOf(outcome).keys()]) {
+      revisions.set(cellKeys.workload(workloadId), columns.workload(workloadId)?.modRevision ?? 0);
+    }
   }
   return revisions;
 }

@@ -2,7 +2,7 @@
 import type { Revision } from '@flynn/store/store';
 import type { Claim } from './cell.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
-import { changeSize, outcomesSize } from './commit.ts';
+import { changeSize, countsOf, outcomesSize } from './commit.ts';
 import { canHold, claimWith } from './ledger.ts';
 import type { Ledger } from './ledger.ts';
 import type { HostChange, Plan } from './plan.ts';
@@ -26,6 +26,8 @@ export class Gathering {
   readonly #touched = new Map<string, Touched>();
   /** Hosts that an older plan waits for: a newer one that took them would put it off for ever. */
   readonly #kept = new Set<string>();
+  /** Workloads whose count it changes. */
+  readonly #counted = new Set<string>();
   #operations = 0;
   #bytes = 0;
 
@@ -68,6 +70,19 @@ export class Gathering {
     const { operations, bytes } = outcomesSize({ plan, hasOutcomes: true });
     this.#operations += operations;
     this.#bytes += bytes;
+  }
+
+  /** One transaction writes a workload once, and each plan goes by the count that there was. */
+  countsSameAs({ outcomes }: Plan): boolean {
+    return outcomes.some((outcome) =>
+      countsOf(outcome)
+        .keys()
+        .some((workloadId) => this.#counted.has(workloadId)),
+    );
+  }
+
+  addCounts({ outcomes }: Plan): void {
+    for (const outcome of outcomes) for (const workloadId of countsOf(outcome).keys()) this.#counted.add(workloadId);
   }
 
   tryAdd(hostId: string, change: HostChange, epoch: Revision, isAtomic: boolean): 'ok' | 'later' | 'stale' {

@@ -10,8 +10,9 @@ import { Placement } from './placement/request.ts';
 import type { HostShare, PlaceRequest } from './placement/request.ts';
 import { PlanDraft } from './plan.ts';
 import type { Plan, PlanContext } from './plan.ts';
-import { endedVictims, findVictims, isReplaced, mayPreempt, reservationMs, reservedJobs } from './preemption.ts';
+import { endedVictims, findVictims, mayPreempt, reservationMs, reservedJobs } from './preemption.ts';
 import type { Decision, Slot } from './reconcile.ts';
+import { countAfter, isCounted } from './runs.ts';
 import { isExclusive } from './slots.ts';
 
 /** Hosts for up to `count` jobs, each host once, as many as fit. Claims nothing. */
@@ -46,24 +47,26 @@ export function makePlan(options: PlaceOptions, cell: Cell, context: PlanContext
   let held = 0;
   if (decision.held !== undefined) for (const jobs of decision.held.values()) held += jobs;
   const kept = cell.jobsOf(evaluation.workloadId).length - options.decision.release.length - held;
-  const { waiting, obstacles, impossible, evaluations } = filled;
+  const { waiting, obstacles, impossible, evaluations, counts } = filled;
   const result = { placed: kept + decision.place.length - waiting, waiting: waiting + held, obstacles };
   const failure = impossible === undefined ? {} : { impossible };
   const outcome = outcomeOf(evaluation, workload, decision, { ...result, ...failure }, { cell, plan: context });
-  const outcomes = [evaluations.length === 0 ? outcome : { ...outcome, created: [...outcome.created, ...evaluations] }];
-  const plan: Plan = { id: draft.id, hosts: draft.hosts, outcomes };
+  const created = [...outcome.created, ...evaluations];
+  const others = counts.size === 0 ? {} : { remainingOfOthers: counts };
+  const plan: Plan = { id: draft.id, hosts: draft.hosts, outcomes: [{ ...outcome, created, ...others }] };
   return isAtomic ? { ...plan, isAtomic } : plan;
 }
 
-/** Without taking the room that was made for another: looked at again when it is anybody's. */
+/** Without letting go of the room that was made for another: looked at again when it is anybody's. */
 function sparing(workload: Workload, decision: Decision, cell: Cell, now: number): Decision {
   const reserved = reservedJobs(workload, decision.release, cell, now);
   if (reserved.length === 0) return decision;
   const until = now + reservationMs;
   const retryAt = Math.min(decision.retryAt ?? until, until);
-  // Nobody else lets a run go. It leaves its room; those that wait for some are put off instead.
-  if (!isReplaced(workload)) return decision.place.length === 0 ? decision : { ...decision, place: [], retryAt };
-  return { ...decision, release: decision.release.filter((job) => !reserved.includes(job)), retryAt };
+  const release = decision.release.filter((job) => !reserved.includes(job));
+  if (decision.remaining === undefined || !isCounted(workload)) return { ...decision, release, retryAt };
+  const remaining = countAfter(workload, cell.jobsOf(workload.id).length, release.length);
+  return { ...decision, release, retryAt, remaining };
 }
 
 type Filled = Readonly<{
@@ -73,9 +76,11 @@ type Filled = Readonly<{
   impossible?: string;
   /** For workloads whose jobs have to make room. */
   evaluations: readonly Evaluation[];
+  /** Of workloads whose runs it let go, what they become. */
+  counts: ReadonlyMap<string, number>;
 }>;
 
-const nothingLeft: Filled = { waiting: 0, obstacles: {}, evaluations: [] };
+const nothingLeft: Filled = { waiting: 0, obstacles: {}, evaluations: [], counts: new Map() };
 
 /** One decision's slots on their way to hosts. */
 class Filling {
@@ -86,6 +91,8 @@ class Filling {
   readonly #context: PlanContext;
   /** Jobs that stay, by host, those placed here among them: what spreading counts. */
   readonly #same: Map<number, number>;
+  /** Runs of others that are let go, by workload. */
+  readonly #ended = new Map<string, number>();
 
   constructor(draft: PlanDraft, workload: Workload, options: PlaceOptions, cell: Cell, context: PlanContext) {
     this.#draft = draft;
@@ -121,7 +128,8 @@ class Filling {
       const { obstacles: found } = explain(this.#context.table, this.#request());
       for (const [why, hosts] of Object.entries(found)) obstacles.set(why, hosts + (obstacles.get(why) ?? 0));
     }
-    return this.#filled({ waiting: unplaced.length, obstacles: Object.fromEntries(obstacles), evaluations });
+    const counts = this.#countsOfOthers();
+    return this.#filled({ waiting: unplaced.length, obstacles: Object.fromEntries(obstacles), evaluations, counts });
   }
 
   #filled(filled: Filled): Filled {
@@ -209,9 +217,22 @@ class Filling {
         this.#take(index, [slot]);
         return false;
       });
-      if (left.length === before) for (const job of jobs) this.#draft.keep(job);
+      for (const job of jobs) {
+        if (left.length === before) this.#draft.keep(job);
+        else this.#ended.set(job.workloadId, (this.#ended.get(job.workloadId) ?? 0) + 1);
+      }
     }
     return left;
+  }
+
+  #countsOfOthers(): ReadonlyMap<string, number> {
+    const counts = new Map<string, number>();
+    for (const [workloadId, ended] of this.#ended) {
+      const workload = this.#cell.workload(workloadId)?.value;
+      if (workload === undefined || !isCounted(workload)) continue;
+      counts.set(workloadId, countAfter(workload, this.#cell.jobsOf(workloadId).length, ended));
+    }
+    return counts;
   }
 
   #take(index: number, slots: readonly Slot[]): void {

@@ -21,6 +21,8 @@ export type Outcome = Readonly<{
   superseded: readonly Evaluation[];
   /** Runs of an ephemeral or gang workload ended: what its count becomes. Compare the workload. */
   remaining?: number;
+  /** Runs of other workloads that it lets go: what the counts of these become. Compare them too. */
+  remainingOfOthers?: ReadonlyMap<string, number>;
   /** It says what an earlier one of the workload says that is on record: written only where the cell has the evaluation. */
   isKnown?: boolean;
 }>;

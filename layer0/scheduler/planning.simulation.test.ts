@@ -74,6 +74,55 @@ test('runs that have to make room for an urgent workload are over, whoever sees 
   });
 });
 
+test('room that runs make for an urgent workload is taken by nobody else: no more are stopped than it needs, however much waits', () => {
+  const other = (id: string, count: number, kind: string) =>
+    workloadInputOf({ id, kind, count, priority: 40, ...sized(300) });
+  const builds = Array.from({ length: 19 }, (_, at) => other(`build${at}`, 1, 'ephemeral'));
+  const shapes = [
+    [other('run', 19, 'ephemeral')],
+    builds,
+    [...builds.slice(0, 6), other('run', 6, 'ephemeral'), other('web', 7, 'service')],
+  ];
+  const cases = shapes.flatMap((shape) => [1, 3].map((count) => ({ shape, count })));
+  for (const { shape, count } of cases) {
+    forSeeds([1, 2, 3], (worldOf) => {
+      const world = worldOf(3);
+      for (const one of shape) world.change(one);
+      const isFull = () => shape.reduce((sum, { id }) => sum + running(world, id).length, 0) === 9;
+      settle(world, isFull);
+      const begun = new Set<string>();
+      const stopped = new Set<string>();
+      const isSettled = (isDone: () => boolean) =>
+        settle(world, () => {
+          for (const { id, kind } of shape) {
+            for (const job of world.cell.jobsOf(id)) {
+              if (kind === 'ephemeral') begun.add(job.id);
+              if (job.desired === 'stop') stopped.add(job.id);
+            }
+          }
+          return isDone();
+        });
+      world.change(workloadInputOf({ id: 'urgent', count, priority: 90, mayPreempt: true, ...sized(500) }));
+      const from = world.now;
+      isSettled(() => running(world, 'urgent').length === count);
+      assert.ok(world.now - from < 1_000, `it waited ${world.now - from} ms`);
+      const until = world.now + 20_000;
+      isSettled(() => world.now >= until);
+      assert.equal(stopped.size, 2 * count);
+      for (let at = 3; at < 9; at += 1) world.returnHost(hostOf(`h${at}`));
+      const isPlaced = (id: string) => running(world, id).length === world.cell.jobsOf(id).length;
+      isSettled(() => shape.every(({ id }) => blockedOnes(world, id).length === 0 && isPlaced(id)));
+      const runs = shape.filter(({ kind }) => kind === 'ephemeral').map(({ id, count }) => ({ id, count }));
+      assert.equal(
+        begun.size,
+        runs.reduce((sum, { count }) => sum + count, 0),
+        'each run began once',
+      );
+      for (const { id } of runs) assert.equal(world.cell.workload(id)?.value.count, running(world, id).length);
+    });
+  }
+});
+
 test('a rebalance of many jobs is as many plans as it takes, one after the other', () => {
   forSeeds([1, 3], (worldOf) => {
     const world = worldOf(3);

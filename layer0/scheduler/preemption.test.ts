@@ -111,34 +111,53 @@ describe('pre-emption', () => {
     large.run('low', 'job_ended');
     assert.equal(large.jobsOf('low').length, 1, 'what can never be enough is not kept');
   });
-  it('leaves the end of a run to its own plan: nobody else counts it down, and it does not run once more', () => {
+  it('counts down a run with the plan that takes its room: it does not run once more', () => {
     const cell = fullCell(sized('run', 600, { kind: 'ephemeral', priority: 50 }));
     cell.put(urgent(500)).run('urgent');
     cell.step();
-    cell.run('urgent', 'capacity');
-    assert.deepEqual([cell.jobsOf('run').length, cell.jobsOf('urgent').length], [1, 0], 'it is not let go by others');
     cell.run('run', 'job_ended');
-    assert.deepEqual([cell.jobsOf('run').length, cell.workload('run')?.value.count], [0, 0], 'nor kept for others');
+    const left = () => [cell.jobsOf('run').length, cell.workload('run')?.value.count];
+    assert.deepEqual(left(), [1, 1], 'its room is kept for the other');
+    cell.run('urgent', 'capacity');
+    assert.deepEqual([...left(), cell.jobsOf('urgent').length], [0, 0, 1]);
     cell.put(hostOf('h2'));
-    for (const [id, cause] of [['urgent', 'capacity'] as const, ['run', 'preemption'] as const]) cell.run(id, cause);
-    assert.deepEqual([cell.jobsOf('run').length, cell.jobsOf('urgent').length], [0, 1]);
+    for (const cause of ['preemption', 'retry'] as const) cell.run('run', cause);
+    assert.deepEqual(left(), [0, 0]);
   });
-  it('is not undone by runs of the same workload that wait, and all of them run once', () => {
+  it('lets the other runs of a workload wait, and all of them run once', () => {
     const cell = fullCell(sized('run', 450, { kind: 'ephemeral', count: 3, priority: 50 }));
     cell.put(urgent(500)).run('urgent');
     cell.step();
     cell.run('run', 'job_ended');
     const left = () => [cell.jobsOf('run').length, cell.workload('run')?.value.count];
-    assert.deepEqual(left(), [1, 2], 'the third took the room');
+    assert.deepEqual(left(), [2, 3], 'the third did not take the room');
     cell.run('urgent', 'capacity');
-    assert.equal(cell.jobsOf('urgent').length, 1);
+    assert.deepEqual([...left(), cell.jobsOf('urgent').length], [1, 2, 1]);
     cell.put(hostOf('h2'));
-    cell.now += 5_000;
-    cell.run('run', 'retry');
+    cell.run('run', 'capacity');
     assert.deepEqual(left(), [2, 2]);
     cell.step((job) => (job.workloadId === 'run' ? 'done' : 'running'));
     cell.run('run', 'job_ended');
     assert.deepEqual(left(), [0, 0]);
+  });
+  it('lets go of a run by its own plan where nobody has taken its room in time, and the others have it', () => {
+    const cell = fullCell(sized('run', 450, { kind: 'ephemeral', count: 3, priority: 50 }));
+    cell.put(urgent(500)).run('urgent');
+    cell.step();
+    cell.now += 5_000;
+    cell.run('run', 'retry');
+    assert.deepEqual([cell.jobsOf('run').length, cell.workload('run')?.value.count], [2, 2]);
+    cell.step();
+    assert.ok(cell.jobsOf('run').every(({ status }) => status?.state === 'running'));
+  });
+  it('counts no run twice where there are more than the workload asks for by now', () => {
+    const run = sized('run', 300, { kind: 'ephemeral', count: 3, priority: 50 });
+    const cell = fullCell(run);
+    cell.put(urgent(200)).run('urgent');
+    cell.put({ ...run, count: 2 });
+    cell.step();
+    cell.run('urgent', 'capacity');
+    assert.deepEqual([cell.jobsOf('run').length, cell.workload('run')?.value.count], [2, 2]);
   });
   it('makes room for an omni job on its own host', () => {
     const cell = fullCell(sized('low', 900, { priority: 10 }));

@@ -13,9 +13,6 @@ import type { Slot } from './reconcile.ts';
 const lowestPreemptor = 80;
 const margin = 10;
 
-/** Kinds that begin another in the place of what was stopped. What becomes of that of other kinds is theirs to say. */
-const replacedKinds: ReadonlySet<string> = new Set(['service', 'omni', 'gang']);
-
 /** For how long room that was made stays with whom it was made for. */
 export const reservationMs = 5_000;
 
@@ -71,28 +68,20 @@ export function findVictims(
   };
 }
 
-/** Whether what was stopped of the workload is placed again. A run is not: its own plan lets it go, and counts it down. */
-export function isReplaced({ kind }: Pick<Workload, 'kind'>): boolean {
-  return replacedKinds.has(kind);
-}
-
-/**
- * Ended jobs of lower workloads that were told to stop, by host. One with volumes stays: it says where the data is. So does a
- * run: let go by another's plan it would still be counted, and run once more.
- */
+/** Ended jobs of lower workloads that were told to stop, by host. One with volumes stays: it says where the data is. */
 export function endedVictims(workload: Workload, cell: Cell): { hostId: string; jobs: PlacedJob[] }[] {
   if (!mayPreempt(workload)) return [];
   return [...cell.hosts.keys()].sort().flatMap((hostId) => {
     const jobs = cell
       .jobsOn(hostId)
       .filter((job) => job.workloadId !== workload.id && job.desired === 'stop' && job.status?.isFinal === true)
-      .filter((job) => job.demand.volumes.length === 0 && isLower(job, workload, cell) && !isCounted(job, cell));
+      .filter((job) => job.demand.volumes.length === 0 && isLower(job, workload, cell));
     return jobs.length === 0 ? [] : [{ hostId, jobs }];
   });
 }
 
 /**
- * Which of a workload's ended jobs hold room that is another's: they were told to stop, a higher workload that may pre-empt
+ * Which of a workload's ended jobs are not its own to release: they were told to stop, a higher workload that may pre-empt
  * waits, and their room with what else is stopping there is enough for it. Released, the room would be anybody's: the one
  * that was stopped could take it again before the one that needs it.
  */
@@ -185,11 +174,6 @@ function withoutSpare(victims: readonly Victim[], left: { memory: number; cpu: n
 function isLower({ workloadId }: PlacedJob, workload: Workload, cell: Cell): boolean {
   const other = cell.workload(workloadId)?.value;
   return other === undefined || other.priority <= workload.priority - margin;
-}
-
-function isCounted({ workloadId }: PlacedJob, cell: Cell): boolean {
-  const workload = cell.workload(workloadId)?.value;
-  return workload !== undefined && !isReplaced(workload);
 }
 
 /** Only what is full can be made room for. */

@@ -6,6 +6,16 @@ import { isRunning, lowestFree, sortJobs } from './reconcile.ts';
 import type { Decision, ReconcileInput, Slot } from './reconcile.ts';
 import { isFailing, judgeReschedule, withVerdict } from './reschedule.ts';
 
+/** Whether whoever lets one of its jobs go counts it down, or it would be placed once more. */
+export function isCounted({ kind }: Pick<Workload, 'kind'>): boolean {
+  return kind === 'ephemeral';
+}
+
+/** What the count becomes as so many of the jobs are let go. What there is beyond the count goes first. */
+export function countAfter({ count }: Pick<Workload, 'count'>, placed: number, released: number): number {
+  return Math.min(count, Math.max(count, placed) - released);
+}
+
 /**
  * Each run is placed once, whatever becomes of it; a lost host loses it. `count` is how many have not ended yet: it goes
  * down as they are let go. Slots are filled from the highest index down, so those still to be placed are always the lowest.
@@ -14,7 +24,7 @@ export function reconcileEphemeral(workload: Workload, input: ReconcileInput): D
   const waiting = Math.max(0, workload.count - input.placed.length);
   const place = Array.from({ length: waiting }, (_, at): Slot => ({ index: waiting - 1 - at, why: 'missing' }));
   if (input.placed.length === 0) return { place, stop: [], release: [] };
-  const { active, stopping, ended } = sortJobs(input.placed, input.lostHosts);
+  const { active, ended } = sortJobs(input.placed, input.lostHosts);
   if (workload.count === 0) return { place: [], stop: active, release: ended };
   const due = active.filter(({ hostId }) => input.departures.get(hostId)?.isDue === true);
   const stop = [...new Set([...due, ...active.slice(0, Math.max(0, active.length - workload.count))])];
@@ -22,7 +32,7 @@ export function reconcileEphemeral(workload: Workload, input: ReconcileInput): D
     place,
     stop,
     release: ended,
-    ...(ended.length > 0 ? { remaining: Math.min(workload.count, waiting + active.length + stopping.length) } : {}),
+    ...(ended.length > 0 ? { remaining: countAfter(workload, input.placed.length, ended.length) } : {}),
   };
   return withVerdict(decision, undefined, active.length > due.length ? nextDeadline(input.departures) : undefined);
 }

@@ -2,6 +2,7 @@
 import type { Homes, HostRecord, JobState, OperatorSettings, Workload } from './cell.ts';
 import type { Evaluation } from './evaluation.ts';
 import type { Cell, JobFacts, PlacedJob, Versioned } from './cell-view.ts';
+import { countsOf } from './commit.ts';
 import { isEnded, makeEvaluation } from './evaluations.ts';
 import type { Cause } from './evaluations.ts';
 import { hostSpecOf } from './feasible.ts';
@@ -179,12 +180,15 @@ export class ToyCell implements Cell {
         }
       }
     }
-    for (const { evaluation, end, created, superseded, remaining } of plan.outcomes) {
+    for (const outcome of plan.outcomes) {
+      const { evaluation, end, created, superseded } = outcome;
       const homes = homesAfter(plan.hosts, evaluation.workloadId, this.homesOf(evaluation.workloadId));
       if (homes !== undefined) this.homes.set(evaluation.workloadId, homes);
       for (const one of [end, ...created, ...superseded]) this.records.set(one.id, one);
-      const workload = this.workloads.get(evaluation.workloadId)?.value;
-      if (remaining !== undefined && workload !== undefined) this.put({ ...workload, count: remaining });
+      for (const [workloadId, count] of countsOf(outcome)) {
+        const workload = this.workloads.get(workloadId)?.value;
+        if (workload !== undefined) this.put({ ...workload, count });
+      }
     }
   }
 

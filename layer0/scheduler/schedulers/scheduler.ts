@@ -16,6 +16,9 @@ import { serviceScheduler } from './service.ts';
  * Plans what an evaluation asks for. Pure: the same cell and context give the same plan, and nothing is waited for. The
  * plan may place less than is wanted (a blocked evaluation then says why), never more than fits in the table, and it
  * claims there what it places.
+ *
+ * Jobs of a kind of a user's own are let go also by the plan of a higher workload that had them stopped: whether others take
+ * their place is for the next plan to find out. Only runs of the kind `ephemeral` are counted down then.
  */
 export interface Scheduler {
   schedule(evaluation: Evaluation, workload: Workload, cell: Cell, context: PlanContext): Plan;
