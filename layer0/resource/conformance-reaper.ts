@@ -5,6 +5,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import type { OpenStore } from '@flynn/store/conformance';
 import type { Store } from '@flynn/store/store';
+import { z } from 'zod';
 import { shelf } from './conformance-write.ts';
 import { shelfType } from './demo.ts';
 import { resourceKey } from './keys.ts';
@@ -12,9 +13,18 @@ import { reap, runReaper } from './reaper.ts';
 import { isUnreadable } from './record.ts';
 import { TypeRegistry } from './registry.ts';
 import { ResourceService } from './service.ts';
-import { firstPass, tombstoneId, tombstoneType } from './tombstone.ts';
+import { firstPass, ownedReadable, tombstoneId, tombstoneType } from './tombstone.ts';
+import { defineType } from './type.ts';
 
-const registry = new TypeRegistry([shelfType]);
+/** After the shelves, in the order they are gone through. */
+const boxType = defineType({
+  name: 'box',
+  version: 1,
+  spec: z.object({}),
+  status: z.object({}),
+  initialStatus: () => ({}),
+});
+const registry = new TypeRegistry([shelfType, boxType]);
 const { signal } = new AbortController();
 
 /** A service and a reaper on a clock that only the test moves. */
@@ -87,13 +97,15 @@ export function checkReaper(open: OpenStore): void {
     assert.equal(await service.find(shelfType, child.id), undefined);
   });
 
-  test('a child that cannot be read for now is not forgotten: it goes once it can be', async () => {
+  test('a child that cannot be read for now is not forgotten: it goes once it can be, and all others at once', async () => {
     await using opened = await open();
     const { store } = opened;
     const { clock, service, reapOne } = worldOn(store);
     const owner = await service.create(shelfType, shelf('owner'));
     const own = { type: 'shelf', id: owner.id, uid: owner.uid };
     const child = await service.create(shelfType, { ...shelf('a'), owner: own });
+    const sibling = await service.create(shelfType, { ...shelf('b'), owner: own });
+    const box = await service.create(boxType, { spec: {}, owner: own });
     const key = resourceKey('shelf', child.id);
     const { value = '' } = (await store.get(key)) ?? {};
     const write = (text: string) => store.transact({ then: [{ put: key, value: text }] });
@@ -101,10 +113,25 @@ export function checkReaper(open: OpenStore): void {
     await service.delete(shelfType, owner.id);
     const tombstone = tombstoneId('shelf', owner.uid);
     await assert.rejects(reapOne(tombstone), isUnreadable);
-    assert.ok((await service.find(tombstoneType, tombstone)) !== undefined);
+    assert.equal(await service.find(shelfType, sibling.id), undefined);
+    assert.equal(await service.find(boxType, box.id), undefined);
+    const told = await service.get(tombstoneType, tombstone);
+    const [condition] = told.conditions;
+    assert.deepEqual([condition?.type, condition?.status, told.conditions.length], [ownedReadable, 'False', 1]);
+    assert.ok(condition?.message.startsWith(`${key} cannot be read`), condition?.message);
+    await assert.rejects(reapOne(tombstone), isUnreadable);
+    assert.equal((await service.get(tombstoneType, tombstone)).revision, told.revision, 'it is said once');
     await write(value);
     await reapOne(tombstone);
     assert.equal(await service.find(shelfType, child.id), undefined);
+    const { conditions } = await service.get(tombstoneType, tombstone);
+    assert.deepEqual(
+      conditions.map(({ type, status }) => [type, status]),
+      [
+        [firstPass, 'True'],
+        [ownedReadable, 'True'],
+      ],
+    );
     clock.nowMs += 30_000;
     await reapOne(tombstone);
     assert.equal(await service.find(tombstoneType, tombstone), undefined);

@@ -3,14 +3,16 @@ import type { Logger } from '@flynn/kit/log';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Compare, Store } from '@flynn/store/store';
-import { hasCode } from '@flynn/kit/errors';
+import { hasCode, messageOf } from '@flynn/kit/errors';
+import type { FlynnError } from '@flynn/kit/errors';
 import { resourcePrefix } from './keys.ts';
 import { keysOf, runReconciler } from './reconciler.ts';
+import type { NewCondition } from './condition.ts';
 import type { Again } from './reconciler.ts';
-import { readRecord } from './record.ts';
+import { isUnreadable, readRecord } from './record.ts';
 import type { TypeRegistry } from './registry.ts';
 import type { ResourceService } from './service.ts';
-import { firstPass, tombstoneType } from './tombstone.ts';
+import { firstPass, ownedReadable, tombstoneType } from './tombstone.ts';
 import type { AnyType, Owner } from './type.ts';
 
 /** Long enough for a write that had read the owner just before it went to have arrived. */
@@ -48,7 +50,7 @@ export async function runReaper(options: ReaperOptions): Promise<void> {
   });
 }
 
-/** One look at a tombstone. */
+/** One look at a tombstone. What cannot be read keeps it: it says so. */
 export async function reap(
   options: Omit<ReaperOptions, 'store' | 'log' | 'signal'>,
   id: string,
@@ -58,25 +60,41 @@ export async function reap(
   const also = () => (epoch === undefined ? {} : { compare: [epoch] });
   const tombstone = await service.find(tombstoneType, id, { signal });
   if (tombstone === undefined) return undefined;
+  const tell = (...conditions: NewCondition[]) =>
+    service.change(tombstoneType, id, () => ({ conditions }), { signal, also });
   const owned = { service, types: registry.ownedBy(tombstone.spec.type), ...(epoch === undefined ? {} : { epoch }) };
+  const pass = async (): Promise<number> => {
+    try {
+      return await deleteOwned(owned, tombstone.spec, signal);
+    } catch (error) {
+      if (isUnreadable(error)) {
+        await tell({ type: ownedReadable, status: 'False', reason: 'Unreadable', message: messageOf(error) });
+      }
+      throw error;
+    }
+  };
   const passed = tombstone.conditions.find(({ type }) => type === firstPass);
   if (passed === undefined) {
-    const count = await deleteOwned(owned, tombstone.spec, signal);
+    const count = await pass();
     const message = `${count} ${count === 1 ? 'object' : 'objects'} of ${tombstone.spec.type} ${tombstone.spec.id} deleted`;
-    const condition = { type: firstPass, status: 'True', reason: 'Deleted', message } as const;
-    await service.change(tombstoneType, id, () => ({ conditions: [condition] }), { signal, also });
+    const wasTold = tombstone.conditions.some(({ type }) => type === ownedReadable);
+    await tell(
+      { type: firstPass, status: 'True', reason: 'Deleted', message },
+      ...(wasTold ? [{ type: ownedReadable, status: 'True', reason: 'Readable' } as const] : []),
+    );
     return { againInMs: options.secondPassMs ?? secondPassMs };
   }
   const leftMs = Date.parse(passed.since) + (options.secondPassMs ?? secondPassMs) - now();
   if (leftMs > 0) return { againInMs: leftMs };
-  await deleteOwned(owned, tombstone.spec, signal);
+  await pass();
   await service.delete(tombstoneType, id, { signal, also });
   return undefined;
 }
 
 /**
- * Asks for the deletion of all that is owned, of these types; gives how many there were. Idempotent. Throws `unreadable` for what
- * cannot be read and says that it is owned: forgotten now, it would be there for good once it can be read again.
+ * Asks for the deletion of all that is owned, of these types; gives how many there were. Idempotent. What cannot be read and
+ * says that it is owned keeps nothing else: it is thrown (`unreadable`) at the end. Forgotten now, it would be there for good once
+ * it can be read again.
  */
 export async function deleteOwned(
   options: Pick<ReaperOptions, 'service' | 'epoch'> & { types: readonly AnyType[] },
@@ -85,8 +103,9 @@ export async function deleteOwned(
 ): Promise<number> {
   const { service, types, epoch } = options;
   let count = 0;
+  const left: FlynnError[] = [];
   for (const type of types) {
-    const owned = await service.list(type, { owner, isStrict: true, signal });
+    const owned = await service.list(type, { owner, onUnreadable: (error) => left.push(error), signal });
     count += owned.length;
     for (const { id } of owned) {
       try {
@@ -97,5 +116,7 @@ export async function deleteOwned(
       }
     }
   }
+  const [first] = left;
+  if (first !== undefined) throw first;
   return count;
 }

@@ -58,11 +58,23 @@ export function uidOf(entry: Entry): string {
   return uid;
 }
 
-/** By whom a record is owned whose type need not be known: nobody, where nothing of it can be read. */
-export function ownedIn(entry: Entry): { owner?: Owner } {
+/**
+ * By whom a record is owned whose type need not be known, which object it is and whether it is being deleted: nothing, where
+ * nothing of it can be read.
+ */
+export function envelopeIn(entry: Entry): { owner?: Owner; uid?: string; deletingSince?: string } {
   try {
-    const { owner } = checkJson(recordSchema, parseJson(entry.value, entry.key), entry.key);
-    return owner === undefined ? {} : { owner: ownerOf(owner) };
+    const {
+      id,
+      uid = id,
+      owner,
+      deletingSince,
+    } = checkJson(recordSchema, parseJson(entry.value, entry.key), entry.key);
+    return {
+      uid,
+      ...(owner === undefined ? {} : { owner: ownerOf(owner) }),
+      ...(deletingSince === undefined ? {} : { deletingSince }),
+    };
   } catch {
     return {};
   }

@@ -11,7 +11,7 @@ import type { NewResource, ResourceChange } from './change.ts';
 import { nameKey, resourceKey, resourcePrefix } from './keys.ts';
 import { conflictOf, failedCompare, mergePieces, removePiece, transactionOf, writePiece } from './piece.ts';
 import type { Piece } from './piece.ts';
-import { decodeResource, ownedIn, readRecord, refusal, uidOf, unreadable } from './record.ts';
+import { decodeResource, envelopeIn, readRecord, refusal, uidOf, unreadable } from './record.ts';
 import { isOwnedBy, tombstonePiece } from './tombstone.ts';
 import type { Owner, Resource, ResourceType } from './type.ts';
 import { matches, watchResources } from './watch.ts';
@@ -131,24 +131,29 @@ export class ResourceService {
 
   /**
    * Sorted by id, which for ids made here is the order of creation. What cannot be read is logged and left out; whoever decides
-   * by what is not there asks with `isStrict`: then it is thrown (`unreadable`), of an `owner` if it says that it is its.
+   * by what is not there asks with `isStrict`: then it is thrown (`unreadable`), of an `owner` if it says that it is its. With
+   * `onUnreadable` all that can be read is given, and each that would be thrown is told.
    */
   async list<Spec, Status, SpecInput>(
     type: Type<Spec, Status, SpecInput>,
     options: ReadOptions &
-      ResourceFilter & { where?: (resource: Resource<Spec, Status>) => boolean; isStrict?: boolean } = {},
+      ResourceFilter & {
+        where?: (resource: Resource<Spec, Status>) => boolean;
+        isStrict?: boolean;
+        onUnreadable?: (error: FlynnError) => void;
+      } = {},
   ): Promise<Resource<Spec, Status>[]> {
-    const { where = () => true, isStrict = false, owner } = options;
+    const { where = () => true, isStrict = false, onUnreadable, owner } = options;
     const { entries } = await this.#store.list(resourcePrefix(type.name), options);
     const found: Resource<Spec, Status>[] = [];
     for (const entry of entries) {
       try {
         found.push(decodeResource(type, entry));
       } catch (error) {
-        if (isStrict && (owner === undefined || isOwnedBy(ownedIn(entry), owner))) {
-          throw unreadable(entry.key, error);
-        }
-        this.#log.error({ err: error, entry: entry.key }, 'a resource could not be read and is left out');
+        const isMeant = owner === undefined || isOwnedBy(envelopeIn(entry), owner);
+        if (isMeant && onUnreadable !== undefined) onUnreadable(unreadable(entry.key, error));
+        else if (isMeant && isStrict) throw unreadable(entry.key, error);
+        else this.#log.error({ err: error, entry: entry.key }, 'a resource could not be read and is left out');
       }
     }
     return found.filter((resource) => matches(type, resource, options) && where(resource));

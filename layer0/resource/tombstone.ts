@@ -20,6 +20,9 @@ export const tombstoneType = defineType({
 /** Condition `FirstPassCompleted`: what was owned when the owner went has been deleted. */
 export const firstPass = 'FirstPassCompleted';
 
+/** Condition `OwnedReadable`: False while something says that it was owned, and cannot be read. It is not told before. */
+export const ownedReadable = 'OwnedReadable';
+
 /** Goes into the transaction that removes the object, so that there is no moment without either. */
 export function tombstonePiece(type: AnyType, gone: Resource<unknown, unknown>, at: string): Piece {
   if (!type.cascades) return {};
