@@ -11,7 +11,7 @@ export function addCollectCommand(parent: Parent): void {
     options: {
       forget: [
         '--forget <key>',
-        'collect nothing; delete this record for good, which cannot be read: flynn status has it',
+        'collect nothing; delete this record for good, which cannot be read: flynn status has it, or the app that waits for it',
       ],
       yes: ['-y, --yes', 'do not ask'],
     },

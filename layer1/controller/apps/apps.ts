@@ -233,9 +233,11 @@ async function removeApp(
     }
   }
   signal.throwIfAborted();
+  const going = await resources.find(appType, app.id, { signal });
+  const why = going?.waitingFor[appFinalizer] ?? 'its jobs to stop';
   throw new FlynnError(
     'timeout',
-    `${name} is marked for deletion, but its jobs have not stopped within ${deletionDeadlineMs / 1000} s; it goes on by itself: see flynn ps -a ${name}`,
+    `${name} is marked for deletion, but not gone within ${deletionDeadlineMs / 1000} s: it goes on by itself (flynn ps -a ${name}), and waits for ${why}`,
     { detail: counts },
   );
 }

@@ -6,7 +6,7 @@ import { removePiece } from '@flynn/resource/piece';
 import { deleteOwned } from '@flynn/resource/reaper';
 import { isUnreadable } from '@flynn/resource/record';
 import type { Again } from '@flynn/resource/reconciler';
-import type { Owner, Resource } from '@flynn/resource/type';
+import type { AnyType } from '@flynn/resource/type';
 import { cellKeys } from '@flynn/scheduler/cell';
 import type { Workload } from '@flynn/scheduler/cell';
 import { workloadRemoval } from '@flynn/scheduler/evaluations';
@@ -53,7 +53,10 @@ export async function stepDeletion(deps: Deps, id: string, options: Options): Pr
   try {
     return await takeApart(deps, id, options);
   } catch (error) {
-    if (isUnreadable(error)) await tellWaiting(deps, id, messageOf(error), options);
+    if (isUnreadable(error)) {
+      const wayOut = `if it stays so, flynn gc --forget ${String(error.detail['unreadable'])} gives it up for good`;
+      await tellWaiting(deps, id, `${messageOf(error)}; ${wayOut}`, options);
+    }
     throw error;
   }
 }
@@ -114,6 +117,21 @@ async function removeVolumesOf(deps: Deps, appId: string, signal: AbortSignal): 
   return isThrough;
 }
 
+/** What it has of these is removed at the end, and its releases after them. One that cannot be read keeps the app. */
+export const keptTypes: readonly AnyType[] = [
+  routeType,
+  drainType,
+  formationType,
+  deploymentType,
+  cronType,
+  sourceType,
+  grantType,
+  datastoreBackupType,
+  historyType,
+  archiveType,
+  backupPlanType,
+];
+
 /** What `removeEverything` takes away. */
 const ownTypes: ReadonlySet<string> = new Set(
   [artifactType, deploymentType, formationType, operationType, releaseType, routeType].map(({ name }) => name),
@@ -164,6 +182,8 @@ async function removeEverything(deps: Deps, id: string, options: Options): Promi
     resources.list(releaseType, { owner: ownedBy(id), isStrict: true, signal }),
     endedOperationsOf(deps, id, signal),
   ]);
+  const kept: Operation[][] = [];
+  for (const type of keptTypes) kept.push(await removalsOf(deps, type, id, signal));
   const statuses = statusesOfApp(cell, id);
   await writeAll(
     deps,
@@ -176,18 +196,8 @@ async function removeEverything(deps: Deps, id: string, options: Options): Promi
         .map((evaluation) => ({ delete: cellKeys.evaluation(evaluation.id) })),
       ...operations.flatMap((operation) => [{ delete: historyKey(operation) }, removeLog(operation)]),
       { delete: operationLock(id) },
-      ...(await removalsOf(deps, routeType, id, signal)),
-      ...(await removalsOf(deps, drainType, id, signal)),
-      ...(await removalsOf(deps, formationType, id, signal)),
-      ...(await removalsOf(deps, deploymentType, id, signal)),
-      ...(await removalsOf(deps, cronType, id, signal)),
-      ...(await removalsOf(deps, sourceType, id, signal)),
+      ...kept.flat(),
       { delete: resourceKey(hookType.name, id) },
-      ...(await removalsOf(deps, grantType, id, signal)),
-      ...(await removalsOf(deps, datastoreBackupType, id, signal)),
-      ...(await removalsOf(deps, historyType, id, signal)),
-      ...(await removalsOf(deps, archiveType, id, signal)),
-      ...(await removalsOf(deps, backupPlanType, id, signal)),
       // Last, because what else belongs to the app is found by them.
       ...own.flatMap((release) => removePiece(releaseType, release).then ?? []),
     ],
@@ -197,14 +207,8 @@ async function removeEverything(deps: Deps, id: string, options: Options): Promi
   await collectArtifactsOf(deps, own, options);
 }
 
-async function removalsOf<Spec, Status, SpecInput>(
-  deps: Deps,
-  type: Parameters<typeof removePiece<Spec, Status, SpecInput>>[0],
-  appId: string,
-  signal: AbortSignal,
-): Promise<Operation[]> {
-  const owner: Owner = ownedBy(appId);
-  const all: Resource<Spec, Status>[] = await deps.resources.list(type, { owner, isStrict: true, signal });
+async function removalsOf(deps: Deps, type: AnyType, appId: string, signal: AbortSignal): Promise<Operation[]> {
+  const all = await deps.resources.list(type, { owner: ownedBy(appId), isStrict: true, signal });
   return all.flatMap((resource) => removePiece(type, resource).then ?? []);
 }
 

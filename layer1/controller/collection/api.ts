@@ -14,6 +14,7 @@ export const collections = {
     path: '/collections/unreadable',
     body: z.object({ key: z.string().min(1).max(1_000) }),
     response: 'empty',
-    summary: 'Delete for good the record of that key, which cannot be read and so keeps what nothing refers to',
+    summary:
+      'Delete for good the record of that key, which cannot be read and so keeps what nothing refers to, or what it belongs to from being deleted',
   }),
 } as const;

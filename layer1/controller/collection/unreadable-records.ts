@@ -1,12 +1,13 @@
 /**
  * Gives up a record that cannot be read: somebody says so, by its key. What it was is gone for good, and what it alone refers to
- * goes with the next round; all others are collected again.
+ * goes with the next round; all others are collected again, and an app that waited for it is deleted.
  */
 import { FlynnError } from '@flynn/kit/errors';
 import { nameKey, resourceKey } from '@flynn/resource/keys';
-import { decodeResource, isUnreadable } from '@flynn/resource/record';
-import type { AnyType } from '@flynn/resource/type';
+import { decodeResource, envelopeIn, isUnreadable } from '@flynn/resource/record';
+import type { AnyType, Owner } from '@flynn/resource/type';
 import type { Entry } from '@flynn/store/store';
+import { keptTypes } from '../apps/deletion.ts';
 import { datastoreBackupType } from '../datastore-backups/types.ts';
 import { archiveType, historyType } from '../datastore-history/types.ts';
 import type { Deps } from '../deps.ts';
@@ -15,30 +16,40 @@ import { appType, artifactType, deploymentType, operationType, releaseType } fro
 import type { AppResource, OperationResource, ReleaseResource } from '../resources.ts';
 
 /** Of what keeps a round from ending all but apps: what runs of one would be nobody's. */
-const types: readonly AnyType[] = [
+const collectedTypes: ReadonlySet<AnyType> = new Set<AnyType>([
   releaseType,
   artifactType,
   operationType,
   datastoreBackupType,
   historyType,
   archiveType,
-];
+]);
 
-/** With its name. `invalid` where it is none of these, `not_found` where it is not there, `conflict` where it can be read. */
+/**
+ * With its name. Of other types only what belongs to something that is being deleted, which waits for it. `invalid` where it is no
+ * record that is given up, `not_found` where it is not there, `conflict` where it can be read, or is of something that stays.
+ */
 export async function forgetUnreadable(
-  deps: Pick<Deps, 'store' | 'resources' | 'operations' | 'writer'>,
+  deps: Pick<Deps, 'store' | 'resources' | 'kinds' | 'operations' | 'writer'>,
   key: string,
   signal: AbortSignal,
 ): Promise<void> {
   const { store } = deps;
-  const { type, id } = placeOf(key);
+  const { type, id } = placeOf(deps, key);
   const entry = await store.get(key, { signal });
   if (entry === undefined)
     throw new FlynnError('not_found', `there is no record ${key}: flynn status names the one there is`);
   if (isReadable(type, entry)) {
-    throw new FlynnError('conflict', `${key} can be read, and keeps nothing from being collected: nothing was deleted`);
+    throw new FlynnError(
+      'conflict',
+      `${key} can be read, and keeps nothing from being collected or deleted: nothing was done`,
+    );
   }
-  await checkUnused(deps, type, id, signal);
+  const envelope = envelopeIn(entry);
+  if (!(await goesWithOwner(deps, envelope, signal))) {
+    if (!collectedTypes.has(type)) throw stays(key, envelope);
+    await checkUnused(deps, type, id, signal);
+  }
   if (type === operationType) await cancelFollowing(deps, id, signal);
   const names = await store.list(nameKey(type.name, ''), { signal });
   const own = names.entries.filter(({ value }) => value === id);
@@ -68,7 +79,8 @@ async function checkUnused(
   const all = { signal, isStrict: true };
   const looked = Promise.all([
     type === releaseType ? [{ id }] : resources.list(releaseType, { ...all, where: isOfIt }),
-    resources.list(appType, all),
+    // What is being deleted is started nowhere any more.
+    resources.list(appType, { ...all, where: ({ deletingSince }) => deletingSince === undefined }),
     resources.list(deploymentType, { ...all, where: ({ status }) => status.endedAt === undefined }),
   ]);
   const [ofIt, apps, deployments] = await looked.catch((error: unknown) => {
@@ -87,6 +99,30 @@ async function checkUnused(
   throw new FlynnError('conflict', `${name} runs of it, and could be started nowhere any more: ${mend}`);
 }
 
+/** Whether who owns it waits for it, or went without it in a version before. */
+async function goesWithOwner(
+  { store }: Pick<Deps, 'store'>,
+  { owner }: { owner?: Owner },
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (owner === undefined) return false;
+  const found = await store.get(resourceKey(owner.type, owner.id), { signal });
+  if (found === undefined) return true;
+  const { uid, deletingSince } = envelopeIn(found);
+  return deletingSince !== undefined || (owner.uid !== undefined && uid !== undefined && owner.uid !== uid);
+}
+
+function stays(key: string, { owner }: { owner?: Owner }): FlynnError {
+  if (owner === undefined) {
+    return new FlynnError('conflict', `${key} does not say whose it is, and nothing waits for it: nothing was deleted`);
+  }
+  const whose = `the ${owner.type} ${owner.id}`;
+  return new FlynnError(
+    'conflict',
+    `${key} is of ${whose}, which is not being deleted: go to the version of flynn that wrote it, restore a backup of the cluster, or delete ${whose}`,
+  );
+}
+
 /** What waits for its end never hears of one: without the record it would begin as if all had gone well. */
 async function cancelFollowing(
   { operations, writer }: Pick<Deps, 'operations' | 'writer'>,
@@ -102,22 +138,22 @@ async function cancelFollowing(
   }
 }
 
-function placeOf(key: string): { type: AnyType; id: string } {
+function placeOf({ kinds }: Pick<Deps, 'kinds'>, key: string): { type: AnyType; id: string } {
   if (key.startsWith(resourceKey(appType.name, ''))) {
     throw new FlynnError(
       'invalid',
       `${key} is an app, and what runs of it would be nobody's: go to the version of flynn that wrote it, or restore a backup of the cluster`,
     );
   }
+  const types = new Set([...collectedTypes, ...keptTypes, ...kinds.registry.all()]);
   for (const type of types) {
     const prefix = resourceKey(type.name, '');
     const id = key.startsWith(prefix) ? key.slice(prefix.length) : '';
     if (id !== '') return { type, id };
   }
-  const known = types.map(({ name }) => name).join(', ');
   throw new FlynnError(
     'invalid',
-    `"${key}" is no key of what collection reads: flynn status names it, like ${resourceKey(releaseType.name, 'ID')}; types are ${known}`,
+    `"${key}" is no key of a record: flynn status names it, or what flynn get app says that an app waits for, like ${resourceKey(releaseType.name, 'ID')}`,
   );
 }
 

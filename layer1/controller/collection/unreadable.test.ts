@@ -5,14 +5,25 @@ import { hasCode } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { nameKey, resourceKey } from '@flynn/resource/keys';
 import { isUnreadable } from '@flynn/resource/record';
+import { grantType } from '../access/resources.ts';
 import { apps, jobs, releases } from '../api.ts';
-
+import { stepDeletion } from '../apps/deletion.ts';
 import { datastoreBackupType } from '../datastore-backups/types.ts';
 import { archiveType, historyType } from '../datastore-history/types.ts';
 import { create, get, join, newApp } from '../operations/lifecycle-fixture.ts';
 import { openOperations } from '../operations/parts.ts';
 import { operationLock } from '../operations/writer.ts';
-import { appType, artifactType, operationType, releaseType } from '../resources.ts';
+import {
+  appFinalizer,
+  appType,
+  artifactType,
+  deploymentType,
+  drainType,
+  operationType,
+  ownedBy,
+  releaseType,
+  routeType,
+} from '../resources.ts';
 import { startTestBlobs } from '../testing/blobs.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
@@ -158,6 +169,98 @@ test('what an app runs is not given up, nor what that is made of', async () => {
     await assert.rejects(forgotten, { code: 'conflict', message: /^shop runs of it.*or delete shop$/ });
     await store.transact({ then: [{ put: key, value: before?.value ?? '' }] });
   }
+});
+
+test('what only an app runs that is being deleted is given up', async () => {
+  await using world = await startTestController({ hosts: 0, hasWorker: false });
+  const { client, store, deps } = world;
+  const { id: appId } = await client.call(apps.create, { body: { name: 'shop' } });
+  const artifact = { type: 'image' as const, image: { name: 'test/image' } };
+  const { id: artifactId } = await client.call(releases.createArtifact, { body: artifact });
+  const body = { artifactId, processes: { web: {} } };
+  const { id } = await client.call(releases.create, { params: { app: 'shop' }, body });
+  await deps.resources.updateStatus(appType, appId, ({ status }) => ({ ...status, releaseId: id }), { signal });
+  await deps.resources.delete(appType, appId, { signal });
+  // The second says of nobody that it is theirs.
+  for (const key of [resourceKey(artifactType.name, artifactId), resourceKey(releaseType.name, id)]) {
+    await store.transact({ then: [{ put: key, value: 'damaged' }] });
+    await client.call(collections.forget, { body: { key } });
+    assert.equal(await store.get(key), undefined);
+  }
+});
+
+test('an app that is deleted waits for what of it cannot be read, names what gives that up, and goes then', async () => {
+  await using blobStore = await startTestBlobs();
+  await using world = await startTestController({ blobStoreUrl: blobStore.url, hasWorker: false });
+  const { client, store, deps } = world;
+  const { resources } = deps;
+  const { id: appId } = await client.call(apps.create, { body: { name: 'shop' } });
+  const owner = ownedBy(appId);
+  const artifact = { type: 'image' as const, image: { name: 'test/image' } };
+  const { id: artifactId } = await client.call(releases.createArtifact, { body: artifact });
+  const body = { artifactId, processes: { web: {} } };
+  const { id } = await client.call(releases.create, { params: { app: 'shop' }, body });
+  await resources.updateStatus(appType, appId, ({ status }) => ({ ...status, releaseId: id }), { signal });
+  const grant = await resources.create(grantType, {
+    owner,
+    spec: { appId, kind: 'user', subjectId: 'u1', role: 'viewer' },
+  });
+  const drain = await resources.create(drainType, { owner, spec: { appId, url: 'syslog://logs.example.com:514' } });
+  const counts = { counts: { web: 1 }, oldCounts: {}, knownJobs: [], timeoutMs: 1_000 };
+  const deployment = await resources.create(deploymentType, { owner, spec: { appId, newReleaseId: id, ...counts } });
+  const [route] = await resources.list(routeType, { owner, signal });
+  assert.ok(route !== undefined);
+  const ofApp = [
+    resourceKey(drainType.name, drain.id),
+    resourceKey(deploymentType.name, deployment.id),
+    resourceKey(routeType.name, route.id),
+    resourceKey(grantType.name, grant.id),
+  ];
+  const keys = [...ofApp, resourceKey(releaseType.name, id)];
+  for (const key of keys) {
+    const { value = '' } = (await store.get(key)) ?? {};
+    await store.transact({ then: [{ put: key, value: JSON.stringify({ ...JSON.parse(value), version: 99 }) }] });
+  }
+  const forget = (key: string) => client.call(collections.forget, { body: { key } });
+  for (const key of ofApp) {
+    await assert.rejects(forget(key), { code: 'conflict', message: /not being deleted.*or delete the app/ }, key);
+  }
+  await resources.delete(appType, appId, { signal });
+  await store.transact({ then: [{ put: 'seat', value: '1' }] });
+  const epoch = { key: 'seat', modRevision: (await store.get('seat'))?.modRevision ?? 0 };
+  const named = new Set<string>();
+  for (let looks = 0; looks < keys.length; looks += 1) {
+    await assert.rejects(stepDeletion(deps, appId, { signal, epoch }), isUnreadable);
+    const { waitingFor } = await resources.get(appType, appId);
+    const [, key = ''] = / cannot be read: .*flynn gc --forget (\S+) /.exec(waitingFor[appFinalizer] ?? '') ?? [];
+    named.add(key);
+    await forget(key);
+  }
+  assert.deepEqual(named, new Set(keys));
+  await stepDeletion(deps, appId, { signal, epoch });
+  assert.equal(await resources.find(appType, appId), undefined);
+  assert.deepEqual((await store.list(nameKey(routeType.name, ''))).entries, [], 'its address is free');
+  await client.call(apps.create, { body: { name: 'shop' } });
+});
+
+test('what cannot be read of something that is gone is given up; what says of nobody that it is theirs is not', async () => {
+  await using world = await startTestController({ hosts: 0, hasWorker: false });
+  const { client, store, deps } = world;
+  const { id: appId } = await client.call(apps.create, { body: { name: 'shop' } });
+  const { id } = await deps.resources.create(drainType, {
+    owner: ownedBy(appId),
+    spec: { url: 'syslog://logs.example.com:514' },
+  });
+  const key = resourceKey(drainType.name, id);
+  const { value = '' } = (await store.get(key)) ?? {};
+  const forget = () => client.call(collections.forget, { body: { key } });
+  await store.transact({ then: [{ put: key, value: 'damaged' }] });
+  await assert.rejects(forget(), { code: 'conflict', message: /does not say whose it is/ });
+  await store.transact({ then: [{ put: key, value: JSON.stringify({ ...JSON.parse(value), version: 99 }) }] });
+  await assert.rejects(forget(), { code: 'conflict', message: /not being deleted/ });
+  await store.transact({ then: [{ delete: resourceKey(appType.name, appId) }] });
+  await forget();
+  assert.equal(await store.get(key), undefined);
 });
 
 test('nothing is given up while it cannot be told whether an app runs of it', async () => {
