@@ -18,6 +18,8 @@ import type { Origin } from './release-plan.ts';
 const operationMeta = 'flynn.operation';
 /** And which one was live then, whose env and settings it has; nothing before the first. */
 const basisMeta = 'flynn.basis';
+/** In the meta of whatever was made of a build's result, whether or not that is known any more. */
+const buildpackMeta = 'buildpack';
 
 /** What was done by the time the release was refused. */
 type Attempt = { artifactId?: string; areNotesTold?: boolean };
@@ -120,7 +122,7 @@ async function makeRelease(
     ...known,
     [operationMeta]: operation.id,
     [basisMeta]: live?.id ?? '',
-    buildpack: result.buildpack,
+    [buildpackMeta]: result.buildpack,
   };
   const app = await controller.call(apps.get, { params }, { signal });
   attempt.artifactId ??= await makeArtifact({ digest, result }, execution);
@@ -152,13 +154,18 @@ function writtenDown(newest: Release | undefined): Release | undefined {
   return newest?.artifactId === undefined ? newest : undefined;
 }
 
-/** A result that is gone with its blob is one that nobody knows any more. */
+/**
+ * A result that is gone with its blob is one that nobody knows any more, and so is that of an image which was imported without.
+ * What a slug's types were started by shows in their commands.
+ */
 async function originOf({ artifactId }: Release, { controller, blobs, signal }: Execution): Promise<Origin> {
   if (artifactId === undefined) return 'people';
   try {
-    const { meta } = await controller.call(releases.getArtifact, { params: { artifact: artifactId } }, { signal });
+    const params = { artifact: artifactId };
+    const { type, meta } = await controller.call(releases.getArtifact, { params }, { signal });
     const digest = meta[resultMeta];
-    return digest === undefined ? 'people' : await readResult(digest, { blobs, signal });
+    if (digest !== undefined) return await readResult(digest, { blobs, signal });
+    return type === 'image' && meta[buildpackMeta] !== undefined ? undefined : 'people';
   } catch (error) {
     if (hasCode(error, 'not_found')) return undefined;
     throw error;
@@ -197,7 +204,7 @@ async function makeArtifact(
         meta: {
           ...result.meta,
           [resultMeta]: digest,
-          buildpack: result.buildpack,
+          [buildpackMeta]: result.buildpack,
           sizeBytes: String(result.sizeBytes),
         },
       },

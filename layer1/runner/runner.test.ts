@@ -6,6 +6,8 @@ import { apps, deployments, formations, jobs, releases } from '@flynn/controller
 import { operations } from '@flynn/controller/operations/api';
 import { type AppJson, parseAppJson } from '@flynn/controller/apps/app-json';
 import { runners } from '@flynn/controller/operations/api-runners';
+import { resultMeta } from '@flynn/controller/images/image-blobs';
+import type { Release } from '@flynn/controller/model';
 import { logAggregatorClient, openController } from '@flynn/controller/controller';
 import { processSchema } from '@flynn/controller/processes/process';
 import { openWeb } from '@flynn/controller/web';
@@ -392,4 +394,29 @@ test('what a file says of an app before its first image is what that begins with
   assert.equal(checked['web']?.ports[0]?.service?.check?.path, '/up');
   await deploy();
   assert.equal((await live())['web']?.ports[0]?.service, undefined, 'the check of app.json went with it');
+});
+
+test('an image that was imported without the record of its build says nothing of what people added: the next one begins anew', async () => {
+  await using world = await startWorld();
+  behave(world, { build: { is: 'exit', code: 0 } });
+  const { client } = world.controller;
+  const params = { app: 'shop' };
+  const image = { config: await world.blobs.put('{}'), hasCommand: true, port: 80 };
+  const deploy = async (processTypes: Record<string, string>): Promise<Release> => {
+    const chain = await push(world, { image, processTypes, buildpack: 'image' });
+    await using _runner = startRunner(world);
+    const { operation, lines } = await outcome(world, chain[2]?.id);
+    assert.equal(operation.state, 'complete', lines.join('\n'));
+    const { releaseId = '' } = await client.call(apps.get, { params });
+    return client.call(releases.get, { params: { ...params, release: releaseId } });
+  };
+  const { artifactId = '', processes } = await deploy({ web: 'serve', worker: 'work' });
+  const built = await client.call(releases.getArtifact, { params: { artifact: artifactId } });
+  const { [resultMeta]: _record, ...meta } = built.meta;
+  const imported = await client.call(releases.createArtifact, { body: { type: built.type, image: built.image, meta } });
+  const { id } = await client.call(releases.create, { params, body: { artifactId: imported.id, processes } });
+  await world.controller.deploy('shop', id);
+  const next = await deploy({});
+  assert.deepEqual(Object.keys(next.processes), ['web']);
+  assert.equal(next.processes['web']?.command, undefined);
 });
