@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { resourceKey } from '@flynn/resource/keys';
+import { ResourceService } from '@flynn/resource/service';
 import { createMemoryStore } from '@flynn/store/memory';
 import { apps, deployments, formations, releases } from '../api.ts';
 import { blobGraceMs, collectBlobs } from './blob-collection.ts';
@@ -87,7 +88,8 @@ test('a round goes through all deployments once, however many apps there are', a
 test('of an app that something is deployed of since the round began nothing goes', async (t) => {
   await using world = await startTestController();
   await makeOld(world, 'shop', 4);
-  const { resources } = world.deps;
+  // Of its own: the worker looks for things too.
+  const resources = new ResourceService({ ...world.deps });
   const find = resources.find.bind(resources);
   const releaseId = (await world.client.call(releases.get, { params: { app: 'shop', release: 'v2' } })).id;
   let begun = '';
@@ -97,7 +99,7 @@ test('of an app that something is deployed of since the round began nothing goes
     begun = id;
     return find(...asked);
   });
-  assert.equal(await collectReleases(later(world, 2 * 3_600_000), { signal }), 0);
+  assert.equal(await collectReleases({ ...later(world, 2 * 3_600_000), resources }, { signal }), 0);
   assert.equal((await world.endOf(begun)).state, 'complete');
   assert.deepEqual(await versions(world, 'shop'), [4, 3, 2, 1]);
 });
