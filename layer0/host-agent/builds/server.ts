@@ -1,7 +1,7 @@
 /** Builds of images for the jobs of this host. */
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
-import { asFlynnError } from '@flynn/kit/errors';
+import { asFlynnError, ifFound } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { type BuildEvent, buildRoutes } from './api.ts';
@@ -34,8 +34,14 @@ export function buildHandlers(
       return { body: answer, headers: { 'content-type': 'application/x-ndjson' } };
     }),
     handle(buildRoutes.ensureImage, async ({ body, signal }) => {
-      const name = await engine.ensureImage(body.image, { signal });
-      return { name, env: await engine.imageEnv(name, { signal }) };
+      const ensure = async (): Promise<{ name: string; env?: Record<string, string> }> => {
+        const name = await engine.ensureImage(body.image, { signal });
+        const env = await ifFound(engine.imageEnv(name, { signal }));
+        return env === undefined ? { name } : { name, env };
+      };
+      const ensured = await ensure();
+      // Somebody may have removed it since it was last looked for.
+      return ensured.env === undefined ? ensure() : ensured;
     }),
   ];
 }

@@ -135,6 +135,21 @@ test('an image goes on for whoever still waits, and makes room for the next when
   await ended;
 });
 
+test('an image that somebody else removed is looked for anew once it was missed, and one without a configuration sets nothing', async () => {
+  const there = ['here:1'];
+  await using place = await slowPlace(there);
+  assert.equal(await place.engine.ensureImage({ name: 'here:1' }), 'here:1');
+  assert.deepEqual(await place.engine.imageEnv('here:1'), {});
+  there.pop();
+  assert.equal(await place.engine.ensureImage({ name: 'here:1' }), 'here:1');
+  await assert.rejects(place.engine.imageEnv('here:1'), (error) => hasCode(error, 'not_found'));
+  const leaving = new AbortController();
+  const asked = place.engine.ensureImage({ name: 'here:1' }, leaving);
+  await waitFor(() => place.underWay().join() === 'here:1', { what: 'it to be brought again', deadlineMs: 60_000 });
+  leaving.abort();
+  await assert.rejects(asked, (error) => hasCode(error, 'cancelled'));
+});
+
 test('by the names that hosts give what they make, and by ids, nobody has an image', async () => {
   await using place = await slowPlace(['flynn-c/image:1', '4b', 'cafe:latest', 'base:1']);
   const id = 'a'.repeat(64);

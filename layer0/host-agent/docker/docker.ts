@@ -60,7 +60,7 @@ export function connectDocker(options: DockerOptions): Engine {
   const wanted = new SharedWork<string>();
   const turns = new ImageTurns();
   const building = new KeyedMutex();
-  /** Images found to be there: looking again on every start would cost a call. A failing `create` makes us forget. */
+  /** Images found to be there: looking again on every start would cost a call. One that is missed after all makes us forget. */
   const known = new Map<string, string>();
   /** Which containers have a terminal never changes, and decides how their streams are read. */
   const terminals = new Map<string, boolean>();
@@ -146,7 +146,14 @@ export function connectDocker(options: DockerOptions): Engine {
     ...dockerNetworks(context),
     ...dockerVolumes(context),
     ensureImage,
-    imageEnv: (ref, options = {}) => imageEnv(context, ref, options),
+    async imageEnv(ref, options = {}) {
+      try {
+        return await imageEnv(context, ref, options);
+      } catch (error) {
+        if (hasCode(error, 'not_found')) known.clear();
+        throw error;
+      }
+    },
     buildImage: (build, options = {}) => buildImage(context, build, options),
     removeBuildsLeft: (options = {}) => removeBuildsLeft(context, options),
     exportImages: (names, options = {}) => exportImages(context, names, options),

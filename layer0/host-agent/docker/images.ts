@@ -44,9 +44,9 @@ export async function imageEnv(
   name: string,
   options: CallOptions,
 ): Promise<Record<string, string>> {
-  // An image without any says so with null.
-  const { Config } = await inspectImage(context, name, options);
-  const pairs: readonly string[] = Config.Env ?? [];
+  // An image without any says so with null, one that was made by other tools may have no configuration at all.
+  const { Config }: Partial<Docker.ImageInspectInfo> = await inspectImage(context, name, options);
+  const pairs: readonly string[] = Config?.Env ?? [];
   return Object.fromEntries(
     pairs.map((pair): [string, string] => {
       const [key = '', value = ''] = pair.split(/=(.*)/s);

@@ -194,7 +194,7 @@ export interface Engine {
    * at a time.
    */
   ensureImage(image: Image, options?: ImageOptions): Promise<string>;
-  /** What its ENV says. By what `ensureImage` answered; one that is not there: `not_found`. */
+  /** What its ENV says. By what `ensureImage` answered; one that is not there: `not_found`, and `ensureImage` looks anew. */
   imageEnv(ref: string, options?: CallOptions): Promise<Record<string, string>>;
   /**
    * Builds an image and answers its name, which is its to keep until the next build with the same cache. `invalid` with the
