@@ -13,26 +13,29 @@ export type Copies = {
   setting: ((mode: string) => string)[];
 };
 
+/** What is copied, and for people the same with its variables, whose values are not for all of them. */
+export type Source = { path: string; word: string };
+
 const filesDir = '/copied/files';
 const addressesDir = '/copied/addresses';
 
 /** What is copied keeps its path below a folder of its own: the engine matches wildcards there, as it would have where it was. */
-export function copiesOf(sources: readonly string[], { isAdd }: { isAdd: boolean }): Copies {
+export function copiesOf(sources: readonly Source[], { isAdd }: { isAdd: boolean }): Copies {
   const lines: ((from: string) => string)[] = [];
   const taken = new Set<string>();
   const places: string[] = [];
   const checks: string[] = [];
   const setting: Copies['setting'] = [];
   for (const [at, source] of sources.entries()) {
-    if (isAdd && /^https?:\/\//i.test(source)) {
+    if (isAdd && /^https?:\/\//i.test(source.path)) {
       const place = `${addressesDir}/${at + 1}/${nameIn(source)}`;
-      lines.push(() => `ADD ${JSON.stringify([source, place])}`);
+      lines.push(() => `ADD ${JSON.stringify([source.path, place])}`);
       places.push(place);
       setting.push((mode) => `chmod -- ${mode} ${place}`);
       continue;
     }
     checkName(source);
-    const path = posix.join('/', source).replace(/(?<=.)\/$/, '');
+    const path = posix.join('/', source.path).replace(/(?<=.)\/$/, '');
     const segments = path.split('/');
     const wild = segments.findIndex((segment) => /[*?[]/.test(segment));
     const base = wild < 0 ? path : segments.slice(0, wild).join('/') || '/';
@@ -54,21 +57,26 @@ export function copiesOf(sources: readonly string[], { isAdd }: { isAdd: boolean
 }
 
 /** What the engine would take as something else, or no line holds. */
-function checkName(source: string): void {
+function checkName({ word, path }: Source): void {
   // eslint-disable-next-line no-control-regex
-  if (source !== '' && !/[\0-\u001f\\$"'`]/.test(source)) return;
+  if (path !== '' && !/[\0-\u001f\\$"'`]/.test(path)) return;
   throw new FlynnError(
     'invalid',
-    `${JSON.stringify(source)} is no name that can be prepared: quotes, \\, $ and \` cannot be in it`,
+    `${JSON.stringify(word)} is no name that can be prepared${ofVariables(word)}: quotes, \\, $ and \` cannot be in it`,
   );
 }
 
-function nameIn(address: string): string {
-  checkName(address);
+function ofVariables(word: string): string {
+  return word.includes('$') ? ' with what its variables stand for' : '';
+}
+
+function nameIn(source: Source): string {
+  checkName(source);
+  const { word, path: address } = source;
   const path = URL.canParse(address) ? new URL(address).pathname : '';
   const name = posix.basename(path);
   if (/^[\w.@%+,:=-]+$/.test(name) && !/^\.{1,2}$/.test(name)) return name;
-  throw new FlynnError('invalid', `${address} does not end in a plain name of a file: RUN curl -fsSLo FILE ${address}`);
+  throw new FlynnError('invalid', `${word} does not end in a plain name of a file: RUN curl -fsSLo FILE ${word}`);
 }
 
 /** What is called so, as deep as the last of these patterns, or at the path itself. */
@@ -91,11 +99,11 @@ function refusingArchives(path: string, patterns: readonly string[]): string {
 const symbolic = /^[ugoa]*(?:[-+=](?:[rwxXst]*|[ugo]))+(?:,[ugoa]*(?:[-+=](?:[rwxXst]*|[ugo]))+)*$/;
 
 /** As `chmod` is to take it. A number says all there is of a mode, also of folders: that needs five digits. */
-export function checkMode(mode: string): string {
+export function checkMode(mode: string, word: string): string {
   if (/^0*[0-7]{1,4}$/.test(mode)) return mode.replace(/^0+/, '').padStart(5, '0');
   if (symbolic.test(mode)) return mode;
   throw new FlynnError(
     'invalid',
-    `--chmod=${mode} is no mode: write up to four digits from 0 to 7, as 755, or who, how and what, as u=rwX,go=rX`,
+    `--chmod=${word} is no mode${ofVariables(word)}: write up to four digits from 0 to 7, as 755, or who, how and what, as u=rwX,go=rX`,
   );
 }

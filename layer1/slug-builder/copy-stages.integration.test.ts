@@ -29,7 +29,12 @@ const limits = { memoryBytes: 256 * mebibyte, cpuMillis: 500, pids: 64, diskByte
 const { FLYNN_TEST_SLUG_RUNNER_IMAGE: runner = 'flynn-test/slug-runner:dev' } = process.env;
 
 type Source = Record<string, string | Buffer | { mode?: number; content?: string; link?: string }>;
-type Made = { lines: string[]; files: Map<string, { about: string; content: string }>; top: Map<string, number> };
+type Made = {
+  lines: string[];
+  told: string[];
+  files: Map<string, { about: string; content: string }>;
+  top: Map<string, number>;
+};
 
 /** As a push would have it: `env` is the app's. */
 async function make(
@@ -58,12 +63,19 @@ async function make(
   }
   context.finalize();
   const lines: string[] = [];
+  const told: string[] = [];
+  const words = staged.words();
+  const onText = (line: string): void => {
+    lines.push(line);
+    const one = words.told(line);
+    if (one !== undefined) told.push(one);
+  };
   const asked = { id: cache, cache, context: Readable.from(context), dockerfile: 'Dockerfile', args, limits };
   let name: string;
   try {
-    name = await engine.buildImage({ ...asked, onText: (line) => void lines.push(line) });
+    name = await engine.buildImage({ ...asked, onText });
   } catch (error) {
-    if (error instanceof Error) error.message = `${lines.join('\n')}\n${staged.withLines(error.message)}`;
+    if (error instanceof Error) error.message = `${told.join('\n')}\n${words.failure(error.message)}`;
     throw error;
   }
   await using folder = await mkdtempDisposable(`${tmpdir()}/flynn-copied-`);
@@ -85,7 +97,7 @@ async function make(
       entry.resume();
     }
   }
-  return { lines, files, top };
+  return { lines, told, files, top };
 }
 
 async function withEngine(work: (fixture: DockerFixture) => Promise<void>): Promise<void> {
@@ -245,6 +257,17 @@ test('a here-document of hundreds of kilobytes comes out as it is', () =>
     assert.equal(files.get('x')?.content, content);
   }));
 
+test('what is in variables is not in what people read of a build, in however many pieces the engine says it', () =>
+  withEngine(async (fixture) => {
+    const content = '$SECRET, '.repeat(4_000);
+    const dockerfile = `FROM ${runner}\nARG SECRET\nCOPY --chmod=600 <<EOF /x\n${content}\nEOF\nCOPY $SECRET /y\n`;
+    const made = await make(fixture, dockerfile, { source: { 's3cret-1': 'y' }, env: { SECRET: 's3cret-1' } });
+    assert.match(made.files.get('x')?.content ?? '', /^s3cret-1, s3cret-1, /);
+    assert.match(made.lines.join('\n'), /s3cret/);
+    assert.doesNotMatch(made.told.join('\n'), /s3cret/);
+    assert.match(made.told.join('\n'), /: what line 3 copies is prepared\n[^]*: COPY --chmod=600 <<EOF \/x\n/);
+  }));
+
 test('a file of an address has the mode', () =>
   withEngine(async (fixture) => {
     const server = createServer((_request, response) => response.end('from there'));
@@ -308,6 +331,12 @@ const failures: [what: string, copy: string, files: Source, pattern: RegExp][] =
     'COPY --chmod=755 conf/* /x/',
     { 'conf/out': { link: '/etc/passwd' }, 'conf/in': 'x' },
     /\/conf\/out is a link to \/etc\/passwd, out of the folder[^]*What line 3 of/,
+  ],
+  [
+    'a file that is not there and that a variable names',
+    'ARG S=s3\nARG T=${S}cret\nCOPY --chmod=755 $T /x/',
+    {},
+    /^(?![^]*s3cret)[^]*What line 5 of the Dockerfile copies could not be prepared: see that all it names is there\./,
   ],
   [
     'an instruction behind it that is none',

@@ -4,6 +4,7 @@
  * is a step of the image that is made, known by its content and modes, and nothing else of it is in that image. Pure.
  */
 import { FlynnError } from '@flynn/kit/errors';
+import { BuildWords } from './build-words.ts';
 import { type CopiedDocument, isOpening } from './copied-documents.ts';
 import { checkMode, copiesOf } from './copied-files.ts';
 import { type Instruction, instructionHead, instructionsOf, platformArgs } from './dockerfile.ts';
@@ -30,10 +31,13 @@ export function basesOfCopies(dockerfile: string, documents: CopiedDocuments): s
     const prepared = documents.get(firstLine) ?? [];
     const isPrepared = /^(?:COPY|ADD)$/.test(name) && (prepared.length > 0 || /\s--chmod=/.test(text));
     if (!isPrepared || base === '' || base === 'scratch') continue;
-    if (text.includes('$') || prepared.some(({ isExpanded, content }) => isExpanded && content.includes('$')))
-      wanted.add(base);
+    if (hasVariables(text, prepared)) wanted.add(base);
   }
   return [...wanted];
+}
+
+function hasVariables(text: string, documents: readonly CopiedDocument[]): boolean {
+  return text.includes('$') || documents.some(({ isExpanded, content }) => isExpanded && content.includes('$'));
 }
 
 /** `args`: what the engine is given. `invalid` for what it cannot make, by its line. */
@@ -41,7 +45,7 @@ export function withCopyStages(
   dockerfile: string,
   { documents, args, bases }: { documents: CopiedDocuments; args: Readonly<Record<string, string>>; bases: ImageEnvs },
 ): Staged {
-  const asIs: Staged = { dockerfile, notes: [], withLines: (said) => said };
+  const asIs: Staged = { dockerfile, notes: [], words: () => new BuildWords(new Map(), (line) => line) };
   if (documents.size === 0 && !dockerfile.includes('--chmod')) return asIs;
   const instructions = instructionsOf(dockerfile);
   const made: Made[] = [];
@@ -93,8 +97,13 @@ function madeFor(
   const words = wordsOf(text.slice(head.length).trim());
   const destination = words.pop();
   if (destination === undefined || words.length === 0) throw problem('it names what is copied, and where to');
-  const sources = words.filter((word) => documents.length === 0 || !isOpening(word)).map((word) => value(word, word));
-  const mode = hasChmod ? checkMode(value(chmod, `--chmod=${chmod}`)) : undefined;
+  const sources = words
+    .filter((word) => documents.length === 0 || !isOpening(word))
+    .map((word) => {
+      const path = value(word, word);
+      return { path, word: word.includes('$') ? word : path };
+    });
+  const mode = hasChmod ? checkMode(value(chmod, `--chmod=${chmod}`), chmod) : undefined;
   const files = copiesOf(sources, { isAdd: name === 'ADD' });
   const read = documents.map((document) => contentOf(document, valueOf));
   const notes = [
@@ -121,6 +130,7 @@ function madeFor(
     lines,
     sources: [...files.places, ...read.map((document) => placeOf(document.name))],
     destination,
+    hasVariables: hasVariables(text, documents),
   };
   return { made, notes };
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { configOf, savedFiles } from '@flynn/controller/images/testing';
-import { buildRoutes } from '@flynn/host-agent/builds/api';
+import { type BuildEvent, buildRoutes } from '@flynn/host-agent/builds/api';
 import { hasCode } from '@flynn/kit/errors';
 import { layers, limits, openPlace, succeeds } from './image-build-fixture.ts';
 
@@ -229,6 +229,34 @@ test('what is copied with a mode, or is in the Dockerfile, is prepared in a stag
   place.asked.env = { PATH: '/bin', A: 'of the image' };
   await place.build(ofImage);
   assert.match((await place.context()).get('Dockerfile') ?? '', /'of the image b \/bin\\n'/);
+});
+
+test('what is in variables is neither in what people read of a build nor in why it failed', async () => {
+  const source = { Dockerfile: 'FROM scratch\nARG DATABASE_URL\nCOPY <<EOF /app/.env\nurl=$DATABASE_URL\nEOF\n' };
+  const appEnv = { DATABASE_URL: 'postgres://app:s3cret@db' };
+  let isFailing = false;
+  await using place = await openPlace(async function* (): AsyncGenerator<BuildEvent> {
+    const steps = ((await place.context()).get('Dockerfile') ?? '').split('\n').filter((line) => line !== '');
+    for (const [at, step] of steps.entries()) {
+      yield { line: `Step ${at + 1}/${steps.length} : ${step}` };
+      if (step.startsWith('RUN ') && isFailing) {
+        const said = `The command '/bin/sh -c ${step.slice('RUN '.length)}' returned a non-zero code: 2`;
+        yield { error: { code: 'invalid', message: said } };
+      }
+      yield { line: ' ---> 0123456789ab' };
+    }
+    yield { image: 'flynn-t/build:a1' };
+  });
+  await place.build(source, {}, appEnv);
+  assert.match((await place.context()).get('Dockerfile') ?? '', /s3cret/);
+  assert.match(place.output(), /Step 2\/5 : what line 3 copies is prepared\n[^]*Step 5\/5 : COPY <<EOF \/app\/\.env\n/);
+  assert.doesNotMatch(place.output(), /s3cret/);
+  isFailing = true;
+  await assert.rejects(
+    place.build(source, {}, appEnv),
+    isError('invalid', /^What line 3 of the Dockerfile copies could not be prepared: non-zero code: 2$/),
+  );
+  assert.doesNotMatch(place.output(), /s3cret/);
 });
 
 test('FROM takes an image that was pushed, by its number', async () => {

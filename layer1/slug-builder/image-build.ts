@@ -35,6 +35,7 @@ import { LineSplitter } from '@flynn/kit/lines';
 import { retry } from '@flynn/kit/retry';
 import type { Image } from '@flynn/scheduler/job-template';
 import { type BuildJob, isAway, putRecord, readLayers } from './build.ts';
+import type { BuildWords } from './build-words.ts';
 import { type SourceTexts, packContext, readTexts, usualDockerfile } from './build-context.ts';
 import { type SubmodulesDeps, layOutSubmodules } from './context-submodules.ts';
 import { withoutBuildKit } from './buildkit.ts';
@@ -268,16 +269,19 @@ async function buildOnHost(
     limits: { memoryBytes, cpuMillis, pids, diskBytes },
   };
   const events = await agent.stream(buildRoutes.build, { params: { build }, body }, { signal });
+  const words = staged.words();
   const splitter = new LineSplitter({ maxBytes: maxEventBytes });
   let printedBytes = 0;
   for await (const chunk of events) {
     for (const line of splitter.push(chunk)) {
       const event = buildEventSchema.parse(JSON.parse(line));
       if ('image' in event) return event.image;
-      if ('error' in event) throw failureOf(event.error, { plain, staged });
-      printedBytes += event.line.length + 1;
+      if ('error' in event) throw failureOf(event.error, { plain, words });
+      const told = words.told(event.line);
+      if (told === undefined) continue;
+      printedBytes += told.length + 1;
       if (printedBytes > limits.outputBytes) throw tooMuchOutput(limits.outputBytes);
-      out.line(event.line);
+      out.line(told);
     }
   }
   throw new FlynnError('unavailable', 'The host stopped building without saying why: push again.');
@@ -286,9 +290,9 @@ async function buildOnHost(
 /** Which limit it was is for people to read, and what to do about it with it. */
 function failureOf(
   { code, message }: Extract<BuildEvent, { error: unknown }>['error'],
-  { plain, staged }: Pick<Asked, 'plain' | 'staged'>,
+  { plain, words }: { plain: string; words: BuildWords },
 ): FlynnError {
-  if (code !== 'exhausted') return new FlynnError(code, withPlaces(staged.withLines(message), plain));
+  if (code !== 'exhausted') return new FlynnError(code, withPlaces(words.failure(message), plain));
   const variable = message.includes('memory') ? 'FLYNN_BUILD_MEMORY' : 'FLYNN_BUILD_DISK';
   return new FlynnError(code, `${message}.\n${howToRaise(variable)}`);
 }

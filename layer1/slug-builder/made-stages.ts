@@ -1,4 +1,5 @@
 /** A Dockerfile with the stages that prepare what is copied, and the lines of the one that people wrote. Pure. */
+import { BuildWords, type Prepared } from './build-words.ts';
 import { type Instruction, instructionHead } from './dockerfile.ts';
 
 /** Has a shell, and what files are prepared with. */
@@ -6,8 +7,8 @@ export const preparing = 'flynn/slug-runner';
 
 export type Assembled = {
   dockerfile: string;
-  /** What the engine says of it, with the lines that people wrote. */
-  withLines: (said: string) => string;
+  /** For what the engine says of a build of it. */
+  words: () => BuildWords;
 };
 
 /** What an instruction takes from a stage that is made for it. */
@@ -21,6 +22,7 @@ export type Made = {
   lines: (from: string) => string[];
   sources: string[];
   destination: string;
+  hasVariables: boolean;
 };
 
 type Called = Made & { called: string };
@@ -76,28 +78,20 @@ function withStagesIn(
   begun: ReadonlyMap<number, readonly Called[]>,
   numbered: (from: string) => string,
 ): Assembled {
-  const written: { line: string; origin: number; isMade: boolean }[] = [];
+  const written: { line: string; origin: number }[] = [];
+  const prepared = new Map<string, Prepared>();
   for (const [at, line] of lines.entries()) {
-    for (const { called, from = '', instruction, lines: steps } of begun.get(at + 1) ?? []) {
+    for (const { called, from = '', instruction, lines: steps, hasVariables } of begun.get(at + 1) ?? []) {
+      const { text, firstLine } = instruction;
+      prepared.set(called, { line: firstLine, text, hasVariables });
       for (const step of [`FROM ${preparing} AS ${called}`, ...steps(numbered(from))])
-        written.push({ line: step, origin: instruction.firstLine, isMade: true });
+        written.push({ line: step, origin: firstLine });
     }
-    written.push({ line, origin: at + 1, isMade: false });
+    written.push({ line, origin: at + 1 });
   }
-  const originOf = (line: string): string => String(written[Number(line) - 1]?.origin ?? line);
-  const withLines = (said: string): string => {
-    // The engine's words may be shortened in their middle.
-    const failed = written.filter(
-      ({ line, isMade }) => isMade && line.startsWith('RUN ') && said.includes(`-c ${line.slice('RUN '.length, 400)}`),
-    );
-    if (failed.length === 0)
-      return said.replace(
-        /(parse error (?:on )?line )(\d+)/i,
-        (_all, before: string, line: string) => before + originOf(line),
-      );
-    const code = / returned a (non-zero code: \d+)/.exec(said)?.[1];
-    const places = [...new Set(failed.map(({ origin }) => origin))].join(' or ');
-    return `What line ${places} of the Dockerfile copies could not be prepared${code === undefined ? '' : `: ${code}`}`;
+  const lineOf = (line: string): string => String(written[Number(line) - 1]?.origin ?? line);
+  return {
+    dockerfile: written.map(({ line }) => line).join('\n'),
+    words: () => new BuildWords(prepared, lineOf),
   };
-  return { dockerfile: written.map(({ line }) => line).join('\n'), withLines };
 }
