@@ -86,9 +86,10 @@ function found(path: string, patterns: readonly string[]): string {
   return `find '${path}' ${depth}${last === undefined ? '' : ` -name '${last.replaceAll('[^', '[!')}'`}`;
 }
 
-/** A link that a wildcard may name is followed where it is then: what is elsewhere would not be found, or be something else. */
-function refusingLinks(path: string, patterns: readonly string[]): string {
-  return `${found(path, patterns)} -type l -exec sh -c 'for link; do case "$(readlink -m "$link")" in ${filesDir}/*) ;; *) echo "\${link#${filesDir}} is a link to $(readlink "$link"), out of the folder that is copied: name the file that it leads to" >&2; exit 1;; esac; done' sh {} +`;
+/** A link that a wildcard may name is followed where it is then: only of the folder that is copied all is there. */
+function refusingLinks(folder: string, patterns: readonly string[]): string {
+  const base = folder.replace(/\/$/, '');
+  return `${found(folder, patterns)} -type l -exec sh -c 'for link; do case "$(test -e "$link" && readlink -m "$link")" in "${base}"|"${base}"/*) ;; *) echo "\${link#${filesDir}} is a link to $(readlink "$link"), which is not in the folder that is copied: name the file that it leads to" >&2; exit 1;; esac; done' sh {} +`;
 }
 
 /** Their beginnings: gzip, bzip2, xz, Zstandard; of tar what stands behind the first name. */

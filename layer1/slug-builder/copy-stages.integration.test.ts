@@ -330,7 +330,19 @@ const failures: [what: string, copy: string, files: Source, pattern: RegExp][] =
     'a link that leads out of what a wildcard names',
     'COPY --chmod=755 conf/* /x/',
     { 'conf/out': { link: '/etc/passwd' }, 'conf/in': 'x' },
-    /\/conf\/out is a link to \/etc\/passwd, out of the folder[^]*What line 3 of/,
+    /\/conf\/out is a link to \/etc\/passwd, which is not in the folder[^]*What line 3 of/,
+  ],
+  [
+    'a link that leads out of the folder of a wildcard, beside which nothing is copied',
+    'COPY --chmod=755 app/bin/* /x/',
+    { 'app/bin/cli': { link: '../pkg/cli.js' }, 'app/pkg/cli.js': 'x' },
+    /\/app\/bin\/cli is a link to \.\.\/pkg\/cli\.js, which is not in the folder that is copied: name[^]*What line 3 of/,
+  ],
+  [
+    'a link to nothing',
+    'COPY --chmod=755 conf/* /x/',
+    { 'conf/broken': { link: 'nothing' } },
+    /\/conf\/broken is a link to nothing, which is not in the folder that is copied: name[^]*What line 3 of/,
   ],
   [
     'a file that is not there and that a variable names',
