@@ -53,6 +53,13 @@ export interface DiscoveryClient extends AsyncDisposable {
   close(): Promise<void>;
 }
 
+type FollowOptions = {
+  signal: AbortSignal;
+  log?: Logger;
+  /** Called once all is told, and false once the connection is broken after that. */
+  onTouch?: (isTold: boolean) => void;
+};
+
 /** `url` is a discovery server: the gateway of the host, port 1111. */
 export function createDiscoveryClient(options: { url: string; name?: string }): DiscoveryClient {
   const http = new HttpClient({ baseUrl: options.url, name: options.name ?? 'service discovery', timeoutMs: 5_000 });
@@ -66,7 +73,7 @@ export function createDiscoveryClient(options: { url: string; name?: string }): 
 
   async function* follow(
     connect: (signal: AbortSignal) => AsyncIterable<ServerEvent>,
-    { signal, log = silentLogger() }: { signal: AbortSignal; log?: Logger },
+    { signal, log = silentLogger(), onTouch }: FollowOptions,
   ): AsyncGenerator<DiscoveryEvent> {
     const told = new KnownServices();
     let failures = 0;
@@ -82,6 +89,7 @@ export function createDiscoveryClient(options: { url: string; name?: string }): 
           } else if (event.event === 'current') {
             if (failures > 0) log.info('service discovery is there again');
             failures = 0;
+            onTouch?.(true);
             const events = told.catchUp(fresh.services);
             fresh = undefined;
             yield* events;
@@ -94,6 +102,8 @@ export function createDiscoveryClient(options: { url: string; name?: string }): 
           const message = 'no connection to service discovery: what was last known stays in force';
           log[failures === 0 ? 'warn' : 'debug']({ err: error }, message);
         }
+      } finally {
+        if (fresh === undefined) onTouch?.(false);
       }
       if (signal.aborted) return;
       await pause(backoffMs(failures, { minMs: 100, maxMs: 2_000 }), signal);
@@ -101,7 +111,7 @@ export function createDiscoveryClient(options: { url: string; name?: string }): 
     }
   }
 
-  const subscribe: DiscoveryClient['subscribe'] = (service, options) =>
+  const subscribe = (service: string, options: FollowOptions) =>
     follow((signal) => http.events(routes.events, { params: { service } }, { signal }), options);
 
   return {
@@ -158,7 +168,12 @@ export function createDiscoveryClient(options: { url: string; name?: string }): 
       http.call(routes.setMeta, { params: { service }, body: write }, until(signal)),
     subscribe,
     subscribeAll: (options) => follow((signal) => http.events(routes.allEvents, {}, { signal }), options),
-    openServiceSet: (service, options) => openServiceSet(subscribe(service, options), { ...options, service }),
+    openServiceSet(service, options) {
+      let silentSinceMs: number | undefined = Date.now();
+      const onTouch = (isTold: boolean) => void (silentSinceMs = isTold ? undefined : Date.now());
+      const events = subscribe(service, { ...options, onTouch });
+      return openServiceSet(events, { ...options, service, silentSinceMs: () => silentSinceMs });
+    },
     async resolve(service, { signal, deadlineMs = 10_000, where = {} } = {}) {
       try {
         return await waitFor(

@@ -166,9 +166,13 @@ test('a subscription survives a restart of the server, and tells only what chang
     for await (const event of client.subscribe('web', { signal: stop.signal })) seen.push(summarize(event));
   })();
   await waitFor(() => seen.includes('current'), { what: 'the current set', deadlineMs: 30_000 });
+  assert.equal(set.silentSinceMs, undefined);
 
+  const brokeMs = Date.now();
   firstStop.abort();
   await first.close();
+  const isSilent = () => (set.silentSinceMs ?? 0) >= brokeMs;
+  await waitFor(isSilent, { what: 'the break to be known', deadlineMs: 30_000, intervalMs: 5 });
   await registry.deregister('web', 'a');
   await registry.register({ service: 'web', id: 'c', address: 'c:80' });
   const second = await serve(first.port, stop.signal);
@@ -177,6 +181,7 @@ test('a subscription survives a restart of the server, and tells only what chang
     deadlineMs: 60_000,
   });
   await waitFor(() => idsOf(set.instances).join() === 'b,c', { what: 'the set to follow', deadlineMs: 60_000 });
+  assert.equal(set.silentSinceMs, undefined);
   assert.equal(set.leader?.id, 'b');
   stop.abort();
   await reading;
@@ -197,8 +202,10 @@ test('a set opened before discovery is there comes without instances, and gets t
   const handlers = discoveryHandlers(registry, { signal: stop.signal });
   const port = await freePort();
   await using client = createDiscoveryClient({ url: `http://127.0.0.1:${port}` });
+  const beforeMs = Date.now();
   const set = await client.openServiceSet('web', { signal: stop.signal });
   assert.deepEqual(set.instances, []);
+  assert.ok((set.silentSinceMs ?? 0) >= beforeMs);
   await using server = await startServer({ handlers, log, host: '127.0.0.1', port, name: 'discovery' });
   await set.ready;
   assert.deepEqual(idsOf(set.instances), ['a']);

@@ -14,6 +14,8 @@ export interface ServiceSet {
   onChange(listener: (instances: readonly Instance[]) => void): () => void;
   /** Resolves when the whole set is known for the first time; rejects if the subscription ended before. */
   readonly ready: Promise<void>;
+  /** Since when nothing is told of it, in milliseconds since the epoch: undefined while discovery does, what is known is as of then. */
+  readonly silentSinceMs: number | undefined;
 }
 
 /**
@@ -22,9 +24,16 @@ export interface ServiceSet {
  */
 export async function openServiceSet(
   events: AsyncIterable<DiscoveryEvent>,
-  options: { service: string; signal: AbortSignal; log?: Logger; waitMs?: number },
+  options: {
+    service: string;
+    signal: AbortSignal;
+    log?: Logger;
+    waitMs?: number;
+    /** Of where the events come from, which may break without their end; default never. */
+    silentSinceMs?: () => number | undefined;
+  },
 ): Promise<ServiceSet> {
-  const { service, signal, log = silentLogger(), waitMs = 2_000 } = options;
+  const { service, signal, log = silentLogger(), waitMs = 2_000, silentSinceMs = () => undefined } = options;
   const byId = new Map<string, Instance>();
   const listeners = new Set<(instances: readonly Instance[]) => void>();
   const ready = Promise.withResolvers<void>();
@@ -87,5 +96,8 @@ export async function openServiceSet(
       return () => listeners.delete(listener);
     },
     ready: ready.promise,
+    get silentSinceMs() {
+      return silentSinceMs();
+    },
   };
 }

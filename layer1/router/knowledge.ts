@@ -51,6 +51,9 @@ export class Knowledge {
             return set.leader;
           },
           ready: set.ready,
+          get silentSinceMs() {
+            return set.silentSinceMs;
+          },
           onChange: (listener) =>
             set.onChange((instances) => {
               listener(instances);

@@ -7,6 +7,7 @@ import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { type Route, routeSchema } from '@flynn/controller/model';
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import type { ServiceSet } from '@flynn/discovery/service-set';
 import { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
@@ -59,6 +60,23 @@ async function start(folder: string, url: string) {
     },
   };
 }
+
+const ready = Promise.resolve();
+const away = new Promise<void>(() => {});
+
+/** With one instance of each service, once it is ready. */
+const discoveryOf = (ready: Promise<void>, silentSinceMs: () => number | undefined = () => undefined) => ({
+  openServiceSet: async (service: string): Promise<ServiceSet> => ({
+    instances:
+      ready === away ? [] : [{ id: 'j1', service, address: '127.0.0.1:1', attributes: {}, createdRevision: 1 }],
+    leader: undefined,
+    ready,
+    onChange: () => () => {},
+    get silentSinceMs() {
+      return silentSinceMs();
+    },
+  }),
+});
 
 const routeOf = (id: string): Route =>
   routeSchema.parse({ id, appId: 'a', type: 'http', domain: `${id}.test`, service: 'web', createdAt: '' });
@@ -184,12 +202,7 @@ test('backends are of one start of the machine, and of an hour; routes are older
   const known = async (more: Partial<RememberedOptions>) => {
     const table = await open(folder, more);
     const stop = new AbortController();
-    const away = new Promise<void>(() => {});
-    const set = await table
-      .filling({
-        openServiceSet: async () => ({ instances: [], leader: undefined, ready: away, onChange: () => () => {} }),
-      })
-      .openServiceSet('web', { signal: stop.signal });
+    const set = await table.filling(discoveryOf(away)).openServiceSet('web', { signal: stop.signal });
     stop.abort();
     return [table.routes?.length, set.instances.length, set.leader?.id];
   };
@@ -213,6 +226,41 @@ test('backends of a calm hour are none the older for it: what is live is written
   await waitFor(async () => (await saved()) === '9000000', { what: 'the file to be as of now', ...waiting });
   stop.abort();
   await running;
+});
+
+test('backends that discovery tells nothing of age from then on, however often routes and other backends are written', async (t) => {
+  const folder = await folderOf(t);
+  const file = join(folder, 'table.jsonl');
+  let nowMs = 1_000_000;
+  const table = await open(folder, { now: () => nowMs, renewMs: 1 });
+  table.replace([routeOf('a')]);
+  table.live(() => '12');
+  const stop = new AbortController();
+  const { signal } = stop;
+  const services = ['web', 'api', 'never-told'];
+  let silentSinceMs: number | undefined;
+  const discoveries = [discoveryOf(ready, () => silentSinceMs), discoveryOf(ready), discoveryOf(away, () => 1)];
+  for (const [index, discovery] of discoveries.entries()) {
+    await table.filling(discovery).openServiceSet(services[index] ?? '', { signal });
+  }
+  const running = table.run(signal);
+  const saved = async (text: string) => (await readFile(file, 'utf8').catch(() => '')).includes(text);
+  await waitFor(() => saved('"savedMs":1000000'), { what: 'the file', ...waiting });
+  silentSinceMs = 1_100_000;
+  nowMs = 9_000_000;
+  await waitFor(() => saved('"savedMs":9000000'), { what: 'the file to be as of now', ...waiting });
+  stop.abort();
+  await running;
+  /** How many backends a router that starts then has of each. */
+  const known = async (thenMs: number) => {
+    const after = (await open(folder, { now: () => thenMs })).filling(discoveryOf(away));
+    const ending = new AbortController();
+    const sets = await Promise.all(services.map((name) => after.openServiceSet(name, { signal: ending.signal })));
+    ending.abort();
+    return sets.map(({ instances }) => instances.length);
+  };
+  assert.deepEqual(await known(4_000_000), [1, 1, 0]);
+  assert.deepEqual(await known(9_000_000), [0, 1, 0]);
 });
 
 test('a worker that is not the one to write reads only', async (t) => {

@@ -9,6 +9,7 @@ import { readFile } from 'node:fs/promises';
 import { instanceSchema } from '@flynn/discovery/api';
 import type { Instance } from '@flynn/discovery/api';
 import type { DiscoveryClient } from '@flynn/discovery/client';
+import type { ServiceSet } from '@flynn/discovery/service-set';
 import { routeSchema } from '@flynn/controller/model';
 import type { Route } from '@flynn/controller/model';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
@@ -24,6 +25,8 @@ const headSchema = z.object({
   /** Of the machine's start: after another one the same addresses may be other jobs'. */
   boot: z.string(),
   savedMs: z.number(),
+  /** Services that discovery told nothing of by then, and since when: their backends are as of that. Of the others as of `savedMs`. */
+  silentSinceMs: z.record(z.string(), z.number()).optional(),
   /** Of the router that wrote this. */
   release: z.string().optional(),
   /** Of the routes, for going on from there: by the same release alone. Another one understands what this one left out. */
@@ -37,6 +40,12 @@ const tailSchema = z.strictObject({ lines: z.int() });
 
 type Origin = Pick<z.output<typeof headSchema>, 'cluster' | 'boot' | 'release'>;
 type Known = { instances: readonly Instance[]; leader: string | undefined };
+type Watched = {
+  signal: AbortSignal;
+  known: () => Known;
+  set: Pick<ServiceSet, 'silentSinceMs'>;
+  isLive: () => boolean;
+};
 type Content = { savedMs: number; revision: string | undefined; routes: Route[]; services: Map<string, Known> };
 type Discovery = Pick<DiscoveryClient, 'openServiceSet'>;
 
@@ -44,7 +53,7 @@ type Discovery = Pick<DiscoveryClient, 'openServiceSet'>;
 const backendsMaxAgeMs = 3_600_000;
 /** Between two writes. */
 const restMs = 5_000;
-/** What nobody changes for long is none the less true: the file says until when it was. */
+/** What nobody changes for long is none the less true: the file says until when it was known to be. */
 const renewMs = backendsMaxAgeMs / 4;
 
 /** In the folder that routers of a host share. */
@@ -72,7 +81,7 @@ export class RememberedTable implements RouteSink {
   readonly #file: KeptFile;
   readonly #head: Origin;
   readonly #routes = new Map<string, Route>();
-  readonly #services = new Map<string, { signal: AbortSignal; known: () => Known }>();
+  readonly #services = new Map<string, Watched>();
   readonly #saved: Content | undefined;
   readonly #standIns = new Set<string>();
   #revision: () => string | undefined = () => undefined;
@@ -157,7 +166,7 @@ export class RememberedTable implements RouteSink {
         const known = (): Known =>
           isLive || last === undefined ? { instances: set.instances, leader: set.leader?.id } : last;
         if (!isLive && last !== undefined) this.#standIns.add(service);
-        this.#services.set(service, { signal, known });
+        this.#services.set(service, { signal, known, set, isLive: () => isLive });
         this.#keeping.changed();
         const note = (): void => {
           isLive = true;
@@ -181,6 +190,9 @@ export class RememberedTable implements RouteSink {
             return instances.find(({ id }) => id === leader);
           },
           ready: set.ready,
+          get silentSinceMs() {
+            return set.silentSinceMs;
+          },
           onChange: (listener) => set.onChange(listener),
         };
       },
@@ -205,9 +217,13 @@ export class RememberedTable implements RouteSink {
   }
 
   *#lines(): Generator<string> {
-    yield JSON.stringify({ format: 1, ...this.#head, savedMs: this.#options.now(), revision: this.#revision() });
+    // Of what was never told nothing is known.
+    const told = [...this.#services].filter(([, { isLive }]) => isLive());
+    const silentSinceMs = Object.fromEntries(told.map(([service, { set }]) => [service, set.silentSinceMs]));
+    const savedMs = this.#options.now();
+    yield JSON.stringify({ format: 1, ...this.#head, savedMs, silentSinceMs, revision: this.#revision() });
     const routes = [...this.#routes.values()];
-    const services = [...this.#services].map(([service, { known }]) => {
+    const services = told.map(([service, { known }]) => {
       const { instances, leader } = known();
       return { service, instances, leader };
     });
@@ -253,10 +269,13 @@ async function load(file: KeptFile, expected: Origin, nowMs: number): Promise<Co
     throw new FlynnError('invalid', `${file.path} has no end: it was cut off`);
   }
   if (head.cluster !== expected.cluster) throw new FlynnError('invalid', `${file.path} is of another cluster`);
-  const isOld = head.boot !== expected.boot || nowMs - head.savedMs > backendsMaxAgeMs;
-  if (isOld) services.clear();
+  const { savedMs, silentSinceMs = {} } = head;
+  for (const service of services.keys()) {
+    const ageMs = nowMs - (silentSinceMs[service] ?? savedMs);
+    if (head.boot !== expected.boot || ageMs > backendsMaxAgeMs) services.delete(service);
+  }
   const revision = head.release === expected.release ? head.revision : undefined;
-  return { savedMs: head.savedMs, revision, routes, services };
+  return { savedMs, revision, routes, services };
 }
 
 /** The same in a container as on its host. */

@@ -42,6 +42,7 @@ class FakeServices {
         return () => {};
       },
       ready: Promise.resolve(),
+      silentSinceMs: undefined,
     };
   };
 
