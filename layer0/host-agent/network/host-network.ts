@@ -2,6 +2,7 @@
 import { pause } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
+import { overlaps } from './addresses.ts';
 import { parseNetwork, readNetwork, readRules } from './actual.ts';
 import { type Change, difference, nft } from './difference.ts';
 import type { ReachedHost, ShownNetwork } from './api.ts';
@@ -38,6 +39,8 @@ export type HostNetworkOptions = {
   file: string;
   jobs: () => readonly LocalJob[];
   run: Run;
+  /** For what may take its time: whatever else is to be run does not wait for it. */
+  runBeside: Run;
   /** How often to look for what nobody tells of. */
   checkEveryMs?: number;
   log: Logger;
@@ -47,7 +50,7 @@ export type HostNetworkOptions = {
 export type Heard = Omit<Known, 'encryption'> & Readonly<{ word: EncryptionWord }>;
 
 /**
- * INVARIANTS. One command at a time. Until the cluster is known (`follow`), what it was when last heard of holds. What is
+ * INVARIANTS. One command at a time, and beside it a look at what was left. Until the cluster is known (`follow`), what it was when last heard of holds. What is
  * not ours is never touched: rules outside our tables and chains, routes without our protocol, devices without our name.
  */
 export class HostNetwork {
@@ -75,6 +78,7 @@ export class HostNetwork {
   #given = new Map<string, string>();
   #lost = new Set<string>();
   #mayHaveLeftPorts = false;
+  #engineFound = Promise.withResolvers<void>();
   #carriedOut: Readonly<{ encryption: Encryption; links: readonly Link[] }> | undefined;
   #repairs = 0;
   #repairedAt: number[] = [];
@@ -139,6 +143,7 @@ export class HostNetwork {
   /** Containers may have ended without it. */
   engineIsBack(): void {
     this.#mayHaveLeftPorts = true;
+    this.#engineFound.resolve();
     this.changed();
   }
 
@@ -150,6 +155,10 @@ export class HostNetwork {
 
   /** Resolves when the signal aborts; the network stays. */
   async run(signal: AbortSignal): Promise<void> {
+    await Promise.all([this.#keep(signal), this.#clear(signal)]);
+  }
+
+  async #keep(signal: AbortSignal): Promise<void> {
     const { file, log } = this.#options;
     try {
       const recalled = await recall(file);
@@ -160,9 +169,6 @@ export class HostNetwork {
     }
     let rememberAt = 0;
     while (!signal.aborted) {
-      if (this.#mayHaveLeftPorts) {
-        await this.#attempt('what ended containers left on the bridge stays', () => this.#removeLeft(signal), signal);
-      }
       await this.#attempt('the network is not what it should be', () => this.#check(signal), signal);
       if (performance.now() >= rememberAt) {
         await this.#attempt('the cluster cannot be remembered', () => this.#remember(), signal);
@@ -171,6 +177,20 @@ export class HostNetwork {
       await this.#followChanges(signal);
     }
     await this.#attempt('the cluster cannot be remembered', () => this.#remember(), signal);
+  }
+
+  /** What ended containers left: each time the engine is found, and then until it is known. */
+  async #clear(signal: AbortSignal): Promise<void> {
+    const { checkEveryMs = usualCheckMs } = this.#options;
+    while (!signal.aborted) {
+      if (this.#mayHaveLeftPorts) {
+        await this.#attempt('what ended containers left on the bridge stays', () => this.#removeLeft(signal), signal);
+      }
+      const isOver = new AbortController();
+      await Promise.race([this.#engineFound.promise, pause(checkEveryMs, AbortSignal.any([signal, isOver.signal]))]);
+      isOver.abort();
+      this.#engineFound = Promise.withResolvers();
+    }
   }
 
   /** Until the next check is due. */
@@ -220,7 +240,10 @@ export class HostNetwork {
   async #removeLeft(signal: AbortSignal): Promise<void> {
     this.#mayHaveLeftPorts = false;
     try {
-      const ports = await removeLeftPorts(this.settings.bridge, this.#options.run, signal);
+      const { jobs, runBeside: run } = this.#options;
+      const { bridge, subnet } = this.settings;
+      const running = () => jobs().filter(({ address }) => overlaps(subnet, address)).length;
+      const ports = await removeLeftPorts({ bridge, running, run }, signal);
       if (ports.length === 0) return;
       const what =
         'containers that ended without their engine still answered on the bridge, perhaps in the place of others';
@@ -233,7 +256,6 @@ export class HostNetwork {
 
   /** Other leases, and encryption, mean other routes, of which only a check knows what is there. */
   #needsCheck(): boolean {
-    if (this.#mayHaveLeftPorts) return true;
     const before = JSON.stringify([this.#known.leases, this.#known.encryption]);
     this.#hear();
     return this.#machine === undefined || JSON.stringify([this.#known.leases, this.#known.encryption]) !== before;

@@ -55,6 +55,7 @@ before(async () => {
       file: join(directory, `${name}.json`),
       jobs: () => jobs.get(name) ?? [],
       run: namespaces.in(name).run,
+      runBeside: namespaces.in(name).run,
       checkEveryMs: 500,
       log: silentLogger(),
     });
@@ -360,6 +361,7 @@ test('what a container that ended without its engine left answers no more at the
   await namespaces.addContainer('next', 'one', address);
   await giveMac('next');
   await namespaces.serve('next', [80]);
+  const threaded = await threadWithoutLeader('threaded', '100.100.1.21');
   assert.match(await one.sh('ip link'), /vleft@/);
 
   network.engineIsBack();
@@ -370,10 +372,25 @@ test('what a container that ended without its engine left answers no more at the
   });
   await one.sh(`iptables -D INPUT -s ${address} -j DROP`);
   assert.deepEqual(await namespaces.ask('one', `${address}:80`, { seconds: 5 }), { from: '100.100.1.1' });
-  // Of these one has processes, and the others names.
-  for (const name of ['web1', 'other', 'stranger', 'next'])
+  // Of these some have processes, one only a thread, and the others names.
+  for (const name of ['web1', 'other', 'stranger', 'next', 'threaded'])
     assert.match(await one.sh('ip link'), new RegExp(`v${name}@`));
+  process.kill(threaded, 'SIGKILL');
 });
+
+/** A container without a name; of its only process the first thread has ended, and another runs on. Answers its pid. */
+async function threadWithoutLeader(name: string, address: string): Promise<number> {
+  await namespaces.addContainer(name, 'one', address);
+  const pidFile = join(directory, `${name}.pid`);
+  const endThread = process.arch === 'x64' ? 60 : 93;
+  const program = `use threads; threads->create(sub { sleep 600 }); syscall(${endThread}, 0)`;
+  await namespaces.in(name).sh(`perl -e '${program}' </dev/null >/dev/null 2>&1 & echo $! >${pidFile}`);
+  const pid = Number(await readFile(pidFile, 'utf8'));
+  const hasEnded = async () => (await readFile(`/proc/${pid}/stat`, 'utf8')).includes(') Z ');
+  await waitFor(hasEnded, { what: 'the end of its first thread', deadlineMs: 60_000 });
+  await namespaces.forget(name);
+  return pid;
+}
 
 test('a host that leaves takes its routes along; removal leaves nothing of ours and all of others', async () => {
   const three = leases.pop();

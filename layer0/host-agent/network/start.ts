@@ -77,6 +77,7 @@ export async function startNetwork(
     file: join(config.FLYNN_STATE_DIR, networkFile),
     jobs: () => localJobsOf(containers.all()),
     run: runnerOf(new Shell()),
+    runBeside: runProgram,
     log,
   });
   tellOf(containers, network);

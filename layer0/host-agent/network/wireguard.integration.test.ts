@@ -133,6 +133,7 @@ function startAgent(name: Name): HostNetwork {
     file: join(directory, `${name}.json`),
     jobs: () => [{ address: `100.100.${index}.2`, reach: { group: 'shop', links: [], access: [] } }],
     run: namespaces.in(name).run,
+    runBeside: namespaces.in(name).run,
     checkEveryMs: 500,
     log,
   });
