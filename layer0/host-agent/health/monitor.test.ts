@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
-import { setTimeout } from 'node:timers/promises';
+import { setImmediate, setTimeout } from 'node:timers/promises';
 import { createLogger, silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import type { Announcer } from '../discovery/announcer.ts';
@@ -162,21 +162,29 @@ test('a job that an agent before saw up has the limit of one that hangs, not of 
 });
 
 /** An app that is not up before it is told so, and what the log says of it. */
-async function slow(options: { slowAfterMs: number; isPassed?: boolean; wasUp?: boolean; announcer?: Announcer }) {
-  const it = { isPassed: options.isPassed === true };
-  const app = createServer((_request, response) => response.writeHead(it.isPassed ? 200 : 503).end());
+async function slow(options: { isPassed?: boolean; wasUp?: boolean; announcer?: Announcer } = {}) {
+  const it = { isPassed: options.isPassed === true, asked: 0, isTimed: false };
+  const app = createServer((_request, response) => {
+    it.asked += 1;
+    response.writeHead(it.isPassed ? 200 : 503).end();
+  });
   await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
   const { port } = app.address() as AddressInfo;
   const check = { type: 'http' as const, path: '/', intervalMs: 5, timeoutMs: 60_000 };
   const said: Said[] = [];
   const told: string[] = [];
+  const time = Promise.withResolvers<void>();
   const monitor = new JobMonitor({
     job: jobOf('a', { ports: [{ port, service: { name: 'web', check } }] }),
     address: '127.0.0.1',
     hostId: 'h1',
     mayBeAnnounced: options.wasUp === true,
     wasUp: options.wasUp === true,
-    slowAfterMs: options.slowAfterMs,
+    untilSlow: (signal) => {
+      it.isTimed = true;
+      signal.addEventListener('abort', () => time.resolve(), { once: true });
+      return time.promise;
+    },
     announcer: options.announcer ?? new AnnouncerProbe(),
     events: {
       onUp: () => told.push('up'),
@@ -193,6 +201,11 @@ async function slow(options: { slowAfterMs: number; isPassed?: boolean; wasUp?: 
     said,
     told,
     until,
+    /** Its time to come up is over, and what follows from that has happened. */
+    async isLate() {
+      time.resolve();
+      await setImmediate();
+    },
     async [Symbol.asyncDispose]() {
       await monitor.stop({ keepAnnounced: false });
       app.closeAllConnections();
@@ -204,8 +217,10 @@ async function slow(options: { slowAfterMs: number; isPassed?: boolean; wasUp?: 
 type Said = { level: string; jobId?: string; address?: string; msg: string };
 
 test('the log says once what a job waits for that takes its time to come up', async () => {
-  await using it = await slow({ slowAfterMs: 2_000 });
-  await it.until('a line', () => it.said.length > 0);
+  await using it = await slow();
+  await it.until('the first look to be through', () => it.asked >= 2);
+  assert.deepEqual(it.said, []);
+  await it.isLate();
   const waitsFor = `web on port ${it.port}: GET / on port ${it.port} answered 503`;
   assert.deepEqual(
     it.said.map(({ level, jobId, address, msg }) => ({ level, jobId, address, msg })),
@@ -214,7 +229,7 @@ test('the log says once what a job waits for that takes its time to come up', as
         level: 'warn',
         jobId: 'h1-a',
         address: '127.0.0.1',
-        msg: `its container has been up for 2 s and the job is not: ${waitsFor}`,
+        msg: `its container has been up for 15 s and the job is not: ${waitsFor}`,
       },
     ],
   );
@@ -225,22 +240,27 @@ test('the log says once what a job waits for that takes its time to come up', as
 
 test('what waits for discovery alone is told as that', async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
-  await using it = await slow({
-    slowAfterMs: 2_000,
-    isPassed: true,
-    announcer: { register: () => promise, deregister: async () => undefined },
-  });
-  await it.until('a line', () => it.said.length > 0);
+  let isAsked = false;
+  const register = (): Promise<void> => {
+    isAsked = true;
+    return promise;
+  };
+  await using it = await slow({ isPassed: true, announcer: { register, deregister: async () => undefined } });
+  await it.until('discovery to be told', () => isAsked);
+  await it.isLate();
   assert.match(it.said[0]?.msg ?? '', /: its check is passed, discovery has not taken it yet$/);
   resolve();
   await it.until('it to be up', () => it.told.includes('up'));
 });
 
 test('of a job that is up in time, or was up before, no such thing is said', async () => {
-  await using inTime = await slow({ slowAfterMs: 2_000, isPassed: true });
-  await using wasUp = await slow({ slowAfterMs: 2_000, wasUp: true });
+  await using inTime = await slow({ isPassed: true });
+  await using wasUp = await slow({ wasUp: true });
   await inTime.until('it to be up', () => inTime.told.includes('up'));
   await wasUp.until('it to be down', () => wasUp.told.includes('down'));
-  await setTimeout(2_500);
-  for (const { said } of [inTime, wasUp]) assert.ok(said.every(({ msg }) => !msg.includes('has been up for')));
+  for (const one of [inTime, wasUp]) {
+    await one.isLate();
+    assert.ok(one.said.every(({ msg }) => !msg.includes('has been up for')));
+  }
+  assert.deepEqual([inTime.isTimed, wasUp.isTimed], [true, false]);
 });

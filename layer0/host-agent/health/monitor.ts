@@ -2,7 +2,7 @@
  * Watches one running job: checks its health, keeps discovery in step, says when it came up, went down, hangs or never came up.
  * Its roles are watched along with it and have no part in any of this.
  */
-import { systemClock } from '@flynn/kit/clock';
+import { pause, systemClock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
 import type { HealthCheck } from '@flynn/scheduler/ports';
 import type { HostJob } from '@flynn/scheduler/cell';
@@ -67,7 +67,6 @@ export class JobMonitor {
   readonly #up = new Set<CheckedPort>();
   /** What each port that is not up waits for, for people. */
   readonly #awaited = new Map<CheckedPort, string>();
-  readonly #slow: NodeJS.Timeout | undefined;
   readonly #running: Promise<unknown>;
   #hasBeenUp = false;
   #isDone = false;
@@ -89,7 +88,8 @@ export class JobMonitor {
     /** From 0 to 1: no two jobs that hang for the same reason are stopped at the same time. */
     random?: () => number;
     isReachable?: typeof isReachable;
-    slowAfterMs?: number;
+    /** Resolves when its coming up takes so long that the log tells of it, and when the signal aborts. */
+    untilSlow?: (signal: AbortSignal) => Promise<void>;
     announcer: Announcer;
     events: MonitorEvents;
     log: Logger;
@@ -108,14 +108,14 @@ export class JobMonitor {
     this.#events = options.events;
     this.#log = options.log;
     this.#ports = checkedPortsOf(options.job);
-    const slowMs = options.slowAfterMs ?? slowAfterMs;
-    // One that has been up before was told as unhealthy.
-    const isComing = this.#ports.length > 0 && !this.#wasUp;
-    this.#slow = isComing ? setTimeout(() => this.#tellSlow(slowMs), slowMs).unref() : undefined;
+    const { untilSlow = (signal) => pause(slowAfterMs, signal) } = options;
     if (this.#ports.length === 0) this.#events.onUp();
     const ports = this.#ports.map((port) => this.#watch(() => this.#follow(port)));
     const roles = rolesOf(options.job).map((role) => this.#watch(() => this.#followRole(role)));
-    this.#running = Promise.all([...ports, ...roles]);
+    // One that has been up before was told as unhealthy.
+    const isComing = this.#ports.length > 0 && !this.#wasUp;
+    const slow = isComing ? [this.#watch(() => this.#followSlow(untilSlow))] : [];
+    this.#running = Promise.all([...ports, ...roles, ...slow]);
   }
 
   async #watch(follow: () => Promise<void>): Promise<void> {
@@ -221,14 +221,15 @@ export class JobMonitor {
     await withdraw(this.#announcer, port.service, this.#job.id, { log: this.#log });
   }
 
-  #tellSlow(ms: number): void {
+  async #followSlow(untilSlow: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    await untilSlow(this.#ending.signal);
     if (this.#isDone || this.#hasBeenUp) return;
     const waiting = this.#ports
       .filter((port) => !this.#up.has(port))
       .map(
         (port) => `${port.service} on port ${port.port}: ${this.#awaited.get(port) ?? 'the first look is not through'}`,
       );
-    const seconds = Math.round(ms / 1000);
+    const seconds = slowAfterMs / 1000;
     this.#log.warn(
       { jobId: this.#job.id, address: this.#address },
       `its container has been up for ${seconds} s and the job is not: ${waiting.join('; ')}`,
@@ -259,7 +260,6 @@ export class JobMonitor {
   /** With `keepAnnounced` the instances stay until their lease runs out: the agent goes, the job does not. */
   async stop(options: { keepAnnounced: boolean }): Promise<void> {
     this.#isDone = true;
-    clearTimeout(this.#slow);
     this.#ending.abort();
     await this.#running;
     if (options.keepAnnounced) return;
