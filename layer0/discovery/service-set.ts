@@ -14,7 +14,7 @@ export interface ServiceSet {
   onChange(listener: (instances: readonly Instance[]) => void): () => void;
   /** Resolves when the whole set is known for the first time; rejects if the subscription ended before. */
   readonly ready: Promise<void>;
-  /** Since when nothing is told of it, in milliseconds since the epoch: undefined while discovery does, what is known is as of then. */
+  /** Since when nothing is told of it, in milliseconds since the epoch: what is known is as of then. Undefined while it is told. */
   readonly silentSinceMs: number | undefined;
 }
 

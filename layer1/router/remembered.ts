@@ -25,7 +25,7 @@ const headSchema = z.object({
   /** Of the machine's start: after another one the same addresses may be other jobs'. */
   boot: z.string(),
   savedMs: z.number(),
-  /** Services that discovery told nothing of by then, and since when: their backends are as of that. Of the others as of `savedMs`. */
+  /** Of which services discovery told nothing, and since when: their backends are as of that, all others as of `savedMs`. */
   silentSinceMs: z.record(z.string(), z.number()).optional(),
   /** Of the router that wrote this. */
   release: z.string().optional(),

@@ -50,8 +50,9 @@ export type HostNetworkOptions = {
 export type Heard = Omit<Known, 'encryption'> & Readonly<{ word: EncryptionWord }>;
 
 /**
- * INVARIANTS. One command at a time, and beside it a look at what was left. Until the cluster is known (`follow`), what it was when last heard of holds. What is
- * not ours is never touched: rules outside our tables and chains, routes without our protocol, devices without our name.
+ * INVARIANTS. One command at a time, and beside it a look at what was left. Until the cluster is known (`follow`), what it was when
+ * last heard of holds. What is not ours is never touched but for ports that were left: rules outside our tables and chains, routes
+ * without our protocol, devices without our name.
  */
 export class HostNetwork {
   readonly #options: HostNetworkOptions;

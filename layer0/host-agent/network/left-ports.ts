@@ -44,7 +44,7 @@ done`;
 const removal = 'for port; do ip link del "$port" || ! ip link show "$port" >/dev/null 2>&1 || exit 1; done';
 
 export type Port = Readonly<{ name: string; index: number }>;
-/** `without`: whose network seems to have no process; `networks`: of which it is known whose ports they have, as the kernel counts them. */
+/** `without`: whose network seems to have no process. `networks`: those that are known to have the others, by their numbers. */
 export type Look = Readonly<{ ports: readonly Port[]; without: readonly Port[]; networks: readonly string[] }>;
 
 /** Those of the bridge that were left, which are there no more. `running`: how many containers have a port, as the engine says. */
