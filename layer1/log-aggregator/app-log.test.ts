@@ -129,12 +129,9 @@ test('of a log that makes room for others its newest line stays: its end, and wh
   assert.deepEqual(log.end, before.end);
   assert.ok(log.end.byte > end.byte);
   assert.deepEqual(await contents(log), named(20, 1));
-  const known = await KnownLines.read(log, 'replay');
+  const known = await KnownLines.read(log);
   const replayed = Array.from({ length: 22 }, (_, at) => encodeLine(line(at)));
-  assert.deepEqual(
-    replayed.filter((one) => known.isNew(one)),
-    replayed.slice(21),
-  );
+  assert.deepEqual(known.newOf(replayed, 'replay'), replayed.slice(21));
 });
 
 test('a crash while a log is cut to its newest line costs and doubles nothing', async () => {
@@ -171,6 +168,24 @@ test('a cut to the newest line that did not come to its end hides nothing, whate
     assert.deepEqual(later.end, again.end);
     assert.deepEqual(await contents(later), named(0, 10));
   }
+});
+
+test('what a version before wrote to what a cut had left, and what it wrote beside it, is all there, over a crash too', async () => {
+  await using env = await openTestHistory();
+  await env.history.append('a', encoded(0, 5));
+  const log = await env.history.app('a');
+  const stray = segmentFile(join(env.dir, 'apps', 'a'), { byte: log.end.byte - encodeLine(line(4)).length, line: 4 });
+  await log.append(encoded(5, 5));
+  await writeFile(stray, Buffer.concat(encoded(100, 3)));
+  // Nothing had been written to this one yet.
+  await writeFile(segmentFile(join(env.dir, 'apps', 'a'), log.end), '');
+  const wanted = [...named(0, 10), ...named(100, 3)];
+  const again = await (await env.reopen()).app('a');
+  assert.deepEqual(await contents(again), wanted);
+  assert.deepEqual(await backwards(again), wanted);
+  assert.equal(again.end.line, 13);
+  await again.append(encoded(103));
+  assert.deepEqual(await contents(await (await env.reopen()).app('a')), [...wanted, 'm103']);
 });
 
 test('a cut to the newest line has its name once it is whole', async () => {

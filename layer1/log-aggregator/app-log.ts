@@ -43,6 +43,7 @@ export class AppLog {
   readonly #window: WindowLimits | undefined;
   readonly #now: () => number;
   readonly #readers = new Set<LogReader<Buffer>>();
+  readonly #onWritten = new Set<(lines: readonly Buffer[]) => void>();
   #segments: Segment[];
   #end: Position;
   #live: LogBuffer<Buffer> | undefined;
@@ -141,6 +142,7 @@ export class AppLog {
     segment.writtenMs = this.#now();
     this.#unsynced.add(segment.file);
     this.#end = { byte: this.#end.byte + bytes.length, line: this.#end.line + lines.length };
+    for (const listener of this.#onWritten) listener(lines);
     // Cut out of one piece, so that a follower's lines are one piece again: a write for each would cost more than all else.
     this.#live?.write([...linesOf(bytes)]);
     await this.#trim();
@@ -235,6 +237,12 @@ export class AppLog {
     }
   }
 
+  /** Told of all that is written from now on, once it is in the file and before `append` resolves. What it gives ends that. */
+  onWritten(listener: (lines: readonly Buffer[]) => void): () => void {
+    this.#onWritten.add(listener);
+    return () => void this.#onWritten.delete(listener);
+  }
+
   /** What comes from now on, and the place up to which it was told before. To be given back with `leave`. */
   follow(): { reader: LogReader<Buffer>; from: Position } {
     this.#live ??= new LogBuffer({ sizeOf, ...(this.#window === undefined ? {} : { limits: this.#window }) });
@@ -249,8 +257,8 @@ export class AppLog {
     if (this.#readers.size === 0) this.#live = undefined;
   }
 
-  /** Some lines from that place on, not beyond `to`; undefined if there are none. */
-  async readFrom(from: Position, to: Position): Promise<Block | undefined> {
+  /** Some lines from that place on, of some `sizeBytes` and not beyond `to`; undefined if there are none. */
+  async readFrom(from: Position, to: Position, sizeBytes = blockBytes): Promise<Block | undefined> {
     let at = from;
     let lost = 0;
     let damaged = 0;
@@ -267,7 +275,7 @@ export class AppLog {
       }
       const offset = at.byte - segment.start.byte;
       const available = Math.min(segment.bytes - offset, to.byte - at.byte);
-      const bytes = await wholeLines(segment.file, offset, available);
+      const bytes = await wholeLines(segment.file, { offset, available, sizeBytes });
       if (bytes === undefined) {
         // Deleted while it was opened, or shorter than it was: go on behind it.
         lost += endOf(segment).line - at.line;
@@ -327,8 +335,11 @@ function placeBehind(segment: Segment, to: Position): Position {
 }
 
 /** Whole lines from `offset` on, at least one, within `available`. */
-async function wholeLines(file: string, offset: number, available: number): Promise<Buffer | undefined> {
-  for (let length = blockBytes; ; length *= 4) {
+async function wholeLines(
+  file: string,
+  { offset, available, sizeBytes }: { offset: number; available: number; sizeBytes: number },
+): Promise<Buffer | undefined> {
+  for (let length = sizeBytes; ; length *= 4) {
     const bytes = await readBytes(file, offset, Math.min(length, available));
     if (bytes === undefined || bytes.length === 0) return undefined;
     const last = bytes.lastIndexOf(newline);

@@ -1,11 +1,10 @@
 /** Takes what a host agent sends into the logs of its apps. */
-import { FlynnError } from '@flynn/kit/errors';
 import { LineSplitter } from '@flynn/kit/lines';
 import { z } from 'zod';
 import { lineSchema } from './api.ts';
 import type { Line, Sending } from './api.ts';
 import type { History } from './history.ts';
-import { KnownLines } from './known-lines.ts';
+import type { KnownLogs } from './known-lines.ts';
 import { encodeLine } from './record.ts';
 
 /** A message of an agent has at most 10,000 bytes; what is longer comes apart and is refused as not being JSON. */
@@ -42,7 +41,7 @@ function parseLine(text: string): Parsed {
 
 type Taken = { lines: number; refused: number; problem: string | undefined };
 
-/** Of lines that are sent again so many are looked up at once: what an app's log ends with is read for each time. */
+/** Of lines that are sent again so many are looked up at once. */
 const lookedUpBytes = 4 * 1024 * 1024;
 
 /**
@@ -52,9 +51,9 @@ const lookedUpBytes = 4 * 1024 * 1024;
 export async function takeLines(
   history: History,
   body: AsyncIterable<Uint8Array>,
-  options: { mode: Sending; signal: AbortSignal },
+  options: { mode: Sending; known: KnownLogs; signal: AbortSignal },
 ): Promise<Taken> {
-  const { mode, signal } = options;
+  const { mode, known, signal } = options;
   const splitter = new LineSplitter({ maxBytes: maxLineBytes });
   const taken: Taken = { lines: 0, refused: 0, problem: undefined };
   let apps = new Map<string, Buffer[]>();
@@ -79,12 +78,10 @@ export async function takeLines(
 
   async function keep(app: string, lines: readonly Buffer[]): Promise<void> {
     if (history.isRemoved(app)) return;
-    const known = mode === 'fresh' ? undefined : await KnownLines.read(await history.app(app), mode);
-    const wanted = known === undefined ? lines : lines.filter((line) => known.isNew(line));
-    // Reading takes its time: whoever sent these may be sending them to another by now.
-    if (signal.aborted) throw new FlynnError('cancelled', 'the agent went away, or this log aggregator stops');
-    await history.append(app, wanted);
-    taken.lines += wanted.length;
+    if (mode === 'fresh') {
+      await history.append(app, lines);
+      taken.lines += lines.length;
+    } else taken.lines += await known.append(app, lines, { mode, signal });
   }
 
   async function keepAll(): Promise<void> {

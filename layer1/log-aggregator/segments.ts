@@ -1,6 +1,6 @@
 /** The files of one app's log: what they are named, what is in them, and how they are made whole after a crash. */
 import { hasErrno } from '@flynn/kit/errors';
-import { open, readdir, rm, stat } from 'node:fs/promises';
+import { open, readdir, rename, rm, stat } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -38,7 +38,8 @@ export function countLines(bytes: Uint8Array): number {
 
 /**
  * In their order, made whole: a line that was not written to its end, and whatever a power cut left behind it, is cut off.
- * Of what was cut off before another segment the lines are missing between the two. What a cut to the newest line left is removed.
+ * Of what was cut off before another segment the lines are missing between the two. What a cut to the newest line left is removed;
+ * where two say different things of one place, the later file's lines go to the log's end.
  */
 export async function openSegments(dir: string): Promise<Segment[]> {
   const names = await readdir(dir);
@@ -50,8 +51,20 @@ export async function openSegments(dir: string): Promise<Segment[]> {
     })
     .sort((a, b) => a.byte - b.byte);
   const found = await Promise.all(starts.map((start) => findSegment(dir, start)));
-  const needed = await withoutContained(found);
-  return Promise.all(needed.map((one, index) => openSegment(one, needed[index + 1])));
+  const { inPlace, displaced } = await apart(found);
+  const segments = await Promise.all(inPlace.map((one, index) => openSegment(one, inPlace[index + 1])));
+  // One after the other: a crash in between leaves the others where they are, to be found again.
+  for (const { file, writtenMs } of displaced) {
+    const last = segments.at(-1);
+    const start = last === undefined ? { byte: 0, line: 0 } : endOf(last);
+    const { bytes, lines } = await makeWhole(file);
+    const moved = segmentFile(dir, start);
+    await rename(file, moved);
+    // It took the name of one that nothing had been written to yet.
+    if (last?.bytes === 0) segments.pop();
+    segments.push({ file: moved, start, bytes, lines, writtenMs });
+  }
+  return segments;
 }
 
 type Found = { file: string; start: Position; size: number; writtenMs: number };
@@ -64,25 +77,51 @@ async function findSegment(dir: string, start: Position): Promise<Found> {
 
 /**
  * A cut that did not come to its end leaves a file of which the one before has everything: it would hide what comes after it
- * there.
+ * there. A version before took such a file for the log's end and wrote there what is nowhere else.
  */
-async function withoutContained(found: readonly Found[]): Promise<Found[]> {
-  const needed: Found[] = [];
+async function apart(found: readonly Found[]): Promise<{ inPlace: Found[]; displaced: Found[] }> {
+  const inPlace: Found[] = [];
+  const displaced: Found[] = [];
   for (const one of found) {
-    const before = needed.at(-1);
-    if (before !== undefined && before.start.byte + before.size > one.start.byte) {
-      const [former, latter] = [await makeWhole(before.file), await makeWhole(one.file)];
-      before.size = former.bytes;
-      one.size = latter.bytes;
-      const beforeEnd = before.start.byte + before.size;
-      if (beforeEnd > one.start.byte && one.start.byte + one.size <= beforeEnd) {
+    const before = inPlace.at(-1);
+    if (before !== undefined && endByteOf(before) > one.start.byte) {
+      before.size = (await makeWhole(before.file)).bytes;
+      one.size = (await makeWhole(one.file)).bytes;
+      const shared = Math.min(endByteOf(before) - one.start.byte, one.size);
+      const isSame = await areSame(before.file, {
+        at: one.start.byte - before.start.byte,
+        file: one.file,
+        length: shared,
+      });
+      if (!isSame) {
+        displaced.push(one);
+        continue;
+      }
+      if (endByteOf(one) <= endByteOf(before)) {
         await rm(one.file, { force: true });
         continue;
       }
     }
-    needed.push(one);
+    inPlace.push(one);
   }
-  return needed;
+  return { inPlace, displaced };
+}
+
+function endByteOf({ start, size }: Found): number {
+  return start.byte + size;
+}
+
+/** Whether so much of a file from `at` on is what the other begins with. */
+async function areSame(
+  former: string,
+  { at, file, length }: { at: number; file: string; length: number },
+): Promise<boolean> {
+  for (let done = 0; done < length; done += blockBytes) {
+    const size = Math.min(blockBytes, length - done);
+    const [one, other] = [await readBytes(former, at + done, size), await readBytes(file, done, size)];
+    if (one === undefined || other === undefined || !one.equals(other)) return false;
+  }
+  return true;
 }
 
 async function openSegment({ file, start, size, writtenMs }: Found, next: Found | undefined): Promise<Segment> {

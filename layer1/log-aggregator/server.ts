@@ -12,6 +12,7 @@ import type { Line } from './api.ts';
 import type { Drains } from './drains.ts';
 import type { History } from './history.ts';
 import { takeLines } from './ingest.ts';
+import { KnownLogs } from './known-lines.ts';
 import { readLines } from './reading.ts';
 
 /** Each may hold a window, and the buffer it follows another: 64 MiB in all. */
@@ -19,11 +20,13 @@ const defaultMaxFollowers = 64;
 /** Of these so many are for admins of the cluster, who look for what is wrong. */
 const keptForAdmins = 8;
 
-/**
- * Of sendings that are compared with what is kept: each holds what an app's log ends with. After a restart every host begins
- * with such ones, all at once.
- */
+/** Of sendings that are compared with what is kept. After a restart every host begins with such ones, all at once. */
 const comparedAtOnce = 2;
+/**
+ * Whose turn does not come within that is told so, well before it gives up by itself: who gave up is not seen as long as what it
+ * sent is not read, and a turn would be spent on it.
+ */
+const defaultPatienceMs = 20_000;
 /** Who has its turn and sends nothing for so long is not waited for. */
 const defaultSilenceMs = 10_000;
 
@@ -39,6 +42,7 @@ export function logHandlers(
     beatMs?: number;
     maxFollowers?: number;
     silenceMs?: number;
+    patienceMs?: number;
   },
 ): Handler[] {
   const {
@@ -47,7 +51,9 @@ export function logHandlers(
     beatMs = heartbeatMs,
     maxFollowers = defaultMaxFollowers,
     silenceMs = defaultSilenceMs,
+    patienceMs = defaultPatienceMs,
   } = options;
+  const known = new KnownLogs(history);
   const turns = new Slots(comparedAtOnce);
   // One for each connection.
   setMaxListeners(0, signal);
@@ -58,18 +64,17 @@ export function logHandlers(
       try {
         const ended = AbortSignal.any([signal, gone]);
         const { mode } = query;
+        const take = (from: AsyncIterable<Uint8Array>) => takeLines(history, from, { mode, known, signal: ended });
         // Nothing of a body is read before its turn: until then it is with who sends it.
-        const { lines, refused, problem } =
-          mode === 'fresh'
-            ? await takeLines(history, body, { mode, signal: ended })
-            : await turns.run(() => takeLines(history, spoken(body, silenceMs), { mode, signal: ended }), {
-                signal: ended,
-              });
+        const compare = () => inTurn(turns, () => take(spoken(body, silenceMs)), { signal: ended, patienceMs });
+        const { lines, refused, problem } = await (mode === 'fresh' ? take(body) : known.share(compare));
         options.onTaken?.({ lines, refused });
         if (refused > 0) log.warn({ remoteAddress, refused, problem }, 'lines of a host agent were refused');
         return { lines };
       } finally {
         signal.removeEventListener('abort', stop);
+        // Of one that was refused unread the rest is passed over, so that its connection is of use again.
+        body.destroy();
       }
     }),
     handle(routes.drains, async () => options.drains?.status ?? []),
@@ -88,6 +93,30 @@ export function logHandlers(
       return { body, headers: { 'content-type': 'application/x-ndjson' } };
     }),
   ];
+}
+
+/** `exhausted` if its turn does not come in time: what was sent is as it was, and so is what is known of it here. */
+async function inTurn<T>(
+  turns: Slots,
+  task: () => Promise<T>,
+  { signal, patienceMs }: { signal: AbortSignal; patienceMs: number },
+): Promise<T> {
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(), patienceMs);
+  const run = async () => {
+    clearTimeout(timer);
+    if (signal.aborted) throw new FlynnError('cancelled', 'the agent went away, or this log aggregator stops');
+    return task();
+  };
+  try {
+    return await turns.run(run, { signal: AbortSignal.any([signal, late.signal]) });
+  } catch (error) {
+    if (!late.signal.aborted || signal.aborted) throw error;
+    const why = `many hosts send again what they have, and no turn came within ${patienceMs / 1_000} s: send it again`;
+    throw new FlynnError('exhausted', why);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** What comes of it; it is broken off when nothing does. */

@@ -3,6 +3,7 @@ import { pause, systemClock } from '@flynn/kit/clock';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
+import { backoffMs } from '@flynn/kit/retry';
 import type { LogLine } from '../api.ts';
 import { FairQueue } from './fair-queue.ts';
 import { asPart, partUrl } from '@flynn/discovery/parts';
@@ -17,8 +18,7 @@ const batchSize = 1_000;
 /** What comes within this goes together. */
 const lingerMs = 20;
 const requestMs = 60_000;
-const retryMs = 1_000;
-const longestRetryMs = 10_000;
+const retry = { minMs: 1_000, maxMs: 10_000 };
 
 /** Whose turn a line takes: its app's, or its job's if it has none. */
 export function laneOf({ meta, jobId }: LogLine): string {
@@ -135,7 +135,6 @@ export class SinkConnection implements AsyncDisposable {
         failures = 0;
       } catch (error) {
         if (signal.aborted) return;
-        failures += 1;
         this.#mode = 'again';
         if (hasCode(error, 'invalid')) {
           // It would be refused for ever, and everything behind it would wait.
@@ -147,7 +146,8 @@ export class SinkConnection implements AsyncDisposable {
         this.#needsReplay ||= hasCode(error, 'unavailable', 'timeout', 'cancelled');
         this.#log.warn(`lost the log aggregator at ${this.address}, trying again: ${messageOf(error)}`);
         // A replay reads the logs of all containers: what takes connections only to break them must not have it go on.
-        await pause(Math.min(longestRetryMs, retryMs * 2 ** (failures - 1)), signal);
+        await pause(backoffMs(failures, retry), signal);
+        failures += 1;
       }
     }
   }
@@ -178,15 +178,23 @@ export class SinkConnection implements AsyncDisposable {
     this.#needsReplay = signal.aborted;
   }
 
-  /** What is refused would be so in every replay, and there would be one after the other. */
+  /**
+   * What is refused would be so in every replay, and there would be one after the other. Where many hosts send at once, whose
+   * turn does not come asks again: one that began anew each time would come to no end.
+   */
   async #sendReplay(lines: readonly LogLine[], signal: AbortSignal): Promise<void> {
-    try {
-      await this.#send(lines, 'replay', signal);
-    } catch (error) {
-      if (!hasCode(error, 'invalid')) throw error;
-      this.#log.warn(
-        `the log aggregator at ${this.address} refused ${lines.length} earlier lines: ${messageOf(error)}`,
-      );
+    for (let failures = 0; !signal.aborted; failures += 1) {
+      try {
+        return await this.#send(lines, 'replay', signal);
+      } catch (error) {
+        const what = `${lines.length} earlier lines: ${messageOf(error)}`;
+        if (hasCode(error, 'invalid')) {
+          return this.#log.warn(`the log aggregator at ${this.address} refused ${what}`);
+        }
+        if (!hasCode(error, 'exhausted')) throw error;
+        this.#log.warn(`the log aggregator at ${this.address} has no room yet for ${what}`);
+        await pause(backoffMs(failures, retry), signal);
+      }
     }
   }
 

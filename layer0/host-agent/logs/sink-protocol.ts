@@ -5,7 +5,8 @@
  * The body is ndjson of LogLine; the answer confirms it: until then the lines are sent again. `fresh` lines were never sent
  * before, of lines sent `again` some may have arrived (job, stream and time are a line's identity). Every connection begins
  * with a `replay`: the newest 1,000 lines of every live container, because what answers under a known name may be a new
- * process with an empty memory.
+ * process with an empty memory. Where many hosts send again at once, `exhausted` says that nothing was taken, and to send the
+ * same later.
  */
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';

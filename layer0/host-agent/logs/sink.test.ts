@@ -340,3 +340,24 @@ test('lines of a replay that are refused for good are left out, and the replay i
   }
   assert.equal(replays, 1);
 });
+
+test('a part of a replay for which there is no room yet is sent again, and the replay goes on from there', async (t) => {
+  let replays = 0;
+  const replay = async function* () {
+    replays += 1;
+    for (let at = 0; at < 2_000; at += 1) yield lineOf(`earlier ${at}`);
+  };
+  const { events, sink, signal } = startSink(t, { replay });
+  let tries = 0;
+  const aggregator = await startAggregator(0, async (_messages, mode) => {
+    if (mode !== 'replay') return;
+    tries += 1;
+    if (tries === 2) throw new FlynnError('exhausted', 'many hosts send again');
+  });
+  t.after(() => aggregator.server.close());
+  events.push({ event: 'up', instance: { id: 'a', address: aggregator.address } });
+  await sink.write(lineOf('new'), { signal });
+  await waitFor(() => aggregator.messages.includes('new'), { what: 'the line', deadlineMs: 60_000 });
+  assert.deepEqual([replays, tries], [1, 3]);
+  assert.equal(aggregator.messages.filter((message) => message.startsWith('earlier')).length, 2_000);
+});
