@@ -10,7 +10,7 @@ import { openDeskWithController } from '../testing.ts';
 
 test('`drain add`, `drain` and `drain remove`', async () => {
   let id = '';
-  let more: { gaveUp?: NonNullable<DrainStatus['gaveUp']> } = {};
+  let more: Pick<DrainStatus, 'gaveUp' | 'damaged'> = {};
   const status = { sent: 3, failed: 0, skipped: 1, waiting: 2 };
   await using aggregator = await startLoopback([handle(routes.drains, async () => [{ id, ...status, ...more }])]);
   await using env = await openDeskWithController({ logAggregatorUrl: aggregator.server.url });
@@ -31,6 +31,8 @@ test('`drain add`, `drain` and `drain remove`', async () => {
   }
   more = { gaveUp: { count: 4, at: new Date().toISOString(), why: 'https://logs.example.com answered 400' } };
   assert.match((await desk.run(['drain'])).stdout, / gave up 4 lines: https:\/\/logs\.example\.com answered 400\n$/);
+  more = { damaged: { count: 1, at: new Date().toISOString(), why: 'the disk did not keep it' } };
+  assert.match((await desk.run(['drain'])).stdout, / lost 1 line: the disk did not keep it\n$/);
   assert.equal((await desk.run(['drain', 'remove', id])).stdout, `drain ${id} removed\n`);
   const again = await desk.run(['drain', 'remove', id]);
   assert.equal(again.code, 1);

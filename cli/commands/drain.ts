@@ -34,11 +34,12 @@ const listing = {
 
 function stateOf(progress: Drain['progress']): string {
   if (progress === undefined) return 'unknown: the log aggregator does not answer, or has just heard of it';
-  const { error, gaveUp, lost } = progress;
+  const { error, gaveUp, lost, damaged } = progress;
   if (error !== undefined) return error;
   const told = [
     ...(gaveUp === undefined ? [] : [`gave up ${linesOf(gaveUp.count)}: ${gaveUp.why}`]),
     ...(lost === undefined ? [] : [`lost ${linesOf(lost.count)}: ${lost.why}`]),
+    ...(damaged === undefined ? [] : [`lost ${linesOf(damaged.count)}: ${damaged.why}`]),
   ];
   return told.length === 0 ? 'ok' : told.join('; ');
 }

@@ -189,14 +189,15 @@ export const drainSchema = z.object({
       sent: z.int(),
       /** What the other side refused for good. */
       failed: z.int(),
-      /** What was deleted to make room before it could be sent. */
+      /** What was deleted to make room before it could be sent, and what the disk did not keep. */
       skipped: z.int(),
       waiting: z.int(),
       /** Why nothing goes out, while nothing does. */
       error: z.string().optional(),
-      /** The last of `failed` and of `skipped`, told for a day. */
+      /** The last of `failed`; and of `skipped`, of what was deleted and of what the disk did not keep. Told for a day. */
       gaveUp: missedSchema.optional(),
       lost: missedSchema.optional(),
+      damaged: missedSchema.optional(),
     })
     .optional(),
 });

@@ -69,7 +69,7 @@ export const drainStatusSchema = z.object({
   sent: z.int(),
   /** What the other side refused for good. */
   failed: z.int(),
-  /** What was deleted to make room before it could be sent. */
+  /** What was deleted to make room before it could be sent, and what the disk did not keep. */
   skipped: z.int(),
   /** Kept and not sent yet. */
   waiting: z.int(),
@@ -77,9 +77,10 @@ export const drainStatusSchema = z.object({
   error: z.string().optional(),
   /** Since when, ISO 8601. */
   since: z.string().optional(),
-  /** Of `failed` and of `skipped`. A version before tells neither. */
+  /** Of `failed`; and of `skipped`, what was deleted and what the disk did not keep. A version before tells none of them. */
   gaveUp: missedSchema.optional(),
   lost: missedSchema.optional(),
+  damaged: missedSchema.optional(),
 });
 export type DrainStatus = z.output<typeof drainStatusSchema>;
 

@@ -77,6 +77,8 @@ export class HttpTarget implements Transport {
     await this.#outside?.closeInside(Object.values(this.#agent.freeSockets).flatMap((sockets) => sockets ?? []));
     const send = url.startsWith('https:') ? httpsRequest : httpRequest;
     const request = send(url, { method: 'POST', agent: this.#agent, headers, signal });
+    // Given up, it fails once more when its connection ends: with nobody listening, that would end this process.
+    request.on('error', () => undefined);
     request.end(body);
     const [response]: unknown[] = await once(request, 'response', { signal });
     if (!(response instanceof IncomingMessage)) throw new FlynnError('internal', 'an answer that is none');

@@ -16,9 +16,10 @@ const stateSchema = z.object({
   sent: z.int(),
   failed: z.int(),
   skipped: z.int(),
-  /** What the other side refused for good, and what was deleted before it could be sent. */
+  /** What the other side refused for good, what was deleted before it could be sent, and what the disk did not keep. */
   gaveUp: missedSchema.optional(),
   lost: missedSchema.optional(),
+  damaged: missedSchema.optional(),
 });
 export type DrainState = z.output<typeof stateSchema>;
 

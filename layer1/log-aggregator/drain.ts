@@ -19,6 +19,10 @@ const lingerMs = 100;
 const retry = { minMs: 500, maxMs: 60_000 };
 const saveEveryMs = 1_000;
 const linesAtOnce = 1_000;
+const largeBytes = 256 * 1024;
+const littleBytes = 16 * 1024;
+/** Whose last lines took so long to be taken is slow. */
+const slowMs = 1_000;
 const noRoom = 'they were deleted to make room before they could be sent';
 const notKept = 'the disk of the log aggregator did not keep them, as after a power cut';
 const start: Position = { byte: 0, line: 0 };
@@ -36,14 +40,23 @@ type Sent = {
 /** Lines before these that are kept no longer, and that the disk lost. */
 type Skipped = { lost: number; damaged: number };
 
-/** Who sends holds a block, and so many do at once: whoever takes nothing is not to be waited for by those who do. */
-export type Turns = Readonly<{ taking: Slots; failing: Slots }>;
+/**
+ * Who sends holds a block, and so many do at once. Nobody waits for a large one: who finds no place goes on with a little one,
+ * so whoever takes its time is not waited for by others. Those that fail try with a little one, and wait for each other alone.
+ */
+export type Places = Readonly<{
+  large: Slots;
+  /** Of those: whoever is slow leaves so many free. */
+  keptForQuick: number;
+  little: Slots;
+  failing: Slots;
+}>;
 
 export type DrainOptions = {
   drain: Drain;
   history: History;
   transport: Transport;
-  turns: Turns;
+  places: Places;
   state: DrainState;
   save: (state: DrainState) => Promise<void>;
   appName: (app: string) => string;
@@ -64,6 +77,7 @@ export class DrainRunner {
   readonly #reading = new Map<string, Position>();
   #doubtful: Sent[] = [];
   #failing: { error: string; sinceMs: number } | undefined;
+  #isSlow = false;
   #isDirty = false;
   #savedMs = 0;
 
@@ -78,7 +92,7 @@ export class DrainRunner {
   }
 
   get status(): DrainStatus {
-    const { sent, failed, skipped, gaveUp, lost } = this.#state;
+    const { sent, failed, skipped, gaveUp, lost, damaged } = this.#state;
     const waiting = this.#logs().reduce(
       (sum, [app, { end }]) => sum + Math.max(0, end.line - this.#settled(app).line),
       0,
@@ -91,6 +105,7 @@ export class DrainRunner {
       waiting,
       ...(gaveUp === undefined ? {} : { gaveUp: missedOf(gaveUp) }),
       ...(lost === undefined ? {} : { lost: missedOf(lost) }),
+      ...(damaged === undefined ? {} : { damaged: missedOf(damaged) }),
     };
     if (this.#failing === undefined) return progress;
     const { error, sinceMs } = this.#failing;
@@ -157,15 +172,25 @@ export class DrainRunner {
       if (this.#settled(app).byte > log.end.byte) this.#state.positions[app] = log.end;
       const at = this.#reading.get(app) ?? this.#settled(app);
       if (at.byte >= log.end.byte) continue;
-      const { taking, failing } = this.#options.turns;
-      const turns = this.#failing === undefined ? taking : failing;
-      if (await turns.run(() => this.#sendBlock(app, log, { at, signal }), { signal })) hasSent = true;
+      const { slots, sizeBytes } = this.#place();
+      if (await slots.run(() => this.#sendBlock(app, log, { at, sizeBytes, signal }), { signal })) hasSent = true;
     }
     return hasSent;
   }
 
-  async #sendBlock(app: string, log: AppLog, { at, signal }: { at: Position; signal: AbortSignal }): Promise<boolean> {
-    const block = await log.readFrom(at, log.end);
+  #place(): { slots: Slots; sizeBytes: number } {
+    const { large, keptForQuick, little, failing } = this.#options.places;
+    if (this.#failing !== undefined) return { slots: failing, sizeBytes: littleBytes };
+    if (large.free > (this.#isSlow ? keptForQuick : 0)) return { slots: large, sizeBytes: largeBytes };
+    return { slots: little, sizeBytes: littleBytes };
+  }
+
+  async #sendBlock(
+    app: string,
+    log: AppLog,
+    { at, sizeBytes, signal }: { at: Position; sizeBytes: number; signal: AbortSignal },
+  ): Promise<boolean> {
+    const block = await log.readFrom(at, log.end, sizeBytes);
     if (block === undefined) return false;
     let skipped: Skipped = { lost: block.lost, damaged: block.damaged };
     let next = block.from;
@@ -194,7 +219,9 @@ export class DrainRunner {
       return line === undefined ? [] : [{ app, appName: appName(app), line }];
     });
     this.#check();
+    const beganMs = this.#clock.now();
     const refused = lines.length === 0 ? undefined : await transport.send(lines, signal);
+    this.#isSlow = this.#clock.now() - beganMs >= slowMs;
     // Whoever refuses some for good takes lines all the same.
     this.#failing = undefined;
     const { lines: failed, why } = refused ?? { lines: 0, why: '' };
@@ -221,8 +248,8 @@ export class DrainRunner {
       this.#state.failed += failed;
       this.#state.skipped += lost + damaged;
       if (failed > 0) this.#state.gaveUp = withMissed(this.#state.gaveUp, { count: failed, atMs, why });
-      if (damaged > 0) this.#state.lost = withMissed(this.#state.lost, { count: damaged, atMs, why: notKept });
       if (lost > 0) this.#state.lost = withMissed(this.#state.lost, { count: lost, atMs, why: noRoom });
+      if (damaged > 0) this.#state.damaged = withMissed(this.#state.damaged, { count: damaged, atMs, why: notKept });
       this.#isDirty = true;
     }
   }

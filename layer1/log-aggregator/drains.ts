@@ -5,6 +5,7 @@ import { Outside } from '@flynn/kit/outside';
 import { Slots } from '@flynn/kit/slots';
 import type { Drain, DrainStatus } from './api.ts';
 import { DrainRunner } from './drain.ts';
+import type { Places } from './drain.ts';
 import { DrainStates } from './drain-state.ts';
 import type { DrainState } from './drain-state.ts';
 import { openTransport } from './drain-transport.ts';
@@ -13,8 +14,17 @@ import type { History } from './history.ts';
 
 /** Clocks of hosts are not quite the same: rather some lines twice than some not at all. */
 const clockSlackMs = 60_000;
-/** Blocks that are held at once, by drains that take lines and by those that do not: these wait for each other alone. */
-const blocksOf = { taking: 16, failing: 8 } as const;
+/** Blocks that are held at once: 296 little ones of 16 KiB, and 16 of 256 KiB. Admins' drains wait for no others. */
+const placesOf = {
+  apps: { large: 12, keptForQuick: 6, little: 192, failing: 32 },
+  admins: { large: 4, keptForQuick: 2, little: 64, failing: 8 },
+} as const;
+type Counts = Readonly<Record<keyof Places, number>>;
+export type DrainPlaces = Readonly<{ apps: Counts; admins: Counts }>;
+
+function openPlaces({ large, keptForQuick, little, failing }: Counts): Places {
+  return { large: new Slots(large), keptForQuick, little: new Slots(little), failing: new Slots(failing) };
+}
 
 type Running = { runner: DrainRunner; stop: AbortController; ended: Promise<void> };
 
@@ -25,7 +35,7 @@ export class Drains {
   readonly #appName: (app: string) => string;
   readonly #log: Logger;
   readonly #running = new Map<string, Running>();
-  readonly #turns = { taking: new Slots(blocksOf.taking), failing: new Slots(blocksOf.failing) };
+  readonly #places: Readonly<{ apps: Places; admins: Places }>;
   readonly #bornMs: number;
   /** Where drains may lead that no admin of the cluster made. */
   readonly outside = new Outside();
@@ -35,9 +45,12 @@ export class Drains {
     history: History;
     /** Since when what is kept is kept there; without it, since before any drain. */
     bornMs?: number;
+    places?: DrainPlaces;
     appName: (app: string) => string;
     log: Logger;
   }) {
+    const { apps, admins } = options.places ?? placesOf;
+    this.#places = { apps: openPlaces(apps), admins: openPlaces(admins) };
     this.#history = options.history;
     this.#states = new DrainStates(options.dir);
     this.#bornMs = options.bornMs ?? 0;
@@ -53,12 +66,13 @@ export class Drains {
   async add(drain: Drain): Promise<void> {
     if (this.#running.has(drain.id)) return;
     const { id } = drain;
-    const outside = drain.isOutside === true ? this.outside : Outside.chosen(hostOf(parseDrainUrl(drain.url)));
+    const isOfAdmin = drain.isOutside !== true;
+    const outside = isOfAdmin ? Outside.chosen(hostOf(parseDrainUrl(drain.url))) : this.outside;
     const runner = new DrainRunner({
       drain,
       history: this.#history,
       transport: openTransport(drain, outside),
-      turns: this.#turns,
+      places: isOfAdmin ? this.#places.admins : this.#places.apps,
       state: await this.#stateOf(drain),
       save: (state) => this.#save(id, state),
       appName: this.#appName,

@@ -13,7 +13,7 @@ import { Drains } from './drains.ts';
 import { History, limitsOf } from './history.ts';
 import { logMetrics } from './metrics.ts';
 import { logHandlers } from './server.ts';
-import { bornMsOf } from './volume.ts';
+import { bornMsOf, keepBornMs } from './volume.ts';
 
 await runDaemon({
   name: 'log-aggregator',
@@ -22,7 +22,8 @@ await runDaemon({
     const identity = await ownIdentity(config, { log, tasks });
     const dir = config.FLYNN_STORAGE_DIR;
     const limits = limitsOf({ appMebibytes: config.FLYNN_LOG_APP_MB, totalMebibytes: config.FLYNN_LOG_TOTAL_MB });
-    const bornMs = await bornMsOf(dir, { now: Date.now(), log });
+    const { bornMs, isKept } = await bornMsOf(dir, { now: Date.now(), log });
+    if (!isKept) tasks.run('volume', (signal) => keepBornMs(dir, bornMs, { signal, log }));
     const history = await History.open({ dir, limits, log });
     const appNames = new Map<string, string>();
     const drains = new Drains({ dir, history, bornMs, appName: (app) => appNames.get(app) ?? app, log });

@@ -63,6 +63,15 @@ test('lines that were given up or lost are told for a day, of a drain that takes
     ],
     ['warning', '1 line of shop was lost to https://logs.example.com/x: they were deleted to make room', lost.at],
   ]);
+  const damaged = missed(3, 5, 'the disk did not keep them');
+  assert.deepEqual(found({ skipped: 3, damaged }), [
+    ['warning', '3 lines of shop never get to https://logs.example.com/x: the disk did not keep them', damaged.at],
+  ]);
+  const [told] = drainFindings(drains, [{ id: 'd1', ...counts, skipped: 3, damaged }], now);
+  assert.match(
+    `${told?.matter}: ${told?.why}; ${told?.remedy}`,
+    /^damaged: .*the receiver is not the reason.*disk of the host/,
+  );
   assert.deepEqual(found({ failed: 2, gaveUp: missed(2, 24 * 60, 'answered 400') }), []);
 });
 

@@ -66,7 +66,11 @@ function failingFindings({ id, url, appName }: KnownDrain, status: DrainStatus, 
 }
 
 /** Lines that never arrive, though others do. */
-function missedFindings({ id, url, appName }: KnownDrain, { gaveUp, lost }: DrainStatus, now: number): Found[] {
+function missedFindings(
+  { id, url, appName }: KnownDrain,
+  { gaveUp, lost, damaged }: DrainStatus,
+  now: number,
+): Found[] {
   const found: Found[] = [];
   const common = { severity: 'warning', subject: `drain ${id}` } as const;
   const of = appName ?? 'all apps';
@@ -89,6 +93,17 @@ function missedFindings({ id, url, appName }: KnownDrain, { gaveUp, lost }: Drai
       why: 'they never arrive there: it was away for too long, or takes less than is written; this is told for a day',
       remedy:
         'see that the receiver keeps up, or keep more: FLYNN_LOG_APP_MB and FLYNN_LOG_TOTAL_MB of the app log-aggregator',
+    });
+  }
+  if (isRecent(damaged, now)) {
+    found.push({
+      ...common,
+      matter: 'damaged',
+      what: `${linesOf(damaged.count)} of ${of} never ${damaged.count === 1 ? 'gets' : 'get'} to ${url}: ${damaged.why}`,
+      since: damaged.at,
+      why: 'they are in no log either; the receiver is not the reason; this is told for a day after the last of them',
+      remedy:
+        'if its host lost power, that was all; if not, see to the disk of the host that flynn ps -a log-aggregator shows: dmesg tells its errors',
     });
   }
   return found;
