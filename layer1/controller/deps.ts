@@ -2,6 +2,8 @@
 import type { Routers } from '@flynn/discovery/routers';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
+import { writePiece } from '@flynn/resource/piece';
+import type { Piece } from '@flynn/resource/piece';
 import { compareOf } from '@flynn/resource/record';
 import type { ResourceService } from '@flynn/resource/service';
 import type { Mirror } from '@flynn/store/mirror';
@@ -127,6 +129,14 @@ export async function forLiveApp<T>(
       if (!isOvertaken(error, app) || attempt >= maxAttempts) throw error;
     }
   }
+}
+
+/**
+ * In the transaction that makes one of what an app may have only so many of, with those counted after the app was read: of two
+ * that are made at once the other is counted, since each of them writes the app.
+ */
+export function countedPiece({ now }: Pick<Deps, 'now'>, app: AppResource): Piece {
+  return writePiece(appType, app, { ...app, updatedAt: new Date(now()).toISOString() });
 }
 
 /** Whether a transaction was refused because the app is not as it was read. */

@@ -1,6 +1,5 @@
 /** Review apps: copies of an app that go by themselves, and of which there are never too many. Known by their metadata. */
 import { FlynnError } from '@flynn/kit/errors';
-import { writePiece } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
 import { refusal } from '@flynn/resource/record';
 import type { Again } from '@flynn/resource/reconciler';
@@ -8,6 +7,7 @@ import type { Principal } from '../access/principal.ts';
 import { isAtLeast } from '../access/roles.ts';
 import { refuseForDatastore } from '../datastores/guards.ts';
 import { believedNow } from '../collection/round-state.ts';
+import { countedPiece } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { appType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
@@ -43,8 +43,8 @@ export function withExpiry(
 }
 
 /**
- * What goes into the transaction that makes an app with this metadata: of two that are made at once the other is counted,
- * since each of them writes their parent. `exhausted` when there are too many, `invalid` for what is no review app.
+ * What goes into the transaction that makes an app with this metadata. `exhausted` when there are too many, `invalid` for what
+ * is no review app.
  */
 export async function reviewPieces(deps: Deps, meta: Meta, signal: AbortSignal): Promise<Piece[]> {
   const parentId = meta[parentMeta];
@@ -69,7 +69,7 @@ export async function reviewPieces(deps: Deps, meta: Meta, signal: AbortSignal):
       `${parent.spec.name} has ${siblings.length} review apps, and may have ${cap}: delete one, or raise ${capMeta} of its metadata`,
     );
   }
-  return [writePiece(appType, parent, { ...parent, updatedAt: new Date(deps.now()).toISOString() })];
+  return [countedPiece(deps, parent)];
 }
 
 /** The end of a review app is its deletion, which is for its admins; others may only put it off. Throws `invalid`, `denied`. */

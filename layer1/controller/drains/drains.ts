@@ -12,13 +12,13 @@ import type { DrainStatus } from '@flynn/log-aggregator/api';
 import { hideSecrets, parseDrainUrl } from '@flynn/log-aggregator/drain-url';
 import { parseCertificate } from '@flynn/kit/certificate';
 import { resourcePrefix } from '@flynn/resource/keys';
-import { compareOf, decodeResource } from '@flynn/resource/record';
+import { decodeResource } from '@flynn/resource/record';
 import type { Entry, Revision } from '@flynn/store/store';
 import { drains } from './api.ts';
 import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
 import { isAtLeast } from '../access/roles.ts';
-import { findApp, forLiveApp, noApp } from '../deps.ts';
+import { countedPiece, findApp, forLiveApp, noApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { isRecent } from '../health/drains.ts';
 import { insideNetworks } from '../hosts/inside-networks.ts';
@@ -132,17 +132,17 @@ export async function addDrain(
   const { url, ca, id = shortId(), appId, labels = {}, isOpen } = drain;
   const spec = { url, ...(ca === undefined ? {} : { ca }), ...(isOpen ? {} : { isOutside: true }) };
   if (appId === undefined) return deps.resources.create(drainType, { id, labels, spec }, { signal });
-  const own = await deps.resources.list(drainType, { signal, where: (one) => one.spec.appId === appId });
-  if (own.length >= maxOfApp) {
-    throw new FlynnError('exhausted', `an app has ${maxOfApp} drains at most: flynn drain remove takes one away`);
-  }
-  return forLiveApp(deps, appId, signal, (app) =>
-    deps.resources.create(
+  return forLiveApp(deps, appId, signal, async (app) => {
+    const own = await deps.resources.list(drainType, { signal, where: (one) => one.spec.appId === app.id });
+    if (own.length >= maxOfApp) {
+      throw new FlynnError('exhausted', `an app has ${maxOfApp} drains at most: flynn drain remove takes one away`);
+    }
+    return deps.resources.create(
       drainType,
       { id, labels, owner: ownedBy(app.id), spec: { ...spec, appId: app.id } },
-      { signal, also: () => ({ compare: [compareOf(app)] }) },
-    ),
-  );
+      { signal, also: () => countedPiece(deps, app) },
+    );
+  });
 }
 
 function checkAuthority(pem: string, isSecure: boolean): void {
@@ -172,7 +172,7 @@ function viewDrain(
 }
 
 function progressOf(
-  { sent, failed, skipped, waiting, error, gaveUp, lost }: DrainStatus,
+  { sent, failed, skipped, waiting, error, gaveUp, lost, damaged }: DrainStatus,
   now: number,
 ): NonNullable<Drain['progress']> {
   return {
@@ -183,6 +183,7 @@ function progressOf(
     ...(error === undefined ? {} : { error }),
     ...(isRecent(gaveUp, now) ? { gaveUp } : {}),
     ...(isRecent(lost, now) ? { lost } : {}),
+    ...(isRecent(damaged, now) ? { damaged } : {}),
   };
 }
 

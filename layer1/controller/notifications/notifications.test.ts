@@ -16,6 +16,7 @@ import { notifications } from './api.ts';
 import { notificationFindings } from './findings.ts';
 import { restoredQueue } from './queue.ts';
 import { isSigned, startReceiver } from './receiver-fixture.ts';
+import { addNotification } from './settings.ts';
 import { notificationType } from './types.ts';
 import { watchStateKey } from './watch-steps.ts';
 
@@ -184,7 +185,14 @@ test('what a receiver inside of the cluster answers is for admins; an app has so
   assert.equal((await client.call(notifications.deliveries, named))[0]?.answer, '404 hunter2');
   assert.equal((await developer.call(notifications.deliveries, named))[0]?.answer, '404');
   await assert.rejects(make('link', { url: 'http://169.254.169.254/latest' }), isCode('denied', /own link/));
-  for (let count = 1; count < 20; count += 1) await make(`n${count}`);
+  const [made] = await world.deps.resources.list(notificationType, {});
+  assert.ok(made);
+  const { signal } = new AbortController();
+  const specs = Array.from({ length: 30 }, (_, at) => ({ ...made.spec, name: `n${at}` }));
+  await Promise.allSettled(specs.map((spec) => addNotification(world.deps, { spec }, signal)));
+  const { length } = await client.call(notifications.list, { query: { app: 'shop' } });
+  assert.ok(length <= 20, `${length} notifications`);
+  for (let at = length; at < 20; at += 1) await make(`more${at}`);
   await assert.rejects(make('one-more'), isCode('exhausted', /20 notifications at most/));
 });
 

@@ -1,9 +1,9 @@
 /** What a notification is to be, from what somebody wants: defaults, and what is refused. */
 import { FlynnError } from '@flynn/kit/errors';
-import { compareOf, refusal } from '@flynn/resource/record';
+import { refusal } from '@flynn/resource/record';
 import type { z } from 'zod';
 import type { Principal } from '../access/principal.ts';
-import { forLiveApp } from '../deps.ts';
+import { countedPiece, forLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { atField } from '../generic/fields.ts';
 import { ownedBy } from '../resources.ts';
@@ -72,24 +72,24 @@ export async function specOf(
 
 /** `conflict` where there is one of that name. */
 export async function addNotification(
-  { resources }: Pick<Deps, 'resources'>,
+  deps: Pick<Deps, 'resources' | 'now'>,
   { spec, labels = {} }: { spec: NotificationSpec; labels?: Readonly<Record<string, string>> | undefined },
   signal: AbortSignal,
 ): Promise<NotificationResource> {
+  const { resources } = deps;
   if (spec.appId === undefined) return resources.create(notificationType, { labels, spec }, { signal });
-  const { appId } = spec;
-  const own = await resources.list(notificationType, { signal, where: (one) => one.spec.appId === appId });
-  if (own.length >= maxOfApp) {
-    throw new FlynnError(
-      'exhausted',
-      `an app has ${maxOfApp} notifications at most: flynn notification remove takes one away`,
-    );
-  }
-  return forLiveApp({ resources }, spec.appId, signal, (app) =>
-    resources.create(
+  return forLiveApp(deps, spec.appId, signal, async (app) => {
+    const own = await resources.list(notificationType, { signal, where: (one) => one.spec.appId === app.id });
+    if (own.length >= maxOfApp) {
+      throw new FlynnError(
+        'exhausted',
+        `an app has ${maxOfApp} notifications at most: flynn notification remove takes one away`,
+      );
+    }
+    return resources.create(
       notificationType,
       { labels, owner: ownedBy(app.id), spec },
-      { signal, also: () => ({ compare: [compareOf(app)] }) },
-    ),
-  );
+      { signal, also: () => countedPiece(deps, app) },
+    );
+  });
 }
