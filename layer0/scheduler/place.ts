@@ -1,7 +1,7 @@
 /** On which hosts does a decision go? */
 import type { Workload } from './cell.ts';
 import type { Evaluation } from './evaluation.ts';
-import type { Cell } from './cell-view.ts';
+import type { Cell, PlacedJob } from './cell-view.ts';
 import { outcomeOf } from './outcome.ts';
 import { chooseMany } from './placement/choose.ts';
 import { explain } from './placement/explain.ts';
@@ -91,8 +91,8 @@ class Filling {
   readonly #context: PlanContext;
   /** Jobs that stay, by host, those placed here among them: what spreading counts. */
   readonly #same: Map<number, number>;
-  /** Runs of others that are let go, by workload. */
-  readonly #ended = new Map<string, number>();
+  /** Jobs of others that are let go. */
+  readonly #ended: PlacedJob[] = [];
 
   constructor(draft: PlanDraft, workload: Workload, options: PlaceOptions, cell: Cell, context: PlanContext) {
     this.#draft = draft;
@@ -219,7 +219,7 @@ class Filling {
       });
       for (const job of jobs) {
         if (left.length === before) this.#draft.keep(job);
-        else this.#ended.set(job.workloadId, (this.#ended.get(job.workloadId) ?? 0) + 1);
+        else this.#ended.push(job);
       }
     }
     return left;
@@ -227,10 +227,10 @@ class Filling {
 
   #countsOfOthers(): ReadonlyMap<string, number> {
     const counts = new Map<string, number>();
-    for (const [workloadId, ended] of this.#ended) {
+    for (const [workloadId, ended] of Map.groupBy(this.#ended, (job) => job.workloadId)) {
       const workload = this.#cell.workload(workloadId)?.value;
       if (workload === undefined || !isCounted(workload)) continue;
-      counts.set(workloadId, countAfter(workload, this.#cell.jobsOf(workloadId).length, ended));
+      counts.set(workloadId, countAfter(workload, this.#cell.jobsOf(workloadId).length, ended.length));
     }
     return counts;
   }
@@ -250,9 +250,11 @@ class Filling {
     const most = this.#context.maxAtomicHosts ?? defaultAtomicHosts;
     if (filled.waiting === 0 && hosts <= most) return filled;
     this.#draft.dropAdditions();
-    const waiting = decision.place.length;
-    if (hosts <= most) return { ...filled, waiting };
-    return { ...filled, waiting, impossible: `needs ${hosts} hosts at once, and one transaction holds ${most}` };
+    // Their room is to be taken with that of the others: let go now it would be anybody's.
+    for (const job of this.#ended) this.#draft.keep(job);
+    const none = { ...filled, waiting: decision.place.length, counts: nothingLeft.counts };
+    if (hosts <= most) return none;
+    return { ...none, impossible: `needs ${hosts} hosts at once, and one transaction holds ${most}` };
   }
 }
 

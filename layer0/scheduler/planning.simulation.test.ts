@@ -83,8 +83,12 @@ test('room that runs make for an urgent workload is taken by nobody else: no mor
     builds,
     [...builds.slice(0, 6), other('run', 6, 'ephemeral'), other('web', 7, 'service')],
   ];
-  const cases = shapes.flatMap((shape) => [1, 3].map((count) => ({ shape, count })));
-  for (const { shape, count } of cases) {
+  const cases = shapes.flatMap((shape) => [
+    { shape, count: 1, kind: 'service' },
+    { shape, count: 3, kind: 'service' },
+    { shape, count: 3, kind: 'gang' },
+  ]);
+  for (const { shape, count, kind: urgent } of cases) {
     forSeeds([1, 2, 3], (worldOf) => {
       const world = worldOf(3);
       for (const one of shape) world.change(one);
@@ -102,7 +106,9 @@ test('room that runs make for an urgent workload is taken by nobody else: no mor
           }
           return isDone();
         });
-      world.change(workloadInputOf({ id: 'urgent', count, priority: 90, mayPreempt: true, ...sized(500) }));
+      world.change(
+        workloadInputOf({ id: 'urgent', kind: urgent, count, priority: 90, mayPreempt: true, ...sized(500) }),
+      );
       const from = world.now;
       isSettled(() => running(world, 'urgent').length === count);
       assert.ok(world.now - from < 1_000, `it waited ${world.now - from} ms`);
