@@ -1,30 +1,27 @@
 /** Which of the lines that are sent again are in an app's log already. */
-import { hash } from 'node:crypto';
 import { FlynnError } from '@flynn/kit/errors';
 import { Slots } from '@flynn/kit/slots';
 import type { AppLog } from './app-log.ts';
 import type { Sending } from './api.ts';
 import { linesOf, timestampOf } from './filter.ts';
+import { type Fingerprint, Fingerprints, fingerprintOf } from './fingerprints.ts';
 import type { History } from './history.ts';
 
 /** Of a log's end: an agent sends at most 1,000 lines of each job again. */
 const rememberedLines = 20_000;
 const rememberedBytes = 16 * 1024 * 1024;
-/** Of all logs together, beside those that are compared with right now: some 20 MB, twice that while all are written to. */
-const defaultMaxHeld = 200_000;
+/** Of all logs together, beside those that are compared with right now: 20 to 33 MB, and the ends of 75 logs. */
+const defaultMaxHeld = 1_500_000;
 
-/**
- * A job has one line of a stream at a time, but for what the agent itself says: as it is kept, up to its message. Of so many
- * lines their beginnings would be a tenth of all the memory there is.
- */
-function identityOf(line: Buffer): string {
-  return hash('sha1', line.subarray(0, 300), 'binary');
+/** A job has one line of a stream at a time, but for what the agent itself says: as it is kept, up to its message. */
+function identityOf(line: Buffer): Fingerprint {
+  return fingerprintOf(line.subarray(0, 300));
 }
 
-type Part = { readonly identities: Set<string>; oldest: string | undefined };
+type Part = { readonly identities: Fingerprints; oldest: string | undefined };
 
 function emptyPart(): Part {
-  return { identities: new Set(), oldest: undefined };
+  return { identities: new Fingerprints(), oldest: undefined };
 }
 
 function addTo(part: Part, line: Buffer): void {
@@ -95,7 +92,7 @@ export class KnownLines {
   newOf(lines: readonly Buffer[], mode: Exclude<Sending, 'fresh'>): Buffer[] {
     const parts = [this.#older, this.#newer];
     const [oldest] = this.#isCut && mode === 'replay' ? parts.flatMap((part) => part.oldest ?? []).sort() : [];
-    const taken = new Set<string>();
+    const taken = new Fingerprints();
     return lines.filter((line) => {
       if (oldest !== undefined && timestampOf(line) < oldest) return false;
       const identity = identityOf(line);
