@@ -1,90 +1,19 @@
 import assert from 'node:assert/strict';
-import { mkdir, rm, truncate } from 'node:fs/promises';
+import { truncate } from 'node:fs/promises';
 import { createServer as createHttpServer } from 'node:http';
-import { createServer as createTcpServer } from 'node:net';
-import type { AddressInfo, Server, Socket } from 'node:net';
-import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { createServer as createTlsServer } from 'node:tls';
 import { test } from 'node:test';
-import type { TestContext } from 'node:test';
 import { fakeClock } from '@flynn/kit/clock';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { Slots } from '@flynn/kit/slots';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
-import { freePort } from '@flynn/kit/testing-ports';
-import type { Drain, DrainStatus } from './api.ts';
 import { DrainStates } from './drain-state.ts';
 import { openTransport } from './drain-transport.ts';
 import { DrainRunner } from './drain.ts';
-import { Drains } from './drains.ts';
-import type { DrainPlaces } from './drains.ts';
-import type { History } from './history.ts';
 import { syslogMessage } from './syslog.ts';
 import { encoded, line, openTestHistory, testLimits } from './testing.ts';
-import type { TestHistory } from './testing.ts';
-import { bornMsOf, keepBornMs } from './volume.ts';
-
-const deadlineMs = 60_000;
-const range = (from: number, to: number): string[] =>
-  Array.from({ length: to - from }, (_, index) => `m${from + index}`);
-
-async function listen(server: Server, port = 0): Promise<number> {
-  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
-  return (server.address() as AddressInfo).port;
-}
-
-/** A syslog server; takes octet-counted messages apart. */
-async function startSyslog(t: TestContext, options: { port?: number; tls?: { key: string; cert: string } } = {}) {
-  const texts: string[] = [];
-  const sockets = new Set<Socket>();
-  const serve = (socket: Socket) => {
-    sockets.add(socket);
-    let rest = Buffer.alloc(0);
-    socket.on('error', () => {});
-    socket.on('data', (chunk: Buffer) => {
-      rest = Buffer.concat([rest, chunk]);
-      for (;;) {
-        const [, count] = /^(\d+) /.exec(rest.toString('latin1', 0, 20)) ?? [];
-        const head = (count ?? '').length + 1;
-        if (count === undefined || rest.length < head + Number(count)) return;
-        texts.push(rest.toString('utf8', head, head + Number(count)));
-        rest = rest.subarray(head + Number(count));
-      }
-    });
-  };
-  const server = options.tls === undefined ? createTcpServer(serve) : createTlsServer(options.tls, serve);
-  // Some come back where they were: nobody is to have taken that port meanwhile.
-  const port = await listen(server, options.port ?? (await freePort()));
-  const close = async () => {
-    for (const socket of sockets) socket.destroy();
-    await new Promise((resolve) => server.close(resolve));
-  };
-  t.after(close);
-  const messages = () => texts.map((text) => text.replace(/^(?:\S+ ){7}/, ''));
-  /** What is certain for a drain may be on its way here. */
-  const has = (count: number) => waitFor(() => texts.length >= count, { what: `${count} messages`, deadlineMs });
-  return { texts, messages, has, port, close };
-}
-
-async function startDrains(
-  t: TestContext,
-  env: TestHistory,
-  { history = env.history, bornMs = 0, ...limits }: { history?: History; bornMs?: number; places?: DrainPlaces } = {},
-) {
-  const appName = (app: string) => `name-of-${app}`;
-  const drains = new Drains({ dir: env.dir, history, bornMs, ...limits, appName, log: silentLogger() });
-  t.after(() => drains.close());
-  const statusOf = (id: string): DrainStatus => {
-    const status = drains.status.find((each) => each.id === id);
-    assert.ok(status);
-    return status;
-  };
-  return { drains, statusOf };
-}
-
-const drain = (changes: Partial<Drain>): Drain => ({ id: 'd1', url: '', ...changes });
+import { deadlineMs, range, listen, startSyslog, startDrains, drain } from './drain-fixture.ts';
 
 test('a line as a syslog message has its length, severity, time, host, app, process and stream in front', () => {
   const message = syslogMessage(line(1, { stream: 'stderr', message: 'käse', hostId: 'h 1' }), 'shop').toString();
@@ -150,56 +79,6 @@ test('a drain of an admin leads into the cluster, but to no link-local address, 
   await server.has(3);
   assert.deepEqual(server.messages(), range(0, 3));
   await drains.close();
-});
-
-test('a drain that is older than the volume gets what hosts told again since; one that is not begins at the end', async (t) => {
-  await using env = await openTestHistory();
-  const server = await startSyslog(t);
-  const now = Date.now();
-  const volume = join(env.dir, 'volume');
-  await mkdir(volume);
-  const born = { bornMs: now, isKept: true };
-  assert.deepEqual(await bornMsOf(volume, { now, log: silentLogger() }), born);
-  assert.deepEqual(await bornMsOf(volume, { now: now + 1, log: silentLogger() }), born, 'it is kept');
-  const { bornMs } = born;
-  const { drains, statusOf } = await startDrains(t, env, { bornMs });
-  await env.history.append('a', encoded(0, 5));
-  const made = (afterMs: number) => new Date(bornMs + afterMs).toISOString();
-  const url = `syslog+tcp://127.0.0.1:${server.port}`;
-  await drains.add(drain({ id: 'older', url, createdAt: made(-86_400_000) }));
-  await drains.add(drain({ id: 'clock-behind', url, createdAt: made(1_000) }));
-  await drains.add(drain({ id: 'later', url, createdAt: made(600_000) }));
-  await drains.add(drain({ id: 'untold', url }));
-  await env.history.append('a', encoded(5, 1));
-  const ids = ['older', 'clock-behind', 'later', 'untold'];
-  await waitFor(() => ids.every((id) => statusOf(id).waiting === 0), { what: 'all lines', deadlineMs });
-  assert.deepEqual(
-    ids.map((id) => statusOf(id).sent),
-    [6, 6, 1, 1],
-  );
-  await drains.close();
-});
-
-test('a volume that a version before has filled is older than any drain', async () => {
-  await using env = await openTestHistory();
-  const born = { bornMs: 0, isKept: true };
-  assert.deepEqual(await bornMsOf(env.dir, { now: 1_000, log: silentLogger() }), born);
-});
-
-test('where it cannot be written since when a volume is there, that keeps nobody from its lines, and is tried again', async (t) => {
-  await using env = await openTestHistory();
-  const log = silentLogger();
-  // A name that is no file's, as if there were no room for one.
-  const inTheWay = join(env.dir, 'volume.json');
-  await mkdir(join(inTheWay, 'x'), { recursive: true });
-  const born = await bornMsOf(env.dir, { now: 1_000, log });
-  assert.deepEqual(born, { bornMs: 1_000, isKept: false });
-  const stop = new AbortController();
-  t.after(() => stop.abort());
-  const keeping = keepBornMs(env.dir, born.bornMs, { signal: stop.signal, log, everyMs: 10 });
-  await rm(inTheWay, { recursive: true });
-  await keeping;
-  assert.deepEqual(await bornMsOf(env.dir, { now: 2_000, log }), { bornMs: 1_000, isKept: true });
 });
 
 test('over TLS only who is trusted gets anything', async (t) => {
@@ -396,84 +275,6 @@ test('an https drain gets batches with a key, again after a failure; what is ref
   await again.drains.add(drain({ url: `http://me:secret@127.0.0.1:${port}/in?x=1` }));
   assert.deepEqual(again.statusOf('d1').gaveUp, gaveUp, 'it is known to the next process');
   await again.drains.close();
-});
-
-test('a drain that takes nothing costs neither memory nor the other drains anything', async (t) => {
-  await using env = await openTestHistory({ limits: { bytes: 1e8, segmentBytes: 1e7, totalBytes: 1e9 } });
-  const stalled = createTcpServer((socket) => socket.on('error', () => {}).pause());
-  const port = await listen(stalled);
-  t.after(() => stalled.close());
-  const server = await startSyslog(t);
-  const { drains, statusOf } = await startDrains(t, env);
-  await drains.add(drain({ id: 'stalled', url: `syslog+tcp://127.0.0.1:${port}` }));
-  await drains.add(drain({ id: 'good', url: `syslog+tcp://127.0.0.1:${server.port}` }));
-  const message = 'x'.repeat(9_000);
-  for (let at = 0; at < 20; at += 1) await env.history.append('a', encoded(at * 100, 100, { message }));
-  await waitFor(() => statusOf('good').sent === 2_000, { what: 'the good one to have it all', deadlineMs });
-  assert.ok(statusOf('stalled').waiting > 0);
-  await drains.close();
-});
-
-test('however many drains take nothing, so many hold lines at once, and the others get theirs', async (t) => {
-  await using env = await openTestHistory();
-  const counts = { large: 2, keptForQuick: 1, little: 4, failing: 2 };
-  const { drains, statusOf } = await startDrains(t, env, { places: { apps: counts, admins: counts } });
-  let held = 0;
-  let most = 0;
-  const hanging = createHttpServer((request) => {
-    held += 1;
-    most = Math.max(most, held);
-    request.socket.once('close', () => (held -= 1));
-  });
-  const port = await listen(hanging);
-  t.after(() => {
-    hanging.closeAllConnections();
-    hanging.close();
-  });
-  const server = await startSyslog(t);
-  // Who takes nothing is given up after a while, here a shorter one.
-  const timeout = AbortSignal.timeout.bind(AbortSignal);
-  t.mock.method(AbortSignal, 'timeout', (ms: number) => timeout(ms === 30_000 ? 300 : ms));
-  const count = 30;
-  for (let at = 0; at < count; at += 1) await drains.add(drain({ id: `h${at}`, url: `http://127.0.0.1:${port}/` }));
-  await drains.add(drain({ id: 'good', url: `syslog+tcp://127.0.0.1:${server.port}` }));
-  await env.history.append('a', encoded(0, 5));
-  await waitFor(() => statusOf('good').sent === 5, { what: 'the good one to have its lines', deadlineMs });
-  const failing = () => drains.status.filter(({ error }) => error !== undefined).length;
-  await waitFor(() => failing() === count, { what: 'the others to be given up', deadlineMs });
-  await env.history.append('a', encoded(5, 5));
-  await waitFor(() => statusOf('good').sent === 10, { what: 'the next lines', deadlineMs });
-  // A connection that is given up is closed here a moment later than there.
-  assert.ok(most <= 16, `${most} at once`);
-  await drains.close();
-});
-
-test('however many drains are slow, though they do not fail, the others get theirs', async (t) => {
-  await using env = await openTestHistory();
-  const { drains, statusOf } = await startDrains(t, env);
-  let held = 0;
-  const slow = createHttpServer(() => void (held += 1));
-  const port = await listen(slow);
-  t.after(() => {
-    slow.closeAllConnections();
-    slow.close();
-  });
-  const server = await startSyslog(t);
-  // Nobody is given up for being slow while this goes on.
-  const timeout = AbortSignal.timeout.bind(AbortSignal);
-  t.mock.method(AbortSignal, 'timeout', (ms: number) => timeout(ms === 30_000 ? 10 * deadlineMs : ms));
-  const count = 40;
-  for (let at = 0; at < count; at += 1) await drains.add(drain({ id: `s${at}`, url: `http://127.0.0.1:${port}/` }));
-  await env.history.append('a', encoded(0, 5));
-  await waitFor(() => held === count, { what: 'all of them to be sending', deadlineMs });
-  await drains.add(drain({ id: 'good', url: `syslog+tcp://127.0.0.1:${server.port}` }));
-  // More than goes at once where others hold what there is room for.
-  await env.history.append('b', encoded(5, 1_000));
-  await waitFor(() => statusOf('good').sent === 1_000, { what: 'the good one to have its lines', deadlineMs });
-  await server.has(1_000);
-  assert.deepEqual(server.messages(), range(5, 1_005));
-  assert.equal(drains.status.filter(({ error }) => error !== undefined).length, 0);
-  await drains.close();
 });
 
 test('lines that the disk did not keep are told as such, and not as those for which there was no room', async (t) => {
