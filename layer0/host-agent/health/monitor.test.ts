@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
-import { setImmediate, setTimeout } from 'node:timers/promises';
+import { setImmediate } from 'node:timers/promises';
 import { createLogger, silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import type { Announcer } from '../discovery/announcer.ts';
@@ -11,14 +11,17 @@ import { JobMonitor } from './monitor.ts';
 
 /** A job that is to listen where another does already, and answers well: it shares the port. */
 async function watched(options: { startTimeoutMs: number }) {
-  const before = createServer((_request, response) => response.end('from the one before')).listen(0, '127.0.0.1');
+  const it = { listens: false, asked: 0, answered: 0 };
+  const before = createServer((_request, response) => {
+    it.answered += 1;
+    response.end('from the one before');
+  }).listen(0, '127.0.0.1');
   await new Promise((resolve) => before.once('listening', resolve));
   const { port } = before.address() as AddressInfo;
   const check = { type: 'http' as const, path: '/ping', timeoutMs: 60_000, ...options };
   const service = { name: 'router', check };
   const told: string[] = [];
   const announcer = new AnnouncerProbe();
-  const it = { listens: false, asked: 0 };
   const monitor = new JobMonitor({
     job: jobOf('next', { hostNetwork: true, ports: [{ port, service }] }),
     address: '127.0.0.1',
@@ -57,9 +60,9 @@ test('a job is not up by the answers of the one whose port it is to share', asyn
   it.listens = true;
   await waitFor(() => it.told.length > 0, { what: 'the job to be up', deadlineMs: 30_000, intervalMs: 5 });
   assert.deepEqual(it.told, ['up']);
-  const { asked } = it;
+  const { asked, answered } = it;
   it.listens = false;
-  await setTimeout(250);
+  await waitFor(() => it.answered > answered, { what: 'the next look', deadlineMs: 30_000, intervalMs: 5 });
   assert.deepEqual([it.told, it.asked], [['up'], asked], 'once it has been up its answers are its own');
 });
 

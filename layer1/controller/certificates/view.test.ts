@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { CertificateResource } from './resources.ts';
+import { certificateOf } from './resource-fixture.ts';
 import { isShownFor } from './shown.ts';
 import { servedOf, viewCertificate } from './view.ts';
 
@@ -14,32 +14,11 @@ const bundle = {
   notes: [],
 };
 
-function resource(
-  spec: Partial<CertificateResource['spec']>,
-  status: Partial<CertificateResource['status']>,
-): CertificateResource {
-  return {
-    type: 'certificate',
-    id: 'c1',
-    uid: 'u',
-    revision: 1,
-    generation: 1,
-    createdAt: '',
-    updatedAt: '',
-    labels: {},
-    finalizers: [],
-    waitingFor: {},
-    conditions: [],
-    spec: { source: 'acme', domains: ['example.com'], isAutomatic: false, ...spec },
-    status: { issuedFor: [], challenges: [], records: [], ...status },
-  };
-}
-
 const failure = { count: 3, message: 'no such name', at: '2026-05-31T00:00:00Z', nextTryAt: '2026-06-02T00:00:00Z' };
 
 test('asked for with more names, one is served for those it is for until there is another', () => {
   const domains = ['example.com', 'www.example.com'];
-  const more = resource({ domains }, { issued: bundle, issuedFor: ['example.com'] });
+  const more = certificateOf({ domains }, { issued: bundle, issuedFor: ['example.com'] });
   assert.deepEqual(servedOf(more).domains, ['example.com']);
   assert.equal(isShownFor('example.com', [more], nowMs), true);
   assert.equal(isShownFor('www.example.com', [more], nowMs), false);
@@ -52,18 +31,18 @@ test('asked for with more names, one is served for those it is for until there i
   const failing = viewCertificate({ ...more, status: { ...more.status, failure } }, nowMs);
   assert.equal(failing.state, 'failing');
   assert.match(failing.why, /^no such name; until there is another this one is for example\.com alone$/);
-  const all = resource({ domains }, { issued: bundle, issuedFor: domains.toReversed() });
+  const all = certificateOf({ domains }, { issued: bundle, issuedFor: domains.toReversed() });
   assert.deepEqual([servedOf(all).domains, viewCertificate(all, nowMs).state], [domains, 'ready']);
 });
 
 test('asked for with fewer names, one is served for those that are left, and a wildcard counts for what it stands for', () => {
-  const fewer = resource(
+  const fewer = certificateOf(
     { domains: ['example.com'] },
     { issued: bundle, issuedFor: ['example.com', 'www.example.com'] },
   );
   assert.deepEqual(servedOf(fewer).domains, ['example.com']);
   const issuedFor = ['example.com', '*.example.com'];
-  const single = resource(
+  const single = certificateOf(
     { domains: ['example.com', 'www.example.com', 'a.b.example.com'] },
     { issued: bundle, issuedFor },
   );
@@ -72,14 +51,14 @@ test('asked for with fewer names, one is served for those that are left, and a w
 
 test('what came of an order of before is not said of one that people brought', () => {
   const challenges = [{ type: 'http-01' as const, token: 't', answer: 'a' }];
-  const own = resource({ source: 'own', own: bundle }, { failure, challenges });
+  const own = certificateOf({ source: 'own', own: bundle }, { failure, challenges });
   const { state, why, nextTryAt } = viewCertificate(own, nowMs);
   assert.deepEqual([state, why, nextTryAt], ['ready', '', undefined]);
   assert.deepEqual([servedOf(own).domains, servedOf(own).challenges], [['example.com'], []]);
 });
 
 test('one that was never issued is shown for no name', () => {
-  const waiting = resource({}, {});
+  const waiting = certificateOf({}, {});
   assert.deepEqual(
     [viewCertificate(waiting, nowMs).state, viewCertificate(waiting, nowMs).why],
     ['waiting', 'asked for at the authority'],

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Found } from '@flynn/host-agent/doctor/finding';
-import type { CertificateResource } from '../certificates/resources.ts';
+import { certificateOf } from '../certificates/resource-fixture.ts';
 import type { DeploymentResource, OperationResource, RunnerResource } from '../resources.ts';
 import { routeCertificateFindings } from './certificates.ts';
 import { componentFindings } from './components.ts';
@@ -136,26 +136,10 @@ it('certificates of routes are named before they end, and when none comes', () =
     const { failures = 0, domain = 'shop.example.com', issuer = 'i' } = more;
     const failure = { count: failures, message: 'no such name', at: ago(5), nextTryAt: ago(-5) };
     const held = days === undefined ? undefined : { ...bundle(days), issuer };
-    const certificate: CertificateResource = {
-      ...common,
-      type: 'certificate',
-      id: 'c1',
-      createdAt: ago(1),
-      updatedAt: ago(1),
-      spec: {
-        source,
-        domains: [domain],
-        isAutomatic: false,
-        ...(source === 'own' && held ? { own: held } : {}),
-      },
-      status: {
-        issuedFor: [],
-        challenges: [],
-        records: [],
-        ...(source === 'acme' && held ? { issued: held } : {}),
-        ...(failures === 0 ? {} : { failure }),
-      },
-    };
+    const certificate = certificateOf(
+      { source, domains: [domain], ...(source === 'own' && held ? { own: held } : {}) },
+      { ...(source === 'acme' && held ? { issued: held } : {}), ...(failures === 0 ? {} : { failure }) },
+    );
     return routeCertificateFindings([certificate], now);
   };
   const of = (source: 'own' | 'acme', days: number | undefined, failures = 0) =>
@@ -191,15 +175,10 @@ describe('certificates of an authority', () => {
     };
     const failure = { count: failures, message: 'no such name', at: ago(5), nextTryAt: ago(-5) };
     const issuedFor = ['shop.example.com'];
-    const certificate: CertificateResource = {
-      ...common,
-      type: 'certificate',
-      id: 'c1',
-      createdAt: ago(1),
-      updatedAt: ago(1),
-      spec: { source: 'acme', domains: [...issuedFor, ...missing], isAutomatic: false },
-      status: { issued, issuedFor, challenges: [], records: [], ...(failures === 0 ? {} : { failure }) },
-    };
+    const certificate = certificateOf(
+      { domains: [...issuedFor, ...missing] },
+      { issued, issuedFor, ...(failures === 0 ? {} : { failure }) },
+    );
     return brief(routeCertificateFindings([certificate], now)).join('');
   };
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { certificateOf } from '../resource-fixture.ts';
 import type { CertificateResource } from '../resources.ts';
 import { outdated } from './outdated.ts';
 
@@ -20,27 +21,10 @@ function made(domains: string[], { isAutomatic = true, source = 'acme', issuedFo
     notes: [],
   };
   const isThere = days !== undefined;
-  const resource: CertificateResource = {
-    type: 'certificate',
-    id: domains.join('+'),
-    uid: 'u',
-    revision: 1,
-    generation: 1,
-    createdAt: '',
-    updatedAt: '',
-    labels: {},
-    finalizers: [],
-    waitingFor: {},
-    conditions: [],
-    spec: { source, domains, isAutomatic, ...(source === 'own' ? { own: bundle } : {}) },
-    status: {
-      issuedFor: isThere ? issuedFor : [],
-      challenges: [],
-      records: [],
-      ...(isThere && source === 'acme' ? { issued: bundle } : {}),
-    },
-  };
-  return resource;
+  return certificateOf(
+    { source, domains, isAutomatic, ...(source === 'own' ? { own: bundle } : {}) },
+    { issuedFor: isThere ? issuedFor : [], ...(isThere && source === 'acme' ? { issued: bundle } : {}) },
+  );
 }
 
 const ids = (
