@@ -13,7 +13,10 @@ export type EtcdPeer = Readonly<{
   isLearner: boolean;
 }>;
 
-/** Errors are the store's: `unavailable` without a majority, `invalid` for what etcd refuses at this moment. */
+/**
+ * Errors are the store's: `unavailable` without a majority, or where a change would leave none; `invalid` for what else etcd refuses
+ * at this moment.
+ */
 export interface EtcdMembership extends AsyncDisposable {
   /** As a majority sees them now, not as one member that fell behind remembers. */
   list(): Promise<readonly EtcdPeer[]>;

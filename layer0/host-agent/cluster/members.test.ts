@@ -28,7 +28,8 @@ const step = (
     failed = [],
     overdue = [],
     behindNat = [],
-  }: Partial<Record<'present' | 'lost' | 'failed' | 'overdue' | 'behindNat', number[]>> = {},
+    refused = [],
+  }: Partial<Record<'present' | 'lost' | 'failed' | 'overdue' | 'behindNat' | 'refused', number[]>> = {},
 ) => {
   const ids = (indices: number[]) => new Set(indices.map((index) => `h${index}`));
   const next = nextMembershipStep({
@@ -38,6 +39,7 @@ const step = (
     lost: ids(lost),
     failures: new Map(failed.map((index) => [`h${index}`, 1])),
     overdue: new Set(overdue.map(String)),
+    refusals: new Map(refused.map((index) => [String(index), 1])),
   });
   if (next === undefined) return 'nothing';
   return `${next.type} ${next.type === 'add' ? next.host.hostId : `h${next.peer.id}`}`;
@@ -98,6 +100,12 @@ test('a host that lost its data becomes a member anew, and only where others hav
   assert.equal(step([peer(1), peer(2), peer(3)], [1, 2, 3], { lost: [2] }), 'remove h2');
   assert.equal(step([peer(1), peer(3)], [1, 2, 3]), 'add h2');
   assert.equal(step([peer(1)], [1], { lost: [1] }), 'nothing');
+});
+
+test('one that etcd does not let go keeps no other from going', () => {
+  assert.equal(step([peer(1), peer(2), peer(3)], [2, 4, 5]), 'remove h1');
+  assert.equal(step([peer(1), peer(2), peer(3)], [2, 4, 5], { refused: [1] }), 'remove h3');
+  assert.equal(step([peer(1), peer(2), peer(3)], [2, 4, 5], { refused: [1, 3] }), 'remove h1', 'each in its turn');
 });
 
 test('a learner that does not catch up makes room, and its host comes last from then on', () => {

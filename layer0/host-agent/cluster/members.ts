@@ -38,15 +38,19 @@ export function nextMembershipStep(input: {
   failures: ReadonlyMap<string, number>;
   /** Ids of learners whose time is up. */
   overdue: ReadonlySet<string>;
+  /** How often etcd refused to let a peer go, by its id: it keeps one that it needs for its majority, while others may go. */
+  refusals: ReadonlyMap<string, number>;
 }): MembershipStep | undefined {
-  const { peers, leases, present, lost, failures, overdue } = input;
+  const { peers, leases, present, lost, failures, overdue, refusals } = input;
   const voters = peers.filter(({ isLearner }) => !isLearner);
   const strangers = peers.filter((peer) => {
     const host = hostOfPeer(peer, leases);
     return host === undefined || lost.has(host.hostId);
   });
   // Never the last one, whatever the leases say: another has everything before it goes.
-  const stranger = strangers.find(({ isLearner }) => isLearner || voters.length > 1);
+  const [stranger] = strangers
+    .filter(({ isLearner }) => isLearner || voters.length > 1)
+    .toSorted((a, b) => (refusals.get(a.id) ?? 0) - (refusals.get(b.id) ?? 0));
   if (stranger !== undefined) return { type: 'remove', peer: stranger };
   for (const peer of peers) {
     const host = hostOfPeer(peer, leases);

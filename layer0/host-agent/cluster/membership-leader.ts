@@ -15,6 +15,8 @@ import { hostOfPeer, nextMembershipStep } from './members.ts';
 import type { MembershipStep } from './members.ts';
 
 const leaderKey = '/flynn/cluster/leader';
+/** Of a removal that is refused again and again: about once a minute. */
+const toldEach = 30;
 
 export type Pace = Readonly<{
   leaderTtlSeconds: number;
@@ -82,6 +84,8 @@ class Leadership {
   /** When each learner was seen first, by its id. */
   readonly #learners = new Map<string, number>();
   readonly #failures = new Map<string, number>();
+  /** By the id of a peer that etcd did not let go. */
+  readonly #refusals = new Map<string, number>();
 
   constructor(deps: LeaderDeps, membership: EtcdMembership, revision: number, signal: AbortSignal) {
     this.#deps = deps;
@@ -104,6 +108,7 @@ class Leadership {
       lost: new Set([...members.snapshot.entries].filter(([, { value }]) => value.state === 'lost').map(([id]) => id)),
       failures: this.#failures,
       overdue: this.#overdue(peers),
+      refusals: this.#refusals,
     });
     if (next === undefined) return false;
     await this.#carryOut(next, peers, leases);
@@ -186,12 +191,29 @@ class Leadership {
         return await this.#membership.move(next.peer.id, peerUrlOf(next.host.address));
       case 'remove': {
         const hostId = hostOfPeer(next.peer, leases)?.hostId ?? next.peer.name;
+        await this.#remove(hostId, next.peer.id);
         if (next.peer.isLearner) this.#failures.set(hostId, (this.#failures.get(hostId) ?? 0) + 1);
         log.warn({ hostId, member: next.peer.id }, `${hostId} is no member of etcd any more`);
-        return await this.#membership.remove(next.peer.id);
+        return undefined;
       }
       default:
         return next satisfies never;
+    }
+  }
+
+  async #remove(hostId: string, id: string): Promise<void> {
+    try {
+      await this.#membership.remove(id);
+    } catch (error) {
+      const refused = this.#refusals.get(id) ?? 0;
+      this.#refusals.set(id, refused + 1);
+      if (refused % toldEach === 0) {
+        this.#deps.log.warn(
+          { hostId, member: id },
+          `${hostId} is to be no member of etcd any more, which etcd refuses while it is needed for the majority: leave its member running until it is none (${messageOf(error)})`,
+        );
+      }
+      throw error;
     }
   }
 

@@ -17,7 +17,9 @@ const log = silentLogger();
 type World = {
   agent: HostFixture;
   fence: Fence;
-  lease: { expiresAtMs: number };
+  lease: { expiresAtMs: number; lost: AbortSignal };
+  /** The store says that it is gone. */
+  lose: () => void;
   guarded: { deadlineMs: number | undefined; ids: readonly string[] }[];
   /** Of what an agent before left. */
   limits: number[];
@@ -71,9 +73,11 @@ async function withFence(t: TestContext, run: (world: World) => Promise<void>): 
   });
   const guarding = fence;
   tasks.run('fence', (signal) => guarding.run(signal));
-  const lease = { expiresAtMs: performance.now() + 8_000 };
+  const lost = new AbortController();
+  const lease = { expiresAtMs: performance.now() + 8_000, lost: lost.signal };
+  const setAlone = (value: boolean) => (isAlone = value);
   try {
-    await run({ agent, fence: guarding, lease, guarded, limits, setAlone: (value) => (isAlone = value) });
+    await run({ agent, fence: guarding, lease, lose: () => lost.abort(), guarded, limits, setAlone });
   } finally {
     await tasks.stop();
     await agent.stop();
@@ -106,7 +110,7 @@ describe('a job of which there must never be two', () => {
       assert.equal(fence.stops, 1);
 
       // A new lease, and it is still this host's: it goes on.
-      fence.hold({ expiresAtMs: performance.now() + 8_000 });
+      fence.hold({ expiresAtMs: performance.now() + 8_000, lost: new AbortController().signal });
       await agent.reach(single, 'running again', (s) => s.state === 'running' && s.restarts > 0);
     });
   });
@@ -185,11 +189,31 @@ describe('a job of which there must never be two', () => {
       assert.equal(limits.length, before);
       await agent.assign([single]);
       await agent.reach(single, 'running', (s) => s.state === 'running');
-      const longer = { expiresAtMs: lease.expiresAtMs + 23_000 };
+      const longer = { ...lease, expiresAtMs: lease.expiresAtMs + 23_000 };
       await fence.extend(longer);
       const last = guarded.at(-1);
       assert.equal(last?.deadlineMs, longer.expiresAtMs - 500);
       assert.deepEqual(last.ids, [agent.containers.ofJob(single.id)?.id]);
+    });
+  });
+
+  it('is stopped, and none is started, from the moment the store says that the lease is gone, whatever the clock says', async (t) => {
+    await withFence(t, async ({ agent, fence, lease, lose, guarded }) => {
+      const single = jobOf('db', { volumes, command: ['sh', '-c', "trap '' TERM; sleep 1000"] });
+      fence.hold(lease);
+      await agent.assign([single]);
+      await agent.reach(single, 'running', (s) => s.state === 'running');
+      // As on a machine that was paused: by its clock there is time.
+      lease.expiresAtMs = performance.now() + 60_000;
+      const lostMs = performance.now();
+      lose();
+      assert.equal(fence.isOpen, false);
+      await assert.rejects(fence.admit('c2'), (error) => hasCode(error, 'unavailable'));
+      const ended = await agent.reach(single, 'stopped', (s) => s.endedAt !== undefined);
+      assert.match(ended.error ?? '', /could not renew its lease/);
+      assert.ok((guarded.at(-1)?.deadlineMs ?? Infinity) - lostMs <= 1_600, 'else the watchdog ends it');
+      fence.hold({ expiresAtMs: performance.now() + 8_000, lost: new AbortController().signal });
+      await agent.reach(single, 'running again', (s) => s.state === 'running' && s.restarts > 0);
     });
   });
 

@@ -5,6 +5,9 @@
  * The budget, back from the moment E before which the lease cannot have expired, on a clock that nobody sets: at E − 2 s
  * TERM, a second later KILL through the engine, at E − 0.5 s KILL by the watchdog, whether agent and engine live or not. The
  * cell gives nothing away before E + 1 s.
+ *
+ * Where the store says that the lease is gone, E is two seconds from then at most: a machine whose clocks stood still with it, as
+ * one that its hypervisor paused, knows no other way that its time is over.
  */
 import { pause } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
@@ -23,6 +26,8 @@ const tickMs = 500;
 const admittedMs = 180_000;
 /** A gap this long between two ticks: the agent, or the machine, stood still. */
 const frozenMs = 5_000;
+
+type HeldLease = Pick<Lease, 'expiresAtMs' | 'lost'>;
 
 export type FenceWatchdog = {
   guard(deadlineMs: number | undefined, containerIds: readonly string[]): Promise<void>;
@@ -52,7 +57,9 @@ export class Fence {
   readonly #stopping = new Map<string, Promise<void>>();
   /** Containers about to be started, and since when. */
   readonly #admitted = new Map<string, number>();
-  #lease: Pick<Lease, 'expiresAtMs'> | undefined;
+  #lease: HeldLease | undefined;
+  /** When the lease was told to be gone. */
+  #lostAtMs: number | undefined;
   #expected: Pick<Lease, 'expiresAtMs'> | undefined;
   /** Another machine is this host: by when nothing that is guarded runs here, whatever becomes of the lease. */
   #closedAtMs: number | undefined;
@@ -84,7 +91,11 @@ export class Fence {
 
   /** How long the lease lasts if it is not renewed any more; undefined before the first. */
   get leftMs(): number | undefined {
-    return this.#lease === undefined ? undefined : this.#lease.expiresAtMs - performance.now();
+    return this.#leaseEndMs === undefined ? undefined : this.#leaseEndMs - performance.now();
+  }
+
+  get #leaseEndMs(): number | undefined {
+    return this.#lease && Math.min(this.#lease.expiresAtMs, (this.#lostAtMs ?? Infinity) + fenceMs);
   }
 
   /** Whether a singleton may be started now. */
@@ -107,9 +118,18 @@ export class Fence {
   }
 
   /** The host's record stands on this lease, and what the cell decided before that is known here. */
-  hold(lease: Pick<Lease, 'expiresAtMs'>): void {
+  hold(lease: HeldLease): void {
     this.#lease = lease;
+    this.#lostAtMs = undefined;
     this.#closedAtMs = undefined;
+    if (lease.lost.aborted) this.#lose(lease);
+    else lease.lost.addEventListener('abort', () => this.#lose(lease), { once: true });
+    this.#changed.resolve();
+  }
+
+  #lose(lease: HeldLease): void {
+    if (this.#lease !== lease) return;
+    this.#lostAtMs = performance.now();
     this.#changed.resolve();
   }
 
@@ -137,7 +157,7 @@ export class Fence {
   }
 
   /** The record stands on a longer lease, to outlive this agent; from here on the watchdog has until that ends. */
-  async extend(lease: Pick<Lease, 'expiresAtMs'>): Promise<void> {
+  async extend(lease: HeldLease): Promise<void> {
     this.hold(lease);
     await this.#guard();
   }
@@ -176,7 +196,7 @@ export class Fence {
   async #guard(): Promise<void> {
     const singletons = this.#containers.all().filter(isSingletonContainer);
     const started = singletons.filter(({ state }) => state !== 'exited').map(({ id }) => id);
-    const leaseEndMs = this.#isAlone() ? undefined : this.#lease?.expiresAtMs;
+    const leaseEndMs = this.#isAlone() ? undefined : this.#leaseEndMs;
     const endMs = this.#closedAtMs ?? leaseEndMs;
     const deadlineMs = endMs === undefined ? undefined : endMs - killMs;
     await this.#watchdog.guard(deadlineMs, [...new Set([...started, ...this.#admitted.keys()])]);
