@@ -1,5 +1,5 @@
 /** How each member of etcd is, asked one by one: a cluster that answers may have a member that does not. */
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { raceAbort, withDeadline } from '@flynn/kit/retry';
 import { EtcdMembers } from './etcd-members.ts';
 import type { EtcdTls } from './etcd-members.ts';
@@ -81,34 +81,56 @@ function alarmOf(text: string): EtcdAlarm[] {
   return kind === 'CORRUPT' ? [{ memberId, kind: 'corrupt' }] : [];
 }
 
-const memberDeadlineMs = 60_000;
+/** A file of 2 GiB takes half a minute; on a slow disk four times that. */
+const memberDeadlineMs = 120_000;
+const askMs = 5_000;
 
 /**
- * Gives the room of what was deleted back, one member after the other: each answers nothing meanwhile. Afterwards members
- * that had no room take writes again, if there is some now. One that is away is in the way of none of it: it is among the
- * `failures`, for people. Throws where all are.
+ * Gives the room of what was deleted back, one member after the other: each carries out nothing meanwhile, for some 15 s per GB that
+ * is in use. While the leader does, no lease is renewed: so it is the last, and another leads by then, if there is one. Afterwards
+ * members that had no room take writes again, if there is some now. One that is away is in the way of none of it: it is among the
+ * `failures`, for people. One that does not come to an end is the last, and so are the others. Throws where all are away.
  */
 export async function defragmentEtcd(
   options: Options & { onMember: (endpoint: string) => void },
 ): Promise<{ disarmed: number; failures: readonly string[] }> {
-  const there: string[] = [];
-  const failures: string[] = [];
-  for (const endpoint of options.endpoints) {
+  const { members } = await etcdStatus({ ...options, signal: withDeadline(askMs, options.signal) });
+  const there: EtcdMemberStatus[] = [];
+  const failures = members.flatMap(({ endpoint, error }) => (error === undefined ? [] : [`${endpoint}: ${error}`]));
+  const answering = members.filter(({ answer }) => answer !== undefined);
+  for (const member of answering.toSorted((a, b) => Number(leads(a)) - Number(leads(b)))) {
+    const { endpoint } = member;
     options.onMember(endpoint);
     try {
+      if (leads(member)) await handOver(member, there, options);
       await onMember(endpoint, options, 'defragmenting', ({ maintenance }) => maintenance.defragment());
-      there.push(endpoint);
+      there.push(member);
     } catch (error) {
       options.signal.throwIfAborted();
       failures.push(messageOf(error));
+      // It may be at it still: another beside it would leave no majority.
+      if (hasCode(error, 'timeout')) break;
     }
   }
   const [first] = there;
   if (first === undefined) throw new FlynnError('unavailable', failures.join('; '));
-  const { alarms } = await etcdStatus({ ...options, endpoints: there });
+  const { alarms } = await etcdStatus({ ...options, endpoints: there.map(({ endpoint }) => endpoint) });
   const full = alarms.filter(({ kind }) => kind === 'nospace');
-  for (const alarm of full) await endAlarm(first, alarm, options);
+  for (const alarm of full) await endAlarm(first.endpoint, alarm, options);
   return { disarmed: full.length, failures };
+}
+
+export function leads({ answer }: EtcdMemberStatus): boolean {
+  return answer !== undefined && answer.leaderId === answer.id;
+}
+
+/** To one of those that have stood still already. One that leads alone goes on leading. */
+async function handOver(leader: EtcdMemberStatus, done: readonly EtcdMemberStatus[], options: Options): Promise<void> {
+  const next = done.find(({ answer }) => answer?.isLearner === false)?.answer;
+  if (next === undefined) return;
+  await onMember(leader.endpoint, options, 'having another member lead than', ({ maintenance }) =>
+    maintenance.moveLeader({ targetID: next.id }),
+  );
 }
 
 /** By that member, whichever it is about; etcd needs its majority for it. One that is not there any more is fine. */

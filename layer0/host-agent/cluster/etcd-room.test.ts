@@ -67,11 +67,16 @@ for (const [name, status, need] of cases) {
 }
 
 /** What is done, and how long is waited after it, until it was waited so often. The revision is how much was done by then. */
-async function kept(status: (done: readonly string[]) => EtcdStatus, sleeps: number): Promise<string[]> {
+async function kept(
+  status: (done: readonly string[]) => EtcdStatus,
+  sleeps: number,
+  { hosts = 3 } = {},
+): Promise<string[]> {
   const done: string[] = [];
   const room: EtcdRoom = {
     status: async () => status(done),
     quotaBytes: async () => quotaBytes,
+    hosts: async () => hosts,
     revision: async () => done.length,
     compact: async (revision) => void done.push(`compact ${revision}`),
     defragment: async () => {
@@ -119,6 +124,17 @@ test('before all of it is taken history of before a moment ago goes, and its roo
     '20 s',
     '30 s',
   ]);
+});
+
+test('with but one member and other hosts its room stays inside until it is full: all would lose their leases', async () => {
+  const history = (done: readonly string[]): EtcdStatus => {
+    const { members, alarms } = statusOf({ ...nearly, usedBytes: done.includes('compact 0') ? 6_400 : 8_000 });
+    return { members: members.slice(0, 1), alarms };
+  };
+  assert.deepEqual(await kept(history, 3, { hosts: 2 }), ['5 s', 'compact 0', '20 s', '30 s']);
+  assert.ok((await kept(history, 3, { hosts: 1 })).includes('defragment'));
+  const full = (done: readonly string[]): EtcdStatus => statusOf({ isFull: !done.includes('defragment') });
+  assert.ok((await kept(full, 2, { hosts: 2 })).includes('defragment'));
 });
 
 test('what stays nearly full is tried again after ten minutes, and at once when it is full', async () => {

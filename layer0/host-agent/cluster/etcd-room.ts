@@ -6,13 +6,14 @@ import { pause } from '@flynn/kit/clock';
 import type { Clock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
 import { withDeadline } from '@flynn/kit/retry';
-import type { EtcdMemberStatus, EtcdStatus } from '@flynn/store/etcd-status';
+import { leads } from '@flynn/store/etcd-status';
+import type { EtcdStatus } from '@flynn/store/etcd-status';
 import type { Revision } from '@flynn/store/store';
 
 const lookEveryMs = 30_000;
 /** Where it fills again at once it is no history: members that answer nothing for a moment would not help. */
 const afterMs = 600_000;
-const deadlineMs = 180_000;
+const deadlineMs = 600_000;
 /** Of its quota: beyond it one does not wait until nothing can be written any more. */
 const nearShare = 0.8;
 /** Of the file: with less to be had, members need not stand still for it. */
@@ -31,6 +32,8 @@ export type EtcdRoom = Readonly<{
   revision: (signal: AbortSignal) => Promise<Revision>;
   /** History up to there goes. Who watches from before lists anew. */
   compact: (revision: Revision, signal: AbortSignal) => Promise<void>;
+  /** How many the cluster has. */
+  hosts: (signal: AbortSignal) => Promise<number>;
   /** Of all members, one after the other; alarms for want of room end with it. `failures`: of those that are away. */
   defragment: (signal: AbortSignal) => Promise<{ failures: readonly string[] }>;
 }>;
@@ -43,14 +46,14 @@ type Need = 'full' | 'near';
  * What is to be done here: only where the leader is, for of several at once none would gain anything. Their files are not of one
  * size, and it takes one that is full for none to take writes.
  */
-export function needOf({ members, alarms }: EtcdStatus, quotaBytes: number): Need | undefined {
-  if (!leads(members[0])) return undefined;
-  if (alarms.some(({ kind }) => kind === 'nospace')) return 'full';
-  return members.some(({ answer }) => (answer?.sizeBytes ?? 0) >= quotaBytes * nearShare) ? 'near' : undefined;
+export function needOf(status: EtcdStatus, quotaBytes: number): Need | undefined {
+  const [own] = status.members;
+  return own !== undefined && leads(own) ? wantOf(status, quotaBytes) : undefined;
 }
 
-export function leads(member: EtcdMemberStatus | undefined): boolean {
-  return member?.answer !== undefined && member.answer.leaderId === member.answer.id;
+function wantOf({ members, alarms }: EtcdStatus, quotaBytes: number): Need | undefined {
+  if (alarms.some(({ kind }) => kind === 'nospace')) return 'full';
+  return members.some(({ answer }) => (answer?.sizeBytes ?? 0) >= quotaBytes * nearShare) ? 'near' : undefined;
 }
 
 /** There is room to be had of one of them. */
@@ -72,7 +75,8 @@ export async function makeRoom(
     log.warn('etcd is full and takes no writes: its history and what it no longer needs are given back');
     await dropHistory(room, limited, clock);
     await giveBack(room, limited, log);
-    if (needOf(await room.status(limited), await room.quotaBytes()) !== undefined) {
+    // By then another member may lead.
+    if (wantOf(await room.status(limited), await room.quotaBytes()) !== undefined) {
       // Of much history the last is dropped a while after the answer: it fills the room again that was given back too early.
       await pause(compactionMs, limited, clock);
       await giveBack(room, limited, log);
@@ -83,11 +87,17 @@ export async function makeRoom(
   log.warn('etcd is nearly full: its history goes before it takes no more writes');
   await dropHistory(room, limited, clock);
   await pause(compactionMs, limited, clock);
-  if (isLoose(await room.status(limited))) {
+  const status = await room.status(limited);
+  if (!isLoose(status)) {
+    log.warn('etcd is nearly full of what is in use: flynn-host doctor tells what to do');
+  } else if (status.members.length === 1 && (await room.hosts(limited)) > 1) {
+    // Its file grows no more until that room is used up.
+    log.warn(
+      'etcd has room inside its file again, which "flynn-host etcd defragment" gives back: it has but one member, so all hosts would lose their leases meanwhile, and stop jobs with volumes for a moment',
+    );
+  } else {
     await giveBack(room, limited, log);
     log.info('etcd gave the room of its history back');
-  } else {
-    log.warn('etcd is nearly full of what is in use: flynn-host doctor tells what to do');
   }
   return need;
 }

@@ -15,7 +15,7 @@ import { connectEtcd } from '@flynn/store/etcd';
 import type { EtcdClient, EtcdOptions } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { etcdMembership } from '@flynn/store/etcd-membership';
-import { defragmentEtcd, etcdStatus } from '@flynn/store/etcd-status';
+import { defragmentEtcd, etcdStatus, leads } from '@flynn/store/etcd-status';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
 import { SealedEtcd } from '@flynn/store/sealing/sealed-store';
@@ -27,7 +27,7 @@ import { admissionFile } from '../trust/authorities.ts';
 import type { HostTrust } from '../trust/host-trust.ts';
 import { certificateFault } from './certificate-age.ts';
 import { clientUrlOf, etcdQuotaBytes } from './etcd-resident.ts';
-import { keepRoom, leads } from './etcd-room.ts';
+import { keepRoom } from './etcd-room.ts';
 import type { EtcdRoom } from './etcd-room.ts';
 import { type Admission, admissionSchema, startJoinServer } from './join-server.ts';
 import { tellOwnAddress } from './own-address.ts';
@@ -211,13 +211,16 @@ export function roomOf({
       const { endpoints } = store;
       if (!endpoints.includes(own)) return { members: [], alarms: [] };
       const alone = await etcdStatus({ ...access, endpoints: [own], signal });
-      if (!leads(alone.members[0])) return alone;
+      if (!alone.members.some(leads)) return alone;
       // One that is away is none of those that fill up.
       const limited = withDeadline(memberMs, signal);
       return etcdStatus({ ...access, endpoints: [own, ...endpoints.filter((one) => one !== own)], signal: limited });
     },
     async revision(signal) {
       return (await store.list(cellKeys.hosts, { signal })).revision;
+    },
+    async hosts(signal) {
+      return (await store.list(cellKeys.hosts, { signal })).entries.length;
     },
     async compact(revision, signal) {
       await store.compact(revision, { signal });
