@@ -14,8 +14,8 @@ export type EtcdPeer = Readonly<{
 }>;
 
 /**
- * Errors are the store's: `unavailable` without a majority, or where a change would leave none; `invalid` for what else etcd refuses
- * at this moment.
+ * Errors are the store's: `unavailable` without a majority, or where a change would leave none; `invalid` for what else etcd
+ * refuses at this moment.
  */
 export interface EtcdMembership extends AsyncDisposable {
   /** As a majority sees them now, not as one member that fell behind remembers. */

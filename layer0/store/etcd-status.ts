@@ -86,10 +86,10 @@ const memberDeadlineMs = 120_000;
 const askMs = 5_000;
 
 /**
- * Gives the room of what was deleted back, one member after the other: each carries out nothing meanwhile, for some 15 s per GB that
- * is in use. While the leader does, no lease is renewed: so it is the last, and another leads by then, if there is one. Afterwards
- * members that had no room take writes again, if there is some now. One that is away is in the way of none of it: it is among the
- * `failures`, for people. One that does not come to an end is the last, and so are the others. Throws where all are away.
+ * Gives the room of what was deleted back, one member after the other: each carries out nothing meanwhile, for some 15 s per GB
+ * that is in use. While the leader does, no lease is renewed: so it is the last, and another leads by then, if there is one.
+ * Afterwards members that had no room take writes again, if there is some now. One that is away is in the way of none of it: it is
+ * among the `failures`, for people. One that does not come to an end is the last. Throws where all are away.
  */
 export async function defragmentEtcd(
   options: Options & { onMember: (endpoint: string) => void },
