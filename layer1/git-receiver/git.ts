@@ -85,6 +85,27 @@ export function endOf(signal: AbortSignal, slow: string): FlynnError {
   return reason.code === 'timeout' ? new FlynnError('timeout', slow) : reason;
 }
 
+/** Of what git says of itself, and of what a server has it say: more is not read by anybody, and takes memory. */
+const maxSaidBytes = 2 ** 20;
+
+/** Ends git once it says more than that: whoever collects what it says takes it into memory. */
+export function boundOutput(git: Git, { out = maxSaidBytes }: { out?: number } = {}): { readonly isTooMuch: boolean } {
+  const seen = { isTooMuch: false };
+  for (const [stream, maxBytes] of [
+    [git.stdout, out],
+    [git.stderr, maxSaidBytes],
+  ] as const) {
+    let bytes = 0;
+    stream.on('data', (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes <= maxBytes || seen.isTooMuch) return;
+      seen.isTooMuch = true;
+      endGroup(git);
+    });
+  }
+  return seen;
+}
+
 /**
  * Of what is told in a few words: runs to the end. Throws `internal` with what git said if it failed, `exhausted` if it says
  * more than `maxBytes`.
@@ -98,16 +119,9 @@ export async function runGit(
   const git = startGit(args, { env });
   using _ending = endedBy(git, limited);
   git.stdin.end();
-  let bytes = 0;
-  let isTooMuch = false;
-  git.stdout.on('data', (chunk: Buffer) => {
-    bytes += chunk.length;
-    if (maxBytes === undefined || bytes <= maxBytes) return;
-    isTooMuch = true;
-    endGroup(git);
-  });
+  const output = boundOutput(git, { out: maxBytes ?? Infinity });
   const [code, out, problem] = await Promise.all([exitOf(git), text(git.stdout), text(git.stderr)]);
-  if (isTooMuch) throw new FlynnError('exhausted', `git ${args[0] ?? ''} tells more than ${maxBytes} bytes`);
+  if (output.isTooMuch) throw new FlynnError('exhausted', `git ${args[0] ?? ''} tells more than ${maxBytes} bytes`);
   if (limited.aborted) throw endOf(limited, `git ${args[0] ?? ''} was not done within ${runMs / 1_000} s`);
   if (code === 0) return out;
   throw new FlynnError('internal', `git ${args[0] ?? ''} failed with exit code ${code}: ${problem.trim()}`);

@@ -109,3 +109,38 @@ test('what was found outside goes nowhere else: neither to where its server send
   assert.ok(asked > 0);
   await assert.rejects(fetchInto(into(), at(`http://repository.invalid:${port}`), { signal }), /error: 302/);
 });
+
+test('a server that tells git more and more is not listened to for long', async (t) => {
+  const commit = '1'.repeat(40);
+  const line = (text: string): string => (text.length + 4).toString(16).padStart(4, '0') + text;
+  const greeting = [line('# service=git-upload-pack\n'), '0000', line(`${commit} HEAD\0side-band-64k\n`)];
+  const said = line(`\x02${'all is well, '.repeat(300)}\n`);
+  const mostBytes = 64 * 2 ** 20;
+  let toldBytes = 0;
+  const server = createServer((request, response) => {
+    if (request.method === 'GET') {
+      response.setHeader('content-type', 'application/x-git-upload-pack-advertisement');
+      response.end([...greeting, line(`${commit} refs/heads/main\n`), '0000'].join(''));
+      return;
+    }
+    response.setHeader('content-type', 'application/x-git-upload-pack-result');
+    response.write(line('NAK\n'));
+    const tell = () => {
+      while (toldBytes < mostBytes && !response.destroyed) {
+        toldBytes += said.length;
+        if (!response.write(said)) return;
+      }
+      response.end();
+    };
+    response.on('drain', tell);
+    request.resume().on('end', tell);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.after(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const { into } = await openRepository(t);
+  const remote = { url: `http://127.0.0.1:${port}/x.git`, branch: 'main', env: {} };
+  assert.equal(await headOf(remote, signal), commit);
+  await assert.rejects(fetchInto(into(), remote, { signal }), { code: 'invalid', message: /tells git more than/ });
+  assert.ok(toldBytes < mostBytes, 'it was ended');
+});

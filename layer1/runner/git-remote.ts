@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers';
 import { pause } from '@flynn/kit/clock';
 import { FlynnError, hasErrno } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
-import { endOf, endedBy, exitOf, maxPackBytes, startGit } from '@flynn/git-receiver/git';
+import { boundOutput, endOf, endedBy, exitOf, maxPackBytes, startGit } from '@flynn/git-receiver/git';
 
 const lookMs = 60_000;
 const slow = 'git was not done in time: the server does not answer, or is too slow';
@@ -157,12 +157,20 @@ async function succeed(args: readonly string[], options: GitOptions): Promise<Ou
   );
 }
 
+/** `invalid` where git, or the server through it, says more than there is to say. */
 async function run(args: readonly string[], { signal, ...options }: GitOptions): Promise<Outcome> {
   signal.throwIfAborted();
   const git = startGit(args, options);
   using _ending = endedBy(git, signal);
   git.stdin.end();
+  const output = boundOutput(git);
   const [code, out, problem] = await Promise.all([exitOf(git), text(git.stdout), text(git.stderr)]);
   if (signal.aborted) throw endOf(signal, slow);
+  if (output.isTooMuch) {
+    throw new FlynnError(
+      'invalid',
+      'the repository cannot be read: its server tells git more than any repository needs. Look at the address: flynn source',
+    );
+  }
   return { code, out, problem };
 }
