@@ -1,6 +1,7 @@
 /** What people write as arguments, read strictly. */
 import { byteSize } from '@flynn/controller/builds/limits';
 import { durationMs } from '@flynn/kit/config';
+import { readEnvFile } from '@flynn/kit/env-file';
 import { FlynnError } from '@flynn/kit/errors';
 import { envName } from '@flynn/kit/names';
 
@@ -126,52 +127,9 @@ export function assertEnvName(name: string): void {
   }
 }
 
-/** Values as a `.env` file holds them, for us and for others who read such files: every byte comes back. */
-export function formatEnvFile(values: Readonly<Record<string, string>>): string {
-  return Object.entries(values)
-    .toSorted(([a], [b]) => (a < b ? -1 : 1))
-    .map(([name, value]) => `${name}=${quoteForEnvFile(value)}\n`)
-    .join('');
-}
-
-function quoteForEnvFile(value: string): string {
-  if (/^[A-Za-z0-9_@%+=:,./-]+$/.test(value)) return value;
-  if (!/['\r]/.test(value)) return `'${value}'`;
-  const named: Readonly<Record<string, string>> = { '\n': String.raw`\n`, '\r': String.raw`\r`, '\t': String.raw`\t` };
-  return `"${value.replaceAll(/["\\$\n\r\t]/g, (char) => named[char] ?? `\\${char}`)}"`;
-}
-
-const escapes: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t' };
-
-/**
- * NAME, then a value in single quotes (as it is), in double quotes (\n \r \t \" \\ \$), or bare: to the end of the line,
- * or to a # after white space, so that a # within a password stays. Quoted values may span lines.
- */
-const assignment =
-  /^[^\S\n]*(?:export[^\S\n]+)?([A-Za-z_][A-Za-z0-9_]*)[^\S\n]*=(?:[^\S\n]*'([^']*)'|[^\S\n]*"((?:[^"\\]|\\[^])*)"|(?![^\S\n]*['"])([^\n]*?))[^\S\n]*(?:(?<=\s)#[^\n]*)?$/gmu;
-
-/** By where it is and the name it begins with: the rest of the line may well be a secret. */
-function setsNothing(text: string, line: string): FlynnError {
-  const at = text.split('\n').indexOf(line) + 1;
-  const [, name] = /^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=/.exec(line) ?? [];
-  const which = `${at === 0 ? 'a line' : `line ${at}`}${name === undefined ? '' : ` (${name}=…)`}`;
-  return new FlynnError(
-    'invalid',
-    `${which} of the file sets nothing: write NAME=VALUE, NAME="VALUE" or NAME='VALUE', with the quotes closed`,
-  );
-}
-
 /** A `.env` file: assignments, empty lines and # comments. */
-export function parseEnvFile(text: string): Record<string, string> {
-  const found: [string, string][] = [];
-  const rest = text
-    .replace(/^\u{feff}/u, '')
-    .replaceAll(assignment, (_, name: string, single?: string, double?: string, bare?: string) => {
-      const unquoted = double?.replaceAll(/\\([^])/g, (__, char: string) => escapes[char] ?? char);
-      found.push([name, single ?? unquoted ?? bare?.trim() ?? '']);
-      return '';
-    });
-  const wrong = rest.split('\n').find((line) => line.trim() !== '' && !line.trim().startsWith('#'));
-  if (wrong !== undefined) throw setsNothing(text, wrong);
-  return Object.fromEntries(found);
+export function parseEnvFile(text: string): Readonly<Record<string, string>> {
+  const read = readEnvFile(text);
+  if (read.is === 'wrong') throw new FlynnError('invalid', read.problem);
+  return read.values;
 }

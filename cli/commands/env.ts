@@ -1,7 +1,8 @@
 import { resolve } from 'node:path';
 import { Readable } from 'node:stream';
+import { formatEnvFile } from '@flynn/kit/env-file';
 import { FlynnError } from '@flynn/kit/errors';
-import { assertEnvName, formatEnvFile, parseAssignments, parseEnvFile, usageError } from '../arguments.ts';
+import { assertEnvName, parseAssignments, parseEnvFile, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { readNamed } from '../input-file.ts';
 import { untilInterrupted } from '../interruption.ts';

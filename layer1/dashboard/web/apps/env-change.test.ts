@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { changeOf, edited, isEmpty, nameProblem, parseAssignments } from './env-change.ts';
+import { changeOf, edited, isEmpty, nameProblem, pastedOf } from './env-change.ts';
 
 describe('an edit of variables', () => {
   it('tells what is new, changed and gone, by name', () => {
@@ -16,9 +16,20 @@ describe('an edit of variables', () => {
     assert.deepEqual(edited(before, { URL: null }), { env: { USER: 'ada' }, references: {} });
   });
 
-  it('reads lines of a .env file, and leaves out what is none', () => {
-    const text = '# secrets\nexport A=1\nB="x y"\r\nC=a=b\nnot a line\nD=\n';
-    assert.deepEqual(parseAssignments(text), { A: '1', B: 'x y', C: 'a=b', D: '' });
+  it('takes what is pasted for a .env file where it has more than a name, and reads it as the command line does', () => {
+    const key = '-----BEGIN KEY-----\nMIIEabc\nZZZZ09=\n-----END KEY-----\n';
+    const text = `# secrets\nexport A=1 # note\r\nKEY="${key}"\nB="x\\ny"\nC=a=b\nD=\n`;
+    const values = { A: '1', KEY: key, B: 'x\ny', C: 'a=b', D: '' };
+    assert.deepEqual(pastedOf(text), { is: 'read', values });
+    for (const name of ['DATABASE_URL', ' DATABASE_URL\n', '1A']) assert.deepEqual(pastedOf(name), { is: 'name' });
+  });
+
+  it('takes nothing of what is pasted where a line of it sets nothing, and tells no value', () => {
+    for (const text of ['A=1\nnot a line\nB=2', 'A=1\nKEY="-----BEGIN KEY-----\nMIIEabc', 'one\ntwo']) {
+      const pasted = pastedOf(text);
+      assert.ok(pasted.is === 'wrong', text);
+      assert.match(pasted.problem, /^line [12] .*sets nothing: (?!.*(?:not a|BEGIN|one|two))/);
+    }
   });
 
   it('says why a name is none', () => {

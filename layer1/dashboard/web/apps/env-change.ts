@@ -1,4 +1,6 @@
 /** What does an edit of an app's variables change? Pure: the page shows it before it is done, and makes a release of it. */
+import { type EnvFile, readEnvFile } from '@flynn/kit/env-file';
+
 export type Values = Readonly<Record<string, string>>;
 
 /** By name: the new value, or null for what is to go. */
@@ -43,14 +45,11 @@ export function edited(
   return { env: Object.fromEntries(env), references: Object.fromEntries(kept) };
 }
 
-/** Lines `NAME=VALUE` as they are pasted from a .env file; quotes around a value go, what is no assignment is left out. */
-export function parseAssignments(text: string): Values {
-  const found = text.split(/\r?\n/).flatMap((line): [string, string][] => {
-    const match = /^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)$/.exec(line);
-    if (match === null) return [];
-    const [, name = '', value = ''] = match;
-    const quoted = /^(["'])(.*)\1$/.exec(value.trim());
-    return [[name, quoted?.[2] ?? value]];
-  });
-  return Object.fromEntries(found);
+/** What somebody pastes where a name goes. */
+export type Pasted = Readonly<{ is: 'name' }> | EnvFile;
+
+/** A name to go on from, or a .env file, which is read as the command line reads it: whole, or not at all. */
+export function pastedOf(text: string): Pasted {
+  if (!/[=\n]/.test(text.trim())) return { is: 'name' };
+  return readEnvFile(text);
 }

@@ -8,15 +8,7 @@ import { useServices } from '../parts/services.ts';
 import { Table } from '../parts/table.tsx';
 import { type AppView, isUnderWay } from '../world/app-state.ts';
 import { mayChange, mayReadValues } from '../world/abilities.ts';
-import {
-  changeOf,
-  type EnvChange,
-  type EnvEdit,
-  isEmpty,
-  nameProblem,
-  parseAssignments,
-  type Values,
-} from './env-change.ts';
+import { changeOf, type EnvChange, type EnvEdit, isEmpty, nameProblem, pastedOf, type Values } from './env-change.ts';
 import { changeEnv, readBasis } from './release-change.ts';
 
 export function EnvPage({ view }: { view: AppView }) {
@@ -208,13 +200,15 @@ function EnvRow(props: {
 function NewVariables({ onAdd }: { onAdd: (values: Values) => void }) {
   const [name, setName] = useState('');
   const [value, setValue] = useState('');
+  const [refused, setRefused] = useState<string | undefined>();
   const ids = { name: useId(), value: useId(), problem: useId() };
   const problem = name === '' ? undefined : nameProblem(name);
   const paste = (event: ClipboardEvent) => {
-    const values = parseAssignments(event.clipboardData?.getData('text/plain') ?? '');
-    if (Object.keys(values).length === 0) return;
+    const pasted = pastedOf(event.clipboardData?.getData('text/plain') ?? '');
+    setRefused(pasted.is === 'wrong' ? `Nothing of what was pasted is taken: ${pasted.problem}` : undefined);
+    if (pasted.is === 'name') return;
     event.preventDefault();
-    onAdd(values);
+    if (pasted.is === 'read') onAdd(pasted.values);
   };
   const submit = (event: Event) => {
     event.preventDefault();
@@ -222,6 +216,7 @@ function NewVariables({ onAdd }: { onAdd: (values: Values) => void }) {
     onAdd({ [name]: value });
     setName('');
     setValue('');
+    setRefused(undefined);
   };
   return (
     <form class="new-variable" onSubmit={submit}>
@@ -237,7 +232,10 @@ function NewVariables({ onAdd }: { onAdd: (values: Values) => void }) {
           aria-describedby={ids.problem}
           aria-invalid={problem !== undefined}
           onPaste={paste}
-          onInput={(event) => setName(event.currentTarget.value)}
+          onInput={(event) => {
+            setName(event.currentTarget.value);
+            setRefused(undefined);
+          }}
         />
       </span>
       <span>
@@ -254,7 +252,7 @@ function NewVariables({ onAdd }: { onAdd: (values: Values) => void }) {
         Add
       </button>
       <p id={ids.problem} class="short" role="status">
-        {problem}
+        {problem ?? refused}
       </p>
     </form>
   );
