@@ -1,44 +1,18 @@
 /** What stands on the pages for whom. */
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { before, describe, it } from 'node:test';
 import type { Identity } from '@flynn/controller/access/model';
 import type { Figures } from '@flynn/controller/figures/model';
 import type { Role } from '@flynn/controller/access/roles';
-import { build } from 'esbuild';
 import type { StreamEvent } from './api/streams.ts';
-import { someApp, someDeployment, someFormation, someJob, someRoute } from './world/world-fixture.ts';
+import { loadBundled } from './bundling-fixture.ts';
+import { put, someApp, someDeployment, someFormation, someJob, someRoute, whole } from './world/world-fixture.ts';
 
 type Rendering = {
   renderPage: (path: string, facts: { identity: Identity; told: readonly StreamEvent[] }) => string;
   renderCharts: (told: Figures, marks: readonly { id: string; at: number; name: string }[], nowMs: number) => string;
   renderLogin: (why?: string, token?: string) => string;
 };
-
-async function load(): Promise<Rendering> {
-  const { outputFiles } = await build({
-    entryPoints: [join(import.meta.dirname, 'rendering-fixture.tsx')],
-    bundle: true,
-    write: false,
-    format: 'esm',
-    platform: 'node',
-    jsx: 'automatic',
-    jsxImportSource: 'preact',
-    // The terminal's screen needs a browser, and is loaded by one alone.
-    external: ['./screen.tsx'],
-  });
-  const [file] = outputFiles;
-  return (await import(
-    `data:text/javascript;base64,${Buffer.from(file?.contents ?? '').toString('base64')}`
-  )) as Rendering;
-}
-
-function put(event: string, object: { id: string } | { appId: string; releaseId: string }): StreamEvent {
-  const id = 'id' in object ? object.id : `${object.appId}:${object.releaseId}`;
-  return { event, data: { type: 'put', id, object } };
-}
-
-const whole: StreamEvent = { event: 'current', data: { type: 'put', id: 'current' } };
 
 function whoIs(role: Role | 'none'): Identity {
   return { kind: 'user', name: 'ann', role, teams: [], apps: [] };
@@ -54,7 +28,7 @@ const running = [
 describe('the pages', () => {
   let rendering: Rendering;
   before(async () => {
-    rendering = await load();
+    rendering = await loadBundled('rendering-fixture.tsx');
   });
 
   it('list apps with their states, and what is short', () => {

@@ -12,7 +12,7 @@ import { pageAt } from './routing.ts';
 import { WorldFeed } from './world/feed.ts';
 import type { StreamEvent } from './api/streams.ts';
 
-const cluster = {
+export const someCluster = {
   name: 'test',
   domain: 'flynn.example.com',
   formerDomains: [],
@@ -36,7 +36,7 @@ const api: Api = {
 export function renderPage(path: string, facts: { identity: Identity; told: readonly StreamEvent[] }): string {
   const feed = new WorldFeed();
   for (const event of facts.told) feed.world.take(event);
-  const session = { is: 'in', identity: facts.identity, cluster } as const;
+  const session = { is: 'in', identity: facts.identity, cluster: someCluster } as const;
   return renderToString(
     <Dashboard api={api} feed={feed} session={session} page={pageAt(path)} go={() => {}} onLogOut={async () => {}} />,
   );

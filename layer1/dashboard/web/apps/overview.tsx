@@ -45,7 +45,7 @@ export function Overview({ view }: { view: AppView }) {
           <div class="scalings">
             {counts.map((count) => (
               <Scaling
-                key={count.type}
+                key={`${count.type} ${app.releaseId}`}
                 app={app}
                 count={count}
                 isFixed={!isOwn || isHeld}

@@ -7,32 +7,35 @@ import { useAction } from '../parts/loading.ts';
 import { DoingNotice } from '../parts/notices.tsx';
 import { useServices } from '../parts/services.ts';
 import type { TypeCount } from '../world/app-state.ts';
+import { isDue, pressed, sentOf, told, type Wish } from './scaling-wish.ts';
 
 const settleMs = 500;
+/** So long what was sent is shown for what the cluster says, which may have told of it and of another count at once. */
+const tellMs = 5_000;
 
 /** `range`: of a type that is scaled by itself. */
 export function Scaling(props: { app: App; count: TypeCount; isFixed: boolean; range: Autoscale | undefined }) {
   const { app, count, isFixed, range } = props;
   const { api } = useServices();
   const { type, wanted, up } = count;
-  const [target, setTarget] = useState<number | undefined>();
+  const [wish, setWish] = useState<Wish | undefined>();
   const { doing, run } = useAction(async (_once, processes: Record<string, number>) => {
     const params = { app: app.name, release: app.releaseId ?? '' };
     await api.call<typeof formations.put>('PUT /apps/:app/formations/:release', { params, body: { processes } });
   });
+  const isPending = doing.is === 'pending';
+  useEffect(() => setWish((wish) => (wish === undefined ? undefined : told(wish, wanted))), [wanted]);
   useEffect(() => {
-    if (target === undefined || doing.is !== 'idle') return undefined;
-    if (target === wanted) {
-      setTarget(undefined);
-      return undefined;
-    }
-    const timer = setTimeout(() => {
-      void run({ [type]: target }).then((isDone) => (isDone ? undefined : setTarget(undefined)));
-    }, settleMs);
+    if (wish === undefined || isPending) return undefined;
+    const send = async () => {
+      setWish(sentOf(wish));
+      if (!(await run({ [type]: wish.count }))) setWish(undefined);
+    };
+    const timer = isDue(wish) ? setTimeout(() => void send(), settleMs) : setTimeout(() => setWish(undefined), tellMs);
     return () => clearTimeout(timer);
-  }, [target, wanted, doing.is]);
-  const shown = target ?? wanted;
-  const press = (by: number) => setTarget(Math.max(0, shown + by));
+  }, [wish, isPending]);
+  const shown = wish?.count ?? wanted;
+  const press = (by: number) => setWish((wish) => pressed(wish, wanted, by));
   return (
     <div class="scaling">
       <span class="scaling-type">{type}</span>
@@ -50,7 +53,7 @@ export function Scaling(props: { app: App; count: TypeCount; isFixed: boolean; r
         </span>
       )}
       <span class={up < wanted ? 'short' : 'dim'} role="status">
-        {target === undefined ? `${up} up` : 'scaling …'}
+        {wish === undefined ? `${up} up` : 'scaling …'}
       </span>
       <DoingNotice doing={doing} />
       {range === undefined ? null : <Range range={range} />}

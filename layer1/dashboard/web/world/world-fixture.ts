@@ -2,6 +2,7 @@
 import type { App, Deployment, Formation, Job } from '@flynn/controller/model';
 import type { RouteView } from '@flynn/controller/routes/api';
 import { httpSettingsSchema, tcpSettingsSchema } from '@flynn/controller/routes/settings';
+import type { StreamEvent } from '../api/streams.ts';
 import { World, type ToldKind } from './world.ts';
 
 const at = '2030-01-31T12:00:00.000Z';
@@ -36,14 +37,20 @@ export function someRoute(more: Partial<RouteView> = {}): RouteView {
   return { ...route, http: httpSettingsSchema.parse({}), tcp: tcpSettingsSchema.parse({}), createdAt: at, ...more };
 }
 
+/** As the stream of changes tells it. */
+export function put(event: string, object: { id: string } | { appId: string; releaseId: string }): StreamEvent {
+  const id = 'id' in object ? object.id : `${object.appId}:${object.releaseId}`;
+  return { event, data: { type: 'put', id, object } };
+}
+
+/** All there is was told. */
+export const whole: StreamEvent = { event: 'current', data: { type: 'put', id: 'current' } };
+
 /** One that has been told all of that. */
 export function worldOf(told: readonly (readonly [kind: ToldKind, object: { id: string } | Formation])[]): World {
   const world = new World();
   world.begin();
-  for (const [kind, object] of told) {
-    const id = 'id' in object ? object.id : `${object.appId}:${object.releaseId}`;
-    world.take({ event: kind, data: { type: 'put', id, object } });
-  }
-  world.take({ event: 'current', data: { type: 'put', id: 'current' } });
+  for (const [kind, object] of told) world.take(put(kind, object));
+  world.take(whole);
   return world;
 }

@@ -1,0 +1,52 @@
+/** A page that is open, for tests to press what is on it: bundled and loaded by acts.test.ts, as Node runs no TSX. */
+import type { Identity } from '@flynn/controller/access/model';
+import { render } from 'preact';
+import type { Api } from './api/client.ts';
+import type { StreamEvent } from './api/streams.ts';
+import { Dashboard } from './dashboard.tsx';
+import { FakeDocument, type OpenPage } from './document-fixture.ts';
+import { someCluster } from './rendering-fixture.tsx';
+import { pageAt } from './routing.ts';
+import { WorldFeed } from './world/feed.ts';
+
+/** Until `close` the document of the process is this page's. */
+export function openPage(
+  path: string,
+  facts: { identity: Identity; told: readonly StreamEvent[]; call?: Api['call']; onLogOut?: () => Promise<void> },
+): OpenPage {
+  const { identity, told, call = () => new Promise(() => {}), onLogOut = async () => {} } = facts;
+  const stream = new TransformStream<Uint8Array, Uint8Array>();
+  const writer = stream.writable.getWriter();
+  const tell = ({ event, data }: StreamEvent) =>
+    void writer.write(new TextEncoder().encode(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`));
+  const api: Api = {
+    call,
+    stream: async () => stream.readable,
+    hasSession: async () => true,
+    logIn: async () => {},
+    logOut: async () => {},
+  };
+  const feed = new WorldFeed();
+  const ended = new AbortController();
+  const running = feed.run(api, ended.signal);
+  for (const event of told) tell(event);
+  const document = new FakeDocument();
+  const place = document.root as unknown as Element;
+  Reflect.set(globalThis, 'document', document);
+  const session = { is: 'in', identity, cluster: someCluster } as const;
+  render(
+    <Dashboard api={api} feed={feed} session={session} page={pageAt(path)} go={() => {}} onLogOut={onLogOut} />,
+    place,
+  );
+  return {
+    document,
+    tell,
+    async close() {
+      render(null, place);
+      ended.abort();
+      await writer.close();
+      await running;
+      Reflect.deleteProperty(globalThis, 'document');
+    },
+  };
+}

@@ -1,0 +1,103 @@
+/** What becomes of what somebody presses on the pages. */
+import assert from 'node:assert/strict';
+import { before, describe, it, type TestContext } from 'node:test';
+import type { Identity } from '@flynn/controller/access/model';
+import type { Api } from './api/client.ts';
+import { Failure } from './api/failure.ts';
+import type { StreamEvent } from './api/streams.ts';
+import { loadBundled } from './bundling-fixture.ts';
+import type { OpenPage } from './document-fixture.ts';
+import { fakeTimers } from './timers-fixture.ts';
+import { put, someApp, someFormation, someJob, whole } from './world/world-fixture.ts';
+
+type Facts = Readonly<{ told?: readonly StreamEvent[]; call?: Api['call']; onLogOut?: () => Promise<void> }>;
+type Acting = { openPage: (path: string, facts: Facts & { identity: Identity }) => OpenPage };
+
+const identity: Identity = { kind: 'user', name: 'ann', role: 'developer', teams: [], apps: [] };
+const running = [put('app', someApp()), put('formation', someFormation({ web: 2 })), put('job', someJob()), whole];
+
+describe('on the pages', () => {
+  let acting: Acting;
+  before(async () => {
+    acting = await loadBundled('acting-fixture.tsx');
+  });
+
+  /** Time goes by where the test says so, by `after`. */
+  function open(t: TestContext, path: string, facts: Facts = {}) {
+    const { after, restore } = fakeTimers();
+    t.after(restore);
+    const page = acting.openPage(path, { identity, told: running, ...facts });
+    t.after(() => page.close());
+    return { ...page, after, text: () => page.document.root.textContent };
+  }
+
+  /** Notes counts that are put, and answers as it is told to. */
+  function scaling(answer: () => Promise<void> = async () => {}) {
+    const puts: unknown[] = [];
+    const call = async (line: string, input: unknown) => {
+      if (!line.startsWith('PUT /apps/:app/formations/')) return new Promise(() => {});
+      puts.push((input as { body: { processes: unknown } }).body.processes);
+      return answer();
+    };
+    return { puts, call: call as Api['call'] };
+  }
+
+  it('presses of + are one change, which is not made again where somebody else changes it back', async (t) => {
+    const { puts, call } = scaling();
+    const page = open(t, '/apps/shop', { call });
+    await page.after(200);
+    page.document.press('One web more');
+    await page.after(200);
+    page.document.press('One web more');
+    await page.after(1_000);
+    assert.match(page.text(), /web−4\+scaling …/);
+    await page.after(2_000);
+    page.tell(put('formation', someFormation({ web: 10 })));
+    await page.after(200);
+    assert.match(page.text(), /web−10\+1 up/);
+    await page.after(20_000);
+    assert.deepEqual(puts, [{ web: 4 }]);
+    page.document.press('One web more');
+    await page.after(1_000);
+    assert.deepEqual(puts, [{ web: 4 }, { web: 11 }]);
+  });
+
+  it('a change that the cluster does not tell of is not made again, and not shown for long', async (t) => {
+    const { puts, call } = scaling();
+    const page = open(t, '/apps/shop', { call });
+    await page.after(200);
+    page.document.press('One web less');
+    await page.after(20_000);
+    assert.deepEqual(puts, [{ web: 1 }]);
+    assert.match(page.text(), /web−2\+1 up/);
+  });
+
+  it('what is pressed while a change is under way is made after it', async (t) => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const { puts, call } = scaling(() => promise);
+    const page = open(t, '/apps/shop', { call });
+    await page.after(200);
+    page.document.press('One web more');
+    await page.after(1_000);
+    page.document.press('One web more');
+    page.tell(put('formation', someFormation({ web: 3 })));
+    await page.after(1_000);
+    assert.deepEqual(puts, [{ web: 3 }]);
+    resolve();
+    await page.after(1_000);
+    assert.deepEqual(puts, [{ web: 3 }, { web: 4 }]);
+  });
+
+  it('a change that is refused says why, and the next press is a change again', async (t) => {
+    const refusal = new Failure('conflict', 'a deployment of shop is under way');
+    const { puts, call } = scaling(() => (puts.length === 1 ? Promise.reject(refusal) : Promise.resolve()));
+    const page = open(t, '/apps/shop', { call });
+    await page.after(200);
+    page.document.press('One web more');
+    await page.after(1_000);
+    assert.match(page.text(), /web−2\+1 upa deployment of shop is under way/);
+    page.document.press('One web more');
+    await page.after(1_000);
+    assert.deepEqual(puts, [{ web: 3 }, { web: 3 }]);
+  });
+});
