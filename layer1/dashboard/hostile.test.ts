@@ -193,3 +193,16 @@ test('a link that was exchanged has logged in, whatever else the controller cann
   });
   assert.equal(await dashboard.logIn(`flynn_abcdefghijkl_${'l'.repeat(43)}`), `__Host-flynn-session=${token}`);
 });
+
+test('a browser that logs out has forgotten the login, and is told what is left to do where the controller is away', async (t) => {
+  const dashboard = await behind(t, (_request, response) => {
+    response.writeHead(503, { 'content-type': 'application/json' });
+    response.end(JSON.stringify({ code: 'unavailable', message: 'it elects' }));
+  });
+  const out = await dashboard.ask('DELETE', '/session', { headers: { cookie } });
+  assert.equal(out.status, 503);
+  assert.match(out.headers['set-cookie']?.[0] ?? '', /^__Host-flynn-session=; Path=\/; Max-Age=0; /);
+  assert.match(out.body, /could not be taken back \(.*it elects.*\): flynn token revoke abcdefghijkl/);
+  // Who looks after that learns so without the controller.
+  assert.equal((await dashboard.ask('GET', '/session')).status, 401);
+});

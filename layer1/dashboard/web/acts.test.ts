@@ -100,4 +100,14 @@ describe('on the pages', () => {
     await page.after(1_000);
     assert.deepEqual(puts, [{ web: 3 }, { web: 3 }]);
   });
+
+  it('a log-out that did not come about says so', async (t) => {
+    const onLogOut = () => Promise.reject(new Failure('unavailable', 'the cluster cannot be reached'));
+    const page = open(t, '/', { onLogOut });
+    await page.after(200);
+    page.document.press('Log out');
+    await page.after(200);
+    assert.match(page.text(), /the cluster cannot be reached/);
+    page.document.button('Log out');
+  });
 });

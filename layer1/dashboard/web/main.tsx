@@ -9,7 +9,7 @@ import { Login } from './login.tsx';
 import { Question } from './parts/acts.tsx';
 import { FailureNotice, Reading } from './parts/notices.tsx';
 import { type Page, pageAt, pathOf } from './routing.ts';
-import { readSession, type Session } from './session.ts';
+import { endSession, readSession, type Session } from './session.ts';
 import { WorldFeed } from './world/feed.ts';
 
 /** Out of the address and the history before anything else happens. */
@@ -58,10 +58,7 @@ function Main() {
     }
   }, [session, page, token]);
 
-  const logOut = useCallback(async () => {
-    await api.logOut();
-    setSession({ is: 'out', why: 'You are logged out.' });
-  }, [api]);
+  const logOut = useCallback(async () => setSession(await endSession(api)), [api]);
   const onLoggedIn = useCallback(async () => {
     setToken(undefined);
     await read();

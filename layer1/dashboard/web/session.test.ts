@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { roleText, tokenOf } from './session.ts';
+import { createApi } from './api/client.ts';
+import { endSession, roleText, tokenOf } from './session.ts';
 
 describe('a login by an address', () => {
   it('takes the token of /login alone', () => {
@@ -8,6 +9,41 @@ describe('a login by an address', () => {
     assert.equal(tokenOf({ pathname: '/login', hash: '#' }), undefined);
     assert.equal(tokenOf({ pathname: '/apps', hash: '#flynn_ab' }), undefined);
     assert.equal(tokenOf({ pathname: '/login', hash: '#%E0' }), undefined);
+  });
+});
+
+describe('logging out', () => {
+  const message = 'this browser has forgotten the login, but its token could not be taken back: flynn token revoke t1';
+  const refusal = (status: number, code: string, text: string) => () =>
+    Response.json({ code, message: text, detail: {} }, { status });
+  const done = () => new Response(undefined, { status: 204 });
+  const unheard = () => {
+    throw new TypeError('Failed to fetch');
+  };
+  const nobody = refusal(401, 'unauthenticated', 'nobody is logged in here, or the login is over');
+
+  /** With those answers to DELETE and GET of /session. */
+  function loggedOut(answers: { delete: () => Response; get: () => Response }) {
+    const answer = { DELETE: answers.delete, GET: answers.get };
+    return endSession(
+      createApi({ fetch: async (_url, { method }) => answer[method as 'DELETE'](), onSessionOver: () => {} }),
+    );
+  }
+
+  it('is over where the browser has no login any more, and says what is left to do', async () => {
+    const away = refusal(503, 'unavailable', message);
+    assert.deepEqual(await loggedOut({ delete: done, get: unheard }), { is: 'out', why: 'You are logged out.' });
+    assert.deepEqual(await loggedOut({ delete: away, get: nobody }), { is: 'out', why: message });
+    const lost = await loggedOut({ delete: unheard, get: nobody });
+    assert.equal(lost.is, 'out');
+  });
+
+  it('is not over where the browser has the login still, or nobody says', async () => {
+    const denied = refusal(403, 'denied', 'this is for a page of its own');
+    await assert.rejects(loggedOut({ delete: denied, get: () => Response.json({}) }), { code: 'denied' });
+    await assert.rejects(loggedOut({ delete: unheard, get: unheard }), { code: 'unavailable', message: /network/ });
+    const away = refusal(503, 'unavailable', 'the controller is away');
+    await assert.rejects(loggedOut({ delete: away, get: away }), { message: 'the controller is away' });
   });
 });
 

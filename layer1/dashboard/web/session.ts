@@ -4,6 +4,7 @@ import type { self } from '@flynn/controller/access/api';
 import type { Identity } from '@flynn/controller/access/model';
 import type { ResponseOf } from '@flynn/kit/routes';
 import type { Api } from './api/client.ts';
+import { asFailure } from './api/failure.ts';
 
 export type ClusterInfo = ResponseOf<typeof platform.cluster>;
 
@@ -22,6 +23,25 @@ export async function readSession(api: Api): Promise<Session> {
     api.call<typeof platform.cluster>('GET /cluster', {}),
   ]);
   return { is: 'in', identity, cluster };
+}
+
+/**
+ * Logs out. A login that this browser has no longer is over for it, even where its token could not be taken back: `why` says so then.
+ * Throws Failure where the browser has it still, or nobody was there to say.
+ */
+export async function endSession(api: Api): Promise<Session> {
+  try {
+    await api.logOut();
+    return { is: 'out', why: 'You are logged out.' };
+  } catch (error) {
+    const failure = asFailure(error);
+    const isOver = await api.hasSession().then(
+      (hasSession) => !hasSession,
+      () => false,
+    );
+    if (!isOver) throw failure;
+    return { is: 'out', why: failure.message };
+  }
 }
 
 /** The token of `/login#TOKEN`, as `flynn dashboard` opens it; undefined where there is none. */

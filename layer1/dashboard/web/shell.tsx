@@ -5,6 +5,7 @@ import { isAtLeast } from '@flynn/controller/access/roles';
 import type { Link as Connection } from './api/following.ts';
 import { useAction } from './parts/loading.ts';
 import { Link } from './parts/link.tsx';
+import { DoingNotice } from './parts/notices.tsx';
 import { useServices } from './parts/services.ts';
 import type { Page } from './routing.ts';
 import { roleText } from './session.ts';
@@ -54,6 +55,7 @@ export function Shell({
       </header>
       <ConnectionNotice />
       <main id="content" tabIndex={-1}>
+        <DoingNotice doing={doing} />
         {children}
       </main>
     </>
