@@ -2,13 +2,14 @@
 import assert from 'node:assert/strict';
 import { before, describe, it, type TestContext } from 'node:test';
 import type { Identity } from '@flynn/controller/access/model';
+import type { Release } from '@flynn/controller/model';
 import type { Api } from './api/client.ts';
 import { Failure } from './api/failure.ts';
 import type { StreamEvent } from './api/streams.ts';
 import { loadBundled } from './bundling-fixture.ts';
 import type { OpenPage } from './document-fixture.ts';
 import { fakeTimers } from './timers-fixture.ts';
-import { put, someApp, someFormation, someJob, whole } from './world/world-fixture.ts';
+import { put, someApp, someFormation, someJob, someRelease, whole } from './world/world-fixture.ts';
 
 type Facts = Readonly<{ told?: readonly StreamEvent[]; call?: Api['call']; onLogOut?: () => Promise<void> }>;
 type Acting = { openPage: (path: string, facts: Facts & { identity: Identity }) => OpenPage };
@@ -109,5 +110,33 @@ describe('on the pages', () => {
     await page.after(200);
     assert.match(page.text(), /the cluster cannot be reached/);
     page.document.button('Log out');
+  });
+
+  it('going back to a release replaces what was live as it was asked for, whatever is live at the click', async (t) => {
+    const at = (version: number): Release => someRelease({ id: `r${version}`, version });
+    let known = [at(2), at(1)];
+    const asked: unknown[] = [];
+    const overtaken = new Failure('conflict', 'shop was changed by somebody else', { isOvertaken: true });
+    const call = async (line: string, input: unknown) => {
+      if (line === 'GET /apps/:app/releases') return known;
+      if (line !== 'POST /apps/:app/deployments') return new Promise(() => {});
+      asked.push((input as { body: unknown }).body);
+      throw overtaken;
+    };
+    const told = [put('app', someApp({ releaseId: 'r2' })), whole];
+    const page = open(t, '/apps/shop/releases', { told, call: call as Api['call'] });
+    await page.after(200);
+    page.document.press('Deploy v1');
+    await page.after(200);
+    assert.match(page.text(), /It has the same .* as v2, which is live/);
+    known = [at(3), at(2), at(1)];
+    page.tell(put('app', someApp({ releaseId: 'r3' })));
+    await page.after(500);
+    assert.match(page.text(), /v3 live/);
+    assert.match(page.text(), /It has the same .* as v2, which is live/);
+    page.document.press('Deploy v1', 'dialog');
+    await page.after(200);
+    assert.deepEqual(asked, [{ releaseId: 'r1', replaces: 'r2' }]);
+    assert.match(page.text(), /shop was changed by somebody else/);
   });
 });

@@ -124,22 +124,23 @@ export class FakeDocument {
 
   removeEventListener(): void {}
 
-  /** The button with that text or label, which can be pressed. */
-  button(name: string): FakeElement {
-    const found = this.root
-      .all()
+  /** The button with that text or label, which can be pressed; `within`: the first element of that name. */
+  button(name: string, within = 'body'): FakeElement {
+    const place = this.root.all().find(({ localName }) => localName === within);
+    const found = place
+      ?.all()
       .find(
         (element) =>
           element.localName === 'button' && (element.attribute('aria-label') ?? element.textContent) === name,
       );
-    if (found === undefined) throw new Error(`no button "${name}" in: ${this.root.textContent}`);
+    if (found === undefined) throw new Error(`no button "${name}" in <${within}> of: ${this.root.textContent}`);
     if (found.attribute('disabled') === true) throw new Error(`the button "${name}" is disabled`);
     return found;
   }
 
   /** As somebody clicks it; of one that sends a form the form is sent. */
-  press(name: string): void {
-    const button = this.button(name);
+  press(name: string, within?: string): void {
+    const button = this.button(name, within);
     button.dispatch('click');
     if (button.attribute('type') !== 'submit') return;
     let form = button.parentNode;

@@ -1,7 +1,8 @@
 /** Releases, and going back to one. */
+import { useState } from 'preact/hooks';
 import type { releases } from '@flynn/controller/api';
-import type { Release } from '@flynn/controller/model';
-import { AskedButton } from '../parts/acts.tsx';
+import type { App, Release } from '@flynn/controller/model';
+import { Question } from '../parts/acts.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { useLoaded } from '../parts/loading.ts';
 import { Empty, Shown } from '../parts/notices.tsx';
@@ -15,7 +16,7 @@ import { deploy } from './release-change.ts';
 import { differenceOf } from './release-difference.ts';
 
 export function Releases({ view }: { view: AppView }) {
-  const { api, session, go } = useServices();
+  const { api, session } = useServices();
   const { app, deployment } = view;
   const params = { app: app.name };
   const version = `${app.releaseId ?? ''} ${deployment?.newReleaseId ?? ''}`;
@@ -51,23 +52,7 @@ export function Releases({ view }: { view: AppView }) {
                 {isOwn ? (
                   <td class="row-acts">
                     {release.id === app.releaseId || release.artifactId === undefined ? null : (
-                      <AskedButton
-                        label={live !== undefined && release.version > live.version ? 'Deploy' : 'Roll back'}
-                        name={`Deploy v${release.version}`}
-                        title={`Make v${release.version} live?`}
-                        confirm={`Deploy v${release.version}`}
-                        isDisabled={isUnderWay(deployment)}
-                        act={async (once) => {
-                          const begun = await deploy(api, app.name, {
-                            releaseId: release.id,
-                            replaces: app.releaseId ?? null,
-                            once,
-                          });
-                          go({ is: 'app', name: app.name, tab: 'deployments', item: begun.id });
-                        }}
-                      >
-                        <Difference from={live} to={release} />
-                      </AskedButton>
+                      <DeployButton app={app} release={release} live={live} isBusy={isUnderWay(deployment)} />
                     )}
                   </td>
                 ) : null}
@@ -77,6 +62,44 @@ export function Releases({ view }: { view: AppView }) {
         );
       }}
     </Shown>
+  );
+}
+
+/** What was live as somebody was asked: what they compared with is what they replace, and with anything else live it is refused. */
+type Basis = Readonly<{ live: Release | undefined }>;
+
+function DeployButton(props: { app: App; release: Release; live: Release | undefined; isBusy: boolean }) {
+  const { app, release, live, isBusy } = props;
+  const { api, go } = useServices();
+  const [basis, setBasis] = useState<Basis | undefined>();
+  // Until the list has been read again nobody can be told what would change.
+  const isKnown = app.releaseId === live?.id;
+  const deployOver = async ({ live }: Basis, once: string) => {
+    const begun = await deploy(api, app.name, { releaseId: release.id, replaces: live?.id ?? null, once });
+    go({ is: 'app', name: app.name, tab: 'deployments', item: begun.id });
+  };
+  return (
+    <span class="act">
+      <button
+        type="button"
+        class="plain"
+        aria-label={`Deploy v${release.version}`}
+        disabled={isBusy || !isKnown}
+        onClick={() => setBasis({ live })}
+      >
+        {live !== undefined && release.version > live.version ? 'Deploy' : 'Roll back'}
+      </button>
+      {basis === undefined ? null : (
+        <Question
+          title={`Make v${release.version} live?`}
+          confirm={`Deploy v${release.version}`}
+          act={(once) => deployOver(basis, once)}
+          onClose={() => setBasis(undefined)}
+        >
+          <Difference from={basis.live} to={release} />
+        </Question>
+      )}
+    </span>
   );
 }
 

@@ -1,5 +1,5 @@
 /** Things of a cluster as its API shows them. For tests. */
-import type { App, Deployment, Formation, Job } from '@flynn/controller/model';
+import type { App, Deployment, Formation, Job, Release } from '@flynn/controller/model';
 import type { RouteView } from '@flynn/controller/routes/api';
 import { httpSettingsSchema, tcpSettingsSchema } from '@flynn/controller/routes/settings';
 import type { StreamEvent } from '../api/streams.ts';
@@ -23,6 +23,11 @@ export function someJob(more: Partial<Job> = {}): Job {
 
 export function someDeployment(more: Partial<Deployment> = {}): Deployment {
   return { id: 'd1', appId: 'a1', newReleaseId: 'r1', state: 'complete', progress: {}, createdAt: at, ...more };
+}
+
+export function someRelease(more: Partial<Release> = {}): Release {
+  const release = { id: 'r1', appId: 'a1', version: 1, artifactId: 'x', env: {}, processes: {}, meta: {} };
+  return { ...release, createdAt: at, ...more };
 }
 
 export function someRoute(more: Partial<RouteView> = {}): RouteView {
