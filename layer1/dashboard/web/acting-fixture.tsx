@@ -9,7 +9,7 @@ import { someCluster } from './rendering-fixture.tsx';
 import { pageAt } from './routing.ts';
 import { WorldFeed } from './world/feed.ts';
 
-/** Until `close` the document of the process is this page's. */
+/** @public The test has it out of a bundle. Until `close` the document of the process is this page's. */
 export function openPage(
   path: string,
   facts: { identity: Identity; told: readonly StreamEvent[]; call?: Api['call']; onLogOut?: () => Promise<void> },
@@ -26,7 +26,7 @@ export function openPage(
     logIn: async () => {},
     logOut: async () => {},
   };
-  const feed = new WorldFeed();
+  const feed = new WorldFeed(identity);
   const ended = new AbortController();
   const running = feed.run(api, ended.signal);
   for (const event of told) tell(event);

@@ -128,8 +128,8 @@ function useIsWatched(): boolean {
 
 /** One stream of changes for as long as somebody is logged in. */
 function SessionPages(props: Omit<Parameters<typeof Dashboard>[0], 'feed'>) {
-  const { api } = props;
-  const feed = useMemo(() => new WorldFeed(), []);
+  const { api, session } = props;
+  const feed = useMemo(() => new WorldFeed(session.identity), []);
   const isWatched = useIsWatched();
   useEffect(() => {
     if (!isWatched) return undefined;

@@ -34,7 +34,7 @@ const api: Api = {
 
 /** @public The test has it out of a bundle. */
 export function renderPage(path: string, facts: { identity: Identity; told: readonly StreamEvent[] }): string {
-  const feed = new WorldFeed();
+  const feed = new WorldFeed(facts.identity);
   for (const event of facts.told) feed.world.take(event);
   const session = { is: 'in', identity: facts.identity, cluster: someCluster } as const;
   return renderToString(

@@ -26,8 +26,8 @@ export async function readSession(api: Api): Promise<Session> {
 }
 
 /**
- * Logs out. A login that this browser has no longer is over for it, even where its token could not be taken back: `why` says so then.
- * Throws Failure where the browser has it still, or nobody was there to say.
+ * Logs out. A login that this browser has no longer is over for it, even where its token could not be taken back: `why` says so
+ * then. Throws Failure where the browser has it still, or nobody was there to say.
  */
 export async function endSession(api: Api): Promise<Session> {
   try {

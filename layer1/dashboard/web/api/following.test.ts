@@ -9,7 +9,7 @@ type Answer = readonly StreamEvent[] | Failure;
 const event = (id: string, data: unknown = id): StreamEvent => ({ id, event: 'app', data });
 
 /** Gives those answers one after the other; at the last one's end nobody looks any more. */
-async function followed(answers: readonly Answer[]) {
+async function followed(answers: readonly Answer[], after?: string) {
   const ended = new AbortController();
   const asked: (string | undefined)[] = [];
   const told: unknown[] = [];
@@ -25,6 +25,7 @@ async function followed(answers: readonly Answer[]) {
         if (asked.length >= answers.length) ended.abort();
       })();
     },
+    after,
     onBegin: () => told.push('begin'),
     onEvent: ({ data }) => told.push(data),
     onLink: ({ is }) => links.push(is),
@@ -40,6 +41,20 @@ describe('following a stream', () => {
     assert.deepEqual(asked, [undefined, '2']);
     assert.deepEqual(told, ['begin', '1', '2', '3']);
     assert.deepEqual(links, ['connecting', 'live', 'lost', 'live']);
+  });
+
+  it('goes on from where somebody followed it before', async () => {
+    const { asked, told } = await followed([[event('8')]], '7');
+    assert.deepEqual([asked, told], [['7'], ['8']]);
+    const expired = new Failure('conflict', 'kept for half an hour', { expired: true });
+    const anew = await followed([expired, [event('9')]], '7');
+    assert.deepEqual(
+      [anew.asked, anew.told],
+      [
+        ['7', undefined],
+        ['begin', '9'],
+      ],
+    );
   });
 
   it('begins anew where what changed is not known any more, without a wait', async () => {

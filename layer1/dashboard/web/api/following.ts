@@ -14,6 +14,8 @@ export type Link =
 export type Following = Readonly<{
   /** Connects, after the event with that id if there is one. Throws Failure. */
   open: (lastEventId: string | undefined) => Promise<AsyncIterable<StreamEvent>>;
+  /** The last event that was seen, by whoever followed before; default: none, and all there is is told. */
+  after?: string | undefined;
   /** All there is is told from here on, up to the event `current`; what is not told by then is gone. */
   onBegin: () => void;
   onEvent: (event: StreamEvent) => void;
@@ -33,7 +35,7 @@ const longestWaitMs = 10_000;
  */
 export async function follow(following: Following): Promise<void> {
   const { open, onBegin, onEvent, onLink, isLast = () => false, signal, wait } = following;
-  let lastId: string | undefined;
+  let lastId = following.after;
   let failures = 0;
   onLink({ is: 'connecting' });
   while (!signal.aborted) {

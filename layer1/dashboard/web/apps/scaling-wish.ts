@@ -21,7 +21,7 @@ export function sentOf({ count, sent }: Wish): Wish {
   return { count, sent: [...sent, count] };
 }
 
-/** The cluster says that so many are wanted now. Where that is none of ours somebody else was here: what is not sent yet is let go. */
+/** So many are wanted now, the cluster says. Where that is none of ours, somebody else was here: what is not sent yet is let go. */
 export function told(wish: Wish, wanted: number): Wish | undefined {
   if (!wish.sent.includes(wanted)) return undefined;
   return wanted === wish.count && !isDue(wish) ? undefined : wish;
