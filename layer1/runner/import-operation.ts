@@ -33,6 +33,8 @@ const indexSchema = z.object({
 
 const architectures: Readonly<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' };
 const layerType = /\.tar(?:$|[.+](?:gzip|zstd)$)|\.diff\.tar/;
+/** What a host takes of an image, unpacked: its layers are no larger than that compressed. */
+const maxImageBytes = 20 * 2 ** 30;
 /** Of all layers together, each of which may take as long as it gets on. Less than what nothing refers to yet is kept for. */
 const importDeadlineMs = 12 * 3_600_000;
 /** A registry or a blob store that brings nothing more of a layer for so long is not waited for any more. */
@@ -71,6 +73,13 @@ export async function executeImport(
   const config = parseImageConfig(configText);
   if (config.rootfs.diff_ids.length !== manifest.layers.length) {
     throw new FlynnError('invalid', `${imageRef} has ${manifest.layers.length} layers, its configuration names others`);
+  }
+  const bytes = manifest.layers.reduce((sum, { size }) => sum + size, 0);
+  if (bytes > maxImageBytes) {
+    throw new FlynnError(
+      'invalid',
+      `${imageRef} has ${gib(bytes)} GiB, compressed: no host takes more than ${gib(maxImageBytes)} GiB of an image, unpacked. Make it smaller`,
+    );
   }
   const others = await othersOf(manifest.layers, execution);
   const layers: StoredBlob[] = [];
@@ -138,7 +147,7 @@ async function bring(
       using stall = new Stall({ what: `fetching ${digest}`, signal });
       const body = stall.watched(furthest.noting(await registry.blob(layer, stall.signal)));
       const limits = { digest, signal: stall.signal, timeoutMs: importDeadlineMs };
-      const stored = await blobs.put(Readable.from(body, { objectMode: false }), limits);
+      const stored = await blobs.put(Readable.from(upTo(body, layer), { objectMode: false }), limits);
       await write(`       layer of ${megabytes}`);
       return stored;
     },
@@ -146,8 +155,24 @@ async function bring(
       deadlineMs: untilMs - performance.now(),
       // A registry that goes on nowhere, as others do, begins anew.
       isRetryable: (error) =>
-        hasCode(asFlynnError(error), 'unavailable', 'timeout', 'exhausted', 'conflict') &&
-        furthest.fruitlessMs < fruitlessMs,
+        // Not `exhausted`: a store without room would be filled again and again.
+        hasCode(asFlynnError(error), 'unavailable', 'timeout', 'conflict') && furthest.fruitlessMs < fruitlessMs,
     },
   );
+}
+
+/** Nobody stores more for a registry than its manifest says. */
+async function* upTo(body: AsyncIterable<Uint8Array>, { digest, size }: Descriptor): AsyncIterable<Uint8Array> {
+  let bytes = 0;
+  for await (const chunk of body) {
+    bytes += chunk.length;
+    if (bytes > size) {
+      throw new FlynnError('invalid', `the registry sends more than the ${size} bytes that ${digest} is to have`);
+    }
+    yield chunk;
+  }
+}
+
+function gib(bytes: number): string {
+  return (bytes / 2 ** 30).toFixed(1);
 }

@@ -336,3 +336,38 @@ test('references name their registry', () => {
     assert.throws(() => parseReference(bad), isError('invalid', /REGISTRY\/NAME:TAG/), bad);
   }
 });
+
+test('no more of a layer is taken than its manifest says, and no image that no host takes', async () => {
+  const files = registryFiles();
+  const layer = Object.keys(files).find((path) => Buffer.isBuffer(files[path])) ?? '';
+  let sentBytes = 0;
+  await using place = await openPlace((path) => {
+    const body = files[path];
+    if (path !== layer) return body === undefined ? undefined : { body };
+    const mebibyte = Buffer.alloc(2 ** 20);
+    return {
+      play(response) {
+        const send = () => {
+          while (!response.destroyed && sentBytes < 64 * 2 ** 20) {
+            sentBytes += mebibyte.length;
+            if (!response.write(mebibyte)) return;
+          }
+          response.end();
+        };
+        response.on('drain', send);
+        send();
+      },
+    };
+  });
+  await assert.rejects(place.fetchImage(), isError('invalid', /sends more than the \d+ bytes that sha256:/));
+  assert.ok(sentBytes < 64 * 2 ** 20, 'nor is the rest waited for');
+
+  const own = Object.keys(files).find((path) => path.startsWith('manifests/sha256:')) ?? '';
+  const manifest: { layers: { size: number }[] } = JSON.parse(String(files[own]));
+  const large = { ...manifest, layers: manifest.layers.map((one) => ({ ...one, size: 25 * 2 ** 30 })) };
+  await using other = await openPlace((path) => {
+    const body = path.startsWith('manifests/') ? JSON.stringify(large) : files[path];
+    return body === undefined ? undefined : { body };
+  });
+  await assert.rejects(other.fetchImage(), isError('invalid', /GiB, compressed: no host takes more than 20.0 GiB/));
+});
