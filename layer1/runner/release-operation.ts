@@ -3,7 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { apps, formations, releases } from '@flynn/controller/api';
 import { operations } from '@flynn/controller/operations/api';
 import type { AppJson } from '@flynn/controller/apps/app-json';
-import { type BuildResult, type Operation, type Release, buildResultSchema } from '@flynn/controller/model';
+import type { BuildResult, Operation, Release } from '@flynn/controller/model';
+import { readBuildRecord } from '@flynn/controller/images/build-record';
 import { resultMeta } from '@flynn/controller/images/image-blobs';
 import { sendRelease } from '@flynn/controller/releases/newer-fields';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
@@ -99,7 +100,7 @@ async function createRelease(making: Making, execution: Execution): Promise<Rele
   const made = known.find(
     ({ meta }) => meta[operationMeta] === operation.id && meta[basisMeta] === (app.releaseId ?? ''),
   );
-  const result = await readResult(digest, execution);
+  const result = await readBuildRecord(execution.blobs, digest, execution);
   const live =
     app.releaseId === undefined
       ? undefined
@@ -164,7 +165,7 @@ async function originOf({ artifactId }: Release, { controller, blobs, signal }: 
     const params = { artifact: artifactId };
     const { type, meta } = await controller.call(releases.getArtifact, { params }, { signal });
     const digest = meta[resultMeta];
-    if (digest !== undefined) return await readResult(digest, { blobs, signal });
+    if (digest !== undefined) return await readBuildRecord(blobs, digest, { signal });
     return type === 'image' && meta[buildpackMeta] !== undefined ? undefined : 'people';
   } catch (error) {
     if (hasCode(error, 'not_found')) return undefined;
@@ -180,14 +181,6 @@ function ownProcesses(
   if (origin === undefined || origin === 'people' || origin.appJson === undefined) return processes;
   const { healthchecks } = origin.appJson;
   return withoutHealthchecks(processes, { fresh: freshProcesses(origin), healthchecks }, wanted);
-}
-
-async function readResult(
-  digest: string,
-  { blobs, signal }: Pick<Execution, 'blobs' | 'signal'>,
-): Promise<BuildResult> {
-  const text = Buffer.concat(await (await blobs.get(digest, { signal })).toArray()).toString();
-  return buildResultSchema.parse(JSON.parse(text));
 }
 
 async function makeArtifact(

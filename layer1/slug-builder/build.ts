@@ -7,6 +7,7 @@
 import { chown, mkdir, rm } from 'node:fs/promises';
 import { Readable, pipeline } from 'node:stream';
 import type { BlobClient } from '@flynn/blobstore/client';
+import { maxRecordBytes } from '@flynn/controller/images/build-record';
 import { type BuildResult, buildResultSchema } from '@flynn/controller/model';
 import { fromZstd, toZstd } from '@flynn/kit/compression';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
@@ -98,7 +99,10 @@ async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal):
   const [known, answer] = await Promise.all([
     readLayers(job.appId, blobs, signal),
     // Loads meanwhile, and begins when it is told.
-    runStep(step(...self, 'compile'), Readable.from(after(unpacked, JSON.stringify(told)))),
+    runStep(step(...self, 'compile'), Readable.from(after(unpacked, JSON.stringify(told))), {
+      bytes: maxRecordBytes,
+      error: recordTooLarge,
+    }),
     unpacked,
   ]);
   const plan = slugPlanSchema.parse(JSON.parse(answer));
@@ -264,11 +268,20 @@ async function stillThere(
 
 /** Under that name, whatever had it before. */
 export async function putRecord(name: string, value: unknown, blobs: BlobClient, signal: AbortSignal): Promise<void> {
+  const text = JSON.stringify(value);
+  if (Buffer.byteLength(text) > maxRecordBytes) throw recordTooLarge();
   const put = async (limited: AbortSignal): Promise<void> => {
-    const { digest } = await blobs.put(JSON.stringify(value), { signal: limited });
+    const { digest } = await blobs.put(text, { signal: limited });
     await blobs.putName(name, digest, { signal: limited });
   };
   await retry(put, { what: 'storing the result', signal, deadlineMs: awayMs, isRetryable: isAway });
+}
+
+function recordTooLarge(): FlynnError {
+  return new FlynnError(
+    'invalid',
+    `what the app says of itself is more than ${maxRecordBytes / 2 ** 20} MiB: shorten its Procfile, its app.json, or the commands and labels of its image`,
+  );
 }
 
 /** A blob store that is being replaced. */

@@ -35,6 +35,14 @@ test('a step that ends early and badly failed with its own exit code', async () 
   await assert.rejects(runStep(shell('exit 4'), large), { name: 'StepFailure', exitCode: 4 });
 });
 
+test('a step that answers more than there is to say is ended', async () => {
+  const most = { bytes: 1_000, error: () => new FlynnError('invalid', 'too much') };
+  const tooMuch = { code: 'invalid', message: 'too much' };
+  await assert.rejects(runStep(shell('cat /dev/zero >&3'), Readable.from([]), most), tooMuch);
+  await assert.rejects(runStep(shell('head -c 1001 /dev/zero >&3'), Readable.from([]), most), tooMuch);
+  assert.equal((await runStep(shell('head -c 1000 /dev/zero >&3'), Readable.from([]), most)).length, 1_000);
+});
+
 test('an input that fails or stops in the middle is told, even if the step was content', async () => {
   const failing = Readable.from(
     (async function* () {

@@ -27,8 +27,15 @@ function identity(): { uid?: number; gid?: number } {
   return process.getuid?.() === 0 ? { uid: appUserId, gid: appUserId } : {};
 }
 
-/** Gives the step its input and answers what it wrote to its fourth file descriptor; its output is this process's. */
-export async function runStep(step: Step, input: Readable): Promise<string> {
+/**
+ * Gives the step its input and answers what it wrote to its fourth file descriptor; its output is this process's. One that answers
+ * more than `most.bytes` is ended, with that error.
+ */
+export async function runStep(
+  step: Step,
+  input: Readable,
+  most?: Readonly<{ bytes: number; error: () => FlynnError }>,
+): Promise<string> {
   const [program, ...args] = limited(step);
   const child = spawn(program, args, {
     ...identity(),
@@ -39,9 +46,20 @@ export async function runStep(step: Step, input: Readable): Promise<string> {
   });
   const exited = exitOf(child, step);
   const answers: Buffer[] = [];
-  child.stdio[3]?.on('data', (chunk: Buffer) => answers.push(chunk));
+  let answeredBytes = 0;
+  let exceeded: FlynnError | undefined;
+  const answer = child.stdio[3];
+  answer?.on('data', (chunk: Buffer) => {
+    answeredBytes += chunk.length;
+    if (most === undefined || answeredBytes <= most.bytes) return void answers.push(chunk);
+    exceeded ??= most.error();
+    // What the step started may go on answering without it.
+    answer.destroy();
+    child.kill('SIGKILL');
+  });
   // Both at once: what ends the step may be told while its input still waits.
   const [inputError, code] = await Promise.all([child.stdin === null ? undefined : feed(input, child.stdin), exited]);
+  if (exceeded !== undefined) throw exceeded;
   if (inputError !== undefined) throw inputError;
   if (code !== 0) throw new StepFailure(code);
   return Buffer.concat(answers).toString();

@@ -5,8 +5,8 @@ import { FlynnError } from '@flynn/kit/errors';
 import { type BuildResult, buildResultSchema } from '../model.ts';
 import { parseJsonAs } from './image-config.ts';
 
-/** Some kilobytes: of each layer a line. */
-const maxRecordBytes = 1024 * 1024;
+/** Some kilobytes: of each layer a line. Who makes one keeps to it, and who reads one takes no more into memory. */
+export const maxRecordBytes = 1024 * 1024;
 
 /** Throws `invalid` for what is none, `not_found` if it is not stored. */
 export async function readBuildRecord(
