@@ -230,6 +230,34 @@ test('one that no other store has is told, and replaced when one comes that has 
   await running;
 });
 
+test('a damaged blob that is asked for while it is read, and that nobody else has, ends no round; it is read once an hour', async () => {
+  const { clock, own, verification } = setUp();
+  const { digest } = await own.put(chunks('precious'), {});
+  for (const text of ['a', 'b']) await own.put(chunks(text), {});
+  own.damage(digest);
+  let reads = 0;
+  const open = own.open.bind(own);
+  own.open = async (asked) => {
+    if (asked === digest) {
+      reads += 1;
+      // As each half minute, however long the reading takes.
+      verification.retryDamaged();
+    }
+    return open(asked);
+  };
+  for (let look = 0; look < 3; look += 1) await verification.verify(never);
+  assert.equal(reads, 1);
+  assert.equal(verification.damaged.told.count, 1);
+  await clock.advance(3_600_000);
+  await verification.verify(never);
+  assert.equal(reads, 2);
+  // Somebody stored it again.
+  await own.put(chunks('precious'), {});
+  await clock.advance(3_600_000);
+  await verification.verify(never);
+  assert.equal(verification.damaged.told.count, 0);
+});
+
 test('a clock that is set back an hour stops no comparison', async () => {
   const { clock, own, first, comparison } = setUp();
   const stop = new AbortController();

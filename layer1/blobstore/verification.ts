@@ -15,6 +15,8 @@ const firstMs = 600_000;
 const bytesPerSecond = 8 * 1024 ** 2;
 /** What could not be replaced is tried again: the store that has it may only have been busy. */
 const retryMs = 30_000;
+/** Other stores are asked each time; one's own copy, which somebody may have stored again, is read no more often than this. */
+const rereadMs = 3_600_000;
 
 export class Verification {
   readonly #deps: CopyingDeps;
@@ -22,6 +24,8 @@ export class Verification {
   readonly #upkeep: Upkeep;
   readonly #readsAll: boolean;
   readonly #verifiedMs = new Map<string, number>();
+  /** When what is damaged was read last. */
+  readonly #foundBadMs = new Map<string, number>();
   readonly damaged = new Lacks();
   readonly #replaced = new Lacks();
   readonly counts = { read: 0, replaced: 0 };
@@ -97,24 +101,31 @@ export class Verification {
       if (signal.aborted) return;
     }
     this.damaged.keepOnly(there);
-    for (const digest of this.#verifiedMs.keys()) if (!there.has(digest)) this.#verifiedMs.delete(digest);
+    for (const times of [this.#verifiedMs, this.#foundBadMs]) {
+      for (const digest of times.keys()) if (!there.has(digest)) times.delete(digest);
+    }
     this.#completeMs = clock.now();
   }
 
   async #look(digest: string, signal: AbortSignal): Promise<void> {
     const { own, clock, log } = this.#deps;
     const held = await own.find(digest);
-    const isGood = held === undefined || (await this.#isIntact(digest, signal));
+    const badForMs = clock.now() - (this.#foundBadMs.get(digest) ?? -Infinity);
+    const isKnownBad = badForMs >= 0 && badForMs < rereadMs;
+    const isGood = held === undefined || (!isKnownBad && (await this.#isIntact(digest, signal)));
     if (signal.aborted) return;
     if (isGood) {
       this.damaged.delete(digest);
+      this.#foundBadMs.delete(digest);
       if (held !== undefined) this.#verifiedMs.set(digest, clock.now());
       return;
     }
     const isNew = !this.damaged.digests.includes(digest);
     this.damaged.add(held, clock.now());
+    if (!isKnownBad) this.#foundBadMs.set(digest, clock.now());
     if (await this.#copying.takeFromAny(digest, signal)) {
       this.damaged.delete(digest);
+      this.#foundBadMs.delete(digest);
       this.#verifiedMs.set(digest, clock.now());
       this.counts.replaced += 1;
       this.#replaced.add(held, clock.now());
