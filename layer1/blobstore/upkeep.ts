@@ -40,9 +40,10 @@ export class Upkeep {
     this.#wake.resolve();
   }
 
-  /** A long round calls this between its parts: nobody who asks waits for its end. What is asked for meanwhile is for the next call. */
+  /** A long round calls this between its parts: nobody who asks waits for its end. Who asks meanwhile: the next call. */
   async serveAsked(signal: AbortSignal): Promise<void> {
-    for (const digest of [...this.#asked]) {
+    const asked = Array.from(this.#asked);
+    for (const digest of asked) {
       this.#asked.delete(digest);
       await this.#options.one(digest, signal);
     }

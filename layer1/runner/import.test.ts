@@ -364,7 +364,7 @@ test('no more of a layer is taken than its manifest says, and no image that no h
 
   const own = Object.keys(files).find((path) => path.startsWith('manifests/sha256:')) ?? '';
   const manifest: { layers: { size: number }[] } = JSON.parse(String(files[own]));
-  const large = { ...manifest, layers: manifest.layers.map((one) => ({ ...one, size: 25 * 2 ** 30 })) };
+  const large = { ...manifest, layers: manifest.layers.map((one) => Object.assign(one, { size: 25 * 2 ** 30 })) };
   await using other = await openPlace((path) => {
     const body = path.startsWith('manifests/') ? JSON.stringify(large) : files[path];
     return body === undefined ? undefined : { body };
