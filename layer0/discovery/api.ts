@@ -148,6 +148,13 @@ export const routes = {
     summary: 'Write it: create only (version 0), only over that version, or whatever is there',
     access: 'open',
   }),
+  removeMeta: defineRoute({
+    method: 'DELETE',
+    path: '/services/:service/meta',
+    response: 'empty',
+    summary: 'Remove it; one that is not there is fine',
+    access: 'open',
+  }),
   events: defineRoute({
     method: 'GET',
     path: '/services/:service/events',

@@ -18,7 +18,7 @@ export interface DiscoveryClient extends AsyncDisposable {
   /**
    * Resolves once the instance is announced, retrying as long as discovery cannot be reached; renews it until the signal
    * aborts, then takes it back: `deregistered` settles when that is done, or given up after 5 s (its TTL ends it then).
-   * Throws `invalid` for a registration that can never succeed.
+   * Throws `invalid` for a registration that can never succeed, and `denied` for one that is not this process's to make.
    */
   register(
     registration: Registration,
@@ -37,6 +37,7 @@ export interface DiscoveryClient extends AsyncDisposable {
   meta(service: string, options?: { signal?: AbortSignal }): Promise<ServiceMeta | undefined>;
   /** Compares before it writes, as the registry does. */
   setMeta(service: string, write: MetaWrite, options?: { signal?: AbortSignal }): Promise<ServiceMeta>;
+  removeMeta(service: string, options?: { signal?: AbortSignal }): Promise<void>;
   /**
    * The current set, `current`, then changes until the signal aborts. Connects again for ever; after that only what
    * really changed is told, and `current` again.
@@ -166,6 +167,7 @@ export function createDiscoveryClient(options: { url: string; name?: string }): 
     meta: (service, { signal } = {}) => unlessMissing(http.call(routes.meta, { params: { service } }, until(signal))),
     setMeta: (service, write, { signal } = {}) =>
       http.call(routes.setMeta, { params: { service }, body: write }, until(signal)),
+    removeMeta: (service, { signal } = {}) => http.call(routes.removeMeta, { params: { service } }, until(signal)),
     subscribe,
     subscribeAll: (options) => follow((signal) => http.events(routes.allEvents, {}, { signal }), options),
     openServiceSet(service, options) {

@@ -21,6 +21,7 @@ export function registrySubject(registry: Registry, dispose: () => Promise<void>
     chooseLeader: (service, choice) => registry.chooseLeader(service, choice),
     meta: async (service) => registry.meta(service),
     setMeta: (service, write) => registry.setMeta(service, write),
+    removeMeta: (service) => registry.removeMeta(service),
     subscribe: (service, options) => registry.subscribe(service, options),
     subscribeAll: (options) => registry.subscribeAll(options),
     async [Symbol.asyncDispose]() {
@@ -63,6 +64,7 @@ export async function clientSubject(registry: Registry, dispose = async (): Prom
     chooseLeader: (service, choice) => client.chooseLeader(service, choice),
     meta: (service) => client.meta(service),
     setMeta: (service, write) => client.setMeta(service, write),
+    removeMeta: (service) => client.removeMeta(service),
     subscribe: (service, options) => client.subscribe(service, options),
     subscribeAll: (options) => client.subscribeAll(options),
     async [Symbol.asyncDispose]() {

@@ -19,6 +19,7 @@ export type Subject = AsyncDisposable & {
   chooseLeader(service: string, choice: LeaderChoice): Promise<void>;
   meta(service: string): Promise<ServiceMeta | undefined>;
   setMeta(service: string, write: MetaWrite): Promise<ServiceMeta>;
+  removeMeta(service: string): Promise<void>;
   subscribe(service: string, options: { signal: AbortSignal }): AsyncIterable<DiscoveryEvent>;
   subscribeAll(options: { signal: AbortSignal }): AsyncIterable<DiscoveryEvent>;
 };
@@ -266,6 +267,22 @@ export function runConformance(name: string, create: () => Promise<Subject>): vo
       assert.equal((await subject.leader('web'))?.id, 'b');
       await reader.stop();
       assert.deepEqual(reader.seen, ['up a', 'up b', 'leader a', 'meta 1', 'current', 'leader b', 'meta {"n":2}']);
+    });
+
+    it('removes meta, tells that it is gone, and lets it be created anew', async () => {
+      await using subject = await create();
+      await subject.removeMeta('web');
+      const { version } = await subject.setMeta('web', { data: 1 });
+      const reader = record((signal) => subject.subscribe('web', { signal }));
+      await reader.until('current');
+      await subject.removeMeta('web');
+      assert.equal(await subject.meta('web'), undefined);
+      await assert.rejects(subject.setMeta('web', { data: 2, version }), { code: 'conflict' });
+      const again = await subject.setMeta('web', { data: 2, version: 0 });
+      assert.ok(again.version > version);
+      await reader.until('meta 2');
+      await reader.stop();
+      assert.deepEqual(reader.seen, ['meta 1', 'current', 'meta undefined', 'meta 2']);
     });
 
     it('refuses what can never be registered', async () => {

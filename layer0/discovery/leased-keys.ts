@@ -5,12 +5,20 @@ import { KeyedMutex } from '@flynn/kit/queue';
 import { TaskGroup, forever } from '@flynn/kit/tasks';
 import type { CallOptions, Lease, Revision, Store } from '@flynn/store/store';
 
-type Wanted = { value: string; ttlSeconds: number };
+type Wanted = {
+  value: string;
+  ttlSeconds: number;
+  /** Others may keep the key in this process's place, or remove it: who announces it speaks with any of them. */
+  isShared: boolean;
+  /** Of such a one: when it was seen to be gone while its lease was thought to live, on performance.now()'s clock. */
+  goneMs?: number;
+};
 
 /**
  * INVARIANTS. Every key that was put and not removed is in the store under the current lease of its TTL, or is being put
  * there: a lease found lost is granted again and all its keys follow. A removed key is gone, or is being removed. Writes of
  * one key happen one after the other, and each writes what is wanted at that moment, so a late put never undoes a removal.
+ * A shared key that another process has put since is that one's; one that went while its lease lived was removed, and stays so.
  */
 export class LeasedKeys implements AsyncDisposable {
   readonly #store: Store;
@@ -37,7 +45,7 @@ export class LeasedKeys implements AsyncDisposable {
 
   isWanted(key: string, value: string, ttlSeconds: number): boolean {
     const wanted = this.#wanted.get(key);
-    return wanted?.value === value && wanted.ttlSeconds === ttlSeconds;
+    return wanted?.value === value && wanted.ttlSeconds === ttlSeconds && wanted.goneMs === undefined;
   }
 
   /** When a renewal of keys with that TTL was sent that the store answered, on performance.now()'s clock. */
@@ -54,9 +62,9 @@ export class LeasedKeys implements AsyncDisposable {
    * The revision at which the key had the value. If it fails the key stays wanted, and is put when the store is back. It
    * outlives this process by `ttlSeconds` at most.
    */
-  async put(key: string, value: string, ttlSeconds: number): Promise<Revision> {
+  async put(key: string, value: string, ttlSeconds: number, { isShared = false } = {}): Promise<Revision> {
     this.#expired.delete(key);
-    this.#wanted.set(key, { value, ttlSeconds });
+    this.#wanted.set(key, { value, ttlSeconds, isShared });
     return this.#settleOrPursue(key);
   }
 
@@ -76,7 +84,24 @@ export class LeasedKeys implements AsyncDisposable {
 
   /** Puts a wanted key back that was seen to be gone. */
   restore(key: string): void {
-    if (this.#wanted.has(key)) this.#pursue(key);
+    const wanted = this.#wanted.get(key);
+    if (wanted === undefined) return;
+    delete wanted.goneMs;
+    this.#pursue(key);
+  }
+
+  /** The same, but a shared one only once its lease turns out not to have outlived it. */
+  restoreUnlessRemoved(key: string): void {
+    const wanted = this.#wanted.get(key);
+    if (wanted?.isShared === true && this.#held.has(wanted.ttlSeconds)) wanted.goneMs ??= performance.now();
+    else this.restore(key);
+  }
+
+  /** Whether a shared key was found on a lease that is none of this process's: then it is wanted no more. */
+  yieldTo(key: string, leaseId: string | undefined): boolean {
+    const isOthers = leaseId === undefined || !this.#ownLeaseIds.has(leaseId);
+    if (!isOthers || this.#wanted.get(key)?.isShared !== true) return false;
+    return this.#wanted.delete(key);
   }
 
   /**
@@ -186,10 +211,10 @@ export class LeasedKeys implements AsyncDisposable {
       const replace = (lease: Lease) => {
         if (lease.id !== lost.id || this.#leases.get(ttlSeconds) !== current) return;
         this.#leases.delete(ttlSeconds);
-        this.renewedMs(ttlSeconds);
+        const renewedMs = this.renewedMs(ttlSeconds) ?? -Infinity;
         this.#held.delete(ttlSeconds);
         if (this.#tasks.signal.aborted) return;
-        const keys = [...this.#wanted].filter(([, wanted]) => wanted.ttlSeconds === ttlSeconds).map(([key]) => key);
+        const keys = this.#lostWith(ttlSeconds, renewedMs);
         this.#log.warn({ leaseId: lost.id, keys: keys.length }, 'the lease was lost: putting its keys again');
         for (const key of keys) this.restore(key);
         // Stops what still tries to renew it.
@@ -198,6 +223,17 @@ export class LeasedKeys implements AsyncDisposable {
       // One that could not be granted is not the one that was lost; who asked for it was told.
       void current.then(replace, () => undefined);
     }
+  }
+
+  /** Of a lease that was renewed last at that time: a key that was seen to be gone before then was removed, and is forgotten. */
+  #lostWith(ttlSeconds: number, renewedMs: number): string[] {
+    const lost: string[] = [];
+    for (const [key, wanted] of this.#wanted) {
+      if (wanted.ttlSeconds !== ttlSeconds) continue;
+      if ((wanted.goneMs ?? Infinity) < renewedMs) this.#wanted.delete(key);
+      else lost.push(key);
+    }
+    return lost;
   }
 
   #inBackground(name: string, work: () => Promise<void>): void {

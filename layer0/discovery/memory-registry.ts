@@ -16,6 +16,7 @@ export function createMemoryRegistry(options: { log: Logger; queueLimit?: number
 class MemoryRegistry extends ServiceTable implements Registry {
   readonly #expiries = new Expiries();
   readonly #leases = new Map<string, AbortSignal>();
+  readonly #vouched = new Set<string>();
   #revision = 0;
 
   async register(
@@ -51,6 +52,14 @@ class MemoryRegistry extends ServiceTable implements Registry {
     return instance;
   }
 
+  isVouchedFor(service: string): boolean {
+    return this.#vouched.has(service);
+  }
+
+  async vouchFor(service: string): Promise<void> {
+    this.#vouched.add(checkService(service));
+  }
+
   async deregister(service: string, id: string): Promise<void> {
     this.#remove(service, id);
   }
@@ -64,6 +73,10 @@ class MemoryRegistry extends ServiceTable implements Registry {
     const meta = { data: z.json().parse(structuredClone(data)), version: (this.#revision += 1) };
     this.changeMeta(service, meta);
     return meta;
+  }
+
+  async removeMeta(service: string): Promise<void> {
+    this.changeMeta(checkService(service), undefined);
   }
 
   async chooseLeader(service: string, choice: LeaderChoice): Promise<void> {

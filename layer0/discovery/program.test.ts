@@ -84,6 +84,10 @@ test('meta is read and written, and a compare that fails is an error', async () 
   assert.match((await cli.run('meta', 'db', '1', '--version', '0')).err, /exists already, at version/);
   assert.equal((await cli.run('meta', 'db', '2', '--version', version)).code, 0);
   assert.match((await cli.run('meta', 'db', '{oops')).err, /not JSON/);
+  assert.match((await cli.run('meta', 'db', '3', '--remove')).err, /--remove stands alone/);
+  assert.deepEqual(await cli.run('meta', 'db', '--remove'), { code: 0, out: '', err: '' });
+  assert.match((await cli.run('meta', 'db')).err, /nothing was written/);
+  assert.equal((await cli.run('meta', 'db', '--remove')).code, 0);
 });
 
 test('wrong usage is told apart from what went wrong', async () => {

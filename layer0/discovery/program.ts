@@ -24,6 +24,8 @@ export type CliIo = {
   onSignal: (signal: NodeJS.Signals, listener: () => void) => () => void;
 };
 
+type MetaOptions = { version?: number; leader?: string; remove?: true };
+
 /** How long `render --once` waits for discovery. */
 const onceMs = 30_000;
 
@@ -128,8 +130,16 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
     .argument('[document]', 'JSON to write')
     .option('--version <n>', 'write only over this version; 0 creates only', wholeNumber)
     .option('--leader <instance>', 'choose the leader in the same step')
-    .action((service: string, document: string | undefined, options: { version?: number; leader?: string }) =>
+    .option('--remove', 'remove the document')
+    .action((service: string, document: string | undefined, given: MetaOptions) =>
       withClient(async (client) => {
+        const { remove, ...options } = given;
+        if (remove === true) {
+          if (document !== undefined || Object.keys(options).length > 0) {
+            throw new FlynnError('invalid', '--remove stands alone: leave out the document and the other options');
+          }
+          return client.removeMeta(service);
+        }
         const meta =
           document === undefined
             ? await client.meta(service)

@@ -285,6 +285,106 @@ test('an instance may change its TTL, and lives for the last one when its proces
   await waitFor(() => observer.instances('web').length === 0, { what: 'its end', deadlineMs: 30_000, intervalMs: 5 });
 });
 
+/** Two hosts' registries, each with a connection of its own. */
+async function twoHosts() {
+  let nowMs = 0;
+  const store = createMemoryStore({ now: () => nowMs });
+  const [atA, atB] = [store.connect(), store.connect()];
+  const a = await createRegistry({ store: atA, log });
+  const b = await createRegistry({ store: atB, log });
+  const isKnown = (address: string | undefined) => () =>
+    [a, b].every((registry) => registry.instances('web')[0]?.address === address);
+  return {
+    a,
+    b,
+    atA,
+    store,
+    until: (address: string | undefined) =>
+      waitFor(isKnown(address), { what: address ?? 'nobody', deadlineMs: 30_000, intervalMs: 5 }),
+    /** What A is about to put back when it hears that an instance is gone is there afterwards. */
+    untilAHasWritten: async () => {
+      await waitFor(() => a.instances('web').length === 0, { what: 'A to hear', deadlineMs: 30_000, intervalMs: 5 });
+      for (const id of ['x', 'y', 'z']) {
+        await a.register({ service: 'later', id, address: 'x:80' });
+        await a.deregister('later', id);
+      }
+    },
+    pass: (ms: number) => {
+      nowMs += ms;
+      store.expireLeases();
+    },
+    async [Symbol.asyncDispose]() {
+      await a[Symbol.asyncDispose]();
+      await b[Symbol.asyncDispose]();
+      await store.close();
+    },
+  };
+}
+
+const heard = { ttlSeconds: 300 };
+const addressed = (address: string) => ({ service: 'web', id: 'a', address });
+
+test('who moved to another host and left there is gone: the former host restores neither it nor its former address', async () => {
+  await using hosts = await twoHosts();
+  for (const [before, after] of [
+    ['old:80', 'new:80'],
+    ['same:80', 'same:80'],
+  ] as const) {
+    await hosts.a.register(addressed(before), heard);
+    await hosts.until(before);
+    await hosts.b.register(addressed(after), heard);
+    await hosts.until(after);
+    await hosts.b.deregister('web', 'a');
+    await hosts.untilAHasWritten();
+    await hosts.until(undefined);
+    assert.deepEqual((await hosts.store.list('/flynn/discovery/')).entries, []);
+  }
+});
+
+test('one that is taken back at a host where nobody announced it is gone as well, and can come back by the former one', async () => {
+  await using hosts = await twoHosts();
+  await hosts.a.register(addressed('a:80'), heard);
+  await hosts.until('a:80');
+  await hosts.b.deregister('web', 'a');
+  await hosts.untilAHasWritten();
+  await hosts.until(undefined);
+  await hosts.a.register(addressed('a:80'), heard);
+  await hosts.until('a:80');
+});
+
+test('one whose lease is lost is put back, for it was taken back by nobody', async () => {
+  await using hosts = await twoHosts();
+  await hosts.a.register(addressed('a:80'), heard);
+  await hosts.until('a:80');
+  hosts.atA.disconnect();
+  hosts.pass(400_000);
+  const isGone = () => hosts.b.instances('web').length === 0;
+  await waitFor(isGone, { what: 'its expiry', deadlineMs: 30_000, intervalMs: 5 });
+  hosts.atA.reconnect();
+  await hosts.until('a:80');
+});
+
+test('what agents vouch for every host knows, also when nobody of it is there and the agent has gone', async () => {
+  await using hosts = await twoHosts();
+  await hosts.a.vouchFor('shop-web');
+  const isKnown = () => hosts.b.isVouchedFor('shop-web');
+  await waitFor(isKnown, { what: 'the other host to know', deadlineMs: 30_000, intervalMs: 5 });
+  assert.ok(!hosts.b.isVouchedFor('blog-web'));
+  // Removed by whatever means: it is put back for as long as the agent is there.
+  const [entry] = (await hosts.store.list('/flynn/cluster/vouched-services/')).entries;
+  assert.ok(entry?.lease !== undefined, 'it goes some day');
+  await hosts.store.transact({ then: [{ delete: entry.key }] });
+  const isBack = async () => (await hosts.store.get(entry.key)) !== undefined;
+  await waitFor(isBack, { what: 'it to be back', deadlineMs: 30_000, intervalMs: 5 });
+  await hosts.a[Symbol.asyncDispose]();
+  await hosts.atA.close();
+  hosts.pass(19 * 24 * 3_600_000);
+  await using later = await createRegistry({ store: hosts.store, log });
+  assert.ok(later.isVouchedFor('shop-web'));
+  hosts.pass(2 * 24 * 3_600_000);
+  await waitFor(() => !later.isVouchedFor('shop-web'), { what: 'its end', deadlineMs: 30_000, intervalMs: 5 });
+});
+
 test('conditions on attributes are of the query, and others are refused', async () => {
   await using discovery = await serving();
   const { registry, url } = discovery;

@@ -19,6 +19,10 @@
  * `detail.reason` `exists` or `mismatch` and `detail.version`, the version that is there (0 for none). `leader` chooses in
  * the same step: nobody sees one without the other being decided.
  *
+ * Vouched for. A process that says so of a service is, with others like it, the only one to announce it. Every registry of the
+ * store knows that from then on, whether or not the service has instances, until 20 days after the last such process has ended
+ * (in memory: for the life of the process). Registries take what they are told all the same: who lets others announce asks first.
+ *
  * Reads are of this process's memory: no waiting, never an error. They see what this registry wrote before, what others
  * wrote soon, and while the store is away what they saw last. What is handed out is frozen or never changed.
  *
@@ -49,6 +53,9 @@ export interface RegistryReads {
   leader(service: string): Instance | undefined;
   leaderChoice(service: string): LeaderChoice;
   meta(service: string): ServiceMeta | undefined;
+  /** How many services have a meta or a leader that was chosen: these stay until somebody removes them. */
+  countLasting(): number;
+  isVouchedFor(service: string): boolean;
   subscribe(service: string, options: { signal: AbortSignal }): AsyncIterable<DiscoveryEvent>;
   subscribeAll(options: { signal: AbortSignal }): AsyncIterable<DiscoveryEvent>;
   /** Called for every change from now on; answers the function that ends it. */
@@ -67,6 +74,10 @@ export interface Registry extends RegistryReads, AsyncDisposable {
   ): Promise<Instance>;
   /** Whoever announced it. One that is not there is fine. */
   deregister(service: string, id: string): Promise<void>;
+  /** Writes once in the life of this process. Fails like a `register`, and is then carried out later. */
+  vouchFor(service: string): Promise<void>;
   setMeta(service: string, write: MetaWrite): Promise<ServiceMeta>;
+  /** One that is not there is fine. */
+  removeMeta(service: string): Promise<void>;
   chooseLeader(service: string, choice: LeaderChoice): Promise<void>;
 }

@@ -5,21 +5,39 @@ import type { Handler } from '@flynn/kit/http-server';
 import type { ServerEvent } from '@flynn/kit/routes';
 import { routes } from './api.ts';
 import type { DiscoveryEvent, Instance } from './api.ts';
+import {
+  HeardInstances,
+  checkAttributes,
+  checkInstance,
+  checkLasting,
+  checkMeta,
+  checkService,
+  checkTakingBack,
+} from './heard.ts';
 import { hasAttributes } from './instances.ts';
-import { identityAttribute } from './parts.ts';
+import { checkRegistration } from './registration.ts';
 import type { Registry } from './registry.ts';
 import { encodeDiscoveryEvent } from './wire.ts';
 
-/** The signal ends the event streams. */
+/** What everybody may read, and whoever the server lets write may change. The signal ends the event streams. */
 export function discoveryHandlers(registry: Registry, options: { signal: AbortSignal }): Handler[] {
   const until = (signal: AbortSignal) => ({ signal: AbortSignal.any([options.signal, signal]) });
+  const heard = new HeardInstances(() => performance.now());
   return [
-    handle(routes.register, async ({ params, body: { address, attributes, ttlSeconds } }) => {
-      refuseReserved(attributes);
-      refusePlatforms(registry.instances(params.service));
-      return registry.register({ service: params.service, id: params.instance, address, attributes }, { ttlSeconds });
+    handle(routes.register, async ({ params, body: { address, attributes, ttlSeconds }, remoteAddress }) => {
+      const { service, instance: id } = params;
+      checkAttributes(attributes);
+      checkService(service, registry);
+      checkInstance(service, id, registry);
+      const registration = checkRegistration({ service, id, address, attributes });
+      heard.note(remoteAddress, service, id, ttlSeconds);
+      return registry.register(registration, { ttlSeconds });
     }),
-    handle(routes.deregister, async ({ params }) => registry.deregister(params.service, params.instance)),
+    handle(routes.deregister, async ({ params: { service, instance: id } }) => {
+      checkTakingBack(service, id, registry);
+      await registry.deregister(service, id);
+      heard.forget(service, id);
+    }),
     handle(routes.services, async () => [...registry.services()]),
     handle(routes.instances, async ({ params, query }) => pick(registry.instances(params.service), query)),
     handle(routes.all, async ({ query }) => pick(registry.all(), query)),
@@ -28,33 +46,28 @@ export function discoveryHandlers(registry: Registry, options: { signal: AbortSi
       if (leader === undefined) throw nobodyLeads(registry, service);
       return leader;
     }),
-    handle(routes.chooseLeader, async ({ params, body }) => registry.chooseLeader(params.service, body)),
+    handle(routes.chooseLeader, async ({ params: { service }, body }) => {
+      // To what it is without anybody's doing it may be put back by all who may write.
+      if (body.by === 'manual') {
+        checkService(service, registry);
+        checkLasting(service, registry);
+      }
+      await registry.chooseLeader(service, body);
+    }),
     handle(routes.meta, async ({ params: { service } }) => {
       const meta = registry.meta(service);
       if (meta === undefined) throw new FlynnError('not_found', `nothing was written as the meta of ${service} yet`);
       return meta;
     }),
-    handle(routes.setMeta, async ({ params, body }) => registry.setMeta(params.service, body)),
+    handle(routes.setMeta, async ({ params: { service }, body }) => {
+      checkService(service, registry);
+      checkMeta(service, body.data, registry);
+      return registry.setMeta(service, body);
+    }),
+    handle(routes.removeMeta, async ({ params: { service } }) => registry.removeMeta(service)),
     handle(routes.events, async (call) => encodeAll(registry.subscribe(call.params.service, until(call.signal)))),
     handle(routes.allEvents, async (call) => encodeAll(registry.subscribeAll(until(call.signal)))),
   ];
-}
-
-/** Builds have discovery's API too: what is sent to a part of the platform is not theirs to ask for. */
-function refusePlatforms(instances: readonly Instance[]): void {
-  const known = instances.find(({ attributes }) => identityAttribute in attributes);
-  if (known === undefined) return;
-  throw new FlynnError('denied', `${known.service} is a service of the platform: its host agents alone announce it`);
-}
-
-/** Who may reach an instance, and as whom it is known, follows from these: only host agents say them, of what they run. */
-const reserved = ['flynn.group', identityAttribute];
-
-function refuseReserved(attributes: Record<string, string>): void {
-  const given = reserved.find((name) => name in attributes);
-  if (given !== undefined) {
-    throw new FlynnError('denied', `the attribute ${given} is given by host agents: announce without it`);
-  }
 }
 
 /** The condition `attr.zone` is about the attribute `zone`. */

@@ -23,7 +23,7 @@ const oldest: LeaderChoice = { by: 'oldest' };
 const nobody: readonly Instance[] = Object.freeze([]);
 
 /** INVARIANTS. Changes come in through `change*`, one at a time; its events are told to everybody before it returns. */
-export class ServiceTable implements RegistryReads {
+export class ServiceTable implements Omit<RegistryReads, 'isVouchedFor'> {
   readonly #rows = new Map<string, Row>();
   readonly #followers = new Map<string, Set<Subscription>>();
   readonly #followersOfAll = new Set<Subscription>();
@@ -96,6 +96,10 @@ export class ServiceTable implements RegistryReads {
 
   meta(service: string): ServiceMeta | undefined {
     return this.#rows.get(service)?.meta;
+  }
+
+  countLasting(): number {
+    return [...this.#rows.values()].filter((row) => row.meta !== undefined || row.choice.by !== 'oldest').length;
   }
 
   async *subscribe(service: string, { signal }: { signal: AbortSignal }): AsyncGenerator<DiscoveryEvent> {

@@ -14,6 +14,7 @@ import { checkChoice, checkRegistration, checkService, metaConflict } from './re
 import type { MetaWrite, Registration, Registry } from './registry.ts';
 import { ServiceTable } from './service-table.ts';
 import { Standstill } from './standstill.ts';
+import { VouchedServices } from './vouched-services.ts';
 
 const prefix = '/flynn/discovery/';
 export const instanceKey = (service: string, id: string) => `${prefix}services/${service}/${id}`;
@@ -24,7 +25,7 @@ const announcedSchema = z.object({ address: z.string(), attributes: z.record(z.s
 
 /** What one key under the prefix says. */
 type Record =
-  | { type: 'instance'; instance: Instance }
+  | { type: 'instance'; instance: Instance; lease: string | undefined }
   | { type: 'leader'; service: string; choice: LeaderChoice }
   | { type: 'meta'; service: string; meta: ServiceMeta };
 
@@ -51,14 +52,20 @@ export interface LastingRegistry extends Registry {
 
 /** Waits up to 30 s for the store. Close the store after the registry: instances then stay for their TTL. */
 export async function createRegistry(options: RegistryOptions): Promise<LastingRegistry> {
-  const mirror = await openMirror<Record>({
-    store: options.store,
-    prefix,
-    decode: decodeRecord,
-    log: options.log,
-    ...(options.signal === undefined ? {} : { signal: options.signal }),
-  });
-  return new StoreRegistry(mirror, options);
+  await using opened = new AsyncDisposableStack();
+  const vouched = opened.use(await VouchedServices.open(options));
+  const mirror = opened.use(
+    await openMirror<Record>({
+      store: options.store,
+      prefix,
+      decode: decodeRecord,
+      log: options.log,
+      ...(options.signal === undefined ? {} : { signal: options.signal }),
+    }),
+  );
+  const registry = new StoreRegistry(mirror, vouched, options);
+  opened.move();
+  return registry;
 }
 
 /** A write is done when it is in the mirror, so that whoever wrote reads it next. */
@@ -77,6 +84,7 @@ class StoreRegistry extends ServiceTable implements LastingRegistry {
   readonly #mirror: Mirror<Record>;
   readonly #ttlSeconds: number;
   readonly #keys: LeasedKeys;
+  readonly #vouched: VouchedServices;
   readonly #expiries = new Expiries();
   /** Values of keys on leases of the caller's. */
   readonly #bound = new Map<string, string>();
@@ -86,9 +94,10 @@ class StoreRegistry extends ServiceTable implements LastingRegistry {
   readonly #log: Logger;
   readonly #unfollow: () => void;
 
-  constructor(mirror: Mirror<Record>, options: RegistryOptions) {
+  constructor(mirror: Mirror<Record>, vouched: VouchedServices, options: RegistryOptions) {
     super(options);
     this.#mirror = mirror;
+    this.#vouched = vouched;
     this.#store = options.store;
     this.#log = options.log;
     this.#ttlSeconds = options.ttlSeconds ?? 10;
@@ -104,8 +113,7 @@ class StoreRegistry extends ServiceTable implements LastingRegistry {
     for (const [, { value }] of mirror.snapshot.entries) this.#apply({ after: value });
     this.#unfollow = mirror.onChange((change) => {
       this.#follow(change);
-      // Keys go when their lease does, which may be noticed late; this one is still meant to be there.
-      if (change.after === undefined) this.#keys.restore(prefix + change.key);
+      this.#keep(change);
     });
     options.signal?.addEventListener('abort', () => this.#stopTimers(), { once: true });
   }
@@ -128,7 +136,7 @@ class StoreRegistry extends ServiceTable implements LastingRegistry {
     else this.#bound.set(key, value);
     const revision =
       lease === undefined
-        ? await this.#keys.put(key, value, ttl)
+        ? await this.#keys.put(key, value, ttl, { isShared: ttlSeconds !== undefined })
         : (await this.#store.transact({ then: [{ put: key, value, lease: lease.id }] })).revision;
     this.#expireAfter(ttlSeconds, service, id);
     await this.#mirror.reached(revision, { deadlineMs: reachMs });
@@ -140,6 +148,14 @@ class StoreRegistry extends ServiceTable implements LastingRegistry {
       );
     }
     return instance;
+  }
+
+  isVouchedFor(service: string): boolean {
+    return this.#vouched.has(service);
+  }
+
+  async vouchFor(service: string): Promise<void> {
+    await this.#vouched.vouchFor(checkService(service));
   }
 
   async deregister(service: string, id: string): Promise<void> {
@@ -166,6 +182,11 @@ class StoreRegistry extends ServiceTable implements LastingRegistry {
     return { data, version: revision };
   }
 
+  async removeMeta(service: string): Promise<void> {
+    const { revision } = await this.#store.transact({ then: [{ delete: metaKey(checkService(service)) }] });
+    if (this.meta(service) !== undefined) await this.#mirror.reached(revision, { deadlineMs: reachMs });
+  }
+
   async chooseLeader(service: string, choice: LeaderChoice): Promise<void> {
     const { revision } = await this.#store.transact({ then: [putChoice(checkService(service), choice)] });
     await this.#mirror.reached(revision, { deadlineMs: reachMs });
@@ -185,6 +206,7 @@ class StoreRegistry extends ServiceTable implements LastingRegistry {
     this.#unfollow();
     this.close();
     await this.#keys[Symbol.asyncDispose]();
+    await this.#vouched[Symbol.asyncDispose]();
     await this.#mirror[Symbol.asyncDispose]();
   }
 
@@ -214,6 +236,16 @@ class StoreRegistry extends ServiceTable implements LastingRegistry {
     const isSuspect = after === undefined && before?.type === 'instance' && this.#standstill.isRecent;
     if (isSuspect) this.#reprieves.keepFor(reprieveSeconds, key, () => this.#apply(change));
     else this.#apply(change);
+  }
+
+  /** Keys go when their lease does, which may be noticed late: then they are still meant to be there. */
+  #keep({ key, after }: MirrorChange<Record>): void {
+    if (after === undefined) {
+      if (this.#standstill.isRecent) this.#keys.restore(prefix + key);
+      else this.#keys.restoreUnlessRemoved(prefix + key);
+    } else if (after.type === 'instance' && this.#keys.yieldTo(prefix + key, after.lease)) {
+      this.#expiries.forget(prefix + key);
+    }
   }
 
   #apply({ before, after }: Pick<MirrorChange<Record>, 'before' | 'after'>): void {
@@ -249,7 +281,7 @@ function decodeRecord(json: unknown, key: string, entry: Entry): Record {
     const announced = announcedSchema.parse(json);
     const instance = { service, id: rest.join('/'), ...announced, createdRevision: entry.createRevision };
     Object.freeze(instance.attributes);
-    return { type: 'instance', instance: Object.freeze(instance) };
+    return { type: 'instance', instance: Object.freeze(instance), lease: entry.lease };
   }
   if (kind === 'leaders') return { type: 'leader', service, choice: leaderChoiceSchema.parse(json) };
   if (kind === 'meta') {

@@ -65,7 +65,10 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     return work.upkeep.recordOf(trust === undefined ? said : { ...said, mutual });
   };
   if (trust !== undefined) {
-    const isKnown = () => isEverybodyKnown(peers.records(), describe());
+    const isKnown = () => {
+      trust.isEverybodyKnown = isEverybodyKnown(peers.records(), describe());
+      return trust.isEverybodyKnown;
+    };
     tasks.run('who is let in', (s) => tellJobs({ jobs: trust.jobs, isEverybodyKnown: isKnown, log, signal: s }));
   }
   let schedulerFault: string | undefined;

@@ -107,7 +107,7 @@ export async function enterCluster(deps: EntryDeps, ground: Ground, tasks: TaskG
   const handedOver = await startHandedOver(handed, tasks);
   known.platformImages = await startPlatformImages({ store, engine, log }, tasks);
   const { isLeased } = await followCluster(network, { store, registry, standing, log }, tasks);
-  await serveDiscovery(registry, { gateway: host.gateway, log, signal });
+  await serveDiscovery(registry, { gateway: host.gateway, containers: () => containers.all(), log, signal });
   startKeyspaces({ gateway: host.gateway, containers, store, tls, log }, tasks);
   return {
     store,

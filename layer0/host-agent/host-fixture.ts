@@ -55,6 +55,7 @@ function groupOf({ id, workloadId, version, index, desired, singleton, createdAt
 export class AnnouncerProbe implements Announcer {
   readonly instances = new Map<string, Instance>();
   readonly calls: string[] = [];
+  readonly vouched = new Set<string>();
 
   async register(instance: Instance): Promise<void> {
     this.calls.push(`register ${instance.service}`);
@@ -64,6 +65,10 @@ export class AnnouncerProbe implements Announcer {
   async deregister(service: string, id: string): Promise<void> {
     this.calls.push(`deregister ${service}`);
     this.instances.delete(`${service}/${id}`);
+  }
+
+  async vouchFor(service: string): Promise<void> {
+    this.vouched.add(service);
   }
 }
 

@@ -56,7 +56,10 @@ export async function sendEvents(
   // Tells buffering proxies in between to pass each event on at once.
   response.setHeader('x-accel-buffering', 'no');
   const iterator = events[Symbol.asyncIterator]();
-  const beat = setInterval(() => response.write(heartbeat), heartbeatMs);
+  // A reader that takes nothing has enough waiting for it to know that we are here.
+  const beat = setInterval(() => {
+    if (!response.writableNeedDrain) response.write(heartbeat);
+  }, heartbeatMs);
   try {
     response.write(heartbeat);
     while (response.req.method !== 'HEAD') {

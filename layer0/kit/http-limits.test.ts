@@ -140,3 +140,42 @@ test('the gate is asked before the body is read, its caller reaches the handler,
   assert.deepEqual(await answer.json(), { app: 'the-id', caller: 'ann' });
   assert.deepEqual(asked, ['shop', 'shop']);
 });
+
+test('who has as many connections as an address may have, or all may have together, gets no more; the exempt do', async () => {
+  const isExempt = (address: string) => address === '127.0.0.9';
+  await using server = await start({ maxConnections: { ofOne: 2, ofAll: 3, isExempt } });
+  const open = (localAddress: string) => {
+    const socket = connect({ host: '127.0.0.1', port: server.port, localAddress });
+    return socket.on('error', () => undefined).resume();
+  };
+  const isHeld = async (socket: ReturnType<typeof open>) => {
+    socket.write('GET /ping HTTP/1.1\r\nhost: x\r\n\r\n');
+    await waitFor(() => socket.bytesRead > 0 || socket.closed, {
+      what: 'an answer',
+      deadlineMs: 30_000,
+      intervalMs: 5,
+    });
+    return !socket.closed;
+  };
+  const held: ReturnType<typeof open>[] = [];
+  const tryAs = async (address: string) => {
+    const socket = open(address);
+    held.push(socket);
+    return isHeld(socket);
+  };
+  for (const [address, isLetIn] of [
+    ['127.0.0.2', true],
+    ['127.0.0.2', true],
+    ['127.0.0.2', false],
+    ['127.0.0.3', true],
+    ['127.0.0.3', false],
+    ['127.0.0.4', false],
+    ['127.0.0.9', true],
+    ['127.0.0.9', true],
+  ] as const) {
+    assert.equal(await tryAs(address), isLetIn, address);
+  }
+  held[0]?.destroy();
+  await waitFor(() => tryAs('127.0.0.4'), { what: 'the place of one that left', deadlineMs: 30_000 });
+  for (const socket of held) socket.destroy();
+});

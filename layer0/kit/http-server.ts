@@ -32,6 +32,8 @@ export type ListenerOptions = Pick<AppOptions, 'name' | 'log'> & {
   headTimeoutMs?: number;
   /** Lets several processes share the port. */
   reusePort?: boolean;
+  /** Connections beyond these are cut off at once: those of one address, and of all that are not exempt. */
+  maxConnections?: Readonly<{ ofOne: number; ofAll: number; isExempt: (address: string) => boolean }>;
 };
 
 /**
@@ -93,7 +95,12 @@ export async function startListener(
         : openTlsDoor(tls, limits)
       : openMutualDoor(options.mutual, limits, log);
   const sockets = new Set<Socket>();
+  const mayEnter = entry(options.maxConnections);
   acceptor.on('connection', (socket: Socket) => {
+    if (!mayEnter(socket)) {
+      socket.destroy();
+      return;
+    }
     // Keep-alive probes find out that a peer's host is gone.
     sockets.add(socket.setNoDelay(true).setKeepAlive(true, 30_000));
     socket.once('close', () => sockets.delete(socket));
@@ -126,6 +133,20 @@ export async function startListener(
     url: `${tls === undefined && options.mutual === undefined ? 'http' : 'https'}://${urlHostOf(host)}:${port}`,
     close,
     [Symbol.asyncDispose]: close,
+  };
+}
+
+function entry(limits: ListenerOptions['maxConnections']): (socket: Socket) => boolean {
+  if (limits === undefined) return () => true;
+  const open = new Map<Socket, string>();
+  return (socket) => {
+    const address = socket.remoteAddress ?? '';
+    if (limits.isExempt(address)) return true;
+    const ofOne = [...open.values()].filter((one) => one === address).length;
+    if (ofOne >= limits.ofOne || open.size >= limits.ofAll) return false;
+    open.set(socket, address);
+    socket.once('close', () => open.delete(socket));
+    return true;
   };
 }
 

@@ -21,6 +21,8 @@ export type Identity = Readonly<{ trusted: string; certificate: string; privateK
 /** One that is renewed while it is used: connections that are open go on, later ones show the new one. */
 export interface LiveIdentity {
   readonly current: Identity;
+  /** Whether all of the platform is known to show certificates by now: who shows none is nobody of it. */
+  readonly isEverybodyKnown?: boolean;
   /** Answers what ends it. */
   onChange(listener: () => void): () => void;
 }
@@ -56,10 +58,16 @@ export function checkRole(role: string): (host: string, certificate: PeerCertifi
 
 export class RenewedIdentity implements LiveIdentity {
   #current: Identity;
+  readonly #isEverybodyKnown: () => boolean;
   readonly #listeners = new Set<() => void>();
 
-  constructor(current: Identity) {
+  constructor(current: Identity, isEverybodyKnown: () => boolean = () => false) {
     this.#current = current;
+    this.#isEverybodyKnown = isEverybodyKnown;
+  }
+
+  get isEverybodyKnown(): boolean {
+    return this.#isEverybodyKnown();
   }
 
   get current(): Identity {
@@ -146,7 +154,7 @@ export class FileIdentity extends RenewedIdentity {
   }
 
   /** Whether everybody of the platform shows a certificate, by the word of this host's agent: a key alone is nobody's then. */
-  get isEverybodyKnown(): boolean {
+  override get isEverybodyKnown(): boolean {
     return Math.abs(Date.now() - this.#closedAtMs) < closedForMs;
   }
 

@@ -1,7 +1,7 @@
 /** The backends of every service that a route names, as discovery tells them. */
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import type { Instance } from '@flynn/discovery/api';
-import { asPart, identityAttribute } from '@flynn/discovery/parts';
+import { asPart, identityAttribute, isOfAgent, platformServices } from '@flynn/discovery/parts';
 import { messageOf } from '@flynn/kit/errors';
 import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
@@ -157,13 +157,17 @@ export class Backends implements Disposable {
     service.tellChanged();
   }
 
-  #update(service: Service, instances: readonly Instance[], leader: Instance | undefined): void {
+  #update(service: Service, told: readonly Instance[], leader: Instance | undefined): void {
+    // People's tokens are sent to the platform's parts: to jobs that agents announced as such, and to nobody beside them.
+    const isPart = this.#identity !== undefined && platformServices.has(service.name);
+    const instances = isPart ? told.filter(isOfAgent) : told;
+    const whoElse = isPart && this.#identity?.isEverybodyKnown === true ? service.name : undefined;
     const known = new Map(service.backends.map((backend) => [backend.address, backend]));
     const backends = new Map<string, Backend>();
     const roles = rolesOf(instances);
     const ids = Map.groupBy(instances, ({ address }) => address);
     for (const { address, attributes } of instances) {
-      const { mutual } = this.#identity === undefined ? {} : asRole(roles.get(address), this.#identity);
+      const { mutual } = this.#identity === undefined ? {} : asRole(roles.get(address) ?? whoElse, this.#identity);
       const before = known.get(address);
       // Under its address is somebody else than before: what is open goes on, and nothing new goes over it.
       const same = before?.mutual?.server === mutual?.server ? before : undefined;

@@ -3,6 +3,22 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TestCluster } from '../test-cluster.ts';
 
+/** Its host's discovery is where its names are answered. */
+const curious = `#!/bin/sh
+url=http://$(awk '/^nameserver/ { print $2; exit }' /etc/resolv.conf):1111
+ask() {
+  code=$(curl -s -o /dev/null -w '%{http_code}' -X "$1" -H 'content-type: application/json' \${3:+-d "$3"} "$url$2")
+  echo "asked $1 $2: $code"
+}
+for service in blobstore curious-web nobodys; do
+  ask GET /services/$service/instances
+  ask PUT /services/$service/instances/forged '{"address":"192.0.2.1:80"}'
+  ask PUT /services/$service/leader '{"by":"manual","instance":"forged"}'
+  ask PUT /services/$service/meta '{"data":1}'
+  ask DELETE /services/$service/instances/forged
+done
+`;
+
 export function describeBuilds(theCluster: () => TestCluster): void {
   test('a Python app is built out of Debian’s packages and answers', async () => {
     const app = await theCluster().checkout('python');
@@ -34,6 +50,25 @@ export function describeBuilds(theCluster: () => TestCluster): void {
     const all = await cluster.exec(['git', 'push', 'all', 'main'], { cwd: app.directory, timeoutMs: 600_000 });
     assert.match(all.stderr, /-----> Dockerfile app detected: apps\/all\/all\.Dockerfile/);
     assert.equal((await cluster.untilAnswers('of-all')).body, 'Hello from a script\n');
+  });
+
+  test('a build reads in discovery what there is, and changes nothing', async () => {
+    const app = await theCluster().checkout('procfile', 'curious');
+    await app.write('pack/bin/detect', '#!/bin/sh\necho Curious\n');
+    await app.write('pack/bin/compile', curious);
+    await app.commit('a buildpack that would be others');
+    await app.flynn(['env', 'set', 'BUILDPACK_URL=/app/pack']);
+    const { stderr } = await app.push();
+    const answers = [...stderr.matchAll(/asked (\S+) (\S+): (\d+)/g)].map(([, ...words]) => words.join(' '));
+    const changes = ['blobstore', 'curious-web', 'nobodys'].flatMap((service) => [
+      `GET /services/${service}/instances 200`,
+      `PUT /services/${service}/instances/forged 403`,
+      `PUT /services/${service}/leader 403`,
+      `PUT /services/${service}/meta 403`,
+      `DELETE /services/${service}/instances/forged 403`,
+    ]);
+    assert.deepEqual(answers, changes);
+    assert.equal((await app.untilAnswers()).body, 'Hello from a script\n');
   });
 
   test('a build that eats memory fails saying so, and another app goes on answering', async () => {

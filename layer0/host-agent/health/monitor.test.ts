@@ -248,7 +248,10 @@ test('what waits for discovery alone is told as that', async () => {
     isAsked = true;
     return promise;
   };
-  await using it = await slow({ isPassed: true, announcer: { register, deregister: async () => undefined } });
+  await using it = await slow({
+    isPassed: true,
+    announcer: { register, deregister: async () => undefined, vouchFor: async () => undefined },
+  });
   await it.until('discovery to be told', () => isAsked);
   await it.isLate();
   assert.match(it.said[0]?.msg ?? '', /: its check is passed, discovery has not taken it yet$/);

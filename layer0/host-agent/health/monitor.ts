@@ -7,7 +7,7 @@ import type { Logger } from '@flynn/kit/log';
 import type { HealthCheck } from '@flynn/scheduler/ports';
 import type { HostJob } from '@flynn/scheduler/cell';
 import type { Announcer, Instance } from '../discovery/announcer.ts';
-import { announce, withdraw } from '../discovery/announcer.ts';
+import { announce, vouch, withdraw } from '../discovery/announcer.ts';
 import type { CheckedPort, CheckedRole } from './health.ts';
 import {
   announcedNamesOf,
@@ -23,7 +23,7 @@ import {
   untilRefused,
   waitMs,
 } from './health.ts';
-import { identityAttribute } from '@flynn/discovery/parts';
+import { appAttribute, identityAttribute } from '@flynn/discovery/parts';
 import { groupOf, label } from '../engine/labels.ts';
 import { watchRole } from './role-watch.ts';
 
@@ -115,7 +115,9 @@ export class JobMonitor {
     // One that has been up before was told as unhealthy.
     const isComing = this.#ports.length > 0 && !this.#wasUp;
     const slow = isComing ? [this.#watch(() => this.#followSlow(untilSlow))] : [];
-    this.#running = Promise.all([...ports, ...roles, ...slow]);
+    const isOfApp = appAttribute in this.#job.template.meta || this.#identity !== undefined;
+    const names = isOfApp ? announcedNamesOf(this.#job) : [];
+    this.#running = Promise.all([...ports, ...roles, ...slow, vouch(this.#announcer, names, this.#log)]);
   }
 
   async #watch(follow: () => Promise<void>): Promise<void> {

@@ -33,6 +33,8 @@ export class HostTrust {
   /** As which the agent speaks and is spoken to. It trusts hosts and parts of the platform. */
   readonly identity: RenewedIdentity;
   readonly jobs: JobIdentities;
+  /** As the hosts' records say. */
+  isEverybodyKnown = false;
   readonly #file: AuthorityFile;
   readonly #stateDir: string;
   readonly #wanted: WantedCertificate;
@@ -53,7 +55,8 @@ export class HostTrust {
     this.#now = now;
     this.#log = log;
     // Until it is opened: it speaks to nobody before.
-    this.identity = new RenewedIdentity({ trusted: '', certificate: '', privateKey: '' });
+    const none = { trusted: '', certificate: '', privateKey: '' };
+    this.identity = new RenewedIdentity(none, () => this.isEverybodyKnown);
     const authority = () => ({ ...this.#authorities.parts, trusted: this.#authorities.trusted });
     this.jobs = new JobIdentities({ dir: join(stateDir, 'identities'), authority, now, log });
   }
