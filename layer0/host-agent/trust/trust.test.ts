@@ -37,6 +37,14 @@ test('the host makes its certificate again when two thirds of its life are over,
   assert.equal((await fixture.open()).identity.current.certificate, trust.identity.current.certificate);
 });
 
+test('who speaks as the host knows by the agent’s word whether all of the platform shows certificates', async () => {
+  await using fixture = await trustFixture();
+  const trust = await fixture.open();
+  assert.equal(trust.identity.isEverybodyKnown, false);
+  trust.isEverybodyKnown = true;
+  assert.equal(trust.identity.isEverybodyKnown, true);
+});
+
 test('a program that speaks in the place of the agent is the same host, and knows hosts and parts', async () => {
   await using fixture = await trustFixture();
   const { identity, jobs } = await fixture.open();

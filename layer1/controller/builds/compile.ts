@@ -54,7 +54,8 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
       ...(build.dockerfile === undefined ? {} : dockerfileEnv(builder, build.dockerfile, memoryBytes)),
     },
     meta: metaOf({ ...builder, app: build.app }, 'build'),
-    // What runs in a build is the app's code: it reaches no more of the platform than the blob store, found by its name. Of a
+    // What runs in a build is the app's code: it reaches no more of the platform than the blob store, found by its name in
+    // discovery, where its host's agent lets it read and nothing else: see host-agent/discovery/askers.ts. Of a
     // Dockerfile none of it runs in this job, which asks its host to build, and the controller of what.
     group: build.app.id,
     access: build.dockerfile === undefined ? ['discovery'] : ['discovery', 'agents'],
