@@ -3,9 +3,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TestCluster } from '../test-cluster.ts';
 
-/** Its host's discovery is where its names are answered. */
-const curious = `#!/bin/sh
-url=http://$(awk '/^nameserver/ { print $2; exit }' /etc/resolv.conf):1111
+/** Discovery is at the gateway of its network, which the kernel tells in hexadecimal, the last byte first. */
+const curious = `#!/bin/bash
+gateway=$(awk '$2 == "00000000" { print $3; exit }' /proc/net/route)
+url=http://$((16#\${gateway:6:2})).$((16#\${gateway:4:2})).$((16#\${gateway:2:2})).$((16#\${gateway:0:2})):1111
 ask() {
   code=$(curl -s -o /dev/null -w '%{http_code}' -X "$1" -H 'content-type: application/json' \${3:+-d "$3"} "$url$2")
   echo "asked $1 $2: $code"

@@ -14,7 +14,7 @@ export interface Announcer {
 
 /**
  * Says of names that agents alone announce them: before a job is up, and of roles that it may never have, for who takes a name
- * that is free just then is sent what is meant for it. What fails the registry writes later.
+ * that is free just then is sent what is meant for it. What fails the registry writes later. Never rejects.
  */
 export async function vouch(announcer: Announcer, names: readonly string[], log: Logger): Promise<void> {
   for (const name of names) {

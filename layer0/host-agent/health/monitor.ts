@@ -115,9 +115,10 @@ export class JobMonitor {
     // One that has been up before was told as unhealthy.
     const isComing = this.#ports.length > 0 && !this.#wasUp;
     const slow = isComing ? [this.#watch(() => this.#followSlow(untilSlow))] : [];
+    this.#running = Promise.all([...ports, ...roles, ...slow]);
     const isOfApp = appAttribute in this.#job.template.meta || this.#identity !== undefined;
-    const names = isOfApp ? announcedNamesOf(this.#job) : [];
-    this.#running = Promise.all([...ports, ...roles, ...slow, vouch(this.#announcer, names, this.#log)]);
+    // Nothing waits for it: a store that is away keeps no job from being stopped.
+    if (isOfApp) void vouch(this.#announcer, announcedNamesOf(this.#job), this.#log);
   }
 
   async #watch(follow: () => Promise<void>): Promise<void> {
