@@ -2,6 +2,7 @@
 import type { Socket } from 'node:net';
 import type { Answer, Client, Front, Policy } from '../exchange.ts';
 import type { Upstream } from '../http2/attempt.ts';
+import { reset } from '../reset.ts';
 import type { Deadlines, Watched } from './deadlines.ts';
 import { HeadProblem } from './fields.ts';
 import { giveBack } from './give-back.ts';
@@ -170,7 +171,7 @@ export class ClientConnection implements Watched {
     this.#transfer = undefined;
     this.outbox.flush();
     if (isFramed) this.socket.destroy();
-    else this.socket.resetAndDestroy();
+    else reset(this.socket);
   }
 
   tick(nowMs: number): void {

@@ -15,6 +15,7 @@ import { Upload } from './upload.ts';
 
 export class Http1Passage implements Passage, AnswerReceiver {
   readonly takesChunks: boolean;
+  isFramed = true;
   readonly #transfer: Transfer;
   readonly #client: ClientConnection;
   readonly #head: Http1RequestHead;
@@ -43,10 +44,6 @@ export class Http1Passage implements Passage, AnswerReceiver {
 
   get isAnswerOut(): boolean {
     return !this.#out.isHeld;
-  }
-
-  get isFramed(): boolean {
-    return this.takesChunks;
   }
 
   get isThrough(): boolean {
@@ -139,7 +136,8 @@ export class Http1Passage implements Passage, AnswerReceiver {
     if (added === undefined) return;
     const frame = frameFor(head, this.#head);
     if (isUpgrade) transfer.phase = 'tunnel';
-    if (isUpgrade || frame === 'until-close') transfer.keepsAlive = false;
+    this.isFramed = frame !== 'until-close';
+    if (isUpgrade || !this.isFramed) transfer.keepsAlive = false;
     let lines = frame === 'chunks' || frame === 'new-chunks' ? 'transfer-encoding: chunked\r\n' : '';
     if (isUpgrade) lines = `connection: Upgrade\r\nupgrade: ${head.upgrade ?? this.#head.upgrade ?? ''}\r\n`;
     else lines += this.#client.connectionField(this.#head, transfer.keepsAlive);

@@ -3,6 +3,7 @@ import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { untilConnected } from '../backend.ts';
 import type { Backend, Dialling } from '../backend.ts';
+import { reset } from '../reset.ts';
 
 /** As much as one read takes from the kernel. */
 const readBytes = 64 * 1024;
@@ -75,10 +76,10 @@ export function carry(
   const areBothThrough = () => client.readableEnded && backend.readableEnded;
   client.once('close', (hadError) => {
     release();
-    if (hadError || !areBothThrough()) backend.resetAndDestroy();
+    if (hadError || !areBothThrough()) reset(backend);
   });
   backend.once('close', (hadError) => {
-    if (hadError || !areBothThrough()) client.resetAndDestroy();
+    if (hadError || !areBothThrough()) reset(client);
   });
   // `close` follows and does the cleaning up.
   backend.on('error', () => {});
@@ -111,7 +112,7 @@ function cutWhenSilent(client: Socket, idleMs: number): void {
   client.setTimeout(idleMs).on('timeout', () => {
     const before = moved();
     setImmediate(() => {
-      if (moved() === before) client.resetAndDestroy();
+      if (moved() === before) reset(client);
     });
   });
 }

@@ -12,6 +12,7 @@ import { Arrivals, stopAccepting } from '../closing.ts';
 import type { Client, Front } from '../exchange.ts';
 import type { Deadlines } from '../http1/deadlines.ts';
 import type { Accept } from '../proxy-protocol/acceptance.ts';
+import { runsOver } from '../reset.ts';
 import type { Certificates } from './certificates.ts';
 import { challengeProtocol } from './challenges.ts';
 import type { Challenges } from './challenges.ts';
@@ -178,6 +179,7 @@ export class TlsListener implements AsyncDisposable {
     }
     this.counts.handshakes += 1;
     this.#arrivals.delete(pending.socket);
+    runsOver(socket, pending.socket);
     const { fronts } = this.#options;
     const front = typeof socket.alpnProtocol === 'string' ? fronts[socket.alpnProtocol] : undefined;
     (front ?? fronts['http/1.1']).take(socket, pending.client);

@@ -82,6 +82,33 @@ test('bodies come through TLS byte for byte, small and large, framed either way,
   assert.equal(world.router.status().tls?.handshakes, 1);
 });
 
+test('to a client of HTTP/1.0 a broken answer is no end, and the router lives on', async (t) => {
+  const world = await setUpTls(t, {
+    first: async (authority) => [await servedBy(authority, { id: 'c1', domains: ['app.test'] })],
+  });
+  const backend = await startBackend(t, ({ url }, response) => {
+    if (url === '/length') response.setHeader('content-length', 10);
+    if (url === '/whole') response.end('whole');
+    else response.write('half', () => response.destroy());
+  });
+  world.plane.up('web', backend.address);
+  await settled(world.router, [backend.address]);
+  const say = async (path: string) => {
+    const { certificate: ca } = world.authority;
+    const socket = connect({ host: '127.0.0.1', port: world.port, servername: 'app.test', ca });
+    let [said, code] = ['', ''];
+    socket.on('data', (bytes: Buffer) => (said += bytes.toString()));
+    socket.on('error', (error: NodeJS.ErrnoException) => (code = error.code ?? ''));
+    socket.write(`GET ${path} HTTP/1.0\r\nHost: app.test\r\n\r\n`);
+    await closed(socket);
+    return { said, code };
+  };
+  // What had not been read by then goes with the reset.
+  assert.equal((await say('/until-end')).code, 'ECONNRESET');
+  assert.match((await say('/length')).said, /\r\ncontent-length: 10\r\n[^]*\r\n\r\nhalf$/);
+  assert.match((await say('/whole')).said, /\r\n\r\nwhole$/);
+});
+
 test('a name’s own certificate comes before a wildcard’s, which stands for one label; others get the fallback', async (t) => {
   const world = await setUpTls(t, {
     first: async (authority) => [
