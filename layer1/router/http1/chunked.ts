@@ -2,6 +2,7 @@
  * Where a chunked body ends (RFC 9112 7.1), without looking at what is in it. The bytes go on as they are; only fields
  * after the body are read, since some of them must not be there.
  */
+import { mayFollowBody } from '../trailers.ts';
 import { HeadFields, HeadProblem, isToken, isValue } from './fields.ts';
 
 const CR = 13;
@@ -9,27 +10,6 @@ const LF = 10;
 const SEMICOLON = 0x3b;
 const lineBytes = 16_384;
 const trailerBytes = 16_384;
-
-/** Never taken from behind a body: they say how a message is framed, where it goes, or who sent it (RFC 9110 6.5.1). */
-const notInTrailers = new Set([
-  'content-length',
-  'transfer-encoding',
-  'host',
-  'connection',
-  'upgrade',
-  'te',
-  'trailer',
-  'expect',
-  'authorization',
-  'proxy-authorization',
-  'cookie',
-  'set-cookie',
-  'content-encoding',
-  'content-type',
-  'content-range',
-  'cache-control',
-  'forwarded',
-]);
 
 type State =
   | 'size'
@@ -171,9 +151,7 @@ export class ChunkedBody {
       return to;
     }
     for (let i = 0; i < fields.count; i += 1) {
-      const name = fields.name(i);
-      if (notInTrailers.has(name) || name.startsWith('x-forwarded-') || name.startsWith('x-flynn-')) continue;
-      this.tail += text.slice(fields.lineStart(i), fields.lineEnd(i));
+      if (mayFollowBody(fields.name(i))) this.tail += text.slice(fields.lineStart(i), fields.lineEnd(i));
     }
     this.tail += '\r\n';
     this.#state = 'done';

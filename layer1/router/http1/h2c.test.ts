@@ -144,6 +144,24 @@ describe('an HTTP/1 client of a backend that speaks h2c', () => {
     assert.match(answer, /\r\n\r\n2\r\nok\r\n0\r\ngrpc-status: 0\r\n\r\n$/);
   });
 
+  test('has what HTTP/2 may not say left out, before its body and after it, and harms no backend', async (t) => {
+    let seen: IncomingHttpHeaders = {};
+    let seenAfter: IncomingHttpHeaders | undefined;
+    const { port, router } = await setUp(t, (stream, headers) => {
+      seen = headers;
+      stream.on('trailers', (trailers) => (seenAfter = trailers));
+      stream.on('end', () => stream.respond({ ':status': 204 }, { endStream: true }));
+      stream.resume();
+    });
+    const settings = 'HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n';
+    const body = `2\r\nhi\r\n0\r\nX-Sum: 1\r\n${settings}X_Forwarded_For: 192.0.2.1\r\n\r\n`;
+    const said = post(`Connection: close\r\nTransfer-Encoding: chunked\r\n${settings}`, body);
+    assert.deepEqual(outcomeOf(await sayRaw(port, said)), ['204', undefined]);
+    assert.equal(seen['http2-settings'], undefined);
+    assert.deepEqual(Object.entries(seenAfter ?? {}), [['x-sum', '1']]);
+    assert.equal(router.status().counters.dialFailures, 0);
+  });
+
   test('that waits for 100 gets it once there is a backend, and other hints as they come', async (t) => {
     const { port } = await setUp(t, (stream) => {
       stream.additionalHeaders({ ':status': 103, link: '</a.css>' });

@@ -1,11 +1,13 @@
 /** Which fields go on to the next hop, in one shape for HTTP/1.1 and HTTP/2? */
 import type { Exchange, Fields } from '../exchange.ts';
+import { mayFollowBody } from '../trailers.ts';
 import type { Http1ResponseHead } from '../http1/response-head.ts';
 import type { Http2Head, RawFields } from './request.ts';
 
 /** RFC 9110 7.6.1 and what HTTP/2 forbids besides. Never in a message to an HTTP/2 peer. */
 const perConnection = new Set([
   'connection',
+  'http2-settings',
   'keep-alive',
   'proxy-connection',
   'proxy-authenticate',
@@ -14,22 +16,7 @@ const perConnection = new Set([
   'upgrade',
   'te',
 ]);
-/** RFC 9110 6.5.1: framing, routing, authentication and what says how to read the body have no place after it. */
-const notInTrailers = new Set([
-  ...perConnection,
-  'authorization',
-  'cache-control',
-  'content-encoding',
-  'content-length',
-  'content-range',
-  'content-type',
-  'cookie',
-  'expect',
-  'host',
-  'max-forwards',
-  'set-cookie',
-  'trailer',
-]);
+
 /** The client's fields that the backend gets; without host, expect and what frames the body. */
 export function forEachClientField(
   head: Http2Head,
@@ -74,7 +61,7 @@ export function trailerFields(fields: RawFields): string[] {
   const kept: string[] = [];
   for (let i = 0; i < fields.length; i += 2) {
     const name = fields[i] ?? '';
-    if (!name.startsWith(':') && !notInTrailers.has(name)) kept.push(name, fields[i + 1] ?? '');
+    if (!name.startsWith(':') && mayFollowBody(name)) kept.push(name, fields[i + 1] ?? '');
   }
   return kept;
 }

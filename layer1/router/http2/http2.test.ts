@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer as createHttpServer } from 'node:http';
 import { constants } from 'node:http2';
-import { connect } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { buffer, text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
@@ -121,6 +121,18 @@ describe('an answer', () => {
     );
   });
 
+  test('loses what HTTP/2 may not say, before its body and after it', async (t) => {
+    const door = await openDoor(t);
+    const settings = 'HTTP2-Settings: x\r\n';
+    const head = `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n${settings}\r\n`;
+    const tail = `0\r\nX-Sum: 1\r\n${settings}X-Request-Id: forged\r\n\r\n`;
+    const server = createServer((socket) => socket.on('data', () => socket.write(`${head}4\r\nbody\r\n${tail}`)));
+    door.policy.backends = [backendAt((await track(t, server)).port)];
+    const { status, body, headers, trailers } = await replyOf(request(door.connect()));
+    assert.deepEqual([status, body, headers['http2-settings']], [200, 'body', undefined]);
+    assert.deepEqual(Object.entries(trailers), [['x-sum', '1']]);
+  });
+
   test('is waited for as long as its backend says that it is at work', async (t) => {
     const door = await openDoor(t);
     const firstByteMs = 2_000;
@@ -219,7 +231,7 @@ describe('a request', () => {
     assert.deepEqual(seen, [undefined]);
   });
 
-  test('takes its trailers to the backend, but for those that frame or authorise', async (t) => {
+  test('takes its trailers to the backend, but for those that frame, authorise or say who asks', async (t) => {
     const door = await openDoor(t);
     const backend = await startBackend(t, async (incoming, response) => {
       await text(incoming);
@@ -227,7 +239,10 @@ describe('a request', () => {
     });
     door.policy.backends = [backendAt(backend.port)];
     const stream = door.connect().request({ ':authority': 'app.test', ':method': 'POST' }, { waitForTrailers: true });
-    stream.on('wantTrailers', () => stream.sendTrailers({ 'x-sum': '1', authorization: 'no', host: 'evil' }));
+    const forged = { 'x-forwarded-for': '192.0.2.1', x_flynn_client: '192.0.2.1', 'x-request-id': 'forged' };
+    stream.on('wantTrailers', () =>
+      stream.sendTrailers({ 'x-sum': '1', authorization: 'no', host: 'evil', ...forged }),
+    );
     stream.end('body');
     assert.deepEqual(JSON.parse((await replyOf(stream)).body), { 'x-sum': '1' });
   });

@@ -72,6 +72,7 @@ const attacks: Record<string, string[]> = {
   'credentials in the authority': [':authority', 'a@evil.test'],
   'a path in the authority': [':authority', 'app.test/x'],
   'a protocol without CONNECT': [':protocol', 'websocket'],
+  'HTTP/2 within HTTP/2': [':method', 'CONNECT', ':protocol', 'H2C', 'http2-settings', 'AAMAAABkAAQAoAAAAAIAAAAA'],
   'a pseudo field nobody knows': [':evil', 'x'],
 };
 

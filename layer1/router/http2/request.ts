@@ -111,6 +111,8 @@ export function readRequest(fields: RawFields, isWhole: boolean): Http2Head | Ma
   }
   if (protocol !== undefined && (method !== 'CONNECT' || !token.test(protocol)))
     return bad(':protocol is only for CONNECT');
+  // RFC 9113 3.1, as over HTTP/1: another connection of HTTP/2 within this one would be one that nobody looks into.
+  if (protocol === 'h2c') return bad('h2c is no protocol to change to');
   if (scheme !== 'http' && scheme !== 'https') return bad('the scheme is neither http nor https');
   if (path === undefined || !pathText.test(path) || !(path.startsWith('/') || (path === '*' && method === 'OPTIONS'))) {
     return bad('the path is not one that can be routed');
