@@ -54,6 +54,8 @@ export type Problem =
   | 'unreachable'
   /** Broke before a head of an answer; sent one that may not be passed on. */
   | 'backend-broke'
+  /** The request has what the backend's protocol cannot say. */
+  | 'unfit'
   /** No head of an answer in time; the whole not in time. */
   | 'backend-late'
   | 'too-late'

@@ -163,7 +163,7 @@ export class H2cPassage implements Passage, Receiver {
     if (this.#attempts.backend === undefined) return;
     const has = { connected: phase !== 'dialling', sentBody: this.#isBodySent };
     if (this.#attempts.failed(failure, has)) this.#transfer.pick();
-    else this.#transfer.fail('backend-broke');
+    else this.#transfer.fail(this.#attempts.problem);
   }
 
   #give(bytes: Buffer): void {

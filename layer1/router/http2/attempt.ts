@@ -3,8 +3,11 @@ import type { Backend } from '../backend.ts';
 import type { Exchange, Fields } from '../exchange.ts';
 import type { Http2Head } from './request.ts';
 
-/** Of `refused`, nothing was done by the backend, which said so: anything may be sent again. */
-export type Failure = 'dial' | 'broke' | 'vanished' | 'refused';
+/**
+ * Of `refused`, nothing was done by the backend, which said so: anything may be sent again. `unfit` is the request's own fault: it
+ * cannot be said to any backend.
+ */
+export type Failure = 'dial' | 'broke' | 'vanished' | 'refused' | 'unfit';
 
 /** Of an answer's body: there is none, a length says where it ends, or only its end does and trailers may follow. */
 export type Extent = 'none' | 'length' | 'open';

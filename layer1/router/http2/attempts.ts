@@ -47,6 +47,11 @@ export class Attempts {
 
   /** Before anything of an answer. Answers whether the request may be sent again: nothing of a body goes to two backends. */
   failed(failure: Failure, has: { connected: boolean; sentBody: boolean }): boolean {
+    if (failure === 'unfit') {
+      this.problem = 'unfit';
+      this.letGo();
+      return false;
+    }
     const isUntouched = !has.connected || failure === 'refused';
     if (this.#backend !== undefined) {
       this.#options.exchange.failed(this.#backend, failure === 'refused' ? 'broke' : failure);

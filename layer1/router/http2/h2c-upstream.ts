@@ -7,7 +7,8 @@ import type { Backend } from '../backend.ts';
 import type { Fields } from '../exchange.ts';
 import type { Deadlines, Watched } from '../http1/deadlines.ts';
 import type { Attempt, Failure, Receiver, Upstream, UpstreamRequest } from './attempt.ts';
-import { answerFields, forEachClientField, objectOf, trailerFields } from './fields.ts';
+import { endWithTrailers } from './ending.ts';
+import { answerFields, forEachClientField, trailerFields } from './fields.ts';
 
 const idleMs = 60_000;
 const windowBytes = 1_048_576;
@@ -58,7 +59,10 @@ class Session {
         return socket;
       },
     });
-    this.session.once('connect', () => this.session.setLocalWindowSize(windowBytes));
+    this.session.once('connect', () => {
+      // Told too of one that was given up while it connected.
+      if (!this.session.destroyed) this.session.setLocalWindowSize(windowBytes);
+    });
     this.session.on('remoteSettings', (settings) => {
       this.#isReady = true;
       this.allowed = Math.min(settings.maxConcurrentStreams ?? maxStreams, maxStreams);
@@ -140,16 +144,18 @@ class H2cAttempt implements Attempt {
     session.add(this);
   }
 
-  openOn({ session, speaksWebSocket }: Session): void {
+  openOn({ session, isOver, speaksWebSocket }: Session): void {
     const { head } = this.#request;
+    // While it waited: what it asked would break, as if the backend had had it.
+    if (isOver) return this.fail('dial');
     if (head.upgrade !== undefined && !speaksWebSocket) return this.fail('broke');
     const isBodyless = head.body === 'none' && head.upgrade === undefined;
     let stream: ClientHttp2Stream;
     try {
       stream = session.request(this.#fields(), { endStream: isBodyless, waitForTrailers: !isBodyless });
     } catch {
-      // The session ended in this very moment, or the fields are more than it may be sent.
-      return this.fail('dial');
+      // A field that node:http2 does not say: of a session that has ended it tells by the stream.
+      return this.fail('unfit');
     }
     this.#stream = stream;
     stream.on('headers', (_fields, _flags, raw: string[]) => {
@@ -176,9 +182,7 @@ class H2cAttempt implements Attempt {
   end(trailers: Fields): void {
     const stream = this.#stream;
     if (stream === undefined || stream.writableEnded || stream.destroyed) return;
-    if (trailers.length > 0) stream.once('wantTrailers', () => stream.sendTrailers(objectOf(trailerFields(trailers))));
-    else stream.once('wantTrailers', () => stream.sendTrailers({}));
-    stream.end();
+    endWithTrailers(stream, trailerFields(trailers));
   }
 
   pause(): void {

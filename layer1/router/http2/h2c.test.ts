@@ -17,8 +17,11 @@ import type {
   sendUnaryData,
 } from '@grpc/grpc-js';
 import { waitFor } from '@flynn/kit/retry';
+import { Deadlines } from '../http1/deadlines.ts';
 import { shared } from '../http1/front.ts';
 import { startBackend, track } from '../testing.ts';
+import { H2cUpstream } from './h2c-upstream.ts';
+import { Http2Head, readRequest } from './request.ts';
 import { backendAt, openDoor, replyOf, request } from './testing.ts';
 import type { Door } from './testing.ts';
 
@@ -169,6 +172,48 @@ describe('a backend that speaks h2c', () => {
     door.policy.limits = { ...door.policy.limits, dialMs: 200 };
     assert.equal((await replyOf(request(door.connect()))).body, 'unreachable');
     await waitFor(() => silent.sockets.size === 0, { what: 'the connection to be given up', ...soon });
+  });
+
+  test('is given up in the very moment in which it is reached, and nothing comes of it', async (t) => {
+    const backend = await startH2c(t, () => undefined);
+    const head = readRequest([':method', 'GET', ':scheme', 'http', ':authority', 'app.test', ':path', '/'], true);
+    assert.ok(head instanceof Http2Head);
+    const exchange = { target: '/', requestFields: [], requestLines: '', removedFields: new Set<string>() };
+    const deadlines = new Deadlines();
+    using upstream = new H2cUpstream(deadlines);
+    const dialled = backendAt(backend.port);
+    const ended = Promise.withResolvers<void>();
+    dialled.own = (socket) => {
+      // Before node:http2 hears of it, which tells of the session in its next turn.
+      socket.once('connect', () => attempt.abort());
+      socket.once('close', () => ended.resolve());
+    };
+    const unheard = () => assert.fail('nobody is to be told');
+    const receiver = {
+      onConnected: unheard,
+      onInformation: unheard,
+      onHead: unheard,
+      onUpgraded: unheard,
+      onData: unheard,
+      onEnd: unheard,
+      onDrain: unheard,
+      onFailure: unheard,
+    };
+    const attempt = upstream.open(dialled, { head, exchange, canRepeat: true, wantsNew: false }, receiver);
+    attempt.begin();
+    await ended.promise;
+  });
+
+  test('is not to blame for a request that HTTP/2 cannot say', async (t) => {
+    const backend = await startH2c(t, (stream) => stream.respond({ ':status': 204 }, { endStream: true }));
+    const door = await openH2cDoor(t, backend.port);
+    assert.equal((await replyOf(request(door.connect()))).status, 204);
+    door.policy.requestFields = ['not a name', '1'];
+    assert.equal((await replyOf(request(door.connect()))).body, 'unfit');
+    assert.deepEqual([door.policy.failures, door.policy.inUse], [[], 0]);
+    door.policy.requestFields = [];
+    assert.equal((await replyOf(request(door.connect()))).status, 204);
+    assert.equal(backend.sessions.size, 1);
   });
 
   test('that leaves keeps no session', async (t) => {

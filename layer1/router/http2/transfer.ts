@@ -7,6 +7,7 @@ import type { Deadlines, Watched } from '../http1/deadlines.ts';
 import { closeWhenSent, sendAnswer, sendHead } from './answer.ts';
 import type { Extent, Failure, Receiver, Upstream } from './attempt.ts';
 import { Attempts } from './attempts.ts';
+import { endWithTrailers } from './ending.ts';
 import { objectOf } from './fields.ts';
 import type { Http2Head } from './request.ts';
 import { RequestBody } from './request-body.ts';
@@ -183,16 +184,12 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     this.#attempts.letGo();
     this.#phase = 'over';
     if (this.#stream.destroyed) return;
-    this.#stream.end();
-    if (!this.#isOpenEnded) {
-      closeWhenSent(this.#stream);
+    if (this.#isOpenEnded) {
+      endWithTrailers(this.#stream, trailers, () => closeWhenSent(this.#stream));
       return;
     }
-    this.#stream.once('wantTrailers', () => {
-      if (this.#stream.destroyed || this.#stream.closed) return;
-      this.#stream.sendTrailers(objectOf(trailers));
-      closeWhenSent(this.#stream);
-    });
+    this.#stream.end();
+    closeWhenSent(this.#stream);
   }
 
   onDrain(): void {
@@ -205,7 +202,7 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     if (this.#attempts.backend === undefined) return;
     const has = { connected: this.#phase !== 'dialling', sentBody: this.#body.isSent };
     if (this.#attempts.failed(failure, has)) this.#pick();
-    else this.#answer('backend-broke');
+    else this.#answer(this.#attempts.problem);
   }
 
   onBody(bytes: Buffer): void {

@@ -64,6 +64,11 @@ export const problems: Readonly<Record<Problem, Refusal>> = {
     code: 'backend-broke',
     message: 'The app ended the connection before it answered. "flynn log" may say why.',
   },
+  unfit: {
+    status: 400,
+    code: 'bad-request',
+    message: 'The router cannot pass this request on: one of its fields has no place in HTTP/2, which this app speaks.',
+  },
   'backend-late': {
     status: 504,
     code: 'backend-late',
