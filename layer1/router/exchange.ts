@@ -54,7 +54,7 @@ export type Problem =
   | 'unreachable'
   /** Broke before a head of an answer; sent one that may not be passed on. */
   | 'backend-broke'
-  /** The request has what the backend's protocol cannot say. */
+  /** The request has what the backend's protocol cannot say, or more than the backend takes. */
   | 'unfit'
   /** No head of an answer in time; the whole not in time. */
   | 'backend-late'

@@ -5,7 +5,7 @@ import type { Http2Head } from './request.ts';
 
 /**
  * Of `refused`, nothing was done by the backend, which said so: anything may be sent again. `unfit` is the request's own fault: it
- * cannot be said to any backend.
+ * cannot be said to this backend, nor to others of its kind.
  */
 export type Failure = 'dial' | 'broke' | 'vanished' | 'refused' | 'unfit';
 

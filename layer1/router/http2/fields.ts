@@ -66,6 +66,13 @@ export function trailerFields(fields: RawFields): string[] {
   return kept;
 }
 
+/** How much of SETTINGS_MAX_HEADER_LIST_SIZE they are (RFC 9113 6.5.2). */
+export function listBytes(fields: Fields): number {
+  let bytes = 16 * fields.length;
+  for (const text of fields) bytes += text.length;
+  return bytes;
+}
+
 /** For the calls of node:http2 that take nothing but objects. */
 export function objectOf(fields: Fields): Record<string, string | string[]> {
   const object: Record<string, string | string[]> = {};

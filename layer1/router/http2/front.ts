@@ -33,6 +33,7 @@ const sessionOptions: ServerSessionOptions = {
     enableConnectProtocol: true,
   },
   maxHeaderListPairs: 200,
+  maxSendHeaderBlockLength: 262_144,
   maxSessionInvalidFrames: 100,
   maxSessionRejectedStreams: 100,
   maxOutstandingPings: 2,

@@ -8,17 +8,21 @@ import type { Fields } from '../exchange.ts';
 import type { Deadlines, Watched } from '../http1/deadlines.ts';
 import type { Attempt, Failure, Receiver, Upstream, UpstreamRequest } from './attempt.ts';
 import { endWithTrailers } from './ending.ts';
-import { answerFields, forEachClientField, trailerFields } from './fields.ts';
+import { answerFields, forEachClientField, listBytes, trailerFields } from './fields.ts';
 
 const idleMs = 60_000;
 const windowBytes = 1_048_576;
 /** RFC 9113 6.5.2 asks for at least 100; a backend that says nothing allows any number. */
 const maxStreams = 250;
 
-/** A field that a client repeats is the backend's to judge. */
+/**
+ * A field that a client repeats is the backend's to judge. Whatever a front takes can be sent: a head that is too long for nghttp2
+ * would end the session, which is others' too.
+ */
 const sessionOptions = {
   settings: { enablePush: false, initialWindowSize: windowBytes / 4, maxHeaderListSize: 65_536 },
   maxHeaderListPairs: 200,
+  maxSendHeaderBlockLength: 262_144,
   maxSessionInvalidFrames: 100,
   strictSingleValueFields: false,
 };
@@ -33,6 +37,8 @@ class Session {
   #waiting: H2cAttempt[] = [];
   /** How many it takes at the same time: a guess until it has said so. */
   allowed: number;
+  /** Of a request's head, as HTTP/2 counts it. */
+  headBytes = Infinity;
   #isReady = false;
   #isEnding = false;
   #streams = 0;
@@ -65,6 +71,7 @@ class Session {
     });
     this.session.on('remoteSettings', (settings) => {
       this.#isReady = true;
+      this.headBytes = settings.maxHeaderListSize ?? Infinity;
       this.allowed = Math.min(settings.maxConcurrentStreams ?? maxStreams, maxStreams);
       const waiting = this.#waiting.splice(0);
       const surplus = waiting.splice(Math.max(1, this.allowed));
@@ -144,15 +151,18 @@ class H2cAttempt implements Attempt {
     session.add(this);
   }
 
-  openOn({ session, isOver, speaksWebSocket }: Session): void {
+  openOn({ session, isOver, speaksWebSocket, headBytes }: Session): void {
     const { head } = this.#request;
     // While it waited: what it asked would break, as if the backend had had it.
     if (isOver) return this.fail('dial');
     if (head.upgrade !== undefined && !speaksWebSocket) return this.fail('broke');
     const isBodyless = head.body === 'none' && head.upgrade === undefined;
+    const fields = this.#fields();
+    // The backend would break it off, and be blamed for that.
+    if (listBytes(fields) > headBytes) return this.fail('unfit');
     let stream: ClientHttp2Stream;
     try {
-      stream = session.request(this.#fields(), { endStream: isBodyless, waitForTrailers: !isBodyless });
+      stream = session.request(fields, { endStream: isBodyless, waitForTrailers: !isBodyless });
     } catch {
       // A field that node:http2 does not say: of a session that has ended it tells by the stream.
       return this.fail('unfit');

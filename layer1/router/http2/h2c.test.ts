@@ -216,6 +216,32 @@ describe('a backend that speaks h2c', () => {
     assert.equal(backend.sessions.size, 1);
   });
 
+  test('gets the longest heads, unless it takes none as long, and stays as well as its session does', async (t) => {
+    const open = async (maxHeaderListSize: number) => {
+      const server = createServer({ settings: { maxHeaderListSize }, maxHeaderListPairs: 400 });
+      const seen = { streams: 0, sessions: 0 };
+      server.on('session', () => (seen.sessions += 1));
+      server.on('stream', (stream) => {
+        seen.streams += 1;
+        stream.respond({ ':status': 204 }, { endStream: true });
+      });
+      const { port } = await track(t, server);
+      return { port, seen };
+    };
+    const [lenient, strict] = [await open(131_072), await open(8_192)];
+    const door = await openH2cDoor(t, lenient.port);
+    const longest = Array.from({ length: 190 }, (_, i) => [`x-${i}`, 'x'.repeat(340)]).flat();
+    door.policy.requestFields = longest;
+    for (let i = 0; i < 3; i += 1) assert.equal((await replyOf(request(door.connect()))).status, 204);
+    assert.deepEqual(lenient.seen, { streams: 3, sessions: 1 });
+    door.policy.backends = [backendAt(strict.port)];
+    assert.equal((await replyOf(request(door.connect()))).body, 'unfit');
+    door.policy.requestFields = [];
+    assert.equal((await replyOf(request(door.connect()))).status, 204);
+    assert.deepEqual(strict.seen, { streams: 1, sessions: 1 });
+    assert.deepEqual(door.policy.failures, []);
+  });
+
   test('that leaves keeps no session', async (t) => {
     const backend = await startH2c(t, (stream) => stream.respond({ ':status': 204 }, { endStream: true }));
     const door = await openH2cDoor(t, backend.port);

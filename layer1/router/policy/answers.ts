@@ -67,7 +67,8 @@ export const problems: Readonly<Record<Problem, Refusal>> = {
   unfit: {
     status: 400,
     code: 'bad-request',
-    message: 'The router cannot pass this request on: one of its fields has no place in HTTP/2, which this app speaks.',
+    message:
+      'The router cannot pass this request on: its head is more than this app takes, or has a field that HTTP/2 does not.',
   },
   'backend-late': {
     status: 504,
