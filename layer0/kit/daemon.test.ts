@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { waitFor } from './retry.ts';
 
 /** A daemon in its own process; `start` is the body of its start function. */
-function spawnDaemon(start: string, env: Record<string, string> = {}) {
+function spawnDaemon(start: string, env: Record<string, string> = {}, errors: 'inherit' | 'ignore' = 'inherit') {
   const source = `
     import { z } from 'zod';
     import { runDaemon } from ${JSON.stringify(new URL('daemon.ts', import.meta.url).href)};
@@ -18,7 +18,7 @@ function spawnDaemon(start: string, env: Record<string, string> = {}) {
   const child = spawn(process.execPath, ['--input-type=module', '--eval', source], {
     cwd: import.meta.dirname,
     env,
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['ignore', 'pipe', errors],
   });
   let output = '';
   child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
@@ -95,6 +95,29 @@ test('a task that fails ends the daemon with exit code 1 after its siblings clea
   assert.equal(code, 1);
   assert.match(output, /lost the lease/);
   assert.match(output, /cleaned up/);
+});
+
+test('what nobody catches is told with its stack, and ends the daemon at once: no clean-up, exit code 1', async () => {
+  for (const [how, origin] of [
+    [`setImmediate(() => { throw new Error('lost the thread'); });`, 'uncaughtException'],
+    [`void Promise.reject(new Error('lost the thread'));`, 'unhandledRejection'],
+  ] as const) {
+    const start = `
+      tasks.run('sibling', async (signal) => {
+        await new Promise((resolve) => signal.addEventListener('abort', resolve));
+        log.info('cleaned up');
+      });
+      ${how}`;
+    using daemon = spawnDaemon(start, {}, 'ignore');
+    const { code, output } = await daemon.ended();
+    assert.equal(code, 1);
+    const line = output.split('\n').find((text) => text.includes('"level":"fatal"')) ?? assert.fail(output);
+    const told = JSON.parse(line);
+    assert.equal(told.msg, 'the tester ends, for nobody caught this: lost the thread');
+    assert.equal(told.origin, origin);
+    assert.match(told.err.stack, /lost the thread\n +at /);
+    assert.doesNotMatch(output, /cleaned up/);
+  }
 });
 
 test('a wrong configuration is told by name, and secrets are not printed at boot', async () => {

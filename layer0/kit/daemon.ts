@@ -1,7 +1,7 @@
 /** What every daemon's main.ts shares: configuration, log, signals, exit codes. The only file here to touch the process. */
 import { z } from 'zod';
 import { loadConfig, printableConfig } from './config.ts';
-import { asFlynnError } from './errors.ts';
+import { asFlynnError, messageOf } from './errors.ts';
 import { journalAt } from './journal.ts';
 import { type Logger, createLogger } from './log.ts';
 import { raceAbort } from './retry.ts';
@@ -21,6 +21,10 @@ export type DaemonContext<S extends z.ZodObject> = {
  * Runs a daemon until a signal or a failed task ends it. `start` resolves when it serves; what it leaves running it gives
  * to `tasks`, and it cleans up in a task that waits for the group's signal. Exit codes: 0 after SIGTERM, SIGINT or SIGUSR2,
  * 1 after a failure or a stop that took longer than 25 s. FLYNN_LOG_LEVEL is every daemon's.
+ *
+ * What nobody catches is logged, and ends the process at once with 1, without any clean-up. Going on would spare the connections
+ * it has, and cost what nobody sees: what was thrown out of is half done, so that counts stay too high, what was taken is never
+ * given back, and somebody waits for ever. Whoever supervises it starts it again, from what is known.
  */
 export async function runDaemon<S extends z.ZodObject>(options: {
   name: string;
@@ -35,6 +39,9 @@ export async function runDaemon<S extends z.ZodObject>(options: {
   const destination = journalAt(process.env) ?? options.output;
   let log = createLogger(name, { destination });
   let isToReturn = false;
+  process.on('uncaughtExceptionMonitor', (error, origin) => {
+    log.fatal({ err: error, origin }, `the ${name} ends, for nobody caught this: ${messageOf(error)}`);
+  });
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGUSR2'] as const) {
     process.once(signal, () => {
       isToReturn = signal === 'SIGUSR2';
