@@ -42,12 +42,19 @@ export type ListenerOptions = Pick<AppOptions, 'name' | 'log'> & {
  */
 export type ServerOptions = AppOptions & ListenerOptions;
 
-/** What becomes of what is asked, once per request. Neither may throw. Upgrades to other protocols are answered as requests. */
+/**
+ * What becomes of what is asked, once per request. Neither may throw. Upgrades to other protocols are answered as requests. Of an
+ * upgrade there is a response for refusing it as any request, which has to be detached from the socket before that is used.
+ */
 export type Serving = Readonly<{
   answer: Answer;
   /** In lower case. */
   protocol: string;
-  upgrade: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
+  upgrade: (
+    request: IncomingMessage,
+    response: ServerResponse,
+    taken: Readonly<{ socket: Duplex; head: Buffer }>,
+  ) => void;
 }>;
 
 export type RunningServer = AsyncDisposable & {
@@ -63,9 +70,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     return {
       answer,
       protocol: 'flynn',
-      upgrade(request, socket, head) {
+      upgrade(request, response, { socket, head }) {
         rememberUpgrade(request, socket, head);
-        void answer(request, responseOn(request));
+        void answer(request, response);
       },
     };
   });
@@ -109,7 +116,9 @@ export async function startListener(
     server.on('request', (request, response) => void answer(request, response));
     server.on('upgrade', (request, socket, head) => {
       socket.on('error', (error) => log.debug({ err: error }, 'an upgraded connection broke'));
-      upgrade(request, socket, head);
+      const response = responseOn(request);
+      if (response === undefined) socket.destroy();
+      else upgrade(request, response, { socket, head });
     });
   }
   const at = { host, port: options.port, reusePort: options.reusePort ?? false };
@@ -171,11 +180,18 @@ function urlHostOf(host: string): string {
   return host.includes(':') ? `[${host}]` : host;
 }
 
-/** Node makes no response for an upgrade request; with this one, refusals are ordinary answers. */
-export function responseOn(request: IncomingMessage): ServerResponse {
+/**
+ * Node makes no response for an upgrade request; with this one, refusals are ordinary answers. Undefined where an answer to what
+ * was asked ahead of it is still under way, be it Node's own: a client that does not wait for that cannot have both.
+ */
+function responseOn(request: IncomingMessage): ServerResponse | undefined {
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
-  response.assignSocket(request.socket);
+  try {
+    response.assignSocket(request.socket);
+  } catch {
+    return undefined;
+  }
   response.once('finish', () => request.socket.destroySoon());
   return response;
 }

@@ -9,6 +9,7 @@ import { handle } from './http-server.ts';
 import { startLoopback } from './loopback.ts';
 import { waitFor } from './retry.ts';
 import { defineRoute } from './routes.ts';
+import { closed } from './testing-sockets.ts';
 import { deadline, echoJob, jobRoute } from './testing-routes.ts';
 
 const attachRoute = defineRoute({ method: 'POST', path: '/jobs/:job/attach', response: 'upgrade', summary: 'attach' });
@@ -35,6 +36,31 @@ test('an upgrade hands both sides the raw connection', async () => {
   const socket = await it.client.upgrade(attachRoute, { params: { job: 'j1' } });
   socket.end('echo me');
   assert.equal(await text(socket), 'hello j1\necho me');
+});
+
+test('an upgrade behind a request that is not answered yet ends its connection, and nothing else', async () => {
+  const answers = Promise.withResolvers<void>();
+  await using it = await startLoopback([
+    handle(jobRoute, async ({ params: { job } }) => {
+      await answers.promise;
+      return { id: job, app: 'a', limit: 1 };
+    }),
+    handle(attachRoute, async () => (socket) => socket.end('hi')),
+  ]);
+  const socket = connect(it.server.port, '127.0.0.1');
+  const upgrade = 'POST /jobs/j/attach HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: flynn\r\n\r\n';
+  socket.write(`GET /apps/a/jobs/j HTTP/1.1\r\nHost: x\r\n\r\n${upgrade}`);
+  await closed(socket);
+  answers.resolve();
+  // Node answers this one itself, and tells nobody.
+  const unexpected = connect(it.server.port, '127.0.0.1');
+  unexpected.write(`GET /ping HTTP/1.1\r\nHost: x\r\nExpect: something\r\n\r\n${upgrade}`);
+  await closed(unexpected.resume());
+  const next = connect(it.server.port, '127.0.0.1');
+  next.write(`GET /ping HTTP/1.1\r\nHost: x\r\n\r\n`);
+  await once(next, 'data');
+  next.write(upgrade);
+  assert.match(await text(next), /^HTTP\/1.1 101 [^]*\r\n\r\nhi$/);
 });
 
 test('an upgrade that is refused tells why', async () => {

@@ -6,7 +6,7 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Surroundings } from '@flynn/kit/http-gate';
 import { bodyStream } from '@flynn/kit/http-request';
-import { type ListenerOptions, type RunningServer, responseOn, startListener } from '@flynn/kit/http-server';
+import { type ListenerOptions, type RunningServer, startListener } from '@flynn/kit/http-server';
 import type { LiveIdentity } from '@flynn/kit/identity';
 import { newId } from '@flynn/kit/ids';
 import type { Metrics } from '@flynn/kit/metrics';
@@ -53,7 +53,7 @@ export function startDashboard(options: DashboardOptions): Promise<RunningServer
     return {
       protocol: 'websocket',
       answer: (request, response) => dashboard.answer(request, response),
-      upgrade: (request, socket, head) => void dashboard.upgrade(request, socket, head),
+      upgrade: (request, response, taken) => void dashboard.upgrade(request, response, taken),
     };
   });
 }
@@ -173,10 +173,13 @@ class Dashboard {
     });
   }
 
-  async upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+  async upgrade(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { socket, head }: Readonly<{ socket: Duplex; head: Buffer }>,
+  ): Promise<void> {
     const { controller, log } = this.#options;
     const requestId = requestIdOf(request);
-    const response = responseOn(request);
     try {
       const asking = askingOf(seen(request), this.#surroundings);
       checkOrigin(asking, request.headers, { isChange: true });
