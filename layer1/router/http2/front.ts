@@ -22,6 +22,8 @@ const idleMs = 75_000;
 const pingMs = 30_000;
 /** Who connects while the router drains has a request to ask: it is answered, and then the connection ends. */
 const goodbyeMs = 1_000;
+/** After a session's end, for the client to end its side too. */
+const lingerMs = 2_000;
 const windowBytes = 1_048_576;
 
 /** What bounds a hostile client; nghttp2 bounds CONTINUATION (8 frames) and unanswered PING and SETTINGS (1,000). */
@@ -49,12 +51,15 @@ function ignore(): void {
 
 type Session = {
   readonly session: ServerHttp2Session;
+  readonly socket: Socket;
   readonly client: Client;
   streams: number;
   isReady: boolean;
   idleSinceMs: number;
   pingedMs: number;
   isPingOut: boolean;
+  /** Once the session is over. */
+  endedMs: number | undefined;
 };
 
 /**
@@ -94,12 +99,14 @@ export class Http2Front implements Front, Watched {
     const session = performServerHandshake(socket, sessionOptions);
     const known: Session = {
       session,
+      socket,
       client,
       streams: 0,
       isReady: false,
       idleSinceMs: this.#deadlines.nowMs,
       pingedMs: this.#deadlines.nowMs,
       isPingOut: false,
+      endedMs: undefined,
     };
     this.#sessions.add(known);
     session.on('stream', (stream, _fields, flags, raw) => this.#onStream(known, stream, flags, raw));
@@ -119,7 +126,10 @@ export class Http2Front implements Front, Watched {
     const elapsedMs = () => performance.now() - startedMs;
     for (const { session } of this.#sessions) session.close();
     while (this.#sessions.size > 0 && elapsedMs() < deadlineMs) await systemClock.sleep(drainLookMs(deadlineMs));
-    for (const { session } of this.#sessions) session.destroy();
+    for (const { session, socket } of this.#sessions) {
+      session.destroy();
+      socket.destroy();
+    }
     this.#deadlines.delete(this);
   }
 
@@ -160,7 +170,12 @@ export class Http2Front implements Front, Watched {
 
   #look(known: Session, nowMs: number): void {
     const { session } = known;
-    if (session.destroyed) return;
+    if (session.destroyed) {
+      // node:http2 has ended our side, and waits for the client's.
+      known.endedMs ??= nowMs;
+      if (nowMs - known.endedMs > lingerMs) known.socket.destroy();
+      return;
+    }
     if (known.streams === 0) {
       const idleForMs = nowMs - known.idleSinceMs;
       if (idleForMs > (known.isReady ? idleMs : prefaceMs)) session.close();

@@ -2,6 +2,7 @@
 import { connect, constants } from 'node:http2';
 import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
+import type { Socket } from 'node:net';
 import { hasVanished } from '../backend.ts';
 import type { Backend } from '../backend.ts';
 import type { Fields } from '../exchange.ts';
@@ -11,6 +12,8 @@ import { endWithTrailers } from './ending.ts';
 import { answerFields, forEachClientField, listBytes, trailerFields } from './fields.ts';
 
 const idleMs = 60_000;
+/** After a session's end, for the backend to end its side too. */
+const lingerMs = 2_000;
 const windowBytes = 1_048_576;
 /** RFC 9113 6.5.2 asks for at least 100; a backend that says nothing allows any number. */
 const maxStreams = 250;
@@ -33,6 +36,8 @@ const sessionOptions = {
  */
 class Session {
   readonly session: ClientHttp2Session;
+  #socket: Socket | undefined;
+  #endedMs: number | undefined;
   readonly #place: (attempt: H2cAttempt) => void;
   #waiting: H2cAttempt[] = [];
   /** How many it takes at the same time: a guess until it has said so. */
@@ -60,6 +65,7 @@ class Session {
       ...sessionOptions,
       createConnection: () => {
         const socket = connectSocket({ host: backend.host, port: backend.port, noDelay: true });
+        this.#socket = socket;
         backend.own(socket);
         socket.once('error', (error) => (this.hasVanished = hasVanished(error)));
         return socket;
@@ -122,6 +128,19 @@ class Session {
   close(): void {
     this.#isEnding = true;
     this.session.close();
+  }
+
+  /** Whether nothing is left of it. node:http2 ends our side of the connection, and then waits for the backend's. */
+  isGone(nowMs: number): boolean {
+    if (!this.session.destroyed) return false;
+    this.#endedMs ??= nowMs;
+    if (nowMs - this.#endedMs > lingerMs) this.#socket?.destroy();
+    return this.#socket?.destroyed !== false;
+  }
+
+  cut(): void {
+    this.session.destroy();
+    this.#socket?.destroy();
   }
 }
 
@@ -280,7 +299,7 @@ export class H2cUpstream implements Upstream, Watched, Disposable {
       const kept = sessions.filter((session) => {
         const isOld = session.isIdle && (backend.isLeaving || nowMs - session.idleSinceMs > idleMs);
         if (isOld && !session.isOver) session.close();
-        return !session.session.destroyed;
+        return !session.isGone(nowMs);
       });
       if (kept.length === 0) this.#sessions.delete(backend);
       else this.#sessions.set(backend, kept);
@@ -289,7 +308,7 @@ export class H2cUpstream implements Upstream, Watched, Disposable {
   }
 
   [Symbol.dispose](): void {
-    for (const { session } of [...this.#sessions.values()].flat()) session.destroy();
+    for (const session of [...this.#sessions.values()].flat()) session.cut();
     this.#sessions.clear();
     this.#deadlines.delete(this);
   }

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { createServer } from 'node:http2';
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import { createServer as createNetServer } from 'node:net';
+import type { Socket } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import type { TestContext } from 'node:test';
@@ -19,6 +20,17 @@ import type {
 import { waitFor } from '@flynn/kit/retry';
 import { Deadlines } from '../http1/deadlines.ts';
 import { shared } from '../http1/front.ts';
+import {
+  endHeaders,
+  endStream,
+  frame,
+  framesIn,
+  frameTypes,
+  literals,
+  preface,
+  settings,
+  uint32,
+} from '../hostile/frames.ts';
 import { startBackend, track } from '../testing.ts';
 import { H2cUpstream } from './h2c-upstream.ts';
 import { Http2Head, readRequest } from './request.ts';
@@ -240,6 +252,32 @@ describe('a backend that speaks h2c', () => {
     assert.equal((await replyOf(request(door.connect()))).status, 204);
     assert.deepEqual(strict.seen, { streams: 1, sessions: 1 });
     assert.deepEqual(door.policy.failures, []);
+  });
+
+  test('that says GOAWAY and does not leave keeps no connection', async (t) => {
+    const server = createNetServer({ allowHalfOpen: true }, (socket) => {
+      let unread = Buffer.alloc(0);
+      socket.write(settings());
+      socket.on('data', (bytes: Buffer) => {
+        unread = Buffer.concat([unread, bytes]);
+        const { frames } = framesIn(unread.subarray(preface.length));
+        if (!frames.some(({ type }) => type === frameTypes.headers)) return;
+        const answer = frame('headers', endHeaders | endStream, 1, literals([':status', '204']));
+        socket.write(Buffer.concat([answer, frame('goaway', 0, 0, uint32(1, 0))]));
+      });
+    });
+    const { port } = await track(t, server);
+    const door = await openH2cDoor(t, port);
+    const [backend] = door.policy.backends;
+    assert.ok(backend !== undefined);
+    const ours: Socket[] = [];
+    const own = backend.own.bind(backend);
+    backend.own = (socket) => {
+      ours.push(socket);
+      own(socket);
+    };
+    assert.equal((await replyOf(request(door.connect()))).status, 204);
+    await waitFor(() => ours.length === 1 && ours[0]?.destroyed, { what: 'the connection to be gone', ...soon });
   });
 
   test('that leaves keeps no session', async (t) => {

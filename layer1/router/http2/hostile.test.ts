@@ -1,46 +1,16 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { describe, test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import { startBackend } from '../testing.ts';
+import { endHeaders, endStream, frame, frameTypes, literals, preface } from '../hostile/frames.ts';
 import { backendAt, openDoor, replyOf, request } from './testing.ts';
 import type { Door } from './testing.ts';
 
 const soon = { deadlineMs: 60_000, intervalMs: 5 };
-const types = {
-  data: 0,
-  headers: 1,
-  reset: 3,
-  settings: 4,
-  ping: 6,
-  goaway: 7,
-  windowUpdate: 8,
-  continuation: 9,
-} as const;
-const endStream = 1;
-const endHeaders = 4;
-
-function frame(type: keyof typeof types, flags: number, stream: number, payload: Buffer = Buffer.alloc(0)): Buffer {
-  const head = Buffer.alloc(9);
-  head.writeUIntBE(payload.length, 0, 3);
-  head[3] = types[type];
-  head[4] = flags;
-  head.writeUInt32BE(stream, 5);
-  return Buffer.concat([head, payload]);
-}
-
-/** HPACK literals without indexing (RFC 7541 6.2.2): what no well-behaved client would let through. */
-function literals(fields: readonly string[]): Buffer {
-  const parts = fields.map((text) => {
-    const bytes = Buffer.from(text, 'latin1');
-    assert.ok(bytes.length < 127);
-    return Buffer.concat([Buffer.from([bytes.length]), bytes]);
-  });
-  return Buffer.concat(parts.flatMap((part, i) => (i % 2 === 0 ? [Buffer.from([0]), part] : [part])));
-}
-
 const plain = [':method', 'GET', ':scheme', 'https', ':authority', 'app.test', ':path', '/'];
 const post = [':method', 'POST', ...plain.slice(2)];
 
@@ -50,12 +20,12 @@ class RawClient {
   isClosed = false;
   #heard = Buffer.alloc(0);
 
-  constructor(port: number) {
-    this.socket = connect(port, '127.0.0.1');
+  constructor(port: number, options: { allowHalfOpen?: boolean } = {}) {
+    this.socket = connect({ port, host: '127.0.0.1', ...options });
     this.socket.on('error', () => undefined);
     this.socket.on('close', () => (this.isClosed = true));
     this.socket.on('data', (bytes: Buffer) => (this.#heard = Buffer.concat([this.#heard, bytes])));
-    this.say(Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'), frame('settings', 0, 0));
+    this.say(preface, frame('settings', 0, 0));
   }
 
   say(...frames: Buffer[]): boolean {
@@ -68,7 +38,7 @@ class RawClient {
     for (let at = 0; at + 9 <= this.#heard.length;) {
       const length = this.#heard.readUIntBE(at, 3);
       if (at + 9 + length > this.#heard.length) break;
-      if (this.#heard[at + 3] === types[type])
+      if (this.#heard[at + 3] === frameTypes[type])
         codes.push(this.#heard.readUInt32BE(at + 9 + (type === 'goaway' ? 4 : 0)));
       at += 9 + length;
     }
@@ -175,6 +145,25 @@ describe('a request that would be another one, or two, as HTTP/1.1 never reaches
       await servesOthers(door);
     });
   }
+});
+
+test('a client that says goodbye and does not leave is cut', async (t) => {
+  const door = await openDoor(t);
+  const client = new RawClient(door.port, { allowHalfOpen: true });
+  t.after(() => client.socket.destroy());
+  client.say(frame('goaway', 0, 0, Buffer.alloc(8)));
+  await once(client.socket, 'end');
+  assert.equal(door.front.connections, 1);
+  await waitFor(() => door.front.connections === 0, { what: 'the connection to be gone', ...soon });
+});
+
+test('a client that does not leave when it is told to is cut at the deadline', async (t) => {
+  const door = await openDoor(t);
+  const client = new RawClient(door.port, { allowHalfOpen: true });
+  t.after(() => client.socket.destroy());
+  await waitFor(() => door.front.connections === 1, { what: 'the connection', ...soon });
+  await door.front.drain({ deadlineMs: 50 });
+  await waitFor(() => door.front.connections === 0, { what: 'the connection to be gone', ...soon });
 });
 
 describe('a flood ends with the connection of who sends it, and nobody else notices:', () => {

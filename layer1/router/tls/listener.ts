@@ -91,7 +91,7 @@ export class TlsListener implements AsyncDisposable {
     this.#challenged.on('secureConnection', (socket) => {
       this.#settle(endsOf(socket));
       // There is nothing to be said: the certificate was it.
-      socket.end();
+      socket.destroySoon();
     });
     this.#acceptor = createNetServer({ allowHalfOpen: true, noDelay: true, keepAlive: true }, (socket) =>
       this.#accept(socket),
