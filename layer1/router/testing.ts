@@ -155,7 +155,12 @@ export async function setUp(
   t: Owner,
   timeouts: Partial<Timeouts> = {},
   driver?: Driver,
-  more: Pick<RouterOptions, 'trustedProxies' | 'proxyProtocol' | 'unanswered' | 'identity' | 'tcpWait'> = {},
+  more: Partial<
+    Pick<
+      RouterOptions,
+      'trustedProxies' | 'proxyProtocol' | 'unanswered' | 'identity' | 'tcpWait' | 'tls' | 'routesDeadlineMs'
+    >
+  > = {},
 ): Promise<World> {
   const plane = new ControlPlane();
   plane.setRoute({ id: 'r1', domain: 'app.test' });
