@@ -33,7 +33,8 @@ export type EvaluationCounts = Readonly<Record<'ready' | 'waiting' | 'pending' |
 
 /**
  * INVARIANTS. What is pending in the columns is with the broker; what is blocked waits for relief or is with the broker. Of a
- * kind that this scheduler does not know only what is pending in the columns is: others may be at all else.
+ * kind that this scheduler does not know, and of what it cannot read, only what is pending in the columns is: others may be at all
+ * else.
  */
 export class Agenda {
   readonly broker: Broker;
@@ -103,10 +104,10 @@ export class Agenda {
 
   /** `plannedAt`: the cell on which there was no room for it. */
   block(evaluation: Evaluation, plannedAt: Revision, now: number): void {
+    if (!this.#knows(evaluation.workloadId)) return;
     const workload = this.#options.columns.workload(evaluation.workloadId)?.value;
     // Its workload is gone: the next look at it ends it.
     if (workload === undefined) return this.broker.enqueue(advance(evaluation, 'pending', now), now);
-    if (!this.#knows(workload.id)) return;
     const { woken, cancelled } = this.#blocked.block(evaluation, workload, plannedAt, now);
     if (woken !== undefined) this.broker.enqueue(woken, now);
     if (cancelled !== undefined && this.isOwn(evaluation.workloadId)) this.note(cancelled);
@@ -176,16 +177,19 @@ export class Agenda {
     return departuresOf(workload, columns.jobsOf(workloadId), columns, now).size > 0;
   }
 
-  /** Whether this scheduler can plan for it. What was removed needs none of its own kind. */
+  /** Whether this scheduler can plan for it: others may read what it cannot. What was removed needs none of its own kind. */
   #knows(workloadId: string): boolean {
     const { columns, schedulers } = this.#options;
+    if (columns.unreadable(workloadId) !== undefined) return false;
     const kind = columns.workload(workloadId)?.value.kind;
     return kind === undefined || schedulerFor(kind, schedulers) !== undefined;
   }
 
   /** Whether it looks after it unasked. Of a kind of a user's own all do that know it: whose it is may not be among them. */
   #minds(workloadId: string): boolean {
-    const kind = this.#options.columns.workload(workloadId)?.value.kind;
+    const { columns } = this.#options;
+    if (columns.unreadable(workloadId) !== undefined) return false;
+    const kind = columns.workload(workloadId)?.value.kind;
     if (kind === undefined || builtInSchedulers.has(kind)) return this.isOwn(workloadId);
     return this.#knows(workloadId);
   }

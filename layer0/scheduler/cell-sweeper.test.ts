@@ -65,6 +65,21 @@ test('a template that is wanted again while it is swept stays', async () => {
   assert.deepEqual(await keysOf(store, cellKeys.templates), ['web/v1', 'web/v2']);
 });
 
+test('templates stay while something that cannot be read may name them', async () => {
+  await using store = openTestStore();
+  const at = { now: 0, newId };
+  for (const version of ['v1', 'v2']) await store.transact({ then: workloadChange(workloadInputOf({ version }), at) });
+  const odd = { put: cellKeys.assignment('h1', 'p'), value: '{"planId":"p","groups":"as of a version to come"}' };
+  await store.transact({ then: [hostPut(hostOf('h1')), odd] });
+  const { core, sweeper } = await sweeperOf(store);
+  await sweeper.sweep(0, signal);
+  assert.deepEqual(await keysOf(store, cellKeys.templates), ['web/v1', 'web/v2']);
+  const { revision } = await store.transact({ then: [{ delete: odd.put }] });
+  core.fold({ revision, changes: [{ type: 'delete', key: odd.put, modRevision: revision }] }, 0);
+  await sweeper.sweep(60_000, signal);
+  assert.deepEqual(await keysOf(store, cellKeys.templates), ['web/v2']);
+});
+
 test('evaluations that ended an hour ago are removed, younger and open ones stay', async () => {
   await using store = openTestStore();
   const made = (id: string, createdAt: number) => makeEvaluation('web', 'repair', { now: createdAt, newId: () => id });

@@ -6,6 +6,7 @@ import type { TaskGroup } from '@flynn/kit/tasks';
 import type { Operation, Store } from '@flynn/store/store';
 import { attempt } from './attempt.ts';
 import { cellKeys } from './cell.ts';
+import type { CellColumns } from './columns/cell-columns.ts';
 import type { SchedulerCore } from './core.ts';
 import { isOldEvaluation, newestTimeOf } from './leftovers.ts';
 
@@ -86,6 +87,7 @@ export class CellSweeper {
     const { store, core } = this.#options;
     const { entries } = await store.list(cellKeys.templatesOf(workloadId), { signal });
     const { columns } = core;
+    if (mayNameMore(columns, workloadId)) return false;
     const workload = columns.workload(workloadId);
     const planRevision = columns.planRevisionOf(workloadId);
     const versions = new Set(columns.jobsOf(workloadId).map(({ version }) => version));
@@ -138,4 +140,10 @@ export class CellSweeper {
       await store.transact({ compare, then: [{ deletePrefix: cellKeys.hostStatus(hostId) }] }, { signal });
     }
   }
+}
+
+/** Jobs in an assignment that cannot be read name templates too, whosever they are. */
+function mayNameMore(columns: CellColumns, workloadId: string): boolean {
+  if (columns.unreadable(workloadId) !== undefined) return true;
+  return columns.faulty.keys().some((key) => key.startsWith(cellKeys.assignments));
 }

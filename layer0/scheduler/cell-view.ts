@@ -39,7 +39,15 @@ export interface Cell {
   /** Hosts that are there. */
   readonly hosts: ReadonlyMap<string, Versioned<HostRecord>>;
   readonly settings: ReadonlyMap<string, OperatorSettings>;
+  /** Its record or its settings cannot be read: nothing new goes there, and nothing leaves it for what it may not be. */
+  isUnsure(hostId: string): boolean;
+  /** Undefined also of one that cannot be read. */
   workload(workloadId: string): Versioned<Workload> | undefined;
+  /**
+   * The key of something that the workload has and that cannot be read: its record, its last plan, an assignment of jobs of it, the
+   * status of one that is assigned. Nothing may be concluded from what seems to be missing then.
+   */
+  unreadable(workloadId: string): string | undefined;
   workloadIds(): Iterable<string>;
   /** Of workloads that are to have jobs on every host that matches. */
   omniWorkloadIds(): Iterable<string>;

@@ -218,7 +218,9 @@ function partWrites(
       const last: LastPlan = { planId: batchId, ...(homes === undefined ? {} : { homes }) };
       then.push({ put: key, value: JSON.stringify(last) });
     }
-    if (isAdding) expectWorkload(workloadId, revisions, (compare) => expect(compare, subject));
+    // What is taken from one that was removed is: it may be there again.
+    const isRemoved = hosts.size > 0 && (revisions.get(cellKeys.workload(workloadId)) ?? 0) === 0;
+    if (isAdding || isRemoved) expectWorkload(workloadId, revisions, (compare) => expect(compare, subject));
   }
   const write = { part, isAdding, columns, then };
   for (const outcome of plan.outcomes) {

@@ -38,7 +38,7 @@ export function departuresOf(
       continue;
     }
     const host = cell.hosts.get(hostId)?.value;
-    if (host === undefined) continue;
+    if (host === undefined || cell.isUnsure(hostId)) continue;
     const failed = failedConstraint(hostId, attributesOf(host, settings), workload.constraints);
     if (failed !== undefined) departures.set(hostId, { maxParallel: 1, isDue: false, why: 'unsuited', failed });
   }

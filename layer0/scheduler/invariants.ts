@@ -22,7 +22,7 @@ function workloadOfEvaluation({ value }: { value: { workloadId: string } }): str
 export function hostViolations(cell: CellColumns, hostId: string): string[] {
   const violations: string[] = [];
   const claim = cell.claims.get(hostId)?.value;
-  const capacity = cell.hosts.get(hostId)?.value.capacity;
+  const capacity = cell.isUnsure(hostId) ? undefined : cell.hosts.get(hostId)?.value.capacity;
   const jobs = cell.jobsOn(hostId);
   if (claim !== undefined && capacity !== undefined) {
     if (claim.memoryBytes > capacity.memoryBytes) {

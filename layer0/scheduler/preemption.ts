@@ -172,6 +172,7 @@ function withoutSpare(victims: readonly Victim[], left: { memory: number; cpu: n
 }
 
 function isLower({ workloadId }: PlacedJob, workload: Workload, cell: Cell): boolean {
+  if (cell.unreadable(workloadId) !== undefined) return false;
   const other = cell.workload(workloadId)?.value;
   return other === undefined || other.priority <= workload.priority - margin;
 }

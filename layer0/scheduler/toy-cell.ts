@@ -31,6 +31,15 @@ export class ToyCell implements Cell {
     return this.workloads.get(workloadId);
   }
 
+  /** What is in it can be read. */
+  isUnsure(): boolean {
+    return false;
+  }
+
+  unreadable(): undefined {
+    return undefined;
+  }
+
   workloadIds(): Iterable<string> {
     return this.workloads.keys();
   }

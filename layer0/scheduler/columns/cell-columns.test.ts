@@ -8,7 +8,7 @@ import { test } from 'node:test';
 import { cellKeys, cellPrefix, jobStates } from '../cell.ts';
 import type { Assignment, JobStatus } from '../cell.ts';
 import { evaluationWrite, makeEvaluation } from '../evaluations.ts';
-import { cellOf, hostOf, hostPut, placedOf, statusOf, workloadOf } from '../testing.ts';
+import { cellOf, hostOf, placedOf, statusOf, workloadOf } from '../testing.ts';
 import { CellColumns } from './cell-columns.ts';
 import { CompactIds } from './compact-ids.ts';
 import { RowIndex, mixHash } from './row-index.ts';
@@ -227,16 +227,69 @@ test('an entry that does not decode is left out and told, until it is mended', (
   const faults: string[] = [];
   const cell = new CellColumns({ onFault: (key) => faults.push(key) });
   const at = { createRevision: 1, modRevision: 1 };
-  const put = hostPut(hostOf('h1'));
-  assert.ok('put' in put);
-  cell.fold({ type: 'put', entry: { key: put.put, value: put.value, ...at } });
-  cell.fold({ type: 'put', entry: { key: put.put, value: '{}', ...at, modRevision: 2 } });
-  assert.equal(cell.hosts.size, 0);
-  assert.deepEqual(faults, [put.put]);
-  assert.ok(cell.faulty.has(put.put));
-  cell.fold({ type: 'put', entry: { key: put.put, value: put.value, ...at, modRevision: 3 } });
-  assert.equal(cell.hosts.size, 1);
-  assert.ok(!cell.faulty.has(put.put));
+  const put = workloadOf();
+  const key = cellKeys.workload(put.id);
+  cell.fold({ type: 'put', entry: { key, value: JSON.stringify(put), ...at } });
+  cell.fold({ type: 'put', entry: { key, value: '{}', ...at, modRevision: 2 } });
+  assert.equal(cell.workload(put.id), undefined);
+  assert.deepEqual(faults, [key]);
+  assert.equal(cell.unreadable(put.id), key);
+  assert.deepEqual([...cell.faulty], [[key, 2]]);
+  assert.deepEqual([...cell.versions('workloads')], [[key, 2]]);
+  cell.fold({ type: 'put', entry: { key, value: JSON.stringify(put), ...at, modRevision: 3 } });
+  assert.notEqual(cell.workload(put.id), undefined);
+  assert.equal(cell.unreadable(put.id), undefined);
+  assert.equal(cell.faulty.size, 0);
+});
+
+test('a host of which not all can be read is there, takes nothing, and is unsure until it can be or is gone', () => {
+  const cell = new CellColumns({ onFault: () => undefined });
+  const put = (key: string, value: string, modRevision: number) =>
+    cell.fold({ type: 'put', entry: { key, value, modRevision, createRevision: 1 } });
+  const record = JSON.stringify(hostOf('h1'));
+  put(cellKeys.host('h1'), record, 1);
+  for (const [key, readable] of [
+    [cellKeys.host('h1'), record],
+    [cellKeys.hostSettings('h1'), '{}'],
+  ] as const) {
+    const change = put(key, '{"capacity":[],"tags":[]}', 2);
+    assert.ok(change?.kind === 'host' || change?.kind === 'settings');
+    assert.equal(change.after?.cordoned, true);
+    assert.equal(cell.hosts.get('h1')?.createRevision, 1);
+    assert.ok(cell.isUnsure('h1'), key);
+    put(key, readable, 3);
+    assert.ok(!cell.isUnsure('h1'), key);
+  }
+  put(cellKeys.hostSettings('h1'), '[]', 4);
+  cell.fold({ type: 'delete', key: cellKeys.hostSettings('h1'), modRevision: 5 });
+  assert.equal(cell.settings.size, 0);
+  assert.ok(!cell.isUnsure('h1'));
+});
+
+test('what cannot be read counts for the workloads that it names: of a status only while its job is assigned', () => {
+  const cell = new CellColumns({ onFault: () => undefined });
+  const put = (key: string, json: unknown) =>
+    cell.fold({ type: 'put', entry: { key, value: JSON.stringify(json), modRevision: 1, createRevision: 1 } });
+  const workload = workloadOf();
+  const job = placedOf(workload, 'a');
+  const [status, assignment] = [cellKeys.jobStatus('h1', job.id), cellKeys.assignment('h1', 'p')];
+  put(status, { ...statusOf(job, 'running'), state: 'hibernating' });
+  assert.equal(cell.unreadable('web'), undefined);
+  const { version, demand } = workload;
+  const jobs = [{ id: job.id, index: 0, desired: 'run', createdAt: 0 }];
+  const group = { workloadId: 'web', version, demand, singleton: false, jobs };
+  put(assignment, { planId: 'p', groups: [group] });
+  assert.equal(cell.unreadable('web'), status);
+  cell.fold({ type: 'delete', key: status, modRevision: 2 });
+  assert.equal(cell.unreadable('web'), undefined);
+  put(assignment, { planId: 'p', groups: [group, 7, { ...group, workloadId: 'db', demand: 'small' }] });
+  assert.deepEqual(
+    ['web', 'db', 'other'].map((id) => cell.unreadable(id)),
+    [assignment, assignment, undefined],
+  );
+  cell.fold({ type: 'delete', key: assignment, modRevision: 3 });
+  assert.equal(cell.unreadable('web'), undefined);
+  assert.deepEqual(everythingOf(cell), everythingOf(new CellColumns({ onFault })));
 });
 
 test('what a host says of a job is read as it was said', () => {

@@ -9,13 +9,24 @@ import { decode, parseCellKey } from './entries.ts';
 import type { CellKey } from './entries.ts';
 import { SharedParts } from './interned.ts';
 import { JobColumns } from './job-columns.ts';
+import { UnreadEntries } from './unread-entries.ts';
 import { WorkloadSlots } from './workload-slots.ts';
 
 const noHomes: Homes = Object.freeze({});
 
+/** What stands for settings that do not decode: whether the host is cordoned or drains is not known. */
+const unreadSettings: OperatorSettings = Object.freeze({ cordoned: true, tags: Object.freeze({}) });
+
+/** And for a host's record: that it is there is known, and nothing of what it has. */
+function unreadHost(id: string): HostRecord {
+  const capacity = { memoryBytes: 0, cpuMillis: 0 };
+  return { id, address: '', apiPort: 0, capacity, attributes: {}, cordoned: true, startedAt: 0 };
+}
+
 /**
  * INVARIANTS. What it holds depends on the entries folded in and on nothing else: no clock, no chance. An entry that does
- * not decode is as if it were not there, and told to `onFault`.
+ * not decode is left out and told to `onFault`. That is not as if it were not there: its host takes nothing new and is not
+ * lost (`isUnsure`), and nothing is planned for a workload that it names (`unreadable`).
  */
 export class CellColumns implements Cell {
   readonly hosts = new Map<string, Versioned<HostRecord>>();
@@ -28,7 +39,7 @@ export class CellColumns implements Cell {
   readonly #evaluations = new Map<string, Versioned<Evaluation>>();
   readonly #omni = new Set<string>();
   readonly #shared = new SharedParts();
-  readonly #faulty = new Map<string, Revision>();
+  readonly #unread = new UnreadEntries();
   readonly #onFault: (key: string, error: unknown) => void;
   #revision: Revision = 0;
 
@@ -47,7 +58,17 @@ export class CellColumns implements Cell {
 
   /** The store's entries that are left out because they do not decode: the modRevision of each, by key. */
   get faulty(): ReadonlyMap<string, Revision> {
-    return this.#faulty;
+    return this.#unread.revisions;
+  }
+
+  unreadable(workloadId: string): string | undefined {
+    // What a host says of a job that is assigned no more is nobody's concern.
+    return this.#unread.find(workloadId, ({ kind, id, rest }) => kind !== 'status' || this.#jobs.isAssigned(id, rest));
+  }
+
+  isUnsure(hostId: string): boolean {
+    const { revisions } = this.#unread;
+    return revisions.size > 0 && (revisions.has(cellKeys.host(hostId)) || revisions.has(cellKeys.hostSettings(hostId)));
   }
 
   /** Undefined where nothing changed that anyone plans by. */
@@ -58,18 +79,29 @@ export class CellColumns implements Cell {
   #fold(text: string, entry: Entry | undefined): CellChange | undefined {
     const key = parseCellKey(text);
     if (key === undefined) return undefined;
-    if (entry === undefined) {
-      this.#faulty.delete(text);
-      return this.#replace(key, undefined);
-    }
+    this.#unread.delete(text);
+    if (entry === undefined) return this.#replace(key, undefined);
     try {
-      this.#faulty.delete(text);
       return this.#replace(key, entry);
     } catch (error) {
-      this.#faulty.set(text, entry.modRevision);
+      this.#unread.put(text, key, entry);
       this.#onFault(text, error);
-      return this.#replace(key, undefined);
+      return this.#leaveOut(key, entry);
     }
+  }
+
+  #leaveOut(key: CellKey, { modRevision, createRevision }: Entry): CellChange | undefined {
+    const { kind, id } = key;
+    if (kind === 'hosts') {
+      const after = { value: unreadHost(id), modRevision, createRevision };
+      return { kind: 'host', hostId: id, ...exchange(this.hosts, id, after) };
+    }
+    // Evaluations of the workload end with this compared.
+    if (kind === 'plans') return this.#setPlan(id, undefined, modRevision);
+    const change = this.#replace(key, undefined);
+    if (change?.kind !== 'settings') return change;
+    this.settings.set(id, unreadSettings);
+    return { ...change, after: unreadSettings };
   }
 
   #replace(key: CellKey, entry: Entry | undefined): CellChange | undefined {
@@ -90,17 +122,8 @@ export class CellColumns implements Cell {
         return this.#foldWorkload(id, entry);
       case 'evaluations':
         return this.#foldEvaluation(id, entry);
-      case 'plans': {
-        const plan = entry && decode.plans(entry.value);
-        const number = this.#slots.take(id);
-        const slot = this.#slots.at(number);
-        if (slot !== undefined) {
-          slot.planRevision = entry?.modRevision ?? 0;
-          slot.homes = plan?.homes;
-        }
-        this.#slots.freeIfEmpty(number);
-        return undefined;
-      }
+      case 'plans':
+        return this.#setPlan(id, entry && decode.plans(entry.value).homes, entry?.modRevision ?? 0);
       case 'assignments':
         this.#jobs.setAssignment(id, key.rest, entry && decode.assignments(entry.value), entry?.modRevision ?? 0);
         return undefined;
@@ -109,6 +132,16 @@ export class CellColumns implements Cell {
       default:
         return kind satisfies never;
     }
+  }
+
+  #setPlan(workloadId: string, homes: Homes | undefined, planRevision: Revision): undefined {
+    const number = this.#slots.take(workloadId);
+    const slot = this.#slots.at(number);
+    if (slot !== undefined) {
+      slot.planRevision = planRevision;
+      slot.homes = homes;
+    }
+    this.#slots.freeIfEmpty(number);
   }
 
   #foldWorkload(workloadId: string, entry: Entry | undefined): CellChange {
@@ -258,7 +291,7 @@ export class CellColumns implements Cell {
    */
   *versions(kind: CellKey['kind'], hostId = ''): Generator<readonly [string, Revision], void, undefined> {
     const prefix = `${cellPrefix}${kind}/${hostId === '' ? '' : `${hostId}/`}`;
-    for (const one of this.#faulty) if (one[0].startsWith(prefix)) yield one;
+    for (const one of this.#unread.revisions) if (one[0].startsWith(prefix)) yield one;
     yield* this.#held(kind, hostId);
   }
 

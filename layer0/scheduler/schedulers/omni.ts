@@ -14,7 +14,13 @@ export const omniScheduler: Scheduler = {
   schedule(evaluation, workload, cell, context) {
     const meant = new Set<string>();
     const unsuited = new Set<string>();
+    // Also one that ended: its volumes are there.
+    const hasJob = new Set(cell.jobsOf(workload.id).map(({ hostId }) => hostId));
     for (const [hostId, { value: host }] of cell.hosts) {
+      if (cell.isUnsure(hostId)) {
+        if (hasJob.has(hostId)) meant.add(hostId);
+        continue;
+      }
       const settings = cell.settings.get(hostId);
       const isDraining = settings?.drain !== undefined;
       if (failedConstraint(hostId, attributesOf(host, settings), workload.constraints) !== undefined) {
@@ -22,7 +28,7 @@ export const omniScheduler: Scheduler = {
       } else if (!isDraining || !isLeftToOmni(hostId, cell)) meant.add(hostId);
     }
     // A host that is away for a moment is still meant: its job is not stopped for that.
-    for (const { hostId } of cell.jobsOf(workload.id)) {
+    for (const hostId of hasJob) {
       if (!cell.hosts.has(hostId) && !context.lostHosts.has(hostId)) meant.add(hostId);
     }
     const isOpenHost = (hostId: string) => {
@@ -31,8 +37,7 @@ export const omniScheduler: Scheduler = {
     };
     const decision = reconcileOmni(workload, baseInputOf(workload.id, cell, context), {
       meant: chosen([...meant].sort(), workload, {
-        // Also one that ended: its volumes are there.
-        hasJob: new Set(cell.jobsOf(workload.id).map(({ hostId }) => hostId)),
+        hasJob,
         isOpen: isOpenHost,
       }),
       unsuited,

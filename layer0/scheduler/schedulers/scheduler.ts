@@ -40,6 +40,8 @@ export function schedulerFor(kind: string, schedulers: Schedulers = builtInSched
 
 /** The plan for one evaluation; a workload that is gone needs no scheduler of its own. */
 export function schedule(evaluation: Evaluation, cell: Cell, context: PlanContext): Plan {
+  const unread = cell.unreadable(evaluation.workloadId);
+  if (unread !== undefined) return failed(evaluation, unreadReason(unread), context);
   const workload = cell.workload(evaluation.workloadId)?.value;
   if (workload === undefined) {
     const decision = reconcileRemoved(baseInputOf(evaluation.workloadId, cell, context));
@@ -49,6 +51,14 @@ export function schedule(evaluation: Evaluation, cell: Cell, context: PlanContex
   if (scheduler !== undefined) return scheduler.schedule(evaluation, workload, cell, context);
   const kinds = [...(context.schedulers ?? builtInSchedulers).keys()].join(', ');
   const reason = `no scheduler plans for the kind "${workload.kind}", there are: ${kinds}; no host took it up`;
-  const end = advance(evaluation, 'failed', context.now, { reason });
-  return { id: context.newId(), hosts: new Map(), outcomes: [{ evaluation, end, created: [], superseded: [] }] };
+  return failed(evaluation, reason, context);
+}
+
+function unreadReason(key: string): string {
+  return `${key} cannot be read by this version, and no host took it up: its jobs stay as they are until it can be`;
+}
+
+function failed(evaluation: Evaluation, reason: string, { now, newId }: PlanContext): Plan {
+  const end = advance(evaluation, 'failed', now, { reason });
+  return { id: newId(), hosts: new Map(), outcomes: [{ evaluation, end, created: [], superseded: [] }] };
 }
