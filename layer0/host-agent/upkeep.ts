@@ -90,7 +90,7 @@ export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<U
   const residentDir = join(deps.stateDir, 'resident');
   const named = async () => {
     const templates = (deps.host()?.assigned() ?? []).map(({ template }) => template);
-    const residents = await readResidents(residentDir, log);
+    const { residents } = await readResidents(residentDir, log);
     const platform = deps.platformImages().map((name) => ({ image: { name } }));
     return imageNamesOf([...templates, ...residents.map(({ template }) => template), ...platform]);
   };

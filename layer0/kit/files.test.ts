@@ -62,3 +62,11 @@ test('a text file that is not there is no error, one that cannot be read is, wit
     message: new RegExp(`^${folder.path} cannot be read`),
   });
 });
+
+test('a file that the disk does not give just now is unavailable: nothing is known of what is in it', async () => {
+  // Of a process's memory nothing can be read at its beginning.
+  const file = '/proc/self/mem';
+  const unavailable = { code: 'unavailable', message: new RegExp(`^${file} cannot be read: EIO`) };
+  await assert.rejects(readTextFile(file), unavailable);
+  await assert.rejects(readJsonFile(file, schema), unavailable);
+});

@@ -27,17 +27,24 @@ export async function writeFileAtomic(
   await handle.sync();
 }
 
-/** undefined if there is no such file; `invalid` naming the file if it is there and cannot be read. */
+/** Not the file's fault: of what is in it they tell nothing, and a moment later it may be read. */
+const failures = ['EIO', 'EMFILE', 'ENFILE', 'ENOMEM'] as const;
+
+/**
+ * undefined if there is no such file; `invalid` naming the file if it is there and cannot be read, `unavailable` where the disk or the
+ * system failed.
+ */
 export async function readTextFile(file: string): Promise<string | undefined> {
   try {
     return await readFile(file, 'utf8');
   } catch (error) {
     if (hasErrno(error, 'ENOENT')) return undefined;
-    throw new FlynnError('invalid', `${file} cannot be read: ${messageOf(error)}`, { cause: error });
+    const code = hasErrno(error, ...failures) ? 'unavailable' : 'invalid';
+    throw new FlynnError(code, `${file} cannot be read: ${messageOf(error)}`, { cause: error });
   }
 }
 
-/** undefined if there is no such file; `invalid` naming the file if it is not what the schema says. */
+/** undefined if there is no such file; `invalid` naming the file if it is not what the schema says, else as `readTextFile`. */
 export async function readJsonFile<S extends z.ZodType>(file: string, schema: S): Promise<z.output<S> | undefined> {
   const text = await readTextFile(file);
   if (text === undefined) return undefined;

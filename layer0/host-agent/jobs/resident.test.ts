@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, mkdtempDisposable, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
@@ -171,6 +171,80 @@ test('none begins with nothing in the place of what it had: it waits for its vol
   assert.deepEqual(await readVolumesHad(dir), { etcd: ['flynn-test.etcd-77'] }, 'a damaged note is made anew');
   await removeContainers();
   await rm(dir, { recursive: true });
+});
+
+test('one whose spec cannot be read runs on and is started again as it is; only one that is not there is taken away', async () => {
+  const [cut, later] = [
+    specOf('etcd').slice(0, 40),
+    specOf('etcd').replace('{', '{"published":[{"hostPort":1,"port":1,"protocol":"sctp"}],'),
+  ];
+  for (const damaged of [cut, later]) {
+    await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-resident-'));
+    const file = join(folder.path, 'etcd.json');
+    const engine = createMemoryEngine({ cluster: 'test' });
+    const log = silentLogger();
+    const { signal } = new AbortController();
+    const may = { start: true, run: true };
+    const open = () => {
+      const containers = new ContainerTable({ engine, log });
+      const admission = { mayStart: async () => may.start, mayRun: async () => may.run };
+      const residents = new Residents({ dir: folder.path, engine, containers, host, ...admission, log });
+      return async () => {
+        await containers.refresh();
+        await residents.converge(signal);
+        return (await engine.list()).map(({ name, state }) => `${name.replace('flynn-test-resident-', '')} ${state}`);
+      };
+    };
+    await writeFile(file, specOf('etcd'));
+    await writeFile(join(folder.path, 'other.json'), specOf('other'));
+    const converge = open();
+    assert.deepEqual((await converge()).sort(), ['etcd running', 'other running']);
+    const id = (await engine.list()).find(({ name }) => name.endsWith('etcd'))?.id ?? '';
+    await writeFile(file, damaged);
+    assert.deepEqual((await converge()).sort(), ['etcd running', 'other running']);
+    await rm(join(folder.path, 'other.json'));
+    assert.deepEqual(await converge(), ['etcd running'], 'others come and go');
+
+    engine.losePower();
+    may.start = false;
+    const again = open();
+    assert.deepEqual(await again(), ['etcd exited']);
+    may.start = true;
+    assert.deepEqual(await again(), ['etcd running'], 'after a power cut it is started by what is there of it');
+    may.run = false;
+    assert.deepEqual(await again(), ['etcd exited'], 'what may not run here is stopped, whatever its spec');
+    may.run = true;
+    // Another agent: this one gives what ended twice in a row a moment.
+    const third = open();
+    assert.deepEqual(await third(), ['etcd running']);
+    assert.equal((await engine.inspect(id)).id, id);
+
+    await engine.remove(id);
+    assert.deepEqual(await third(), [], 'of one that is gone nothing says how to begin');
+    await writeFile(file, specOf('etcd'));
+    assert.deepEqual(await third(), ['etcd running']);
+    await rm(file);
+    assert.deepEqual(await third(), []);
+  }
+});
+
+test('none begins while the disk does not say what it has had', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-resident-'));
+  const engine = createMemoryEngine({ cluster: 'test' });
+  const log = silentLogger();
+  const { signal } = new AbortController();
+  await writeFile(join(folder.path, 'etcd.json'), specOf('etcd'));
+  // Of a process's memory nothing can be read at its beginning: EIO.
+  await symlink('/proc/self/mem', volumesFile(folder.path));
+  const containers = new ContainerTable({ engine, log });
+  await containers.refresh();
+  const residents = new Residents({ dir: folder.path, engine, containers, host, log });
+  await assert.rejects(residents.converge(signal), { code: 'unavailable' });
+  assert.deepEqual(await engine.list(), []);
+  await rm(volumesFile(folder.path));
+  await residents.converge(signal);
+  assert.equal((await engine.list()).length, 1);
+  engine.losePower();
 });
 
 test('a resident job whose container the engine is to remove, and never starts again, has another one', async () => {

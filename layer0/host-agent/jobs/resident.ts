@@ -36,23 +36,31 @@ export const residentSchema = z.object({
 export type Resident = z.output<typeof residentSchema>;
 export type ResidentInput = z.input<typeof residentSchema>;
 
+/** Of a spec: its job's name and this. */
+const suffix = '.json';
 const resyncMs = 5_000;
 const stopMs = 30_000;
 
-/** The specs in the folder. One that is damaged is told about and must not keep the others from running. */
-export async function readResidents(dir: string, log: Logger): Promise<Resident[]> {
+/** `unread`: names of those that are there and cannot be read. */
+export type Specs = Readonly<{ residents: readonly Resident[]; unread: ReadonlySet<string> }>;
+
+/** The specs in the folder. One that cannot be read is told about and must not keep the others from running. */
+export async function readResidents(dir: string, log: Logger): Promise<Specs> {
   await mkdir(dir, { recursive: true });
-  const files = (await readdir(dir)).filter((file) => file.endsWith('.json') && !file.startsWith('.'));
+  const files = (await readdir(dir)).filter((file) => file.endsWith(suffix) && !file.startsWith('.'));
   const residents: Resident[] = [];
+  const unread = new Set<string>();
   for (const file of files.sort()) {
     try {
       const resident = await readJsonFile(join(dir, file), residentSchema);
       if (resident !== undefined) residents.push(resident);
     } catch (error) {
-      log.error(`a resident job cannot be run: ${messageOf(error)}`);
+      const name = file.slice(0, -suffix.length);
+      unread.add(name);
+      log.error({ resident: name }, `a resident job stays as it is, and none begins: ${messageOf(error)}`);
     }
   }
-  return residents;
+  return { residents, unread };
 }
 
 export function residentSpec(resident: Resident, imageRef: string, host: HostSettings): ContainerSpec {
@@ -82,22 +90,25 @@ function versionOf(resident: Resident): string {
 
 export type ResidentAction = 'none' | 'wait' | 'create' | 'start' | 'replace';
 
-/** What is to be done about one resident job. `nextStartAt` and `now` are of one clock, which nobody sets. */
+/**
+ * What is to be done about one resident job. `nextStartAt` and `now` are of one clock, which nobody sets. Without a spec that can be
+ * read the container is kept as it is.
+ */
 export function residentAction(
-  resident: Resident,
+  resident: Resident | undefined,
   container: Container | undefined,
   nextStartAt: number,
   now: number,
 ): ResidentAction {
-  if (container === undefined) return now < nextStartAt ? 'wait' : 'create';
-  if (container.labels[label.version] !== versionOf(resident)) return 'replace';
+  if (container === undefined) return resident === undefined ? 'none' : now < nextStartAt ? 'wait' : 'create';
+  if (resident !== undefined && container.labels[label.version] !== versionOf(resident)) return 'replace';
   if (container.state === 'running') return 'none';
   return now < nextStartAt ? 'wait' : 'start';
 }
 
 /**
  * INVARIANTS. Resident jobs need nothing but the engine and the disk. A changed spec replaces the container; a removed one
- * stops it. None begins with an empty volume in the place of one that it has had.
+ * stops it. One that cannot be read is neither: its container runs on, and is started again as it is. None begins with an empty volume in the place of one that it has had.
  */
 export class Residents {
   readonly #dir: string;
@@ -159,49 +170,57 @@ export class Residents {
 
   /** Answers in how many milliseconds to look again. */
   async converge(signal: AbortSignal): Promise<number> {
-    const residents = await readResidents(this.#dir, this.#log);
-    const wanted = new Set(residents.map((resident) => resident.name));
-    for (const name of this.#lost) if (!wanted.has(name)) this.#lost.delete(name);
+    const { residents, unread } = await readResidents(this.#dir, this.#log);
+    const specs = new Map<string, Resident | undefined>();
+    for (const name of unread) specs.set(name, undefined);
+    for (const resident of residents) specs.set(resident.name, resident);
+    for (const name of this.#lost) if (!specs.has(name)) this.#lost.delete(name);
     for (const container of this.#containers.all()) {
       const name = residentOf(container.labels);
-      if (name !== undefined && !wanted.has(name)) await this.#remove(container, signal);
+      if (name !== undefined && !specs.has(name)) await this.#remove(container, signal);
     }
-    const waits = await Promise.all(residents.map((resident) => this.#convergeOne(resident, signal)));
+    const waits = await Promise.all([...specs].map(([name, spec]) => this.#convergeOne(name, spec, signal)));
     return Math.min(resyncMs, ...waits);
   }
 
-  async #convergeOne(resident: Resident, signal: AbortSignal): Promise<number> {
-    const container = this.#containers.all().find(({ labels }) => residentOf(labels) === resident.name);
-    const { nextStartAt } = this.#noteEnd(resident.name, container);
+  async #convergeOne(name: string, resident: Resident | undefined, signal: AbortSignal): Promise<number> {
+    const container = this.#containers.all().find(({ labels }) => residentOf(labels) === name);
+    if (resident === undefined && container === undefined) return resyncMs;
+    const { nextStartAt } = this.#noteEnd(name, container);
     const now = performance.now();
     const action = residentAction(resident, container, nextStartAt, now);
-    if (!(await this.#mayRun(resident.name))) {
-      this.#admitted.delete(resident.name);
+    if (!(await this.#mayRun(name))) {
+      this.#admitted.delete(name);
       if (container?.state === 'running') await this.#stop(container, signal);
       return resyncMs;
     }
-    if (container?.state === 'running') this.#admitted.add(resident.name);
-    else if (action !== 'wait' && !(await this.#isAdmitted(resident.name, signal))) return resyncMs;
+    if (container?.state === 'running') this.#admitted.add(name);
+    else if (action !== 'wait' && !(await this.#isAdmitted(name, signal))) return resyncMs;
     switch (action) {
       case 'none':
-        await this.#noteVolumes(resident.name, container?.volumes ?? []);
+        if (container !== undefined) await this.#noteVolumes(name, container.volumes);
         return resyncMs;
       case 'wait':
         return nextStartAt - now;
       case 'replace':
-        // What comes next is there before the present one goes.
-        await this.#engine.ensureImage(resident.template.image, { signal });
-        if (container !== undefined) await this.#remove(container, signal);
-        await this.#create(resident, signal);
-        return resyncMs;
       case 'create':
-        await this.#create(resident, signal);
+        if (resident !== undefined) await this.#replace(resident, container, signal);
         return resyncMs;
       case 'start':
-        if (container !== undefined) await this.#startAgain(resident.name, container, signal);
+        if (container !== undefined)
+          await this.#startAgain(name, container, { hasSpec: resident !== undefined, signal });
         break;
     }
     return resyncMs;
+  }
+
+  async #replace(resident: Resident, container: Container | undefined, signal: AbortSignal): Promise<void> {
+    if (container !== undefined) {
+      // What comes next is there before the present one goes.
+      await this.#engine.ensureImage(resident.template.image, { signal });
+      await this.#remove(container, signal);
+    }
+    await this.#create(resident, signal);
   }
 
   async #isAdmitted(name: string, signal: AbortSignal): Promise<boolean> {
@@ -211,12 +230,16 @@ export class Residents {
     return true;
   }
 
-  async #startAgain(name: string, container: Container, signal: AbortSignal): Promise<void> {
+  async #startAgain(
+    name: string,
+    container: Container,
+    { hasSpec, signal }: { hasSpec: boolean; signal: AbortSignal },
+  ): Promise<void> {
     try {
       await this.#start(name, container.id, signal);
     } catch (error) {
       // What somebody began to remove, in vain, the engine never starts again: the next attempt makes another.
-      if (hasCode(error, 'conflict')) await this.#remove(container, signal);
+      if (hasSpec && hasCode(error, 'conflict')) await this.#remove(container, signal);
       throw error;
     }
   }
