@@ -1,12 +1,13 @@
 /** The heart of the agent: engine, store and discovery in, converging host out. */
 import type { Logger } from '@flynn/kit/log';
 import type { TaskGroup } from '@flynn/kit/tasks';
-import { assignmentSchema, cellKeys } from '@flynn/scheduler/cell';
-import type { Assignment, HostJob } from '@flynn/scheduler/cell';
+import { cellKeys } from '@flynn/scheduler/cell';
+import type { HostJob } from '@flynn/scheduler/cell';
 import { openMirror } from '@flynn/store/mirror';
 import type { Revision, Store } from '@flynn/store/store';
 import type { Announcer } from './discovery/announcer.ts';
-import { AssignedJobs } from './jobs/assigned.ts';
+import { AssignedJobs, hostAssignmentSchema } from './jobs/assigned.ts';
+import type { DesiredJob, HostAssignment } from './jobs/assigned.ts';
 import { ContainerTable } from './containers/table.ts';
 import { Convergence } from './jobs/convergence.ts';
 import type { Container, Engine } from './engine/engine.ts';
@@ -48,8 +49,8 @@ export type Host = {
   caughtUp: (revision: Revision, signal: AbortSignal) => Promise<void>;
   requestStop: (jobId: string) => void;
   assigned: () => readonly HostJob[];
-  /** Whether there are others, of which it is not known yet what they are to run. */
-  hasUnresolved: () => boolean;
+  /** Whether it is not known of all jobs what they are to run: not yet, or not by what this version can read. */
+  unresolved: () => 'yet' | 'unreadable' | undefined;
 };
 
 /** Resolves when the host converges; its tasks run in the group. */
@@ -58,10 +59,10 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
   const writer = new StatusWriter({ store, hostId: host.hostId, standing: deps.standing, log });
   const jobs = new JobTable(writer);
   await jobs.load(store, host.hostId, log, tasks.signal);
-  const assignments = await openMirror<Assignment>({
+  const assignments = await openMirror<HostAssignment>({
     store,
     prefix: cellKeys.hostAssignments(host.hostId),
-    decode: (json) => assignmentSchema.parse(json),
+    decode: (json) => hostAssignmentSchema.parse(json),
     log,
     signal: tasks.signal,
   });
@@ -95,6 +96,14 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
     caughtUp: async (revision, signal) => void (await assignments.reached(revision, { signal })),
     requestStop: (jobId) => convergence.requestStop(jobId),
     assigned: () => convergence.assigned,
-    hasUnresolved: () => assigned.current().unresolved.size > 0,
+    unresolved() {
+      const { jobs: desired, unresolved, isWhole } = assigned.current();
+      if (!isWhole || desired.values().some(isUnread)) return 'unreadable';
+      return unresolved.size > 0 ? 'yet' : undefined;
+    },
   };
+}
+
+function isUnread(job: DesiredJob): boolean {
+  return job.template === undefined && job.problem.isUnreadable;
 }

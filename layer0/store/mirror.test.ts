@@ -163,10 +163,12 @@ test('an entry that cannot be decoded is left out until it can', async () => {
   });
   await using mirror = await open(store);
   assert.deepEqual(contentOf(mirror), { good: 1 });
+  assert.deepEqual([...mirror.unreadable].toSorted(), ['bad', 'odd']);
   await mirror.reached((await store.transact({ then: [{ put: '/m/good', value: '[]' }] })).revision);
   assert.deepEqual(contentOf(mirror), {});
   await mirror.reached(await put(store, '/m/bad', 2));
   assert.deepEqual(contentOf(mirror), { bad: 2 });
+  assert.deepEqual([...mirror.unreadable].toSorted(), ['good', 'odd']);
 });
 
 test('which entries are there and cannot be decoded is told before what changed with it, and when they go', async () => {

@@ -14,6 +14,8 @@ export type { MirrorChange, Snapshot } from './mirror-state.ts';
 export interface Mirror<T> extends AsyncDisposable {
   /** The state of the prefix at `snapshot.revision`, frozen. */
   readonly snapshot: Snapshot<T>;
+  /** Keys of entries that are there and were left out. Whoever acts on what is not there asks for them first. */
+  readonly unreadable: ReadonlySet<string>;
   /** How many entries a resync has found different from the store so far: watches that lost something. */
   readonly driftCount: number;
   /**
@@ -85,6 +87,10 @@ class StoreMirror<T> implements Mirror<T> {
 
   get snapshot(): Snapshot<T> {
     return this.#state.snapshot;
+  }
+
+  get unreadable(): ReadonlySet<string> {
+    return new Set(this.#state.unreadable.keys());
   }
 
   get driftCount(): number {

@@ -80,3 +80,81 @@ test('what runs is left alone until its template is known, and stopped if there 
     assert.equal((await engine.list())[0]?.state, 'exited');
     await second.stop();
   }));
+
+test('what runs is left alone while its template cannot be read, and ends when it is told to', () =>
+  scenario(async ({ engine, store }) => {
+    const job = jobOf('a');
+    const first = await openHost({ engine, store });
+    await first.assign([job]);
+    await first.reach(job, 'running', (s) => s.state === 'running');
+    await first.stop();
+    const [before] = await engine.list();
+
+    const later = {
+      put: cellKeys.template(job.workloadId, job.version),
+      value: '{"image":{"digest":"of a version to come"}}',
+    };
+    await store.transact({ then: [later] });
+    const second = await openHost({ engine, store });
+    const other = jobOf('other', {}, { workloadId: 'w2' });
+    await store.transact({
+      then: [{ put: cellKeys.template('w2', other.version), value: JSON.stringify(other.template) }],
+    });
+    await second.assign([job, other], { hasTemplates: false });
+    await second.reach(other, 'running', (s) => s.state === 'running');
+    assert.deepEqual(
+      (await engine.list()).filter(({ id }) => id === before?.id),
+      [before],
+    );
+    assert.equal((await second.statusOf(job))?.state, 'running');
+    assert.equal(second.host.unresolved(), 'unreadable');
+    await second.assign([{ ...job, desired: 'stop' }, other], { hasTemplates: false });
+    assert.equal((await second.reach(job, 'done', (s) => s.isFinal)).state, 'done');
+    await second.stop();
+  }));
+
+test('what an assignment names that cannot be read is left alone until it can be or is gone, and all else goes on', () =>
+  scenario(async ({ engine, store }) => {
+    const [job, other] = [jobOf('a'), jobOf('b', {}, { workloadId: 'w2' })];
+    const first = await openHost({ engine, store });
+    await first.assign([job]);
+    await first.reach(job, 'running', (s) => s.state === 'running');
+    const [before] = await engine.list();
+    const odd = cellKeys.assignment(hostId, 'p2');
+    const later = { planId: 'p2', groups: [{ workloadId: job.workloadId, jobs: 'as of a version to come' }] };
+    await store.transact({
+      then: [{ delete: cellKeys.assignment(hostId, 'p1') }, { put: odd, value: JSON.stringify(later) }],
+    });
+    await first.assign([other]);
+    await first.reach(other, 'running', (s) => s.state === 'running');
+    await first.stop();
+    // Nor does an agent that begins take it for unwanted, or for lost.
+    const second = await openHost({ engine, store });
+    await second.assign([{ ...other, desired: 'stop' }]);
+    await second.reach(other, 'done', (s) => s.isFinal);
+    assert.equal(second.host.unresolved(), 'unreadable');
+    assert.deepEqual(
+      (await engine.list()).filter(({ id }) => id === before?.id),
+      [before],
+    );
+    assert.equal((await second.statusOf(job))?.state, 'running');
+    await store.transact({ then: [{ delete: odd }] });
+    await second.assign([]);
+    assert.equal((await second.reach(job, 'done', (s) => s.isFinal)).state, 'done');
+    await second.stop();
+  }));
+
+test('of an assignment is read what its host needs: what a later version says of its demand keeps nothing from running', () =>
+  scenario(async ({ engine, store }) => {
+    const agent = await openHost({ engine, store });
+    const job = jobOf('a');
+    await agent.assign([job]);
+    const key = cellKeys.assignment(hostId, 'p1');
+    const value = (await store.get(key))?.value ?? '';
+    const later = value.replaceAll('"demand":{', '"demand":{"hostPorts":{"tcp":[]},').replace('"hostPorts":[],', '');
+    assert.notEqual(later, value);
+    await store.transact({ then: [{ put: key, value: later }] });
+    await agent.reach(job, 'running', (s) => s.state === 'running');
+    assert.equal(agent.host.unresolved(), undefined);
+    await agent.stop();
+  }));

@@ -1,21 +1,30 @@
 /** What this host was told to run: its assignments, and the templates they name. */
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
-import { cellKeys } from '@flynn/scheduler/cell';
+import { assignedGroupSchema, cellKeys } from '@flynn/scheduler/cell';
 import { jobTemplateSchema } from '@flynn/scheduler/job-template';
-import type { Assignment, HostJob } from '@flynn/scheduler/cell';
+import type { HostJob } from '@flynn/scheduler/cell';
 import type { JobTemplate } from '@flynn/scheduler/job-template';
 import type { Store } from '@flynn/store/store';
+import { z } from 'zod';
 
-/** A job that cannot run because its template is not there, or cannot be read: `problem` says which. */
-export type BrokenJob = Omit<HostJob, 'template'> & { readonly template?: undefined; readonly problem: string };
+/** Of an assignment what its host asks of it: what else a later version says in one is nothing to it. */
+export const hostAssignmentSchema = z.object({ groups: z.array(assignedGroupSchema.omit({ demand: true })) });
+export type HostAssignment = z.output<typeof hostAssignmentSchema>;
+
+/** Why a job cannot be started. `isUnreadable`: its template is there, and a later version may read it. */
+export type Problem = Readonly<{ text: string; isUnreadable: boolean }>;
+
+/** A job that cannot be started because its template is not there, or cannot be read. */
+export type BrokenJob = Omit<HostJob, 'template'> & { readonly template?: undefined; readonly problem: Problem };
 
 export type DesiredJob = HostJob | BrokenJob;
 
 /** What is needed of the mirror of this host's assignments. */
 export type Assignments = {
-  readonly snapshot: { readonly entries: ReadonlyMap<string, { readonly value: Assignment }> };
+  readonly snapshot: { readonly entries: ReadonlyMap<string, { readonly value: HostAssignment }> };
+  readonly unreadable: ReadonlySet<string>;
   onChange(listener: () => void): () => void;
 };
 
@@ -36,7 +45,7 @@ export class AssignedJobs {
   readonly #log: Logger;
   readonly #templates = new Map<string, JobTemplate>();
   /** By job. */
-  readonly #problems = new Map<string, string>();
+  readonly #problems = new Map<string, Problem>();
   readonly #listeners = new Set<() => void>();
   #wake = Promise.withResolvers<void>();
 
@@ -46,8 +55,11 @@ export class AssignedJobs {
     this.#log = options.log;
   }
 
-  /** By id. `unresolved` are assigned as well, but their templates are still to be fetched: leave them as they are. */
-  current(): { jobs: Map<string, DesiredJob>; unresolved: Set<string> } {
+  /**
+   * By id. `unresolved` are assigned as well, but their templates are still to be fetched: leave them as they are. Not `isWhole`:
+   * something is assigned that cannot be read, so others may be.
+   */
+  current(): { jobs: Map<string, DesiredJob>; unresolved: Set<string>; isWhole: boolean } {
     const jobs = new Map<string, DesiredJob>();
     const unresolved = new Set<string>();
     for (const job of this.#assigned().values()) {
@@ -57,7 +69,7 @@ export class AssignedJobs {
       else if (problem !== undefined) jobs.set(job.id, { ...job, problem });
       else unresolved.add(job.id);
     }
-    return { jobs, unresolved };
+    return { jobs, unresolved, isWhole: this.#assignments.unreadable.size === 0 };
   }
 
   /** Called after every change. Returns the unsubscribe function. */
@@ -107,13 +119,13 @@ export class AssignedJobs {
       { then: names.map((name) => ({ get: `${cellKeys.templates}${name}` })) },
       { signal },
     );
-    const problems = new Map<string, string>();
+    const problems = new Map<string, Problem>();
     for (const [index, name] of names.entries()) {
       try {
         this.#templates.set(name, parse(reads[index]?.[0]?.value));
       } catch (error) {
         this.#log.error({ template: name }, messageOf(error));
-        problems.set(name, messageOf(error));
+        problems.set(name, { text: messageOf(error), isUnreadable: hasCode(error, 'invalid') });
       }
     }
     for (const job of wanting) {

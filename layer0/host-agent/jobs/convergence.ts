@@ -6,6 +6,7 @@ import type { AssignedJobs, DesiredJob } from './assigned.ts';
 import type { Container } from '../engine/engine.ts';
 import { jobIdOf, plan } from './plan.ts';
 import type { Step } from './plan.ts';
+import type { JobRecord } from './record.ts';
 import { RunningTimes } from '../containers/running-times.ts';
 import type { Standing } from '../fencing/standing.ts';
 import { execute } from './steps.ts';
@@ -21,7 +22,8 @@ type Busy = { type: Step['type']; ending: AbortController };
 
 /**
  * INVARIANTS. One step at a time per job. Nothing is planned while the engine is away, nor before the host's record is this
- * agent's or while it is another machine's, nor for a job of whose end the engine cannot tell. The loop is level-triggered: a lost
+ * agent's or while it is another machine's, nor for a job of whose end the engine cannot tell, nor for one that nothing names while
+ * an assignment cannot be read. The loop is level-triggered: a lost
  * wake-up costs at most the resync interval.
  */
 export class Convergence {
@@ -76,16 +78,17 @@ export class Convergence {
   #converge(signal: AbortSignal): number {
     const { containers, jobs, host } = this.#context;
     const now = systemClock.now();
-    const { jobs: assigned, unresolved } = this.#assigned.current();
-    this.#endUnwantedStarts(assigned);
+    const { jobs: assigned, unresolved, isWhole } = this.#assigned.current();
+    this.#endUnwantedStarts(assigned, isWhole);
     const all = containers.assigned();
+    const unnamed = isWhole ? [] : unnamedJobs(assigned, all, jobs.records);
     this.#runningTimes.keepOnly(new Set(all.map(({ id }) => id)));
     const steps = plan({
       hostId: host.hostId,
       assigned: [...assigned.values()],
       containers: all,
       records: jobs.records,
-      busy: new Set([...this.#busy.keys(), ...unresolved, ...all.filter(isEndUnclear).map(jobIdOf)]),
+      busy: new Set([...this.#busy.keys(), ...unresolved, ...unnamed, ...all.filter(isEndUnclear).map(jobIdOf)]),
       isLogShipped: this.#isLogShipped,
       ageMsOf: (container) => this.#runningTimes.ageMsOf(container),
       now,
@@ -105,9 +108,10 @@ export class Convergence {
   }
 
   /** Pulling an image may take minutes that nobody is interested in any more. */
-  #endUnwantedStarts(assigned: ReadonlyMap<string, DesiredJob>): void {
+  #endUnwantedStarts(assigned: ReadonlyMap<string, DesiredJob>, isWhole: boolean): void {
     for (const [jobId, { type, ending }] of this.#busy) {
-      if (type === 'start' && assigned.get(jobId)?.desired !== 'run') ending.abort();
+      const desired = assigned.get(jobId)?.desired ?? (isWhole ? 'stop' : 'run');
+      if (type === 'start' && desired !== 'run') ending.abort();
     }
   }
 
@@ -150,4 +154,14 @@ export class Convergence {
 /** How it ended nobody would ever know again, once something was concluded. */
 function isEndUnclear({ state, isUnclear = false }: Container): boolean {
   return isUnclear && state !== 'running';
+}
+
+/** Those that have not ended, and that an assignment which cannot be read may name: they stay as they are. */
+function unnamedJobs(
+  assigned: ReadonlyMap<string, DesiredJob>,
+  containers: readonly Container[],
+  records: ReadonlyMap<string, JobRecord>,
+): string[] {
+  const known = [...containers.map(jobIdOf), ...records.keys()];
+  return known.filter((id) => !assigned.has(id) && records.get(id)?.status.isFinal !== true);
 }

@@ -32,7 +32,7 @@ export function outcomeOfEnd(job: DesiredJob | undefined, container: End, record
   const done = (): Outcome => ({ status: { ...ended, state: 'done', isFinal: true }, failures: 0 });
   if (job === undefined || job.desired === 'stop') return done();
   if (job.template === undefined) {
-    return { status: { ...ended, state: 'failed', isFinal: true, error: job.problem }, failures: 0 };
+    return { status: { ...ended, state: 'failed', isFinal: true, error: job.problem.text }, failures: 0 };
   }
 
   const cause = record.stopCause;
@@ -102,7 +102,7 @@ export function outcomeOfFailedStart(
 /** A job that is wanted and cannot be run, with nothing running. */
 export function outcomeOfBroken(job: BrokenJob, record: JobRecord, now: number): Outcome {
   const status = withoutRun(record.status);
-  return { status: { ...status, state: 'failed', isFinal: true, error: job.problem, endedAt: now }, failures: 0 };
+  return { status: { ...status, state: 'failed', isFinal: true, error: job.problem.text, endedAt: now }, failures: 0 };
 }
 
 /** Somebody waits for a job that is not started again; it should learn that the host cannot. */

@@ -29,7 +29,7 @@ export type PlanInput = {
   /** Of this cluster and not resident. */
   containers: readonly Container[];
   records: ReadonlyMap<string, JobRecord>;
-  /** Jobs with a step under way, planned again when it is through, and those whose template is not known yet. */
+  /** Jobs with a step under way, planned again when it is through, and those of which not all is known. */
   busy: ReadonlySet<string>;
   /** Whether a container's log is read to its end. */
   isLogShipped: (container: Container) => boolean;
@@ -107,8 +107,11 @@ function planRunning(
   const stop = (cause: StopCause): Step[] => [
     { type: 'stop', jobId, container, cause, ...(job?.template === undefined ? {} : { job }) },
   ];
-  if (!isWanted || job?.template === undefined) return stop({ type: 'unwanted' });
+  if (!isWanted || job === undefined) return stop({ type: 'unwanted' });
+  if (job.template === undefined && !job.problem.isUnreadable) return stop({ type: 'unwanted' });
   if (record.stopCause !== undefined) return stop(record.stopCause);
+  // It may not be started again by what this version can read, and runs for as long as it does.
+  if (job.template === undefined) return [];
   // One that somebody restarted is another run, perhaps at another address.
   const isWatched = record.isWatched && (container.startedAtMs ?? record.status.startedAt) === record.status.startedAt;
   const steps: Step[] = isWatched ? [] : [{ type: 'adopt', jobId, job, container }];

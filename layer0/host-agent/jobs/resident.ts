@@ -91,8 +91,8 @@ function versionOf(resident: Resident): string {
 export type ResidentAction = 'none' | 'wait' | 'create' | 'start' | 'replace';
 
 /**
- * What is to be done about one resident job. `nextStartAt` and `now` are of one clock, which nobody sets. Without a spec that can be
- * read the container is kept as it is.
+ * What is to be done about one resident job. `nextStartAt` and `now` are of one clock, which nobody sets. Without a spec that can
+ * be read the container is kept as it is.
  */
 export function residentAction(
   resident: Resident | undefined,
@@ -108,7 +108,8 @@ export function residentAction(
 
 /**
  * INVARIANTS. Resident jobs need nothing but the engine and the disk. A changed spec replaces the container; a removed one
- * stops it. One that cannot be read is neither: its container runs on, and is started again as it is. None begins with an empty volume in the place of one that it has had.
+ * stops it. One that cannot be read does neither: its container runs on, and is started again as it is. None begins with an empty
+ * volume in the place of one that it has had.
  */
 export class Residents {
   readonly #dir: string;

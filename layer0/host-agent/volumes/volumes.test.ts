@@ -90,14 +90,19 @@ test('a job that waits to be started again has its volume; one that ended for go
 test('while it is not known what jobs are to run, nothing is removed', async (t) => {
   await using it = await setUp(t);
   await it.engine.ensureVolume(volumeName(cluster, name));
-  const deps: VolumeDeps = {
-    engine: it.engine,
-    containers: it.containers,
-    cluster,
-    host: { ...it.host, hasUnresolved: () => true },
-    pump: { isShipped: () => true },
-    sizes: { of: async () => new Map() },
-  };
-  await assert.rejects(removeHostVolume(deps, name, { signal: t.signal }), (error) => hasCode(error, 'unavailable'));
+  for (const [unresolved, told] of [
+    ['yet', /still being read/],
+    ['unreadable', /cannot be read by its version/],
+  ] as const) {
+    const deps: VolumeDeps = {
+      engine: it.engine,
+      containers: it.containers,
+      cluster,
+      host: { ...it.host, unresolved: () => unresolved },
+      pump: { isShipped: () => true },
+      sizes: { of: async () => new Map() },
+    };
+    await assert.rejects(removeHostVolume(deps, name, { signal: t.signal }), { code: 'unavailable', message: told });
+  }
   assert.equal((await it.list()).length, 1);
 });

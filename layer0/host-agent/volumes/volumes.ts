@@ -17,7 +17,7 @@ export type VolumeDeps = {
   engine: Pick<Engine, 'listVolumes' | 'removeVolume' | 'remove' | 'list'>;
   containers: Pick<ContainerTable, 'delete'>;
   cluster: string;
-  host: Pick<Host, 'assigned' | 'hasUnresolved'> & { jobs: Pick<JobTable, 'get'> };
+  host: Pick<Host, 'assigned' | 'unresolved'> & { jobs: Pick<JobTable, 'get'> };
   pump: Pick<LogPump, 'isShipped'>;
   sizes: Pick<VolumeSizes, 'of'>;
 };
@@ -56,10 +56,13 @@ export async function listHostVolumes(
 export async function removeHostVolume(deps: VolumeDeps, name: string, options: CallOptions): Promise<void> {
   const { engine, cluster } = deps;
   const containers = await engine.list(options);
-  if (deps.host.hasUnresolved()) {
+  const unresolved = deps.host.unresolved();
+  if (unresolved !== undefined) {
     throw new FlynnError(
       'unavailable',
-      `which volumes the jobs of this host are to have is still being read: try again in a moment`,
+      unresolved === 'yet'
+        ? 'which volumes the jobs of this host are to have is still being read: try again in a moment'
+        : 'which volumes the jobs of this host are to have cannot be read by its version: its log says what, try again once it is updated',
     );
   }
   const [user] = usersOf(deps, name, containers);
