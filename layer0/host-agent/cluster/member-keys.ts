@@ -36,8 +36,11 @@ export async function followMembers(
   let told = '';
   for await (const { entries } of members.changes({ signal: options.signal })) {
     const voters = [...entries].filter(([, { value }]) => value.state === 'voter');
-    const endpoints = voters.map(([, { value }]) => clientUrlOf(value.address)).sort();
-    if (endpoints.length === 0) continue;
+    const said = voters.map(([, { value }]) => clientUrlOf(value.address));
+    // One of whom nothing can be read is where it was.
+    const kept = members.unreadable.size === 0 ? [] : store.endpoints;
+    const endpoints = [...new Set([...said, ...kept])].sort();
+    if (said.length === 0) continue;
     if (endpoints.join() !== [...store.endpoints].sort().join()) {
       options.log.info({ endpoints }, 'the members of etcd changed');
       store.endpoints = endpoints;

@@ -7,7 +7,7 @@ import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdMembership, EtcdPeer } from '@flynn/store/etcd-membership';
 import type { Mirror } from '@flynn/store/mirror';
 import { z } from 'zod';
-import type { Lease } from '../network/lease.ts';
+import { type Lease, leaseKey } from '../network/lease.ts';
 import { peerUrlOf } from './etcd-resident.ts';
 import { etcdImageKey, memberKey } from './member-keys.ts';
 import type { Member } from './member-keys.ts';
@@ -33,7 +33,7 @@ export const usualPace: Pace = { leaderTtlSeconds: 10, stepMs: 2_000, idleMs: 10
 
 export type LeaderDeps = {
   hostId: string;
-  store: EtcdClient;
+  store: Pick<EtcdClient, 'get' | 'grantLease' | 'transact'>;
   openMembership: () => EtcdMembership;
   members: Mirror<Member>;
   leases: Mirror<Lease>;
@@ -99,6 +99,11 @@ class Leadership {
     const { leases: mirror, hosts, members } = this.#deps;
     const peers = await this.#membership.list();
     this.#signal.throwIfAborted();
+    const [unread] = mirror.unreadable;
+    if (unread !== undefined) {
+      // Its member would be taken for a stranger's, and there would be fewer hosts than there are.
+      throw new FlynnError('invalid', `the lease of ${unread} cannot be read: ${leaseKey(unread)}`);
+    }
     const leases = [...mirror.snapshot.entries.values()].map(({ value }) => value);
     await this.#writeVoters(peers, leases);
     const next = nextMembershipStep({
@@ -143,10 +148,12 @@ class Leadership {
 
   /** The keys say what etcd says: whoever changed it, and whatever a leader before could not write any more. */
   async #writeVoters(peers: readonly EtcdPeer[], leases: readonly Lease[]): Promise<void> {
-    const { entries } = this.#deps.members.snapshot;
+    const { snapshot, unreadable } = this.#deps.members;
+    const { entries } = snapshot;
     for (const peer of peers.filter(({ isLearner }) => !isLearner)) {
       const host = hostOfPeer(peer, leases);
-      if (host === undefined) continue;
+      // Its host may have said there that it has nothing of it.
+      if (host === undefined || unreadable.has(host.hostId)) continue;
       const entry = entries.get(host.hostId)?.value;
       if (entry?.state === 'lost' || (entry?.state === 'voter' && entry.address === host.address)) continue;
       await this.#write(host.hostId, { ...entry, address: host.address, state: 'voter' });

@@ -55,12 +55,17 @@ test('what runs as a member of etcd that is none is taken away, and not before i
   const resident = etcdResident({ cluster: 'flynn', address: '192.0.2.2', image: 'etcd:1', ...host });
   await mkdir(dirname(residentFile(host.stateDir)));
   await writeFileAtomic(residentFile(host.stateDir), JSON.stringify(resident));
+  let unreadable = new Set<string>();
   const isThere = async (...members: string[]) => {
-    await takeAway(host, new Map(members.map((id) => [id, {}])));
+    const at = { modRevision: 1, createRevision: 1, value: {} };
+    await takeAway(host, { snapshot: { entries: new Map(members.map((id) => [id, at])) }, unreadable });
     return (await readResident(host.stateDir)) !== undefined;
   };
   assert.equal(await isThere(), true);
   assert.equal(await isThere('h1', 'h2'), true);
+  unreadable = new Set(['h2']);
+  assert.equal(await isThere('h1'), true, 'what is said of it cannot be read');
+  unreadable = new Set(['h3']);
   assert.equal(await isThere('h1'), false);
   assert.equal(await isThere('h1'), false);
 });

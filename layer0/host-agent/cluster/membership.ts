@@ -16,7 +16,7 @@ import { cellKeys } from '@flynn/scheduler/cell';
 import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdMembership } from '@flynn/store/etcd-membership';
 import { openMirror } from '@flynn/store/mirror';
-import type { Mirror } from '@flynn/store/mirror';
+import type { Mirror, Snapshot } from '@flynn/store/mirror';
 import { z } from 'zod';
 import { leasePrefix, leaseSchema } from '../network/lease.ts';
 import { etcdResident, etcdVolume, residentFile } from './etcd-resident.ts';
@@ -126,10 +126,11 @@ async function followOwn(options: MembershipOptions, members: Mirror<Member>, si
   const { hostId, stateDir, cluster, log } = options;
   const file = residentFile(stateDir);
   for await (const { entries } of members.changes({ signal })) {
+    if (members.unreadable.has(hostId)) continue;
     const entry = entries.get(hostId);
     const own = entry?.value;
     const existing = await readJsonFile(file, residentSchema);
-    if (own === undefined) await takeAway(options, entries);
+    if (own === undefined) await takeAway(options, members);
     else if (own.state === 'joining') {
       const { address, image, initialCluster, memberId } = own;
       if (image === undefined || initialCluster === undefined) continue;
@@ -154,13 +155,17 @@ async function followOwn(options: MembershipOptions, members: Mirror<Member>, si
   }
 }
 
-/** Before there is any member nothing is known of this host's. */
+/** Before there is any member nothing is known of this host's, nor while what is said of it cannot be read. */
 export async function takeAway(
   { hostId, stateDir, log }: Pick<MembershipOptions, 'hostId' | 'stateDir' | 'log'>,
-  entries: ReadonlyMap<string, unknown>,
+  {
+    snapshot: { entries },
+    unreadable,
+  }: { snapshot: Pick<Snapshot<unknown>, 'entries'>; unreadable: ReadonlySet<string> },
 ): Promise<void> {
   const file = residentFile(stateDir);
-  if (entries.size === 0 || entries.has(hostId) || (await readJsonFile(file, residentSchema)) === undefined) return;
+  if (entries.size === 0 || entries.has(hostId) || unreadable.has(hostId)) return;
+  if ((await readJsonFile(file, residentSchema)) === undefined) return;
   log.warn('this host is no member of etcd any more: its member is taken away');
   await rm(file, { force: true });
 }
@@ -169,9 +174,8 @@ export async function takeAway(
 async function followData(options: MembershipOptions, members: Mirror<Member>, signal: AbortSignal): Promise<void> {
   const { hostId, hasLostData, pace = usualPace } = options;
   for (;;) {
-    const { entries } = members.snapshot;
-    if (hasLostData()) await giveUp(options, entries.get(hostId), signal);
-    await takeAway(options, entries);
+    if (hasLostData()) await giveUp(options, members.snapshot.entries.get(hostId), signal);
+    await takeAway(options, members);
     await systemClock.sleep(pace.idleMs, { signal });
   }
 }

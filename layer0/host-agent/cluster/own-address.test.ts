@@ -46,3 +46,33 @@ test('a host that is somewhere else tells so, of itself and of its member of etc
   await tell('h1', '10.0.0.9');
   assert.equal(await address(memberKey('h1')), '10.0.0.1');
 });
+
+test('a host begins also where what the store has of its place cannot be read, and leaves that as it is', async () => {
+  await using store = createMemoryStore();
+  const tell = () => tellOwnAddress(store, { hostId: 'h1', address: '10.0.0.9' }, { log: silentLogger(), signal });
+  const text = async (key: string) => (await store.get(key))?.value;
+  await leaseSubnet(store, { hostId: 'h1', address: '10.0.0.1', range, now: 7 });
+  const lease = (await text(leaseKey('h1'))) ?? '';
+  const [later, leaving] = ['{"hostId":"h1","addresses":["10.0.0.1"]}', '{"address":"10.0.0.1","state":"leaving"}'];
+  await store.transact({
+    then: [
+      { put: leaseKey('h1'), value: later },
+      { put: memberKey('h1'), value: leaving },
+    ],
+  });
+  await tell();
+  assert.equal(await text(leaseKey('h1')), later);
+  // Of another host it cannot be told whether that is at this address.
+  await store.transact({
+    then: [
+      { put: leaseKey('h1'), value: lease },
+      { put: leaseKey('h2'), value: later },
+    ],
+  });
+  await tell();
+  assert.equal(await text(leaseKey('h1')), lease);
+  await store.transact({ then: [{ delete: leaseKey('h2') }] });
+  await tell();
+  assert.match((await text(leaseKey('h1'))) ?? '', /10\.0\.0\.9/);
+  assert.equal(await text(memberKey('h1')), leaving);
+});

@@ -81,6 +81,15 @@ test('no host moves to the address of another, or takes back a subnet that was g
   );
 });
 
+test('no host joins while a lease cannot be read: its subnet would be given a second time, and the key is named', async () => {
+  await using store = openTestStore();
+  await store.transact({ then: [{ put: leaseKey('h1'), value: '{"subnets":["100.100.0.0/24"]}' }] });
+  await assert.rejects(
+    leaseSubnet(store, ask('h2', '192.0.2.2')),
+    (error) => hasCode(error, 'invalid') && error.message.includes(leaseKey('h1')),
+  );
+});
+
 test('a subnet whose host was deleted without it is free', async () => {
   await using store = openTestStore();
   const range = '100.100.0.0/24';

@@ -1,6 +1,7 @@
 /** Which part of the cluster's range does a host get? Leased once, kept until the host leaves. */
 import { FlynnError } from '@flynn/kit/errors';
 import { eitherCommand } from '@flynn/kit/operator-commands';
+import { decodeJson } from '@flynn/store/codec';
 import type { Entry, Store } from '@flynn/store/store';
 import { firstOf } from '../network/addresses.ts';
 import { leaseKey, leasePrefix, leaseSchema } from '../network/lease.ts';
@@ -51,7 +52,8 @@ export type LeaseRequest = {
 
 /**
  * Answers the host's lease: the one it has, else a new one. `conflict` when the id is that of a host at another address
- * (unless that host is the one asking to move: `mayMove`), `exhausted` when the range is full.
+ * (unless that host is the one asking to move: `mayMove`), `exhausted` when the range is full, `invalid` while a lease cannot be
+ * read: its subnet or its address would be given a second time.
  */
 export async function leaseSubnet(
   store: Store,
@@ -65,7 +67,7 @@ export async function leaseSubnet(
     const { entries } = await store.list(leasePrefix, limits);
     const known = entries.find((entry) => entry.key === key);
     if (known !== undefined) {
-      const lease = leaseSchema.parse(JSON.parse(known.value));
+      const lease = decodeJson(leaseSchema, known.value, key);
       if (isAt(lease, request)) return lease;
       // What a host is to the others, one that all reach or one behind NAT, stays.
       if (options.mayMove !== true || lease.site !== request.site) {
@@ -150,7 +152,7 @@ function placeOf({ address, site, localAddress }: Lease): string {
 /** Answers all leases. */
 function refuseTaken(entries: readonly Entry[], request: LeaseRequest): Lease[] {
   const { address } = request;
-  const leases = entries.map((entry) => leaseSchema.parse(JSON.parse(entry.value)));
+  const leases = entries.map(({ key, value }) => decodeJson(leaseSchema, value, key));
   const same = leases.find((lease) => isTaken(lease, request));
   if (same === undefined) return leases;
   throw new FlynnError(
@@ -180,7 +182,7 @@ export async function releaseSubnet(store: Store, hostId: string): Promise<Lease
   for (;;) {
     const entry = await store.get(key);
     if (entry === undefined) return undefined;
-    const lease = leaseSchema.parse(JSON.parse(entry.value));
+    const lease = decodeJson(leaseSchema, entry.value, key);
     const { succeeded } = await store.transact({
       compare: [{ key, modRevision: entry.modRevision }],
       then: [{ delete: key }, { delete: subnetKey(lease.subnet) }],

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { cp, mkdtemp, rm } from 'node:fs/promises';
+import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -11,6 +11,7 @@ import type { HostRecord } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
 import type { MemoryStore } from '@flynn/store/memory';
 import type { Lease } from '@flynn/store/store';
+import { z } from 'zod';
 import { prepareAbsence } from '../hosts/absence.ts';
 import { keepAnnounced } from '../hosts/record.ts';
 import type { Meeting } from '../hosts/record.ts';
@@ -19,6 +20,8 @@ import { OwnRuns } from './own-runs.ts';
 
 const log = silentLogger();
 const key = cellKeys.host('h1');
+const runsSchema = z.object({ runs: z.array(z.string()) });
+const readRuns = async (dir: string) => runsSchema.parse(JSON.parse(await readFile(join(dir, 'runs.json'), 'utf8')));
 const beginsAnew = { code: 'conflict', message: /begins anew/ };
 
 function recordAt(address: string): HostRecord {
@@ -330,4 +333,20 @@ test('a record that was left is known for that wherever the agent that left it w
   await first.end({ leaves: true, isCut: true });
   assert.notEqual((await standing())?.entry.lease, before);
   assert.equal(await elsewhere(), undefined);
+});
+
+test("another machine's record is known for one whatever else a later version says in it, and this disk's for its own", async (t) => {
+  const { dir } = await scenario(t);
+  const own = await dir();
+  const runs = await OwnRuns.open(own, log);
+  const entryOf = (run: object) => {
+    const later = { ...recordAt('10.0.0.2'), run, capacity: { memory: '1 GiB' }, cordoned: 'for new jobs' };
+    return { key, value: JSON.stringify(later), lease: 'other', createRevision: 1, modRevision: 1 };
+  };
+  assert.equal(runs.rivalIn(entryOf({ id: 'of another' }))?.record.address, '10.0.0.2');
+  assert.equal(runs.elsewhere(entryOf({ id: 'of another' }), new Set(['10.0.0.1']))?.record.address, '10.0.0.2');
+  const next = await OwnRuns.open(own, log);
+  const [former] = (await readRuns(own)).runs;
+  assert.equal(next.rivalIn(entryOf({ id: former })), undefined);
+  assert.equal(next.isHere(entryOf({ id: former }), new Set(['10.0.0.2'])), true);
 });

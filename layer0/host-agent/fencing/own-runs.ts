@@ -35,7 +35,11 @@ async function readRuns(stateDir: string, log: Logger): Promise<Kept> {
 }
 
 /** Who holds the record while this agent may not have it. `mayBeOwn`: of a run that this disk knows, an agent before maybe. */
-export type Rival = { record: HostRecord; lease: string; mayBeOwn?: true };
+export type Rival = { record: Holder; lease: string; mayBeOwn?: true };
+
+/** Of a record what tells whose it is: what else a later version says in one does not make it nobody's. */
+const holderSchema = hostRecordSchema.pick({ id: true, address: true, localAddress: true, startedAt: true, run: true });
+type Holder = z.output<typeof holderSchema>;
 
 /**
  * INVARIANTS. The disk knows a run before the record says it, and forgets those before only once its own record stands: an
@@ -151,9 +155,9 @@ export function placeOf({ address, localAddress }: Pick<HostRecord, 'address' | 
   return localAddress ?? address;
 }
 
-function recordIn({ value }: Entry): HostRecord | undefined {
+function recordIn({ value }: Entry): Holder | undefined {
   try {
-    return hostRecordSchema.parse(JSON.parse(value));
+    return holderSchema.parse(JSON.parse(value));
   } catch {
     return undefined;
   }

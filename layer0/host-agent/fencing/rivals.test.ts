@@ -16,15 +16,7 @@ import { Rivals, certainMs, notOwnMs, stopsSingletons, untilAlone } from './riva
 
 const rival = (lease: string): Rival => ({
   lease,
-  record: {
-    id: 'h1',
-    address: '10.0.0.9',
-    apiPort: 1113,
-    capacity: { memoryBytes: 1, cpuMillis: 1 },
-    attributes: {},
-    cordoned: false,
-    startedAt: 1,
-  },
+  record: { id: 'h1', address: '10.0.0.9', startedAt: 1 },
 });
 
 function logged() {

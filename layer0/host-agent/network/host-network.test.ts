@@ -1,10 +1,14 @@
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
+import { mkdtempDisposable, readFile, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { HostNetwork, usualCheckMs } from './host-network.ts';
+import type { Heard } from './host-network.ts';
+import { recall, remember } from './memory.ts';
 import type { Run } from './program.ts';
 import { testSettings } from './settings-fixture.ts';
 
@@ -30,6 +34,56 @@ test('an agent that has carried out nothing yet says nothing of encryption, not 
     ending.abort();
     await running;
   }
+});
+
+test('a host whose lease cannot be read is where it was when it last could be, and gone with its lease', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-network-'));
+  const file = join(folder.path, 'network.json');
+  const lease = (hostId: string, n: number) => ({
+    hostId,
+    address: `192.0.2.${n}`,
+    subnet: `100.100.${n}.0/24`,
+    joinedAt: n,
+  });
+  const [one, two, other] = [lease('one', 2), lease('two', 3), lease('three', 4)];
+  // What a later version remembered of one host is no reason to know nothing of the others.
+  await remember(file, { leases: [one, two], endpoints: [], encryption: 'off' });
+  const text = await readFile(file, 'utf8');
+  await writeFile(file, text.replace('{"leases":[', '{"leases":[{"hostId":"three","subnet":[]},'));
+  assert.deepEqual(await recall(file), { leases: [one, two], endpoints: [], encryption: 'off' });
+
+  const network = new HostNetwork({
+    settings: () => testSettings,
+    file,
+    jobs: () => [],
+    run: async () => {
+      throw new FlynnError('unavailable', 'ip says no');
+    },
+    runBeside: async () => '',
+    checkEveryMs: 5,
+    log: silentLogger(),
+  });
+  const knownOnce = async (heard: Heard) => {
+    const ending = new AbortController();
+    let reads = 0;
+    network.follow(() => {
+      reads += 1;
+      return heard;
+    });
+    const running = network.run(ending.signal);
+    await waitFor(() => reads > 1, { what: 'it to be heard', deadlineMs: 60_000, intervalMs: 5 });
+    ending.abort();
+    await running;
+    return (await recall(file))?.leases.map(({ hostId }) => hostId).toSorted();
+  };
+  const heard: Heard = { leases: [one], endpoints: [], word: 'off' };
+  assert.deepEqual(await knownOnce({ ...heard, unread: new Set(['two', 'three']) }), ['one', 'two']);
+  assert.deepEqual(await knownOnce({ ...heard, leases: [one, other], unread: new Set(['two']) }), [
+    'one',
+    'three',
+    'two',
+  ]);
+  assert.deepEqual(await knownOnce({ ...heard, unread: new Set() }), ['one']);
 });
 
 /** Of a machine that answers nothing to a check; `beside` is asked what was left on the bridge. */

@@ -46,8 +46,11 @@ export type HostNetworkOptions = {
   log: Logger;
 };
 
-/** What the store says of the cluster: of encryption its word, which may be none that is understood. */
-export type Heard = Omit<Known, 'encryption'> & Readonly<{ word: EncryptionWord }>;
+/**
+ * What the store says of the cluster: of encryption its word, which may be none that is understood. `unread`: hosts whose leases
+ * are there and cannot be read.
+ */
+export type Heard = Omit<Known, 'encryption'> & Readonly<{ word: EncryptionWord; unread?: ReadonlySet<string> }>;
 
 /**
  * INVARIANTS. One command at a time, and beside it a look at what was left. Until the cluster is known (`follow`), what it was when
@@ -232,10 +235,12 @@ export class HostNetwork {
   /** What is read of the cluster now. */
   #hear(): void {
     if (this.#read === undefined) return;
-    const { word, ...heard } = this.#read();
+    const { word, unread, leases, endpoints } = this.#read();
     this.#isUnreadable = word === 'unreadable';
     this.#knownEncryption = encryptionOf(word, this.#knownEncryption);
-    this.#known = { ...heard, encryption: this.#knownEncryption };
+    // They are where they were, for all that is known.
+    const kept = this.#known.leases.filter(({ hostId }) => unread?.has(hostId) === true);
+    this.#known = { leases: [...leases, ...kept], endpoints, encryption: this.#knownEncryption };
   }
 
   async #removeLeft(signal: AbortSignal): Promise<void> {

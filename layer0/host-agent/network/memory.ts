@@ -5,9 +5,13 @@ import { encryptionSchema } from './encryption.ts';
 import { leaseSchema } from './lease.ts';
 import { endpointSchema } from './policy.ts';
 
+/** What a later version wrote of one of them is no reason to know nothing of the others. */
+const readableOf = <S extends z.ZodType>(schema: S) =>
+  z.array(z.unknown()).transform((all) => all.flatMap((one) => schema.safeParse(one).data ?? []));
+
 const knownSchema = z.object({
-  leases: z.array(leaseSchema),
-  endpoints: z.array(endpointSchema),
+  leases: readableOf(leaseSchema),
+  endpoints: readableOf(endpointSchema),
   /** Of before there was any it is off; what a later version wrote is not. */
   encryption: encryptionSchema.default('off').catch('on'),
 });

@@ -77,7 +77,14 @@ test('whether this host has its subnet from the cluster is known, also where ano
   await using tasks = new TaskGroup();
   const wireguard = { ...testSettings.wireguard, key: `${'k'.repeat(43)}=` };
   const settings = { ...testSettings, wireguard };
-  const network = { settings, unheard: [], changed: () => undefined, follow: () => undefined };
+  let read: (() => Heard) | undefined;
+  const told: ReadonlySet<string>[] = [];
+  const network = {
+    settings,
+    unheard: [],
+    changed: () => void told.push(read?.().unread ?? new Set()),
+    follow: (heard: () => Heard) => void (read = heard),
+  };
   const { hostId, address, subnet, range } = testSettings;
   const joining = { hostId, address, range, subnet, now: 0 };
   await leaseSubnet(store, joining);
@@ -98,4 +105,7 @@ test('whether this host has its subnet from the cluster is known, also where ano
   await releaseSubnet(store, hostId);
   await leaseSubnet(store, joining);
   await becomes(true);
+  const { revision } = await store.transact({ then: [{ put: leaseKey(hostId), value: '{"subnets":[]}' }] });
+  await waitFor(() => told.some((unread) => unread.has(hostId)), { what: `${revision}`, deadlineMs: 60_000 });
+  assert.equal(isLeased(), true, 'what cannot be read was not given to another');
 });

@@ -123,7 +123,7 @@ async function untilCurrent(containers: ContainerTable, signal: AbortSignal): Pr
 
 /**
  * Resolves when the network follows the cluster, which it does until the signal aborts. `isLeased`: whether the host has its subnet
- * from the cluster, as it was told last.
+ * from the cluster, as it was told last, or cannot be read.
  */
 export async function followCluster(
   network: Pick<HostNetwork, 'settings' | 'unheard' | 'changed' | 'follow'>,
@@ -165,9 +165,11 @@ export async function followCluster(
   network.follow(() => ({
     word: encryption.snapshot.entries.get('')?.value ?? 'off',
     leases: [...leases.snapshot.entries.values()].map(({ value }) => value),
+    unread: leases.unreadable,
     endpoints: endpointsOf(registry),
   }));
-  return { isLeased: () => leases.snapshot.entries.get(hostId)?.value.subnet === subnet };
+  const isLeased = () => leases.unreadable.has(hostId) || leases.snapshot.entries.get(hostId)?.value.subnet === subnet;
+  return { isLeased };
 }
 
 function endpointsOf(registry: Registry): Endpoint[] {
