@@ -9,8 +9,8 @@ import { decode, parseCellKey } from './entries.ts';
 import type { CellKey } from './entries.ts';
 import { SharedParts } from './interned.ts';
 import { JobColumns } from './job-columns.ts';
-import { UnreadEntries } from './unread-entries.ts';
 import { WorkloadSlots } from './workload-slots.ts';
+import { UnreadEntries } from './unread-entries.ts';
 
 const noHomes: Homes = Object.freeze({});
 
