@@ -31,8 +31,8 @@ export async function writeFileAtomic(
 const failures = ['EIO', 'EMFILE', 'ENFILE', 'ENOMEM'] as const;
 
 /**
- * undefined if there is no such file; `invalid` naming the file if it is there and cannot be read, `unavailable` where the disk or the
- * system failed.
+ * undefined if there is no such file; `invalid` naming the file if it is there and cannot be read, `unavailable` where the disk or
+ * the system failed.
  */
 export async function readTextFile(file: string): Promise<string | undefined> {
   try {
