@@ -189,7 +189,7 @@ export function controllerHandlers(
     ...backupHandlers(deps, blobs),
     ...sealingHandlers(deps),
     ...userHandlers(deps),
-    ...grantHandlers(deps, directory),
+    ...grantHandlers(deps),
     ...tokenHandlers(deps),
     ...loginHandlers(deps),
     ...auditHandlers(deps),

@@ -10,9 +10,11 @@ import { metricsHandler } from '@flynn/kit/metrics-server';
 import type { Store } from '@flynn/store/store';
 import { Directory } from './access/directory.ts';
 import { accessGate } from './access/gate.ts';
+import { heardIn } from './access/heard.ts';
 import { inClear } from './access/in-clear.ts';
 import { RateLimit, defaultRate } from './access/rate-limit.ts';
 import type { RateSettings } from './access/rate-limit.ts';
+import { grantType, teamType, tokenType, userType } from './access/resources.ts';
 import { rotationCheck } from './access/rotation-findings.ts';
 import { tokenCheck } from './access/token-findings.ts';
 import { audited } from './audit/audited.ts';
@@ -40,6 +42,7 @@ import { HealthWatch } from './health/health.ts';
 import { clusterMetrics } from './health/metrics.ts';
 import { notificationCheck } from './notifications/findings.ts';
 import { openApiHandler } from './openapi/handler.ts';
+import { runnerType } from './resources.ts';
 import { keptLoginsCheck } from './runner-env/findings.ts';
 import { sealingCheck } from './sealing/findings.ts';
 import { sourceCheck } from './source/findings.ts';
@@ -123,7 +126,14 @@ export async function openWeb(options: {
     historyFigures(resources, metrics),
     autoscaleFigures(resources, metrics),
   ]);
-  const handlers = audited(own, { store, trail, now, log });
+  const heard = heardIn({
+    [userType.name]: directory.users,
+    [teamType.name]: directory.teams,
+    [grantType.name]: directory.grants,
+    [tokenType.name]: directory.tokens,
+    [runnerType.name]: deps.runners,
+  });
+  const handlers = audited(own, { store, trail, heard, now, log });
   return {
     handlers: [...handlers, openApiHandler(handlers, { version: deps.settings.version })],
     gate: accessGate({

@@ -8,19 +8,13 @@ import type { Deps } from '../deps.ts';
 import { findApp, forLiveApp } from '../deps.ts';
 import { ownedBy } from '../resources.ts';
 import { grants } from './api.ts';
-import type { Directory } from './directory.ts';
 import type { Grant } from './model.ts';
 import { grantId, grantType, teamType, userType } from './resources.ts';
 import type { GrantResource } from './resources.ts';
 import { findTeam, findUser } from './users.ts';
 
-export function grantHandlers(deps: Deps, directory: Pick<Directory, 'grants'>): Handler[] {
+export function grantHandlers(deps: Deps): Handler[] {
   const { resources } = deps;
-  /** Whoever hears that it is so is judged by it here from then on. */
-  const known = async (grant: GrantResource, signal: AbortSignal): Promise<GrantResource> => {
-    await directory.grants.reached(grant.revision, { signal });
-    return grant;
-  };
   return [
     handle(grants.list, async ({ params, signal }) => {
       const app = await findApp(deps, params.app, signal);
@@ -54,20 +48,19 @@ export function grantHandlers(deps: Deps, directory: Pick<Directory, 'grants'>):
         const also = () => ({ compare: [compareOf(app)] });
         try {
           const made = await resources.create(grantType, { id, owner: ownedBy(app.id), spec }, { signal, also });
-          return viewGrant(await known(made, signal), subject.spec.name);
+          return viewGrant(made, subject.spec.name);
         } catch (error) {
           if (!hasCode(error, 'conflict') || (await resources.find(grantType, id, { signal })) === undefined)
             throw error;
         }
-        const changed = await resources.update(grantType, id, () => spec, { signal, also });
-        return viewGrant(await known(changed, signal), subject.spec.name);
+        return viewGrant(await resources.update(grantType, id, () => spec, { signal, also }), subject.spec.name);
       });
     }),
     handle(grants.remove, async ({ params, signal }) => {
       const app = await findApp(deps, params.app, signal);
       const { kind, subject } = await subjectOf(deps, params, signal);
       try {
-        await known(await resources.delete(grantType, grantId(app.id, kind, subject.id), { signal }), signal);
+        await resources.delete(grantType, grantId(app.id, kind, subject.id), { signal });
       } catch (error) {
         if (!hasCode(error, 'not_found')) throw error;
         throw new FlynnError(

@@ -4,6 +4,7 @@ import type { Logger } from '@flynn/kit/log';
 import type { Route } from '@flynn/kit/routes';
 import type { Store } from '@flynn/store/store';
 import { tokens } from '../access/api.ts';
+import type { Heard } from '../access/heard.ts';
 import { datastores } from '../datastores/api.ts';
 import { generic } from '../generic/api.ts';
 import { notifications } from '../notifications/api.ts';
@@ -52,6 +53,8 @@ type AuditOptions = Readonly<{
   /** The plain one. */
   store: Store;
   trail: AuditTrail;
+  /** Waits until what was committed counts here. */
+  heard: Heard;
   now: () => number;
   log: Logger;
 }>;
@@ -67,7 +70,7 @@ export function audited(handlers: readonly Handler[], options: AuditOptions): Ha
 async function act(
   { route, run }: Handler,
   call: CheckedCall,
-  { store, trail, now, log }: AuditOptions,
+  { store, trail, heard, now, log }: AuditOptions,
 ): Promise<unknown> {
   // A stream cannot be kept for who asks again.
   const isKept = route.method === 'POST' && route.kind !== 'stream' && call.caller !== undefined;
@@ -88,7 +91,7 @@ async function act(
   const keeping = claim?.keep(answer, hasSecret(route, call)).catch((error: unknown) => {
     log.error({ err: error, path: route.path }, 'an answer could not be kept for who asks again');
   });
-  await Promise.all([trail.end(entry, undefined), keeping]);
+  await Promise.all([trail.end(entry, undefined), keeping, heard(entry.commits, call.signal)]);
   return answer;
 }
 

@@ -178,7 +178,6 @@ export function runnerRegistryHandlers(deps: Deps): Handler[] {
       const status = { state: 'adopted', seenAt: deps.now() } as const;
       try {
         const made = await resources.create(runnerType, { id: checkedId(id), spec, status }, { signal });
-        await deps.runners.reached(made.revision, { signal });
         return { ...viewRunner(deps, made), token };
       } catch (error) {
         if (!hasCode(error, 'conflict')) throw error;
