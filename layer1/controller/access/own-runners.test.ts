@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
 import { apps, releases } from '../api.ts';
 import { platform } from '../platform/api.ts';
 import { createControllerClient } from '../client.ts';
@@ -52,6 +53,8 @@ test('it reads and stores for the apps of which it holds an operation, and no lo
   assert.deepEqual(await client.call(runnerBlobs.named, named), stored);
 
   await runner.report({ ended: [{ id: held.id, state: 'complete' }] });
+  // The watch tells of it.
+  await waitFor(() => world.deps.queue.heldBy('office').size === 0, { what: 'the end', deadlineMs: 30_000 });
   await assert.rejects(client.call(apps.get, { params }), nothing);
   await assert.rejects(client.call(runnerBlobs.stat, { params: blob }), idle);
   assert.equal((await client.call(platform.cluster, {})).name, 'test');
