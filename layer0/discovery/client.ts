@@ -3,7 +3,8 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { silentLogger } from '@flynn/kit/log';
 import type { Logger } from '@flynn/kit/log';
-import { backoffMs, retry, waitFor } from '@flynn/kit/retry';
+import { neverSent } from '@flynn/kit/never-sent';
+import { backoffMs, raceAbort, retry, waitFor, withDeadline } from '@flynn/kit/retry';
 import { pause } from '@flynn/kit/clock';
 import type { ServerEvent } from '@flynn/kit/routes';
 import { routes } from './api.ts';
@@ -14,11 +15,14 @@ import { decodeDiscoveryEvent } from './wire.ts';
 import { openServiceSet } from './service-set.ts';
 import type { ServiceSet } from './service-set.ts';
 
+const takeBackMs = 5_000;
+
 export interface DiscoveryClient extends AsyncDisposable {
   /**
    * Resolves once the instance is announced, retrying as long as discovery cannot be reached; renews it until the signal
    * aborts, then takes it back: `deregistered` settles when that is done, or given up after 5 s (its TTL ends it then).
-   * Throws `invalid` for a registration that can never succeed, and `denied` for one that is not this process's to make.
+   * Throws `invalid` for a registration that can never succeed, and `denied` for one that is not this process's to make. Throws
+   * once the signal aborts before it was answered, too: then what may have been announced was taken back.
    */
   register(
     registration: Registration,
@@ -119,34 +123,26 @@ export function createDiscoveryClient(options: { url: string; name?: string }): 
     async register(registration, { signal, ttlSeconds = 10, log = silentLogger() }) {
       const { service, id, address, attributes = {} } = registration;
       const params = { service, instance: id };
-      const announce = (signal: AbortSignal) =>
-        http.call(routes.register, { params, body: { address, attributes, ttlSeconds } }, { signal });
-      const isRetryable = (error: unknown) => !hasCode(error, 'invalid', 'denied', 'unauthenticated');
-      await retry(announce, {
-        what: `announcing ${service}/${id}`,
-        signal,
-        deadlineMs: 2 ** 31 - 1,
-        maxMs: 2_000,
-        isRetryable,
-      });
-      const renew = async () => {
-        let isDown = false;
-        while (!signal.aborted) {
-          await pause((ttlSeconds * 1_000) / (isDown ? 10 : 3), signal);
-          if (signal.aborted) break;
-          try {
-            await announce(signal);
-            isDown = false;
-          } catch (error) {
-            if (!isDown && !signal.aborted)
-              log.warn({ err: error, service, id }, 'could not renew the announcement, trying again');
-            isDown = true;
-          }
-        }
+      let underWay = Promise.resolve();
+      let mayBeThere = false;
+      // Not cut off when the signal aborts: it might be carried out after what takes it back.
+      const announce = (): Promise<unknown> => {
+        const asked = http.call(routes.register, { params, body: { address, attributes, ttlSeconds } });
+        underWay = asked.then(
+          () => void (mayBeThere = true),
+          (error: unknown) => void (mayBeThere ||= !neverSent(error instanceof Error ? error.cause : undefined)),
+        );
+        return asked;
+      };
+      const takeBack = async (): Promise<void> => {
         try {
+          const until = withDeadline(takeBackMs);
+          await raceAbort(underWay, until);
+          if (!mayBeThere) return;
           await retry((signal) => http.call(routes.deregister, { params }, { signal }), {
             what: `taking back ${service}/${id}`,
-            deadlineMs: 5_000,
+            deadlineMs: takeBackMs,
+            signal: until,
           });
         } catch (error) {
           log.warn(
@@ -154,6 +150,35 @@ export function createDiscoveryClient(options: { url: string; name?: string }): 
             `could not take the announcement back: it ends by itself within ${ttlSeconds} s`,
           );
         }
+      };
+      const isRetryable = (error: unknown) => !hasCode(error, 'invalid', 'denied', 'unauthenticated');
+      try {
+        await retry(announce, {
+          what: `announcing ${service}/${id}`,
+          signal,
+          deadlineMs: 2 ** 31 - 1,
+          maxMs: 2_000,
+          isRetryable,
+        });
+      } catch (error) {
+        if (signal.aborted) await takeBack();
+        throw error;
+      }
+      const renew = async () => {
+        let isDown = false;
+        while (!signal.aborted) {
+          await pause((ttlSeconds * 1_000) / (isDown ? 10 : 3), signal);
+          if (signal.aborted) break;
+          try {
+            await raceAbort(announce(), signal);
+            isDown = false;
+          } catch (error) {
+            if (!isDown && !signal.aborted)
+              log.warn({ err: error, service, id }, 'could not renew the announcement, trying again');
+            isDown = true;
+          }
+        }
+        await takeBack();
       };
       return { deregistered: renew() };
     },

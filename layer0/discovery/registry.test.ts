@@ -1,4 +1,5 @@
 import { silentLogger } from '@flynn/kit/log';
+import type { Logger } from '@flynn/kit/log';
 import { startServer } from '@flynn/kit/http-server';
 import { waitFor } from '@flynn/kit/retry';
 import { freePort } from '@flynn/kit/testing-ports';
@@ -6,6 +7,7 @@ import { createMemoryStore } from '@flynn/store/memory';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { z } from 'zod';
+import { routes } from './api.ts';
 import { createDiscoveryClient } from './client.ts';
 import { summarize } from './conformance.ts';
 import { discoveryHandlers } from './server.ts';
@@ -211,6 +213,49 @@ test('a set opened before discovery is there comes without instances, and gets t
   assert.deepEqual(idsOf(set.instances), ['a']);
   assert.equal(server.port, port);
   stop.abort();
+});
+
+test('who leaves while their announcement is on its way has it taken back, whether it has arrived by then or not', async () => {
+  for (const isLate of [false, true]) {
+    await using store = createMemoryStore();
+    await using registry = await createRegistry({ store, log });
+    const stop = new AbortController();
+    const [arrived, goesOn] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const handlers = discoveryHandlers(registry, { signal: stop.signal }).map(({ route, run }) => ({
+      route,
+      async run(call: Parameters<typeof run>[0]) {
+        if (route !== routes.register) return run(call);
+        const answer = isLate ? undefined : await run(call);
+        arrived.resolve();
+        await goesOn.promise;
+        return isLate ? run(call) : answer;
+      },
+    }));
+    await using server = await startServer({ handlers, log, host: '127.0.0.1', port: 0, name: 'discovery' });
+    await using client = createDiscoveryClient({ url: server.url });
+    const leaving = new AbortController();
+    const announced = client.register({ service: 'web', id: 'a', address: 'a:80' }, { signal: leaving.signal });
+    await arrived.promise;
+    leaving.abort();
+    // Within which a word that takes it back, sent at once, would be there first.
+    setTimeout(goesOn.resolve, 300);
+    await assert.rejects(announced, { code: 'cancelled' });
+    await goesOn.promise;
+    assert.deepEqual(registry.instances('web'), [], isLate ? 'it arrived late' : 'its answer came late');
+    stop.abort();
+  }
+});
+
+test('who leaves before discovery was ever there has nothing to take back', async () => {
+  await using client = createDiscoveryClient({ url: `http://127.0.0.1:${await freePort()}` });
+  const leaving = new AbortController();
+  const said: string[] = [];
+  const noting = { ...log, warn: (_about: unknown, text: string) => void said.push(text) } as Logger;
+  const options = { signal: leaving.signal, log: noting };
+  const announced = client.register({ service: 'web', id: 'a', address: 'a:80' }, options);
+  leaving.abort();
+  await assert.rejects(announced, { code: 'cancelled' });
+  assert.deepEqual(said, [], 'it tried to');
 });
 
 test('resolving waits for an instance with the attributes, and says when there is none', async () => {
