@@ -4,6 +4,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { withoutBuildKit } from './buildkit.ts';
 import { platformArgs } from './dockerfile.ts';
 import { type Staged, basesOfCopies, withCopyStages } from './copy-stages.ts';
+import { processorMs } from './processor-fixture.ts';
 
 function stagedOf(given: string, args: Record<string, string> = {}): Staged {
   const { dockerfile, documents } = withoutBuildKit(given);
@@ -128,11 +129,12 @@ for (const [line, pattern] of refused) {
 }
 
 test('a Dockerfile of nothing but copies is read in no time', () => {
-  const begunMs = performance.now();
-  const { dockerfile } = stagedOf(`FROM scratch\n${'COPY --chmod=1 a b\nFROM scratch\n'.repeat(10_000)}`);
-  assert.equal(dockerfile.match(/^FROM flynn/gm)?.length, 10_000);
-  stagedOf(`FROM scratch\n${'COPY <<A b\n$A ${A:-x}\nA\n'.repeat(30_000)}`);
-  assert.ok(performance.now() - begunMs < 10_000);
+  const takenMs = processorMs(() => {
+    const { dockerfile } = stagedOf(`FROM scratch\n${'COPY --chmod=1 a b\nFROM scratch\n'.repeat(10_000)}`);
+    assert.equal(dockerfile.match(/^FROM flynn/gm)?.length, 10_000);
+    stagedOf(`FROM scratch\n${'COPY <<A b\n$A ${A:-x}\nA\n'.repeat(30_000)}`);
+  });
+  assert.ok(takenMs < 10_000, `${takenMs} ms`);
 });
 
 test('images are asked for what they set where what is prepared has variables', () => {

@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { withPlaces, withoutHeredocs } from './heredocs.ts';
+import { processorMs } from './processor-fixture.ts';
 
 function run(shell: string, script: string): [stdout: string, status: number | null] {
   const { stdout, status } = spawnSync(shell, ['-c', script], {
@@ -177,8 +178,9 @@ test('shells that SHELL names take it as well', () => {
 });
 
 test('a Dockerfile of nothing but here-documents is read in no time', () => {
-  const begunMs = performance.now();
-  assert.equal(withoutHeredocs('RUN <<A\nA\n'.repeat(50_000)).notes.length, 50_000);
-  withoutHeredocs('RUN <<A\n'.repeat(100_000));
-  assert.ok(performance.now() - begunMs < 10_000);
+  const takenMs = processorMs(() => {
+    assert.equal(withoutHeredocs('RUN <<A\nA\n'.repeat(50_000)).notes.length, 50_000);
+    withoutHeredocs('RUN <<A\n'.repeat(100_000));
+  });
+  assert.ok(takenMs < 10_000, `${takenMs} ms`);
 });

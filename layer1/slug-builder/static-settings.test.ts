@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
+import { processorMs } from './processor-fixture.ts';
 import { fits, plainRules, withVariables } from './static-rules.ts';
 import { readSettings } from './static-settings.ts';
 
@@ -203,8 +204,9 @@ for (const [pattern, path, isFitting] of patterns) {
 }
 
 test('no path takes long to be compared', () => {
-  const begunMs = performance.now();
-  assert.ok(!fits('/**a**a**a**a**a**a**b', `/${'a'.repeat(16_000)}`));
-  assert.ok(!fits('/*a*a*a*a*a*a*b', `/${'a'.repeat(16_000)}`));
-  assert.ok(performance.now() - begunMs < 5_000);
+  const takenMs = processorMs(() => {
+    assert.ok(!fits('/**a**a**a**a**a**a**b', `/${'a'.repeat(16_000)}`));
+    assert.ok(!fits('/*a*a*a*a*a*a*b', `/${'a'.repeat(16_000)}`));
+  });
+  assert.ok(takenMs < 5_000, `${takenMs} ms`);
 });
