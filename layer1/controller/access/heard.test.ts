@@ -1,9 +1,7 @@
 /** What somebody may no longer do, they may not from the answer on that says so, however late the watches tell of it. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { pause } from '@flynn/kit/clock';
 import { hasCode } from '@flynn/kit/errors';
-import { createMemoryStore } from '@flynn/store/memory';
 import { apps } from '../api.ts';
 import { createControllerClient } from '../client.ts';
 import { generic } from '../generic/api.ts';
@@ -11,21 +9,14 @@ import { runners } from '../operations/api-runners.ts';
 import { runnerCredential } from '../operations/runner-token.ts';
 import { platform } from '../platform/api.ts';
 import { startTestController, type TestController } from '../testing.ts';
+import { slowlyTold } from '../testing/slow-watch.ts';
 import { self, teams, tokens, users } from './api.ts';
 import { heardIn } from './heard.ts';
 
-const people = new Set(['user', 'team', 'token', 'runner'].map((type) => `/flynn/resource/${type}/`));
 let world: TestController;
 
 before(async () => {
-  const store = createMemoryStore();
-  const watch = store.watch.bind(store);
-  store.watch = async function* (prefix, options) {
-    for await (const batch of watch(prefix, options)) {
-      if (people.has(prefix)) await pause(200, options.signal);
-      yield batch;
-    }
-  };
+  const store = slowlyTold(...['user', 'team', 'token', 'runner'].map((type) => `/flynn/resource/${type}/`));
   world = await startTestController({ store, hosts: 0, hasWorker: false });
 });
 after(() => world[Symbol.asyncDispose]());

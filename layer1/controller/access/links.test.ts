@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { pause } from '@flynn/kit/clock';
 import { hasCode } from '@flynn/kit/errors';
-import { createMemoryStore } from '@flynn/store/memory';
 import { apps, deployments, jobs, releases } from '../api.ts';
 import { createControllerClient } from '../client.ts';
 import { generic } from '../generic/api.ts';
 import { startTestController } from '../testing.ts';
+import { slowlyTold } from '../testing/slow-watch.ts';
 import { grants, tokens, users } from './api.ts';
 import { serviceToken } from './service-token.ts';
 
@@ -135,15 +134,7 @@ test('a link to what an app is called itself ends with that name', async () => {
 });
 
 test('a role on another app counts from when it is answered as given, and no more once it is taken', async () => {
-  const store = createMemoryStore();
-  const watch = store.watch.bind(store);
-  store.watch = async function* (prefix, options) {
-    for await (const batch of watch(prefix, options)) {
-      if (prefix === '/flynn/resource/grant/') await pause(200, options.signal);
-      yield batch;
-    }
-  };
-  await using world = await startTestController({ store });
+  await using world = await startTestController({ store: slowlyTold('/flynn/resource/grant/') });
   const { client: root } = world;
   await world.deployApp('victim', named('victim-db'));
   await world.deployApp('mine', named('mine-web'));

@@ -31,6 +31,11 @@ export function create(client: HttpClient, app: string, ...asked: Asked[]): Prom
 
 export const get = (client: HttpClient, operation: string) => client.call(operations.get, { params: { operation } });
 
+/** Until what was written of operations is known here, as the watch tells it. */
+export async function whenTold({ deps, store }: TestController): Promise<void> {
+  await deps.operations.reached((await store.list('/flynn/resource/operation/')).revision);
+}
+
 /** A look of the worker's at all that is live, so long after its start, at a time of its own. */
 export function watchAt(world: TestController): (atMs: number, nowMs?: number) => Promise<void> {
   let [steadyMs, nowMs] = [0, 0];
@@ -39,7 +44,7 @@ export function watchAt(world: TestController): (atMs: number, nowMs?: number) =
   const watch = new OperationWatch({ operations: mirror, writer, log, now, steadyNow: () => steadyMs });
   return async (atMs, clockMs = atMs) => {
     [steadyMs, nowMs] = [atMs, clockMs];
-    await mirror.reached((await world.store.list('/flynn/resource/operation/')).revision);
+    await whenTold(world);
     await watch.sweep({ signal: AbortSignal.timeout(60_000) });
   };
 }

@@ -9,7 +9,8 @@ import { runners } from './api-runners.ts';
 import { forgetGoneRunners, forgetMs } from './runner-registry.ts';
 import { TestRunner } from './test-runner.ts';
 import { startTestController } from '../testing.ts';
-import { join, newApp, create, get } from './lifecycle-fixture.ts';
+import { slowlyTold } from '../testing/slow-watch.ts';
+import { join, newApp, create, get, whenTold } from './lifecycle-fixture.ts';
 
 test('operations go to the runners they name, by id or by labels', async () => {
   await using world = await startTestController({ hasWorker: false });
@@ -52,6 +53,7 @@ test('a runner of one’s own waits to be adopted; its token is its id’s alone
   const [given] = await own.assignments();
   assert.ok(given !== undefined);
   await own.acknowledge(given);
+  await whenTold(world);
   assert.deepEqual((await client.call(runners.get, { params: { runner: 'own' } })).operations, [given.id]);
   await assert.rejects(asOther.beat(given.id), isWrong);
 
@@ -108,6 +110,7 @@ test('a runner is given no more than it has slots for, and gets the next when on
   const runner = await join(world, 'r1', { slots: 2 });
   const given = await runner.assignments(3);
   assert.deepEqual(given.map(({ id }) => id).sort(), ['of-a', 'of-b']);
+  await whenTold(world);
   await assert.rejects(
     runner.assignments(),
     (error) => hasCode(error, 'exhausted') && /r1 has 2 slots and holds of-a, of-b/.test(error.message),
@@ -211,8 +214,9 @@ test('what runs is told at once to stop; force ends it and frees the app', async
   assert.equal((await client.call(operations.cancel, { params, body: { force: true } })).error, forced.error);
 });
 
-test('a runner that was started anew under its id loses what the one before it held', async () => {
-  await using world = await startTestController({ hasWorker: false });
+test('a runner that was started anew under its id loses what the one before it held, though the watch has not told of it', async () => {
+  const store = slowlyTold('/flynn/resource/operation/');
+  await using world = await startTestController({ store, hasWorker: false });
   const { client } = world;
   for (const name of ['a', 'b']) await newApp(client, name);
   const runner = await join(world, 'r1');

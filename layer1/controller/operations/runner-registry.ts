@@ -12,9 +12,10 @@ import type { z } from 'zod';
 import { runners } from './api-runners.ts';
 import type { Deps } from '../deps.ts';
 import type { Runner } from '../model.ts';
+import { isHeldBy } from './holding.ts';
 import { ignoreOvertaken } from './writer.ts';
 import type { Taker } from './queue.ts';
-import { runnerType } from '../resources.ts';
+import { operationType, runnerType } from '../resources.ts';
 import type { RunnerResource } from '../resources.ts';
 import { notAdopted } from './runner-refusals.ts';
 import { newRunnerToken, platformRunnerToken, tokenHash } from './runner-token.ts';
@@ -127,11 +128,9 @@ function hasSameClaim(adopted: Claim, now: Claim): boolean {
   return isDeepStrictEqual(adopted.labels, now.labels) && (now.isByIdOnly || !adopted.isByIdOnly);
 }
 
-/** The process that held them is gone: nobody else knows how far it came. */
+/** The process that held them is gone: nobody else knows how far it came. By what the store says: what it was given last counts. */
 async function endEarlierSession(deps: Deps, runnerId: string, signal: AbortSignal): Promise<void> {
-  for (const held of deps.queue.heldBy(runnerId)) {
-    const operation = deps.queue.get(held);
-    if (operation === undefined) continue;
+  for (const operation of await deps.resources.list(operationType, { signal, where: isHeldBy({ runnerId }) })) {
     const { id, status, spec } = operation;
     const reason = `its runner ${runnerId} ended and was started anew: repeat the ${spec.kind}`;
     const { attempt = 0 } = status;
