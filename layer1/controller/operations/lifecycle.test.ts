@@ -6,7 +6,7 @@ import { operations } from './api.ts';
 import type { Operation } from '../model.ts';
 import { acknowledgeMs, silenceMs } from './watch.ts';
 import { startTestController } from '../testing.ts';
-import { join, newApp, create, get, watchAt } from './lifecycle-fixture.ts';
+import { join, newApp, create, get, watchAt, whenTold } from './lifecycle-fixture.ts';
 import type { Asked } from './lifecycle-fixture.ts';
 
 test('a thousand operations and eight runners: each is carried out exactly once', async () => {
@@ -63,6 +63,7 @@ test('declined or not acknowledged in time it is there for the next, and nothing
   assert.ok(one !== undefined);
   assert.deepEqual([one.state, one.runnerId, one.attempt], ['waiting', 'r1', 1]);
   await r1.decline(one);
+  await whenTold(world);
   const declined = await get(client, id);
   assert.deepEqual(
     [declined.state, declined.runnerId, declined.waitsFor],

@@ -9,7 +9,7 @@ import { OperationWatch, silenceMs } from './watch.ts';
 import { TestRunner } from './test-runner.ts';
 import { startTestController } from '../testing.ts';
 import { operationType } from '../resources.ts';
-import { join, newApp, create, get, watchAt } from './lifecycle-fixture.ts';
+import { join, newApp, create, get, watchAt, whenTold } from './lifecycle-fixture.ts';
 
 test('what runs goes on over a restart of the controller, with the whole time to be heard of', async () => {
   const store = createMemoryStore();
@@ -83,6 +83,7 @@ test('a clock that jumps takes no operation from its runner', async () => {
   const id = running?.id ?? '';
   const ahead = deps.now() + 3_600_000;
   await deps.resources.updateStatus(operationType, id, ({ status }) => ({ ...status, heartbeatAt: ahead }));
+  await whenTold(world);
   assert.deepEqual(await runner.beat(id), { cancelled: false });
   const { status } = await deps.resources.get(operationType, id, {});
   assert.ok((status.heartbeatAt ?? ahead) < ahead, 'each sign of life from now on would be kept from the watch');

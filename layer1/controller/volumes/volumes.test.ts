@@ -96,7 +96,9 @@ test('what a host has that is away is not known, and keeps no app from going', a
   await using world = await startTestController({ hosts: 1 });
   const volume = await deployWithVolume(world, 'shop');
   await world.hosts[0]?.[Symbol.asyncDispose]();
-  await waitFor(async () => world.deps.cell.hosts.snapshot.entries.size === 0, {
+  const { hosts, claims } = world.deps.cell;
+  // By its claim it is known that there is such a host.
+  await waitFor(() => hosts.snapshot.entries.size === 0 && claims.snapshot.entries.size === 1, {
     what: 'the host to be away',
     deadlineMs: 60_000,
   });
