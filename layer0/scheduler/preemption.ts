@@ -29,6 +29,7 @@ export function mayPreempt({ mayPreempt, priority }: Pick<Workload, 'mayPreempt'
  * For slots that have no room: those to be told to stop, on the hosts where that costs least: lowest priority
  * first, then fewest jobs, then youngest. Room that is becoming free already is counted first. Nothing is placed until
  * they ended; then the waiting evaluation takes their room in the transaction that releases them (`endedVictims`).
+ * Jobs with volumes are left alone: they could go nowhere else, and their room stays theirs.
  */
 export function findVictims(
   workload: Workload,
@@ -68,14 +69,14 @@ export function findVictims(
   };
 }
 
-/** Ended jobs of lower workloads that were told to stop, by host. One with volumes stays: it says where the data is. */
+/** Ended jobs of lower workloads that were told to stop, by host. */
 export function endedVictims(workload: Workload, cell: Cell): { hostId: string; jobs: PlacedJob[] }[] {
   if (!mayPreempt(workload)) return [];
   return [...cell.hosts.keys()].sort().flatMap((hostId) => {
     const jobs = cell
       .jobsOn(hostId)
-      .filter((job) => job.workloadId !== workload.id && job.desired === 'stop' && job.status?.isFinal === true)
-      .filter((job) => job.demand.volumes.length === 0 && isLower(job, workload, cell));
+      .filter((job) => job.workloadId !== workload.id && isGoing(job) && job.status?.isFinal === true)
+      .filter((job) => isLower(job, workload, cell));
     return jobs.length === 0 ? [] : [{ hostId, jobs }];
   });
 }
@@ -87,12 +88,11 @@ export function endedVictims(workload: Workload, cell: Cell): { hostId: string; 
  */
 export function reservedJobs(workload: Workload, release: readonly PlacedJob[], cell: Cell, now: number): PlacedJob[] {
   const stopped = release.filter(
-    ({ desired, status, demand, hostId }) =>
-      desired === 'stop' &&
-      status?.isFinal === true &&
-      demand.volumes.length === 0 &&
-      cell.hosts.has(hostId) &&
-      now < (status.endedAt ?? 0) + reservationMs,
+    (job) =>
+      isGoing(job) &&
+      job.status?.isFinal === true &&
+      cell.hosts.has(job.hostId) &&
+      now < (job.status.endedAt ?? 0) + reservationMs,
   );
   if (stopped.length === 0) return [];
   const waiting = [...cell.evaluations.values()].flatMap(({ value: { state, priority, workloadId } }) => {
@@ -110,7 +110,7 @@ function isEnoughComing(hostId: string, { demand, constraints }: Workload, cell:
   if (failedConstraint(hostId, attributesOf(host, settings), constraints) !== undefined) return false;
   let { memoryBytes, cpuMillis } = host.capacity;
   for (const job of cell.jobsOn(hostId)) {
-    if (job.desired === 'stop') continue;
+    if (isGoing(job)) continue;
     memoryBytes -= job.demand.memoryBytes;
     cpuMillis -= job.demand.cpuMillis;
   }
@@ -131,10 +131,10 @@ function victimsOn(
   const hasRoom = () => memory >= 0 && cpu >= 0;
   const candidates: Victim[] = [];
   for (const job of cell.jobsOn(hostId)) {
-    if (job.desired === 'stop') {
+    if (isGoing(job)) {
       memory += job.demand.memoryBytes;
       cpu += job.demand.cpuMillis;
-    } else if (job.status?.isFinal !== true && isLower(job, workload, cell)) {
+    } else if (mayHaveToGo(job) && isLower(job, workload, cell)) {
       candidates.push({ job, priority: cell.workload(job.workloadId)?.value.priority ?? 0 });
     }
   }
@@ -169,6 +169,15 @@ function withoutSpare(victims: readonly Victim[], left: { memory: number; cpu: n
     } else needed.push(one);
   }
   return needed.toReversed();
+}
+
+/** Its room is on its way to others. One with volumes stays until the next one of its slot is there: it says where the data is. */
+function isGoing({ desired, demand }: PlacedJob): boolean {
+  return desired === 'stop' && demand.volumes.length === 0;
+}
+
+function mayHaveToGo({ desired, demand, status }: PlacedJob): boolean {
+  return desired === 'run' && demand.volumes.length === 0 && status?.isFinal !== true;
 }
 
 function isLower({ workloadId }: PlacedJob, workload: Workload, cell: Cell): boolean {
