@@ -119,7 +119,7 @@ class Filling {
     let evaluations: readonly Evaluation[] = [];
     if (unplaced.length > 0 && mayPreempt(this.#workload)) {
       unplaced = this.#takeEnded(unplaced);
-      const victims = findVictims(this.#workload, unplaced, this.#request(), this.#cell, this.#context);
+      const victims = findVictims(this.#workload, unplaced, this.#request(), this.#cell, this.#context, this.#draft);
       for (const victim of victims.stop) this.#draft.stop(victim);
       ({ evaluations } = victims);
     }
@@ -181,24 +181,43 @@ class Filling {
   #placeBound(slots: readonly Slot[], obstacles: Map<string, number>): Slot[] {
     if (slots.length === 0) return [];
     const { table } = this.#context;
+    for (const { after } of slots) if (after !== undefined) this.#keep(after);
     const checks = new Placement(table, this.#request());
     return slots.filter((slot) => {
       const index = slot.hostId === undefined ? undefined : table.indexOf(slot.hostId);
       if (index === undefined) return true;
-      // A cordon keeps new jobs away, not one from its own data.
-      const isBack = slot.after !== undefined && table.fits(index, this.#workload.demand);
-      const obstacle = isBack ? undefined : checks.obstacle(index);
-      if (obstacle === undefined) {
-        this.#take(index, [slot]);
-        return false;
-      }
-      obstacles.set(obstacle, 1 + (obstacles.get(obstacle) ?? 0));
-      if (slot.after !== undefined) {
-        this.#draft.keep(slot.after);
-        this.#same.set(index, (this.#same.get(index) ?? 0) + 1);
-      }
-      return true;
+      const obstacle = this.#tryOn(index, slot, checks);
+      if (obstacle !== undefined) obstacles.set(obstacle, 1 + (obstacles.get(obstacle) ?? 0));
+      return obstacle !== undefined;
     });
+  }
+
+  /** What keeps the slot from the host, or it has a job there now. The room of the job that it goes after is for it alone. */
+  #tryOn(index: number, slot: Slot, checks: Placement): string | undefined {
+    const { after } = slot;
+    if (after !== undefined) this.#letGo(after);
+    // A cordon keeps new jobs away, not one from its own data.
+    const obstacle = after === undefined ? checks.obstacle(index) : checks.shortage(index);
+    if (obstacle === undefined) {
+      this.#take(index, [slot]);
+      checks.take(index, 1);
+    } else if (after !== undefined) this.#keep(after);
+    return obstacle;
+  }
+
+  #letGo(own: PlacedJob): void {
+    this.#draft.release(own);
+    this.#count(own, -1);
+  }
+
+  #keep(own: PlacedJob): void {
+    this.#draft.keep(own);
+    this.#count(own, 1);
+  }
+
+  #count({ hostId }: PlacedJob, jobs: number): void {
+    const index = this.#context.table.indexOf(hostId);
+    if (index !== undefined) this.#same.set(index, (this.#same.get(index) ?? 0) + jobs);
   }
 
   /** Jobs of others that were told to stop and ended still hold their room: it was freed for the likes of this one. */
@@ -212,10 +231,8 @@ class Filling {
       for (const job of jobs) this.#draft.release(job);
       const before = left.length;
       left = left.filter((slot) => {
-        if (slot.hostId !== undefined && slot.hostId !== hostId) return true;
-        if (checks.obstacle(index) !== undefined) return true;
-        this.#take(index, [slot]);
-        return false;
+        const isElsewhere = slot.hostId !== undefined && slot.hostId !== hostId;
+        return isElsewhere || this.#tryOn(index, slot, checks) !== undefined;
       });
       for (const job of jobs) {
         if (left.length === before) this.#draft.keep(job);

@@ -48,6 +48,32 @@ test('an urgent workload gets room from lower ones, which wait and come back whe
   });
 });
 
+test('one with a volume that grows gets room from lower ones on its host, and those with volumes run on', () => {
+  const stored = (megabytes: number): Pick<WorkloadInput, 'template'> => ({
+    template: { ...sized(megabytes).template, volumes: [{ name: 'data', path: '/data' }] },
+  });
+  forSeeds([1, 3], (worldOf) => {
+    const world = worldOf(2);
+    const on = (host: string) => ({ constraints: [{ attribute: 'host', values: [host] }] });
+    const system = { priority: 80, mayPreempt: true };
+    world.change(workloadInputOf({ id: 'blob', ...system, ...stored(400) }));
+    settle(world, () => running(world, 'blob').length === 1);
+    const home = world.cell.jobsOf('blob')[0]?.hostId ?? '';
+    world.change(workloadInputOf({ id: 'db', ...on(home), ...stored(200) }));
+    world.change(workloadInputOf({ id: 'low', count: 3, ...sized(390) }));
+    settle(world, () => running(world, 'low').length === 3 && running(world, 'db').length === 1);
+    const database = world.cell.jobsOf('db')[0]?.id;
+    world.change(workloadInputOf({ id: 'blob', version: 'v2', ...system, ...stored(800) }));
+    settle(world, () => running(world, 'blob').some(({ version }) => version === 'v2'));
+    world.change(workloadInputOf({ id: 'urgent', ...system, ...on(home), ...sized(150) }));
+    world.run(20_000);
+    assert.equal(running(world, 'urgent').length, 0);
+    assert.equal(blockedOnes(world, 'urgent').length, 1);
+    assert.deepEqual([world.cell.jobsOf('db')[0]?.id, running(world, 'db').length], [database, 1]);
+    assert.equal(running(world, 'low').length, 2);
+  });
+});
+
 test('runs that have to make room for an urgent workload are over, whoever sees to them, and none begins once more', () => {
   forSeeds([1, 3], (worldOf) => {
     const world = worldOf(3);

@@ -42,3 +42,64 @@ describe('pre-emption of jobs with volumes', () => {
     assert.deepEqual(stopped(cell), ['db', 'app']);
   });
 });
+
+describe('pre-emption for a job that goes back to its volume', () => {
+  const blob = (megabytes: number, more: Partial<Workload> = {}) =>
+    withVolume('blob', megabytes, { priority: 80, mayPreempt: true, ...more });
+  const states = (cell: ToyCell) =>
+    [...cell.jobs.values()].map(
+      ({ workloadId, version, desired, status }) => `${workloadId} ${version} ${desired} ${status?.state ?? 'new'}`,
+    );
+  /** Its job ended, and the next one is larger than what is free with the room of that. */
+  function grown(cell: ToyCell, megabytes: number, more: Partial<Workload> = {}): ToyCell {
+    cell.put(blob(megabytes, { version: 'v2', ...more })).run('blob');
+    cell.step();
+    cell.run('blob', 'job_ended');
+    return cell;
+  }
+
+  it('counts the room of the job it goes after, and takes it with that of those that ended', () => {
+    const cell = grown(fullCell(blob(500), sized('app', 400, { priority: 50 })), 800);
+    assert.deepEqual(states(cell), ['blob v1 stop done', 'app v1 stop running']);
+    cell.step();
+    cell.run('app', 'job_ended');
+    cell.run('blob', 'capacity');
+    assert.deepEqual(states(cell), ['blob v2 run new']);
+    cell.run('app', 'retry');
+    assert.deepEqual([states(cell), cell.blockedOf('blob')], [['blob v2 run new'], []]);
+  });
+  it('whether that one was told to stop or ended by itself', () => {
+    const cell = fullCell(blob(500), sized('app', 400, { priority: 50 }));
+    for (const { id } of cell.jobsOf('blob')) cell.report(id, 'failed');
+    cell.put(blob(800, { version: 'v2' })).run('blob');
+    assert.deepEqual(stopped(cell), ['app']);
+    cell.step();
+    cell.run('app', 'job_ended');
+    cell.run('blob', 'capacity');
+    assert.deepEqual(states(cell), ['blob v2 run new']);
+  });
+  it('on a host that is cordoned, and where no two may be on one host', () => {
+    const distinct: Partial<Workload> = { constraints: [{ attribute: 'host', operator: 'distinct', values: [] }] };
+    const full = () => fullCell(blob(500, distinct), sized('app', 400, { priority: 50 }));
+    for (const cell of [full(), full().put(hostOf('h1', { cordoned: true }))]) {
+      grown(cell, 800, distinct).step();
+      cell.run('blob', 'capacity');
+      assert.deepEqual(states(cell), ['blob v2 run new']);
+    }
+  });
+  it('stops nobody where all of it is not enough, and keeps the place of the data', () => {
+    const high = sized('high', 300, { priority: 75 });
+    const cell = grown(fullCell(blob(400), high, sized('app', 250, { priority: 50 })), 800);
+    assert.deepEqual(states(cell), ['blob v1 stop done', 'high v1 run running', 'app v1 run running']);
+    assert.match(cell.blockedOf('blob')[0]?.reason ?? '', /^0 placed, 1 waiting: memory \(1 host full\)/);
+  });
+  it('of several slots on one host for each by itself: what one goes after is no room for another', () => {
+    const cell = fullCell(blob(300, { count: 2 }), sized('app', 350, { priority: 50 }));
+    for (const { id } of cell.jobsOf('blob')) cell.report(id, 'failed');
+    cell.put(blob(500, { version: 'v2', count: 2 })).run('blob');
+    assert.deepEqual(states(cell), ['blob v1 run failed', 'blob v1 run failed', 'app v1 stop running']);
+    cell.step();
+    cell.run('blob', 'capacity');
+    assert.deepEqual(states(cell), ['blob v2 run new', 'blob v2 run new']);
+  });
+});

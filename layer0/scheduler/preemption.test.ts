@@ -159,6 +159,26 @@ describe('pre-emption', () => {
     cell.run('urgent', 'capacity');
     assert.deepEqual([cell.jobsOf('run').length, cell.workload('run')?.value.count], [2, 2]);
   });
+  it('makes room for one after the other: what one has taken does not come once more', () => {
+    const cell = fullCell(sized('low', 450, { count: 2, priority: 10 }));
+    cell.put(urgent(500, { count: 2 })).run('urgent');
+    assert.deepEqual(stopped(cell), ['low']);
+    cell.step();
+    cell.run('urgent', 'capacity');
+    assert.deepEqual([cell.jobsOf('urgent').length, stopped(cell)], [1, ['low']]);
+    cell.step();
+    cell.run('urgent', 'capacity');
+    assert.deepEqual([cell.jobsOf('urgent').length, cell.jobsOf('low').length], [2, 0]);
+  });
+  it('gives the room of one host to one job only where no two may be on a host', () => {
+    const cell = fullCell(sized('low', 900, { priority: 10 }));
+    const distinct: Workload['constraints'] = [{ attribute: 'host', operator: 'distinct', values: [] }];
+    cell.put(urgent(300, { count: 2, constraints: distinct })).run('urgent');
+    assert.deepEqual(stopped(cell), ['low']);
+    cell.step();
+    cell.run('urgent', 'capacity');
+    assert.equal(cell.jobsOf('urgent').length, 1);
+  });
   it('makes room for an omni job on its own host', () => {
     const cell = fullCell(sized('low', 900, { priority: 10 }));
     cell.put(urgent(300, { kind: 'omni' })).run('urgent');

@@ -4,10 +4,12 @@ import type { Evaluation } from './evaluation.ts';
 import type { Cell, PlacedJob } from './cell-view.ts';
 import { makeEvaluation } from './evaluations.ts';
 import { attributesOf, failedConstraint, isOpen } from './feasible.ts';
+import type { HostTable } from './placement/host-table.ts';
 import { Placement } from './placement/request.ts';
 import type { PlaceRequest } from './placement/request.ts';
-import type { PlanContext } from './plan.ts';
+import type { PlanContext, PlanDraft } from './plan.ts';
 import type { Slot } from './reconcile.ts';
+import type { Resources } from './resources.ts';
 
 /** From here up a workload may pre-empt, if it says so, and only what is this much lower. */
 const lowestPreemptor = 80;
@@ -29,7 +31,8 @@ export function mayPreempt({ mayPreempt, priority }: Pick<Workload, 'mayPreempt'
  * For slots that have no room: those to be told to stop, on the hosts where that costs least: lowest priority
  * first, then fewest jobs, then youngest. Room that is becoming free already is counted first. Nothing is placed until
  * they ended; then the waiting evaluation takes their room in the transaction that releases them (`endedVictims`).
- * Jobs with volumes are left alone: they could go nowhere else, and their room stays theirs.
+ * Jobs with volumes are left alone: they could go nowhere else, and their room stays theirs. A slot that goes after one
+ * counts its room, and asks nothing else of its host.
  */
 export function findVictims(
   workload: Workload,
@@ -37,18 +40,24 @@ export function findVictims(
   request: PlaceRequest,
   cell: Cell,
   context: PlanContext,
+  draft: PlanDraft,
 ): Victims {
   if (slots.length === 0 || !mayPreempt(workload)) return { stop: [], evaluations: [] };
   const { table } = context;
-  const bound = new Set(slots.flatMap(({ hostId }) => hostId ?? []));
+  const bound = new Map(slots.flatMap((slot) => (slot.hostId === undefined ? [] : [[slot.hostId, slot]])));
   const wanted = slots.filter(({ hostId }) => hostId === undefined).length;
   const checks = new Placement(table, request);
   const options: HostVictims[] = [];
   let coming = 0;
-  for (const hostId of wanted > 0 ? [...cell.hosts.keys()].sort() : bound) {
+  for (const hostId of wanted > 0 ? [...cell.hosts.keys()].sort() : bound.keys()) {
     const index = table.indexOf(hostId);
-    if (index === undefined || !isFullOnly(checks.obstacle(index))) continue;
-    const found = victimsOn(hostId, index, workload, cell, context);
+    if (index === undefined) continue;
+    const after = bound.get(hostId)?.after;
+    if (!isFullOnly(after === undefined ? checks.obstacle(index) : checks.shortage(index))) continue;
+    // What it lets go is free in the table.
+    const gone = new Set(draft.hosts.get(hostId)?.release.map(({ id }) => id));
+    const jobs = cell.jobsOn(hostId).filter(({ id }) => !gone.has(id));
+    const found = victimsOn(hostId, jobs, freeFor(after, index, table), workload, cell);
     if (found === 'coming') coming += bound.has(hostId) ? 0 : 1;
     else if (found !== undefined) options.push(found);
   }
@@ -103,34 +112,44 @@ export function reservedJobs(workload: Workload, release: readonly PlacedJob[], 
   return stopped.filter(({ hostId }) => waiting.some((other) => isEnoughComing(hostId, other, cell)));
 }
 
-function isEnoughComing(hostId: string, { demand, constraints }: Workload, cell: Cell): boolean {
+function isEnoughComing(hostId: string, { id, demand, constraints }: Workload, cell: Cell): boolean {
   const host = cell.hosts.get(hostId)?.value;
   const settings = cell.settings.get(hostId);
   if (host === undefined || !isOpen(host, settings)) return false;
   if (failedConstraint(hostId, attributesOf(host, settings), constraints) !== undefined) return false;
   let { memoryBytes, cpuMillis } = host.capacity;
   for (const job of cell.jobsOn(hostId)) {
-    if (isGoing(job)) continue;
+    // One with volumes stays until its slot has the next one.
+    const isItsOwn = job.workloadId === id && job.status?.isFinal === true;
+    if (isGoing(job) || isItsOwn) continue;
     memoryBytes -= job.demand.memoryBytes;
     cpuMillis -= job.demand.cpuMillis;
   }
   return memoryBytes >= demand.memoryBytes && cpuMillis >= demand.cpuMillis;
 }
 
+/** With the room of the job that the slot goes after. */
+function freeFor(after: PlacedJob | undefined, index: number, { columns }: HostTable): Resources {
+  return {
+    memoryBytes: (columns.memoryFree[index] ?? 0) + (after?.demand.memoryBytes ?? 0),
+    cpuMillis: (columns.cpuFree[index] ?? 0) + (after?.demand.cpuMillis ?? 0),
+  };
+}
+
 /** The fewest of the lowest whose going makes room for one job; `coming` when enough are going already. */
 function victimsOn(
   hostId: string,
-  index: number,
+  jobs: readonly PlacedJob[],
+  free: Resources,
   workload: Workload,
   cell: Cell,
-  { table }: PlanContext,
 ): HostVictims | 'coming' | undefined {
   const { demand } = workload;
-  let memory = (table.columns.memoryFree[index] ?? 0) - demand.memoryBytes;
-  let cpu = (table.columns.cpuFree[index] ?? 0) - demand.cpuMillis;
+  let memory = free.memoryBytes - demand.memoryBytes;
+  let cpu = free.cpuMillis - demand.cpuMillis;
   const hasRoom = () => memory >= 0 && cpu >= 0;
   const candidates: Victim[] = [];
-  for (const job of cell.jobsOn(hostId)) {
+  for (const job of jobs) {
     if (isGoing(job)) {
       memory += job.demand.memoryBytes;
       cpu += job.demand.cpuMillis;

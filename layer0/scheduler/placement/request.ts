@@ -78,13 +78,19 @@ export class Placement {
 
   /** In words for people: the first check that the host fails. */
   obstacle(index: number): string | undefined {
-    const { demand, constraints = [], exclude } = this.request;
+    const { constraints = [], exclude } = this.request;
     const failed = constraints.find((c) => !passes(c, this.table.valueOf(index, c.attribute)));
     if (failed !== undefined) return constraintText(failed);
     if (!this.table.isOpen(index)) return 'cordoned';
     const clash = constraints.find((c) => c.operator === 'distinct' && !this.#isUnused(index, c.attribute));
     if (clash !== undefined) return constraintText(clash);
     if (exclude?.has(index) === true) return 'excluded';
+    return this.shortage(index);
+  }
+
+  /** The same of its room alone: whether the job may be there at all is not looked at. */
+  shortage(index: number): string | undefined {
+    const { demand } = this.request;
     const port = this.table.takenPort(index, demand);
     if (port !== undefined) return `port ${port} is taken`;
     const { memoryFree, cpuFree } = this.table.columns;
