@@ -116,6 +116,7 @@ export class SchedulerCore {
       if (one === undefined) continue;
       told.push(one);
       if (one.kind === 'host' || one.kind === 'settings') this.ledger.followHost(one.hostId, this.columns);
+      if (one.kind === 'host' && one.after !== undefined) this.#losses.found(one.hostId);
       if (one.kind === 'workload' && one.before !== undefined && one.before.version !== one.after?.version) {
         this.#retired.add(one.workloadId);
       }

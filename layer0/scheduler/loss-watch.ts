@@ -15,8 +15,8 @@ export type LossWatchOptions = Readonly<{
 
 export class LossWatch {
   readonly #options: LossWatchOptions;
-  #missingSince: ReadonlyMap<string, number> = new Map();
-  #lost: ReadonlySet<string> = new Set();
+  #missingSince = new Map<string, number>();
+  #lost = new Set<string>();
   #suspicion: string | undefined;
   #isHeld = false;
   #heldUntil = -Infinity;
@@ -43,6 +43,12 @@ export class LossWatch {
   /** A host came or went, or jobs of one did. */
   disturb(): void {
     this.#nextAt = 0;
+  }
+
+  /** The host is there: what is planned before the next look takes nothing from it. */
+  found(hostId: string): void {
+    this.#lost.delete(hostId);
+    this.#missingSince.delete(hostId);
   }
 
   /** Hosts that are lost since the last look, and a suspicion that is new. */

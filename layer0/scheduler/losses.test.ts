@@ -58,6 +58,25 @@ test('hosts that went all at once come back one by one: the last of them is wait
   assert.deepEqual(lostAt(610), ['h2']);
 });
 
+test('a host that is back is not lost from then on, and when it goes again that is another loss', () => {
+  const web = workloadOf();
+  const cell = new ToyCell().put(hostOf('h1'), hostOf('h2'), hostOf('h3'));
+  cell.assign(placedOf(web, 'a'), placedOf(web, 'b', { hostId: 'h2' }));
+  const watch = new LossWatch({ lossGraceMs: 10 });
+  const look = (now: number) => {
+    watch.disturb();
+    return watch.look(cell, now).fresh;
+  };
+  cell.hosts.delete('h1');
+  assert.deepEqual([look(0), look(10)], [[], ['h1']]);
+  watch.found('h1');
+  watch.found('h2');
+  assert.deepEqual([...watch.lost], []);
+  // It was there between two looks only.
+  assert.deepEqual([look(20), [...watch.lost], watch.nextAt], [[], [], 30]);
+  assert.deepEqual(look(30), ['h1']);
+});
+
 test('with no host left nothing is lost, ever, and it is said', () => {
   const verdict = judge({ h1: 0, h2: 0 }, 0, 1_000);
   assert.deepEqual([[...verdict.lost], verdict.nextAt], [[], undefined]);

@@ -18,7 +18,7 @@ export type LossInput = Readonly<{
 }>;
 
 export type LossVerdict = Readonly<{
-  lost: ReadonlySet<string>;
+  lost: Set<string>;
   /** Away for longer than the grace, and not given up, because so many are: worth telling people. */
   suspects: ReadonlySet<string>;
   /** When the answer changes if nothing else does. */
@@ -65,7 +65,7 @@ export function trackMissing(
   before: ReadonlyMap<string, number>,
   cell: Pick<Cell, 'hosts' | 'hostsWithJobs'>,
   now: number,
-): ReadonlyMap<string, number> {
+): Map<string, number> {
   const missing = new Map<string, number>();
   for (const hostId of cell.hostsWithJobs()) {
     if (!cell.hosts.has(hostId)) missing.set(hostId, before.get(hostId) ?? now);

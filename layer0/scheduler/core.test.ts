@@ -1,0 +1,71 @@
+/** A scheduler's core with the store's answers and the watch's changes in an order that a test decides on. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { MemoryDatabase } from '@flynn/store/memory-database';
+import { cellKeys, cellPrefix } from './cell.ts';
+import { SchedulerCore } from './core.ts';
+import { workloadChange } from './evaluations.ts';
+import { cellOf, hostOf, hostPut, statusOf, workloadInputOf } from './testing.ts';
+
+function openCore(hosts: readonly string[]) {
+  const database = new MemoryDatabase();
+  let ids = 0;
+  const newId = () => `i${String((ids += 1)).padStart(6, '0')}`;
+  database.transact({ then: hosts.map((id) => hostPut(hostOf(id))) });
+  database.transact({ then: workloadChange(workloadInputOf({ id: 'db', singleton: true }), { now: 0, newId }) });
+  const core = new SchedulerCore({ id: 'h1', peers: ['h1'], newId, random: () => 0.5, tell: () => undefined });
+  const world = { now: 1_000, seen: 0 };
+  const hear = () => {
+    const { entries, revision } = database.list(cellPrefix);
+    const batch =
+      world.seen === 0
+        ? { revision, changes: entries.map((entry) => ({ type: 'put' as const, entry })) }
+        : database.changesAfter(world.seen, cellPrefix);
+    world.seen = batch.revision;
+    core.fold(batch, world.now);
+  };
+  /** The next one there is within a second. */
+  const nextBatch = () => {
+    for (const until = world.now + 1_000; world.now < until; world.now += 10) {
+      core.step(world.now);
+      const batch = core.nextBatch(world.now);
+      if (batch !== undefined) return batch;
+    }
+    return undefined;
+  };
+  /** Until there is nothing to send for a second. */
+  const carryOut = () => {
+    for (let batch = nextBatch(); batch !== undefined; batch = nextBatch()) {
+      core.answered(batch, database.transact(batch.transaction), world.now);
+      hear();
+    }
+  };
+  const jobs = () => cellOf(database.list(cellPrefix).entries).jobsOf('db');
+  hear();
+  core.open(world.now);
+  return { database, core, world, hear, nextBatch, carryOut, jobs };
+}
+
+test('a host that is back when a refused plan is made again is not lost: its job stays, and no second one begins', () => {
+  const { database, core, world, hear, nextBatch, carryOut, jobs } = openCore(['h1', 'h2', 'h3']);
+  carryOut();
+  const [job] = jobs();
+  assert.ok(job !== undefined);
+  const status = JSON.stringify(statusOf(job, 'running'));
+  database.transact({ then: [{ put: cellKeys.jobStatus(job.hostId, job.id), value: status }] });
+  database.transact({ then: [{ delete: cellKeys.host(job.hostId) }] });
+  hear();
+  const batch = nextBatch();
+  assert.equal(batch?.changes.size, 2, 'it is let go on the one host and placed on another');
+  database.transact({ then: [hostPut(hostOf(job.hostId))] });
+  const answer = database.transact(batch.transaction);
+  assert.equal(answer.succeeded, false);
+  hear();
+  // Right then, before the next step.
+  core.answered(batch, answer, world.now);
+  carryOut();
+  assert.deepEqual(
+    jobs().map(({ id, desired }) => [id, desired]),
+    [[job.id, 'run']],
+  );
+});
