@@ -4,7 +4,7 @@ import { judgeLosses, suspicionText, trackMissing } from './losses.ts';
 
 export type LossWatchOptions = Readonly<{
   /**
-   * How long after its lease ended a host is lost, default a quarter of one; when most hosts are away, `lossHoldMs`, default 60
+   * How long after its lease ended a host is lost, default a quarter of one; when most hosts went at once, `lossHoldMs`, default 60
    * s.
    */
   lossGraceMs?: number;

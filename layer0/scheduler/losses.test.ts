@@ -30,6 +30,59 @@ test('most hosts at once are suspected, held, and lost only after the hold', () 
   assert.equal(suspicionText(judge({ h1: 0 }, 2, 9), 2, 100), undefined);
 });
 
+test('hosts that were given up long ago say nothing of one that goes now', () => {
+  const missing = { h1: 0, h2: 40, h3: 1_000 };
+  const first = judge(missing, 2, 1_005);
+  assert.deepEqual([[...first.lost], first.isHeld, first.nextAt], [['h1', 'h2'], false, 1_010]);
+  assert.deepEqual([...judge(missing, 2, 1_010).lost], ['h1', 'h2', 'h3']);
+  assert.equal(judge({ ...missing, h3: 80 }, 2, 95).isHeld, true, 'not long ago');
+});
+
+test('those that go one after the other within the hold are away at once, and each is held for as long', () => {
+  const missing = Object.fromEntries(Array.from({ length: 7 }, (_, at) => [`h${at}`, 10 * at]));
+  const lostAt = (now: number) => judge(missing, 3, now).lost.size;
+  assert.deepEqual([70, 99, 100, 110, 150, 159, 160].map(lostAt), [0, 0, 1, 2, 6, 6, 7]);
+});
+
+test('who was given up stays so while others are held, and when that is over', () => {
+  const hosts = ['h1', 'h2', 'h3', 'h4', 'h5'];
+  const web = workloadOf();
+  const cell = new ToyCell().put(...hosts.map((id) => hostOf(id)));
+  cell.assign(...hosts.map((hostId) => placedOf(web, hostId, { hostId })));
+  const watch = new LossWatch({ lossGraceMs: 10, lossHoldMs: 100, lossReturnMs: 50 });
+  const lostAt = (now: number) => {
+    watch.disturb();
+    const { fresh } = watch.look(cell, now);
+    return [[...watch.lost].join(' '), fresh.join(' ')];
+  };
+  cell.hosts.delete('h1');
+  assert.deepEqual(
+    [lostAt(0), lostAt(10)],
+    [
+      ['', ''],
+      ['h1', 'h1'],
+    ],
+  );
+  for (const id of ['h2', 'h3', 'h4']) cell.hosts.delete(id);
+  assert.deepEqual(
+    [lostAt(1_000), lostAt(1_050)],
+    [
+      ['h1', ''],
+      ['h1', ''],
+    ],
+  );
+  for (const id of ['h2', 'h3']) cell.put(hostOf(id));
+  // Only h4 is waited for.
+  assert.deepEqual(
+    [lostAt(1_060), lostAt(1_109)],
+    [
+      ['h1', ''],
+      ['h1', ''],
+    ],
+  );
+  assert.deepEqual(lostAt(1_110), ['h1 h4', 'h4']);
+});
+
 test('hosts that went all at once come back one by one: the last of them is waited for', () => {
   const web = workloadOf();
   const cell = new ToyCell().put(hostOf('h1'), hostOf('h2'), hostOf('h3'));

@@ -9,9 +9,9 @@ export type LossInput = Readonly<{
   now: number;
   /** After its lease ended: an agent that only lost its connection for a moment is back by then. */
   graceMs: number;
-  /** When more hosts are away than there, it is rather us, or the power came back a moment ago: wait for longer. */
+  /** When more hosts went at once than are there, it is rather us, or the power came back a moment ago: wait for longer. */
   holdMs: number;
-  /** Until when more hosts were away than there, if ever. */
+  /** Until when that was so, if ever. */
   heldUntil?: number;
   /** So long after that those still away are waited for: what took all of them is over, and they come back one by one. */
   returnMs: number;
@@ -32,9 +32,10 @@ export function judgeLosses(input: LossInput): LossVerdict {
   const lost = new Set<string>();
   const suspects = new Set<string>();
   let nextAt: number | undefined;
-  const isHeld = missingSince.size > present;
+  const isHeld = present === 0 ? missingSince.size > 0 : awayAtOnce(input) > present;
   for (const [hostId, since] of missingSince) {
-    const afterHold = since <= heldUntil ? heldUntil + input.returnMs : -Infinity;
+    const wasHeld = since <= heldUntil && heldUntil < since + input.holdMs;
+    const afterHold = wasHeld ? heldUntil + input.returnMs : -Infinity;
     const usualAt = isHeld ? since + input.holdMs : Math.max(since + graceMs, afterHold);
     const lostAt = present === 0 ? Infinity : usualAt;
     if (lostAt <= now) {
@@ -46,6 +47,18 @@ export function judgeLosses(input: LossInput): LossVerdict {
     if (changesAt !== Infinity) nextAt = Math.min(nextAt ?? Infinity, changesAt);
   }
   return { lost, suspects, nextAt, isHeld };
+}
+
+/**
+ * How many hosts went within one hold of those that are not given up for good yet. One that has been away for longer, as a host
+ * that died and has somebody's data, says nothing of what goes on now.
+ */
+function awayAtOnce({ missingSince, now, holdMs }: LossInput): number {
+  let from = Infinity;
+  for (const since of missingSince.values()) if (now < since + holdMs) from = Math.min(from, since - holdMs);
+  let away = 0;
+  for (const since of missingSince.values()) if (since > from) away += 1;
+  return away;
 }
 
 const mostNamed = 20;

@@ -30,7 +30,7 @@ export type SchedulerOptions = {
   /** How long another scheduler's workloads are left to it, default 5 s. */
   takeoverMs?: number;
   /**
-   * How long after its lease ended a host is lost, default a quarter of one; when most hosts are away, `lossHoldMs`, default 60
+   * How long after its lease ended a host is lost, default a quarter of one; when most hosts went at once, `lossHoldMs`, default 60
    * s.
    */
   lossGraceMs?: number;
