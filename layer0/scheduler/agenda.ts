@@ -11,6 +11,8 @@ import { advance, evaluationWrite, isEnded, makeEvaluation, supersede } from './
 import { Failures } from './failures.ts';
 import type { Ledger } from './ledger.ts';
 import { isOwnWorkload } from './ownership.ts';
+import { roomComing } from './preemption.ts';
+import type { Resources } from './resources.ts';
 import { builtInSchedulers, schedulerFor } from './schedulers/scheduler.ts';
 import type { Schedulers } from './schedulers/scheduler.ts';
 import { Triggers, reliefOf } from './triggers.ts';
@@ -28,6 +30,8 @@ export type AgendaOptions = Readonly<{
   /** What this one plans for; default: the built-in ones. */
   schedulers?: Schedulers;
 }>;
+
+const noRoom: Resources = Object.freeze({ memoryBytes: 0, cpuMillis: 0 });
 
 export type EvaluationCounts = Readonly<Record<'ready' | 'waiting' | 'pending' | 'outstanding' | 'blocked', number>>;
 
@@ -218,10 +222,21 @@ export class Agenda {
     const index = relief === undefined ? undefined : ledger.table.indexOf(relief.hostId);
     if (relief === undefined || index === undefined) return;
     const { memoryFree, cpuFree } = ledger.table.columns;
-    const free = {
-      memoryBytes: Math.max(0, memoryFree[index] ?? 0),
-      cpuMillis: Math.max(0, cpuFree[index] ?? 0),
-    };
+    const free =
+      change.kind === 'status'
+        ? this.#roomOfEnded(change)
+        : { memoryBytes: Math.max(0, memoryFree[index] ?? 0), cpuMillis: Math.max(0, cpuFree[index] ?? 0) };
     for (const woken of this.#blocked.relieve({ ...relief, free }, now)) this.broker.enqueue(woken, now);
+  }
+
+  /**
+   * What those may take that stop others. Of one that ended by itself nothing: its workload lets it go, and may need it. Who was
+   * planned for before it ended is woken all the same: the plan may have told it to stop.
+   */
+  #roomOfEnded({ hostId, jobId }: Extract<CellChange, { kind: 'status' }>): Resources | undefined {
+    const { columns } = this.#options;
+    const host = columns.hosts.get(hostId)?.value;
+    if (host === undefined || !this.#blocked.hasPreemptors) return undefined;
+    return columns.isToStop(hostId, jobId) ? roomComing(host, columns.jobsOn(hostId)) : noRoom;
   }
 }

@@ -149,6 +149,26 @@ describe('a change wakes', () => {
     );
     assert.deepEqual(namesOf(blocked.relieve(reliefOf(6, { kind: 'ended' }), 0)), ['urgent']);
   });
+  it('that a stopped job has ended, only those that its room is enough for with what else is going there', () => {
+    const urgent = { priority: 80, mayPreempt: true };
+    const toHost = [{ attribute: 'host', operator: 'in' as const, values: ['h2'] }];
+    const entries: Parameters<typeof blockedWith> = [
+      ['urgent', urgent],
+      ['large', { ...urgent, template: { resources: { memoryBytes: 151 * mebibyte, cpuMillis: 0 } } }],
+      ['elsewhere', { ...urgent, constraints: toHost }],
+      ['port', urgent, { 'port 80 is taken': 1 }],
+    ];
+    const free = { memoryBytes: 150 * mebibyte, cpuMillis: 100 };
+    assert.deepEqual(namesOf(blockedWith(...entries).relieve(reliefOf(6, { kind: 'ended', free }), 0)), ['urgent']);
+  });
+  it('knows whether any of those that wait may take the room of others', () => {
+    const blocked = blockedWith(['web'], ['modest', { mayPreempt: true }]);
+    assert.equal(blocked.hasPreemptors, false);
+    blocked.block(blockedOne('urgent'), workloadOf({ id: 'urgent', priority: 80, mayPreempt: true }), 5, 0);
+    assert.equal(blocked.hasPreemptors, true);
+    blocked.remove('urgent');
+    assert.equal(blocked.hasPreemptors, false);
+  });
   it('all, when nobody knows what was missed', () => {
     assert.deepEqual(namesOf(blockedWith(['a', { constraints: zone('x') }], ['b']).relieveAll(0)).sort(), ['a', 'b']);
   });
@@ -169,6 +189,12 @@ describe('what became possible between planning and waiting', () => {
   it('wakes it at once, if it may help it', () => {
     assert.deepEqual(after(10, {}, {}, 9), ['pending', false]);
     assert.deepEqual(after(10, { attributes: { zone: 'a' } }, { constraints: zone('a') }, 9), ['pending', false]);
+  });
+  it('also that a job ended which nobody had told to stop by then', () => {
+    const free = { memoryBytes: 0, cpuMillis: 0 };
+    const urgent = { priority: 80, mayPreempt: true };
+    assert.deepEqual(after(10, { kind: 'ended', free }, urgent, 9), ['pending', false]);
+    assert.deepEqual(after(10, { kind: 'ended', free }, urgent, 10), [undefined, true]);
   });
   it('is nothing new to one that was planned on it', () => {
     assert.deepEqual(after(10, {}, {}, 10), [undefined, true]);

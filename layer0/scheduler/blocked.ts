@@ -16,9 +16,9 @@ export type Dimension = (typeof dimensions)[number];
 export type Relief = Readonly<{
   hostId: string;
   attributes: Attributes;
-  /** What of the host is free now, if that is known: what does not fit is not woken. */
-  free?: Resources;
-  /** `freed`: jobs were released. `opened`: the host is new, is back, or has changed. `ended`: a job that was told to stop has. */
+  /** What of the host is free now, or for `ended` could be taken, if that is known: what does not fit is not woken. */
+  free?: Resources | undefined;
+  /** `freed`: jobs were released. `opened`: the host is new, is back, or has changed. `ended`: a job has. */
   kind: 'freed' | 'opened' | 'ended';
   revision: Revision;
 }>;
@@ -49,6 +49,8 @@ export class Blocked {
   readonly #classes = new Map<string, Map<Dimension, Set<string>>>();
   readonly #attributesOf = new Map<string, Attributes>();
   readonly #escaped = new Set<string>();
+  /** Workloads that may take the room of jobs that were told to stop. */
+  readonly #preemptors = new Set<string>();
   /** The last relief of each kind of change per class, for evaluations that were planned before it. */
   readonly #reliefs = new Map<string, Map<Relief['kind'], Relief>>();
   readonly #asked = new Set<string>();
@@ -57,6 +59,10 @@ export class Blocked {
 
   get size(): number {
     return this.#entries.size;
+  }
+
+  get hasPreemptors(): boolean {
+    return this.#preemptors.size > 0;
   }
 
   evaluationOf(workloadId: string): Evaluation | undefined {
@@ -95,6 +101,7 @@ export class Blocked {
   remove(workloadId: string): void {
     if (!this.#entries.delete(workloadId)) return;
     this.#escaped.delete(workloadId);
+    this.#preemptors.delete(workloadId);
     for (const byDimension of this.#classes.values()) for (const ids of byDimension.values()) ids.delete(workloadId);
   }
 
@@ -126,6 +133,7 @@ export class Blocked {
   #insert(entry: Entry): void {
     const { workloadId } = entry.evaluation;
     this.#entries.set(workloadId, entry);
+    if (mayPreempt(entry.workload)) this.#preemptors.add(workloadId);
     if (entry.isEscaped) {
       this.#escaped.add(workloadId);
       return;
@@ -145,6 +153,7 @@ export class Blocked {
   }
 
   #candidates(key: string, { kind }: Relief): ReadonlySet<string> {
+    if (kind === 'ended') return this.#preemptors;
     const byDimension = this.#classes.get(key);
     const found = new Set(this.#escaped);
     for (const dimension of kind === 'opened' ? dimensions : onRelief[kind]) {
@@ -214,7 +223,7 @@ function entryOf(evaluation: Evaluation, workload: BlockedWorkload): Entry {
 
 /** What a host's class does not tell. */
 function mayHelp({ workload, missing, isEscaped }: Entry, { kind, free, attributes, hostId }: Relief): boolean {
-  if (kind === 'ended') return mayPreempt(workload);
+  if (kind === 'ended' && !mayPreempt(workload)) return false;
   if (kind !== 'opened' && !onRelief[kind].some((dimension) => missing.has(dimension))) return false;
   const own = isEscaped ? { ...attributes, [hostAttribute]: hostId } : attributes;
   if (!isEligible(workload.constraints, own)) return false;

@@ -5,14 +5,16 @@ import { MemoryDatabase } from '@flynn/store/memory-database';
 import { cellKeys, cellPrefix } from './cell.ts';
 import { SchedulerCore } from './core.ts';
 import { workloadChange } from './evaluations.ts';
-import { cellOf, hostOf, hostPut, statusOf, workloadInputOf } from './testing.ts';
+import { cellOf, hostOf, hostPut, mebibyte, statusOf, workloadInputOf } from './testing.ts';
 
-function openCore(hosts: readonly string[]) {
+function openCore(hosts: readonly string[], workloads: readonly Parameters<typeof workloadInputOf>[0][]) {
   const database = new MemoryDatabase();
   let ids = 0;
   const newId = () => `i${String((ids += 1)).padStart(6, '0')}`;
   database.transact({ then: hosts.map((id) => hostPut(hostOf(id))) });
-  database.transact({ then: workloadChange(workloadInputOf({ id: 'db', singleton: true }), { now: 0, newId }) });
+  const write = (one: (typeof workloads)[number]) =>
+    database.transact({ then: workloadChange(workloadInputOf(one), { now: 0, newId }) });
+  for (const one of workloads) write(one);
   const core = new SchedulerCore({ id: 'h1', peers: ['h1'], newId, random: () => 0.5, tell: () => undefined });
   const world = { now: 1_000, seen: 0 };
   const hear = () => {
@@ -23,6 +25,10 @@ function openCore(hosts: readonly string[]) {
         : database.changesAfter(world.seen, cellPrefix);
     world.seen = batch.revision;
     core.fold(batch, world.now);
+  };
+  const change = (one: (typeof workloads)[number]) => {
+    write(one);
+    hear();
   };
   /** The next one there is within a second. */
   const nextBatch = () => {
@@ -40,16 +46,19 @@ function openCore(hosts: readonly string[]) {
       hear();
     }
   };
-  const jobs = () => cellOf(database.list(cellPrefix).entries).jobsOf('db');
+  const jobs = (id: string) => cellOf(database.list(cellPrefix).entries).jobsOf(id);
   hear();
   core.open(world.now);
-  return { database, core, world, hear, nextBatch, carryOut, jobs };
+  return { database, core, world, hear, change, nextBatch, carryOut, jobs };
 }
 
 test('a host that is back when a refused plan is made again is not lost: its job stays, and no second one begins', () => {
-  const { database, core, world, hear, nextBatch, carryOut, jobs } = openCore(['h1', 'h2', 'h3']);
+  const { database, core, world, hear, nextBatch, carryOut, jobs } = openCore(
+    ['h1', 'h2', 'h3'],
+    [{ id: 'db', singleton: true }],
+  );
   carryOut();
-  const [job] = jobs();
+  const [job] = jobs('db');
   assert.ok(job !== undefined);
   const status = JSON.stringify(statusOf(job, 'running'));
   database.transact({ then: [{ put: cellKeys.jobStatus(job.hostId, job.id), value: status }] });
@@ -65,7 +74,41 @@ test('a host that is back when a refused plan is made again is not lost: its job
   core.answered(batch, answer, world.now);
   carryOut();
   assert.deepEqual(
-    jobs().map(({ id, desired }) => [id, desired]),
+    jobs('db').map(({ id, desired }) => [id, desired]),
     [[job.id, 'run']],
   );
+});
+
+test('jobs that end by themselves wake nobody that waits for the room of those it had stopped', () => {
+  const sized = (megabytes: number) => ({
+    template: { resources: { memoryBytes: megabytes * mebibyte, cpuMillis: 1 } },
+  });
+  const { database, core, world, hear, change, carryOut, jobs } = openCore(
+    ['h1'],
+    [
+      { id: 'high', priority: 90, ...sized(500) },
+      { id: 'run', kind: 'ephemeral', count: 10, ...sized(10) },
+      { id: 'app', ...sized(350) },
+    ],
+  );
+  carryOut();
+  change({ id: 'urgent', priority: 80, mayPreempt: true, ...sized(400) });
+  carryOut();
+  assert.deepEqual(
+    jobs('app').map(({ desired }) => desired),
+    ['stop'],
+  );
+  const end = (id: string) => {
+    const before = core.counts.evaluations;
+    for (const job of jobs(id)) {
+      const value = JSON.stringify(statusOf(job, 'done', { isFinal: true, endedAt: world.now }));
+      database.transact({ then: [{ put: cellKeys.jobStatus(job.hostId, job.id), value }] });
+      hear();
+      core.step(world.now);
+    }
+    return core.counts.evaluations - before;
+  };
+  assert.deepEqual([end('run'), end('app')], [0, 1]);
+  carryOut();
+  assert.equal(jobs('urgent').length, 1);
 });

@@ -1,5 +1,5 @@
 /** Which jobs of lower workloads have to make room for one that must run? */
-import type { Workload } from './cell.ts';
+import type { HostRecord, Workload } from './cell.ts';
 import type { Evaluation } from './evaluation.ts';
 import type { Cell, PlacedJob } from './cell-view.ts';
 import { makeEvaluation } from './evaluations.ts';
@@ -117,15 +117,29 @@ function isEnoughComing(hostId: string, { id, demand, constraints }: Workload, c
   const settings = cell.settings.get(hostId);
   if (host === undefined || !isOpen(host, settings)) return false;
   if (failedConstraint(hostId, attributesOf(host, settings), constraints) !== undefined) return false;
-  let { memoryBytes, cpuMillis } = host.capacity;
-  for (const job of cell.jobsOn(hostId)) {
-    // One with volumes stays until its slot has the next one.
-    const isItsOwn = job.workloadId === id && job.status?.isFinal === true;
-    if (isGoing(job) || isItsOwn) continue;
+  // One of its own that has volumes stays until its slot has the next one.
+  const isItsOwn = ({ workloadId, status }: PlacedJob) => workloadId === id && status?.isFinal === true;
+  const room = roomWithout(host, cell.jobsOn(hostId), (job) => isGoing(job) || isItsOwn(job));
+  return room.memoryBytes >= demand.memoryBytes && room.cpuMillis >= demand.cpuMillis;
+}
+
+/** What of a host somebody may take once all jobs there that ended or were told to stop are let go. */
+export function roomComing(host: HostRecord, jobs: readonly PlacedJob[]): Resources {
+  return roomWithout(host, jobs, ({ desired, status }) => desired === 'stop' || status?.isFinal === true);
+}
+
+function roomWithout(
+  { capacity }: HostRecord,
+  jobs: readonly PlacedJob[],
+  isGone: (job: PlacedJob) => boolean,
+): Resources {
+  let { memoryBytes, cpuMillis } = capacity;
+  for (const job of jobs) {
+    if (isGone(job)) continue;
     memoryBytes -= job.demand.memoryBytes;
     cpuMillis -= job.demand.cpuMillis;
   }
-  return memoryBytes >= demand.memoryBytes && cpuMillis >= demand.cpuMillis;
+  return { memoryBytes, cpuMillis };
 }
 
 /** With the room of the job that the slot goes after. */

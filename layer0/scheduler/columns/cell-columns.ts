@@ -233,6 +233,11 @@ export class CellColumns implements Cell {
     return this.#jobs.isAssigned(hostId, jobId);
   }
 
+  /** Whether it is assigned, and told to stop. */
+  isToStop(hostId: string, jobId: string): boolean {
+    return this.#jobs.isToStop(hostId, jobId);
+  }
+
   /** As the store has it but for the order of groups. */
   assignmentGroups(hostId: string, planId: string): AssignedGroup[] | undefined {
     return this.#jobs.groupsOf(hostId, planId);

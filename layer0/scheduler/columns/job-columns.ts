@@ -152,9 +152,19 @@ export class JobColumns {
   }
 
   isAssigned(hostId: string, jobId: string): boolean {
+    return this.#assignedRow(hostId, jobId) >= 0;
+  }
+
+  isToStop(hostId: string, jobId: string): boolean {
+    const row = this.#assignedRow(hostId, jobId);
+    return row >= 0 && this.#jobs.desiredOf(row) === 'stop';
+  }
+
+  /** -1 where it is not assigned. */
+  #assignedRow(hostId: string, jobId: string): number {
     const host = this.#hostNumbers.get(hostId);
     const row = host === undefined ? -1 : this.#jobs.find(host, shortenId(jobId, hostId));
-    return row >= 0 && this.#jobs.assignment[row] !== noRow;
+    return row >= 0 && this.#jobs.assignment[row] !== noRow ? row : -1;
   }
 
   groupsOf(hostId: string, planId: string): AssignedGroup[] | undefined {
