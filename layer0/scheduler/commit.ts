@@ -49,21 +49,45 @@ export type Fence = Readonly<{ key: string; createRevision: Revision }>;
 /** A value stays well below the store's limit of 1 MiB. */
 const maxJobsPerKey = 4_000;
 
+/** Roughly, of a claim, and in an assignment of a group and of a job. */
+const claimBytes = 300;
+const groupBytes = 300;
+const jobBytes = 100;
+
 /**
- * How many compares or writes it takes at most, and how many bytes, roughly. `isFirst`: nothing else is done to the host in
- * the same transaction.
+ * How many compares or writes it takes at most, and how many bytes, roughly. `others`: what the same transaction does to the
+ * host besides, and which assignments that writes anew; undefined where there is nothing else.
  */
 export function changeSize(
+  hostId: string,
   { add, stop, release }: HostChange,
-  isFirst: boolean,
+  others: Readonly<{ rewritten: ReadonlySet<string> | undefined }> | undefined,
+  columns: CellColumns,
 ): { operations: number; bytes: number } {
+  const isFirst = others === undefined;
   const added = add.reduce((sum, { jobs }) => sum + jobs.length, 0);
-  // Each job that is stopped or released may stand in an assignment of its own.
-  const rewritten = stop.length + release.length;
-  const keys = Math.floor(added / maxJobsPerKey) + (isFirst && added > 0 ? 1 : 0) + rewritten;
+  let keys = Math.floor(added / maxJobsPerKey) + (isFirst && added > 0 ? 1 : 0);
+  let bytes = claimBytes + groupBytes * add.length + jobBytes * added;
+  for (const [planId, released] of rewrittenBy({ stop, release })) {
+    if (others?.rewritten?.has(planId) === true) continue;
+    keys += 1;
+    const { groups, jobs } = columns.assignmentSize(hostId, planId);
+    // All of it that stays is written once more.
+    if (jobs > released) bytes += groupBytes * groups + jobBytes * (jobs - released);
+  }
   // Claim and host are compared, the claim is written: the store counts compares and writes apart.
-  const operations = isFirst ? Math.max(2, 1 + keys) : keys;
-  return { operations, bytes: 300 + 300 * add.length + 100 * added + 200 * (stop.length + release.length) };
+  return { operations: isFirst ? Math.max(2, 1 + keys) : keys, bytes };
+}
+
+const none: ReadonlyMap<string, number> = new Map();
+
+/** Assignments, by their plans, that it changes jobs of, and how many of each it lets go. */
+export function rewrittenBy({ stop, release }: Pick<HostChange, 'stop' | 'release'>): ReadonlyMap<string, number> {
+  if (stop.length + release.length === 0) return none;
+  const released = new Map<string, number>();
+  for (const { planId } of stop) released.set(planId, 0);
+  for (const { planId } of release) released.set(planId, 1 + (released.get(planId) ?? 0));
+  return released;
 }
 
 export function outcomesSize({ plan, hasOutcomes }: Pick<Part, 'plan' | 'hasOutcomes'>): {
@@ -158,7 +182,7 @@ function assignmentWrites(
   if (!changes.some(({ stop, release }) => stop.length + release.length > 0)) return writes;
   const released = new Set(changes.flatMap(({ release }) => release.map(({ id }) => id)));
   const stopped = new Set(changes.flatMap(({ stop }) => stop.map(({ id }) => id)));
-  const touched = new Set(changes.flatMap(({ stop, release }) => [...stop, ...release].map(({ planId }) => planId)));
+  const touched = new Set(changes.flatMap((change) => [...rewrittenBy(change).keys()]));
   for (const planId of touched) {
     const groups = columns.assignmentGroups(hostId, planId);
     if (groups === undefined) continue;

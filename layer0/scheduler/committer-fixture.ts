@@ -52,6 +52,15 @@ export async function openCell(hosts: readonly string[], workloads: readonly Par
   return store;
 }
 
+/** Made on a cell where the host is the only one that is not lost. */
+export function planOn({ cell }: Awaited<ReturnType<typeof open>>, hostId: string, lost: readonly string[] = []): Plan {
+  const lostHosts = new Set([...lost, ...[...cell.hosts.keys()].filter((id) => id !== hostId)]);
+  const table = new HostTable();
+  for (const { value } of cell.hosts.values()) if (!lostHosts.has(value.id)) table.put({ ...value, isOpen: true });
+  const evaluation = makeEvaluation('db', 'repair', context());
+  return schedule(evaluation, cell, { ...context(), random: () => 0.5, lostHosts, table });
+}
+
 export const used = ({ table }: Ledger, hostId: string) =>
   table.usedOf(table.indexOf(hostId) ?? -1).memoryBytes / mebibyte;
 export const stateOf = (cell: CellColumns) => findViolations(cell);

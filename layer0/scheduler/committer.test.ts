@@ -1,14 +1,11 @@
 /** What becomes of plans between the planner and the store, whatever the store answers. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { assignmentSchema, cellKeys, cellPrefix, claimSchema } from './cell.ts';
-import { makeEvaluation, workloadChange } from './evaluations.ts';
-import { HostTable } from './placement/host-table.ts';
-import type { Plan } from './plan.ts';
-import { schedule } from './schedulers/scheduler.ts';
+import { cellKeys, claimSchema } from './cell.ts';
+import { workloadChange } from './evaluations.ts';
 import { hostOf, hostPut, mebibyte, readCell, stepHost, wellBehaved, workloadInputOf } from './testing.ts';
 
-import { commitAll, context, disturb, open, openCell, stateOf, used } from './committer-fixture.ts';
+import { commitAll, context, disturb, open, openCell, planOn, stateOf, used } from './committer-fixture.ts';
 
 test('plans for several workloads go in one transaction, with one claim and one assignment per host', async () => {
   await using store = await openCell(['h1'], [{ id: 'a' }, { id: 'b' }, { id: 'c' }]);
@@ -114,14 +111,6 @@ test('two schedulers that plan for one workload on different hosts exclude each 
   assert.equal((await readCell(store)).jobsOf('db').length, 1);
 });
 
-function planOn({ cell }: Awaited<ReturnType<typeof open>>, hostId: string): Plan {
-  const lostHosts = new Set([...cell.hosts.keys()].filter((id) => id !== hostId));
-  const table = new HostTable();
-  for (const { value } of cell.hosts.values()) if (!lostHosts.has(value.id)) table.put({ ...value, isOpen: true });
-  const evaluation = makeEvaluation('db', 'repair', context());
-  return schedule(evaluation, cell, { ...context(), random: () => 0.5, lostHosts, table });
-}
-
 test('a reply that was lost is no second commit', async () => {
   await using store = await openCell(['h1'], [{ id: 'a', count: 3 }]);
   const hands = await open(store);
@@ -162,69 +151,6 @@ test('a scheduler whose own lease is over commits nothing any more', async () =>
   assert.ok(hands.committer.isFenced);
   hands.plan('a');
   assert.equal(hands.committer.next(0), undefined);
-});
-
-test('what is too large for one transaction is committed in parts, and the evaluation ends with the last', async () => {
-  const hosts = Array.from({ length: 30 }, (_, at) => `h${at}`);
-  await using store = await openCell(hosts, [{ id: 'a', count: 60 }]);
-  const hands = await open(store, { maxOperations: 20, maxInFlight: 1 });
-  hands.plan('a');
-  const sizes: number[] = [];
-  for (let batch = hands.committer.next(0); batch !== undefined; batch = hands.committer.next(0)) {
-    sizes.push(Math.max(batch.transaction.then.length, batch.transaction.compare?.length ?? 0));
-    assert.equal((await readCell(store)).evaluationsOf('a').length, 1, 'it ended before its last part');
-    hands.committer.settle(batch, await store.transact(batch.transaction));
-  }
-  assert.ok(sizes.length > 4 && sizes.every((size) => size <= 20), sizes.join());
-  assert.equal(hands.committer.takeSettled()[0]?.state, 'committed');
-  const cell = await readCell(store);
-  assert.equal(cell.jobCount, 60);
-  assert.equal(cell.evaluations.size, 0);
-  assert.deepEqual(stateOf(cell), []);
-});
-
-test('a store that takes less than expected gets smaller transactions', async () => {
-  const hosts = Array.from({ length: 20 }, (_, at) => `h${at}`);
-  await using store = await openCell(hosts, [{ id: 'a', count: 20 }]);
-  const hands = await open(store, { maxInFlight: 1 });
-  hands.plan('a');
-  const limit = 16;
-  for (let batch = hands.committer.next(0); batch !== undefined; batch = hands.committer.next(0)) {
-    if (batch.transaction.then.length > limit) hands.committer.tooLarge(batch, 'too many operations');
-    else hands.committer.settle(batch, await store.transact(batch.transaction));
-  }
-  assert.equal((await readCell(store)).jobCount, 20);
-});
-
-test('a gang that no transaction holds is refused with a reason, and nothing of it is committed', async () => {
-  const hosts = Array.from({ length: 30 }, (_, at) => `h${at}`);
-  const constraints = [{ attribute: 'host', operator: 'distinct' as const }];
-  await using store = await openCell(hosts, [{ id: 'g', kind: 'gang', count: 30, constraints }]);
-  const hands = await open(store, { maxOperations: 20 });
-  hands.plan('g');
-  assert.equal(hands.committer.next(0), undefined);
-  const [settled] = hands.committer.takeSettled();
-  assert.equal(settled?.state, 'impossible');
-  assert.match(settled?.reason ?? '', /30 hosts: more than one transaction may hold/);
-  assert.equal(used(hands.ledger, 'h1'), 0);
-  assert.deepEqual((await store.list(`${cellPrefix}assignments/`)).entries, []);
-});
-
-test('many jobs on one host are written in several keys, each well below what the store takes', async () => {
-  const resources = { memoryBytes: 1_000, cpuMillis: 0 };
-  await using store = await openCell(['h1'], [{ id: 'a', kind: 'ephemeral', count: 10_000, template: { resources } }]);
-  const hands = await open(store);
-  hands.plan('a');
-  const batch = hands.next();
-  hands.committer.settle(batch, await store.transact(batch.transaction));
-  const { entries } = await store.list(cellKeys.assignments);
-  assert.equal(entries.length, 3);
-  assert.ok(entries.every(({ value }) => value.length < 600_000));
-  for (const { key, value } of entries)
-    assert.equal(assignmentSchema.parse(JSON.parse(value)).planId, key.split('/').at(-1));
-  const cell = await readCell(store);
-  assert.equal(cell.jobCount, 10_000);
-  assert.deepEqual(stateOf(cell), []);
 });
 
 test('what the watch tells of before the answer is there is counted once', async () => {
@@ -277,45 +203,4 @@ test('a gang gets its hosts although there is always another plan for one of the
   assert.equal(second.parts.length, 3, 'the others go along');
   hands.committer.settle(second, await store.transact(second.transaction));
   assert.equal((await readCell(store)).jobsOf('g').length, 2);
-});
-
-test('a gang that no transaction holds is refused whatever else is on its way, and one behind it is not', async () => {
-  const hosts = Array.from({ length: 30 }, (_, at) => `h${at}`);
-  const constraints = [{ attribute: 'host', operator: 'distinct' as const }];
-  await using store = await openCell(hosts, [
-    { id: 'a' },
-    { id: 'large', kind: 'gang', count: 29, constraints },
-    { id: 'small', kind: 'gang', count: 2, constraints },
-  ]);
-  const hands = await open(store, { maxOperations: 20 });
-  hands.plan('a');
-  const first = hands.next();
-  for (const id of ['large', 'small']) hands.plan(id);
-  const second = hands.committer.next(0);
-  const states = hands.committer
-    .takeSettled()
-    .map(({ plan, state }) => [plan.outcomes[0]?.evaluation.workloadId, state]);
-  assert.deepEqual(states, [['large', 'impossible']]);
-  hands.committer.settle(first, await store.transact(first.transaction));
-  const third = second ?? hands.next();
-  hands.committer.settle(third, await store.transact(third.transaction));
-  assert.equal((await readCell(store)).jobsOf('small').length, 2);
-});
-
-test('one plan that the store never takes does not make the transactions after it small', async () => {
-  const hosts = Array.from({ length: 20 }, (_, at) => `h${at}`);
-  await using store = await openCell(hosts, [{ id: 'bad' }, { id: 'a', count: 20 }, { id: 'b', count: 20 }]);
-  const hands = await open(store, { maxInFlight: 1 });
-  for (const id of ['bad', 'a']) hands.plan(id);
-  for (let batch = hands.committer.next(0); batch !== undefined; batch = hands.committer.next(0)) {
-    const isBad = batch.parts.some(({ plan }) => plan.outcomes[0]?.evaluation.workloadId === 'bad');
-    if (isBad) hands.committer.tooLarge(batch, 'the value is too large');
-    else hands.committer.settle(batch, await store.transact(batch.transaction));
-  }
-  assert.deepEqual(
-    hands.committer.takeSettled().map(({ state }) => state),
-    ['impossible', 'committed'],
-  );
-  hands.plan('b');
-  assert.equal(hands.next().claims.size, 20);
 });

@@ -32,9 +32,12 @@ export type CommitterOptions = Readonly<{
   lingerMs?: number;
   /** Default 4. */
   maxInFlight?: number;
-  /** What the store takes in one transaction, default 1,000; found out downwards. */
+  /** What the store takes in one transaction at most, default 1,000; less is tried where it refuses that. */
   maxOperations?: number;
 }>;
+
+/** After a refusal for its size: so many transactions have to be taken before larger ones are tried again. */
+const takenBeforeMore = 32;
 
 type Queued = {
   readonly plan: Plan;
@@ -63,15 +66,18 @@ export class Committer {
   readonly #hostsInFlight = new Set<string>();
   readonly #inFlight = new Map<Batch, readonly Queued[]>();
   readonly #settled: Settled[] = [];
+  /** At most, and what is tried now. */
+  readonly #mostOperations: number;
   #maxOperations: number;
-  /** As it was before smaller batches were tried. */
-  #limitBefore: number | undefined;
+  /** Transactions it took since less was tried, or more again. */
+  #taken = 0;
   #isFenced = false;
   #queuedHosts = 0;
 
   constructor(options: CommitterOptions) {
     this.#options = options;
-    this.#maxOperations = options.maxOperations ?? 1_000;
+    this.#mostOperations = options.maxOperations ?? 1_000;
+    this.#maxOperations = this.#mostOperations;
   }
 
   get isFenced(): boolean {
@@ -140,7 +146,8 @@ export class Committer {
     const [oldest] = waiting;
     if (oldest === undefined || (now < oldest.submittedAt + lingerMs && !this.#isPlenty(waiting))) return undefined;
     const taken = new Map<Queued, Part>();
-    const gathering = new Gathering(columns, ledger, this.#hostsInFlight, this.#maxOperations);
+    const limits = { operations: this.#maxOperations, operationsAlone: this.#mostOperations };
+    const gathering = new Gathering(columns, ledger, this.#hostsInFlight, limits);
     for (const queued of waiting) {
       if (taken.size > 0 && !gathering.hasRoomFor(queued.plan)) break;
       const part = this.#take(queued, gathering);
@@ -177,13 +184,14 @@ export class Committer {
     const before = gathering.mark();
     if (gathering.countsSameAs(plan)) return undefined;
     gathering.addOutcomes(plan);
+    const how = !queued.isAtomic ? 'apart' : before.operations > 0 ? 'whole' : 'alone';
     for (const [hostId, change] of left) {
-      const fit = gathering.tryAdd(hostId, change, queued.epochs.get(hostId) ?? 0, queued.isAtomic);
+      const fit = gathering.tryAdd(hostId, change, queued.epochs.get(hostId) ?? 0, how);
       if (fit === 'stale') this.#refuse(queued, hostId);
       if (fit === 'ok') hosts.set(hostId, change);
     }
     if (queued.isAtomic && hosts.size < plan.hosts.size) {
-      const isTooLarge = before.operations === 0 && gathering.isFull;
+      const isTooLarge = how === 'alone' && gathering.isFull;
       gathering.restore(before, hosts);
       if (queued.isRefused) this.#finish(queued, 'refused');
       else if (isTooLarge) {
@@ -214,17 +222,23 @@ export class Committer {
   tooLarge(batch: Batch, reason: string): void {
     const all = this.#land(batch);
     const operations = batch.transaction.then.length;
-    const [only] = batch.parts;
-    const isSmallest = batch.parts.length === 1 && (only === undefined || only.hosts.size <= 1 || only.plan.isAtomic);
+    this.#taken = 0;
+    const isSmallest = all.length === 1 && (batch.changes.size <= 1 || all.every(({ isAtomic }) => isAtomic));
     if (!isSmallest) {
-      this.#limitBefore ??= this.#maxOperations;
       this.#maxOperations = Math.max(8, Math.floor(Math.min(this.#maxOperations, operations) / 2));
       return;
     }
     for (const queued of all) this.#finish(queued, 'impossible', reason);
     // It was this one, not the size.
-    this.#maxOperations = this.#limitBefore ?? this.#maxOperations;
-    this.#limitBefore = undefined;
+    if (operations <= this.#maxOperations) this.#maxOperations = this.#mostOperations;
+  }
+
+  /** What it refused may have been long for another reason than its operations: more of them are tried again in time. */
+  #noteTaken(): void {
+    this.#taken += 1;
+    if (this.#taken < takenBeforeMore) return;
+    this.#taken = 0;
+    this.#maxOperations = Math.min(this.#mostOperations, 2 * this.#maxOperations);
   }
 
   /** What became of plans since the last call. */
@@ -234,6 +248,7 @@ export class Committer {
 
   #committed(batch: Batch, revision: Revision): void {
     const all = this.#land(batch);
+    this.#noteTaken();
     const { ledger } = this.#options;
     for (const [hostId, claim] of batch.claims) {
       const changes = batch.changes.get(hostId) ?? [];

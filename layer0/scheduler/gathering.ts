@@ -2,7 +2,7 @@
 import type { Revision } from '@flynn/store/store';
 import type { Claim } from './cell.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
-import { changeSize, countsOf, outcomesSize } from './commit.ts';
+import { changeSize, countsOf, outcomesSize, rewrittenBy } from './commit.ts';
 import { canHold, claimWith } from './ledger.ts';
 import type { Ledger } from './ledger.ts';
 import type { HostChange, Plan } from './plan.ts';
@@ -11,10 +11,18 @@ import type { HostChange, Plan } from './plan.ts';
 const maxBytes = 1024 * 1024;
 const shareOfNewHosts = 0.75;
 
+/** How many operations a batch has, and one plan that goes whole or not at all, and with no other. */
+type Limits = Readonly<{ operations: number; operationsAlone: number }>;
+
 type Mark = Readonly<{ operations: number; bytes: number; isFull: boolean }>;
 
 /** What a batch does to one host so far. */
-type Touched = { readonly changes: HostChange[]; readonly claims: (Claim | undefined)[] };
+type Touched = {
+  readonly changes: HostChange[];
+  readonly claims: (Claim | undefined)[];
+  /** Assignments that are written anew. */
+  rewritten: Set<string> | undefined;
+};
 
 /** INVARIANTS. What it has taken is still so by the columns and the ledger, as long as nothing is folded in. */
 export class Gathering {
@@ -22,7 +30,7 @@ export class Gathering {
   readonly #columns: CellColumns;
   readonly #ledger: Ledger;
   readonly #busy: ReadonlySet<string>;
-  readonly #maxOperations: number;
+  readonly #limits: Limits;
   readonly #touched = new Map<string, Touched>();
   /** Hosts that an older plan waits for: a newer one that took them would put it off for ever. */
   readonly #kept = new Set<string>();
@@ -31,11 +39,11 @@ export class Gathering {
   #operations = 0;
   #bytes = 0;
 
-  constructor(columns: CellColumns, ledger: Ledger, busy: ReadonlySet<string>, maxOperations: number) {
+  constructor(columns: CellColumns, ledger: Ledger, busy: ReadonlySet<string>, limits: Limits) {
     this.#columns = columns;
     this.#ledger = ledger;
     this.#busy = busy;
-    this.#maxOperations = maxOperations;
+    this.#limits = limits;
   }
 
   mark(): Mark {
@@ -49,9 +57,12 @@ export class Gathering {
     this.isFull = mark.isFull;
     for (const hostId of hosts.keys()) {
       const touched = this.#touched.get(hostId);
-      touched?.changes.pop();
-      touched?.claims.pop();
-      if (touched?.changes.length === 0) this.#touched.delete(hostId);
+      if (touched === undefined) continue;
+      touched.changes.pop();
+      touched.claims.pop();
+      touched.rewritten = undefined;
+      for (const change of touched.changes) noteRewritten(touched, change);
+      if (touched.changes.length === 0) this.#touched.delete(hostId);
     }
   }
 
@@ -63,7 +74,7 @@ export class Gathering {
   /** Whether anything of one more plan may go along. */
   hasRoomFor(plan: Plan): boolean {
     const { operations } = outcomesSize({ plan, hasOutcomes: true });
-    return this.#operations + operations <= this.#maxOperations && this.#bytes < maxBytes;
+    return this.#operations + operations <= this.#limits.operations && this.#bytes < maxBytes;
   }
 
   addOutcomes(plan: Plan): void {
@@ -85,7 +96,13 @@ export class Gathering {
     for (const outcome of outcomes) for (const workloadId of countsOf(outcome).keys()) this.#counted.add(workloadId);
   }
 
-  tryAdd(hostId: string, change: HostChange, epoch: Revision, isAtomic: boolean): 'ok' | 'later' | 'stale' {
+  /** `whole`: all of its plan goes along, or none of it. `alone`: that, and no other plan goes along so far. */
+  tryAdd(
+    hostId: string,
+    change: HostChange,
+    epoch: Revision,
+    how: 'apart' | 'whole' | 'alone',
+  ): 'ok' | 'later' | 'stale' {
     if (this.#busy.has(hostId) || this.#kept.has(hostId)) return 'later';
     const touched = this.#touched.get(hostId);
     const known = this.#ledger.claimOf(hostId);
@@ -95,11 +112,14 @@ export class Gathering {
       this.#kept.add(hostId);
       return 'later';
     }
-    const size = changeSize(change, touched === undefined);
+    const size = changeSize(hostId, change, touched, this.#columns);
+    const { operations, operationsAlone } = this.#limits;
     // Some is left for what other plans do to the same hosts: that costs no more keys.
-    const limit = touched === undefined && !isAtomic ? this.#maxOperations * shareOfNewHosts : this.#maxOperations;
-    const isOver = this.#operations + size.operations > limit || this.#bytes + size.bytes > maxBytes;
-    if (isOver && this.#touched.size > 0) {
+    const shared = touched === undefined && how === 'apart' ? operations * shareOfNewHosts : operations;
+    const limit = how === 'alone' ? operationsAlone : shared;
+    // What cannot go in parts is for the store to refuse.
+    const isTooLong = how !== 'alone' && this.#bytes + size.bytes > maxBytes;
+    if ((isTooLong || this.#operations + size.operations > limit) && this.#touched.size > 0) {
       this.isFull = true;
       return 'later';
     }
@@ -108,11 +128,11 @@ export class Gathering {
     if (!this.#isStillSo(hostId, change, claim, epoch)) return 'stale';
     this.#operations += size.operations;
     this.#bytes += size.bytes;
-    if (touched === undefined) this.#touched.set(hostId, { changes: [change], claims: [claim] });
-    else {
-      touched.changes.push(change);
-      touched.claims.push(claim);
-    }
+    const now = touched ?? { changes: [], claims: [], rewritten: undefined };
+    if (touched === undefined) this.#touched.set(hostId, now);
+    now.changes.push(change);
+    now.claims.push(claim);
+    if (isRewriting) noteRewritten(now, change);
     return 'ok';
   }
 
@@ -126,4 +146,9 @@ export class Gathering {
     for (const { release } of this.#touched.get(hostId)?.changes ?? []) for (const { id } of release) gone.add(id);
     return [...change.release, ...change.stop].every(({ id }) => !gone.has(id) && this.#columns.isAssigned(hostId, id));
   }
+}
+
+function noteRewritten(touched: Touched, change: HostChange): void {
+  touched.rewritten ??= new Set();
+  for (const planId of rewrittenBy(change).keys()) touched.rewritten.add(planId);
 }

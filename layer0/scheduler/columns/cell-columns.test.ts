@@ -211,6 +211,11 @@ test('folding changes one by one gives what the entries say, and nothing is left
       }
       const fresh = cellOf(sorted(entries));
       assert.deepEqual(everythingOf(cell), everythingOf(fresh));
+      for (const [hostId, planId] of hostIds.flatMap((host) => planIds.map((plan) => [host, plan] as const))) {
+        const groups = cell.assignmentGroups(hostId, planId) ?? [];
+        const size = { groups: groups.length, jobs: groups.flatMap(({ jobs }) => jobs).length };
+        assert.deepEqual(cell.assignmentSize(hostId, planId), size);
+      }
       for (const { key } of entries) cell.fold({ type: 'delete', key, modRevision: revision + 1 });
       assert.deepEqual(everythingOf(cell), everythingOf(new CellColumns({ onFault })));
     }),

@@ -9,6 +9,7 @@ import { decode, parseCellKey } from './entries.ts';
 import type { CellKey } from './entries.ts';
 import { SharedParts } from './interned.ts';
 import { JobColumns } from './job-columns.ts';
+import type { AssignmentSize } from './job-columns.ts';
 import { WorkloadSlots } from './workload-slots.ts';
 import { UnreadEntries } from './unread-entries.ts';
 
@@ -241,6 +242,10 @@ export class CellColumns implements Cell {
   /** As the store has it but for the order of groups. */
   assignmentGroups(hostId: string, planId: string): AssignedGroup[] | undefined {
     return this.#jobs.groupsOf(hostId, planId);
+  }
+
+  assignmentSize(hostId: string, planId: string): AssignmentSize {
+    return this.#jobs.sizeOf(hostId, planId);
   }
 
   assignmentIds(hostId: string): string[] {

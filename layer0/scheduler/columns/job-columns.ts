@@ -10,6 +10,8 @@ import type { WorkloadSlot, WorkloadSlots } from './workload-slots.ts';
 
 type Told = Readonly<{ workloadId: string; before: JobFacts | undefined; after: JobFacts | undefined }>;
 
+export type AssignmentSize = Readonly<{ groups: number; jobs: number }>;
+
 /** INVARIANTS. A job's row goes when it is neither assigned nor has a status. A host keeps its number for good. */
 export class JobColumns {
   readonly #jobs = new JobRows();
@@ -190,6 +192,22 @@ export class JobColumns {
       });
     }
     return [...groups.values()];
+  }
+
+  /** How much there is to write of it; nothing where there is none. */
+  sizeOf(hostId: string, planId: string): AssignmentSize {
+    const host = this.#hostNumbers.get(hostId);
+    const assignment = host === undefined ? -1 : this.#assignments.find(host, planId);
+    const columns = this.#jobs;
+    let [groups, jobs, shape, workload] = [0, 0, noRow, noRow];
+    let row = (assignment < 0 ? undefined : this.#assignments.firstJob[assignment]) ?? noRow;
+    for (; row !== noRow; row = columns.nextOfAssignment[row] ?? noRow) {
+      if (columns.shape[row] !== shape || columns.workload[row] !== workload) groups += 1;
+      shape = columns.shape[row] ?? noRow;
+      workload = columns.workload[row] ?? noRow;
+      jobs += 1;
+    }
+    return { groups, jobs };
   }
 
   assignmentIds(hostId: string): string[] {
