@@ -51,7 +51,10 @@ export async function runStep(
   const answer = child.stdio[3];
   answer?.on('data', (chunk: Buffer) => {
     answeredBytes += chunk.length;
-    if (most === undefined || answeredBytes <= most.bytes) return void answers.push(chunk);
+    if (most === undefined || answeredBytes <= most.bytes) {
+      answers.push(chunk);
+      return;
+    }
     exceeded ??= most.error();
     // What the step started may go on answering without it.
     answer.destroy();

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { listensItself } from './kernel-listening.ts';
+import { listensElsewhere, listensItself } from './kernel-listening.ts';
 
 const id = 'c0ffee'.padEnd(64, '0');
 const port = 1114;
@@ -31,6 +31,7 @@ function kernelWith(processes: Readonly<Record<number, Process>>) {
   }
   return {
     listens: (pid: number, at = port) => listensItself({ id, pid }, at, folder.path),
+    elsewhere: (pid: number, at = port) => listensElsewhere(pid, at, folder.path),
     [Symbol.dispose]: () => folder[Symbol.dispose](),
   };
 }
@@ -66,6 +67,26 @@ test('one that ended listens nowhere; where nothing tells whose a process is, it
   using kernel = kernelWith({ 100: { group: '/user.slice', sockets: [], tcp: first } });
   assert.equal(kernel.listens(100), true);
   assert.equal(kernel.listens(101), false);
+});
+
+test('who listens for itself only, or at another port, is told so; who is reached, or listens nowhere, is not', () => {
+  const any = (at: string) => row(`00000000:${at}`, '0A', 1);
+  const any6 = (at: string) => row(`00000000000000000000000000000000:${at}`, '0A', 2);
+  const own6 = row('00000000000000000000000001000000:045A', '0A', 3);
+  const mapped = row('0000000000000000FFFF00000100007F:045A', '0A', 4);
+  const resolver = row('0B00007F:8D2F', '0A', 5);
+  using kernel = kernelWith({
+    100: { group, sockets: [], tcp: resolver + first },
+    101: { group, sockets: [], tcp: resolver, tcp6: own6 + mapped },
+    102: { group, sockets: [], tcp: resolver + any('0BB8'), tcp6: any6('0BB8') + any6('0050') },
+    103: { group, sockets: [], tcp: first, tcp6: any6('045A') },
+    104: { group, sockets: [], tcp: resolver },
+    105: { group, sockets: [], tcp: row('026E6464:045A', '0A', 6) },
+  });
+  assert.match(kernel.elsewhere(100) ?? '', /^it listens on port 1114 of localhost only/);
+  assert.match(kernel.elsewhere(101) ?? '', /^it listens on port 1114 of localhost only/);
+  assert.match(kernel.elsewhere(102) ?? '', /^it listens on port 80, 3000: have it listen on 1114, which PORT says/);
+  for (const pid of [103, 104, 105, 106]) assert.equal(kernel.elsewhere(pid), undefined, String(pid));
 });
 
 test('of this very machine: a socket of this process is found, and a closed one is not', async () => {

@@ -1,4 +1,4 @@
-/** Does a container itself listen at a port of the host? From the kernel's own files. */
+/** Where does a container listen? From the kernel's own files. */
 import { closeSync, openSync, readFileSync, readSync, readdirSync, readlinkSync } from 'node:fs';
 import { hasErrno } from '@flynn/kit/errors';
 
@@ -28,19 +28,45 @@ export function listensItself(container: { id: string; pid: number }, port: numb
   }
 }
 
+/** Of Docker's own resolver in each container. */
+const resolver = '0B00007F';
+const anyAddress = /^0+$/;
+const loopback = /^(?:[0-9A-F]{6}7F|0{24}01000000|0{16}FFFF0000[0-9A-F]{6}7F)$/;
+
+/**
+ * Why nobody reaches a container at that port, where the kernel tells: it listens for itself only, or at other ports. `pid` is of
+ * the first process of a container that has a network of its own; undefined where there is nothing to tell.
+ */
+export function listensElsewhere(pid: number, port: number, proc = '/proc'): string | undefined {
+  const all = [...listenersIn(`${proc}/${pid}/net`)].filter(({ address }) => address !== resolver);
+  const here = all.filter((one) => one.port === port);
+  if (here.some(({ address }) => !loopback.test(address))) return undefined;
+  if (here.length > 0) {
+    return `it listens on port ${port} of localhost only, where nobody else reaches it: have it listen on 0.0.0.0, as many servers do with HOST=0.0.0.0 in their environment`;
+  }
+  const others = [...new Set(all.filter(({ address }) => anyAddress.test(address)).map((one) => one.port))];
+  if (others.length === 0) return undefined;
+  return `it listens on port ${others.toSorted((a, b) => a - b).join(', ')}: have it listen on ${port}, which PORT says in its environment`;
+}
+
 /** As links in /proc name them: `socket:[12345]`. */
 function socketsAt(port: number, folder: string): Set<string> {
-  const ending = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
   const sockets = new Set<string>();
+  for (const one of listenersIn(folder)) if (one.port === port) sockets.add(`socket:[${one.inode}]`);
+  return sockets;
+}
+
+/** Addresses as the kernel writes them: four bytes each, the last of them first. */
+function* listenersIn(folder: string): Generator<{ address: string; port: number; inode: string }> {
   for (const version of ['tcp', 'tcp6']) {
     for (const line of linesOf(`${folder}/${version}`)) {
-      const [, local = '', , state, , , , , , inode] = line.trim().split(/\s+/);
+      const [, local = '', , state, , , , , , inode = ''] = line.trim().split(/\s+/);
       // Connections come after all that listens, and there may be a hundred thousand.
       if (state !== listening) break;
-      if (local.endsWith(ending) && inode !== undefined) sockets.add(`socket:[${inode}]`);
+      const [address = '', port = ''] = local.split(':');
+      yield { address, port: Number.parseInt(port, 16), inode };
     }
   }
-  return sockets;
 }
 
 /** Without the heading; read in pieces, so that who has enough stops. */

@@ -37,6 +37,7 @@ async function watched(options: { startTimeoutMs: number }) {
       onUp: () => told.push('up'),
       onDown: (message) => told.push(message),
       onNeverUp: (message) => told.push(message),
+      onAstray: (message) => told.push(message),
       onHung: (message) => told.push(message),
       onGoesLast: () => told.push('goes last'),
     },
@@ -101,6 +102,7 @@ async function hanging(options: { restartAfterMs: number; wasUp?: boolean; isRea
       onUp: () => told.push('up'),
       onDown: () => told.push('down'),
       onNeverUp: (message) => told.push(`never up: ${message}`),
+      onAstray: (message) => told.push(message),
       onHung: (message, wellMs) => told.push(`${wellMs > 0 ? 'hung' : 'never well'}: ${message}`),
       onGoesLast: () => told.push('goes last'),
     },
@@ -165,7 +167,15 @@ test('a job that an agent before saw up has the limit of one that hangs, not of 
 });
 
 /** An app that is not up before it is told so, and what the log says of it. */
-async function slow(options: { isPassed?: boolean; wasUp?: boolean; announcer?: Announcer } = {}) {
+async function slow(
+  options: {
+    isPassed?: boolean;
+    wasUp?: boolean;
+    announcer?: Announcer;
+    astray?: string;
+    startTimeoutMs?: number;
+  } = {},
+) {
   const it = { isPassed: options.isPassed === true, asked: 0, isTimed: false };
   const app = createServer((_request, response) => {
     it.asked += 1;
@@ -173,7 +183,8 @@ async function slow(options: { isPassed?: boolean; wasUp?: boolean; announcer?: 
   });
   await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
   const { port } = app.address() as AddressInfo;
-  const check = { type: 'http' as const, path: '/', intervalMs: 5, timeoutMs: 60_000 };
+  const { startTimeoutMs = 60_000 } = options;
+  const check = { type: 'http' as const, path: '/', intervalMs: 5, timeoutMs: 60_000, startTimeoutMs };
   const said: Said[] = [];
   const told: string[] = [];
   const time = Promise.withResolvers<void>();
@@ -188,11 +199,13 @@ async function slow(options: { isPassed?: boolean; wasUp?: boolean; announcer?: 
       signal.addEventListener('abort', () => time.resolve(), { once: true });
       return time.promise;
     },
+    listensElsewhere: (asked) => (asked === port ? options.astray : undefined),
     announcer: options.announcer ?? new AnnouncerProbe(),
     events: {
       onUp: () => told.push('up'),
       onDown: () => told.push('down'),
-      onNeverUp: () => told.push('never up'),
+      onNeverUp: (message) => told.push(`never up: ${message}`),
+      onAstray: (message) => told.push(message),
       onHung: () => told.push('hung'),
       onGoesLast: () => told.push('goes last'),
     },
@@ -257,6 +270,19 @@ test('what waits for discovery alone is told as that', async () => {
   assert.match(it.said[0]?.msg ?? '', /: its check is passed, discovery has not taken it yet$/);
   resolve();
   await it.until('it to be up', () => it.told.includes('up'));
+});
+
+test('one that listens where nobody reaches it is told so, then and when it is given up', async () => {
+  await using it = await slow({ astray: 'it listens on port 3000' });
+  await it.until('the first look to be through', () => it.asked >= 2);
+  await it.isLate();
+  assert.deepEqual(it.told, [`nobody reaches it on port ${it.port} yet: it listens on port 3000`]);
+  await using other = await slow({ astray: 'it listens on port 3000', startTimeoutMs: 150 });
+  await other.until('it to be given up', () => other.told.length > 0);
+  assert.match(
+    other.told[0] ?? '',
+    /^never up: not healthy 0 s after its start: .* answered 503; it listens on port 3000$/,
+  );
 });
 
 test('of a job that is up in time, or was up before, no such thing is said', async () => {

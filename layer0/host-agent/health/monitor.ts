@@ -32,6 +32,8 @@ export type MonitorEvents = {
   onUp(): void;
   onDown(message: string, failingMs: number): void;
   onNeverUp(message: string): void;
+  /** It takes long to come up, and this is why. */
+  onAstray(message: string): void;
   /** It was up for `wellMs`, and has been failing ever since, longer than it may. */
   onHung(message: string, wellMs: number): void;
   /** Whether it has a role whose holder goes last: told after each look at such a role. */
@@ -59,6 +61,7 @@ export class JobMonitor {
   readonly #isReachable: typeof isReachable;
   readonly #patience: number;
   readonly #listensItself: (port: number) => boolean;
+  readonly #listensElsewhere: (port: number) => string | undefined;
   readonly #announcer: Announcer;
   readonly #events: MonitorEvents;
   readonly #log: Logger;
@@ -83,6 +86,8 @@ export class JobMonitor {
     wasUp?: boolean;
     /** Whether it is the job that listens at a port of its address, where others may; without it is nobody else's address. */
     listensItself?: ((port: number) => boolean) | undefined;
+    /** Why nobody reaches it at a port, where that can be told. */
+    listensElsewhere?: ((port: number) => string | undefined) | undefined;
     /** How many times as long as its checks say it may take to come up. */
     patience?: number;
     /** From 0 to 1: no two jobs that hang for the same reason are stopped at the same time. */
@@ -104,6 +109,7 @@ export class JobMonitor {
     this.#isReachable = options.isReachable ?? isReachable;
     this.#patience = options.patience ?? 1;
     this.#listensItself = options.listensItself ?? (() => true);
+    this.#listensElsewhere = options.listensElsewhere ?? (() => undefined);
     this.#announcer = options.announcer;
     this.#events = options.events;
     this.#log = options.log;
@@ -179,7 +185,10 @@ export class JobMonitor {
       }
       const elapsedMs = performance.now() - startedMs;
       if (!verdict.hasBeenUp && !this.#wasUp && elapsedMs >= startTimeoutMs) {
-        this.#giveUp(`not healthy ${Math.round(startTimeoutMs / 1000)} s after its start: ${problem ?? 'no answer'}`);
+        const astray = this.#astray(port);
+        this.#giveUp(
+          `not healthy ${Math.round(startTimeoutMs / 1000)} s after its start: ${problem ?? 'no answer'}${astray === undefined ? '' : `; ${astray}`}`,
+        );
         return;
       }
       const left = verdict.hasBeenUp || this.#wasUp ? Infinity : Math.max(1, startTimeoutMs - elapsedMs);
@@ -232,11 +241,19 @@ export class JobMonitor {
       .map(
         (port) => `${port.service} on port ${port.port}: ${this.#awaited.get(port) ?? 'the first look is not through'}`,
       );
+    for (const port of this.#ports) {
+      const astray = this.#up.has(port) ? undefined : this.#astray(port);
+      if (astray !== undefined) this.#events.onAstray(`nobody reaches it on port ${checkedAt(port)} yet: ${astray}`);
+    }
     const seconds = slowAfterMs / 1000;
     this.#log.warn(
       { jobId: this.#job.id, address: this.#address },
       `its container has been up for ${seconds} s and the job is not: ${waiting.join('; ')}`,
     );
+  }
+
+  #astray(port: CheckedPort): string | undefined {
+    return this.#listensElsewhere(checkedAt(port));
   }
 
   #giveUp(message: string): void {
@@ -275,4 +292,8 @@ export class JobMonitor {
 function failingOn(before: Failing | undefined, check: HealthCheck, nowMs: number): Failing {
   if (before === undefined) return { atMs: nowMs, sinceMs: nowMs, forMs: 0 };
   return { ...before, atMs: nowMs, forMs: before.forMs + failingForMs(nowMs - before.atMs, check) };
+}
+
+function checkedAt({ port, check }: CheckedPort): number {
+  return check?.port ?? port;
 }

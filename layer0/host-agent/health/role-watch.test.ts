@@ -65,6 +65,7 @@ function watched(
       onUp: () => told.push('up'),
       onDown: () => told.push('down'),
       onNeverUp: (message) => told.push(message),
+      onAstray: (message) => told.push(message),
       onHung: (message) => told.push(message),
       onGoesLast: (isSo) => goesLast.push(isSo),
     },

@@ -9,7 +9,7 @@ import { withdraw } from '../discovery/announcer.ts';
 import type { ContainerTable } from '../containers/table.ts';
 import type { Container, Engine } from '../engine/engine.ts';
 import { announcedNamesOf } from '../health/health.ts';
-import { listensItself } from '../health/kernel-listening.ts';
+import { listensElsewhere, listensItself } from '../health/kernel-listening.ts';
 import type { JobTable } from './table.ts';
 import { containerName, groupOf, volumeName, label, ownLabel } from '../engine/labels.ts';
 import { JobMonitor } from '../health/monitor.ts';
@@ -252,6 +252,7 @@ function watch(
   }
   const { id, pid } = container;
   const listens = (port: number) => pid === undefined || listensItself({ id, pid }, port);
+  const elsewhere = (port: number) => (pid === undefined ? undefined : listensElsewhere(pid, port));
   const startedAt = container.startedAtMs ?? systemClock.now();
   // An adopted job that was running is taken at its word until its check says otherwise.
   const state = record.status.state === 'running' ? 'running' : 'starting';
@@ -273,6 +274,8 @@ function watch(
     wasUp: isSameRun && (status.state === 'running' || unhealthySince !== undefined),
     patience: startPatience(record.lateStarts),
     listensItself: job.template.hostNetwork ? listens : undefined,
+    // Of the host's network it would tell of all that is there.
+    listensElsewhere: job.template.hostNetwork ? undefined : elsewhere,
     announcer: context.announcer,
     log: context.log,
     events: {
@@ -293,6 +296,9 @@ function watch(
         const stopCause = { type: 'unhealthy', message, wellMs: 0 } as const;
         context.note(container, `stopped: ${message}`);
         jobs.update(job.id, (was) => ({ ...was, stopCause, lateStarts: was.lateStarts + 1 }));
+      },
+      onAstray(message) {
+        if (isCurrent()) context.note(container, message);
       },
       onHung(message, wellMs) {
         if (!isCurrent()) return;
