@@ -74,8 +74,14 @@ export function packContext(
   const add = async (archive: Extract): Promise<void> => {
     for await (const entry of archive) {
       const name = posix.normalize(entry.header.name).replace(/\/$/, '');
-      if (name === path) packed.entry({ ...entry.header, size: Buffer.byteLength(dockerfile ?? '') }, dockerfile ?? '');
-      else if (name !== toldFile && !isIgnored(name)) {
+      if (name === path) {
+        // Whatever it is in the source: the engine reads this text, and no link instead.
+        const { mode, mtime } = entry.header;
+        packed.entry(
+          { name, ...(mode === undefined ? {} : { mode }), ...(mtime === undefined ? {} : { mtime }) },
+          dockerfile ?? '',
+        );
+      } else if (name !== toldFile && !isIgnored(name)) {
         if (entry.header.type === 'file') await pipeline(Readable.from(entry), packed.entry(entry.header));
         else packed.entry(entry.header);
       }

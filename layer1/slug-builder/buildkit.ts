@@ -1,8 +1,8 @@
 /** What of a Dockerfile does BuildKit alone know, and what of that can be done without? The engine's own builder knows none. */
 import { FlynnError } from '@flynn/kit/errors';
-import { type Instruction, instructionHead as head, instructionsOf } from './dockerfile.ts';
 import { openedBy } from './copied-documents.ts';
 import { type CopiedDocuments, heredocOf, withoutHeredocs } from './heredocs.ts';
+import { type Instruction, instructionHead as head, instructionsOf } from './instructions.ts';
 
 export type Plain = {
   /** Each line is where it was. */

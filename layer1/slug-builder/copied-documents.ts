@@ -1,5 +1,5 @@
 /** Which here-documents does a COPY or an ADD have, and what is in them? As BuildKit reads them. Pure. */
-import { type Instruction, instructionHead } from './dockerfile.ts';
+import { type Instruction, instructionHead } from './instructions.ts';
 
 export type CopiedDocument = {
   /** What the file is called, unless the destination says it. */

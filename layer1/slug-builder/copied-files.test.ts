@@ -31,7 +31,11 @@ for (const [what, source, links, refused] of cases) {
       await writeFile(join(folder.path, file), '');
     }
     for (const [link, target] of Object.entries(links)) await symlink(target, join(folder.path, link));
-    const { checks } = copiesOf([{ path: source, word: source }], { isAdd: false });
+    const { checks } = copiesOf([{ path: source, word: source }], {
+      isAdd: false,
+      destination: '/x/',
+      fetching: { build: '', proxies: {} },
+    });
     const checking = run('sh', ['-c', checks.join(' && ').replaceAll('/copied/files', folder.path)]);
     if (refused === undefined) {
       await checking;

@@ -1,6 +1,7 @@
 /** Where are files while their modes are set, and what sets them? Shell is that of `flynn/slug-runner`. Pure. */
 import { posix } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
+import { type Fetching, fetching as fetchingOf, isAddress, nameInAddress } from './added-addresses.ts';
 
 export type Copies = {
   /** Of the stage that prepares them; `from` is the flag that says where they are, with a space behind it. */
@@ -20,18 +21,22 @@ const filesDir = '/copied/files';
 const addressesDir = '/copied/addresses';
 
 /** What is copied keeps its path below a folder of its own: the engine matches wildcards there, as it would have where it was. */
-export function copiesOf(sources: readonly Source[], { isAdd }: { isAdd: boolean }): Copies {
+export function copiesOf(
+  sources: readonly Source[],
+  { isAdd, destination, fetching }: { isAdd: boolean; destination: string; fetching: Fetching },
+): Copies {
   const lines: ((from: string) => string)[] = [];
   const taken = new Set<string>();
   const places: string[] = [];
   const checks: string[] = [];
   const setting: Copies['setting'] = [];
   for (const [at, source] of sources.entries()) {
-    if (isAdd && /^https?:\/\//i.test(source.path)) {
-      const place = `${addressesDir}/${at + 1}/${nameIn(source)}`;
-      lines.push(() => `ADD ${JSON.stringify([source.path, place])}`);
+    if (isAdd && isAddress(source.path)) {
+      const place = `${addressesDir}/${at + 1}/${nameIn(source, destination)}`;
+      const isSecret = source.word !== source.path;
+      lines.push(() => fetchingOf(source.path, place, { ...fetching, isSecret }));
       places.push(place);
-      setting.push((mode) => `chmod -- ${mode} ${place}`);
+      setting.push((mode) => `chmod -- ${mode} '${place}'`);
       continue;
     }
     checkName(source);
@@ -70,13 +75,15 @@ function ofVariables(word: string): string {
   return word.includes('$') ? ' with what its variables stand for' : '';
 }
 
-function nameIn(source: Source): string {
-  checkName(source);
-  const { word, path: address } = source;
-  const path = URL.canParse(address) ? new URL(address).pathname : '';
-  const name = posix.basename(path);
-  if (/^[\w.@%+,:=-]+$/.test(name) && !/^\.{1,2}$/.test(name)) return name;
-  throw new FlynnError('invalid', `${word} does not end in a plain name of a file: RUN curl -fsSLo FILE ${word}`);
+/** What a file is called matters where it is put into a folder. */
+function nameIn({ word, path }: Source, destination: string): string {
+  const name = nameInAddress(path);
+  if (name !== undefined) return name;
+  if (!/[/"'}]$/.test(destination)) return '__unnamed__';
+  throw new FlynnError(
+    'invalid',
+    `${word} does not end in a plain name of a file${ofVariables(word)}: RUN curl -fsSLo FILE ${word}`,
+  );
 }
 
 /** What is called so, as deep as the last of these patterns, or at the path itself. */

@@ -1,15 +1,17 @@
 /**
- * How does the engine's own builder make what COPY and ADD do with --chmod and here-documents? It knows neither. A stage before the
- * one that has the instruction prepares the files, with a shell that we know, and COPY --from takes them from there: what is copied
- * is a step of the image that is made, known by its content and modes, and nothing else of it is in that image. Pure.
+ * How does the engine's own builder make what COPY and ADD do with --chmod and here-documents, and ADD with addresses? It knows
+ * neither of the first, and is not to ask for the last. A stage before the one that has the instruction prepares the files, with
+ * a shell that we know, and COPY --from takes them from there: what is copied is a step of the image that is made, known by its
+ * content and modes, and nothing else of it is in that image. Pure.
  */
 import { FlynnError } from '@flynn/kit/errors';
-import { BuildWords } from './build-words.ts';
+import { type Fetching, isAddress } from './added-addresses.ts';
 import { type CopiedDocument, isOpening } from './copied-documents.ts';
-import { checkMode, copiesOf } from './copied-files.ts';
-import { type Instruction, instructionHead, instructionsOf, platformArgs } from './dockerfile.ts';
+import { type Source, checkMode, copiesOf } from './copied-files.ts';
+import { platformArgs } from './dockerfile.ts';
 import { modesOf, placeOf, writing } from './document-steps.ts';
 import type { CopiedDocuments } from './heredocs.ts';
+import { type Instruction, instructionHead, instructionsOf } from './instructions.ts';
 import { type Assembled, type Made, preparing, withMadeStages } from './made-stages.ts';
 import { type ImageEnvs, type Variables, expand, walkVariables } from './variables.ts';
 
@@ -29,7 +31,8 @@ export function basesOfCopies(dockerfile: string, documents: CopiedDocuments): s
       continue;
     }
     const prepared = documents.get(firstLine) ?? [];
-    const isPrepared = /^(?:COPY|ADD)$/.test(name) && (prepared.length > 0 || /\s--chmod=/.test(text));
+    const isAdded = name === 'ADD' && text.slice(0, text.lastIndexOf(' ')).includes('$');
+    const isPrepared = isAdded || (/^(?:COPY|ADD)$/.test(name) && (prepared.length > 0 || /\s--chmod=/.test(text)));
     if (!isPrepared || base === '' || base === 'scratch') continue;
     if (hasVariables(text, prepared)) wanted.add(base);
   }
@@ -40,13 +43,21 @@ function hasVariables(text: string, documents: readonly CopiedDocument[]): boole
   return text.includes('$') || documents.some(({ isExpanded, content }) => isExpanded && content.includes('$'));
 }
 
-/** `args`: what the engine is given. `invalid` for what it cannot make, by its line. */
+export type CopyStages = {
+  documents: CopiedDocuments;
+  /** What the engine is given. */
+  args: Readonly<Record<string, string>>;
+  bases: ImageEnvs;
+  fetching?: Fetching;
+  /** An instruction of which no step of a build without it is a step of this. */
+  mark?: string;
+};
+
+/** `invalid` for what the engine cannot make, by its line. */
 export function withCopyStages(
   dockerfile: string,
-  { documents, args, bases }: { documents: CopiedDocuments; args: Readonly<Record<string, string>>; bases: ImageEnvs },
+  { documents, args, bases, fetching = { build: '', proxies: {} }, mark }: CopyStages,
 ): Staged {
-  const asIs: Staged = { dockerfile, notes: [], words: () => new BuildWords(new Map(), (line) => line) };
-  if (documents.size === 0 && !dockerfile.includes('--chmod')) return asIs;
   const instructions = instructionsOf(dockerfile);
   const made: Made[] = [];
   const notes: string[] = [];
@@ -55,7 +66,7 @@ export function withCopyStages(
     if (instruction.name === 'FROM') stage += 1;
     if (!/^(?:COPY|ADD)$/.test(instruction.name)) return;
     try {
-      const one = madeFor(instruction, documents.get(instruction.firstLine) ?? [], valueOf);
+      const one = madeFor(instruction, documents.get(instruction.firstLine) ?? [], { valueOf, fetching });
       if (one === undefined) return;
       made.push({ ...one.made, stage });
       notes.push(...one.notes.map((note) => `line ${instruction.firstLine}: ${note}`));
@@ -67,8 +78,7 @@ export function withCopyStages(
       );
     }
   });
-  if (made.length === 0) return asIs;
-  return { ...withMadeStages(dockerfile, instructions, made), notes };
+  return { ...withMadeStages(dockerfile, instructions, { made, mark }), notes };
 }
 
 function shortened(text: string): string {
@@ -79,7 +89,7 @@ function shortened(text: string): string {
 function madeFor(
   instruction: Instruction,
   documents: readonly CopiedDocument[],
-  valueOf: Variables,
+  { valueOf, fetching }: { valueOf: Variables; fetching: Fetching },
 ): { made: Omit<Made, 'stage'>; notes: string[] } | undefined {
   const { name, text } = instruction;
   const head = instructionHead.exec(text)?.[0] ?? name;
@@ -88,7 +98,11 @@ function madeFor(
     flags.filter((one) => one.startsWith(`${flag}=`)).map((one) => one.slice(flag.length + 1));
   const [chmod = '', ...others] = valuesOf('--chmod');
   const hasChmod = flags.some((flag) => /^--chmod(?:=|$)/.test(flag));
-  if (documents.length === 0 && !hasChmod) return undefined;
+  if (documents.length === 0 && !hasChmod) {
+    if (name !== 'ADD') return undefined;
+    const made = addedOf(instruction, { head, flags }, { valueOf, fetching });
+    return made && { made, notes: [] };
+  }
   if (others.length > 0) throw problem('--chmod is there twice');
   if (hasChmod && chmod === '') throw problem('--chmod needs a mode: --chmod=755');
   const [from] = valuesOf('--from');
@@ -104,7 +118,7 @@ function madeFor(
       return { path, word: word.includes('$') ? word : path };
     });
   const mode = hasChmod ? checkMode(value(chmod, `--chmod=${chmod}`), chmod) : undefined;
-  const files = copiesOf(sources, { isAdd: name === 'ADD' });
+  const files = copiesOf(sources, { isAdd: name === 'ADD', destination, fetching });
   const read = documents.map((document) => contentOf(document, valueOf));
   const notes = [
     `${name}${documents.map((document) => ` <<${document.name}`).join('')}${hasChmod ? ` --chmod=${chmod}` : ''} is prepared in a stage of its own, ${preparing}`,
@@ -123,16 +137,58 @@ function madeFor(
       mode === undefined ? [] : [...files.setting.map((set) => set(mode)), ...modesOf(read, mode)],
     ),
   ];
-  const made = {
-    instruction,
-    from,
-    flags: flags.filter((flag) => !/^--(?:chmod|from)(?:=|$)/.test(flag)),
-    lines,
-    sources: [...files.places, ...read.map((document) => placeOf(document.name))],
-    destination,
-    hasVariables: hasVariables(text, documents),
-  };
-  return { made, notes };
+  const kept = flags.filter((flag) => !/^--(?:chmod|from)(?:=|$)/.test(flag));
+  const places = [...files.places, ...read.map((document) => placeOf(document.name))];
+  const taking = (stage: string): string[] => [written('COPY', [`--from=${stage}`, ...kept], [...places, destination])];
+  return { made: { instruction, from, lines, taking, hasVariables: hasVariables(text, documents) }, notes };
+}
+
+/** Words of an ADD that the engine can take for nothing but files. */
+const plainWord = /^(?!https?:)[!#%&(-Z\]-~][!#%&(-[\]-~]*$/i;
+
+/**
+ * An ADD of files and addresses: what lies behind addresses is prepared. Of files the engine is told where they are, as which
+ * of its words are addresses it is not to find for itself. Undefined where it can find none.
+ */
+function addedOf(
+  instruction: Instruction,
+  { head, flags }: { head: string; flags: readonly string[] },
+  { valueOf, fetching }: { valueOf: Variables; fetching: Fetching },
+): Omit<Made, 'stage'> | undefined {
+  const { text } = instruction;
+  const words = wordsOf(text.slice(head.length).trim());
+  if (words.length > 1 && words.slice(0, -1).every((word) => plainWord.test(word))) return undefined;
+  const destination = words.pop();
+  if (destination === undefined || words.length === 0) throw problem('it names what is copied, and where to');
+  const groups: { addresses: Source[]; files: string[] }[] = [];
+  for (const word of words) {
+    const { text: path, unknown } = expand(word, valueOf, { quotes: 'enclose' });
+    const isThere = unknown.length === 0 && isAddress(path);
+    // What only the image says is a file: no address begins so.
+    const file = unknown.length > 0 ? `/${word}` : path.replace(/[\\$"']/g, '\\$&');
+    const last = groups.at(-1);
+    if (last === undefined || (isThere ? last.files : last.addresses).length > 0)
+      groups.push({ addresses: [], files: [] });
+    if (isThere) groups.at(-1)?.addresses.push({ path, word: word.includes('$') ? word : path });
+    else groups.at(-1)?.files.push(file);
+  }
+  if (groups.length > 1 && !/\/["']?$|\$/.test(destination))
+    throw problem('it names several files: where to is a folder then, which ends in /');
+  const addresses = groups.flatMap((group) => group.addresses);
+  const copies = copiesOf(addresses, { isAdd: true, destination, fetching });
+  const places = [...copies.places];
+  const taking = (stage: string): string[] =>
+    groups.map((group) =>
+      group.files.length > 0
+        ? written('ADD', flags, [...group.files, destination])
+        : written('COPY', [`--from=${stage}`, ...flags], [...places.splice(0, group.addresses.length), destination]),
+    );
+  const lines = addresses.length === 0 ? undefined : () => copies.lines('');
+  return { instruction, from: undefined, lines, taking, hasVariables: hasVariables(text, []) };
+}
+
+function written(name: string, flags: readonly string[], words: readonly string[]): string {
+  return [name, ...flags, JSON.stringify(words)].join(' ');
 }
 
 function contentOf(
@@ -162,7 +218,7 @@ function wordsOf(text: string): string[] {
       // The engine takes what is no list as words.
     }
   }
-  return text === '' ? [] : text.split(/\s+/);
+  return text === '' ? [] : text.split(/[\t ]+/);
 }
 
 /** The mask would take part in modes that say not whose they are. */

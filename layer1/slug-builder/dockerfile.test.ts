@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
+import { basesOfCopies } from './copy-stages.ts';
 import { argsOf, ownImagesOf, platformArgs, saysCommand, withImages, withPlainBases } from './dockerfile.ts';
 import { createDockerignore } from './dockerignore.ts';
 
@@ -39,8 +40,7 @@ test('arguments in FROM are put in their place', () => {
     withPlainBases(text, { V: '12' }),
     text.replace('${BASE}:$V', 'debian:12').replace('${NONE:-one}', 'one'),
   );
-  const plain =
-    'FROM scratch\nFROM r.example.com:5000/a/b:1@sha256:' + 'a'.repeat(64) + '\nRUN echo \\\n# comment\n  FROM x\n';
+  const plain = `FROM scratch\nFROM r.example.com:5000/a/b:1@sha256:${'a'.repeat(64)}\n`;
   assert.equal(withPlainBases(plain, {}), plain);
 });
 
@@ -58,9 +58,15 @@ test('arguments are made of those before them, as they are given', () => {
   assert.throws(() => withPlainBases('ARG A=99\nARG B=${A}\nFROM $B', {}), /no name of an image/);
 });
 
-test('a line that goes on and begins with FROM is told as that', () => {
-  const text = 'FROM debian:13\nRUN sqlite3 x "SELECT * \\\n  FROM users"\n';
-  assert.throws(() => withPlainBases(text, {}), /"FROM users"" goes on with the line before and begins with FROM/);
+test('what goes on over several lines is one, at the place of its first, as the engine puts it together', () => {
+  const text =
+    '# syntax=x\nFROM debian:13\r\n  RUN sqlite3 x "SELECT * \\\n# comment\n\n  FROM users" \\ \n && echo \\\\\\\n  # no\n\tx\nCMD x';
+  assert.equal(
+    withPlainBases(text, {}),
+    '\nFROM debian:13\nRUN sqlite3 x "SELECT *   FROM users"  && echo \\\\\tx\n\n\n\n\n\n\nCMD x',
+  );
+  const long = `FROM x\nRUN ${'echo a && \\\n'.repeat(10_000)}true\nUSER y`;
+  assert.equal(withPlainBases(long, {}), long);
 });
 
 test('no name leads to what the engine has of other apps', () => {
@@ -81,6 +87,46 @@ test('no name leads to what the engine has of other apps', () => {
     '# escape=`\nFROM `\n99',
     '# syntax=x\n# escape=`\nFR`\nOM 99',
     'FROM x\nRUN a \\\\\nFROM 99',
+    'FROM x\nRUN a \\\\ \n\n  # b\n from 99',
+    'FROM x\nRUN a \\\\',
+    // The engine takes quotes and backslashes off flags, and what it takes for a space is one byte.
+    'FROM x\nCOPY --fr\\om=cafe12 / /x',
+    'FROM x\nCOPY --fr"om"=cafe12 / /x',
+    "FROM x\nCOPY --from''=cafe12 / /x",
+    'FROM x\nCOPY --from="cafe12" / /x',
+    'FROM x\nCOPY --chown="1 --from=2" --from=cafe12 / /x',
+    'FROM x\nCOPY --fr\\\nom=cafe12 / /x',
+    'FROM x\nCOPY --chown=1\u00e0--from=cafe12 / /x',
+    'FROM x\nCOPY\v--from=cafe12 / /x',
+    'FROM x\nCOPY \f--from=cafe12 / /x',
+    'FROM x\nCOPY\t--chown=1\t--from=cafe12 / /x',
+    'FROM x\nCOPY --from cafe12 / /x',
+    'FROM x\nCOPY --from=1 --from=cafe12 / /x',
+    'FROM x\nCOPY --link --from=cafe12 / /x',
+    'FROM x\ncopy --from=cafe12 / /x',
+    'FROM x\nADD --from=99 / /x',
+    'FROM x\nCOPY --from=123456789012345678901 / /x',
+    // In a stage its name is no stage yet, nor is that of a later one.
+    'FROM x AS cafe\nCOPY --from=cafe / /x',
+    'FROM x\nCOPY --from=cafe / /x\nFROM x AS cafe',
+    'FROM x\nRUN echo \\\nFROM x AS cafe\nCOPY --from=cafe / /x',
+    'FROM x\nRUN cat <<"FROM x AS cafe"\nFROM x AS cafe\nFROM y\nCOPY --from=cafe / /x',
+    'FROM x A\u017f cafe\nFROM cafe',
+    'FROM x AS caf\u00e9\nFROM caf\u00e9',
+    'FROM --platform=linux/amd64\u00a099',
+    'FROM --platf\\orm=linux/amd64 99',
+    'FROM x\nONBU\u0130LD COPY --from=cafe12 / /x',
+    'FROM x\n\u00a0ONBUILD COPY --from=cafe12 / /x',
+    // The engine asks registries from the host's own network.
+    'FROM 127.0.0.1:5000/x',
+    'FROM localhost/x',
+    'FROM LOCALHOST:80/x',
+    'FROM x.localhost:80/x',
+    'FROM 127.1:80/x',
+    'FROM 0x7f.1:80/x',
+    'FROM 2130706433:80/x',
+    'FROM 169.254.169.254/x',
+    'FROM x\nCOPY --from=100.64.0.1:5000/x / /x',
     '\uFEFF# escape=`\nFR`\nOM 99',
     'FROM x\nCOPY --from=9944ff86f2a9 / /x',
     'FROM x\nCOPY \\\n --from=flynn-flynn/build:app / /x',
@@ -95,6 +141,42 @@ test('no name leads to what the engine has of other apps', () => {
       text,
     );
   }
+});
+
+test('flags are taken without their quotes, and stages that have ended by their names', () => {
+  const text =
+    'FROM x AS cafe\nFROM 10.0.0.5:5000/y as Two\nCOPY --chown="app:app"  --from=Cafe \\\n  "a b" /c\nADD \'--x\' /y\nCOPY --from=0 a b\nFROM two';
+  assert.equal(
+    withPlainBases(text, {}),
+    'FROM x AS cafe\nFROM 10.0.0.5:5000/y as Two\nCOPY --chown=app:app --from=Cafe "a b" /c\n\nADD \'--x\' /y\nCOPY --from=0 a b\nFROM two',
+  );
+});
+
+test('what is written to take long is read in no time', () => {
+  const begunMs = performance.now();
+  const many = 300_000;
+  for (const text of [
+    '\n'.repeat(3 * many),
+    '# x\n'.repeat(many),
+    `RUN a${' '.repeat(3 * many)}b`,
+    `RUN a${'\\\\\n'.repeat(many)}b`,
+    `RUN ${'<<'.repeat(many)}`,
+    `ADD $${'a'.repeat(3 * many)} b`,
+  ])
+    try {
+      const plain = withPlainBases(`FROM x\n${text}\n`, {});
+      assert.deepEqual(ownImagesOf(plain), []);
+      basesOfCopies(plain, new Map());
+    } catch (error) {
+      assert.ok(hasCode(error, 'invalid'), String(error));
+    }
+  assert.ok(performance.now() - begunMs < 10_000);
+});
+
+test('what no engine knows is told by its line', () => {
+  assert.throws(() => withPlainBases('FROM x\n\nRUM x', {}), /line 3: unknown instruction: RUM/);
+  assert.throws(() => withPlainBases('FROM x\nCOPY --exclude=a a b', {}), /line 2: COPY --exclude is unknown/);
+  assert.throws(() => withPlainBases('FROM x\nCOPY --chown="a a b', {}), /line 2: COPY .* is not understood/);
 });
 
 test('only declared arguments are given: what is given is in the image for everybody to read', () => {

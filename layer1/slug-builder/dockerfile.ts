@@ -1,87 +1,127 @@
-/** What has to be known of a Dockerfile before the engine reads it: which images and arguments it asks for. */
+/** What does the engine read for a Dockerfile: which images, and which arguments? Said so that it can be read in one way alone. */
 import { isLocalName } from '@flynn/host-agent/images/names';
-import { FlynnError } from '@flynn/kit/errors';
+import { Outside } from '@flynn/kit/outside';
+import { type Instruction, checkReading, flagsOf, instructionsOf, refusal } from './instructions.ts';
 
 /** Images of the platform's, by names that mean the same on every cluster; the engine's are longer. */
 const ownImage = /^flynn\/[a-z0-9-]+(?::[A-Za-z0-9_.-]+)?$/;
 
-const from = /^(\s*FROM\s+(?:--\S+\s+)*)(\S+)/gim;
-const copyFrom = /(--from=)(\S+)/g;
+/** In a Dockerfile that is plain: all that is read of images. */
+const from = /^(FROM[ \t]+(?:--\S+[ \t]+)*)(\S+)/gim;
+const copyFrom = /^(COPY[ \t]+(?:--\S+[ \t]+)*?--from=)(\S+)/gim;
 
 /** Those it names that are the platform's, each once: `flynn/slug-runner`, `flynn/image:<digest>`. */
-export function ownImagesOf(dockerfile: string): string[] {
-  const named = [...dockerfile.matchAll(from), ...dockerfile.matchAll(copyFrom)].map(([, , name = '']) => name);
+export function ownImagesOf(plain: string): string[] {
+  const named = [...plain.matchAll(from), ...plain.matchAll(copyFrom)].map(([, , name = '']) => name);
   return [...new Set(named.filter((name) => ownImage.test(name)))];
 }
 
 /** The same with other names for these. */
-export function withImages(dockerfile: string, names: ReadonlyMap<string, string>): string {
+export function withImages(plain: string, names: ReadonlyMap<string, string>): string {
   const replaced = (whole: string, before: string, name: string): string => {
     const other = names.get(name);
     return other === undefined ? whole : before + other;
   };
-  return dockerfile.replace(from, replaced).replace(copyFrom, replaced);
+  return plain.replace(from, replaced).replace(copyFrom, replaced);
 }
 
 const reference = /^[a-z0-9][a-z0-9._/:-]*(?:@sha256:[0-9a-f]{64})?$/i;
+/** Longer lines no engine reads: what goes on over several stays so. */
+const mostLineBytes = 60_000;
+const allowed: Readonly<Record<string, readonly string[]>> = {
+  FROM: ['platform'],
+  COPY: ['from', 'chown', 'chmod'],
+  ADD: ['chown', 'chmod'],
+};
 
 /**
- * The same with its arguments put into FROM, so that what stands there is what the engine will read. `invalid` for names by
- * which the engine would find what it has of other apps: beginnings of ids, and the names that the platform gives images.
+ * The same as every engine reads it: an instruction is one line, at the place of its first, without comments and directives; its
+ * flags are plain, and arguments are put into FROM. `invalid` for what may be read in two ways, and for names by which the engine
+ * would find what it has of other apps: beginnings of ids, and the names that the platform gives images.
  */
 export function withPlainBases(
   dockerfile: string,
   args: Readonly<Record<string, string>>,
   platform: Readonly<Record<string, string>> = platformArgs(),
 ): string {
-  if (/^\W*#\s*escape\s*=\s*[^\\\s]/im.test(dockerfile))
+  if (/^[^\w\n]*#\s*escape\s*=\s*[^\\\s]/im.test(dockerfile))
     throw refusal('only \\ continues a line, whatever # escape= says');
-  const lines = instructionsOf(dockerfile);
-  const firstFrom = lines.findIndex(({ text }) => /^FROM\b/i.test(text));
+  const lines = dockerfile.split('\n');
+  const instructions = instructionsOf(dockerfile);
+  const firstFrom = instructions.findIndex(({ name }) => name === 'FROM');
   const given = { ...platform, ...args };
-  const global = { ...given, ...defaultsOf(lines.slice(0, Math.max(0, firstFrom)), given), ...args };
+  const global = { ...given, ...defaultsOf(instructions.slice(0, Math.max(0, firstFrom)), given), ...args };
+  const plain = lines.map(() => '');
+  // A stage is one by its name only when it has ended: in itself the name is an image's.
   const stages = new Set<string>();
-  for (const { text, isWhole, firstLine } of lines) {
+  let open: string | undefined;
+  for (const instruction of instructions) {
+    const { name, firstLine } = instruction;
+    checkReading(instruction, lines);
     // What a later build does is checked as part of that one; here it would be believed to be.
-    if (/^ONBUILD\b/i.test(text))
+    if (name === 'ONBUILD')
       throw refusal(`line ${firstLine}: ONBUILD is of no use, as nobody builds on this image but by its number`);
-    if (!/^FROM\b/i.test(text)) {
-      if (/^(?:COPY|ADD)\b/i.test(text)) assertSources(text, stages);
-      continue;
-    }
-    const [, , base] = new RegExp(from.source, 'i').exec(text) ?? [];
-    if (!isWhole || base === undefined)
-      throw refusal(`line ${firstLine}: FROM has to be on one line, with the image it names`);
-    assertForeign(expand(base, global), stages);
-    const [, stage] = /\sAS\s+(\S+)\s*$/i.exec(text) ?? [];
-    if (stage !== undefined) stages.add(stage.toLowerCase());
+    if (name === 'FROM') {
+      if (open !== undefined) stages.add(open);
+      const { text, stage } = plainFrom(instruction, global, stages);
+      open = stage;
+      plain[firstLine - 1] = text;
+    } else if (name === 'COPY' || name === 'ADD') plain[firstLine - 1] = plainCopy(instruction, stages);
+    else plain.splice(firstLine - 1, ...inLines(instruction, lines));
   }
-  // Lines that we take for the rest of another one the engine may not.
-  const own = new Set(lines.map(({ text }) => text));
-  for (const line of dockerfile.split(/\r?\n/)) {
-    if (/^\s*(?:COPY|ADD)\b/i.test(line)) assertSources(line, stages);
-    for (const [, , base = ''] of line.matchAll(from)) {
-      try {
-        assertForeign(expand(base, global), stages);
-      } catch (error) {
-        if (own.has(line.trim())) throw error;
-        throw refusal(`"${line.trim()}" goes on with the line before and begins with FROM: put that word there`);
-      }
-    }
-  }
-  return dockerfile.replace(
-    from,
-    (_whole, before: string, name: string) => withPlatform(before, global) + expand(name, global),
-  );
+  return plain.join('\n');
+}
+
+function plainFrom(
+  instruction: Instruction,
+  args: Readonly<Record<string, string>>,
+  stages: ReadonlySet<string>,
+): { text: string; stage: string | undefined } {
+  const { text, isWhole, firstLine } = instruction;
+  const { flags, rest } = flagsOf(instruction, allowed['FROM'] ?? []);
+  const [base = '', as, stage, ...others] = rest.split(/[ \t]+/);
+  if (!isWhole || base === '') throw refusal(`line ${firstLine}: FROM has to be on one line, with the image it names`);
+  if (
+    others.length > 0 ||
+    (as !== undefined && !/^as$/i.test(as)) ||
+    (as !== undefined && !/^[A-Za-z][\w.-]*$/.test(stage ?? ''))
+  )
+    throw refusal(`line ${firstLine}: FROM names an image and nothing else, or IMAGE AS STAGE`);
+  const name = expand(base, args);
+  assertForeign(name, stages);
+  const platform = flags.map(({ value }) => `--platform=${platformIn(value, args)}`);
+  const [keyword = ''] = text.split(/[ \t]/);
+  return {
+    text: [keyword, ...platform, name, ...(stage === undefined ? [] : [as, stage])].join(' '),
+    stage: stage?.toLowerCase(),
+  };
+}
+
+/** Two engines find the same flags in what has no quotes there. */
+function plainCopy(instruction: Instruction, stages: ReadonlySet<string>): string {
+  const { name, text } = instruction;
+  const { flags, rest } = flagsOf(instruction, allowed[name] ?? []);
+  for (const { name: flag, value } of flags)
+    if (flag === 'from' && !/^\d{1,2}$/.test(value)) assertForeign(value, stages);
+  return [text.slice(0, name.length), ...flags.map(({ name: flag, value }) => `--${flag}=${value}`), rest].join(' ');
+}
+
+/** As `splice` takes it: how many lines are replaced, and by what. */
+function inLines({ text, firstLine, lastLine }: Instruction, lines: readonly string[]): [number, ...string[]] {
+  if (Buffer.byteLength(text) <= mostLineBytes || firstLine === lastLine) return [1, text];
+  const own = lines.slice(firstLine - 1, lastLine).map((line) => line.replace(/\r$/, ''));
+  if (own.some((line) => /\\\\[ \t]*$/.test(line)))
+    throw refusal(
+      `line ${firstLine}: it is longer than ${mostLineBytes} bytes, and a line of it ends in two backslashes`,
+    );
+  return [own.length, ...own];
 }
 
 /** The engine knows of arguments only those that are declared, and one with a space in it would be another image. */
-function withPlatform(before: string, args: Readonly<Record<string, string>>): string {
-  return before.replace(/(--platform=)(\S+)/gi, (_whole, flag: string, text: string) => {
-    const value = substitute(text, args);
-    if (/^[\w./-]+$/.test(value)) return flag + value;
-    throw refusal(`"${text}" in FROM is no platform: write OS/ARCHITECTURE, or leave it out`);
-  });
+function platformIn(text: string, args: Readonly<Record<string, string>>): string {
+  const value = substitute(text, args);
+  if (/^[\w./-]+$/.test(value)) return value;
+  throw refusal(`"${text}" in FROM is no platform: write OS/ARCHITECTURE, or leave it out`);
 }
 
 const architectures: Readonly<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' };
@@ -98,64 +138,25 @@ export function platformArgs(arch: string = process.arch): Record<string, string
   return Object.fromEntries([...of('TARGET'), ...of('BUILD')]);
 }
 
-function assertSources(copy: string, stages: ReadonlySet<string>): void {
-  for (const [, , name = ''] of copy.matchAll(copyFrom)) if (!/^\d{1,2}$/.test(name)) assertForeign(name, stages);
-}
-
-function refusal(why: string): FlynnError {
-  return new FlynnError('invalid', `The Dockerfile cannot be built here: ${why}.`);
-}
-
 function assertForeign(name: string, stages: ReadonlySet<string>): void {
   if (name === 'scratch' || stages.has(name.toLowerCase())) return;
-  if (!isLocalName(name) && reference.test(name)) return;
-  throw refusal(`"${name}" is no name of an image: write REPOSITORY:TAG, or the name of a stage before`);
+  if (isLocalName(name) || !reference.test(name))
+    throw refusal(`"${name}" is no name of an image: write REPOSITORY:TAG, or the name of a stage before`);
+  if (!isOutside(name))
+    throw refusal(`"${name}" is in a registry of the host itself or of the cluster: name one that is outside of it`);
 }
 
-export type Instruction = {
-  /** In capitals. */
-  name: string;
-  text: string;
-  isWhole: boolean;
-  /** From 1 on. */
-  firstLine: number;
-  lastLine: number;
-};
+const outside = new Outside();
 
-/** Lines that continue put together, comments left out. */
-export function instructionsOf(dockerfile: string): Instruction[] {
-  const lines = dockerfile.split(/\r?\n/);
-  const found: Instruction[] = [];
-  for (let place = 0; ;) {
-    const next = instructionFrom(lines, place);
-    if (next === undefined) return found;
-    found.push(next);
-    place = next.lastLine;
-  }
+/** The engine asks registries from the host's own network. */
+function isOutside(name: string): boolean {
+  const [first = '', ...path] = name.split('/');
+  const host = first.replace(/:\d*$/, '').replace(/\.$/, '').toLowerCase();
+  if (path.length === 0 || !(/[.:]/.test(first) || host === 'localhost')) return true;
+  if (/^(?:.*\.)?localhost$/.test(host)) return false;
+  // Short forms (127.1, 0x7f.1) are addresses to who looks them up.
+  return outside.has(host) || !/(?:^|\.)(?:\d+|0x[0-9a-f]*)$/.test(host);
 }
-
-/** The first that begins at this place or below it. */
-export function instructionFrom(lines: readonly string[], place: number): Instruction | undefined {
-  let open: { text: string; firstLine: number } | undefined;
-  const made = (given: string, more: Pick<Instruction, 'isWhole' | 'firstLine' | 'lastLine'>): Instruction => {
-    const text = given.trim();
-    return { name: (/^\w+/.exec(text)?.[0] ?? '').toUpperCase(), text, ...more };
-  };
-  for (let at = place; at < lines.length; at += 1) {
-    const line = lines[at] ?? '';
-    if (/^\s*(?:#|$)/.test(line)) continue;
-    const trimmed = line.trimEnd();
-    const continues = trimmed.endsWith('\\');
-    const text = (open?.text ?? '') + (continues ? trimmed.slice(0, -1) : trimmed);
-    const firstLine = open?.firstLine ?? at + 1;
-    if (!continues) return made(text, { isWhole: open === undefined, firstLine, lastLine: at + 1 });
-    open = { text, firstLine };
-  }
-  return open && made(open.text, { isWhole: false, firstLine: open.firstLine, lastLine: lines.length });
-}
-
-/** An instruction's name and its flags, over the lines it goes on over. */
-export const instructionHead = /^\s*\w+(?:(?:\s|\\[ \t]*\r?\n)+--[\w-]+(?:=\S*)?)*/;
 
 /** Each may be made of those before it, as they are given or by their defaults. */
 function defaultsOf(

@@ -3,7 +3,7 @@
  * reads no line below an instruction. Those of COPY and ADD are taken out. Pure.
  */
 import { type CopiedDocument, openedBy, readDocuments } from './copied-documents.ts';
-import { type Instruction, instructionFrom, instructionHead } from './dockerfile.ts';
+import { type Instruction, instructionFrom, instructionHead } from './instructions.ts';
 
 /** Those of a COPY or an ADD, by its first line. */
 export type CopiedDocuments = ReadonlyMap<number, readonly CopiedDocument[]>;

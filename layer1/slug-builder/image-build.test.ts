@@ -8,6 +8,9 @@ import { layers, limits, openPlace, succeeds } from './image-build-fixture.ts';
 const mebibyte = 1024 ** 2;
 const lfsPointer = `version https://lfs.example.com/spec/v1\noid sha256:${'a'.repeat(64)}\nsize 12345\n`;
 
+/** Of a Dockerfile as the engine gets it. */
+const unmarked = (dockerfile = ''): string => dockerfile.replace(/\nLABEL flynn\.cache=[0-9a-f]{64}(?=\n|$)/g, '');
+
 const isError = (code: 'invalid' | 'exhausted' | 'timeout', pattern: RegExp) => (error: unknown) =>
   hasCode(error, code) && pattern.test(error.message);
 
@@ -38,7 +41,7 @@ test('the engine gets the context without what is ignored, and the result is an 
   assert.deepEqual(place.asked.ensured, [{ name: 'flynn/slug-runner:77' }]);
   const files = await place.context();
   assert.deepEqual([...files.keys()].sort(), ['.dockerignore', 'Dockerfile', 'Procfile', 'app.json', 'lib/code.js']);
-  assert.equal(files.get('Dockerfile'), 'FROM here:1\nARG A\nCOPY . /\n');
+  assert.equal(unmarked(files.get('Dockerfile')), 'FROM here:1\nARG A\nCOPY . /\n');
   assert.match(place.output(), /Step 1\/1 : FROM x/);
   const again = await place.build({ Dockerfile: 'FROM x' });
   assert.deepEqual(again.layers, result.layers);
@@ -73,7 +76,7 @@ test('a Dockerfile of another name and place has all of the source, and what is 
     'apps/web/web.Dockerfile.dockerignore',
     'lib/code.js',
   ]);
-  assert.equal(files.get('apps/web/web.Dockerfile'), 'FROM here:1\nCOPY . /\n');
+  assert.equal(unmarked(files.get('apps/web/web.Dockerfile')), 'FROM here:1\nCOPY . /\n');
   assert.equal(files.get('Dockerfile'), source.Dockerfile, 'it is a file like any other');
   await assert.rejects(
     place.build(source, {}, {}, 'apps/api/Dockerfile'),
@@ -139,13 +142,10 @@ test('an upload that breaks is made again, the whole of it', async () => {
   place.asked.breaks = 2;
   await place.build({ Dockerfile: 'FROM x', 'lib/code.js': 'code' });
   assert.equal(place.asked.breaks, 0);
-  assert.deepEqual(
-    await place.context(),
-    new Map([
-      ['Dockerfile', 'FROM x'],
-      ['lib/code.js', 'code'],
-    ]),
-  );
+  const files = await place.context();
+  assert.deepEqual([...files.keys()], ['Dockerfile', 'lib/code.js']);
+  assert.equal(unmarked(files.get('Dockerfile')), 'FROM x');
+  assert.equal(files.get('lib/code.js'), 'code');
 });
 
 test('of an image that is too large nothing is stored, not even the layers that would fit', async () => {
@@ -198,7 +198,47 @@ test('a cache that only BuildKit has is left out, and the machine’s kind is gi
   const { args } = buildRoutes.build.body.parse(place.asked.body);
   assert.deepEqual(args, { TARGETOS: 'linux' });
   const built = (await place.context()).get('Dockerfile');
-  assert.match(built ?? '', /^FROM --platform=linux\/\w+ x\nARG TARGETOS\nRUN  make\n$/);
+  assert.match(unmarked(built), /^FROM --platform=linux\/\w+ x\nARG TARGETOS\nRUN  make\n$/);
+});
+
+test('each stage begins with what is the app’s own, and nobody reads it', async () => {
+  const labels = { Labels: { 'flynn.cache': 'x', mine: 'y' } };
+  const config = JSON.parse(configOf(layers, {}, { Cmd: ['serve'], ...labels })) as object;
+  const history = [
+    { created_by: '/bin/sh -c #(nop) ADD file:1 in / ' },
+    { created_by: '/bin/sh -c #(nop)  LABEL flynn.cache=x', empty_layer: true },
+    { created_by: 'COPY a b' },
+  ];
+  const files = {
+    ...savedFiles(layers),
+    'config.json': JSON.stringify({ ...config, history, container_config: labels }),
+  };
+  await using place = await openPlace(async function* (): AsyncGenerator<BuildEvent> {
+    const steps = ((await place.context()).get('Dockerfile') ?? '').split('\n').filter((line) => line !== '');
+    for (const [at, step] of steps.entries()) {
+      yield { line: `Step ${at + 1}/${steps.length} : ${step}` };
+      yield { line: ' ---> Running in 0123456789ab' };
+      yield { line: ' ---> 0123456789ab' };
+    }
+    yield { image: 'flynn-t/build:a1' };
+  }, files);
+  const result = await place.build({ Dockerfile: 'FROM x AS one\nRUN a\nFROM one\nCOPY b c\n' });
+  const dockerfile = (await place.context()).get('Dockerfile') ?? '';
+  assert.match(
+    dockerfile,
+    /^FROM x AS one\n(LABEL flynn\.cache=[0-9a-f]{64})\nRUN a\nFROM one\n\1\nCOPY b c\n$/,
+    'it follows from what only the app’s builds have',
+  );
+  const steps = place.output().match(/(?<=Step )[^\n]*\n[^\n]*/g);
+  assert.deepEqual(
+    steps?.map((step) => step.replace(/\s+---> Running in \w+$/, '')),
+    ['1/4 : FROM x AS one', '2/4 : RUN a', '3/4 : FROM one', '4/4 : COPY b c'],
+  );
+  assert.doesNotMatch(place.output(), /flynn\.cache/);
+  const stored = String(Buffer.concat(await (await place.blobs.get(result.image?.config.digest ?? '')).toArray()));
+  assert.doesNotMatch(stored, /flynn\.cache/);
+  assert.deepEqual((JSON.parse(stored) as { history: unknown }).history, [history[0], history[2]]);
+  assert.match(stored, /"Labels":\{"mine":"y"\}/);
 });
 
 test('pointers of Git LFS that get into the image are named', async () => {
@@ -217,7 +257,7 @@ test('what is copied with a mode, or is in the Dockerfile, is prepared in a stag
   assert.deepEqual(place.asked.ensured, [{ name: 'x' }, { name: 'flynn/slug-runner:77' }]);
   const built = (await place.context()).get('Dockerfile');
   assert.match(
-    built ?? '',
+    unmarked(built),
     /^FROM here:2 AS flynn-copy-1\nRUN mkdir [^\n]*'1 b\\n'[^\n]*\nRUN umask 0 && chmod -- 00755 [^\n]*\nFROM x\nARG A\nENV B=b\nCOPY --from=flynn-copy-1 \["[^"]*\/EOF","\/run"\]\n\n\nCOPY a \/a\n$/,
   );
   assert.match(place.output(), /line 4: COPY <<EOF --chmod=755 is prepared in a stage of its own/);
@@ -312,10 +352,10 @@ test('why the engine failed is the build’s failure; of a limit, who can raise 
     isError('invalid', /^The command '\/bin\/sh -c the here-document of line 2' failed$/),
   );
   await using copying = await openPlace(function* () {
-    yield { error: { code: 'invalid', message: 'dockerfile parse error line 6: unknown instruction: RUM' } };
+    yield { error: { code: 'invalid', message: 'dockerfile parse error line 8: Unknown flag: x' } };
   });
   await assert.rejects(
-    copying.build({ Dockerfile: 'FROM x\nCOPY --chmod=755 a b\nRUM x\n' }),
+    copying.build({ Dockerfile: 'FROM x\nCOPY --chmod=755 a b\nCMD --x y\n' }),
     isError('invalid', /^dockerfile parse error line 3: /),
   );
   await using greedy = await openPlace(function* () {

@@ -37,6 +37,7 @@ import type { Image } from '@flynn/scheduler/job-template';
 import { type BuildJob, isAway, putRecord, readLayers } from './build.ts';
 import type { BuildWords } from './build-words.ts';
 import { type SourceTexts, packContext, readTexts, usualDockerfile } from './build-context.ts';
+import { proxiesOf } from './added-addresses.ts';
 import { type SubmodulesDeps, layOutSubmodules } from './context-submodules.ts';
 import { withoutBuildKit } from './buildkit.ts';
 import { type Staged, basesOfCopies, withCopyStages } from './copy-stages.ts';
@@ -54,6 +55,7 @@ import {
 } from './limits.ts';
 import { pointerWarning } from './lfs-pointers.ts';
 import { type Output, sizeText } from './output.ts';
+import { markOf, withoutMark } from './own-cache.ts';
 import { parseProcfile } from './procfile.ts';
 
 export type ImageBuildJob = BuildJob & {
@@ -112,7 +114,8 @@ async function buildWithin(job: ImageBuildJob, deps: ImageBuildDeps, signal: Abo
   const plain = withPlainBases(understood.dockerfile, args);
   const { documents } = understood;
   const bases = await envsOf(basesOfCopies(plain, documents), job, deps, signal);
-  const staged = withCopyStages(plain, { documents, args, bases });
+  const fetching = { build: buildIdOf(job), proxies: proxiesOf(deps.steps.env) };
+  const staged = withCopyStages(plain, { documents, args, bases, fetching, mark: markOf(deps.cache) });
   for (const note of staged.notes) out.line(note);
   const dockerfile = withImages(staged.dockerfile, await namesHere(job, staged.dockerfile, deps, signal));
   const contextDigest = await storeContext(job, { ...source, dockerfile }, deps, signal);
@@ -253,13 +256,17 @@ type Asked = {
   staged: Staged;
 };
 
+function buildIdOf({ operationId }: BuildJob): string {
+  return createHash('sha256').update(operationId).digest('hex').slice(0, 24);
+}
+
 async function buildOnHost(
   job: ImageBuildJob,
   { contextDigest, args, plain, staged }: Asked,
   { agent, out, limits, cache }: ImageBuildDeps,
   signal: AbortSignal,
 ): Promise<string> {
-  const build = createHash('sha256').update(job.operationId).digest('hex').slice(0, 24);
+  const build = buildIdOf(job);
   const { memoryBytes, pids, diskBytes } = limits;
   const body = {
     contextDigest,
@@ -311,7 +318,8 @@ async function storeBuilt(
     const input = pipeline(archive, bounded, () => {
       // Whoever reads it is told of any failure.
     });
-    const image = await readArchivedImage(await Archive.unpack(input, folder, signal));
+    const archived = await readArchivedImage(await Archive.unpack(input, folder, signal));
+    const image = { ...archived, configText: withoutMark(archived.configText) };
     // Those of the image below need not be packed again.
     const known = await readLayers(job.appId, blobs, signal);
     const stored: StoredImage = await storeImage(

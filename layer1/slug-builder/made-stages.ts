@@ -1,6 +1,6 @@
 /** A Dockerfile with the stages that prepare what is copied, and the lines of the one that people wrote. Pure. */
-import { BuildWords, type Prepared } from './build-words.ts';
-import { type Instruction, instructionHead } from './dockerfile.ts';
+import { BuildWords, type StepWords } from './build-words.ts';
+import { type Instruction, instructionHead, instructionsOf } from './instructions.ts';
 
 /** Has a shell, and what files are prepared with. */
 export const preparing = 'flynn/slug-runner';
@@ -11,27 +11,25 @@ export type Assembled = {
   words: () => BuildWords;
 };
 
-/** What an instruction takes from a stage that is made for it. */
+/** What is there in the place of an instruction, and the stage that is made for it. */
 export type Made = {
   /** Of the stage that takes from it, from 0 on. */
   stage: number;
   instruction: Instruction;
   from: string | undefined;
-  flags: string[];
-  /** Of that stage; `from` is where COPY of it takes files from, or empty. */
-  lines: (from: string) => string[];
-  sources: string[];
-  destination: string;
+  /** Of that stage; `from` is where COPY of it takes files from, or empty. Undefined: there need not be one. */
+  lines: ((from: string) => string[]) | undefined;
+  taking: (stage: string) => string[];
   hasVariables: boolean;
 };
 
 type Called = Made & { called: string };
 
-/** Each stage that is made stands right before the one that takes from it: numbers of stages follow. */
+/** Each stage that is made stands right before the one that takes from it: numbers of stages follow. `mark` begins each stage. */
 export function withMadeStages(
   dockerfile: string,
   instructions: readonly Instruction[],
-  made: readonly Made[],
+  { made, mark }: { made: readonly Made[]; mark: string | undefined },
 ): Assembled {
   let prefix = 'flynn-copy';
   while (dockerfile.toLowerCase().includes(prefix)) prefix += '-';
@@ -40,26 +38,33 @@ export function withMadeStages(
   const madeOf = Map.groupBy(called, ({ stage }) => stage);
   let count = 0;
   const places = froms.map((_from, stage) => {
-    count += madeOf.get(stage)?.length ?? 0;
+    count += madeOf.get(stage)?.filter(({ lines }) => lines !== undefined).length ?? 0;
     return String(stage + count);
   });
   const numbered = (from: string): string => (/^\d+$/.test(from) ? (places[Number(from)] ?? from) : from);
 
   const replaced = new Map(called.map((one) => [one.instruction, one]));
-  const lines = dockerfile.split('\n');
+  const lines: Line[] = dockerfile.split('\n').map((line) => ({ written: [line], words: undefined }));
   for (const instruction of instructions) {
     if (!/^(?:COPY|ADD)$/.test(instruction.name)) continue;
     const { firstLine, lastLine } = instruction;
-    const before = lines.slice(firstLine - 1, lastLine);
+    const before = lines.slice(firstLine - 1, lastLine).flatMap(({ written }) => written);
     const one = replaced.get(instruction);
-    lines.splice(
-      firstLine - 1,
-      before.length,
-      ...(one === undefined ? withNumbers(before, numbered) : [takingFrom(one), ...before.slice(1).map(() => '')]),
-    );
+    for (let at = 0; at < before.length; at += 1) lines[firstLine - 1 + at] = { written: [''], words: undefined };
+    lines[firstLine - 1] =
+      one === undefined
+        ? { written: withNumbers(before, numbered), words: undefined }
+        : { written: one.taking(one.called), words: wordsOf(one, one.lines === undefined ? 'instruction' : 'taking') };
   }
   const begun = new Map(froms.map(({ firstLine }, stage) => [firstLine, madeOf.get(stage) ?? []]));
-  return withStagesIn(lines, begun, numbered);
+  return withStagesIn(lines, begun, { numbered, mark });
+}
+
+/** What is in the place of one. */
+type Line = { written: string[]; words: StepWords };
+
+function wordsOf({ instruction, hasVariables }: Made, what: 'stage' | 'taking' | 'instruction'): StepWords {
+  return { what, line: instruction.firstLine, text: instruction.text, hasVariables };
 }
 
 function withNumbers(copy: readonly string[], numbered: (from: string) => string): string[] {
@@ -68,30 +73,27 @@ function withNumbers(copy: readonly string[], numbered: (from: string) => string
   return copy.join('\n').replace(instructionHead, ofFlags).split('\n');
 }
 
-function takingFrom({ called, flags, sources, destination }: Called): string {
-  return ['COPY', `--from=${called}`, ...flags, JSON.stringify([...sources, destination])].join(' ');
-}
-
 /** `begun`: by the line in which a stage begins, those that are made for it. */
 function withStagesIn(
-  lines: readonly string[],
+  lines: readonly Line[],
   begun: ReadonlyMap<number, readonly Called[]>,
-  numbered: (from: string) => string,
+  { numbered, mark }: { numbered: (from: string) => string; mark: string | undefined },
 ): Assembled {
-  const written: { line: string; origin: number }[] = [];
-  const prepared = new Map<string, Prepared>();
-  for (const [at, line] of lines.entries()) {
-    for (const { called, from = '', instruction, lines: steps, hasVariables } of begun.get(at + 1) ?? []) {
-      const { text, firstLine } = instruction;
-      prepared.set(called, { line: firstLine, text, hasVariables });
-      for (const step of [`FROM ${preparing} AS ${called}`, ...steps(numbered(from))])
-        written.push({ line: step, origin: firstLine });
+  const all: { line: string; origin: number; words: StepWords }[] = [];
+  const marking = (origin: number): typeof all => (mark === undefined ? [] : [{ line: mark, origin, words: 'mark' }]);
+  for (const [at, { written, words }] of lines.entries()) {
+    for (const one of begun.get(at + 1) ?? []) {
+      if (one.lines === undefined) continue;
+      const origin = one.instruction.firstLine;
+      const ofStage = wordsOf(one, 'stage');
+      all.push({ line: `FROM ${preparing} AS ${one.called}`, origin, words: ofStage }, ...marking(origin));
+      for (const line of one.lines(numbered(one.from ?? ''))) all.push({ line, origin, words: ofStage });
     }
-    written.push({ line, origin: at + 1 });
+    for (const line of written) all.push({ line, origin: at + 1, words });
+    if (begun.has(at + 1)) all.push(...marking(at + 1));
   }
-  const lineOf = (line: string): string => String(written[Number(line) - 1]?.origin ?? line);
-  return {
-    dockerfile: written.map(({ line }) => line).join('\n'),
-    words: () => new BuildWords(prepared, lineOf),
-  };
+  const dockerfile = all.map(({ line }) => line).join('\n');
+  const steps = instructionsOf(dockerfile).map(({ firstLine }) => all[firstLine - 1]?.words);
+  const lineOf = (line: string): string => String(all[Number(line) - 1]?.origin ?? line);
+  return { dockerfile, words: () => new BuildWords(steps, lineOf) };
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { instructionsOf } from './dockerfile.ts';
+import { instructionsOf } from './instructions.ts';
 import { type Expanded, type ImageEnvs, expand, walkVariables } from './variables.ts';
 
 /** What stands in `LABEL` lines, by what is before each. */

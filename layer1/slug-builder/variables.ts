@@ -3,7 +3,7 @@
  * others have to say. Words are read as the engine and BuildKit read them. Pure.
  */
 import { FlynnError } from '@flynn/kit/errors';
-import type { Instruction } from './dockerfile.ts';
+import type { Instruction } from './instructions.ts';
 
 const unknown = Symbol('unknown');
 type Value = string | typeof unknown;
