@@ -173,6 +173,12 @@ test('what is written to take long is read in no time', () => {
   assert.ok(performance.now() - begunMs < 10_000);
 });
 
+test('here-documents may be called nearly anything', () => {
+  const text =
+    'FROM x\nCOPY <<user.conf /x\n\n\nCOPY <<env <<"run" /x/\nRUN echo $((1 <<2)) $((1 <<ADD)) <<<from\nRUN cat <<from.txt';
+  assert.equal(withPlainBases(text, {}), text);
+});
+
 test('what no engine knows is told by its line', () => {
   assert.throws(() => withPlainBases('FROM x\n\nRUM x', {}), /line 3: unknown instruction: RUM/);
   assert.throws(() => withPlainBases('FROM x\nCOPY --exclude=a a b', {}), /line 2: COPY --exclude is unknown/);

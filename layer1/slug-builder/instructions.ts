@@ -106,10 +106,18 @@ export function checkReading({ name, text, firstLine, lastLine }: Instruction, l
         `line ${at} ends in two backslashes, and engines differ in whether the line below it belongs to it: write both in one line`,
       );
   }
-  // To later engines it begins a document, which ends at a line that is called so. Such a line would be no instruction to them.
-  for (const [, begun = ''] of /^(?:RUN|COPY|ADD)$/.test(name) ? text.matchAll(/<<-?([^<]{0,40})/g) : [])
-    if (known.has(firstWord(begun.replace(/["'\\]/g, ''))))
-      throw wrong(`a here-document cannot be called as an instruction is: call it EOF`);
+  if (/^(?:RUN|COPY|ADD)$/.test(name) && beginsAnother(text, name))
+    throw wrong('a here-document cannot be called as an instruction is: call it EOF');
+}
+
+/** To later engines it may begin a document that ends at a line which is called so. To them such a line would be no instruction. */
+function beginsAnother(text: string, name: string): boolean {
+  return Array.from(text.matchAll(/<<-?([^<]{0,40})/g), ([, begun = '']) => begun).some((begun) => {
+    // Those of COPY and ADD are taken out.
+    if (name !== 'RUN' && /^(["']?)[\w.@%+,:=-]+\1(?=[ \t]|$)/.test(begun)) return false;
+    const word = begun.replace(/["'\\]/g, '');
+    return /^[A-Za-z]+(?:[ \t]|$)/.test(word) && known.has(firstWord(word));
+  });
 }
 
 function firstWord(line: string): string {
