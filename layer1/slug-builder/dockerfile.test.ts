@@ -60,10 +60,10 @@ test('arguments are made of those before them, as they are given', () => {
 
 test('what goes on over several lines is one, at the place of its first, as the engine puts it together', () => {
   const text =
-    '# syntax=x\nFROM debian:13\r\n  RUN sqlite3 x "SELECT * \\\n# comment\n\n  FROM users" \\ \n && echo \\\\\\\n  # no\n\tx\nCMD x';
+    '# syntax=x\nFROM debian:13\r\n  RUN sqlite3 x "SELECT * \\\n# comment\n\n  FROM users" \\ \n && echo \\\n  # no\n\tx\\\\ \nCMD x';
   assert.equal(
     withPlainBases(text, {}),
-    '\nFROM debian:13\nRUN sqlite3 x "SELECT *   FROM users"  && echo \\\\\tx\n\n\n\n\n\n\nCMD x',
+    '\nFROM debian:13\nRUN sqlite3 x "SELECT *   FROM users"  && echo \tx\\\\\n\n\n\n\n\n\nCMD x',
   );
   const long = `FROM x\nRUN ${'echo a && \\\n'.repeat(10_000)}true\nUSER y`;
   assert.equal(withPlainBases(long, {}), long);
@@ -88,7 +88,7 @@ test('no name leads to what the engine has of other apps', () => {
     '# syntax=x\n# escape=`\nFR`\nOM 99',
     'FROM x\nRUN a \\\\\nFROM 99',
     'FROM x\nRUN a \\\\ \n\n  # b\n from 99',
-    'FROM x\nRUN a \\\\',
+    'FROM x\nRUN a \\\u00a0\nCOPY --from=cafe12 / /x',
     // The engine takes quotes and backslashes off flags, and what it takes for a space is one byte.
     'FROM x\nCOPY --fr\\om=cafe12 / /x',
     'FROM x\nCOPY --fr"om"=cafe12 / /x',

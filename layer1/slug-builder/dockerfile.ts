@@ -57,7 +57,7 @@ export function withPlainBases(
   let open: string | undefined;
   for (const instruction of instructions) {
     const { name, firstLine } = instruction;
-    checkReading(instruction, lines);
+    checkReading(instruction);
     // What a later build does is checked as part of that one; here it would be believed to be.
     if (name === 'ONBUILD')
       throw refusal(`line ${firstLine}: ONBUILD is of no use, as nobody builds on this image but by its number`);
@@ -110,10 +110,6 @@ function plainCopy(instruction: Instruction, stages: ReadonlySet<string>): strin
 function inLines({ text, firstLine, lastLine }: Instruction, lines: readonly string[]): [number, ...string[]] {
   if (Buffer.byteLength(text) <= mostLineBytes || firstLine === lastLine) return [1, text];
   const own = lines.slice(firstLine - 1, lastLine).map((line) => line.replace(/\r$/, ''));
-  if (own.some((line) => /\\\\[ \t]*$/.test(line)))
-    throw refusal(
-      `line ${firstLine}: it is longer than ${mostLineBytes} bytes, and a line of it ends in two backslashes`,
-    );
   return [own.length, ...own];
 }
 

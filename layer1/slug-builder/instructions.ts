@@ -18,7 +18,8 @@ export type Instruction = {
 const space = String.raw`[\t\v\f\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]`;
 const aSpace = new RegExp(space);
 const nothing = new RegExp(`^${space}*(?:#|$)`);
-const continues = /\\[ \t]*$/;
+/** What two backslashes end goes on nowhere: so it is since engines of 20.10. */
+const continues = /(?<!\\)\\[ \t]*$/;
 
 /** Lines that continue put together, comments left out. */
 export function instructionsOf(dockerfile: string): Instruction[] {
@@ -89,23 +90,15 @@ const known: ReadonlySet<string> = new Set([
 ]);
 
 /** `invalid` for what one engine may read as another instruction, or as more or fewer of them, than the next. */
-export function checkReading({ name, text, firstLine, lastLine }: Instruction, lines: readonly string[]): void {
+export function checkReading({ name, text, firstLine }: Instruction): void {
   const wrong = (why: string): FlynnError => refusal(`line ${firstLine}: ${why}`);
   if (!known.has(name)) throw wrong(`unknown instruction: ${text.slice(0, 60).split(/\s/)[0]?.toWellFormed() ?? ''}`);
-  if (continues.test(text)) throw wrong('it ends in a backslash, and no line follows that it could go on with');
+  if (continues.test(text))
+    throw wrong('a space that is none to all engines follows the backslash at its end: take it out');
   // A form feed is a space to one part of an engine and none to another.
   // eslint-disable-next-line no-control-regex
   if (/^(?:FROM|COPY|ADD)$/.test(name) && /[\0-\u0008\u000b-\u001f]/.test(text))
     throw wrong('there are control characters in it: take them out');
-  for (let at = firstLine; at < lastLine; at += 1) {
-    if (!/\\\\[ \t]*$/.test(plainLine(lines[at - 1] ?? '', at - 1))) continue;
-    let next = at;
-    while (next < lastLine && nothing.test(lines[next] ?? '')) next += 1;
-    if (known.has(firstWord(lines[next] ?? '')))
-      throw refusal(
-        `line ${at} ends in two backslashes, and engines differ in whether the line below it belongs to it: write both in one line`,
-      );
-  }
   if (/^(?:RUN|COPY|ADD)$/.test(name) && beginsAnother(text, name))
     throw wrong('a here-document cannot be called as an instruction is: call it EOF');
 }
