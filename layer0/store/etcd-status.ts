@@ -85,26 +85,31 @@ function alarmOf(text: string): EtcdAlarm[] {
 const memberDeadlineMs = 120_000;
 const askMs = 5_000;
 
+type Defragmented = { disarmed: number; failures: readonly string[] };
+
 /**
  * Gives the room of what was deleted back, one member after the other: each carries out nothing meanwhile, for some 15 s per GB
- * that is in use. While the leader does, no lease is renewed: so it is the last, and another leads by then, if there is one.
- * Afterwards members that had no room take writes again, if there is some now. One that is away is in the way of none of it: it is
- * among the `failures`, for people. One that does not come to an end is the last. Throws where all are away.
+ * that is in use. While the leader does, no lease is renewed: so it is the last, and another leads by then; where no other can, it
+ * keeps its room unless it is full, or alone. Afterwards members that had no room take writes again, if there is some now. One that
+ * is away is in the way of none of it: it is among the `failures`, for people. One that does not come to an end is the last. Throws
+ * where none gave room back.
  */
 export async function defragmentEtcd(
   options: Options & { onMember: (endpoint: string) => void },
-): Promise<{ disarmed: number; failures: readonly string[] }> {
-  const { members } = await etcdStatus({ ...options, signal: withDeadline(askMs, options.signal) });
-  const there: EtcdMemberStatus[] = [];
-  const failures = members.flatMap(({ endpoint, error }) => (error === undefined ? [] : [`${endpoint}: ${error}`]));
-  const answering = members.filter(({ answer }) => answer !== undefined);
-  for (const member of answering.toSorted((a, b) => Number(leads(a)) - Number(leads(b)))) {
-    const { endpoint } = member;
+): Promise<Defragmented> {
+  const done: EtcdMemberStatus[] = [];
+  const failures: string[] = [];
+  const waiting = new Set(options.endpoints);
+  while (waiting.size > 0) {
+    const next = await nextOf(waiting, options, failures);
+    if (next === undefined) break;
+    const { endpoint } = next;
+    waiting.delete(endpoint);
     options.onMember(endpoint);
     try {
-      if (leads(member)) await handOver(member, there, options);
+      if (leads(next)) await handOver(next, done, options);
       await onMember(endpoint, options, 'defragmenting', ({ maintenance }) => maintenance.defragment());
-      there.push(member);
+      done.push(next);
     } catch (error) {
       options.signal.throwIfAborted();
       failures.push(messageOf(error));
@@ -112,24 +117,54 @@ export async function defragmentEtcd(
       if (hasCode(error, 'timeout')) break;
     }
   }
-  const [first] = there;
+  const [first] = done;
   if (first === undefined) throw new FlynnError('unavailable', failures.join('; '));
-  const { alarms } = await etcdStatus({ ...options, endpoints: there.map(({ endpoint }) => endpoint) });
+  const { alarms } = await etcdStatus({ ...options, endpoints: done.map(({ endpoint }) => endpoint) });
   const full = alarms.filter(({ kind }) => kind === 'nospace');
   for (const alarm of full) await endAlarm(first.endpoint, alarm, options);
   return { disarmed: full.length, failures };
+}
+
+/** One that does not lead by now, if there is one. Those that do not answer are let go, and told. */
+async function nextOf(
+  waiting: Set<string>,
+  options: Options,
+  failures: string[],
+): Promise<EtcdMemberStatus | undefined> {
+  const { members } = await etcdStatus({
+    ...options,
+    endpoints: [...waiting],
+    signal: withDeadline(askMs, options.signal),
+  });
+  options.signal.throwIfAborted();
+  for (const { endpoint, error } of members) {
+    if (error === undefined) continue;
+    failures.push(`${endpoint}: ${error}`);
+    waiting.delete(endpoint);
+  }
+  const answering = members.filter(({ answer }) => answer !== undefined);
+  return answering.find((member) => !leads(member)) ?? answering[0];
 }
 
 export function leads({ answer }: EtcdMemberStatus): boolean {
   return answer !== undefined && answer.leaderId === answer.id;
 }
 
-/** To one of those that have stood still already. One that leads alone goes on leading. */
+/** To one of those that have stood still already. One that is alone goes on leading. */
 async function handOver(leader: EtcdMemberStatus, done: readonly EtcdMemberStatus[], options: Options): Promise<void> {
+  if (options.endpoints.length === 1) return;
   const next = done.find(({ answer }) => answer?.isLearner === false)?.answer;
-  if (next === undefined) return;
-  await onMember(leader.endpoint, options, 'having another member lead than', ({ maintenance }) =>
-    maintenance.moveLeader({ targetID: next.id }),
+  if (next !== undefined) {
+    await onMember(leader.endpoint, options, 'having another member lead than', ({ maintenance }) =>
+      maintenance.moveLeader({ targetID: next.id }),
+    );
+    return;
+  }
+  const { alarms } = await etcdStatus({ ...options, endpoints: [leader.endpoint] });
+  if (alarms.some(({ kind }) => kind === 'nospace')) return;
+  throw new FlynnError(
+    'unavailable',
+    `${leader.endpoint} leads, and no other member could give its room back and lead meanwhile: it keeps its room until one can`,
   );
 }
 

@@ -88,18 +88,21 @@ export function endOf(signal: AbortSignal, slow: string): FlynnError {
 /** Of what git says of itself, and of what a server has it say: more is not read by anybody, and takes memory. */
 const maxSaidBytes = 2 ** 20;
 
-/** Ends git once it says more than that: whoever collects what it says takes it into memory. */
-export function boundOutput(git: Git, { out = maxSaidBytes }: { out?: number } = {}): { readonly isTooMuch: boolean } {
-  const seen = { isTooMuch: false };
-  for (const [stream, maxBytes] of [
-    [git.stdout, out],
-    [git.stderr, maxSaidBytes],
+/** Ends git once it says more than that: whoever collects what it says takes it into memory. `tooMuch`: where it did. */
+export function boundOutput(
+  git: Git,
+  { out = maxSaidBytes }: { out?: number } = {},
+): { readonly tooMuch: 'stdout' | 'stderr' | undefined } {
+  const seen: { tooMuch: 'stdout' | 'stderr' | undefined } = { tooMuch: undefined };
+  for (const [name, maxBytes] of [
+    ['stdout', out],
+    ['stderr', maxSaidBytes],
   ] as const) {
     let bytes = 0;
-    stream.on('data', (chunk: Buffer) => {
+    git[name].on('data', (chunk: Buffer) => {
       bytes += chunk.length;
-      if (bytes <= maxBytes || seen.isTooMuch) return;
-      seen.isTooMuch = true;
+      if (bytes <= maxBytes || seen.tooMuch !== undefined) return;
+      seen.tooMuch = name;
       endGroup(git);
     });
   }
@@ -121,7 +124,10 @@ export async function runGit(
   git.stdin.end();
   const output = boundOutput(git, { out: maxBytes ?? Infinity });
   const [code, out, problem] = await Promise.all([exitOf(git), text(git.stdout), text(git.stderr)]);
-  if (output.isTooMuch) throw new FlynnError('exhausted', `git ${args[0] ?? ''} tells more than ${maxBytes} bytes`);
+  if (output.tooMuch === 'stdout')
+    throw new FlynnError('exhausted', `git ${args[0] ?? ''} tells more than ${maxBytes} bytes`);
+  if (output.tooMuch === 'stderr')
+    throw new FlynnError('internal', `git ${args[0] ?? ''} failed: ${problem.trim().slice(0, 1_000)}`);
   if (limited.aborted) throw endOf(limited, `git ${args[0] ?? ''} was not done within ${runMs / 1_000} s`);
   if (code === 0) return out;
   throw new FlynnError('internal', `git ${args[0] ?? ''} failed with exit code ${code}: ${problem.trim()}`);

@@ -166,7 +166,7 @@ async function run(args: readonly string[], { signal, ...options }: GitOptions):
   const output = boundOutput(git);
   const [code, out, problem] = await Promise.all([exitOf(git), text(git.stdout), text(git.stderr)]);
   if (signal.aborted) throw endOf(signal, slow);
-  if (output.isTooMuch) {
+  if (output.tooMuch !== undefined) {
     throw new FlynnError(
       'invalid',
       'the repository cannot be read: its server tells git more than any repository needs. Look at the address: flynn source',

@@ -168,7 +168,8 @@ async function originOf({ artifactId }: Release, { controller, blobs, signal }: 
     if (digest !== undefined) return await readBuildRecord(blobs, digest, { signal });
     return type === 'image' && meta[buildpackMeta] !== undefined ? undefined : 'people';
   } catch (error) {
-    if (hasCode(error, 'not_found')) return undefined;
+    // Nor what is more than is read of one, of before there was such a limit.
+    if (hasCode(error, 'not_found', 'invalid')) return undefined;
     throw error;
   }
 }

@@ -69,7 +69,8 @@ export async function makeRoom(
   { log, signal, clock, needs = ['full', 'near'] }: Options & { needs?: readonly Need[] },
 ): Promise<Need | undefined> {
   const limited = withDeadline(deadlineMs, signal);
-  const need = needOf(await room.status(limited), await room.quotaBytes());
+  const before = await room.status(limited);
+  const need = needOf(before, await room.quotaBytes());
   if (need === undefined || !needs.includes(need)) return undefined;
   if (need === 'full') {
     log.warn('etcd is full and takes no writes: its history and what it no longer needs are given back');
@@ -84,14 +85,15 @@ export async function makeRoom(
     log.info('etcd takes writes again');
     return need;
   }
+  // Where one member is all hosts' it keeps its room: its file grows no more until that is used up.
+  const keepsRoom = before.members.length === 1 && (await room.hosts(limited)) > 1;
+  if (keepsRoom && isLoose(before)) return need;
   log.warn('etcd is nearly full: its history goes before it takes no more writes');
   await dropHistory(room, limited, clock);
   await pause(compactionMs, limited, clock);
-  const status = await room.status(limited);
-  if (!isLoose(status)) {
+  if (!isLoose(await room.status(limited))) {
     log.warn('etcd is nearly full of what is in use: flynn-host doctor tells what to do');
-  } else if (status.members.length === 1 && (await room.hosts(limited)) > 1) {
-    // Its file grows no more until that room is used up.
+  } else if (keepsRoom) {
     log.warn(
       'etcd has room inside its file again, which "flynn-host etcd defragment" gives back: it has but one member, so all hosts would lose their leases meanwhile, and stop jobs with volumes for a moment',
     );

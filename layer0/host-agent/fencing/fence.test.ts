@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
 import { describe, it } from 'node:test';
 import type { TestContext } from 'node:test';
+import { pause } from '@flynn/kit/clock';
 import { hasCode } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
@@ -214,6 +216,20 @@ describe('a job of which there must never be two', () => {
       assert.ok((guarded.at(-1)?.deadlineMs ?? Infinity) - lostMs <= 1_600, 'else the watchdog ends it');
       fence.hold({ expiresAtMs: performance.now() + 8_000, lost: new AbortController().signal });
       await agent.reach(single, 'running again', (s) => s.state === 'running' && s.restarts > 0);
+    });
+  });
+
+  it('has no more time because the lease that is gone is held once more, and a lease that is held again is followed once', async (t) => {
+    await withFence(t, async ({ fence, lease, lose }) => {
+      lease.expiresAtMs += 60_000;
+      for (let at = 0; at < 50; at += 1) fence.hold(lease);
+      assert.equal(getEventListeners(lease.lost, 'abort').length, 1);
+      lose();
+      const leftMs = fence.leftMs ?? Infinity;
+      await pause(20, new AbortController().signal);
+      fence.hold(lease);
+      assert.ok((fence.leftMs ?? Infinity) < leftMs);
+      assert.equal(fence.isOpen, false);
     });
   });
 

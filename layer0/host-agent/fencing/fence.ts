@@ -119,11 +119,13 @@ export class Fence {
 
   /** The host's record stands on this lease, and what the cell decided before that is known here. */
   hold(lease: HeldLease): void {
-    this.#lease = lease;
-    this.#lostAtMs = undefined;
     this.#closedAtMs = undefined;
-    if (lease.lost.aborted) this.#lose(lease);
-    else lease.lost.addEventListener('abort', () => this.#lose(lease), { once: true });
+    if (this.#lease !== lease) {
+      this.#lease = lease;
+      this.#lostAtMs = undefined;
+      if (lease.lost.aborted) this.#lose(lease);
+      else lease.lost.addEventListener('abort', () => this.#lose(lease), { once: true });
+    }
     this.#changed.resolve();
   }
 

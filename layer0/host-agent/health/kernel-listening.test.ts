@@ -31,7 +31,7 @@ function kernelWith(processes: Readonly<Record<number, Process>>) {
   }
   return {
     listens: (pid: number, at = port) => listensItself({ id, pid }, at, folder.path),
-    elsewhere: (pid: number, at = port) => listensElsewhere(pid, at, folder.path),
+    elsewhere: (pid: number, at = port, known = [port]) => listensElsewhere(pid, at, known, folder.path),
     [Symbol.dispose]: () => folder[Symbol.dispose](),
   };
 }
@@ -86,6 +86,8 @@ test('who listens for itself only, or at another port, is told so; who is reache
   assert.match(kernel.elsewhere(100) ?? '', /^it listens on port 1114 of localhost only/);
   assert.match(kernel.elsewhere(101) ?? '', /^it listens on port 1114 of localhost only/);
   assert.match(kernel.elsewhere(102) ?? '', /^it listens on port 80, 3000: have it listen on 1114, which PORT says/);
+  assert.equal(kernel.elsewhere(102, 9000, [80, 3000, 9000]), undefined, 'its other ports are as they should be');
+  assert.match(kernel.elsewhere(102, 9000, [80, 9000]) ?? '', /^it listens on port 3000: have it listen on 9000$/);
   for (const pid of [103, 104, 105, 106]) assert.equal(kernel.elsewhere(pid), undefined, String(pid));
 });
 

@@ -34,19 +34,27 @@ const anyAddress = /^0+$/;
 const loopback = /^(?:[0-9A-F]{6}7F|0{24}01000000|0{16}FFFF0000[0-9A-F]{6}7F)$/;
 
 /**
- * Why nobody reaches a container at that port, where the kernel tells: it listens for itself only, or at other ports. `pid` is of
- * the first process of a container that has a network of its own; undefined where there is nothing to tell.
+ * Why nobody reaches a container at that port, where the kernel tells: it listens for itself only, or at ports that nobody asked
+ * for. `pid` is of the first process of a container that has a network of its own; `known` are the ports it is to listen at.
+ * Undefined where there is nothing to tell.
  */
-export function listensElsewhere(pid: number, port: number, proc = '/proc'): string | undefined {
+export function listensElsewhere(
+  pid: number,
+  port: number,
+  known: readonly number[],
+  proc = '/proc',
+): string | undefined {
   const all = [...listenersIn(`${proc}/${pid}/net`)].filter(({ address }) => address !== resolver);
   const here = all.filter((one) => one.port === port);
   if (here.some(({ address }) => !loopback.test(address))) return undefined;
   if (here.length > 0) {
     return `it listens on port ${port} of localhost only, where nobody else reaches it: have it listen on 0.0.0.0, as many servers do with HOST=0.0.0.0 in their environment`;
   }
-  const others = [...new Set(all.filter(({ address }) => anyAddress.test(address)).map((one) => one.port))];
+  const strange = all.filter((one) => anyAddress.test(one.address) && !known.includes(one.port));
+  const others = [...new Set(strange.map((one) => one.port))];
   if (others.length === 0) return undefined;
-  return `it listens on port ${others.toSorted((a, b) => a - b).join(', ')}: have it listen on ${port}, which PORT says in its environment`;
+  const said = port === known[0] ? ', which PORT says in its environment' : '';
+  return `it listens on port ${others.toSorted((a, b) => a - b).join(', ')}: have it listen on ${port}${said}`;
 }
 
 /** As links in /proc name them: `socket:[12345]`. */

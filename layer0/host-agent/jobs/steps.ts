@@ -252,7 +252,8 @@ function watch(
   }
   const { id, pid } = container;
   const listens = (port: number) => pid === undefined || listensItself({ id, pid }, port);
-  const elsewhere = (port: number) => (pid === undefined ? undefined : listensElsewhere(pid, port));
+  const known = job.template.ports.map(({ port }) => port);
+  const elsewhere = (port: number) => (pid === undefined ? undefined : listensElsewhere(pid, port, known));
   const startedAt = container.startedAtMs ?? systemClock.now();
   // An adopted job that was running is taken at its word until its check says otherwise.
   const state = record.status.state === 'running' ? 'running' : 'starting';
