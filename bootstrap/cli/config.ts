@@ -122,8 +122,11 @@ async function makeFolder(person: Person): Promise<void> {
 }
 
 async function write(person: Person, file: string, text: string, mode: number): Promise<void> {
-  await writeFileAtomic(file, text, { mode });
-  await giveTo(person, file);
+  const { uid, gid } = person;
+  await writeFileAtomic(file, text, {
+    mode,
+    ...(uid === undefined || gid === undefined ? {} : { owner: { uid, gid } }),
+  });
 }
 
 async function giveTo(person: Person, path: string): Promise<void> {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { chmod, mkdtemp, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdtemp, readFile, readdir, rm, stat, watch, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
@@ -33,6 +33,27 @@ test('a file is written only when it changes, keeps its mode, and the program is
   assert.equal((await stat(place.out)).mtimeMs, first.mtimeMs);
   assert.deepEqual(await place.runs(), ['new']);
   assert.deepEqual((await readdir(place.dir)).sort(), ['out.conf', 'runs']);
+});
+
+test('a file has its mode and owner from the moment it is there, so that no crash takes them from it', async () => {
+  await using place = await folder();
+  await writeFile(place.out, 'old');
+  await chown(place.out, 4_242, 4_243);
+  await chmod(place.out, 0o660);
+  const seen: string[] = [];
+  const events = watch(place.dir, { signal: AbortSignal.timeout(60_000) });
+  const watched = (async () => {
+    for await (const { eventType, filename } of events) {
+      if (filename === 'last') return;
+      if (filename === 'out.conf') seen.push(eventType);
+    }
+  })();
+  assert.equal(await place.open().bring('new', { signal }), 'written');
+  await writeFile(path.join(place.dir, 'last'), '');
+  await watched;
+  assert.deepEqual(seen, ['rename'], 'nothing is done to it once it is in its place');
+  const { mode, uid, gid } = await stat(place.out);
+  assert.deepEqual([mode & 0o7777, uid, gid], [0o660, 4_242, 4_243]);
 });
 
 test('a check that fails keeps the old file, and the program is not told', async () => {

@@ -1,5 +1,5 @@
 /** A configuration file of another program, and the commands that check it and make the program read it. */
-import { chown, rm, stat, writeFile } from 'node:fs/promises';
+import { rm, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
@@ -73,9 +73,10 @@ export class ConfigurationFile {
       if (error.code === 'ENOENT') return undefined;
       throw new FlynnError('internal', `${file} cannot be looked at: ${messageOf(error)}`, { cause: error });
     });
-    await writeFileAtomic(file, text, { mode: before === undefined ? 0o644 : before.mode & 0o7777 });
+    if (before === undefined) return writeFileAtomic(file, text, { mode: 0o644 });
+    const { mode, uid, gid } = before;
     const isRoot = process.getuid?.() === 0;
-    if (before !== undefined && isRoot) await chown(file, before.uid, before.gid);
+    await writeFileAtomic(file, text, { mode: mode & 0o7777, ...(isRoot ? { owner: { uid, gid } } : {}) });
   }
 
   async #run(command: string, signal: AbortSignal): Promise<void> {

@@ -20,6 +20,23 @@ test('a file is replaced whole, with the mode asked for, and leaves nothing besi
   assert.deepEqual(await readdir(folder.path), ['state.json']);
 });
 
+test('the mode is the one asked for whatever the umask is, and the owner too', async () => {
+  await using folder = await mkdtempDisposable(path.join(tmpdir(), 'flynn-files-'));
+  const file = path.join(folder.path, 'state.json');
+  const before = process.umask(0o077);
+  try {
+    const owner = { uid: 4_242, gid: 4_243 };
+    await writeFileAtomic(file, 'x', { mode: 0o2664, owner });
+    const { mode, uid, gid } = await stat(file);
+    assert.deepEqual([mode & 0o7777, uid, gid], [0o2664, owner.uid, owner.gid]);
+    process.umask(0);
+    await writeFileAtomic(file, 'y');
+    assert.equal((await stat(file)).mode & 0o7777, 0o600);
+  } finally {
+    process.umask(before);
+  }
+});
+
 test('a write that fails leaves the old file and no temporary one', async () => {
   await using folder = await mkdtempDisposable(path.join(tmpdir(), 'flynn-files-'));
   // A folder in the file's place makes the last step, the rename, fail.

@@ -5,16 +5,26 @@ import { z } from 'zod';
 import { FlynnError, hasErrno, messageOf } from './errors.ts';
 import { shortId } from './ids.ts';
 
-/** The folder has to exist. `mode` (default 0o600) is the new file's, whatever the old one's was. */
+export type NewFile = {
+  /** Default 0o600; whatever the old one's was, and whatever the umask is. */
+  mode?: number;
+  /** Default: who writes. */
+  owner?: { uid: number; gid: number };
+};
+
+/** The folder has to exist. The file has its mode and owner from the moment it is there under its name. */
 export async function writeFileAtomic(
   file: string,
   data: string | Uint8Array,
-  options: { mode?: number } = {},
+  { mode = 0o600, owner }: NewFile = {},
 ): Promise<void> {
   const folder = path.dirname(file);
   const temporary = path.join(folder, `.${path.basename(file)}.${shortId()}.tmp`);
   try {
-    await using handle = await open(temporary, 'wx', options.mode ?? 0o600);
+    await using handle = await open(temporary, 'wx', 0o600);
+    // The mode comes after the owner: a change of owner takes bits of it away.
+    if (owner !== undefined) await handle.chown(owner.uid, owner.gid);
+    await handle.chmod(mode);
     await handle.writeFile(data);
     await handle.sync();
     await rename(temporary, file);
