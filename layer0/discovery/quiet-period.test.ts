@@ -51,3 +51,15 @@ test('what is in a hurry does not wait, and what follows does again', async () =
   assert.deepEqual(at, [5, 106]);
   await end();
 });
+
+test('what is in a hurry ends a wait that has begun', async () => {
+  const { clock, quiet, at, end } = watch();
+  quiet.touch();
+  await clock.advance(30);
+  quiet.hurry();
+  await clock.advance(1);
+  assert.deepEqual(at, [30]);
+  await clock.advance(500);
+  assert.deepEqual(at, [30], 'and what it waited for came with it');
+  await end();
+});

@@ -1,5 +1,5 @@
 /** When have changes come to rest? */
-import type { Clock } from '@flynn/kit/clock';
+import { type Clock, pause } from '@flynn/kit/clock';
 
 /** Quiet for `minMs` after the last change, but never later than `maxMs` after the first: a steady trickle is no excuse. */
 export class QuietPeriod {
@@ -10,6 +10,7 @@ export class QuietPeriod {
   #last = 0;
   #wake: (() => void) | undefined;
 
+  /** `clock`: a steady one. What rests by one that is set back rests for as long. */
   constructor(options: { minMs: number; maxMs: number; clock: Clock }) {
     this.#minMs = options.minMs;
     this.#maxMs = Math.max(options.minMs, options.maxMs);
@@ -19,11 +20,12 @@ export class QuietPeriod {
   /** Something changed. */
   touch(): void {
     this.#last = this.#clock.now();
-    this.#first ??= this.#last;
+    if (this.#first !== undefined) return;
+    this.#first = this.#last;
     this.#wake?.();
   }
 
-  /** Due without waiting. */
+  /** Due without waiting, and without more of a wait that has begun. */
   hurry(): void {
     this.#first = -Infinity;
     this.#wake?.();
@@ -45,13 +47,12 @@ export class QuietPeriod {
     }
   }
 
+  /** Until something is in a hurry or the signal aborts at the latest, which the loop looks at next. */
   async #sleep(ms: number, signal: AbortSignal): Promise<void> {
-    try {
-      await this.#clock.sleep(ms, { signal });
-    } catch (error) {
-      // Woken by the signal, which the loop looks at next.
-      if (!signal.aborted) throw error;
-    }
+    const hurried = new AbortController();
+    this.#wake = () => hurried.abort();
+    await pause(ms, AbortSignal.any([signal, hurried.signal]), this.#clock);
+    this.#wake = undefined;
   }
 
   #nextTouch(signal: AbortSignal): Promise<void> {

@@ -138,3 +138,18 @@ test('a template that an instance does not fit leaves the file alone until it do
   stop.abort();
   await kept;
 });
+
+test('a clock that is set back keeps nothing from being rendered', async (t) => {
+  await using where = await place();
+  await using registry = createMemoryRegistry({ log });
+  const stop = new AbortController();
+  let nowMs = Date.now();
+  t.mock.method(Date, 'now', () => (nowMs -= 3_600_000));
+  const file = { path: where.out };
+  const kept = keepRendered({ template, file, events: from(registry), log, signal: stop.signal, minMs: 10 });
+  await where.until('');
+  await registry.register({ service: 'web', id: 'a', address: 'h:1' });
+  await where.until('a ');
+  stop.abort();
+  await kept;
+});

@@ -51,7 +51,9 @@ export async function keepRendered(options: RenderOptions & { minMs?: number; ma
   const { template, log, env = process.env, minMs = 100, maxMs = 1_000 } = options;
   const configuration = new ConfigurationFile(options.file);
   const known = new KnownServices();
-  const quiet = new QuietPeriod({ minMs, maxMs, clock: systemClock });
+  // Not the wall clock: one that is set back must not keep the file from being rendered.
+  const clock = { ...systemClock, now: () => performance.now() };
+  const quiet = new QuietPeriod({ minMs, maxMs, clock });
   await using tasks = new TaskGroup({ signal: options.signal });
 
   tasks.run('following discovery', async (signal) => {
