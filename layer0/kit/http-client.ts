@@ -135,8 +135,8 @@ export class HttpClient implements AsyncDisposable {
       const body = await this.#within(route, { signal }, callTimeoutMs, (limited) =>
         this.#send(route, input, limited, headers),
       );
-      const wentSilent = new FlynnError('unavailable', `${this.#name} went silent during ${nameOf(route)}`);
-      yield* readEvents(untilSilent(body, silenceMs, wentSilent));
+      const what = `${nameOf(route)} of ${this.#name}`;
+      yield* readEvents(untilSilent(body, { what, silenceMs, code: 'unavailable' }));
     } catch (error) {
       if (!signal.aborted) throw this.#errorOf(route, error, signal);
     }

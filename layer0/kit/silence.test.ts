@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { FlynnError, hasCode } from './errors.ts';
 import { waitFor } from './retry.ts';
-import { untilSilent } from './silence.ts';
+import { nextChunk, untilSilent } from './silence.ts';
 
 test('the bytes of a source that goes on come through, and its failure with them', async () => {
   const whole = untilSilent(Readable.from([Buffer.from('a'), Buffer.from('b')]), { what: 'a source' });
@@ -39,4 +39,18 @@ test('who takes long to read is not the silence of who sends, and lets go of the
   t.mock.timers.reset();
   silent.destroy();
   await waitFor(() => source.destroyed, { what: 'the source to be let go', deadlineMs: 60_000, intervalMs: 1 });
+});
+
+test('what came while everything stood still is read before anybody is called silent', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const source = new PassThrough();
+  const chunks: AsyncIterator<Buffer> = source.iterator();
+  const next = nextChunk(source, chunks, { what: 'the source', silenceMs: 50 });
+  // In one turn: the timer is long due, and its bytes are there behind it.
+  t.mock.timers.tick(500);
+  source.write('a');
+  assert.equal(String((await next).value), 'a');
+  await turn();
+  assert.equal(source.destroyed, false);
+  source.destroy();
 });

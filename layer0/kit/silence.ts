@@ -5,18 +5,26 @@ import { FlynnError, asFlynnError } from './errors.ts';
 /** Nothing came for so long: who sends something has something to send. */
 export const usualSilenceMs = 60_000;
 
-type Limits = { what: string; silenceMs?: number | undefined };
+/** `code` of what it fails with then: default `timeout`. */
+export type Limits = { what: string; silenceMs?: number | undefined; code?: 'timeout' | 'unavailable' };
 
-/** The next of the source's chunks; after a silence the source is destroyed, and this rejects, with `timeout`. */
+/**
+ * The next of the source's chunks; after a silence the source is destroyed, and this rejects. Only while this waits it is silence:
+ * how long the reader takes with a chunk is not.
+ */
 export async function nextChunk(
   source: Readable,
   chunks: AsyncIterator<Buffer>,
-  { what, silenceMs = usualSilenceMs }: Limits,
+  { what, silenceMs = usualSilenceMs, code = 'timeout' }: Limits,
 ): Promise<IteratorResult<Buffer, unknown>> {
-  const silence = setTimeout(() => source.destroy(new FlynnError('timeout', `${what} went silent`)), silenceMs);
+  let isAwaited = true;
+  // After a standstill what came meanwhile is read just behind the timer.
+  const late = () => setImmediate(() => isAwaited && source.destroy(new FlynnError(code, `${what} went silent`)));
+  const silence = setTimeout(late, silenceMs);
   try {
     return await chunks.next();
   } finally {
+    isAwaited = false;
     clearTimeout(silence);
   }
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import * as fc from 'fast-check';
 import { FlynnError, hasCode } from './errors.ts';
 import type { ServerEvent } from './routes.ts';
@@ -62,31 +63,32 @@ test('only a body with a known code and a message is an error of ours', () => {
   assert.equal(remoteError('denied'), undefined);
 });
 
-test('a body that falls silent fails with the given error, and one that keeps talking does not', async (t) => {
-  // Its timer goes on by `pass` alone: a machine that stands still silences nobody.
-  let nowMs = 0;
-  const timer = {
-    dueMs: 0,
-    fire: (): void => {},
-    refresh(): void {
-      this.dueMs = nowMs + 400;
-    },
-  };
-  const set = (fire: () => void, ms: number) => Object.assign(timer, { fire, dueMs: nowMs + ms });
-  t.mock.method(globalThis, 'setTimeout', set);
-  const pass = (ms: number): void => {
-    nowMs += ms;
-    if (nowMs >= timer.dueMs) timer.fire();
-  };
+test('a body that falls silent fails with the given code, and one that keeps talking does not', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
   const body = new PassThrough();
-  const chunks = untilSilent(body, 400, new FlynnError('unavailable', 'gone silent'));
+  const chunks = untilSilent(body, { what: 'the body', silenceMs: 400, code: 'unavailable' });
   for (let beat = 0; beat < 30; beat += 1) {
-    pass(300);
+    const next = chunks.next();
+    t.mock.timers.tick(300);
     body.write('x');
-    assert.equal(String((await chunks.next()).value), 'x');
+    assert.equal(String((await next).value), 'x');
   }
-  const silent = assert.rejects(chunks.next(), /gone silent/);
-  pass(400);
+  const silent = assert.rejects(chunks.next(), { code: 'unavailable', message: 'the body went silent' });
+  t.mock.timers.tick(400);
   await silent;
+  assert.equal(body.destroyed, true);
+});
+
+test('a body is not silent for the time that its reader takes', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const body = new PassThrough();
+  const chunks = untilSilent(body, { what: 'the body', silenceMs: 400 });
+  body.write('x');
+  assert.equal(String((await chunks.next()).value), 'x');
+  t.mock.timers.tick(4_000);
+  await turn();
+  body.write('y');
+  assert.equal(String((await chunks.next()).value), 'y');
+  await chunks.return(undefined);
   assert.equal(body.destroyed, true);
 });

@@ -3,6 +3,7 @@ import type { Readable } from 'node:stream';
 import { createParser } from 'eventsource-parser';
 import { FlynnError, asFlynnError, isErrorCode } from './errors.ts';
 import type { ServerEvent } from './routes.ts';
+import { type Limits, nextChunk } from './silence.ts';
 
 /** The server says something at least this often, so that silence means a dead connection. */
 export const heartbeatMs = 15_000;
@@ -47,16 +48,16 @@ export async function* readEvents(chunks: AsyncIterable<Uint8Array>): AsyncGener
   }
 }
 
-/** Passes chunks on until none came for `ms`: then destroys the body with the error, which the reader gets. */
-export async function* untilSilent(body: Readable, ms: number, error: FlynnError): AsyncGenerator<Uint8Array> {
-  const silence = setTimeout(() => body.destroy(error), ms);
+/** The body's chunks, until the reader leaves or a silence of the body ends them with an error. The body goes with them. */
+export async function* untilSilent(body: Readable, limits: Limits): AsyncGenerator<Uint8Array> {
+  const chunks: AsyncIterator<Buffer> = body.iterator();
   try {
-    for await (const chunk of body) {
-      silence.refresh();
-      yield chunk;
+    for (;;) {
+      const { done, value } = await nextChunk(body, chunks, limits);
+      if (done === true) return;
+      yield value;
     }
   } finally {
-    clearTimeout(silence);
     body.destroy();
   }
 }

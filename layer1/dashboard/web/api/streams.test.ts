@@ -56,4 +56,16 @@ describe('streams', () => {
     const silent = new ReadableStream<Uint8Array>();
     await assert.rejects(all(readLines(silent, 5)), { code: 'unavailable' });
   });
+
+  it('are not silent for the time that who reads them takes', async (t) => {
+    t.mock.timers.enable({ apis: ['setTimeout'] });
+    const body = new ReadableStream<Uint8Array>({
+      pull: (sender) => sender.enqueue(new TextEncoder().encode('x\n')),
+    });
+    const lines = readLines(body, 5);
+    assert.equal((await lines.next()).value, 'x');
+    t.mock.timers.tick(500);
+    assert.equal((await lines.next()).value, 'x');
+    await lines.return(undefined);
+  });
 });

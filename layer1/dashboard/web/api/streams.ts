@@ -46,18 +46,16 @@ async function* untilSilent(body: ReadableStream<Uint8Array>, ms = silenceMs): A
     isSilent = true;
     letGo(reader);
   };
-  let timer = setTimeout(fallSilent, ms);
   try {
     for (;;) {
-      const { done, value } = await reader.read();
-      clearTimeout(timer);
+      // Only while it is waited for: how long the reader takes is no silence of the server.
+      const timer = setTimeout(fallSilent, ms);
+      const { done, value } = await reader.read().finally(() => clearTimeout(timer));
       if (isSilent) throw new Failure('unavailable', 'the connection fell silent');
       if (done) return;
-      timer = setTimeout(fallSilent, ms);
       yield value;
     }
   } finally {
-    clearTimeout(timer);
     letGo(reader);
   }
 }
