@@ -1,7 +1,8 @@
 /** A running job's instances in discovery. Discovery may be away; then it is tried again, and never at the job's cost. */
+import { abortError, pause } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
-import { retry } from '@flynn/kit/retry';
+import { backoffMs, raceAbort, retry } from '@flynn/kit/retry';
 
 export type Instance = { service: string; id: string; address: string; attributes: Record<string, string> };
 
@@ -26,31 +27,27 @@ export async function vouch(announcer: Announcer, names: readonly string[], log:
   }
 }
 
-/** Resolves when it is announced; on abort it may be or not. */
+/**
+ * Resolves when it is announced, however long discovery is away: who gave up would leave the job unwatched. Rejects once the
+ * signal aborts; then it may be announced or not.
+ */
 export async function announce(
-  announcer: Announcer,
+  announcer: Pick<Announcer, 'register'>,
   instance: Instance,
-  options: { signal: AbortSignal; log: Logger },
+  { signal, log }: { signal: AbortSignal; log: Logger },
 ): Promise<void> {
-  let isTold = false;
-  await retry(
-    async () => {
-      try {
-        await announcer.register(instance);
-      } catch (error) {
-        if (!isTold)
-          options.log.warn(`could not announce ${instance.service}/${instance.id}, trying on: ${messageOf(error)}`);
-        isTold = true;
-        throw error;
-      }
-    },
-    {
-      what: `announcing ${instance.service}/${instance.id}`,
-      signal: options.signal,
-      deadlineMs: 24 * 3_600_000,
-      isRetryable: () => true,
-    },
-  );
+  const { service, id } = instance;
+  for (let attempt = 0; ; attempt += 1) {
+    if (signal.aborted) throw abortError(signal);
+    try {
+      await raceAbort(announcer.register(instance), signal);
+      return;
+    } catch (error) {
+      if (attempt === 0 && !signal.aborted)
+        log.warn(`could not announce ${service}/${id}, trying on: ${messageOf(error)}`);
+    }
+    await pause(backoffMs(attempt, { minMs: 50, maxMs: 2_000 }), signal);
+  }
 }
 
 /** How long a stopping job waits for discovery to forget it. Longer, and what is away would keep jobs from being stopped. */
