@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import Docker from 'dockerode';
 import { hasCode } from '@flynn/kit/errors';
-import { createContainer, inspectContainer, listContainers } from './containers.ts';
+import { createBody, createContainer, inspectContainer, listContainers } from './containers.ts';
 import type { ContainerSpec } from '../engine/engine.ts';
 
 const Labels = { 'flynn.cluster': 'test' };
@@ -114,6 +114,27 @@ test('that memory ran out is heard a moment after the end: the first look of tha
   }
 });
 
+const plain: ContainerSpec = {
+  name: 'x',
+  labels: {},
+  imageRef: 'plain:1',
+  hostname: 'x',
+  env: {},
+  network: { type: 'host' },
+  volumes: [],
+  tty: false,
+  stdin: false,
+  limits: {},
+};
+
+test('a container has the name servers it is given, and no search domains of its host', () => {
+  const network = { type: 'bridge' as const, name: 'flynn0', dns: ['100.100.0.1'] };
+  const { Dns, DnsSearch } = createBody({ ...plain, network }, 'test').HostConfig ?? {};
+  assert.deepEqual({ Dns, DnsSearch }, { Dns: ['100.100.0.1'], DnsSearch: ['.'] });
+  const ofHost = createBody(plain, 'test').HostConfig;
+  assert.deepEqual(ofHost?.DnsSearch, undefined, 'what is in the network of its host has what that has');
+});
+
 test('an image that has no configuration is run as any other', async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
   const server = createServer((request, response) => {
@@ -125,19 +146,7 @@ test('an image that has no configuration is run as any other', async () => {
   const socketPath = join(folder.path, 'docker.sock');
   await once(server.listen(socketPath), 'listening');
   try {
-    const spec: ContainerSpec = {
-      name: 'x',
-      labels: {},
-      imageRef: 'plain:1',
-      hostname: 'x',
-      env: {},
-      network: { type: 'host' },
-      volumes: [],
-      tty: false,
-      stdin: false,
-      limits: {},
-    };
-    assert.equal(await createContainer({ docker: new Docker({ socketPath }), cluster: 'test' }, spec, {}), 'made');
+    assert.equal(await createContainer({ docker: new Docker({ socketPath }), cluster: 'test' }, plain, {}), 'made');
   } finally {
     server.closeAllConnections();
     server.close();

@@ -83,7 +83,13 @@ function network(spec: ContainerSpec): Docker.HostConfig {
   const bindings = (spec.published ?? []).map(
     (p) => [`${p.port}/${p.protocol}`, [{ HostPort: String(p.hostPort) }]] as const,
   );
-  return { NetworkMode: spec.network.name, Dns: [...spec.network.dns], PortBindings: Object.fromEntries(bindings) };
+  return {
+    NetworkMode: spec.network.name,
+    Dns: [...spec.network.dns],
+    // None. The host's would have a name of the cluster that nobody has for now asked for below a domain of strangers.
+    DnsSearch: ['.'],
+    PortBindings: Object.fromEntries(bindings),
+  };
 }
 
 /** The engine writes year 1 for "never". */

@@ -137,6 +137,7 @@ scenario('a job sees its environment, its name and its limits', async ({ fixture
   const [first, ...rest] = (await collect(fixture.engine.logs(id, { follow: false }))).map((r) => r.message);
   assert.equal(first, `hello 5000 5000 ${job.id} overridden ${job.id} 10000`);
   assert.ok(rest.includes(`nameserver ${fixture.network.gateway}`) || rest.includes('nameserver 127.0.0.11'));
+  assert.ok(!rest.some((line) => line.startsWith('search')));
 });
 
 async function layerOf(files: Record<string, string>): Promise<Buffer> {
