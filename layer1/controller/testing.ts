@@ -70,6 +70,8 @@ export type TestControllerOptions = {
   kinds?: readonly Kind[];
   /** Addresses of the routers there are, asked each time; their key is the cluster key. Default: none. */
   routers?: () => readonly string[];
+  /** By which it judges whether requests are still under way. */
+  steadyNow?: () => number;
 };
 
 export interface TestController extends AsyncDisposable {
@@ -196,6 +198,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
     rootKeys: options.formerKey === undefined ? [userKey] : [userKey, options.formerKey],
     clusterKey,
     rate: options.rate ?? defaultRate,
+    steadyNow: options.steadyNow,
   });
   const server: RunningServer = await startServer({
     name: 'controller',

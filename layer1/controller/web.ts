@@ -17,7 +17,9 @@ import type { RateSettings } from './access/rate-limit.ts';
 import { grantType, teamType, tokenType, userType } from './access/resources.ts';
 import { rotationCheck } from './access/rotation-findings.ts';
 import { tokenCheck } from './access/token-findings.ts';
+import { staleMs } from './audit/answers.ts';
 import { audited } from './audit/audited.ts';
+import { Sightings } from './audit/sightings.ts';
 import { autoscaleFigures } from './autoscale/figures.ts';
 import { autoscaleCheck } from './autoscale/findings.ts';
 import { AuditTrail } from './audit/trail.ts';
@@ -59,6 +61,9 @@ export type ControllerWeb = AsyncDisposable &
     figures: FiguresWatch;
   }>;
 
+/** How often it is noted how far the store is. */
+const lookMs = 5_000;
+
 /** Resolves once it knows everybody who may come. */
 export async function openWeb(options: {
   deps: Deps;
@@ -76,6 +81,8 @@ export async function openWeb(options: {
   certificates?: readonly KnownCertificate[];
   /** What this process counts: served at `/metrics`. */
   metrics?: Metrics;
+  /** Milliseconds since some moment, for tests; default performance.now(). */
+  steadyNow?: (() => number) | undefined;
 }): Promise<ControllerWeb> {
   const { deps, store, rootKeys, clusterKey, tokenRounds = [0], rate = defaultRate } = options;
   const { resources, now, newId, log } = deps;
@@ -133,7 +140,9 @@ export async function openWeb(options: {
     [tokenType.name]: directory.tokens,
     [runnerType.name]: deps.runners,
   });
-  const handlers = audited(own, { store, trail, heard, now, log });
+  const sightings = new Sightings({ oldMs: staleMs, steadyNow: options.steadyNow });
+  const looking = setInterval(() => sightings.look(deps.operations.snapshot.revision), lookMs).unref();
+  const handlers = audited(own, { store, trail, heard, sightings, now, log });
   return {
     handlers: [...handlers, openApiHandler(handlers, { version: deps.settings.version })],
     gate: accessGate({
@@ -154,6 +163,7 @@ export async function openWeb(options: {
     health,
     figures: watch,
     async [Symbol.asyncDispose]() {
+      clearInterval(looking);
       await trail[Symbol.asyncDispose]();
       await directory[Symbol.asyncDispose]();
       await certificates[Symbol.asyncDispose]();

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
 import { createMemoryStore } from '@flynn/store/memory';
 import type { Store } from '@flynn/store/store';
 import { tokens, users } from '../access/api.ts';
@@ -106,9 +107,26 @@ test('a request that was refused may be sent again once what was in its way is g
   assert.notEqual((await call()).id, blocking.id);
 });
 
+/** Of a store: how often somebody has looked whether a request with a key is still under way. */
+function looksAt(store: Store): { count: number } {
+  const looks = { count: 0 };
+  const get = store.get.bind(store);
+  store.get = (key, options) => {
+    if (key.startsWith(answersRoot)) looks.count += 1;
+    return get(key, options);
+  };
+  return looks;
+}
+
+const moreLooks = async (looks: { count: number }) => {
+  const { count } = looks;
+  await waitFor(() => looks.count >= count + 3, { what: 'it to be looked at', deadlineMs: 15_000, intervalMs: 5 });
+};
+
 test('a controller that died after it wrote: nothing is written again, and that is said', async () => {
   const store = createMemoryStore();
-  await using world = await startTestController({ store, hosts: 0, hasWorker: false });
+  let steadyMs = 0;
+  await using world = await startTestController({ store, hosts: 0, hasWorker: false, steadyNow: () => steadyMs });
   const { client } = world;
   const unbroken = store.transact.bind(store);
   // The write goes through; what would have kept the answer does not, as when the process dies.
@@ -122,14 +140,86 @@ test('a controller that died after it wrote: nothing is written again, and that 
   await client.call(apps.create, { body: {} }, withKey('a'));
   store.transact = unbroken;
   assert.equal((await client.call(apps.list, {})).length, 1);
-  // A minute later nobody can still be at it.
-  const { entries } = await store.list(answersRoot);
-  for (const { key, value } of entries) {
-    const aged = value.replace(/"at":\d+/, `"at":${Date.now() - 61_000}`);
-    await store.transact({ then: [{ put: key, value: aged }] });
-  }
-  await assert.rejects(client.call(apps.create, { body: {} }, withKey('a')), /carried out, but its answer was lost/);
+  // By a clock that is an hour behind: it says nothing of how long this one has known it.
+  const [kept] = (await store.list(answersRoot)).entries;
+  assert.ok(kept !== undefined);
+  const value = kept.value.replace(/"at":\d+/, `"at":${Date.now() - 3_600_000}`);
+  assert.notEqual(value, kept.value);
+  await store.transact({ then: [{ put: kept.key, value }] });
+  const looks = looksAt(store);
+  let isOver = false;
+  const again = assert
+    .rejects(client.call(apps.create, { body: {} }, withKey('a')), /carried out, but its answer was lost/)
+    .finally(() => (isOver = true));
+  await moreLooks(looks);
+  steadyMs += 59_999;
+  await moreLooks(looks);
+  assert.equal(isOver, false, 'the first may still be at it');
+  // A minute later nobody can still be.
+  steadyMs += 1;
+  await again;
   assert.equal((await client.call(apps.list, {})).length, 1);
+});
+
+test('what was only begun is free a minute later, though the clock of whoever began it is far ahead', async () => {
+  const store = createMemoryStore();
+  let steadyMs = 0;
+  await using world = await startTestController({ store, hosts: 0, hasWorker: false, steadyNow: () => steadyMs });
+  const { client } = world;
+  await client.call(apps.create, { body: {} }, withKey('a'));
+  const [kept] = (await store.list(answersRoot)).entries;
+  assert.ok(kept !== undefined);
+  const { answer: _, ...record } = JSON.parse(kept.value) as Record<string, unknown>;
+  const value = JSON.stringify({ ...record, state: 'begun', by: 'who died', at: Date.now() + 3 * 86_400_000 });
+  await store.transact({ then: [{ put: kept.key, value }] });
+  const looks = looksAt(store);
+  const again = client.call(apps.create, { body: {} }, withKey('a'));
+  await moreLooks(looks);
+  steadyMs += 60_000;
+  await again;
+  assert.equal((await client.call(apps.list, {})).length, 2);
+});
+
+test('an answer is good as long as it is there, also for a controller whose clock is days ahead', async (t) => {
+  const now = Date.now.bind(Date);
+  let aheadMs = 0;
+  t.mock.method(Date, 'now', () => now() + aheadMs);
+  await using world = await startTestController({ hosts: 0, hasWorker: false });
+  const { client } = world;
+  const first = await client.call(apps.create, { body: {} }, withKey('a'));
+  aheadMs = 3 * 86_400_000;
+  assert.deepEqual(await client.call(apps.create, { body: {} }, withKey('a')), first);
+  assert.equal((await client.call(apps.list, {})).length, 1);
+});
+
+test('a release too large to be kept is read again for who asks again', async () => {
+  await using world = await startTestController();
+  const { client, store } = world;
+  await world.deployApp('shop', { web: {} });
+  const body = { env: { LARGE: 'x'.repeat(320 * 1024) } };
+  const call = () => client.call(releases.create, { ...inShop, body }, withKey('large'));
+  const first = await call();
+  assert.equal(first.env['LARGE']?.length, 320 * 1024);
+  assert.deepEqual(await call(), first);
+  assert.equal((await client.call(releases.list, inShop)).length, 2);
+  const { entries } = await store.list(answersRoot);
+  assert.ok(entries.every(({ value }) => value.length < 1_024));
+  // Versions before this one know of secrets alone, and would answer with nothing.
+  assert.ok(entries.some(({ value }) => value.includes('"isSecret":true')));
+});
+
+test('of another that is too large it is said what it made, and not to take it back', async () => {
+  await using world = await startTestController({ hosts: 0, hasWorker: false });
+  const { client } = world;
+  const large = Object.fromEntries(Array.from({ length: 30 }, (_, n) => [`k${n}`, 'x'.repeat(10_000)]));
+  const body = { type: 'image' as const, image: { name: 'x' }, meta: large };
+  const call = () => client.call(releases.createArtifact, { body }, withKey('large'));
+  const { id } = await call();
+  await assert.rejects(call(), {
+    code: 'conflict',
+    message: new RegExp(`too large to be kept.*read ${id}`),
+    detail: { id },
+  });
 });
 
 test('a token is told once, also to who asks again with the same key', async () => {

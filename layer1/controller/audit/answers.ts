@@ -14,12 +14,13 @@ import { decodeJson } from '@flynn/store/codec';
 import type { Compare, Entry, Operation, Revision, Store } from '@flynn/store/store';
 import { z } from 'zod';
 import { principalOf } from '../access/principal.ts';
+import type { Sightings } from './sightings.ts';
 
 export const answersRoot = '/flynn-answers/';
 export const answerHeader = 'idempotency-key';
 const keepMs = 86_400_000;
 /** No request takes this long to write. */
-const staleMs = 60_000;
+export const staleMs = 60_000;
 const waitMs = 20_000;
 const maxAnswerBytes = 256 * 1024;
 const batchSize = 100;
@@ -34,6 +35,10 @@ const recordSchema = z.object({
   answer: z.unknown().optional(),
   /** There was one that is told once only. */
   isSecret: z.boolean().optional(),
+  /** There was one that has no room here; `isSecret` as well, for versions that would answer with nothing. */
+  isTooLarge: z.boolean().optional(),
+  /** Of what was made, where its answer is not kept for its size. */
+  madeId: z.string().optional(),
 });
 type Record = z.output<typeof recordSchema>;
 
@@ -61,10 +66,7 @@ export class Claim {
   }
 
   async keep(answer: unknown, isSecret: boolean): Promise<void> {
-    const kept =
-      isSecret || JSON.stringify(answer ?? null).length > maxAnswerBytes
-        ? { isSecret: true }
-        : { answer: answer ?? null };
+    const kept = isSecret ? { isSecret } : keptOf(answer);
     await this.#write([{ put: this.#key, value: JSON.stringify({ ...this.#record, state: 'done', ...kept }) }]);
   }
 
@@ -79,14 +81,21 @@ export class Claim {
   }
 }
 
-export type Found = { claim: Claim } | { answer: unknown };
+function keptOf(answer: unknown): Partial<Record> {
+  if (JSON.stringify(answer ?? null).length <= maxAnswerBytes) return { answer: answer ?? null };
+  const hasId = typeof answer === 'object' && answer !== null && 'id' in answer && typeof answer.id === 'string';
+  return { isSecret: true, isTooLarge: true, ...(hasId ? { madeId: String(answer.id) } : {}) };
+}
+
+/** `madeId`: of what the first request made, whose answer was too large to be kept. */
+export type Found = { claim: Claim } | { answer: unknown } | { madeId: string };
 
 /** Undefined for a request that has no such key. Waits for the first one while that is under way. */
 export async function claimAnswer(
   store: Store,
   call: CheckedCall,
   route: Route,
-  nowMs: () => number,
+  { now, sightings }: { now: () => number; sightings: Sightings },
 ): Promise<Found | undefined> {
   const given = call.headers[answerHeader];
   if (given === undefined) return undefined;
@@ -96,16 +105,18 @@ export async function claimAnswer(
   const who = principalOf(call);
   const key = `${answersRoot}${digest(who.userId ?? who.id)}/${digest(given)}`;
   const request = digest(JSON.stringify([route.method, route.path, call.params, call.query, call.body]));
-  const record: Record = { request, by: call.requestId, state: 'begun', at: nowMs() };
+  const record: Record = { request, by: call.requestId, state: 'begun', at: now() };
   const put: Operation = { put: key, value: JSON.stringify(record) };
   const { signal } = call;
   const found = await waitFor<Found | { refusal: FlynnError }>(
     async () => {
       const entry = await store.get(key, { signal });
       const kept = entry === undefined ? undefined : decodeJson(recordSchema, entry.value, key);
-      const state = kept === undefined ? 'free' : stateOf(kept, record, nowMs());
+      if (entry !== undefined) sightings.note(entry.modRevision);
+      const isStale = entry !== undefined && sightings.isOld(entry.modRevision);
+      const state = kept === undefined ? 'free' : stateOf(kept, record, isStale);
       if (state instanceof FlynnError) return { refusal: state };
-      if (state === 'answered') return { answer: kept?.answer };
+      if (state === 'answered') return kept?.madeId === undefined ? { answer: kept?.answer } : { madeId: kept.madeId };
       if (state === 'under way') return undefined;
       // Claimed by an attempt whose answer was lost.
       if (state === 'own') return { claim: new Claim({ store, key, record, revision: entry?.modRevision ?? 0 }) };
@@ -123,9 +134,11 @@ function compareOf(key: string, entry: Entry | undefined): Compare {
   return { key, modRevision: entry?.modRevision ?? 0 };
 }
 
-function stateOf(kept: Record, own: Record, nowMs: number): 'free' | 'own' | 'under way' | 'answered' | FlynnError {
-  const ageMs = nowMs - kept.at;
-  if (ageMs > keepMs) return 'free';
+/**
+ * What is there is good until it is forgotten, see `pruneAnswers`. `isStale`: it has been as it is for longer than any request
+ * takes. Neither asks the clock of whoever wrote it.
+ */
+function stateOf(kept: Record, own: Record, isStale: boolean): 'free' | 'own' | 'under way' | 'answered' | FlynnError {
   if (kept.request !== own.request) {
     return new FlynnError(
       'conflict',
@@ -133,14 +146,20 @@ function stateOf(kept: Record, own: Record, nowMs: number): 'free' | 'own' | 'un
     );
   }
   if (kept.state === 'done') {
-    if (kept.isSecret !== true) return 'answered';
+    if (kept.isSecret !== true || kept.madeId !== undefined) return 'answered';
+    if (kept.isTooLarge === true) {
+      return new FlynnError(
+        'conflict',
+        'this was carried out, and its answer was too large to be kept for who asks again: read what there is now',
+      );
+    }
     return new FlynnError(
       'conflict',
       'this was carried out, and its answer holds a secret that is told once: take back what was made, and make another',
     );
   }
   if (kept.state === 'begun' && kept.by === own.by && kept.at === own.at) return 'own';
-  if (ageMs <= staleMs) return 'under way';
+  if (!isStale) return 'under way';
   if (kept.state === 'begun') return 'free';
   return new FlynnError(
     'conflict',

@@ -1,10 +1,12 @@
 /** Handlers that change something, with what every change has: an entry in the trail, and one answer however often asked. */
+import { FlynnError } from '@flynn/kit/errors';
 import type { CheckedCall, Handler } from '@flynn/kit/http-handler';
 import type { Logger } from '@flynn/kit/log';
 import type { Route } from '@flynn/kit/routes';
 import type { Store } from '@flynn/store/store';
 import { tokens } from '../access/api.ts';
 import type { Heard } from '../access/heard.ts';
+import { releases } from '../api.ts';
 import { datastores } from '../datastores/api.ts';
 import { generic } from '../generic/api.ts';
 import { notifications } from '../notifications/api.ts';
@@ -15,6 +17,7 @@ import { hooks } from '../source/hook/api.ts';
 import { claimAnswer } from './answers.ts';
 import type { Claim } from './answers.ts';
 import { during } from './mutation.ts';
+import type { Sightings } from './sightings.ts';
 import type { AuditTrail, AuditedMutation } from './trail.ts';
 
 /**
@@ -40,6 +43,11 @@ const secretAnswers: ReadonlySet<Route> = new Set<Route>([
   hooks.make,
 ]);
 
+/** Answers that may be too large to be kept: where what was made is read again, and what its id is called there. */
+const rereads: ReadonlyMap<Route, Readonly<{ by: Route; as: string }>> = new Map([
+  [releases.create, { by: releases.get, as: 'release' }],
+]);
+
 /** What is told once is not kept for who asks again: of a new notification the secret that it signs with. */
 function hasSecret(route: Route, { params }: CheckedCall): boolean {
   return secretAnswers.has(route) || (route === generic.apply && params['kind'] === 'Notification');
@@ -55,6 +63,8 @@ type AuditOptions = Readonly<{
   trail: AuditTrail;
   /** Waits until what was committed counts here. */
   heard: Heard;
+  /** By which it is judged whether a request that named itself is still under way. */
+  sightings: Sightings;
   now: () => number;
   log: Logger;
 }>;
@@ -63,18 +73,36 @@ export function audited(handlers: readonly Handler[], options: AuditOptions): Ha
   return handlers.map((handler) => {
     const { route } = handler;
     if (!isRecorded(route)) return handler;
-    return { route, run: (call) => act(handler, call, options) };
+    const again = rereadingOf(route, handlers);
+    return { route, run: (call) => act(handler, again, call, options) };
   });
+}
+
+type Rereading = (call: CheckedCall, id: string) => Promise<unknown>;
+
+function rereadingOf(route: Route, handlers: readonly Handler[]): Rereading {
+  const reread = rereads.get(route);
+  const reader = handlers.find((one) => one.route === reread?.by);
+  if (reread !== undefined && reader !== undefined) {
+    return (call, id) =>
+      reader.run({ ...call, params: { ...call.params, [reread.as]: id }, query: {}, body: undefined });
+  }
+  return async (_call, id) => {
+    const message = `this was carried out, and its answer was too large to be kept for who asks again: read ${id}, which it made`;
+    throw new FlynnError('conflict', message, { detail: { id } });
+  };
 }
 
 async function act(
   { route, run }: Handler,
+  readAgain: Rereading,
   call: CheckedCall,
-  { store, trail, heard, now, log }: AuditOptions,
+  { store, trail, heard, sightings, now, log }: AuditOptions,
 ): Promise<unknown> {
   // A stream cannot be kept for who asks again.
   const isKept = route.method === 'POST' && route.kind !== 'stream' && call.caller !== undefined;
-  const found = isKept ? await claimAnswer(store, call, route, now) : undefined;
+  const found = isKept ? await claimAnswer(store, call, route, { now, sightings }) : undefined;
+  if (found !== undefined && 'madeId' in found) return readAgain(call, found.madeId);
   if (found !== undefined && 'answer' in found) return found.answer;
   const claim = found?.claim;
   const entry = trail.begin(call, route);
