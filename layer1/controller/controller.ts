@@ -23,6 +23,7 @@ import { buildHandlers } from './builds/builds.ts';
 import { collectionHandlers } from './collection/handlers.ts';
 import type { Directory } from './access/directory.ts';
 import { OwnBlobs } from './collection/own-blobs.ts';
+import { ByApp } from './mirrors/by-app.ts';
 import { openCellView } from './mirrors/cell-view.ts';
 import { acmeHandlers } from './certificates/acme/settings.ts';
 import { certificateHandlers } from './certificates/certificates.ts';
@@ -54,6 +55,7 @@ import { keepBackDuring } from './operations/kept-back.ts';
 import { openOperations } from './operations/parts.ts';
 import { deploymentType } from './resources.ts';
 import type { Shown } from './certificates/shown.ts';
+import { openBriefRoutes } from './routes/brief.ts';
 import { routingHandlers } from './routes/routing.ts';
 import { runnerRegistryHandlers } from './operations/runner-registry.ts';
 import { runnerBlobHandlers } from './operations/runner-blobs.ts';
@@ -90,11 +92,12 @@ export async function openController(options: {
   const resources = new ResourceService({ store, now, newId, log });
   const kinds = new Kinds([...platformKinds, ...(options.kinds ?? [])]);
   const limits = signal === undefined ? {} : { signal };
-  const [cell, operations, deployments] = await Promise.all([
+  const [cell, operations, deployments, routes] = await Promise.all([
     openCellView({ store, log, ...limits }),
     // What of several requests goes in one transaction is none of theirs.
     openOperations({ store: options.store, resources, log, now, ...limits }),
     resources.mirror(deploymentType, limits),
+    openBriefRoutes({ store, log, ...limits }),
   ]);
   keepBackDuring(deployments, operations.parts);
   const hosts = createHostClients({ cell, key: options.clusterKey, identity: options.identity });
@@ -110,6 +113,8 @@ export async function openController(options: {
       ...operations.parts,
       runnerKey: options.clusterKey,
       deployments,
+      deploymentsByApp: new ByApp(deployments, ({ spec }) => spec.appId),
+      routesByApp: new ByApp(routes, ({ appId }) => appId),
       announced: new Announced({ resources, store, log }),
       routers: options.routers ?? nobody,
       isServed: options.isServed ?? (async () => false),
@@ -119,7 +124,7 @@ export async function openController(options: {
       newId,
     },
     async [Symbol.asyncDispose]() {
-      await Promise.all([hosts, cell, operations, deployments].map((part) => part[Symbol.asyncDispose]()));
+      await Promise.all([hosts, cell, operations, deployments, routes].map((part) => part[Symbol.asyncDispose]()));
     },
   };
 }

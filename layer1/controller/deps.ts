@@ -11,6 +11,7 @@ import type { SealedStore } from '@flynn/store/sealing/sealed-store';
 import type { Store } from '@flynn/store/store';
 import type { Announced } from './access/announced.ts';
 import type { OidcSettings } from './access/oidc.ts';
+import type { ByApp } from './mirrors/by-app.ts';
 import type { CellView } from './mirrors/cell-view.ts';
 import type { RunnableApp } from './processes/compile.ts';
 import type { Kinds } from './generic/kind.ts';
@@ -24,6 +25,7 @@ import { appType } from './resources.ts';
 import type { AppResource, DeploymentResource, OperationResource, RunnerResource } from './resources.ts';
 import type { RunnerEnvResource } from './runner-env/resource.ts';
 import type { PortRange } from './routes/address.ts';
+import type { RouteBrief } from './routes/brief.ts';
 
 export type ControllerSettings = {
   name: string;
@@ -68,6 +70,10 @@ export type Deps = {
   /** Makes the tokens of the platform's own runners. */
   runnerKey: string;
   deployments: Mirror<DeploymentResource>;
+  /** What that mirror has, by app. */
+  deploymentsByApp: Pick<ByApp<DeploymentResource>, 'of'>;
+  /** A moment behind the store, as every mirror. */
+  routesByApp: Pick<ByApp<RouteBrief>, 'of'>;
   announced: Announced;
   routers: RoutersOfCluster;
   /** Whether a service has instances in discovery. `unavailable` while that is away. */

@@ -4,7 +4,6 @@ import { withDeadline } from '@flynn/kit/retry';
 import { Slots } from '@flynn/kit/slots';
 import { servicesOf } from '../processes/compile.ts';
 import type { Deps } from '../deps.ts';
-import { ownedBy, routeType } from '../resources.ts';
 import { routerStats } from '../routes/stats.ts';
 import type { RouteStats } from '../routes/stats.ts';
 import type { RouteCount, RouteCounts } from './meters.ts';
@@ -37,13 +36,13 @@ type AppAnswer = Readonly<{ byAddress: ReadonlyMap<string, readonly RouteStats[]
 
 /** Of one look: what is known of it is not asked again. */
 export class Asking {
-  readonly #deps: Pick<Deps, 'hosts' | 'routers' | 'resources' | 'now'>;
+  readonly #deps: Pick<Deps, 'hosts' | 'routers' | 'routesByApp' | 'now'>;
   readonly #slots = new Slots(atOnce);
   readonly #apps = new Map<string, Promise<AppAnswer>>();
   /** Routers by address: one that hangs is waited for once, and not by every app. */
   readonly #silentRouters = new Map<string, string>();
 
-  constructor(deps: Pick<Deps, 'hosts' | 'routers' | 'resources' | 'now'>) {
+  constructor(deps: Pick<Deps, 'hosts' | 'routers' | 'routesByApp' | 'now'>) {
     this.#deps = deps;
   }
 
@@ -88,7 +87,9 @@ export class Asking {
     const services = new Set(servicesOf(app.spec.name, setting.spec.type, process));
     const counts = countsOf(byAddress, ({ appId, service }) => appId === app.id && services.has(service));
     const hasRequests = counts.values().some(({ size }) => size > 0);
-    return { counts, isLedTo: hasRequests || (await this.#hasRoute(app.id, services, signal)), silent };
+    // Routers tell of no route that had no request.
+    const isLedTo = hasRequests || this.#deps.routesByApp.of(app.id).some(({ service }) => services.has(service));
+    return { counts, isLedTo, silent };
   }
 
   async #askOf(appId: string, signal: AbortSignal): Promise<AppAnswer> {
@@ -107,13 +108,6 @@ export class Asking {
       signal.throwIfAborted();
       return nobody(messageOf(error));
     }
-  }
-
-  /** Routers tell of no route that had no request. */
-  async #hasRoute(appId: string, services: ReadonlySet<string>, signal: AbortSignal): Promise<boolean> {
-    const list = () => this.#deps.resources.list(routeType, { owner: ownedBy(appId), signal });
-    const routes = await this.#slots.run(list, { signal });
-    return routes.some(({ spec }) => services.has(spec.service));
   }
 }
 

@@ -18,15 +18,13 @@ const keepDeployments = 50;
 const deletionBatch = 30;
 
 type KeptByApp = Disposable & {
-  deployments: ByApp<DeploymentResource>;
   workloads: ByApp<Workload>;
   statuses: ByApp<JobStatus>;
 };
 
 /** Every app is looked at every few minutes: what all have is not to be gone through for each of them. */
-export function keptByApp({ cell, deployments }: Pick<Deps, 'cell' | 'deployments'>): KeptByApp {
+export function keptByApp({ cell }: Pick<Deps, 'cell'>): KeptByApp {
   const kept = {
-    deployments: new ByApp(deployments, ({ spec }) => spec.appId),
     workloads: new ByApp(cell.workloads, ({ id }) => appIdOf(id)),
     statuses: new ByApp(cell.statuses, ({ workloadId }) => appIdOf(workloadId)),
   };
@@ -46,7 +44,7 @@ export async function cleanUp(
 ): Promise<void> {
   const { signal, epoch } = options;
   await pruneApp(deps, appId, options);
-  for (const deployment of expiredDeployments(kept.deployments.of(appId)).slice(0, deletionBatch)) {
+  for (const deployment of expiredDeployments(deps.deploymentsByApp.of(appId)).slice(0, deletionBatch)) {
     await deps.resources
       .commit([removePiece(deploymentType, deployment), { compare: [epoch] }], { signal })
       .catch(ignoreGone);

@@ -4,11 +4,13 @@ import { hasCode } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { cellKeys, jobStatusSchema, workloadSchema } from '@flynn/scheduler/cell';
+import { createMemoryStore } from '@flynn/store/memory';
 import { apps, deployments, formations, jobs, releases } from '../api.ts';
 import { compileWorkload } from '../processes/compile.ts';
 import type { Deployment, Job } from '../model.ts';
 import { runnableOf } from '../releases/releases.ts';
 import { appType, releaseType } from '../resources.ts';
+import { routing } from '../routes/api.ts';
 import { limitDeployment, startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 
@@ -287,4 +289,30 @@ test('jobs of the next release have the time to come up that deployments of the 
   };
   assert.deepEqual([await timesOf(release.id), await timesOf(next.id)], [60_000, 240_000]);
   assert.ok(!('checks' in next), 'what a release is made of does not tell');
+});
+
+test('what one app has is read without what all others have: in its deployment, and when its deployments are asked for', async (t) => {
+  const store = createMemoryStore();
+  await using own = await startTestController({ store });
+  await using other = await startTestController({ store, hosts: 0, hasWorker: false });
+  const { deployment } = await own.deployApp('shop', { web: {} });
+  await own.client.call(routing.create, {
+    params: { app: 'shop' },
+    body: { type: 'http', domain: 'shop.example.com' },
+  });
+  const lists = [own, other].map(({ deps }) => t.mock.method(deps.resources, 'list'));
+  const release = await own.makeRelease('shop', { web: {} });
+  const next = await own.client.call(deployments.create, { params: { app: 'shop' }, body: { releaseId: release.id } });
+  const idsAt = async ({ client }: TestController, query = {}) =>
+    (await client.call(deployments.list, { params: { app: 'shop' }, query })).map(({ id }) => id);
+  assert.deepEqual(await idsAt(other), [next.id, deployment.id], 'another controller knows of it at once');
+  assert.equal((await own.endOf(next.id)).state, 'complete');
+  assert.deepEqual(await idsAt(own, { limit: 1 }), [next.id]);
+  const ofOwner = lists.flatMap(({ mock }) =>
+    mock.calls.flatMap(({ arguments: [type, options] }) => (options?.owner === undefined ? [] : [type.name])),
+  );
+  assert.deepEqual(
+    ofOwner.filter((type) => type === 'route' || type === 'deployment'),
+    [],
+  );
 });

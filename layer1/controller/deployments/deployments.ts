@@ -58,7 +58,9 @@ export function deploymentHandlers(deps: Deps, askers: Askers): Handler[] {
     }),
     handle(deployments.list, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
-      const all = await resources.list(deploymentType, { owner: ownedBy(app.id), signal });
+      // Each begins and ends together with a change of its app: what others wrote of it is in the mirror then.
+      await deps.deployments.reached(app.revision, { signal });
+      const all = deps.deploymentsByApp.of(app.id);
       const sorted = all.toSorted((a, b) =>
         a.createdAt === b.createdAt ? (a.id < b.id ? 1 : -1) : a.createdAt < b.createdAt ? 1 : -1,
       );

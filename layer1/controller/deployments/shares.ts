@@ -7,8 +7,9 @@
 import type { Piece } from '@flynn/resource/piece';
 import { writePiece } from '@flynn/resource/piece';
 import type { Deps } from '../deps.ts';
-import { ownedBy, routeType } from '../resources.ts';
+import { routeType } from '../resources.ts';
 import type { RouteResource } from '../resources.ts';
+import type { RouteBrief } from '../routes/brief.ts';
 
 type Spec = RouteResource['spec'];
 
@@ -29,7 +30,10 @@ export async function sharesPieces(
   change: SharesChange,
   signal: AbortSignal,
 ): Promise<Piece[]> {
-  const routes = await deps.resources.list(routeType, { owner: ownedBy(appId), signal });
+  // A moment behind the store, maybe: each step of a deployment looks again.
+  const meant = deps.routesByApp.of(appId).filter((route) => mayChange(route, change));
+  const found = await Promise.all(meant.map(({ id }) => deps.resources.find(routeType, id, { signal })));
+  const routes = found.flatMap((route) => route ?? []);
   const updatedAt = new Date(deps.now()).toISOString();
   const changed = routes.flatMap((route) => {
     const spec = change.what === 'leaving' ? whileLeaving(route.spec, change.releaseId) : onceGone(route.spec, change);
@@ -38,6 +42,12 @@ export async function sharesPieces(
   return changed
     .slice(0, fitting(changed.map(({ after }) => JSON.stringify(after).length)))
     .map(({ before, after }) => writePiece(routeType, before, after));
+}
+
+/** Whether it is worth reading whole. Pure. */
+function mayChange({ sharing, leaving }: RouteBrief, { what, releaseId }: SharesChange): boolean {
+  if (what === 'leaving') return sharing.includes(releaseId) && leaving !== releaseId;
+  return sharing.includes(releaseId) || leaving !== undefined;
 }
 
 /** How many of them, of such lengths, go into one transaction: one at least. Pure. */

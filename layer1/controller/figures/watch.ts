@@ -23,7 +23,7 @@ const askMs = 5_000;
 /** Less than a step: a host that has not told by then did not answer. */
 const defaultLookMs = 12_000;
 
-type WatchDeps = Pick<Deps, 'cell' | 'hosts' | 'routers' | 'resources' | 'log' | 'now'>;
+type WatchDeps = Pick<Deps, 'cell' | 'hosts' | 'routers' | 'routesByApp' | 'log' | 'now'>;
 
 /**
  * INVARIANTS. What was seen is in memory alone, and each process of the controller sees for itself: none has to be asked for what
@@ -60,10 +60,10 @@ export class FiguresWatch {
 
   /** One look. Hosts and routers that do not answer leave a gap for what is on them. */
   async look(signal: AbortSignal): Promise<void> {
-    const { cell, hosts, routers, resources, now } = this.#deps;
+    const { cell, hosts, routers, routesByApp, now } = this.#deps;
     const step = Math.round(now() / stepMs);
     const until = AbortSignal.timeout(this.#lookMs);
-    const asking = new Asking({ hosts, routers, resources, now: this.#elapsedMs });
+    const asking = new Asking({ hosts, routers, routesByApp, now: this.#elapsedMs });
     const statuses = seenStatuses(cell);
     const asked = runningOf(statuses);
     // Those that hang are asked last: they keep nobody else from being asked in time.
