@@ -3,8 +3,10 @@ import { createHash } from 'node:crypto';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
+import { readTextFile } from '@flynn/kit/files';
 import type { BuildContext } from '../buildpack.ts';
 import { exitReason, runForOutput, runShown } from '../command.ts';
+import { hasPnpmPackages } from './lockfiles.ts';
 import type { Manager } from './managers.ts';
 import { type PackageJson, installScripts, needsPackages } from './package-json.ts';
 import { exists } from './toolchain.ts';
@@ -97,8 +99,10 @@ async function runManager(
  * track of node_modules elsewhere, and would not prune what they did not install.
  */
 async function cacheKey(project: Project, appDir: string): Promise<string | undefined> {
-  const isWhole = project.manifest.workspaces === undefined && project.manager.isBerry !== true;
-  if (project.lockfile === undefined || !isWhole) return undefined;
+  const hasPackages =
+    project.manifest.workspaces !== undefined ||
+    (project.manager.program === 'pnpm' && hasPnpmPackages(await readTextFile(join(appDir, 'pnpm-workspace.yaml'))));
+  if (project.lockfile === undefined || hasPackages || project.manager.isBerry === true) return undefined;
   const hash = createHash('sha256');
   for (const text of [builderVersion, project.tools, JSON.stringify(project.manager)]) hash.update(`${text}\0`);
   for (const file of [project.lockfile, '.npmrc', '.yarnrc', '.yarnrc.yml', 'pnpm-workspace.yaml']) {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import type { Layout } from '../buildpack.ts';
 import { compileSlug } from '../compile.ts';
@@ -142,6 +142,28 @@ for (const { name, tool, files, more, isCached } of cases) {
   });
 }
 
+test('a workspace of pnpm builds its packages the next time too', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-managers-'));
+  try {
+    const files = {
+      'package.json': JSON.stringify({
+        name: 'x',
+        private: true,
+        scripts: { build: 'pnpm -r build', start: 'node packages/web/built.js' },
+      }),
+      'pnpm-workspace.yaml': 'packages:\n  - packages/*\n',
+      'packages/web/package.json': JSON.stringify({ ...manifest, name: 'web' }),
+      'pnpm-lock.yaml': pnpmLock.replace('  .:\n', '  .: {}\n\n  packages/web:\n'),
+    };
+    for (const build of ['first', 'second']) {
+      const { layout } = await compile(dir, build, files);
+      assert.ok((await readdir(join(layout.appDir, 'packages/web'))).includes('built.txt'), build);
+    }
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+});
+
 test('an app of Yarn 4 with Plug’n’Play carries the archives it needs', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-managers-'));
   try {
@@ -185,7 +207,10 @@ async function compile(
     scratchDir: join(dir, build, 'scratch'),
   };
   for (const path of Object.values(layout)) await mkdir(path, { recursive: true });
-  for (const [path, text] of Object.entries(files)) await writeFile(join(layout.appDir, path), text);
+  for (const [path, text] of Object.entries(files)) {
+    await mkdir(dirname(join(layout.appDir, path)), { recursive: true });
+    await writeFile(join(layout.appDir, path), text);
+  }
   let output = '';
   const out = createOutput((text) => (output += text));
   const env = baseEnv(process.env, { home: layout.appDir, commit: '' });
