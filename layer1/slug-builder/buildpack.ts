@@ -27,7 +27,14 @@ export type BuildContext = {
   out: Output;
   nowMs: number;
   signal: AbortSignal;
+  /** Whether a buildpack before this one has compiled the app. */
+  isBuilt: boolean;
+  /** Says that what is new in the cache is good: it is stored even if the build fails later. */
+  keepCache: () => void;
 };
+
+/** What a build is given from outside. */
+export type GivenContext = Omit<BuildContext, 'isBuilt' | 'keepCache'>;
 
 /** A tool in `<runtimeDir>/<name>`: a layer of its own, so apps that use the same version share it. */
 export type Runtime = { name: string; dir: string };

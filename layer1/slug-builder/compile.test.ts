@@ -146,6 +146,25 @@ test('those of app.json are used in their order, unless .buildpacks or BUILDPACK
   assert.equal((await b.compile({ BUILDPACK_URL: first ?? '' })).buildpack, 'first');
 });
 
+test('a site that a buildpack built is served from where it built it, and not the sources', async () => {
+  const tool = (makes: string): Record<string, string> => ({
+    'bin/detect': '#!/bin/sh\necho Tool',
+    'bin/compile': `#!/bin/sh\nmkdir -p "$1/${makes}" && cp "$1/src.html" "$1/${makes}/index.html"`,
+  });
+  await using b = await bench({ 'src.html': 'x', 'public/icons.svg': '' });
+  const pack = join(b.dir, 'tool');
+  await write(pack, tool('build'));
+  await writeFile(join(b.layout.appDir, '.buildpacks'), `${pack}\nstatic\n`);
+  assert.match((await b.compile()).processTypes['web'] ?? '', /static-server\.ts build /);
+  await rm(join(b.layout.appDir, 'build'), { recursive: true });
+  await write(pack, tool('made/site'));
+  await assert.rejects(b.compile(), { code: 'invalid', message: /There is one in made\/site\./ });
+  const rules = { root: 'public', routes: { '/**': 'index.html' } };
+  await writeFile(join(b.layout.appDir, 'static.json'), JSON.stringify(rules));
+  assert.match((await b.compile()).processTypes['web'] ?? '', /static-server\.ts public /);
+  assert.match(b.output(), /There is no index\.html in public: \/ is answered as not found/);
+});
+
 test('the Procfile overrides defaults type by type', async () => {
   await using b = await bench({ 'greeting.txt': 'Hi', Procfile: 'greeter: mine\nclock: tick\n' });
   const plan = await b.compile({ BUILDPACK_URL: join(sample, 'buildpack') });

@@ -6,7 +6,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile } from '@flynn/kit/files';
 import { envName } from '@flynn/kit/names';
 import { z } from 'zod';
-import type { BuildContext, Compiled, Layout } from './buildpack.ts';
+import type { Compiled, GivenContext, Layout } from './buildpack.ts';
 import { parseProcfile } from './procfile.ts';
 import { selectBuildpacks } from './selection.ts';
 import { createIgnore } from './slugignore.ts';
@@ -24,9 +24,11 @@ export const slugPlanSchema = z.object({
 });
 export type SlugPlan = z.output<typeof slugPlanSchema>;
 
-export async function compileSlug(given: BuildContext): Promise<SlugPlan> {
+/** `keepCache` is called when the cache has something new that is good whatever becomes of the build. */
+export async function compileSlug(given: GivenContext, keepCache = (): void => undefined): Promise<SlugPlan> {
   const STACK = given.appEnv['STACK'] ?? given.baseEnv['STACK'] ?? '';
-  const start = { ...given, baseEnv: { ...given.baseEnv, STACK, ...(await sshEnv(given)) } };
+  const baseEnv = { ...given.baseEnv, STACK, ...(await sshEnv(given)) };
+  const start = { ...given, baseEnv, isBuilt: false, keepCache };
   const { layout, out, appEnv } = start;
   await fetchSubmodules(start);
   // Whatever a file ignores is of the source: what the build makes stays.
@@ -41,7 +43,7 @@ export async function compileSlug(given: BuildContext): Promise<SlugPlan> {
   let label = '';
   const selection = await selectBuildpacks(start, ofSource?.buildpacks);
   for (const { buildpack, recognize } of selection) {
-    const turn = { ...start, baseEnv: { ...env } };
+    const turn = { ...start, baseEnv: { ...env }, isBuilt: compiled.length > 0 };
     label = await recognize(turn);
     out.topic(`${label} app detected`);
     const result = await buildpack.compile(turn);

@@ -1,12 +1,13 @@
 /** Which folder of a repository is the site, and what serves it? */
-import { copyFile, mkdir, stat, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile } from '@flynn/kit/files';
 import type { BuildContext, Buildpack, Compiled } from './buildpack.ts';
 import { installNodeOnly, writeProfile } from './nodejs/nodejs.ts';
 import { exists } from './nodejs/toolchain.ts';
-import type { SiteRules } from './static-rules.ts';
+import { type SiteRoot, isFolder, usualRoot } from './site-root.ts';
+import { type SiteRules, elsewhereOf } from './static-rules.ts';
 import { readSettings } from './static-settings.ts';
 
 const signs = ['static.json', 'Staticfile', 'index.html', 'public/index.html'] as const;
@@ -14,7 +15,9 @@ const serverFiles = ['static-server.ts', 'static-rules.ts'] as const;
 
 export const staticSite: Buildpack = {
   name: 'static',
-  async detect({ layout }) {
+  async detect({ layout, isBuilt }) {
+    // Somebody asks for it by name; where the build put the site is seen to later.
+    if (isBuilt) return 'Static site';
     for (const sign of signs) if (await exists(join(layout.appDir, sign))) return 'Static site';
     return undefined;
   },
@@ -25,7 +28,12 @@ async function compile(context: BuildContext): Promise<Compiled> {
   const { layout, out } = context;
   const read = (name: string): Promise<string | undefined> => readTextFile(join(layout.appDir, name));
   const settings = readSettings({ staticJson: await read('static.json'), staticfile: await read('Staticfile') });
-  const root = settings.root ?? (await usualRoot(layout.appDir));
+  const start = elsewhereOf(settings.rules, '/');
+  const hasStart = start !== undefined && !('file' in start && start.file === '/index.html');
+  const { root, hasIndex } =
+    settings.root === undefined
+      ? await usualRoot(layout.appDir, context.isBuilt, !hasStart)
+      : await namedRoot(layout.appDir, settings.root);
   if (!(await isFolder(join(layout.appDir, root)))) {
     throw new FlynnError(
       'invalid',
@@ -33,6 +41,13 @@ async function compile(context: BuildContext): Promise<Compiled> {
     );
   }
   for (const note of settings.notes) out.warn(note);
+  if (!hasIndex && !hasStart)
+    out.warn(`There is no index.html in ${root === '.' ? 'the repository' : root}: / is answered as not found`);
+  if (context.isBuilt && settings.root === undefined && root === '.') {
+    out.warn(
+      'The build made no folder with an index.html, so the repository is served as it is, its sources too.\nIs the site in a folder? Name it in static.json: {"root": "FOLDER"}',
+    );
+  }
   const rules = await withFilesThere(join(layout.appDir, root), settings.rules, out);
   out.topic('Installing the file server');
   const { runtime, isCacheChanged } = await installNodeOnly(context);
@@ -61,16 +76,8 @@ export async function withFilesThere(folder: string, rules: SiteRules, out: Buil
   return { ...rules, errorPage: undefined };
 }
 
-async function usualRoot(appDir: string): Promise<string> {
-  for (const folder of ['public', 'dist']) if (await isFolder(join(appDir, folder))) return folder;
-  return '.';
-}
-
-async function isFolder(path: string): Promise<boolean> {
-  return stat(path).then(
-    (status) => status.isDirectory(),
-    () => false,
-  );
+async function namedRoot(appDir: string, root: string): Promise<SiteRoot> {
+  return { root, hasIndex: await exists(join(appDir, root, 'index.html')) };
 }
 
 function quoted(word: string): string {

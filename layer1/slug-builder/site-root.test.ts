@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { type SiteRoot, usualRoot } from './site-root.ts';
+
+async function rootOf(
+  t: TestContext,
+  files: readonly string[],
+  { isBuilt = true, isIndexNeeded = true } = {},
+): Promise<SiteRoot> {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-site-'));
+  t.after(() => rm(dir, { recursive: true, force: true }));
+  for (const file of files) {
+    await mkdir(dirname(join(dir, file)), { recursive: true });
+    await writeFile(join(dir, file), '');
+  }
+  return usualRoot(dir, isBuilt, isIndexNeeded);
+}
+
+const built: [what: string, files: string[], root: string][] = [
+  ['Vite', ['index.html', 'public/icons.svg', 'dist/index.html', 'dist/icons.svg'], 'dist'],
+  ['Create React App', ['public/index.html', 'build/index.html'], 'build'],
+  ['Next.js that is exported', ['public/next.svg', 'out/index.html'], 'out'],
+  ['Nuxt that is generated', ['public/robots.txt', '.output/public/index.html'], '.output/public'],
+  ['Gatsby', ['src/pages/index.js', 'public/index.html'], 'public'],
+  ['a program beside its pages', ['dist/index.js', 'public/index.html'], 'public'],
+  ['a page that is written at the top', ['index.html', 'style.css'], '.'],
+];
+for (const [what, files, root] of built) {
+  test(`of ${what} ${root} is served`, async (t) => {
+    assert.deepEqual(await rootOf(t, files), { root, hasIndex: true });
+  });
+}
+
+test('a site that is built elsewhere is not guessed at: where an index.html is, is told', async (t) => {
+  const files = ['src/index.html', 'public/robots.txt', 'dist/shop/browser/index.html', 'node_modules/a/index.html'];
+  await assert.rejects(rootOf(t, files), {
+    code: 'invalid',
+    message: /There is one in dist\/shop\/browser\.\n.*\{"root": "dist\/shop\/browser"\}/,
+  });
+  await assert.rejects(rootOf(t, ['server.js']), { code: 'invalid', message: /Does the build make it\?/ });
+  assert.deepEqual(await rootOf(t, ['public/app.html'], { isIndexNeeded: false }), { root: 'public', hasIndex: false });
+});
+
+test('a site that nobody builds is where it was always looked for, unless only another folder has a page', async (t) => {
+  const plain = { isBuilt: false };
+  const both = ['public/index.html', 'dist/index.html', 'build/index.html'];
+  assert.deepEqual(await rootOf(t, both, plain), { root: 'public', hasIndex: true });
+  assert.deepEqual(await rootOf(t, ['index.html', 'public/a.png'], plain), { root: '.', hasIndex: true });
+  assert.deepEqual(await rootOf(t, ['public/a.png', 'b.txt'], plain), { root: 'public', hasIndex: false });
+  assert.deepEqual(await rootOf(t, ['a.txt'], plain), { root: '.', hasIndex: false });
+});
