@@ -7,6 +7,7 @@ import { readTextFile } from '@flynn/kit/files';
 import { envName } from '@flynn/kit/names';
 import { z } from 'zod';
 import type { Compiled, GivenContext, Layout } from './buildpack.ts';
+import { nothingStarts } from './how-to-start.ts';
 import { parseProcfile } from './procfile.ts';
 import { selectBuildpacks } from './selection.ts';
 import { createIgnore } from './slugignore.ts';
@@ -61,10 +62,7 @@ export async function compileSlug(given: GivenContext, keepCache = (): void => u
   const added = Object.keys(defaults).filter((type) => declared[type] === undefined);
   if (added.length > 0) out.line(`Default types for ${label} -> ${added.join(', ')}`);
   if (Object.keys(processTypes).length === 0) {
-    throw new FlynnError(
-      'invalid',
-      'Nothing says how to start this app. Add a Procfile with a line like "web: node server.js"; for Node.js a "start" script in package.json does as well.',
-    );
+    throw await nothingStarts(layout.appDir, selection.at(-1)?.buildpack.name === 'nodejs');
   }
 
   // As with the Procfile: of a repository of several apps a buildpack brings that of the one to the top.

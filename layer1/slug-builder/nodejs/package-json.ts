@@ -11,6 +11,8 @@ const packageSchema = z.object({
   optionalDependencies: texts.default({}),
   peerDependencies: texts.default({}),
   packageManager: z.string().optional(),
+  /** Of no use to a build when it is something else. */
+  main: z.string().optional().catch(undefined),
   workspaces: z.unknown().optional(),
 });
 export type PackageJson = z.output<typeof packageSchema>;
