@@ -1,7 +1,7 @@
 /** Yarn, old and new, and pnpm, with the registry: each installs by its lockfile, builds and prunes, and does so again. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
@@ -176,7 +176,16 @@ test('an app of Yarn 4 with Plug’n’Play carries the archives it needs', asyn
       names.some((name) => name.startsWith('is-number-')),
       names.join(' '),
     );
-    execFileSync(process.execPath, ['-r', './.pnp.cjs', '-e', 'require("is-number")'], { cwd: layout.appDir });
+    const profile = join(layout.appDir, '.profile.d/nodejs.sh');
+    const text = await readFile(profile, 'utf8');
+    await writeFile(profile, text.replaceAll('/opt/flynn', layout.runtimeDir).replaceAll('/app/', `${layout.appDir}/`));
+    const run = (env: Record<string, string>): string =>
+      execFileSync(join(import.meta.dirname, '../flynn-run'), ['node', '-p', 'require("is-number"); process.title'], {
+        env: { PATH: '/usr/bin:/bin', FLYNN_RUN_DIR: layout.appDir, ...env },
+        encoding: 'utf8',
+      });
+    assert.equal(run({}), 'node\n');
+    assert.equal(run({ NODE_OPTIONS: '--title=own' }), 'own\n', 'the app’s own options hold too');
   } finally {
     await rm(dir, { recursive: true, force: true });
   }

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { readTextFile } from '@flynn/kit/files';
 import type { BuildContext, Buildpack, Compiled, Runtime } from '../buildpack.ts';
 import { buildEnv } from '../environment.ts';
+import { slugDir } from '../runtime-env.ts';
 import { type Project, installDependencies, pruneDependencies, runScript } from './dependencies.ts';
 import { isInRange, npmRangeFor, rangeOf } from './engines.ts';
 import { headerSettings } from './headers.ts';
@@ -188,7 +189,25 @@ function pathOf(runtimes: readonly Runtime[], appDir: string, env: Readonly<Reco
 
 export async function writeProfile(appDir: string, runtimes: readonly Runtime[]): Promise<void> {
   const path = runtimes.map(({ name }) => `${runtimeRoot}/${name}/bin`).join(':');
-  const lines = [`export PATH="${path}:$PATH:/app/node_modules/.bin"`, 'export NODE_ENV="${NODE_ENV:-production}"', ''];
+  const options = await plugAndPlayOptions(appDir);
+  const lines = [
+    `export PATH="${path}:$PATH:/app/node_modules/.bin"`,
+    'export NODE_ENV="${NODE_ENV:-production}"',
+    ...(options.length === 0 ? [] : [`export NODE_OPTIONS="${options.join(' ')}\${NODE_OPTIONS:+ $NODE_OPTIONS}"`]),
+    '',
+  ];
   await mkdir(join(appDir, '.profile.d'), { recursive: true });
   await writeFile(join(appDir, '.profile.d/nodejs.sh'), lines.join('\n'));
+}
+
+/** As "yarn run" does it, for every Node of the app: without them none finds a package of Yarn's Plug'n'Play. */
+async function plugAndPlayOptions(appDir: string): Promise<string[]> {
+  const [isThere, hasLoader] = await Promise.all(
+    ['.pnp.cjs', '.pnp.loader.mjs'].map((file) => exists(join(appDir, file))),
+  );
+  if (isThere !== true) return [];
+  return [
+    `--require ${slugDir}/.pnp.cjs`,
+    ...(hasLoader === true ? [`--experimental-loader file://${slugDir}/.pnp.loader.mjs`] : []),
+  ];
 }
