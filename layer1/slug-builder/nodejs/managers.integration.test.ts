@@ -1,4 +1,4 @@
-/** Yarn, old and new, and pnpm, with the registry: each installs by its lockfile, builds and prunes, and does so again. */
+/** npm, Yarn, old and new, and pnpm, with the registry: each installs by its lockfile, builds and prunes, and does so again. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
@@ -12,6 +12,17 @@ import { createOutput } from '../output.ts';
 
 const isNumber = 'sha512-41Cifkg6e8TylSpdtTpeLVMqvSBEVzTttHvERD741+pnZ8ANv0004MRL43QKPDlK9cGvNp6NZWZUBlbGXYxxng==';
 const semver = 'sha512-9lpSSU4Mly3mrtruwLs1eLK6+gzbzqeBFwRNjIjE+9LuDpWdYctrQlQ3ej1Ilgi7gknpsTRnPoLP8DpCHqHIJw==';
+
+const npmLock = JSON.stringify({
+  name: 'x',
+  lockfileVersion: 3,
+  requires: true,
+  packages: {
+    '': { name: 'x', dependencies: { 'is-number': '^7.0.0' }, devDependencies: { semver: '^7.0.0' } },
+    'node_modules/is-number': { version: '7.0.0', integrity: isNumber },
+    'node_modules/semver': { version: '7.8.6', integrity: semver, dev: true, bin: { semver: 'bin/semver.js' } },
+  },
+});
 
 const classicLock = `# yarn lockfile v1
 
@@ -97,7 +108,7 @@ snapshots:
 const manifest = {
   name: 'x',
   private: true,
-  scripts: { build: 'semver 1.2.3 > built.txt', start: 'node --check server.js' },
+  scripts: { build: 'semver 1.2.3 > built.txt', start: 'semver 1.2.3', 'start:prod': 'node --check server.js' },
   dependencies: { 'is-number': '^7.0.0' },
   devDependencies: { semver: '^7.0.0' },
 };
@@ -111,6 +122,7 @@ type Case = {
 };
 
 const cases: Case[] = [
+  { name: 'npm', tool: /npm \d/, files: { 'package-lock.json': npmLock }, more: {}, isCached: true },
   { name: 'Yarn 1', tool: /yarn 1\.22\./, files: { 'yarn.lock': classicLock }, more: {}, isCached: true },
   {
     name: 'Yarn 4 with node_modules',
@@ -120,6 +132,13 @@ const cases: Case[] = [
     isCached: false,
   },
   { name: 'pnpm', tool: /pnpm 10\./, files: { 'pnpm-lock.yaml': pnpmLock }, more: {}, isCached: true },
+  {
+    name: 'pnpm 12, which is compiled',
+    tool: /pnpm 12\.21\.0/,
+    files: { 'pnpm-lock.yaml': pnpmLock },
+    more: { packageManager: 'pnpm@12.21.0' },
+    isCached: true,
+  },
 ];
 
 for (const { name, tool, files, more, isCached } of cases) {
@@ -129,6 +148,7 @@ for (const { name, tool, files, more, isCached } of cases) {
       const first = await compile(dir, 'first', { ...files, 'package.json': JSON.stringify({ ...manifest, ...more }) });
       assert.match(first.output, tool);
       assert.doesNotMatch(first.output, /Restoring/);
+      assert.match(first.output, /start" runs semver, which was removed with the development dependencies/);
       await checkApp(first.layout);
       const second = await compile(dir, 'second', {
         ...files,

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { readTextFile } from '@flynn/kit/files';
 import type { BuildContext, Buildpack, Compiled, Runtime } from '../buildpack.ts';
 import { buildEnv } from '../environment.ts';
+import { parseProcfile } from '../procfile.ts';
 import { slugDir } from '../runtime-env.ts';
 import { type Project, installDependencies, pruneDependencies, runScript } from './dependencies.ts';
 import { isInRange, npmRangeFor, rangeOf } from './engines.ts';
@@ -15,6 +16,8 @@ import { Toolchain, exists, findImageNpm } from './toolchain.ts';
 
 /** Where runtimes are when the slug runs. */
 const runtimeRoot = '/opt/flynn';
+/** The pinned pnpm is the one that is there: pnpm 11 and later would ask the registry for it, at each start of an app too. */
+const pinIgnored = 'ignore';
 
 export const nodejs: Buildpack = {
   name: 'nodejs',
@@ -46,13 +49,14 @@ async function compile(context: BuildContext): Promise<Compiled> {
     out.topic('Building');
     await runScript(script, project, context);
   }
-  await pruneDependencies(project, context);
+  const web = startCommand(manifest, tools.manager.program, files.includes('server.js'));
+  const procfile = parseProcfile((await readTextFile(join(layout.appDir, 'Procfile'))) ?? '');
+  await pruneDependencies(project, procfile['web'] ?? web, context);
   // Yarn's archives are needed at run time only where they stand in for node_modules.
   if (!hadYarnCache && !(await exists(join(layout.appDir, '.pnp.cjs')))) {
     await rm(join(layout.appDir, '.yarn/cache'), { recursive: true, force: true });
   }
   await writeProfile(layout.appDir, tools.runtimes);
-  const web = startCommand(manifest, tools.manager.program, files.includes('server.js'));
   return {
     processTypes: web === undefined ? {} : { web },
     configVars: {},
@@ -164,6 +168,7 @@ function projectEnv(context: BuildContext, { manager, runtimes }: Tools): Record
     YARN_GLOBAL_FOLDER: scratch('yarn-global'),
     YARN_ENABLE_GLOBAL_CACHE: 'false',
     YARN_ENABLE_TELEMETRY: 'false',
+    pnpm_config_pm_on_fail: pinIgnored,
     XDG_CACHE_HOME: scratch('cache'),
     XDG_DATA_HOME: scratch('data'),
     XDG_STATE_HOME: scratch('state'),
@@ -193,6 +198,9 @@ export async function writeProfile(appDir: string, runtimes: readonly Runtime[])
   const lines = [
     `export PATH="${path}:$PATH:/app/node_modules/.bin"`,
     'export NODE_ENV="${NODE_ENV:-production}"',
+    ...(runtimes.some(({ name }) => name.startsWith('pnpm-'))
+      ? [`export pnpm_config_pm_on_fail="\${pnpm_config_pm_on_fail-${pinIgnored}}"`]
+      : []),
     ...(options.length === 0 ? [] : [`export NODE_OPTIONS="${options.join(' ')}\${NODE_OPTIONS:+ $NODE_OPTIONS}"`]),
     '',
   ];

@@ -23,6 +23,7 @@ import { z } from 'zod';
 import type { BuildContext, Runtime } from '../buildpack.ts';
 import { runForOutput } from '../command.ts';
 import { newestInRange } from './engines.ts';
+import { type NativePackage, nativePackage } from './native-package.ts';
 
 const listIsFreshMs = 12 * 3_600_000;
 
@@ -32,6 +33,7 @@ const manifestSchema = z.object({
   version: z.string(),
   bin: z.union([z.string(), z.record(z.string(), z.string())]).default({}),
   engines: z.object({ node: z.string().optional() }).optional(),
+  optionalDependencies: z.record(z.string(), z.string()).default({}),
 });
 
 /** The npm of the builder's image. */
@@ -112,7 +114,12 @@ export class Toolchain {
     if (packageName === 'npm' && version === this.#npm.version)
       await cp(this.#npm.dir, lib, { recursive: true, verbatimSymlinks: true });
     else await this.#unpack(await this.#fetch(packageName, version), lib);
-    const { bin } = manifestSchema.parse(JSON.parse(await readFile(join(lib, 'package.json'), 'utf8')));
+    const { bin, optionalDependencies } = manifestSchema.parse(
+      JSON.parse(await readFile(join(lib, 'package.json'), 'utf8')),
+    );
+    const native = nativePackage(optionalDependencies, process.arch);
+    if (native !== undefined)
+      await this.#placeNative(native, lib, Object.values(typeof bin === 'string' ? [bin] : bin));
     const binDir = join(runtime.dir, 'bin');
     await mkdir(binDir, { recursive: true });
     for (const [name, path] of Object.entries(typeof bin === 'string' ? { [tool]: bin } : bin)) {
@@ -122,6 +129,19 @@ export class Toolchain {
       await symlink(relative(binDir, program), join(binDir, name));
     }
     return runtime;
+  }
+
+  /**
+   * What the package's own install script would do: compiled programs take the place of those that stand for them, and would
+   * fetch them at their first run.
+   */
+  async #placeNative({ name, version }: NativePackage, lib: string, programs: readonly string[]): Promise<void> {
+    const dir = join(this.#context.layout.scratchDir, `${name.replaceAll('/', '+')}-${version}`);
+    await this.#unpack(await this.#fetch(name, version), dir);
+    for (const program of programs) {
+      if (await exists(join(dir, program))) await rename(join(dir, program), join(lib, program));
+    }
+    await rm(dir, { recursive: true, force: true });
   }
 
   /** Forgets what this build did not use, so that the cache does not grow for ever. */
