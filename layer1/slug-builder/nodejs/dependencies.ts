@@ -8,7 +8,7 @@ import type { BuildContext } from '../buildpack.ts';
 import { exitReason, runForOutput, runShown } from '../command.ts';
 import { hasPnpmPackages } from './lockfiles.ts';
 import type { Manager } from './managers.ts';
-import { type PackageJson, installScripts, needsPackages } from './package-json.ts';
+import { type PackageJson, installScripts, missingStart, needsPackages, startProgram } from './package-json.ts';
 import { exists } from './toolchain.ts';
 
 /** Part of the cache's key: higher when what the builder does to node_modules changes. */
@@ -67,7 +67,12 @@ export async function runScript(script: string, project: Project, context: Build
   ]);
 }
 
-export async function pruneDependencies(project: Project, context: BuildContext): Promise<void> {
+/** `web` is the line that the app will be started with, so far as that is known. */
+export async function pruneDependencies(
+  project: Project,
+  web: string | undefined,
+  context: BuildContext,
+): Promise<void> {
   const { manager, manifest } = project;
   if (Object.keys(manifest.devDependencies).length === 0 || manager.prune === undefined) return;
   if (context.appEnv['NPM_CONFIG_PRODUCTION'] === 'false') {
@@ -75,7 +80,13 @@ export async function pruneDependencies(project: Project, context: BuildContext)
     return;
   }
   context.out.topic('Removing development dependencies');
+  const program = startProgram(manifest, web);
+  const hasProgram = (): Promise<boolean> => exists(join(context.layout.appDir, 'node_modules/.bin', program ?? ''));
+  const hadProgram = await hasProgram();
   await runManager(manager.prune, project, context, ['that the lockfile is up to date']);
+  if (program !== undefined && hadProgram && !(await hasProgram())) {
+    context.out.warn(missingStart(program, manifest, manager.program));
+  }
 }
 
 async function runManager(

@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { buildScript, needsPackages, parsePackageJson, startCommand } from './package-json.ts';
+import {
+  buildScript,
+  missingStart,
+  needsPackages,
+  parsePackageJson,
+  startCommand,
+  startProgram,
+} from './package-json.ts';
 
 const starts: [Record<string, string>, boolean, string | undefined][] = [
   [{ start: 'node server.js' }, false, 'node server.js'],
@@ -40,4 +47,26 @@ test('an app without packages has nothing that a lockfile could pin', () => {
     assert.equal(needs(JSON.stringify({ [kind]: { koa: '3.x' } })), true, kind);
   }
   assert.equal(needs('{"workspaces":["packages/*"]}'), true);
+});
+
+const programs: [start: string, web: string | undefined, program: string | undefined][] = [
+  ['nest start', 'npm start', 'nest'],
+  ['NODE_ENV=production tsx src/server.ts', 'yarn run start', 'tsx'],
+  ['vite preview', 'pnpm start --port $PORT', 'vite'],
+  ['nest start', 'npm run start:prod', undefined],
+  ['nest start', undefined, undefined],
+  ['$RUNNER start', 'npm start', undefined],
+  ['./bin/www', 'npm start', undefined],
+];
+for (const [start, web, program] of programs) {
+  test(`"${start}" runs ${program ?? 'nothing known'} where web is ${web ?? 'nothing'}`, () => {
+    assert.equal(startProgram(parsePackageJson(JSON.stringify({ scripts: { start } })), web), program);
+  });
+}
+
+test('whose start script has lost its program is told of the script for production', () => {
+  const nest = parsePackageJson('{"scripts":{"start":"nest start","start:prod":"node dist/main"}}');
+  assert.match(missingStart('nest', nest, 'npm'), /runs nest, .*\n.*echo 'web: npm run start:prod' > Procfile/);
+  const plain = parsePackageJson('{"scripts":{"start":"tsx a.ts"}}');
+  assert.doesNotMatch(missingStart('tsx', plain, 'npm'), /Procfile/);
 });

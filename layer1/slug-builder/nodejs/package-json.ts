@@ -59,3 +59,23 @@ export function installScripts(manifest: PackageJson): string[] {
 export function buildScript(manifest: PackageJson): string | undefined {
   return ['heroku-postbuild', 'build'].find((name) => manifest.scripts[name] !== undefined);
 }
+
+/** The program that `web` runs first, where it is the start script: "nest" of "nest start". Undefined for what only a shell can tell. */
+export function startProgram(manifest: PackageJson, web: string | undefined): string | undefined {
+  if (web === undefined || !/^(?:npm|yarn|pnpm)(?: run)? start(?:\s|$)/.test(web)) return undefined;
+  return /^(?:[A-Z_][A-Z0-9_]*=[^\s;&|]* +)*([\w.-]+)(?:\s|$)/.exec(manifest.scripts['start']?.trim() ?? '')?.[1];
+}
+
+/** What to do about a start script whose program went with the development dependencies. */
+export function missingStart(program: string, { scripts }: PackageJson, manager: string): string {
+  const other = Object.keys(scripts).find((name) => /^start[:-]prod/.test(name));
+  return [
+    `"${manager} start" runs ${program}, which was removed with the development dependencies: it will not be found. Either`,
+    ...(other === undefined
+      ? []
+      : [`- start the app with ${other}: echo 'web: ${manager} run ${other}' > Procfile && git add Procfile`]),
+    '- say in the start script what runs without it, as "node dist/main.js"',
+    '- move its package from devDependencies to dependencies',
+    '- keep all of them: flynn env set NPM_CONFIG_PRODUCTION=false',
+  ].join('\n');
+}
