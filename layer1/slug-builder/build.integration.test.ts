@@ -229,6 +229,21 @@ test('a failing build script fails the build with its output and what to check',
   assert.equal(await blobs.getName(`builds/operation-${count}`), undefined);
 });
 
+test('what a build installed before it failed is there for the next one', async () => {
+  const dir = join(root, 'mended');
+  await cp(join(apps, 'express'), dir, { recursive: true });
+  const manifest = JSON.parse(await readFile(join(dir, 'package.json'), 'utf8')) as Record<string, unknown>;
+  const scripts = { start: 'node server.js', build: 'false' };
+  await writeFile(join(dir, 'package.json'), JSON.stringify({ ...manifest, scripts }));
+  await assert.rejects(buildApp('mended', dir), (error: Error) => {
+    assert.match(error.message, /added \d+ packages/);
+    return true;
+  });
+  await writeFile(join(dir, 'package.json'), JSON.stringify({ ...manifest, scripts: { ...scripts, build: 'true' } }));
+  const { output } = await buildApp('mended', dir);
+  assert.match(output, /^ {7}Restoring cached node_modules$/m);
+});
+
 test('code of the app sees its own variables and none of the cluster’s', async () => {
   const dir = join(root, 'spy');
   await mkdir(dir);

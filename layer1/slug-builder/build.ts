@@ -18,7 +18,7 @@ import { slugPlanSchema } from './compile.ts';
 import { type BuildLimits, cacheTooLarge, limitBytes, slugTooLarge, withinLimits } from './limits.ts';
 import { type Output, sizeText } from './output.ts';
 import { slugDir } from './runtime-env.ts';
-import { type Step, appUserId, runStep, streamStep } from './user.ts';
+import { type Step, StepFailure, appUserId, runStep, streamStep } from './user.ts';
 
 export type BuildJob = {
   operationId: string;
@@ -58,6 +58,12 @@ export const compileInputSchema = z.object({
   outputBytes: z.int().positive(),
 });
 
+/** What a compile that failed answers, where the cache has something new that is good all the same. */
+export const keptCache = { isCacheChanged: true };
+
+type MakeStep = (...command: readonly [string, ...string[]]) => Step;
+const cacheNotStored = 'The build cache could not be stored, so the next build will take longer';
+
 const layersSchema = z.record(z.string(), z.object({ digest: z.string(), sizeBytes: z.int() }));
 
 /**
@@ -73,7 +79,7 @@ export async function build(job: BuildJob, deps: BuildDeps, signal: AbortSignal)
 async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal): Promise<BuildResult> {
   const { blobs, layout, self, env, out, nowMs, limits } = deps;
   const fileBytes = limits.diskBytes;
-  const step = (...command: readonly [string, ...string[]]): Step => ({
+  const step: MakeStep = (...command) => ({
     command,
     cwd: layout.scratchDir,
     env,
@@ -96,15 +102,18 @@ async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal):
     nowMs,
     outputBytes: limits.outputBytes,
   };
-  const [known, answer] = await Promise.all([
-    readLayers(job.appId, blobs, signal),
-    // Loads meanwhile, and begins when it is told.
-    runStep(step(...self, 'compile'), Readable.from(after(unpacked, JSON.stringify(told))), {
-      bytes: maxRecordBytes,
-      error: recordTooLarge,
-    }),
-    unpacked,
-  ]);
+  // Loads meanwhile, and begins when it is told.
+  const compiling = runStep(step(...self, 'compile'), Readable.from(after(unpacked, JSON.stringify(told))), {
+    bytes: maxRecordBytes,
+    error: recordTooLarge,
+  });
+  const keepingCache = compiling.catch(async (error: unknown) => {
+    // What was installed is good: the next push, with what was wrong put right, need not fetch it again.
+    if (error instanceof StepFailure && error.answer === JSON.stringify(keptCache))
+      await storeCache(job, deps, step, signal);
+    throw error;
+  });
+  const [known, answer] = await Promise.all([readLayers(job.appId, blobs, signal), keepingCache, unpacked]);
   const plan = slugPlanSchema.parse(JSON.parse(answer));
 
   const runtimes: Record<string, Layer> = {};
@@ -133,18 +142,27 @@ async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal):
     if (plan.runtimes.some((name) => known[name]?.digest !== runtimes[name]?.digest)) {
       await putRecord(`layers/${job.appId}`, runtimes, blobs, signal);
     }
-    if (plan.isCacheChanged) {
-      const within = { bytes: limits.cacheBytes, error: () => cacheTooLarge(limits.cacheBytes) };
-      const pack = step(...tar(layout.cacheDir, String.raw`s,^\.,.,S`, '.'));
-      const cache = await store(pack, 1, blobs, signal, within);
-      await blobs.putName(`cache/${job.appId}`, cache.digest, { signal });
-    }
+  } catch (error) {
+    if (signal.aborted) throw error;
+    out.warn(`${cacheNotStored}: ${messageOf(error)}`);
+  }
+  if (plan.isCacheChanged) await storeCache(job, deps, step, signal);
+  return result;
+}
+
+/** What cannot be stored only costs time. */
+async function storeCache(job: BuildJob, deps: BuildDeps, step: MakeStep, signal: AbortSignal): Promise<void> {
+  const { blobs, layout, limits, out } = deps;
+  try {
+    const within = { bytes: limits.cacheBytes, error: () => cacheTooLarge(limits.cacheBytes) };
+    const pack = step(...tar(layout.cacheDir, String.raw`s,^\.,.,S`, '.'));
+    const cache = await store(pack, 1, blobs, signal, within);
+    await blobs.putName(`cache/${job.appId}`, cache.digest, { signal });
   } catch (error) {
     if (signal.aborted) throw error;
     if (hasCode(error, 'exhausted')) await blobs.removeName(`cache/${job.appId}`, { signal });
-    out.warn(`The build cache could not be stored, so the next build will take longer: ${messageOf(error)}`);
+    out.warn(`${cacheNotStored}: ${messageOf(error)}`);
   }
-  return result;
 }
 
 /** Sorted, without times and with one owner: the same files are the same bytes, and so the same blob. */

@@ -10,7 +10,7 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { RenewedIdentity, readIdentity } from '@flynn/kit/identity';
 import { agentClient } from '@flynn/host-agent/agent-client';
-import { build, compileInputSchema, failureText } from './build.ts';
+import { build, compileInputSchema, failureText, keptCache } from './build.ts';
 import type { Layout } from './buildpack.ts';
 import { compileSlug } from './compile.ts';
 import { configSchema } from './config.ts';
@@ -163,9 +163,19 @@ async function runCompile(): Promise<void> {
     else ending.abort(tooMuchOutput(outputBytes));
   });
   const limited = AbortSignal.any([signal, ending.signal]);
-  const compiling = compileSlug({ ...input, baseEnv: env, out: counted, signal: limited });
-  const plan = await compiling.finally(() => ending.signal.throwIfAborted());
-  const answer = createWriteStream('', { fd: 3 });
-  answer.end(JSON.stringify(plan));
-  await once(answer, 'finish');
+  let isCacheKept = false;
+  const compiling = compileSlug({ ...input, baseEnv: env, out: counted, signal: limited }, () => (isCacheKept = true));
+  const plan = await compiling
+    .finally(() => ending.signal.throwIfAborted())
+    .catch(async (error: unknown) => {
+      if (isCacheKept) await answer(keptCache);
+      throw error;
+    });
+  await answer(plan);
+}
+
+async function answer(value: unknown): Promise<void> {
+  const stream = createWriteStream('', { fd: 3 });
+  stream.end(JSON.stringify(value));
+  await once(stream, 'finish');
 }

@@ -64,8 +64,9 @@ export async function runStep(
   const [inputError, code] = await Promise.all([child.stdin === null ? undefined : feed(input, child.stdin), exited]);
   if (exceeded !== undefined) throw exceeded;
   if (inputError !== undefined) throw inputError;
-  if (code !== 0) throw new StepFailure(code);
-  return Buffer.concat(answers).toString();
+  const text = Buffer.concat(answers).toString();
+  if (code !== 0) throw new StepFailure(code, text);
+  return text;
 }
 
 /**
@@ -114,11 +115,14 @@ export async function* streamStep(step: Step): AsyncGenerator<Buffer> {
 /** The step has told the reason already. */
 export class StepFailure extends Error {
   readonly exitCode: number;
+  /** As of a step that succeeds. */
+  readonly answer: string;
 
-  constructor(exitCode: number) {
+  constructor(exitCode: number, answer: string) {
     super(`a step of the build ended with exit code ${exitCode}`);
     this.name = 'StepFailure';
     this.exitCode = exitCode;
+    this.answer = answer;
   }
 }
 

@@ -6,6 +6,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile } from '@flynn/kit/files';
 import type { BuildContext } from '../buildpack.ts';
 import { exitReason, runForOutput, runShown } from '../command.ts';
+import { Downloads } from './downloads.ts';
 import { hasPnpmPackages } from './lockfiles.ts';
 import type { Manager } from './managers.ts';
 import { type PackageJson, installScripts, missingStart, needsPackages, startProgram } from './package-json.ts';
@@ -22,7 +23,24 @@ export type Project = {
   tools: string;
   /** Of programs that work on the app. */
   env: Readonly<Record<string, string>>;
+  /** What the next build gets of this one: node_modules, or what was downloaded for them, whose folder `env` names. */
+  keeps: 'modules' | Downloads;
 };
+
+/**
+ * Downloads when node_modules at the root are not all there is, or nothing says what should be in them. Yarn 2 and later keep
+ * track of node_modules elsewhere, and would not prune what they did not install.
+ */
+export async function whatToKeep(
+  { manifest, manager, lockfile }: Pick<Project, 'manifest' | 'manager' | 'lockfile'>,
+  context: BuildContext,
+): Promise<Project['keeps']> {
+  const { appDir } = context.layout;
+  const hasPackages =
+    manifest.workspaces !== undefined ||
+    (manager.program === 'pnpm' && hasPnpmPackages(await readTextFile(join(appDir, 'pnpm-workspace.yaml'))));
+  return lockfile === undefined || hasPackages || manager.isBerry === true ? new Downloads(context) : 'modules';
+}
 
 /** Answers whether the cache changed. */
 export async function installDependencies(project: Project, context: BuildContext): Promise<boolean> {
@@ -39,19 +57,23 @@ export async function installDependencies(project: Project, context: BuildContex
     for (const script of installScripts(project.manifest)) await runScript(script, project, context);
     return false;
   }
-  const { manager } = project;
+  const { manager, keeps } = project;
   if (project.lockfile === undefined && needsPackages(project.manifest)) {
     out.warn(
       `There is no lockfile: each build may get other versions of packages.\nRun "${manager.program} install" and commit the lockfile it writes.`,
     );
   }
+  if (keeps !== 'modules') await keeps.begin();
   await runManager(manager.install, project, context, [
     project.lockfile === undefined
       ? ''
       : `that package.json and ${project.lockfile} agree: run "${manager.program} install" and commit both`,
     'that every package exists, and that the registry it comes from can be reached from the cluster',
   ]);
+  const hadModules = await exists(cachedDir);
   await rm(cachedDir, { recursive: true, force: true });
+  if (keeps !== 'modules') return (await keeps.end()) || hadModules;
+  await new Downloads(context).forget();
   if (key === undefined || !(await exists(modulesDir))) return true;
   await mkdir(cachedDir, { recursive: true });
   await copyTree(modulesDir, join(cachedDir, 'node_modules'), context);
@@ -105,15 +127,9 @@ async function runManager(
   );
 }
 
-/**
- * Undefined when node_modules at the root are not all there is, or nothing says what should be in them. Yarn 2 and later keep
- * track of node_modules elsewhere, and would not prune what they did not install.
- */
+/** Of what node_modules are kept under; undefined when they are not. */
 async function cacheKey(project: Project, appDir: string): Promise<string | undefined> {
-  const hasPackages =
-    project.manifest.workspaces !== undefined ||
-    (project.manager.program === 'pnpm' && hasPnpmPackages(await readTextFile(join(appDir, 'pnpm-workspace.yaml'))));
-  if (project.lockfile === undefined || hasPackages || project.manager.isBerry === true) return undefined;
+  if (project.lockfile === undefined || project.keeps !== 'modules') return undefined;
   const hash = createHash('sha256');
   for (const text of [builderVersion, project.tools, JSON.stringify(project.manager)]) hash.update(`${text}\0`);
   for (const file of [project.lockfile, '.npmrc', '.yarnrc', '.yarnrc.yml', 'pnpm-workspace.yaml']) {

@@ -150,10 +150,15 @@ for (const { name, tool, files, more, isCached } of cases) {
       assert.doesNotMatch(first.output, /Restoring/);
       assert.match(first.output, /start" runs semver, which was removed with the development dependencies/);
       await checkApp(first.layout);
-      const second = await compile(dir, 'second', {
-        ...files,
-        'package.json': JSON.stringify({ ...manifest, ...more }),
-      });
+      const second = await compile(
+        dir,
+        'second',
+        {
+          ...files,
+          'package.json': JSON.stringify({ ...manifest, ...more }),
+        },
+        !isCached,
+      );
       assert.equal(second.output.includes('Restoring cached node_modules'), isCached);
       await checkApp(second.layout);
     } finally {
@@ -176,7 +181,7 @@ test('a workspace of pnpm builds its packages the next time too', async () => {
       'pnpm-lock.yaml': pnpmLock.replace('  .:\n', '  .: {}\n\n  packages/web:\n'),
     };
     for (const build of ['first', 'second']) {
-      const { layout } = await compile(dir, build, files);
+      const { layout } = await compile(dir, build, files, build === 'second');
       assert.ok((await readdir(join(layout.appDir, 'packages/web'))).includes('built.txt'), build);
     }
   } finally {
@@ -222,11 +227,12 @@ async function checkApp({ appDir }: Layout): Promise<void> {
   execFileSync(process.execPath, ['-e', 'require("is-number")'], { cwd: appDir });
 }
 
-/** With the cache of `dir`, and all else new. */
+/** With the cache of `dir`, and all else new. Offline no registry answers. */
 async function compile(
   dir: string,
   build: string,
   files: Record<string, string>,
+  isOffline = false,
 ): Promise<{ output: string; layout: Layout }> {
   const layout: Layout = {
     appDir: join(dir, build, 'app'),
@@ -242,7 +248,8 @@ async function compile(
   }
   let output = '';
   const out = createOutput((text) => (output += text));
-  const env = baseEnv(process.env, { home: layout.appDir, commit: '' });
+  const given = isOffline ? { ...process.env, NPM_CONFIG_REGISTRY: 'http://127.0.0.1:1/' } : process.env;
+  const env = baseEnv(given, { home: layout.appDir, commit: '' });
   const signal = AbortSignal.timeout(120_000);
   try {
     await compileSlug({ layout, appEnv: {}, baseEnv: env, out, nowMs: Date.now(), signal });

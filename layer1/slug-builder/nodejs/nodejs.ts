@@ -6,7 +6,8 @@ import type { BuildContext, Buildpack, Compiled, Runtime } from '../buildpack.ts
 import { buildEnv } from '../environment.ts';
 import { parseProcfile } from '../procfile.ts';
 import { slugDir } from '../runtime-env.ts';
-import { type Project, installDependencies, pruneDependencies, runScript } from './dependencies.ts';
+import { type Project, installDependencies, pruneDependencies, runScript, whatToKeep } from './dependencies.ts';
+import { apartFromStore } from './downloads.ts';
 import { isInRange, npmRangeFor, rangeOf } from './engines.ts';
 import { headerSettings } from './headers.ts';
 import { chooseManager, isBerryLockfile, pnpmRangeOf } from './lockfiles.ts';
@@ -33,17 +34,22 @@ async function compile(context: BuildContext): Promise<Compiled> {
 
   out.topic('Installing Node.js');
   const tools = await installTools(context, manifest, chosen);
+  const known = { manifest, manager: tools.manager, lockfile: chosen.lockfile };
+  const keeps = await whatToKeep(known, context);
   const project: Project = {
-    manifest,
-    manager: tools.manager,
-    lockfile: chosen.lockfile,
+    ...known,
+    keeps,
     tools: tools.runtimes.map(({ name }) => name).join(' '),
-    env: { ...projectEnv(context, tools), ...(await headerSettings({ ...tools, program: tools.manager.program })) },
+    env: {
+      ...projectEnv(context, tools, keeps),
+      ...(await headerSettings({ ...tools, program: tools.manager.program })),
+    },
   };
   out.topic(`Installing dependencies with ${tools.manager.program}`);
   const hadYarnCache = await exists(join(layout.appDir, '.yarn/cache'));
   if (manifest.scripts['heroku-prebuild'] !== undefined) await runScript('heroku-prebuild', project, context);
-  const isCacheChanged = await installDependencies(project, context);
+  const isCacheChanged = (await installDependencies(project, context)) || tools.isCacheChanged;
+  if (isCacheChanged) context.keepCache();
   const script = buildScript(manifest);
   if (script !== undefined) {
     out.topic('Building');
@@ -62,7 +68,7 @@ async function compile(context: BuildContext): Promise<Compiled> {
     configVars: {},
     runtimes: tools.runtimes.map(({ name, dir }) => ({ name, dir })),
     exports: { PATH: pathOf(tools.runtimes, layout.appDir, context.baseEnv) },
-    isCacheChanged: isCacheChanged || tools.isCacheChanged,
+    isCacheChanged,
   };
 }
 
@@ -153,24 +159,30 @@ async function managerOf(
   return { manager: isBerry ? yarnBerryManager(version, hasLockfile) : yarnClassicManager(hasLockfile), version };
 }
 
-function projectEnv(context: BuildContext, { manager, runtimes }: Tools): Record<string, string> {
+function projectEnv(
+  context: BuildContext,
+  { manager, runtimes }: Tools,
+  keeps: Project['keeps'],
+): Record<string, string> {
   const { layout } = context;
   const scratch = (name: string): string => join(layout.scratchDir, name);
+  const ofManager = (name: string): string => join(keeps === 'modules' ? layout.scratchDir : keeps.dir, name);
   return {
     NODE_ENV: 'production',
     ...yarnSettings(context.baseEnv),
     ...buildEnv(context),
     PATH: pathOf(runtimes, layout.appDir, context.baseEnv),
     CI: 'true',
-    npm_config_cache: scratch('npm'),
+    npm_config_cache: ofManager('npm'),
     // To Yarn 2 and later it would mean the archives that Plug'n'Play reads at run time: those have to be part of the slug.
-    ...(manager.isBerry ? {} : { YARN_CACHE_FOLDER: scratch('yarn') }),
-    YARN_GLOBAL_FOLDER: scratch('yarn-global'),
+    ...(manager.isBerry ? {} : { YARN_CACHE_FOLDER: ofManager('yarn') }),
+    YARN_GLOBAL_FOLDER: ofManager('yarn-global'),
     YARN_ENABLE_GLOBAL_CACHE: 'false',
     YARN_ENABLE_TELEMETRY: 'false',
     pnpm_config_pm_on_fail: pinIgnored,
     XDG_CACHE_HOME: scratch('cache'),
-    XDG_DATA_HOME: scratch('data'),
+    XDG_DATA_HOME: manager.program === 'pnpm' ? ofManager('data') : scratch('data'),
+    ...(keeps === 'modules' ? {} : apartFromStore(runtimes)),
     XDG_STATE_HOME: scratch('state'),
   };
 }

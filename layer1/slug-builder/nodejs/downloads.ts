@@ -1,0 +1,83 @@
+/** What a package manager downloaded, kept for the app's next build where node_modules themselves cannot be. */
+import { lstat, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { BuildContext, Runtime } from '../buildpack.ts';
+import { sizeText } from '../output.ts';
+
+/** More than this is sooner downloaded again than packed, stored and brought back at each build. */
+const mostBytes = 512 * 1024 ** 2;
+/** Packages that nothing needs any more stay with the others: with so many times what was needed at first it begins anew. */
+const mostGrowth = 2;
+
+type Held = { paths: ReadonlySet<string>; bytes: number };
+
+export class Downloads {
+  /** For the managers' own folders. */
+  readonly dir: string;
+  readonly #root: string;
+  readonly #firstFile: string;
+  readonly #out: BuildContext['out'];
+  #before: Held = { paths: new Set(), bytes: 0 };
+
+  constructor({ layout, out }: Pick<BuildContext, 'layout' | 'out'>) {
+    this.#root = join(layout.cacheDir, 'nodejs-downloads');
+    this.dir = join(this.#root, 'kept');
+    this.#firstFile = join(this.#root, 'first-bytes');
+    this.#out = out;
+  }
+
+  /** Before the install. */
+  async begin(): Promise<void> {
+    // npx would run what it fetched for a build long ago, and call it the newest.
+    for (const name of ['_npx', '_logs']) await rm(join(this.dir, 'npm', name), { recursive: true, force: true });
+    const held = await heldIn(this.dir);
+    const firstBytes = Number(await readFile(this.#firstFile, 'utf8').catch(() => 'none'));
+    if (held.bytes <= firstBytes * mostGrowth) this.#before = held;
+    else await this.forget();
+  }
+
+  /** After an install that succeeded. Answers whether something else is kept now. */
+  async end(): Promise<boolean> {
+    const held = await heldIn(this.dir);
+    const before = this.#before;
+    if (held.bytes > mostBytes) {
+      this.#out.line(`The packages downloaded are not kept for the next build: ${sizeText(held.bytes)}`);
+      await this.forget();
+      return before.paths.size > 0;
+    }
+    if (before.paths.size === 0 && held.paths.size > 0) {
+      await mkdir(this.#root, { recursive: true });
+      await writeFile(this.#firstFile, String(held.bytes));
+    }
+    return held.paths.size !== before.paths.size || [...held.paths].some((path) => !before.paths.has(path));
+  }
+
+  async forget(): Promise<void> {
+    await rm(this.#root, { recursive: true, force: true });
+  }
+}
+
+/**
+ * pnpm links node_modules to its store. A store that is kept stays apart from them: programs of a build write into node_modules,
+ * and of files that come out of a cache pnpm cannot tell that somebody did.
+ */
+export function apartFromStore(runtimes: readonly Runtime[]): Record<string, string> {
+  const major = /^pnpm-(\d+)\./.exec(
+    runtimes.map(({ name }) => name).find((name) => name.startsWith('pnpm-')) ?? '',
+  )?.[1];
+  if (major === undefined) return {};
+  return { [`${Number(major) >= 11 ? 'pnpm' : 'npm'}_config_package_import_method`]: 'clone-or-copy' };
+}
+
+async function heldIn(dir: string): Promise<Held> {
+  const entries = await readdir(dir, { recursive: true, withFileTypes: true }).catch(() => []);
+  const paths = new Set<string>();
+  let bytes = 0;
+  for (const entry of entries) {
+    if (!entry.isFile()) continue;
+    const path = join(entry.parentPath, entry.name);
+    paths.add(path.slice(dir.length));
+    bytes += (await lstat(path)).size;
+  }
+  return { paths, bytes };
+}
