@@ -29,7 +29,7 @@ export type BuildContext = {
   signal: AbortSignal;
   /** Whether a buildpack before this one has compiled the app. */
   isBuilt: boolean;
-  /** Says that what is new in the cache is good: it is stored even if the build fails later. */
+  /** Says that what is new in the cache is good: it is stored even if this buildpack fails later. */
   keepCache: () => void;
 };
 

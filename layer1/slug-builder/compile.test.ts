@@ -19,7 +19,7 @@ type Bench = AsyncDisposable & {
   dir: string;
   layout: Layout;
   output: () => string;
-  compile: (appEnv?: Record<string, string>) => Promise<SlugPlan>;
+  compile: (appEnv?: Record<string, string>, cacheIsGood?: (isGood: boolean) => void) => Promise<SlugPlan>;
 };
 
 /** A place to build `files` in: their paths with their texts. */
@@ -40,15 +40,18 @@ async function bench(files: Record<string, string>): Promise<Bench> {
     dir,
     layout,
     output: () => said,
-    compile: (appEnv = {}) =>
-      compileSlug({
-        layout,
-        appEnv,
-        baseEnv: baseEnv({ PATH: process.env['PATH'] }, { home: layout.appDir, commit: 'abc' }),
-        out,
-        nowMs: 0,
-        signal: AbortSignal.timeout(60_000),
-      }),
+    compile: (appEnv = {}, cacheIsGood) =>
+      compileSlug(
+        {
+          layout,
+          appEnv,
+          baseEnv: baseEnv({ PATH: process.env['PATH'] }, { home: layout.appDir, commit: 'abc' }),
+          out,
+          nowMs: 0,
+          signal: AbortSignal.timeout(60_000),
+        },
+        cacheIsGood,
+      ),
     [Symbol.asyncDispose]: () => rm(dir, { recursive: true, force: true }),
   };
 }
@@ -144,6 +147,24 @@ test('those of app.json are used in their order, unless .buildpacks or BUILDPACK
   await writeFile(join(b.layout.appDir, '.buildpacks'), `${third}\n`);
   assert.equal((await b.compile()).buildpack, 'third');
   assert.equal((await b.compile({ BUILDPACK_URL: first ?? '' })).buildpack, 'first');
+});
+
+test('the cache is good once an install has succeeded, and no longer when another buildpack begins', async () => {
+  const scripts = { build: 'exit "${RESULT:-0}"', start: 'node server.js' };
+  const lock = { name: 'x', lockfileVersion: 3, packages: { '': { name: 'x' } } };
+  await using b = await bench({
+    'package.json': JSON.stringify({ name: 'x', scripts }),
+    'package-lock.json': JSON.stringify(lock),
+  });
+  const told: boolean[] = [];
+  const tell = (isGood: boolean): void => void told.push(isGood);
+  await assert.rejects(b.compile({ RESULT: '1' }, tell), { message: /"npm run build" failed/ });
+  assert.deepEqual(told.splice(0), [false, true]);
+  const pack = join(b.dir, 'pack');
+  await write(pack, { 'bin/detect': '#!/bin/sh\necho Pack', 'bin/compile': '#!/bin/sh\nexit 1' });
+  await writeFile(join(b.layout.appDir, '.buildpacks'), `nodejs\n${pack}\n`);
+  await assert.rejects(b.compile({}, tell), { message: /bin\/compile of the buildpack pack failed/ });
+  assert.deepEqual(told.splice(0), [false, true, false]);
 });
 
 test('a site that a buildpack built is served from where it built it, and not the sources', async () => {

@@ -25,11 +25,17 @@ export const slugPlanSchema = z.object({
 });
 export type SlugPlan = z.output<typeof slugPlanSchema>;
 
-/** `keepCache` is called when the cache has something new that is good whatever becomes of the build. */
-export async function compileSlug(given: GivenContext, keepCache = (): void => undefined): Promise<SlugPlan> {
+/**
+ * `cacheIsGood` is told whether the cache has something new that is good whatever becomes of the build. What the next buildpack
+ * may leave half done in it is not.
+ */
+export async function compileSlug(
+  given: GivenContext,
+  cacheIsGood = (_isGood: boolean): void => undefined,
+): Promise<SlugPlan> {
   const STACK = given.appEnv['STACK'] ?? given.baseEnv['STACK'] ?? '';
   const baseEnv = { ...given.baseEnv, STACK, ...(await sshEnv(given)) };
-  const start = { ...given, baseEnv, isBuilt: false, keepCache };
+  const start = { ...given, baseEnv, isBuilt: false, keepCache: () => cacheIsGood(true) };
   const { layout, out, appEnv } = start;
   await fetchSubmodules(start);
   // Whatever a file ignores is of the source: what the build makes stays.
@@ -47,6 +53,7 @@ export async function compileSlug(given: GivenContext, keepCache = (): void => u
     const turn = { ...start, baseEnv: { ...env }, isBuilt: compiled.length > 0 };
     label = await recognize(turn);
     out.topic(`${label} app detected`);
+    cacheIsGood(false);
     const result = await buildpack.compile(turn);
     compiled.push(result);
     Object.assign(env, result.exports);

@@ -164,7 +164,9 @@ async function runCompile(): Promise<void> {
   });
   const limited = AbortSignal.any([signal, ending.signal]);
   let isCacheKept = false;
-  const compiling = compileSlug({ ...input, baseEnv: env, out: counted, signal: limited }, () => (isCacheKept = true));
+  const compiling = compileSlug({ ...input, baseEnv: env, out: counted, signal: limited }, (isGood) => {
+    isCacheKept = isGood;
+  });
   const plan = await compiling
     .finally(() => ending.signal.throwIfAborted())
     .catch(async (error: unknown) => {

@@ -19,7 +19,7 @@ async function bench(t: TestContext) {
     has: (path: string) => exists(join(root, path)),
     said: () => said,
     /** An install that downloads these, of so many bytes; answers whether there is something new to store. */
-    async install(files: Record<string, number>): Promise<boolean> {
+    install: async (files: Record<string, number>): Promise<boolean> => {
       const downloads = new Downloads({ layout, out });
       await downloads.begin();
       for (const [path, bytes] of Object.entries(files)) {

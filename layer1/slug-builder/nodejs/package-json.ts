@@ -60,7 +60,10 @@ export function buildScript(manifest: PackageJson): string | undefined {
   return ['heroku-postbuild', 'build'].find((name) => manifest.scripts[name] !== undefined);
 }
 
-/** The program that `web` runs first, where it is the start script: "nest" of "nest start". Undefined for what only a shell can tell. */
+/**
+ * The program that `web` runs first, where it is the start script: "nest" of "nest start". Undefined for what only a shell can
+ * tell.
+ */
 export function startProgram(manifest: PackageJson, web: string | undefined): string | undefined {
   if (web === undefined || !/^(?:npm|yarn|pnpm)(?: run)? start(?:\s|$)/.test(web)) return undefined;
   return /^(?:[A-Z_][A-Z0-9_]*=[^\s;&|]* +)*([\w.-]+)(?:\s|$)/.exec(manifest.scripts['start']?.trim() ?? '')?.[1];

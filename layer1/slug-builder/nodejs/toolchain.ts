@@ -175,7 +175,9 @@ export class Toolchain {
         scratchDir,
       ]);
       const [packed] = packSchema.parse(JSON.parse(answer));
-      await cp(join(scratchDir, packed?.filename ?? ''), file);
+      // Whole or not at all: it is taken for whole by whoever finds it.
+      await cp(join(scratchDir, packed?.filename ?? ''), `${file}.part`);
+      await rename(`${file}.part`, file);
     } catch (error) {
       if (hasCode(error, 'cancelled')) throw error;
       throw new FlynnError(
