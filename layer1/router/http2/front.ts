@@ -13,6 +13,7 @@ import type { H2cUpstream } from './h2c-upstream.ts';
 import { Http1Upstream } from './http1-upstream.ts';
 import { Http2Head, readRequest } from './request.ts';
 import { Transfer } from './transfer.ts';
+import { Unread } from './unread.ts';
 
 /** From the connection to the client's SETTINGS. */
 const prefaceMs = 10_000;
@@ -53,6 +54,7 @@ type Session = {
   readonly session: ServerHttp2Session;
   readonly socket: Socket;
   readonly client: Client;
+  readonly unread: Unread;
   streams: number;
   isReady: boolean;
   idleSinceMs: number;
@@ -69,7 +71,7 @@ type Session = {
  *
  * INVARIANTS. Every stream that was accepted ends with an answer, or is reset. A session without streams is kept for 75 s;
  * while draining none takes new ones for longer than a moment. What a client can make the router hold is bounded per
- * session: 128 streams, 64 KB of fields each, 256 KB of body each and 1 MB of all.
+ * session: 128 streams, 64 KB of fields each, 256 KB of body each and 1 MB of all (`unread`).
  */
 export class Http2Front implements Front, Watched {
   readonly #policy: Policy;
@@ -101,6 +103,7 @@ export class Http2Front implements Front, Watched {
       session,
       socket,
       client,
+      unread: new Unread(session, windowBytes),
       streams: 0,
       isReady: false,
       idleSinceMs: this.#deadlines.nowMs,
@@ -115,7 +118,6 @@ export class Http2Front implements Front, Watched {
       this.#log.debug({ err: error, client: client.address }, 'an HTTP/2 connection broke'),
     );
     session.once('close', () => this.#sessions.delete(known));
-    session.setLocalWindowSize(windowBytes);
     // After a standstill a timer comes before what has arrived meanwhile is read.
     if (this.#isDraining) setTimeout(() => setImmediate(() => session.close()), goodbyeMs).unref();
   }
@@ -140,7 +142,9 @@ export class Http2Front implements Front, Watched {
   #onStream(known: Session, stream: ServerHttp2Stream, flags: number, raw: string[]): void {
     known.streams += 1;
     stream.on('error', ignore);
-    const head = readRequest(raw, (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0);
+    const isWhole = (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
+    if (!isWhole) known.unread.watch(stream);
+    const head = readRequest(raw, isWhole);
     if (!(head instanceof Http2Head)) {
       stream.once('close', () => this.#onStreamOver(known));
       sendAnswer(stream, this.#policy.refuse(head.status, head.code, head.message, known.client), false);
