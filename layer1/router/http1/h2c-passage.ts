@@ -121,7 +121,9 @@ export class H2cPassage implements Passage, Receiver {
 
   onInformation(status: number, fields: Fields): void {
     this.#transfer.touch();
-    if (this.#head.protocol === 'HTTP/1.1') this.#client.outbox.write(asHttp1(status, fields, [], ''));
+    // A hint that the client does not take is left out.
+    if (this.#head.protocol !== 'HTTP/1.1' || this.#client.outbox.isFull) return;
+    this.#client.outbox.write(asHttp1(status, fields, [], ''));
   }
 
   onHead(status: number, fields: string[], extent: Extent): void {

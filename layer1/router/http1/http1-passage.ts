@@ -123,6 +123,8 @@ export class Http1Passage implements Passage, AnswerReceiver {
   onInformation(head: Http1ResponseHead): void {
     this.#transfer.touch();
     if (!this.takesChunks || (head.status === 100 && this.#upload.hasContinued)) return;
+    // A hint that the client does not take is left out.
+    if (this.#client.outbox.isFull) return;
     this.#client.outbox.write(responseHeadFor(head, [], ''));
   }
 

@@ -102,6 +102,18 @@ describe('an answer', () => {
     assert.equal(backend.sockets.size, 1);
   });
 
+  test('comes after as many hints as fit 64 KB, of however many', async (t) => {
+    const door = await openDoor(t);
+    const backend = await startBackend(t, (_incoming, response) => {
+      for (let i = 0; i < 100; i += 1) response.writeEarlyHints({ link: `</${'a'.repeat(2_000)}>; rel=preload` });
+      response.end('body');
+    });
+    door.policy.backends = [backendAt(backend.port)];
+    const reply = await replyOf(request(door.connect()));
+    assert.equal(reply.body, 'body');
+    assert.ok(reply.informations.length > 20 && reply.informations.length < 33, String(reply.informations.length));
+  });
+
   test('comes with hints before and trailers after it', async (t) => {
     const door = await openDoor(t);
     const backend = await startBackend(t, (_incoming, response) => {

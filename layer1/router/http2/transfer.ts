@@ -8,10 +8,15 @@ import { closeWhenSent, sendAnswer, sendHead } from './answer.ts';
 import type { Extent, Failure, Receiver, Upstream } from './attempt.ts';
 import { Attempts } from './attempts.ts';
 import { endWithTrailers } from './ending.ts';
-import { objectOf } from './fields.ts';
+import { listBytes, objectOf } from './fields.ts';
 import type { Http2Head } from './request.ts';
 import { RequestBody } from './request-body.ts';
 import type { BodyReceiver } from './request-body.ts';
+
+/** Of preliminary answers: more are left out. */
+const informedBytes = 65_536;
+/** Of one that says no more than its status. */
+const statusBytes = 32;
 
 type Phase =
   /** Its body is collected before a backend is taken. */
@@ -46,6 +51,7 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
   #status = 0;
   #bytesOut = 0;
   #isBrokenOff = false;
+  #informedBytes = 0;
 
   constructor(options: {
     stream: ServerHttp2Stream;
@@ -127,6 +133,9 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
   onInformation(status: number, fields: Fields): void {
     if (this.#phase === 'asking') this.#armForAnswer();
     if (this.#stream.destroyed || this.#stream.closed || this.#stream.headersSent) return;
+    // Fields are not held up by a window: of a client that does not read they would lie here.
+    this.#informedBytes += statusBytes + listBytes(fields);
+    if (this.#informedBytes > informedBytes) return;
     try {
       this.#stream.additionalHeaders({ ':status': status, ...objectOf(fields) });
     } catch {
