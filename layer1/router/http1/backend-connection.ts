@@ -22,6 +22,8 @@ const readBytes = 65_536;
 const maxInformation = 2_000;
 /** A handshake takes its time with one that is there; this long the kernel of one may take to say that it is. */
 const reachMs = 1_000;
+/** Once nothing more can be written, for each piece of what the kernel still has: that is there already. */
+const restMs = 200;
 
 /** Whoever asked. What is told lies in a buffer that is used again: it is gone when the call returns, unless reading is paused. */
 export interface AnswerReceiver {
@@ -66,6 +68,7 @@ export class BackendConnection implements Watched {
   #isUsable = true;
   #idleUntilMs = 0;
   #reachUntilMs = Infinity;
+  #restUntilMs = Infinity;
   #error: Error | undefined;
   idleSinceMs = 0;
   /** Of this answer. */
@@ -97,7 +100,7 @@ export class BackendConnection implements Watched {
   #connect(): Socket {
     const { host, port } = this.backend;
     const whole = Buffer.allocUnsafeSlow(headroomBytes + readBytes);
-    return connect({
+    const socket = connect({
       host,
       port,
       noDelay: true,
@@ -109,7 +112,28 @@ export class BackendConnection implements Watched {
         buffer: whole.subarray(headroomBytes),
         callback: (bytes) => this.#onRead(whole, headroomBytes, headroomBytes + bytes),
       },
-    }).once('connect', () => this.#onConnect());
+    });
+    const destroy = socket.destroy.bind(socket);
+    socket.destroy = (error?: Error) => (this.#mayHaveRest(error) ? socket : destroy(error));
+    return socket.once('connect', () => this.#onConnect());
+  }
+
+  /**
+   * An app that answers early and closes, with some of the body unread, has its kernel reset the connection. What it said lies
+   * here then, and is to be read; Node destroys the socket when a write fails, and what lies there with it. Answers whether
+   * that is put off: to the end, which is none in order, for who wrote has been told of the reset in the place of who reads.
+   */
+  #mayHaveRest(error: (Error & { code?: string; syscall?: string }) | undefined): boolean {
+    if (error?.syscall !== 'write' || (error.code !== 'EPIPE' && error.code !== 'ECONNRESET')) return false;
+    if (this.#receiver === undefined || (this.#state !== 'head' && this.#state !== 'body')) return false;
+    this.#error = error;
+    this.#restUntilMs = this.#deadlines.after(restMs);
+    // What is read does not come by there. Of a stream with an error Node tells no end.
+    this.socket.push = () => {
+      this.#close(error);
+      return false;
+    };
+    return true;
   }
 
   /** What it reads comes in memory of its own: over TLS more may come of what had arrived when reading was paused. */
@@ -127,7 +151,7 @@ export class BackendConnection implements Watched {
 
   /** Ready for another request once the last was answered whole, with nothing said after it. */
   get isUsable(): boolean {
-    return this.#isUsable && this.#state === 'idle';
+    return this.#isUsable && this.#state === 'idle' && this.#restUntilMs === Infinity;
   }
 
   /** Begins another exchange over a connection that was idle. */
@@ -158,6 +182,8 @@ export class BackendConnection implements Watched {
   tick(nowMs: number): void {
     if (this.#state === 'idle' && nowMs > this.#idleUntilMs) this.destroy();
     if (nowMs > this.#reachUntilMs) this.#close(new Error(`no answer within ${reachMs} ms`));
+    // Of one that is paused there may be more.
+    if (nowMs > this.#restUntilMs && !this.socket.isPaused()) this.#close(this.#error);
   }
 
   #onConnect(): void {
@@ -168,6 +194,7 @@ export class BackendConnection implements Watched {
 
   #onRead(buffer: Buffer, from: number, to: number): boolean {
     const receiver = this.#receiver;
+    if (this.#restUntilMs !== Infinity) this.#restUntilMs = this.#deadlines.after(restMs);
     // Something said without being asked: whose answer it would be nobody can tell.
     if (receiver === undefined || this.#state === 'idle') {
       this.destroy();
