@@ -29,6 +29,11 @@ const containers = [
   container('127.0.0.15', grouped, 'exited'),
   // Not ours, or of a version before there was such a label.
   container('127.0.0.16', {}),
+  // Ended, and not known to have: the address is the next one's.
+  container('127.0.0.18', grouped),
+  container('127.0.0.18', ofApp),
+  container('127.0.0.19', grouped),
+  container('127.0.0.19', grouped),
 ];
 
 test('who asks is known by the address', () => {
@@ -40,23 +45,25 @@ test('who asks is known by the address', () => {
     '127.0.0.12': 'part',
     '127.0.0.13': 'part',
     '127.0.0.14': 'workload',
-    '127.0.0.15': 'nobody',
+    '127.0.0.15': 'unknown',
     '127.0.0.16': 'nobody',
-    '127.0.0.17': 'nobody',
+    '127.0.0.17': 'unknown',
+    '127.0.0.18': 'unknown',
+    '127.0.0.19': 'workload',
   };
   for (const [address, asker] of Object.entries(expected)) {
     assert.equal(askerAt(address, gateway, containers), asker, address);
     const mayChange = asker === 'host' || asker === 'workload';
     if (mayChange) checkMayChange(asker);
-    else assert.throws(() => checkMayChange(asker), { code: 'denied' });
+    else assert.throws(() => checkMayChange(asker), { code: asker === 'unknown' ? 'unavailable' : 'denied' });
   }
 });
 
-async function serving() {
+async function serving(known: () => readonly Container[] = () => containers) {
   const stop = new AbortController();
   const registry = createMemoryRegistry({ log: silentLogger() });
   const port = await freePort();
-  const served = { gateway, containers: () => containers, log: silentLogger(), signal: stop.signal, port };
+  const served = { gateway, containers: known, log: silentLogger(), signal: stop.signal, port };
   await serveDiscovery(registry, served);
   return {
     registry,
@@ -88,9 +95,11 @@ test('a build reads what there is and changes nothing; the host and workloads wi
     ['DELETE', '/services/db/meta'],
     ['DELETE', '/services/db/instances/a'],
   ];
-  for (const from of ['127.0.0.10', '127.0.0.11', '127.0.0.12', '127.0.0.13', '127.0.0.15', '127.0.0.17']) {
+  const unknown = ['127.0.0.15', '127.0.0.17', '127.0.0.18'];
+  for (const from of ['127.0.0.10', '127.0.0.11', '127.0.0.12', '127.0.0.13', '127.0.0.16', ...unknown]) {
+    const refusal = unknown.includes(from) ? 503 : 403;
     for (const [method, path, body] of changes) {
-      assert.equal(await statusOf(port, from, method, path, body), 403, `${from} ${method} ${path}`);
+      assert.equal(await statusOf(port, from, method, path, body), refusal, `${from} ${method} ${path}`);
     }
     assert.equal(await statusOf(port, from, 'GET', '/services/db/instances'), 200);
   }
@@ -101,6 +110,16 @@ test('a build reads what there is and changes nothing; the host and workloads wi
       assert.ok(status === 200 || status === 204, `${from} ${method} ${path}: ${status}`);
     }
   }
+});
+
+test('a program that asks before its agent knows of its container is told to ask again, not that it may not', async () => {
+  let known: readonly Container[] = [];
+  await using world = await serving(() => known);
+  const announce = () =>
+    statusOf(world.port, '127.0.0.14', 'PUT', '/services/db/instances/a', { address: '127.0.0.14:80' });
+  assert.equal(await announce(), 503);
+  known = containers;
+  assert.equal(await announce(), 200);
 });
 
 test('a job has 32 connections at a time; the host and the platform have as many as they need', async () => {
