@@ -56,8 +56,8 @@ class MemoryRegistry extends ServiceTable implements Registry {
     return this.#vouched.has(service);
   }
 
-  async vouchFor(service: string): Promise<void> {
-    this.#vouched.add(checkService(service));
+  vouchFor(services: readonly string[]): void {
+    for (const service of services) this.#vouched.add(service);
   }
 
   async deregister(service: string, id: string): Promise<void> {

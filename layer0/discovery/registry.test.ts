@@ -411,23 +411,15 @@ test('one whose lease is lost is put back, for it was taken back by nobody', asy
 
 test('what agents vouch for every host knows, also when nobody of it is there and the agent has gone', async () => {
   await using hosts = await twoHosts();
-  await hosts.a.vouchFor('shop-web');
+  hosts.a.vouchFor(['shop-web']);
   const isKnown = () => hosts.b.isVouchedFor('shop-web');
   await waitFor(isKnown, { what: 'the other host to know', deadlineMs: 30_000, intervalMs: 5 });
   assert.ok(!hosts.b.isVouchedFor('blog-web'));
-  // Removed by whatever means: it is put back for as long as the agent is there.
-  const [entry] = (await hosts.store.list('/flynn/cluster/vouched-services/')).entries;
-  assert.ok(entry?.lease !== undefined, 'it goes some day');
-  await hosts.store.transact({ then: [{ delete: entry.key }] });
-  const isBack = async () => (await hosts.store.get(entry.key)) !== undefined;
-  await waitFor(isBack, { what: 'it to be back', deadlineMs: 30_000, intervalMs: 5 });
   await hosts.a[Symbol.asyncDispose]();
   await hosts.atA.close();
-  hosts.pass(19 * 24 * 3_600_000);
+  hosts.pass(365 * 24 * 3_600_000);
   await using later = await createRegistry({ store: hosts.store, log });
   assert.ok(later.isVouchedFor('shop-web'));
-  hosts.pass(2 * 24 * 3_600_000);
-  await waitFor(() => !later.isVouchedFor('shop-web'), { what: 'its end', deadlineMs: 30_000, intervalMs: 5 });
 });
 
 test('conditions on attributes are of the query, and others are refused', async () => {

@@ -21,7 +21,8 @@
  *
  * Vouched for. A process that says so of a service is, with others like it, the only one to announce it. Every registry of the
  * store knows that from then on, whether or not the service has instances, until 20 days after the last such process has ended
- * (in memory: for the life of the process). Registries take what they are told all the same: who lets others announce asks first.
+ * or named it no more (in memory: for the life of the process). Days count that some process of the store was there from
+ * beginning to end. Registries take what they are told all the same: who lets others announce asks first.
  *
  * Reads are of this process's memory: no waiting, never an error. They see what this registry wrote before, what others
  * wrote soon, and while the store is away what they saw last. What is handed out is frozen or never changed.
@@ -74,8 +75,11 @@ export interface Registry extends RegistryReads, AsyncDisposable {
   ): Promise<Instance>;
   /** Whoever announced it. One that is not there is fine. */
   deregister(service: string, id: string): Promise<void>;
-  /** Writes once in the life of this process. Fails like a `register`, and is then carried out later. */
-  vouchFor(service: string): Promise<void>;
+  /**
+   * These from now on, and none that were named before. Known here at once, elsewhere soon, or once the store is back. What is no
+   * name of a service is passed over.
+   */
+  vouchFor(services: readonly string[]): void;
   setMeta(service: string, write: MetaWrite): Promise<ServiceMeta>;
   /** One that is not there is fine. */
   removeMeta(service: string): Promise<void>;

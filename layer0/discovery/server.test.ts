@@ -72,7 +72,7 @@ test('nobody changes a service of the platform over HTTP, whether or not any of 
 
 test('nor one of an app: not while its jobs are there, and not while none of them is', async () => {
   await using world = await serving();
-  await world.registry.vouchFor('shop-web');
+  world.registry.vouchFor(['shop-web']);
   await assertClosed(world, 'shop-web');
   // An agent of a version before does not say whose services are its own to announce.
   const attributes = { 'flynn.group': 'blog', 'flynn.app': 'b1' };
@@ -103,7 +103,7 @@ test('what was announced over HTTP before an app had the name is renewed no more
   await world.claim('shop-web');
   await world.choose('shop-web', 'forged');
   await world.note('shop-web', 'x');
-  await world.registry.vouchFor('shop-web');
+  world.registry.vouchFor(['shop-web']);
   await assert.rejects(world.claim('shop-web'), denied);
   await world.takeBack('shop-web', 'forged');
   await world.forgetChoice('shop-web');

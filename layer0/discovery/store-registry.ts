@@ -154,8 +154,8 @@ class StoreRegistry extends ServiceTable implements LastingRegistry {
     return this.#vouched.has(service);
   }
 
-  async vouchFor(service: string): Promise<void> {
-    await this.#vouched.vouchFor(checkService(service));
+  vouchFor(services: readonly string[]): void {
+    this.#vouched.vouchFor(services);
   }
 
   async deregister(service: string, id: string): Promise<void> {

@@ -55,7 +55,7 @@ function groupOf({ id, workloadId, version, index, desired, singleton, createdAt
 export class AnnouncerProbe implements Announcer {
   readonly instances = new Map<string, Instance>();
   readonly calls: string[] = [];
-  readonly vouched = new Set<string>();
+  vouched: readonly string[] = [];
 
   async register(instance: Instance): Promise<void> {
     this.calls.push(`register ${instance.service}`);
@@ -67,8 +67,8 @@ export class AnnouncerProbe implements Announcer {
     this.instances.delete(`${service}/${id}`);
   }
 
-  async vouchFor(service: string): Promise<void> {
-    this.vouched.add(service);
+  vouchFor(services: readonly string[]): void {
+    this.vouched = services;
   }
 }
 

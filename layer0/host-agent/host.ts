@@ -3,6 +3,7 @@ import type { Logger } from '@flynn/kit/log';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { cellKeys } from '@flynn/scheduler/cell';
 import type { HostJob } from '@flynn/scheduler/cell';
+import { appAttribute } from '@flynn/discovery/parts';
 import { openMirror } from '@flynn/store/mirror';
 import type { Revision, Store } from '@flynn/store/store';
 import type { Announcer } from './discovery/announcer.ts';
@@ -11,6 +12,7 @@ import type { DesiredJob, HostAssignment } from './jobs/assigned.ts';
 import { ContainerTable } from './containers/table.ts';
 import { Convergence } from './jobs/convergence.ts';
 import type { Container, Engine } from './engine/engine.ts';
+import { announcedNamesOf } from './health/health.ts';
 import { JobTable } from './jobs/table.ts';
 import { isSingleton } from './engine/labels.ts';
 import { outOfMemoryMessage } from './jobs/outcome.ts';
@@ -83,6 +85,10 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
   const assigned = new AssignedJobs({ store, assignments, log });
   const { isLogShipped, standing } = deps;
   const convergence = new Convergence({ context, assigned, isLogShipped, mayStart, standing });
+  // Before a job is up, and of names that it may never have: who took one meanwhile would be sent what is meant for the job.
+  const vouch = () => deps.announcer.vouchFor(namesOfApps(convergence.assigned));
+  assigned.onChange(vouch);
+  vouch();
   const off = deps.containers.onOutOfMemory((container) => {
     const job = convergence.assigned.find(({ id }) => id === jobIdOf(container));
     deps.note(container, outOfMemoryMessage(job && limitsOf(job.template).memoryBytes));
@@ -102,6 +108,13 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
       return unresolved.size > 0 ? 'yet' : undefined;
     },
   };
+}
+
+/** What jobs of apps and of the platform may be announced as: no others than agents do that. */
+function namesOfApps(jobs: readonly HostJob[]): string[] {
+  return jobs
+    .filter(({ template: { meta, identity } }) => appAttribute in meta || identity !== undefined)
+    .flatMap(announcedNamesOf);
 }
 
 function isUnread(job: DesiredJob): boolean {

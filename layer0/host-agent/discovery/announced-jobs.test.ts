@@ -29,6 +29,29 @@ test('a restarted agent adopts what runs, restarts nothing and announces it agai
     await door.close();
   }));
 
+test("names of apps and of the platform are agents' own from a job's assignment on; those of other workloads are not", () =>
+  scenario(async ({ engine, store }) => {
+    const check = { type: 'http' as const, path: '/', status: 200 };
+    const ports = (name: string) => [{ port: 5432, service: { name }, roles: [{ name: `${name}-primary`, check }] }];
+    const host = await openHost({ engine, store });
+    // Their containers never come up: there is no such image.
+    const image = { name: 'none' };
+    const ofApp = jobOf('a', { image, ports: ports('shop'), meta: { 'flynn.app': 'a1' } });
+    const ofPlatform = jobOf('b', { image, ports: ports('part'), identity: 'controller' }, { workloadId: 'w2' });
+    const other = jobOf('c', { image, ports: ports('legacy') }, { workloadId: 'w3' });
+    const vouched = (...names: string[]) =>
+      waitFor(() => [...host.announcer.vouched].sort().join() === names.join(), {
+        what: names.join(),
+        deadlineMs: 30_000,
+      });
+    await host.assign([ofApp, ofPlatform, other]);
+    await vouched('part', 'part-primary', 'shop', 'shop-primary');
+    assert.deepEqual(host.announcer.calls, []);
+    await host.assign([ofApp, other]);
+    await vouched('shop', 'shop-primary');
+    await host.stop();
+  }));
+
 test('a job that became unhealthy while no agent was there leaves discovery', () =>
   scenario(async ({ engine, store }) => {
     const door = await listen();

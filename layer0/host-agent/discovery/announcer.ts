@@ -10,21 +10,7 @@ export type Instance = { service: string; id: string; address: string; attribute
 export interface Announcer {
   register(instance: Instance): Promise<unknown>;
   deregister(service: string, id: string): Promise<void>;
-  vouchFor(service: string): Promise<void>;
-}
-
-/**
- * Says of names that agents alone announce them: before a job is up, and of roles that it may never have, for who takes a name
- * that is free just then is sent what is meant for it. What fails the registry writes later. Never rejects.
- */
-export async function vouch(announcer: Announcer, names: readonly string[], log: Logger): Promise<void> {
-  for (const name of names) {
-    try {
-      await announcer.vouchFor(name);
-    } catch (error) {
-      log.debug({ err: error, service: name }, 'it is not known yet that agents alone announce a service');
-    }
-  }
+  vouchFor(services: readonly string[]): void;
 }
 
 /**

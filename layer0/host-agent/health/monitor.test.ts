@@ -263,7 +263,7 @@ test('what waits for discovery alone is told as that', async () => {
   };
   await using it = await slow({
     isPassed: true,
-    announcer: { register, deregister: async () => undefined, vouchFor: async () => undefined },
+    announcer: { register, deregister: async () => undefined, vouchFor: () => undefined },
   });
   await it.until('discovery to be told', () => isAsked);
   await it.isLate();

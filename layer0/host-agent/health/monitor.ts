@@ -7,7 +7,7 @@ import type { Logger } from '@flynn/kit/log';
 import type { HealthCheck } from '@flynn/scheduler/ports';
 import type { HostJob } from '@flynn/scheduler/cell';
 import type { Announcer, Instance } from '../discovery/announcer.ts';
-import { announce, vouch, withdraw } from '../discovery/announcer.ts';
+import { announce, withdraw } from '../discovery/announcer.ts';
 import type { CheckedPort, CheckedRole } from './health.ts';
 import {
   announcedNamesOf,
@@ -23,7 +23,7 @@ import {
   untilRefused,
   waitMs,
 } from './health.ts';
-import { appAttribute, identityAttribute } from '@flynn/discovery/parts';
+import { identityAttribute } from '@flynn/discovery/parts';
 import { groupOf, label } from '../engine/labels.ts';
 import { watchRole } from './role-watch.ts';
 
@@ -122,9 +122,6 @@ export class JobMonitor {
     const isComing = this.#ports.length > 0 && !this.#wasUp;
     const slow = isComing ? [this.#watch(() => this.#followSlow(untilSlow))] : [];
     this.#running = Promise.all([...ports, ...roles, ...slow]);
-    const isOfApp = appAttribute in this.#job.template.meta || this.#identity !== undefined;
-    // Nothing waits for it: a store that is away keeps no job from being stopped.
-    if (isOfApp) void vouch(this.#announcer, announcedNamesOf(this.#job), this.#log);
   }
 
   async #watch(follow: () => Promise<void>): Promise<void> {

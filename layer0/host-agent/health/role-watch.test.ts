@@ -5,7 +5,6 @@ import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
-import { freePort } from '@flynn/kit/testing-ports';
 import type { Instance } from '../discovery/announcer.ts';
 import { AnnouncerProbe, jobOf, openHost, scenario } from '../host-fixture.ts';
 import { JobMonitor } from './monitor.ts';
@@ -42,23 +41,20 @@ function watched(
     mayBeAnnounced?: boolean;
     announcer?: AnnouncerProbe;
     lines?: string[];
-    meta?: Record<string, string>;
-    identity?: string;
   } = {},
 ) {
   const told: string[] = [];
   const goesLast: boolean[] = [];
-  const { announcer = new AnnouncerProbe(), mayBeAnnounced = false, lines = [], meta = {}, identity } = options;
+  const { announcer = new AnnouncerProbe(), mayBeAnnounced = false, lines = [] } = options;
   const log = silentLogger();
   const telling = Object.assign(Object.create(log) as typeof log, {
     info: (_: unknown, text: string) => lines.push(`info ${text}`),
     warn: (first: unknown, text?: string) => lines.push(`warn ${text ?? String(first)}`),
   });
   const monitor = new JobMonitor({
-    job: jobOf('a', { ports, meta }),
+    job: jobOf('a', { ports }),
     address: '127.0.0.1',
     hostId: 'h1',
-    identity,
     mayBeAnnounced,
     announcer,
     events: {
@@ -105,21 +101,6 @@ test('a job has a role from its first good answer on, until as many bad ones in 
     job.lines.toSorted(),
     [`info ${why.replace('primary', 'replica')}`, `info ${why}`, gained, gained].toSorted(),
   );
-});
-
-test('the names that a job of an app may have are vouched for before it has any; those of other workloads are not', async () => {
-  await using it = await database('none');
-  const never = { type: 'tcp' as const, startTimeoutMs: 600_000 };
-  const ports = [{ port: await freePort(), service: { name: 'shop', check: never }, roles: it.roles }];
-  await using ofApp = watched(ports, { meta: { 'flynn.app': 'a1' } });
-  await using ofPlatform = watched(ports, { identity: 'controller' });
-  await using other = watched(ports);
-  await until('a look each', () => it.asked >= 6);
-  for (const { announcer } of [ofApp, ofPlatform]) {
-    assert.deepEqual([...announcer.vouched], ['shop', 'db', 'db-replica']);
-  }
-  assert.deepEqual([...other.announcer.vouched], []);
-  assert.deepEqual(ofApp.announcer.calls, []);
 });
 
 test('a job that is not well has its roles all the same, and one that is well needs none', async () => {
