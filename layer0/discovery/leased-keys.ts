@@ -12,13 +12,18 @@ type Wanted = {
   isShared: boolean;
   /** Of such a one: when it was seen to be gone while its lease was thought to live, on performance.now()'s clock. */
   goneMs?: number;
+  /** The last that has begun. */
+  put?: Put;
 };
+
+/** Without a revision it is under way, or has failed; `othersRevision`: another process's put of the key that was seen meanwhile. */
+type Put = { revision?: Revision; othersRevision?: Revision };
 
 /**
  * INVARIANTS. Every key that was put and not removed is in the store under the current lease of its TTL, or is being put
  * there: a lease found lost is granted again and all its keys follow. A removed key is gone, or is being removed. Writes of
  * one key happen one after the other, and each writes what is wanted at that moment, so a late put never undoes a removal.
- * A shared key that another process has put since is that one's; one that went while its lease lived was removed, and stays so.
+ * A shared key that another process has put later is that one's; one that went while its lease lived was removed, and stays so.
  */
 export class LeasedKeys implements AsyncDisposable {
   readonly #store: Store;
@@ -97,11 +102,22 @@ export class LeasedKeys implements AsyncDisposable {
     else this.restore(key);
   }
 
-  /** Whether a shared key was found on a lease that is none of this process's: then it is wanted no more. */
-  yieldTo(key: string, leaseId: string | undefined): boolean {
-    const isOthers = leaseId === undefined || !this.#ownLeaseIds.has(leaseId);
-    if (!isOthers || this.#wanted.get(key)?.isShared !== true) return false;
-    return this.#wanted.delete(key);
+  /**
+   * Whether a shared key is wanted no more, since another process has put it after this one did. Told while a put is under way it
+   * goes by what that turns out to be; if it fails the key is the other's.
+   */
+  yieldTo(
+    key: string,
+    { lease, modRevision }: Readonly<{ lease: string | undefined; modRevision: Revision }>,
+  ): boolean {
+    const { isShared = false, put } = this.#wanted.get(key) ?? {};
+    const isOthers = lease === undefined || !this.#ownLeaseIds.has(lease);
+    // What has not begun comes after it.
+    if (!isShared || !isOthers || put === undefined) return false;
+    if (put.revision === undefined) put.othersRevision = modRevision;
+    const isLater = put.revision !== undefined && modRevision > put.revision;
+    if (isLater) this.expire(key);
+    return isLater;
   }
 
   /**
@@ -154,11 +170,17 @@ export class LeasedKeys implements AsyncDisposable {
     return this.#mutex.run(key, async () => {
       const wanted = this.#wanted.get(key);
       if (wanted === undefined) return this.#expired.has(key) ? this.#removeOwn(key) : this.#delete(key);
-      const { value, ttlSeconds } = wanted;
+      const { value, ttlSeconds, put: former } = wanted;
+      // Of a put that failed, whoever asked for it was told, and asks again.
+      if (former?.revision === undefined && former?.othersRevision !== undefined) return this.#yield(key);
+      const put: Put = (wanted.put = {});
       for (let attempt = 0; ; attempt += 1) {
         const lease = await this.#leaseOf(ttlSeconds);
         try {
-          return (await this.#store.transact({ then: [{ put: key, value, lease: lease.id }] })).revision;
+          const { revision } = await this.#store.transact({ then: [{ put: key, value, lease: lease.id }] });
+          put.revision = revision;
+          if ((put.othersRevision ?? 0) > revision && this.#wanted.get(key) === wanted) this.expire(key);
+          return revision;
         } catch (error) {
           // The lease expired before its loss was noticed; the next attempt has a new one.
           if (attempt > 0 || !hasCode(error, 'not_found')) throw error;
@@ -166,6 +188,12 @@ export class LeasedKeys implements AsyncDisposable {
         }
       }
     });
+  }
+
+  async #yield(key: string): Promise<Revision> {
+    this.#expired.add(key);
+    this.#wanted.delete(key);
+    return this.#removeOwn(key);
   }
 
   async #delete(key: string): Promise<Revision> {

@@ -1,3 +1,4 @@
+import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import type { Logger } from '@flynn/kit/log';
 import { startServer } from '@flynn/kit/http-server';
@@ -407,6 +408,58 @@ test('one whose lease is lost is put back, for it was taken back by nobody', asy
   await waitFor(isGone, { what: 'its expiry', deadlineMs: 30_000, intervalMs: 5 });
   hosts.atA.reconnect();
   await hosts.until('a:80');
+});
+
+test('one that goes to another host and back runs out there, however late the watch tells that it was elsewhere', async () => {
+  await using store = createMemoryStore();
+  const told = Promise.withResolvers<void>();
+  let isHeld = false;
+  const atB = store.connect();
+  const watch = atB.watch.bind(atB);
+  atB.watch = async function* (...args) {
+    for await (const batch of watch(...args)) {
+      if (isHeld) await told.promise;
+      yield batch;
+    }
+  };
+  await using a = await createRegistry({ store: store.connect(), log });
+  await using b = await createRegistry({ store: atB, log });
+  await b.register(addressed('before:80'), { ttlSeconds: 1 });
+  isHeld = true;
+  await a.register(addressed('a:80'), { ttlSeconds: 60 });
+  const back = b.register(addressed('b:80'), { ttlSeconds: 1 });
+  const isBack = async () => (await store.get(instanceKey('web', 'a')))?.value.includes('b:80') === true;
+  await waitFor(isBack, { what: 'it to be back', deadlineMs: 30_000, intervalMs: 5 });
+  told.resolve();
+  assert.equal((await back).address, 'b:80');
+  // Nobody renews it.
+  const isGone = async () => (await store.get(instanceKey('web', 'a'))) === undefined;
+  await waitFor(isGone, { what: 'its end', deadlineMs: 30_000 });
+  await waitFor(() => a.instances('web').length === 0, { what: 'A to know', deadlineMs: 30_000, intervalMs: 5 });
+});
+
+test('what did not get through is not put once another host has it: it neither takes its place nor removes it', async () => {
+  await using hosts = await twoHosts();
+  await hosts.a.register(addressed('old:80'), heard);
+  await hosts.until('old:80');
+  const transact = hosts.atA.transact.bind(hosts.atA);
+  const isAsked = Promise.withResolvers<void>();
+  const fails = Promise.withResolvers<void>();
+  hosts.atA.transact = async () => {
+    isAsked.resolve();
+    await fails.promise;
+    throw new FlynnError('timeout', 'the store did not answer');
+  };
+  const failing = assert.rejects(hosts.a.register(addressed('a:80'), heard), { code: 'timeout' });
+  await isAsked.promise;
+  await hosts.b.register(addressed('b:80'), heard);
+  await hosts.until('b:80');
+  hosts.atA.transact = transact;
+  fails.resolve();
+  await failing;
+  // Behind what A has still to do about it.
+  for (const id of ['x', 'y', 'z']) await hosts.a.register({ service: 'later', id, address: 'x:80' }, heard);
+  assert.match((await hosts.store.get(instanceKey('web', 'a')))?.value ?? '', /b:80/);
 });
 
 test('what agents vouch for every host knows, also when nobody of it is there and the agent has gone', async () => {

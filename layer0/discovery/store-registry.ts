@@ -3,7 +3,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror, MirrorChange } from '@flynn/store/mirror';
-import type { CallOptions, Entry, Lease, Operation, Store } from '@flynn/store/store';
+import type { CallOptions, Entry, Lease, Operation, Revision, Store } from '@flynn/store/store';
 import { z } from 'zod';
 import { leaderChoiceSchema } from './api.ts';
 import type { Instance, LeaderChoice, ServiceMeta } from './api.ts';
@@ -25,7 +25,7 @@ const announcedSchema = z.object({ address: z.string(), attributes: z.record(z.s
 
 /** What one key under the prefix says. */
 type Record =
-  | { type: 'instance'; instance: Instance; lease: string | undefined }
+  | { type: 'instance'; instance: Instance; lease: string | undefined; modRevision: Revision }
   | { type: 'leader'; service: string; choice: LeaderChoice }
   | { type: 'meta'; service: string; meta: ServiceMeta };
 
@@ -243,7 +243,7 @@ class StoreRegistry extends ServiceTable implements LastingRegistry {
     if (after === undefined) {
       if (this.#standstill.isRecent) this.#keys.restore(prefix + key);
       else this.#keys.restoreUnlessRemoved(prefix + key);
-    } else if (after.type === 'instance' && this.#keys.yieldTo(prefix + key, after.lease)) {
+    } else if (after.type === 'instance' && this.#keys.yieldTo(prefix + key, after)) {
       this.#expiries.forget(prefix + key);
     }
   }
@@ -281,7 +281,7 @@ function decodeRecord(json: unknown, key: string, entry: Entry): Record {
     const announced = announcedSchema.parse(json);
     const instance = { service, id: rest.join('/'), ...announced, createdRevision: entry.createRevision };
     Object.freeze(instance.attributes);
-    return { type: 'instance', instance: Object.freeze(instance), lease: entry.lease };
+    return { type: 'instance', instance: Object.freeze(instance), lease: entry.lease, modRevision: entry.modRevision };
   }
   if (kind === 'leaders') return { type: 'leader', service, choice: leaderChoiceSchema.parse(json) };
   if (kind === 'meta') {
