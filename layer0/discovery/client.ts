@@ -21,7 +21,8 @@ export interface DiscoveryClient extends AsyncDisposable {
   /**
    * Resolves once the instance is announced, retrying as long as discovery cannot be reached; renews it until the signal
    * aborts, then takes it back: `deregistered` settles when that is done, or given up after 5 s (its TTL ends it then).
-   * Throws `invalid` for a registration that can never succeed, and `denied` for one that is not this process's to make. Throws
+   * Throws `invalid` for a registration that can never succeed, and `denied` for one that is not this process's to make; if it is
+   * refused so later, as when an app has taken its name, it is renewed no more, and `deregistered` rejects with that. Throws
    * once the signal aborts before it was answered, too: then what may have been announced was taken back.
    */
   register(
@@ -173,6 +174,7 @@ export function createDiscoveryClient(options: { url: string; name?: string }): 
             await raceAbort(announce(), signal);
             isDown = false;
           } catch (error) {
+            if (!isRetryable(error) && !signal.aborted) throw error;
             if (!isDown && !signal.aborted)
               log.warn({ err: error, service, id }, 'could not renew the announcement, trying again');
             isDown = true;
@@ -180,7 +182,10 @@ export function createDiscoveryClient(options: { url: string; name?: string }): 
         }
         await takeBack();
       };
-      return { deregistered: renew() };
+      const deregistered = renew();
+      // Who awaits it is told; nobody has to.
+      deregistered.catch(() => undefined);
+      return { deregistered };
     },
     services: ({ signal } = {}) => http.call(routes.services, {}, until(signal)),
     instances,

@@ -16,7 +16,7 @@ type Wanted = {
   put?: Put;
 };
 
-/** Without a revision it is under way, or has failed; `othersRevision`: another process's put of the key that was seen meanwhile. */
+/** Without a revision it is under way, or has failed; `othersRevision`: another process's put that was seen meanwhile. */
 type Put = { revision?: Revision; othersRevision?: Revision };
 
 /**

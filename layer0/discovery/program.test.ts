@@ -138,6 +138,18 @@ test('a program is announced while it runs, and its exit code is passed on', asy
   assert.deepEqual(cli.registry.instances('web'), []);
 });
 
+test('a program whose name an app has taken goes on, and it is said that it is not announced any more', async () => {
+  await using cli = await start();
+  const { said, ended } = cli.begin('register', 'web', '10.0.0.1:80', '--ttl', '3', '--', 'sleep', '60');
+  await waitFor(() => cli.registry.instances('web').length === 1, { what: 'it', deadlineMs: 30_000 });
+  cli.registry.vouchFor(['web']);
+  await waitFor(() => said.err !== '', { what: 'word of it', deadlineMs: 30_000 });
+  assert.match(said.err, /web\/here-10.0.0.1-80 is not announced: web is a service of an app/);
+  await waitFor(() => cli.registry.instances('web').length === 0, { what: 'its end', deadlineMs: 30_000 });
+  cli.signal('SIGTERM');
+  assert.equal(await ended, 128 + 15);
+});
+
 test('who stops the program takes it back first, and gives others time to notice', async () => {
   await using cli = await start();
   const dir = await mkdtemp(path.join(tmpdir(), 'flynn-register-'));

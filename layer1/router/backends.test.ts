@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import type { Instance } from '@flynn/discovery/api';
 import type { LiveIdentity } from '@flynn/kit/identity';
 import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
 import { Backends } from './backends.ts';
 
 const group = { 'flynn.group': 'g' };
@@ -46,6 +47,38 @@ test('of a part those are asked that agents announced; once all of the platform 
       { to: '100.100.0.2:80', as: `flynn:app/${service}` },
     ]);
   }
+});
+
+test('when the word changes that all of the platform shows certificates, its parts are asked by it, though none has moved', async () => {
+  const own = {
+    isEverybodyKnown: true,
+    current: { trusted: '', certificate: '', privateKey: '' },
+    onChange: () => () => undefined,
+  };
+  const [, former] = parts('controller');
+  assert.ok(former !== undefined);
+  const openServiceSet = async (service: string) => ({
+    instances: [{ ...former, service }],
+    leader: former,
+    onChange: () => () => undefined,
+    ready: Promise.resolve(),
+    silentSinceMs: undefined,
+  });
+  using backends = new Backends({ discovery: { openServiceSet }, identity: own, log: silentLogger() });
+  for (const name of ['controller', 'web']) backends.hold(name);
+  const [web] = await backends.of('web');
+  const [asPart] = await backends.of('controller');
+  assert.equal(asPart?.mutual?.server, 'flynn:app/controller');
+  for (const isEverybodyKnown of [false, true]) {
+    own.isEverybodyKnown = isEverybodyKnown;
+    const isSo = async () => {
+      const [found] = await backends.of('controller');
+      return (found?.mutual?.server === 'flynn:app/controller') === isEverybodyKnown;
+    };
+    await waitFor(isSo, { what: 'the part to be asked as it is', deadlineMs: 30_000 });
+    assert.equal(backends.leaderOf('controller')?.address, former.address);
+  }
+  assert.equal((await backends.of('web'))[0], web);
 });
 
 test('who announces the address of a part, and no certificate, does not have it asked in clear', async () => {

@@ -41,7 +41,11 @@ export class Service {
   }
 }
 
-type Watched = { service: Service; holders: number; stop: AbortController };
+/** `update`: once discovery has told of it, has what it told last looked at again. */
+type Watched = { service: Service; holders: number; stop: AbortController; update?: () => void };
+
+/** No part is asked in a way that it does not answer for longer than others may take to hear of its release. */
+const lookEveryMs = 2_000;
 
 /**
  * INVARIANTS. A service is watched exactly as long as somebody holds it. A backend whose address stays keeps its
@@ -54,6 +58,9 @@ export class Backends implements Disposable {
   readonly #services = new Map<string, Watched>();
   readonly #leaving = new Set<Backend>();
   readonly #onRest: (() => void) | undefined;
+  readonly #looking: NodeJS.Timeout;
+  /** As it was at the last look: all services go by the same word. */
+  #isEverybodyKnown: boolean;
 
   /** Without an identity everybody is spoken to in clear, the platform's own parts too. */
   constructor(options: {
@@ -67,6 +74,8 @@ export class Backends implements Disposable {
     this.#identity = options.identity;
     this.#onRest = options.onRest;
     this.#log = options.log;
+    this.#isEverybodyKnown = this.#identity?.isEverybodyKnown === true;
+    this.#looking = setInterval(() => this.#look(), lookEveryMs).unref();
   }
 
   /** Watches it until as many have dropped it as hold it. */
@@ -124,6 +133,7 @@ export class Backends implements Disposable {
   }
 
   [Symbol.dispose](): void {
+    clearInterval(this.#looking);
     for (const [name, watched] of this.#services) this.#close(name, watched);
   }
 
@@ -136,11 +146,11 @@ export class Backends implements Disposable {
     this.#discovery
       .openServiceSet(name, { signal: stop.signal, log: this.#log })
       .then((set) => {
-        const update = (instances: readonly Instance[]) => {
-          if (!stop.signal.aborted) this.#update(service, instances, set.leader);
+        watched.update = () => {
+          if (!stop.signal.aborted) this.#update(service, set.instances, set.leader);
         };
-        set.onChange(update);
-        update(set.instances);
+        set.onChange(watched.update);
+        watched.update();
       })
       .catch((error: unknown) => {
         if (!stop.signal.aborted)
@@ -157,11 +167,19 @@ export class Backends implements Disposable {
     service.tellChanged();
   }
 
+  /** A part may go back to a release without a certificate, and discovery has nothing new to tell of it. */
+  #look(): void {
+    const isEverybodyKnown = this.#identity?.isEverybodyKnown === true;
+    if (isEverybodyKnown === this.#isEverybodyKnown) return;
+    this.#isEverybodyKnown = isEverybodyKnown;
+    for (const [name, { update }] of this.#services) if (platformServices.has(name)) update?.();
+  }
+
   #update(service: Service, told: readonly Instance[], leader: Instance | undefined): void {
     // People's tokens are sent to the platform's parts: to jobs that agents announced as such, and to nobody beside them.
     const isPart = this.#identity !== undefined && platformServices.has(service.name);
     const instances = isPart ? told.filter(isOfAgent) : told;
-    const whoElse = isPart && this.#identity?.isEverybodyKnown === true ? service.name : undefined;
+    const whoElse = isPart && this.#isEverybodyKnown ? service.name : undefined;
     const known = new Map(service.backends.map((backend) => [backend.address, backend]));
     const backends = new Map<string, Backend>();
     const roles = rolesOf(instances);
