@@ -20,10 +20,16 @@ type Known = Pick<RegistryReads, 'instances' | 'isVouchedFor'>;
  * such a name, or said who leads there, would be sent what is meant for others.
  */
 export function checkService(service: string, registry: Known): void {
-  const whose = platformServices.has(service) ? 'the platform' : isOfApp(service, registry) ? 'an app' : undefined;
+  const whose = ownerOf(service, registry);
   if (whose === undefined) return;
   const why = `${service} is a service of ${whose}: host agents alone announce and change it`;
   throw new FlynnError('denied', `${why}; take another name for what is announced over HTTP`);
+}
+
+/** Whose agents alone announce and change it; undefined where others may. */
+export function ownerOf(service: string, registry: Known): 'the platform' | 'an app' | undefined {
+  if (platformServices.has(service)) return 'the platform';
+  return isOfApp(service, registry) ? 'an app' : undefined;
 }
 
 /** Agents of a version before do not write down what they vouch for. */

@@ -30,6 +30,7 @@ async function serving() {
     choose: (service: string, instance: string) =>
       http.call(routes.chooseLeader, { params: { service }, body: { by: 'manual', instance } }),
     forgetChoice: (service: string) => http.call(routes.chooseLeader, { params: { service }, body: { by: 'oldest' } }),
+    lead: (service: string) => http.call(routes.leader, { params: { service } }),
     note: (service: string, data: string, leader?: string) =>
       http.call(routes.setMeta, { params: { service }, body: { data, ...(leader === undefined ? {} : { leader }) } }),
     removeNote: (service: string) => http.call(routes.removeMeta, { params: { service } }),
@@ -96,6 +97,17 @@ test('beside jobs of a workload without an app others may announce themselves, b
   assert.equal(world.registry.leader('hello')?.id, 'beside');
   await world.takeBack('hello', 'beside');
   assert.deepEqual(world.idsOf('hello'), ['h1-a']);
+});
+
+test('who is told that the leader that was chosen is away is told of no remedy that is closed to all', async () => {
+  await using world = await serving();
+  await world.registry.register({ service: 'shop-web', id: 'h1-a', address: '100.100.0.3:80' });
+  await world.choose('shop-web', 'away');
+  await assert.rejects(world.lead('shop-web'), { code: 'not_found', message: /choose another, or \{"by":"oldest"\}$/ });
+  world.registry.vouchFor(['shop-web']);
+  await assert.rejects(world.lead('shop-web'), { code: 'not_found', message: /: choose \{"by":"oldest"\}$/ });
+  await world.forgetChoice('shop-web');
+  assert.equal((await world.lead('shop-web')).id, 'h1-a');
 });
 
 test('what was announced over HTTP before an app had the name is renewed no more, and can be taken back', async () => {

@@ -13,6 +13,7 @@ import {
   checkMeta,
   checkService,
   checkTakingBack,
+  ownerOf,
 } from './heard.ts';
 import { hasAttributes } from './instances.ts';
 import { checkRegistration } from './registration.ts';
@@ -78,9 +79,12 @@ function pick(list: readonly Instance[], query: Record<string, string>): Instanc
 
 function nobodyLeads(registry: Registry, service: string): FlynnError {
   const choice = registry.leaderChoice(service);
+  // Another is chosen only where the service is nobody's own.
+  const remedy =
+    ownerOf(service, registry) === undefined ? 'choose another, or {"by":"oldest"}' : 'choose {"by":"oldest"}';
   const why =
     choice.by === 'manual' && registry.instances(service).length > 0
-      ? `${choice.instance} was chosen to lead ${service} and is not announced: choose another, or {"by":"oldest"}`
+      ? `${choice.instance} was chosen to lead ${service} and is not announced: ${remedy}`
       : `no instance of ${service} is announced, so none leads`;
   return new FlynnError('not_found', why);
 }
