@@ -37,7 +37,7 @@ export function describeJoining(theCluster: () => TestCluster): void {
     }
     // Services that jobs just begin to have are nobody's joining.
     const isNew = (key: string): boolean =>
-      /^\/flynn\/(network|cluster)\/(?!vouched-services\/)/.test(key) && !keys.includes(key);
+      /^\/flynn\/(network|cluster)\/(?!vouched-)/.test(key) && !keys.includes(key);
     assert.deepEqual((await cluster.storeKeys()).filter(isNew), []);
     assert.equal(existsSync(`${second.stateDir}/cluster.json`), false);
     assert.deepEqual(second.pids('host-agent'), []);
