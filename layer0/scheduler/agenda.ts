@@ -29,6 +29,8 @@ export type AgendaOptions = Readonly<{
   takeoverMs?: number;
   /** What this one plans for; default: the built-in ones. */
   schedulers?: Schedulers;
+  /** Hosts that were given up, as it is now. */
+  lostHosts?: () => ReadonlySet<string>;
 }>;
 
 const noRoom: Resources = Object.freeze({ memoryBytes: 0, cpuMillis: 0 });
@@ -184,7 +186,7 @@ export class Agenda {
   /** Whether this scheduler can plan for it: others may read what it cannot. What was removed needs none of its own kind. */
   #knows(workloadId: string): boolean {
     const { columns, schedulers } = this.#options;
-    if (columns.unreadable(workloadId) !== undefined) return false;
+    if (this.#isUnread(workloadId)) return false;
     const kind = columns.workload(workloadId)?.value.kind;
     return kind === undefined || schedulerFor(kind, schedulers) !== undefined;
   }
@@ -192,10 +194,15 @@ export class Agenda {
   /** Whether it looks after it unasked. Of a kind of a user's own all do that know it: whose it is may not be among them. */
   #minds(workloadId: string): boolean {
     const { columns } = this.#options;
-    if (columns.unreadable(workloadId) !== undefined) return false;
+    if (this.#isUnread(workloadId)) return false;
     const kind = columns.workload(workloadId)?.value.kind;
     if (kind === undefined || builtInSchedulers.has(kind)) return this.isOwn(workloadId);
     return this.#knows(workloadId);
+  }
+
+  #isUnread(workloadId: string): boolean {
+    const { columns, lostHosts } = this.#options;
+    return columns.unreadable(workloadId, lostHosts?.()) !== undefined;
   }
 
   #ask(trigger: Trigger, now: number): void {

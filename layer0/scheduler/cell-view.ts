@@ -44,10 +44,11 @@ export interface Cell {
   /** Undefined also of one that cannot be read. */
   workload(workloadId: string): Versioned<Workload> | undefined;
   /**
-   * The key of something that the workload has and that cannot be read: its record, its last plan, an assignment of jobs of it, the
-   * status of one that is assigned. Nothing may be concluded from what seems to be missing then.
+   * The key of something that the workload has and that cannot be read: its record, its last plan, an assignment of jobs of it.
+   * Nothing may be concluded from what seems to be missing then. What was assigned to a host that is lost is lost with it, but
+   * for jobs whose volumes are there. Of a workload that was removed nothing counts.
    */
-  unreadable(workloadId: string): string | undefined;
+  unreadable(workloadId: string, lostHosts?: ReadonlySet<string>): string | undefined;
   workloadIds(): Iterable<string>;
   /** Of workloads that are to have jobs on every host that matches. */
   omniWorkloadIds(): Iterable<string>;

@@ -71,8 +71,9 @@ export class SchedulerCore {
       onFault: (key, error) => tell('error', `${key} is not what it should be: ${messageOf(error)}`, { key }),
     });
     this.committer = new Committer({ ...options, columns: this.columns, ledger: this.ledger });
-    this.#agenda = new Agenda({ ...options, columns: this.columns, ledger: this.ledger });
     this.#losses = new LossWatch(options);
+    const lostHosts = () => this.#losses.lost;
+    this.#agenda = new Agenda({ ...options, columns: this.columns, ledger: this.ledger, lostHosts });
   }
 
   /** Evaluations by where they stand. */

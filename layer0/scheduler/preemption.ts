@@ -214,9 +214,9 @@ function mayHaveToGo({ desired, demand, status }: PlacedJob): boolean {
 }
 
 function isLower({ workloadId }: PlacedJob, workload: Workload, cell: Cell): boolean {
-  if (cell.unreadable(workloadId) !== undefined) return false;
   const other = cell.workload(workloadId)?.value;
-  return other === undefined || other.priority <= workload.priority - margin;
+  if (other === undefined) return cell.unreadable(workloadId) === undefined;
+  return other.priority <= workload.priority - margin;
 }
 
 /** Only what is full can be made room for. */

@@ -1,7 +1,7 @@
 /** What a scheduler cannot read, as a later version wrote it: nothing is stopped, moved or begun a second time because of that. */
 import type { Entry } from '@flynn/store/store';
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { describe, it, test } from 'node:test';
 import { z } from 'zod';
 import { assignmentSchema, cellKeys } from './cell.ts';
 import { evaluationSchema } from './evaluation.ts';
@@ -111,15 +111,75 @@ test('what stands in an assignment that cannot be read is not begun a second tim
   assert.equal(jobsIn(world).filter(({ workloadId }) => workloadId === 'web').length, 1);
 });
 
-test('while the status of a job cannot be read nothing is taken for not running', () => {
-  const world = worldOf({ hosts: hosts('h1') });
-  world.change(workloadInputOf({ count: 2 }));
-  world.run(1_000);
-  const before = jobsIn(world);
-  for (const key of keysOf(world, cellKeys.status)) disguise(world, key, { state: 'hibernating' });
-  world.change(workloadInputOf({ count: 2, version: 'v2' }));
+describe('a status that cannot be read', () => {
+  /** Two jobs on two hosts of three; what the one on the second says cannot be read. */
+  function unreadStatus(): { world: Simulation; ids: string[]; hostId: string } {
+    const world = worldOf({ hosts: hosts('h1', 'h2', 'h3') });
+    world.change(workloadInputOf({ count: 2 }));
+    world.run(5_000);
+    const jobs = jobsIn(world);
+    const { id = '', hostId = '' } = jobs[1] ?? {};
+    disguise(world, cellKeys.jobStatus(hostId, id), { state: 'hibernating' });
+    world.run(60_000);
+    assert.deepEqual(jobsIn(world), jobs, 'nothing is stopped or begun for it');
+    return { world, ids: jobs.map((job) => job.id), hostId };
+  }
+
+  it('keeps nothing on a host that is lost', () => {
+    const { world, ids, hostId } = unreadStatus();
+    world.loseHost(hostId);
+    world.run(60_000);
+    const after = jobsIn(world);
+    assert.equal(after.length, 2);
+    assert.ok(after.some(({ id }) => id === ids[0]));
+    assert.ok(after.every((job) => job.hostId !== hostId));
+  });
+  it('keeps nothing from being stopped with its workload', () => {
+    const { world } = unreadStatus();
+    world.remove('web');
+    world.run(60_000);
+    assert.ok(jobsIn(world).every(({ desired }) => desired === 'stop'));
+  });
+  it('keeps nothing on a host that drains', () => {
+    const { world, hostId } = unreadStatus();
+    const settings = drained({ cordoned: false, tags: {} }, {}, world.now);
+    world.write([{ put: cellKeys.hostSettings(hostId), value: JSON.stringify(settings) }]);
+    world.run(60_000);
+    assert.ok(jobsIn(world).every((job) => job.hostId !== hostId || job.desired === 'stop'));
+  });
+});
+
+test('an assignment that cannot be read is lost with its host, and holds up nobody there or elsewhere', () => {
+  const world = worldOf({ hosts: hosts('h1', 'h2', 'h3') });
+  world.change(workloadInputOf({ count: 2, singleton: true }));
+  world.run(5_000);
+  const [kept, lost] = jobsIn(world);
+  assert.ok(kept !== undefined && lost !== undefined);
+  const keys = keysOf(world, cellKeys.hostAssignments(lost.hostId));
+  for (const key of keys) disguise(world, key, { planId: { of: 'a later version' } });
   world.run(60_000);
-  assert.deepEqual(jobsIn(world), before);
+  assert.deepEqual(jobsIn(world), [kept, lost]);
+  world.loseHost(lost.hostId);
+  world.run(60_000);
+  const elsewhere = () => jobsIn(world).filter(({ hostId }) => hostId !== lost.hostId);
+  assert.equal(elsewhere().length, 2);
+  assert.ok(elsewhere().some(({ id }) => id === kept.id));
+  world.change(workloadInputOf({ count: 3, singleton: true }));
+  world.run(5_000);
+  assert.equal(elsewhere().length, 3);
+});
+
+test('what of a removed workload can be read is stopped, whatever else it has', () => {
+  const world = worldOf({ hosts: hosts('h1', 'h2') });
+  world.change(workloadInputOf({ count: 2 }));
+  world.run(5_000);
+  const [kept, hidden] = jobsIn(world);
+  for (const key of keysOf(world, cellKeys.hostAssignments(hidden?.hostId ?? ''))) {
+    disguise(world, key, { planId: { of: 'a later version' } });
+  }
+  world.remove('web');
+  world.run(5_000);
+  assert.ok(jobsIn(world).every(({ id, desired }) => id !== kept?.id || desired === 'stop'));
 });
 
 test('a host whose record cannot be read is not lost, and takes nothing new', () => {

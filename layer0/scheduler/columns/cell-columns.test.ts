@@ -271,7 +271,7 @@ test('a host of which not all can be read is there, takes nothing, and is unsure
   assert.ok(!cell.isUnsure('h1'));
 });
 
-test('what cannot be read counts for the workloads that it names: of a status only while its job is assigned', () => {
+test('what cannot be read counts for the workloads that it names, but for a status', () => {
   const cell = new CellColumns({ onFault: () => undefined });
   const put = (key: string, json: unknown) =>
     cell.fold({ type: 'put', entry: { key, value: JSON.stringify(json), modRevision: 1, createRevision: 1 } });
@@ -284,14 +284,27 @@ test('what cannot be read counts for the workloads that it names: of a status on
   const jobs = [{ id: job.id, index: 0, desired: 'run', createdAt: 0 }];
   const group = { workloadId: 'web', version, demand, singleton: false, jobs };
   put(assignment, { planId: 'p', groups: [group] });
-  assert.equal(cell.unreadable('web'), status);
-  cell.fold({ type: 'delete', key: status, modRevision: 2 });
   assert.equal(cell.unreadable('web'), undefined);
+  assert.deepEqual(
+    cell.jobsOf('web').map((one) => one.status),
+    [undefined],
+  );
+  cell.fold({ type: 'delete', key: status, modRevision: 2 });
+  put(cellKeys.workload('web'), workload);
+  put(cellKeys.workload('db'), workloadOf({ id: 'db', template: { volumes: [{ name: 'data', path: '/data' }] } }));
   put(assignment, { planId: 'p', groups: [group, 7, { ...group, workloadId: 'db', demand: 'small' }] });
   assert.deepEqual(
     ['web', 'db', 'other'].map((id) => cell.unreadable(id)),
     [assignment, assignment, undefined],
   );
+  assert.deepEqual([...cell.hostsWithJobs()], ['h1'], 'or nobody would miss it');
+  assert.deepEqual(
+    ['web', 'db'].map((id) => cell.unreadable(id, new Set(['h1']))),
+    [undefined, assignment],
+    'with its host is lost what is not bound to it',
+  );
+  for (const id of ['web', 'db']) cell.fold({ type: 'delete', key: cellKeys.workload(id), modRevision: 3 });
+  assert.equal(cell.unreadable('web'), undefined, 'of one that was removed nothing counts');
   cell.fold({ type: 'delete', key: assignment, modRevision: 3 });
   assert.equal(cell.unreadable('web'), undefined);
   assert.deepEqual(everythingOf(cell), everythingOf(new CellColumns({ onFault })));

@@ -14,6 +14,7 @@ import { WorkloadSlots } from './workload-slots.ts';
 import { UnreadEntries } from './unread-entries.ts';
 
 const noHomes: Homes = Object.freeze({});
+const noHosts: ReadonlySet<string> = new Set();
 
 /** What stands for settings that do not decode: whether the host is cordoned or drains is not known. */
 const unreadSettings: OperatorSettings = Object.freeze({ cordoned: true, tags: Object.freeze({}) });
@@ -27,7 +28,8 @@ function unreadHost(id: string): HostRecord {
 /**
  * INVARIANTS. What it holds depends on the entries folded in and on nothing else: no clock, no chance. An entry that does
  * not decode is left out and told to `onFault`. That is not as if it were not there: its host takes nothing new and is not
- * lost (`isUnsure`), and nothing is planned for a workload that it names (`unreadable`).
+ * lost (`isUnsure`), and nothing is planned for a workload that it names (`unreadable`). But a status is: its job does not run,
+ * and has not ended, for all that is known.
  */
 export class CellColumns implements Cell {
   readonly hosts = new Map<string, Versioned<HostRecord>>();
@@ -62,9 +64,14 @@ export class CellColumns implements Cell {
     return this.#unread.revisions;
   }
 
-  unreadable(workloadId: string): string | undefined {
-    // What a host says of a job that is assigned no more is nobody's concern.
-    return this.#unread.find(workloadId, ({ kind, id, rest }) => kind !== 'status' || this.#jobs.isAssigned(id, rest));
+  unreadable(workloadId: string, lostHosts: ReadonlySet<string> = noHosts): string | undefined {
+    const workload = this.workload(workloadId)?.value;
+    return this.#unread.find(workloadId, ({ kind, id }) => {
+      if (kind === 'workloads') return true;
+      // One that was removed has its jobs stopped, whatever else it may have.
+      if (workload === undefined) return false;
+      return kind !== 'assignments' || !lostHosts.has(id) || isBoundToHosts(workload);
+    });
   }
 
   isUnsure(hostId: string): boolean {
@@ -253,7 +260,7 @@ export class CellColumns implements Cell {
   }
 
   hostsWithJobs(): Iterable<string> {
-    return this.#jobs.hostsWithJobs();
+    return new Set([...this.#jobs.hostsWithJobs(), ...this.#unread.assignedHosts()]);
   }
 
   *workloadsWithJobs(): Generator<string, void, undefined> {
@@ -340,6 +347,11 @@ export class CellColumns implements Cell {
         kind satisfies never;
     }
   }
+}
+
+/** Its slots wait for the hosts that have their data, also for those that are lost. */
+function isBoundToHosts({ demand }: Workload): boolean {
+  return demand.volumes.length > 0 && demand.canLeaveVolumes !== true;
 }
 
 function versioned<T>(entry: Entry, parse: (text: string) => T): Versioned<T> {

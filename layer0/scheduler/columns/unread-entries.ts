@@ -43,6 +43,11 @@ export class UnreadEntries {
     }
   }
 
+  /** Hosts with assignments among them. */
+  *assignedHosts(): Generator<string, void, undefined> {
+    for (const { key } of this.#entries.values()) if (key.kind === 'assignments') yield key.id;
+  }
+
   /** The first of those that name the workload and that count. */
   find(workloadId: string, counts: (key: CellKey) => boolean): string | undefined {
     for (const text of this.#keys.get(workloadId) ?? []) {
@@ -56,10 +61,9 @@ export class UnreadEntries {
 /** None of what nothing can be told of, such as an assignment that is no JSON: no version of flynn writes one. */
 function workloadsIn({ kind, id }: CellKey, value: string): readonly string[] {
   if (kind === 'workloads' || kind === 'plans') return [id];
-  if (kind !== 'assignments' && kind !== 'status') return [];
-  const json = parsed(value);
-  const parts = kind === 'status' ? [json] : (groupsSchema.safeParse(json).data?.groups ?? []);
-  return [...new Set(parts.flatMap((part) => namedSchema.safeParse(part).data?.workloadId ?? []))];
+  if (kind !== 'assignments') return [];
+  const { groups = [] } = groupsSchema.safeParse(parsed(value)).data ?? {};
+  return [...new Set(groups.flatMap((part) => namedSchema.safeParse(part).data?.workloadId ?? []))];
 }
 
 function parsed(text: string): unknown {

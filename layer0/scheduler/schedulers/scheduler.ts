@@ -40,7 +40,7 @@ export function schedulerFor(kind: string, schedulers: Schedulers = builtInSched
 
 /** The plan for one evaluation; a workload that is gone needs no scheduler of its own. */
 export function schedule(evaluation: Evaluation, cell: Cell, context: PlanContext): Plan {
-  const unread = cell.unreadable(evaluation.workloadId);
+  const unread = cell.unreadable(evaluation.workloadId, context.lostHosts);
   if (unread !== undefined) return failed(evaluation, unreadReason(unread), context);
   const workload = cell.workload(evaluation.workloadId)?.value;
   if (workload === undefined) {
