@@ -7,7 +7,7 @@ import { appAttribute } from '@flynn/discovery/parts';
 import { openMirror } from '@flynn/store/mirror';
 import type { Revision, Store } from '@flynn/store/store';
 import type { Announcer } from './discovery/announcer.ts';
-import { AssignedJobs, hostAssignmentSchema } from './jobs/assigned.ts';
+import { AssignedJobs, decodeAssignment } from './jobs/assigned.ts';
 import type { DesiredJob, HostAssignment } from './jobs/assigned.ts';
 import { ContainerTable } from './containers/table.ts';
 import { Convergence } from './jobs/convergence.ts';
@@ -64,7 +64,10 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
   const assignments = await openMirror<HostAssignment>({
     store,
     prefix: cellKeys.hostAssignments(host.hostId),
-    decode: (json) => hostAssignmentSchema.parse(json),
+    decode: (json, _key, { key: entry }) =>
+      decodeAssignment(json, (err) =>
+        log.error({ err, entry }, 'an assignment cannot be read: its jobs stay as they are'),
+      ),
     log,
     signal: tasks.signal,
   });
@@ -103,8 +106,8 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
     requestStop: (jobId) => convergence.requestStop(jobId),
     assigned: () => convergence.assigned,
     unresolved() {
-      const { jobs: desired, unresolved, isWhole } = assigned.current();
-      if (!isWhole || desired.values().some(isUnread)) return 'unreadable';
+      const { jobs: desired, unresolved, unread } = assigned.current();
+      if (unread === 'any' || unread.size > 0 || desired.values().some(isUnread)) return 'unreadable';
       return unresolved.size > 0 ? 'yet' : undefined;
     },
   };

@@ -1,6 +1,7 @@
 /** Jobs and their templates: what becomes of a job whose template is late, broken or gone. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { evaluationsIn, hostId, jobOf, openHost, scenario } from '../host-fixture.ts';
 import { newRecord } from './record.ts';
@@ -130,6 +131,10 @@ test('what an assignment names that cannot be read is left alone until it can be
     await first.stop();
     // Nor does an agent that begins take it for unwanted, or for lost.
     const second = await openHost({ engine, store });
+    // What it does not name is unwanted as ever.
+    const stranger = jobOf('c', {}, { workloadId: 'w3' });
+    second.host.jobs.set(newRecord(stranger, hostId));
+    await second.reach(stranger, 'done', (s) => s.isFinal);
     await second.assign([{ ...other, desired: 'stop' }]);
     await second.reach(other, 'done', (s) => s.isFinal);
     assert.equal(second.host.unresolved(), 'unreadable');
@@ -141,6 +146,45 @@ test('what an assignment names that cannot be read is left alone until it can be
     await store.transact({ then: [{ delete: odd }] });
     await second.assign([]);
     assert.equal((await second.reach(job, 'done', (s) => s.isFinal)).state, 'done');
+    await second.stop();
+  }));
+
+test('while an assignment names nobody, all that no other names is left alone', () =>
+  scenario(async ({ engine, store }) => {
+    const [job, other] = [jobOf('a'), jobOf('b')];
+    await store.transact({
+      then: [{ put: cellKeys.assignment(hostId, 'p2'), value: '{"jobs":"of a version to come"}' }],
+    });
+    const agent = await openHost({ engine, store });
+    agent.host.jobs.set(newRecord(other, hostId));
+    await agent.assign([job]);
+    await agent.reach(job, 'running', (s) => s.state === 'running');
+    assert.equal((await agent.statusOf(other))?.isFinal, false);
+    await store.transact({ then: [{ delete: cellKeys.assignment(hostId, 'p2') }] });
+    await agent.reach(other, 'done', (s) => s.isFinal);
+    await agent.stop();
+  }));
+
+test('of what runs and can be read neither by its template nor by its status is said that it runs, and it can be stopped', () =>
+  scenario(async ({ engine, store }) => {
+    const job = jobOf('a');
+    const first = await openHost({ engine, store });
+    await first.assign([job]);
+    const running = await first.reach(job, 'running', (s) => s.state === 'running');
+    await first.stop();
+    await store.transact({
+      then: [
+        { put: cellKeys.template(job.workloadId, job.version), value: '{"image":{"digest":"of a version to come"}}' },
+        { put: cellKeys.jobStatus(hostId, job.id), value: JSON.stringify({ ...running, state: 'hibernating' }) },
+      ],
+    });
+    const second = await openHost({ engine, store });
+    await waitFor(async () => second.host.jobs.get(job.id) !== undefined, { what: 'a record', deadlineMs: 10_000 });
+    const { state, startedAt, address } = await second.reach(job, 'running', (s) => s.state === 'running');
+    assert.deepEqual([state, startedAt, address], [running.state, running.startedAt, running.address]);
+    second.host.requestStop(job.id);
+    await second.reach(job, 'failed', (s) => s.isFinal);
+    assert.equal((await engine.list())[0]?.state, 'exited');
     await second.stop();
   }));
 

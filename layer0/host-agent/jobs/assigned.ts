@@ -10,8 +10,25 @@ import type { Store } from '@flynn/store/store';
 import { z } from 'zod';
 
 /** Of an assignment what its host asks of it: what else a later version says in one is nothing to it. */
-export const hostAssignmentSchema = z.object({ groups: z.array(assignedGroupSchema.omit({ demand: true })) });
-export type HostAssignment = z.output<typeof hostAssignmentSchema>;
+const hostAssignmentSchema = z.object({ groups: z.array(assignedGroupSchema.omit({ demand: true })) });
+/** Told of one that cannot be read: whose jobs it has. */
+const namingSchema = z.object({ groups: z.array(z.object({ workloadId: z.string() })) });
+
+/** With `unread` it has jobs of these workloads that cannot be read. */
+export type HostAssignment = z.output<typeof hostAssignmentSchema> & { readonly unread?: readonly string[] };
+
+/** Throws for one of which not even that can be told whose jobs it has. */
+export function decodeAssignment(json: unknown, onFault: (error: unknown) => void): HostAssignment {
+  const parsed = hostAssignmentSchema.safeParse(json);
+  if (parsed.success) return parsed.data;
+  const naming = namingSchema.safeParse(json).data?.groups ?? [];
+  if (naming.length === 0) throw parsed.error;
+  onFault(parsed.error);
+  return { groups: [], unread: naming.map(({ workloadId }) => workloadId) };
+}
+
+/** Workloads that have something assigned which cannot be read: others do not, but where nobody can tell. */
+export type Unread = 'any' | ReadonlySet<string>;
 
 /** Why a job cannot be started. `isUnreadable`: its template is there, and a later version may read it. */
 export type Problem = Readonly<{ text: string; isUnreadable: boolean }>;
@@ -56,10 +73,10 @@ export class AssignedJobs {
   }
 
   /**
-   * By id. `unresolved` are assigned as well, but their templates are still to be fetched: leave them as they are. Not `isWhole`:
-   * something is assigned that cannot be read, so others may be.
+   * By id. `unresolved` are assigned as well, but their templates are still to be fetched: leave them as they are. So are
+   * perhaps others of the workloads that are `unread`.
    */
-  current(): { jobs: Map<string, DesiredJob>; unresolved: Set<string>; isWhole: boolean } {
+  current(): { jobs: Map<string, DesiredJob>; unresolved: Set<string>; unread: Unread } {
     const jobs = new Map<string, DesiredJob>();
     const unresolved = new Set<string>();
     for (const job of this.#assigned().values()) {
@@ -69,7 +86,13 @@ export class AssignedJobs {
       else if (problem !== undefined) jobs.set(job.id, { ...job, problem });
       else unresolved.add(job.id);
     }
-    return { jobs, unresolved, isWhole: this.#assignments.unreadable.size === 0 };
+    return { jobs, unresolved, unread: this.#unread() };
+  }
+
+  #unread(): Unread {
+    const { snapshot, unreadable } = this.#assignments;
+    if (unreadable.size > 0) return 'any';
+    return new Set([...snapshot.entries.values()].flatMap(({ value }) => value.unread ?? []));
   }
 
   /** Called after every change. Returns the unsubscribe function. */

@@ -2,8 +2,9 @@
 import { pause, systemClock } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { HostJob } from '@flynn/scheduler/cell';
-import type { AssignedJobs, DesiredJob } from './assigned.ts';
+import type { AssignedJobs, DesiredJob, Unread } from './assigned.ts';
 import type { Container } from '../engine/engine.ts';
+import { label, ownLabel } from '../engine/labels.ts';
 import { jobIdOf, plan } from './plan.ts';
 import type { Step } from './plan.ts';
 import type { JobRecord } from './record.ts';
@@ -22,9 +23,9 @@ type Busy = { type: Step['type']; ending: AbortController };
 
 /**
  * INVARIANTS. One step at a time per job. Nothing is planned while the engine is away, nor before the host's record is this
- * agent's or while it is another machine's, nor for a job of whose end the engine cannot tell, nor for one that nothing names while
- * an assignment cannot be read. The loop is level-triggered: a lost
- * wake-up costs at most the resync interval.
+ * agent's or while it is another machine's, nor for a job of whose end the engine cannot tell, nor for one that nothing names
+ * while an assignment which may have it cannot be read. The loop is level-triggered: a lost wake-up costs at most the resync
+ * interval.
  */
 export class Convergence {
   readonly #context: StepContext;
@@ -78,10 +79,10 @@ export class Convergence {
   #converge(signal: AbortSignal): number {
     const { containers, jobs, host } = this.#context;
     const now = systemClock.now();
-    const { jobs: assigned, unresolved, isWhole } = this.#assigned.current();
-    this.#endUnwantedStarts(assigned, isWhole);
+    const { jobs: assigned, unresolved, unread } = this.#assigned.current();
+    this.#endUnwantedStarts(assigned, unread);
     const all = containers.assigned();
-    const unnamed = isWhole ? [] : unnamedJobs(assigned, all, jobs.records);
+    const unnamed = unnamedJobs(assigned, unread, all, jobs.records);
     this.#runningTimes.keepOnly(new Set(all.map(({ id }) => id)));
     const steps = plan({
       hostId: host.hostId,
@@ -108,9 +109,10 @@ export class Convergence {
   }
 
   /** Pulling an image may take minutes that nobody is interested in any more. */
-  #endUnwantedStarts(assigned: ReadonlyMap<string, DesiredJob>, isWhole: boolean): void {
+  #endUnwantedStarts(assigned: ReadonlyMap<string, DesiredJob>, unread: Unread): void {
     for (const [jobId, { type, ending }] of this.#busy) {
-      const desired = assigned.get(jobId)?.desired ?? (isWhole ? 'stop' : 'run');
+      const workloadId = this.#context.jobs.get(jobId)?.status.workloadId;
+      const desired = assigned.get(jobId)?.desired ?? (mayHave(unread, workloadId) ? 'run' : 'stop');
       if (type === 'start' && desired !== 'run') ending.abort();
     }
   }
@@ -156,12 +158,22 @@ function isEndUnclear({ state, isUnclear = false }: Container): boolean {
   return isUnclear && state !== 'running';
 }
 
+function mayHave(unread: Unread, workloadId: string | undefined): boolean {
+  return unread === 'any' || (workloadId === undefined ? unread.size > 0 : unread.has(workloadId));
+}
+
 /** Those that have not ended, and that an assignment which cannot be read may name: they stay as they are. */
 function unnamedJobs(
   assigned: ReadonlyMap<string, DesiredJob>,
+  unread: Unread,
   containers: readonly Container[],
   records: ReadonlyMap<string, JobRecord>,
 ): string[] {
-  const known = [...containers.map(jobIdOf), ...records.keys()];
-  return known.filter((id) => !assigned.has(id) && records.get(id)?.status.isFinal !== true);
+  const workloads = new Map<string, string | undefined>();
+  for (const container of containers) workloads.set(jobIdOf(container), ownLabel(container.labels, label.workload));
+  for (const [id, { status }] of records) workloads.set(id, status.workloadId);
+  return [...workloads]
+    .filter(([id, workloadId]) => !assigned.has(id) && mayHave(unread, workloadId))
+    .filter(([id]) => records.get(id)?.status.isFinal !== true)
+    .map(([id]) => id);
 }

@@ -73,6 +73,10 @@ function planJob(
   const isWanted = job?.desired === 'run' && !record.status.isFinal;
   if (container?.state === 'running') {
     const ageMs = ageMsOf?.(container) ?? now - (container.startedAtMs ?? now);
+    if (isWanted && !records.has(jobId) && job.template === undefined && job.problem.isUnreadable) {
+      // Nor can its status be read, where it has one: else nobody could see it, or stop it.
+      return [{ type: 'settle', jobId, record, status: runningStatus(record, container), failures: 0 }];
+    }
     return planRunning(jobId, job, container, record, isWanted, ageMs, now);
   }
   if (container?.state === 'exited' && !record.status.isFinal && !isSettled(record.status, container)) {
@@ -118,6 +122,12 @@ function planRunning(
   if (job.template.maxRuntimeMs === undefined) return steps;
   const untilMs = now + job.template.maxRuntimeMs - ageMs;
   return untilMs <= now ? stop({ type: 'expired' }) : [...steps, { type: 'wait', jobId, untilMs }];
+}
+
+/** What is known of a job that runs and cannot be watched. */
+function runningStatus({ status }: JobRecord, { address, startedAtMs, createdAtMs }: Container): JobStatus {
+  const at = address === undefined ? {} : { address };
+  return { ...status, ...at, state: 'running', startedAt: startedAtMs ?? createdAtMs };
 }
 
 function blankRecord(
