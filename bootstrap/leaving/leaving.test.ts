@@ -4,6 +4,7 @@ import { formations } from '@flynn/controller/api';
 import { hosts } from '@flynn/controller/hosts/api';
 import { type TestController, startTestController } from '@flynn/controller/testing';
 import { leaseSubnet, releaseSubnet } from '@flynn/host-agent/cluster/subnets';
+import { leaseKey } from '@flynn/host-agent/network/lease';
 import { changeSettings, readSettings } from '@flynn/host-agent/hosts/settings';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
@@ -233,6 +234,17 @@ test('what apps keep on a host is looked at, too, where the cluster does not cou
     message: /data of shop db/,
   });
   assert.equal(await leave(world.store, joined('host3'), { ...options, listVolumes }), true);
+});
+
+test('a host whose lease cannot be read stays, and takes jobs, unless it is forced to go', async () => {
+  await using world = await startHosts(3);
+  const options = { isForced: false, report: () => {}, checkBlobs, listVolumes, hasMember };
+  const value = '{"hostId":"host3","subnets":["of a version to come"]}';
+  await world.store.transact({ then: [{ put: leaseKey('host3'), value }] });
+  await assert.rejects(leave(world.store, joined('host3'), options), { code: 'conflict', message: /--force/ });
+  assert.deepEqual(await wantedOf(world, 'host3'), { cordoned: false, tags: {} });
+  assert.equal(await leave(world.store, joined('host3'), { ...options, isForced: true }), true);
+  assert.equal(await world.store.get(leaseKey('host3')), undefined);
 });
 
 test('a host that could not leave etcd is one of the cluster as before: its subnet is its own, and it takes jobs', async () => {

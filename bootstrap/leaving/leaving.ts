@@ -9,6 +9,7 @@ import { partOf } from '@flynn/discovery/parts';
 import { memberKey } from '@flynn/host-agent/cluster/member-keys';
 import { readKeeper } from '@flynn/host-agent/cluster/keeper';
 import { leaseAgain, releaseSubnet } from '@flynn/host-agent/cluster/subnets';
+import { leasePrefix } from '@flynn/host-agent/network/lease';
 import { changeSettings, readSettings } from '@flynn/host-agent/hosts/settings';
 import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
@@ -16,7 +17,6 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor, withDeadline } from '@flynn/kit/retry';
 import { assignmentSchema, cellKeys, claimSchema } from '@flynn/scheduler/cell';
 import type { Store } from '@flynn/store/store';
-import { leasesOf } from '../joining/admission.ts';
 import { withStore } from '../platform/controller.ts';
 import { checkHoldings, holdingsOf, volumesHere } from './holdings.ts';
 import { isKeeper } from '../keeper/keeping.ts';
@@ -102,7 +102,7 @@ export async function leave(
 ): Promise<boolean> {
   const limits = { signal: AbortSignal.timeout(reachMs) };
   await store.get(memberKey(hostId), limits);
-  const leased = (await leasesOf(store)).map((lease) => lease.hostId);
+  const leased = (await store.list(leasePrefix)).entries.map(({ key }) => key.slice(leasePrefix.length));
   const others = leased.filter((id) => id !== hostId);
   if (others.length === 0) return false;
   if (hasPlatform && !isForced) {
@@ -158,7 +158,10 @@ async function giveUpPlace(
   hostId: string,
   { report, ...options }: Omit<Required<LeavingOptions>, 'checkBlobs' | 'listVolumes'>,
 ): Promise<void> {
-  const lease = await releaseSubnet(store, hostId);
+  const lease = await releaseSubnet(store, hostId, options).catch((error: unknown) => {
+    if (!hasCode(error, 'invalid')) throw error;
+    throw notKnown(`the subnet of ${hostId}`, error, `Leave all the same: ${commands.force}`);
+  });
   try {
     await untilNoMember(hostId, { report, ...options });
   } catch (error) {

@@ -29,7 +29,10 @@ const step = (
     overdue = [],
     behindNat = [],
     refused = [],
-  }: Partial<Record<'present' | 'lost' | 'failed' | 'overdue' | 'behindNat' | 'refused', number[]>> = {},
+    isComplete = true,
+  }: Partial<Record<'present' | 'lost' | 'failed' | 'overdue' | 'behindNat' | 'refused', number[]>> & {
+    isComplete?: boolean;
+  } = {},
 ) => {
   const ids = (indices: number[]) => new Set(indices.map((index) => `h${index}`));
   const next = nextMembershipStep({
@@ -40,6 +43,7 @@ const step = (
     failures: new Map(failed.map((index) => [`h${index}`, 1])),
     overdue: new Set(overdue.map(String)),
     refusals: new Map(refused.map((index) => [String(index), 1])),
+    isComplete,
   });
   if (next === undefined) return 'nothing';
   return `${next.type} ${next.type === 'add' ? next.host.hostId : `h${next.peer.id}`}`;
@@ -58,6 +62,20 @@ test('a host behind NAT becomes no member, and makes no three of two', () => {
   assert.equal(step([peer(1)], [1, 2, 3], { behindNat: [2] }), 'nothing');
   assert.equal(step([peer(1)], [1, 2, 3, 4], { behindNat: [2] }), 'add h3');
   assert.equal(step([peer(1), peer(3)], [1, 2, 3, 4], { behindNat: [2] }), 'add h4');
+});
+
+test('where leases cannot be read no member is a stranger or one too many, and all else goes on', () => {
+  const unread = { isComplete: false };
+  const learner = peer(3, { isLearner: true });
+  const all = [peer(1), peer(2), peer(3)];
+  assert.equal(step(all, [1, 2]), 'remove h3');
+  assert.equal(step(all, [1, 2], unread), 'nothing');
+  assert.equal(step([peer(1), peer(2), learner], [1, 3], unread), 'promote h3');
+  assert.equal(step([peer(1), peer(2), learner], [1, 3], { ...unread, present: [1] }), 'remove h3');
+  assert.equal(step([peer(1), peer(2, { peerUrls: [peerUrlOf('192.0.2.9')] })], [1, 2], unread), 'move h2');
+  assert.equal(step([peer(1), peer(2), peer(4)], [1, 2, 3], { ...unread, lost: [2] }), 'remove h2');
+  assert.equal(step([peer(1), peer(4)], [1, 2, 3], unread), 'add h2');
+  assert.equal(step([peer(1), peer(4, { isLearner: true, name: '' })], [1, 2, 3], unread), 'nothing', 'one learner');
 });
 
 test('a learner that was not started yet has no name: its address tells whose it is', () => {

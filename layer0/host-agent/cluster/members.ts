@@ -40,12 +40,14 @@ export function nextMembershipStep(input: {
   overdue: ReadonlySet<string>;
   /** How often etcd refused to let a peer go, by its id: it keeps one that it needs for its majority, while others may go. */
   refusals: ReadonlyMap<string, number>;
+  /** Not when leases cannot be read: then a peer whose host is not known is no stranger, and there are more hosts than it seems. */
+  isComplete: boolean;
 }): MembershipStep | undefined {
-  const { peers, leases, present, lost, failures, overdue, refusals } = input;
+  const { peers, leases, present, lost, failures, overdue, refusals, isComplete } = input;
   const voters = peers.filter(({ isLearner }) => !isLearner);
   const strangers = peers.filter((peer) => {
     const host = hostOfPeer(peer, leases);
-    return host === undefined || lost.has(host.hostId);
+    return host === undefined ? isComplete : lost.has(host.hostId);
   });
   // Never the last one, whatever the leases say: another has everything before it goes.
   const [stranger] = strangers
@@ -62,10 +64,13 @@ export function nextMembershipStep(input: {
     const isHopeful = present.has(its.hostId) && !overdue.has(learner.id);
     return isHopeful ? { type: 'promote', peer: learner, host: its } : { type: 'remove', peer: learner };
   }
+  // There is room for one at a time.
+  if (learner !== undefined && !isComplete) return undefined;
   // Members have to reach each other without the tunnel, which ends where one of them does.
   const reachable = leases.filter(({ site }) => site === undefined);
   const wanted = wantedMembers(reachable.length);
   if (voters.length > wanted) {
+    if (!isComplete) return undefined;
     const joinedAt = (peer: EtcdPeer): number => hostOfPeer(peer, leases)?.joinedAt ?? 0;
     const [youngest] = voters.toSorted((a, b) => joinedAt(b) - joinedAt(a));
     return youngest === undefined ? undefined : { type: 'remove', peer: youngest };

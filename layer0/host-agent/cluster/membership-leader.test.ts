@@ -75,6 +75,14 @@ test('no member is taken away because what says whose it is cannot be read, and 
   };
   await untilLooked(5);
   assert.equal(peers.length, 3);
+  // What can be read is followed as ever: of h1 the key was deleted, of h2 nothing is said.
+  await store.transact({ then: [{ delete: memberKey('h1') }] });
+  await waitFor(async () => (await store.get(memberKey('h1'))) !== undefined, {
+    what: 'the key of a voter',
+    deadlineMs: 60_000,
+    intervalMs: 5,
+  });
+  assert.notEqual(await store.get(memberKey('h2')), undefined);
   await leases.reached((await store.transact({ then: [readable] })).revision);
   await untilLooked(5);
   assert.equal(peers.length, 3);

@@ -7,7 +7,7 @@ import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdMembership, EtcdPeer } from '@flynn/store/etcd-membership';
 import type { Mirror } from '@flynn/store/mirror';
 import { z } from 'zod';
-import { type Lease, leaseKey } from '../network/lease.ts';
+import type { Lease } from '../network/lease.ts';
 import { peerUrlOf } from './etcd-resident.ts';
 import { etcdImageKey, memberKey } from './member-keys.ts';
 import type { Member } from './member-keys.ts';
@@ -99,11 +99,6 @@ class Leadership {
     const { leases: mirror, hosts, members } = this.#deps;
     const peers = await this.#membership.list();
     this.#signal.throwIfAborted();
-    const [unread] = mirror.unreadable;
-    if (unread !== undefined) {
-      // Its member would be taken for a stranger's, and there would be fewer hosts than there are.
-      throw new FlynnError('invalid', `the lease of ${unread} cannot be read: ${leaseKey(unread)}`);
-    }
     const leases = [...mirror.snapshot.entries.values()].map(({ value }) => value);
     await this.#writeVoters(peers, leases);
     const next = nextMembershipStep({
@@ -114,6 +109,7 @@ class Leadership {
       failures: this.#failures,
       overdue: this.#overdue(peers),
       refusals: this.#refusals,
+      isComplete: mirror.unreadable.size === 0,
     });
     if (next === undefined) return false;
     await this.#carryOut(next, peers, leases);
@@ -148,7 +144,8 @@ class Leadership {
 
   /** The keys say what etcd says: whoever changed it, and whatever a leader before could not write any more. */
   async #writeVoters(peers: readonly EtcdPeer[], leases: readonly Lease[]): Promise<void> {
-    const { snapshot, unreadable } = this.#deps.members;
+    const { leases: mirror, members } = this.#deps;
+    const { snapshot, unreadable } = members;
     const { entries } = snapshot;
     for (const peer of peers.filter(({ isLearner }) => !isLearner)) {
       const host = hostOfPeer(peer, leases);
@@ -159,6 +156,8 @@ class Leadership {
       await this.#write(host.hostId, { ...entry, address: host.address, state: 'voter' });
     }
     for (const hostId of entries.keys()) {
+      // Its peer may have no name yet, and only its lease says where it is.
+      if (mirror.unreadable.has(hostId)) continue;
       // One whose host left the cluster is run until etcd does without it: it may be needed for the majority, or have all there is.
       const isPeer = peers.some((peer) => peer.name === hostId || hostOfPeer(peer, leases)?.hostId === hostId);
       if (!isPeer) await this.#write(hostId, undefined);

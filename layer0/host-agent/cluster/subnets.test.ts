@@ -162,3 +162,15 @@ test('a host behind NAT may get another address there, and never becomes one tha
     isTaken(/host h2 at 10\.0\.0\.7/),
   );
 });
+
+test('a lease that cannot be read goes when that is forced, and its subnet is for others', async () => {
+  await using store = openTestStore();
+  const before = await leaseSubnet(store, ask('h1', '192.0.2.1'));
+  const other = await leaseSubnet(store, ask('h2', '192.0.2.2'));
+  await store.transact({ then: [{ put: leaseKey('h1'), value: '{"hostId":"h1","subnets":[]}' }] });
+  await assert.rejects(releaseSubnet(store, 'h1'), { code: 'invalid' });
+  await assert.rejects(leaseSubnet(store, ask('h3', '192.0.2.3')), { code: 'invalid' });
+  assert.equal(await releaseSubnet(store, 'h1', { isForced: true }), undefined);
+  assert.equal((await leaseSubnet(store, ask('h3', '192.0.2.3'))).subnet, before.subnet);
+  assert.deepEqual(await releaseSubnet(store, 'h2', { isForced: true }), other);
+});

@@ -1,5 +1,5 @@
 /** Which part of the cluster's range does a host get? Leased once, kept until the host leaves. */
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import { decodeJson } from '@flynn/store/codec';
 import type { Entry, Store } from '@flynn/store/store';
@@ -176,19 +176,36 @@ async function dropStale(
   await store.transact({ compare: [{ key, modRevision: entry.modRevision }], then: [{ delete: key }] }, limits);
 }
 
-/** Gives the host's subnet back. Answers the lease it had. */
-export async function releaseSubnet(store: Store, hostId: string): Promise<Lease | undefined> {
+/**
+ * Gives the host's subnet back. Answers the lease it had. `invalid` for one that cannot be read: forced, it goes, and the key of its
+ * subnet once another host is to have that (`dropStale`).
+ */
+export async function releaseSubnet(
+  store: Store,
+  hostId: string,
+  { isForced = false } = {},
+): Promise<Lease | undefined> {
   const key = leaseKey(hostId);
   for (;;) {
     const entry = await store.get(key);
     if (entry === undefined) return undefined;
-    const lease = decodeJson(leaseSchema, entry.value, key);
+    const lease = isForced ? readable(entry) : decodeJson(leaseSchema, entry.value, key);
+    const keys = lease === undefined ? [key] : [key, subnetKey(lease.subnet)];
     const { succeeded } = await store.transact({
       compare: [{ key, modRevision: entry.modRevision }],
-      then: [{ delete: key }, { delete: subnetKey(lease.subnet) }],
+      then: keys.map((one) => ({ delete: one })),
     });
     // Else it has moved meanwhile.
     if (succeeded) return lease;
+  }
+}
+
+function readable({ key, value }: Entry): Lease | undefined {
+  try {
+    return decodeJson(leaseSchema, value, key);
+  } catch (error) {
+    if (!hasCode(error, 'invalid')) throw error;
+    return undefined;
   }
 }
 
