@@ -251,6 +251,22 @@ test('a host that drains goes on draining while its record cannot be read', () =
   assert.ok(jobsIn(world).every(({ hostId, desired }) => hostId === 'h1' || desired === 'stop'));
 });
 
+test('nor do omni jobs stay there, once the others are gone', () => {
+  const world = worldOf({ hosts: hosts('h1', 'h2') });
+  world.change(workloadInputOf({ kind: 'omni', count: 1 }));
+  world.change(workloadInputOf({ id: 'other', count: 2, spread: [] }));
+  world.run(5_000);
+  assert.equal(jobsIn(world).filter(({ hostId }) => hostId === 'h2').length, 2);
+  disguise(world, cellKeys.host('h2'), { capacity: 'unknown' });
+  const settings = drained({ cordoned: false, tags: {} }, {}, world.now);
+  world.write([{ put: cellKeys.hostSettings('h2'), value: JSON.stringify(settings) }]);
+  world.run(60_000);
+  assert.deepEqual(
+    jobsIn(world).filter(({ hostId, desired }) => hostId !== 'h1' && desired === 'run'),
+    [],
+  );
+});
+
 test('jobs whose priority cannot be read make room for nobody', () => {
   const world = worldOf({ hosts: hosts('h1') });
   const large = { resources: { memoryBytes: 800 * mebibyte, cpuMillis: 100 } };

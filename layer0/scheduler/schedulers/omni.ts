@@ -17,12 +17,12 @@ export const omniScheduler: Scheduler = {
     // Also one that ended: its volumes are there.
     const hasJob = new Set(cell.jobsOf(workload.id).map(({ hostId }) => hostId));
     for (const [hostId, { value: host }] of cell.hosts) {
-      if (cell.isUnsure(hostId)) {
-        if (hasJob.has(hostId)) meant.add(hostId);
-        continue;
-      }
       const settings = cell.settings.get(hostId);
       const isDraining = settings?.drain !== undefined;
+      if (cell.isUnsure(hostId)) {
+        if (hasJob.has(hostId) && (!isDraining || !isLeftToOmni(hostId, cell))) meant.add(hostId);
+        continue;
+      }
       if (failedConstraint(hostId, attributesOf(host, settings), workload.constraints) !== undefined) {
         if (!isDraining) unsuited.add(hostId);
       } else if (!isDraining || !isLeftToOmni(hostId, cell)) meant.add(hostId);
