@@ -1,20 +1,23 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { TaskGroup } from '@flynn/kit/tasks';
 import { createMemoryStore } from '@flynn/store/memory';
 import { leaseKey } from '../network/lease.ts';
 import { memberKey } from './member-keys.ts';
 import { tellOwnAddress } from './own-address.ts';
 import { leaseSubnet } from './subnets.ts';
 
-const { signal } = new AbortController();
 const range = '100.100.0.0/16';
 
 test('a host that is somewhere else tells so, of itself and of its member of etcd, before anybody looks for it where it was', async () => {
   await using store = createMemoryStore();
+  await using tasks = new TaskGroup();
   const address = async (key: string): Promise<unknown> => JSON.parse((await store.get(key))?.value ?? '{}').address;
   const tell = (hostId: string, to: string) =>
-    tellOwnAddress(store, { hostId, address: to }, { log: silentLogger(), signal });
+    tellOwnAddress(store, { hostId, address: to }, { log: silentLogger(), tasks, pauseMs: 5 });
   const { subnet } = await leaseSubnet(store, { hostId: 'h1', address: '10.0.0.1', range, now: 7 });
   await leaseSubnet(store, { hostId: 'h2', address: '10.0.0.2', range, now: 8 });
   const member = (state: string) => JSON.stringify({ address: '10.0.0.1', state, memberId: '11' });
@@ -47,9 +50,11 @@ test('a host that is somewhere else tells so, of itself and of its member of etc
   assert.equal(await address(memberKey('h1')), '10.0.0.1');
 });
 
-test('a host begins also where what the store has of its place cannot be read, and leaves that as it is', async () => {
+test('a host begins also where what the store has of its place cannot be read, and tells it once that can be', async () => {
   await using store = createMemoryStore();
-  const tell = () => tellOwnAddress(store, { hostId: 'h1', address: '10.0.0.9' }, { log: silentLogger(), signal });
+  await using tasks = new TaskGroup();
+  const tell = () =>
+    tellOwnAddress(store, { hostId: 'h1', address: '10.0.0.9' }, { log: silentLogger(), tasks, pauseMs: 5 });
   const text = async (key: string) => (await store.get(key))?.value;
   await leaseSubnet(store, { hostId: 'h1', address: '10.0.0.1', range, now: 7 });
   const lease = (await text(leaseKey('h1'))) ?? '';
@@ -61,6 +66,7 @@ test('a host begins also where what the store has of its place cannot be read, a
     ],
   });
   await tell();
+  await delay(50);
   assert.equal(await text(leaseKey('h1')), later);
   // Of another host it cannot be told whether that is at this address.
   await store.transact({
@@ -69,10 +75,12 @@ test('a host begins also where what the store has of its place cannot be read, a
       { put: leaseKey('h2'), value: later },
     ],
   });
-  await tell();
+  await delay(50);
   assert.equal(await text(leaseKey('h1')), lease);
   await store.transact({ then: [{ delete: leaseKey('h2') }] });
-  await tell();
-  assert.match((await text(leaseKey('h1'))) ?? '', /10\.0\.0\.9/);
+  const says = async (key: string) => (await text(key))?.includes('10.0.0.9') === true;
+  await waitFor(() => says(leaseKey('h1')), { what: 'it to be told', deadlineMs: 10_000, intervalMs: 5 });
   assert.equal(await text(memberKey('h1')), leaving);
+  await store.transact({ then: [{ put: memberKey('h1'), value: '{"address":"10.0.0.1","state":"voter"}' }] });
+  await waitFor(() => says(memberKey('h1')), { what: 'its member to be told', deadlineMs: 10_000, intervalMs: 5 });
 });

@@ -154,7 +154,7 @@ export async function startCluster(
   const fault = certificateFault(tls.certificate, systemClock.now());
   if (fault !== undefined) log.warn(`this host: ${fault}`);
   const { FLYNN_CLUSTER: cluster, FLYNN_HOST_ID: hostId, FLYNN_STATE_DIR: stateDir, FLYNN_ADDRESS: address } = config;
-  await untilThere('the store', () => tellOwnAddress(store, { hostId, address }, { log, signal }), { signal, log });
+  await untilThere('the store', () => tellOwnAddress(store, { hostId, address }, { log, tasks }), { signal, log });
   await startMembership(
     {
       cluster,
