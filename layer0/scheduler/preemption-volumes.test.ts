@@ -41,6 +41,24 @@ describe('pre-emption of jobs with volumes', () => {
     cell.put(urgent(500)).run('urgent');
     assert.deepEqual(stopped(cell), ['db', 'app']);
   });
+  it('waits for the room of one that goes for good, and stops nobody', () => {
+    for (const isRemoved of [true, false]) {
+      const cell = fullCell(withVolume('db', 500, { priority: 50 }), sized('app', 450, { priority: 50 }));
+      if (isRemoved) cell.workloads.delete('db');
+      else cell.put(withVolume('db', 500, { priority: 50, count: 0 }));
+      cell.run('db');
+      assert.deepEqual(stopped(cell), ['db']);
+      cell.put(urgent(500)).run('urgent');
+      assert.deepEqual(stopped(cell), ['db']);
+      cell.step();
+      cell.run('db', 'job_ended');
+      cell.run('urgent');
+      assert.deepEqual(
+        cell.jobsOf('urgent').map(({ hostId }) => hostId),
+        ['h1'],
+      );
+    }
+  });
 });
 
 describe('pre-emption for a job that goes back to its volume', () => {

@@ -119,7 +119,11 @@ function isEnoughComing(hostId: string, { id, demand, constraints }: Workload, c
   if (failedConstraint(hostId, attributesOf(host, settings), constraints) !== undefined) return false;
   // One of its own that has volumes stays until its slot has the next one.
   const isItsOwn = ({ workloadId, status }: PlacedJob) => workloadId === id && status?.isFinal === true;
-  const room = roomWithout(host, cell.jobsOn(hostId), (job) => isGoing(job) || isItsOwn(job));
+  const room = roomWithout(
+    host,
+    cell.jobsOn(hostId),
+    (job) => isGoing(job) || isGoingForGood(job, cell) || isItsOwn(job),
+  );
   return room.memoryBytes >= demand.memoryBytes && room.cpuMillis >= demand.cpuMillis;
 }
 
@@ -164,7 +168,7 @@ function victimsOn(
   const hasRoom = () => memory >= 0 && cpu >= 0;
   const candidates: Victim[] = [];
   for (const job of jobs) {
-    if (isGoing(job)) {
+    if (isGoing(job) || isGoingForGood(job, cell)) {
       memory += job.demand.memoryBytes;
       cpu += job.demand.cpuMillis;
     } else if (mayHaveToGo(job) && isLower(job, workload, cell)) {
@@ -207,6 +211,14 @@ function withoutSpare(victims: readonly Victim[], left: { memory: number; cpu: n
 /** Its room is on its way to others. One with volumes stays until the next one of its slot is there: it says where the data is. */
 function isGoing({ desired, demand }: PlacedJob): boolean {
   return desired === 'stop' && demand.volumes.length === 0;
+}
+
+/** Nor does any other take its room: its workload was removed, or has that slot no more. */
+function isGoingForGood({ desired, workloadId, index }: PlacedJob, cell: Cell): boolean {
+  if (desired !== 'stop') return false;
+  const workload = cell.workload(workloadId)?.value;
+  if (workload === undefined) return cell.unreadable(workloadId) === undefined;
+  return workload.kind === 'service' && index >= workload.count;
 }
 
 function mayHaveToGo({ desired, demand, status }: PlacedJob): boolean {
