@@ -177,8 +177,8 @@ async function dropStale(
 }
 
 /**
- * Gives the host's subnet back. Answers the lease it had. `invalid` for one that cannot be read: forced, it goes, and the key of its
- * subnet once another host is to have that (`dropStale`).
+ * Gives the host's subnet back. Answers the lease it had. `invalid` for one that cannot be read. Forced, that goes all the same;
+ * the key of its subnet follows once another host is to have that (`dropStale`).
  */
 export async function releaseSubnet(
   store: Store,
