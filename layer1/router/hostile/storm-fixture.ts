@@ -13,7 +13,7 @@ import { talk } from './talk.ts';
 /** All of them soon: what is done when they are over is done in the storm. */
 const timeouts = { dialMs: 200, firstByteMs: 200, idleMs: 200 };
 const lanesEach = 4;
-const patienceMs = 60_000;
+const patienceMs = 30_000;
 
 /**
  * Clients come until it is over; then nothing is under way any more, and somebody well is answered. Answers how many came. What is

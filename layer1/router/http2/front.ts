@@ -23,7 +23,7 @@ const idleMs = 75_000;
 const pingMs = 30_000;
 /** Who connects while the router drains has a request to ask: it is answered, and then the connection ends. */
 const goodbyeMs = 1_000;
-/** After a session's end, for the client to end its side too. */
+/** After the end of a session that answered nothing, for the client to end its side too. */
 const lingerMs = 2_000;
 const windowBytes = 1_048_576;
 
@@ -60,6 +60,7 @@ type Session = {
   idleSinceMs: number;
   pingedMs: number;
   isPingOut: boolean;
+  hasAnswered: boolean;
   /** Once the session is over. */
   endedMs: number | undefined;
 };
@@ -109,6 +110,7 @@ export class Http2Front implements Front, Watched {
       idleSinceMs: this.#deadlines.nowMs,
       pingedMs: this.#deadlines.nowMs,
       isPingOut: false,
+      hasAnswered: false,
       endedMs: undefined,
     };
     this.#sessions.add(known);
@@ -141,6 +143,7 @@ export class Http2Front implements Front, Watched {
 
   #onStream(known: Session, stream: ServerHttp2Stream, flags: number, raw: string[]): void {
     known.streams += 1;
+    known.hasAnswered = true;
     stream.on('error', ignore);
     const isWhole = (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
     if (!isWhole) known.unread.watch(stream);
@@ -175,9 +178,10 @@ export class Http2Front implements Front, Watched {
   #look(known: Session, nowMs: number): void {
     const { session } = known;
     if (session.destroyed) {
-      // node:http2 has ended our side, and waits for the client's.
+      // node:http2 has ended our side, and waits for the client's, which may have megabytes to read that the kernel keeps: cut,
+      // it would lose them with its next word to us.
       known.endedMs ??= nowMs;
-      if (nowMs - known.endedMs > lingerMs) known.socket.destroy();
+      if (nowMs - known.endedMs > (known.hasAnswered ? idleMs : lingerMs)) known.socket.destroy();
       return;
     }
     if (known.streams === 0) {

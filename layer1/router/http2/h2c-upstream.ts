@@ -199,6 +199,9 @@ class H2cAttempt implements Attempt {
     stream.on('error', () => undefined);
     stream.on('close', () => {
       if (stream.rstCode === constants.NGHTTP2_REFUSED_STREAM) this.fail('refused');
+      // As Node's own servers refuse a head that is too large for them, which they do not announce.
+      else if (stream.rstCode === constants.NGHTTP2_ENHANCE_YOUR_CALM && !this.#hasHead && !session.destroyed)
+        this.fail('unfit');
       else this.fail(this.#session?.hasVanished === true ? 'vanished' : 'broke');
     });
     this.#receiver?.onConnected();
@@ -211,7 +214,10 @@ class H2cAttempt implements Attempt {
   end(trailers: Fields): void {
     const stream = this.#stream;
     if (stream === undefined || stream.writableEnded || stream.destroyed) return;
-    endWithTrailers(stream, trailerFields(trailers));
+    const fields = trailerFields(trailers);
+    if (listBytes(fields) <= (this.#session?.headBytes ?? Infinity)) return endWithTrailers(stream, fields);
+    this.fail('unfit');
+    stream.close(constants.NGHTTP2_CANCEL);
   }
 
   pause(): void {

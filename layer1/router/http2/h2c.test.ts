@@ -228,6 +228,16 @@ describe('a backend that speaks h2c', () => {
     assert.equal(backend.sessions.size, 1);
   });
 
+  test('of Node itself, which takes fewer fields than the router does and says so by its reset alone, is not to blame', async (t) => {
+    const backend = await startH2c(t, (stream) => stream.respond({ ':status': 204 }, { endStream: true }));
+    const door = await openH2cDoor(t, backend.port);
+    door.policy.requestFields = Array.from({ length: 180 }, (_, i) => [`x-${i}`, '1']).flat();
+    for (let i = 0; i < 3; i += 1) assert.equal((await replyOf(request(door.connect()))).body, 'unfit');
+    assert.deepEqual([door.policy.failures, door.policy.inUse], [[], 0]);
+    door.policy.requestFields = [];
+    assert.equal((await replyOf(request(door.connect()))).status, 204);
+  });
+
   test('gets the longest heads, unless it takes none as long, and stays as well as its session does', async (t) => {
     const open = async (maxHeaderListSize: number) => {
       const server = createServer({ settings: { maxHeaderListSize }, maxHeaderListPairs: 400 });

@@ -4,9 +4,10 @@ import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { describe, test } from 'node:test';
 import type { TestContext } from 'node:test';
+import { pause } from '@flynn/kit/clock';
 import { waitFor } from '@flynn/kit/retry';
 import { startBackend } from '../testing.ts';
-import { endHeaders, endStream, frame, frameTypes, literals, preface } from '../hostile/frames.ts';
+import { endHeaders, endStream, frame, frameTypes, literals, preface, settings, uint32 } from '../hostile/frames.ts';
 import { backendAt, openDoor, replyOf, request } from './testing.ts';
 import type { Door } from './testing.ts';
 
@@ -155,6 +156,34 @@ test('a client that says goodbye and does not leave is cut', async (t) => {
   await once(client.socket, 'end');
   assert.equal(door.front.connections, 1);
   await waitFor(() => door.front.connections === 0, { what: 'the connection to be gone', ...soon });
+});
+
+test('a client that reads slowly has all of an answer, though the session ended with its last stream', async (t) => {
+  const sizeBytes = 1_000_000;
+  const backend = await startBackend(t, (_request, response) => response.end(Buffer.alloc(sizeBytes)));
+  const door = await openDoor(t);
+  door.policy.backends = [backendAt(backend.port)];
+  const socket = connect(door.port, '127.0.0.1');
+  t.after(() => socket.destroy());
+  socket.pause();
+  const large = settings(4, 2 ** 24);
+  const window = frame('windowUpdate', 0, 0, uint32(2 ** 24));
+  socket.write(Buffer.concat([preface, large, window, frame('headers', endHeaders | endStream, 1, literals(plain))]));
+  await waitFor(() => door.policy.endings.length === 1, { what: 'all to be on its way', ...soon });
+  const drained = door.front.drain({ deadlineMs: 30_000 });
+  // Longer than a session that answered nothing has.
+  await pause(3_000, t.signal);
+  let bytes = 0;
+  socket.on('data', (chunk: Buffer) => {
+    bytes += chunk.length;
+    // What a closed socket answers with a reset, by which the rest is lost.
+    socket.write(frame('windowUpdate', 0, 0, uint32(chunk.length)));
+  });
+  socket.on('end', () => socket.end());
+  socket.resume();
+  await once(socket, 'close');
+  assert.ok(bytes > sizeBytes, String(bytes));
+  await drained;
 });
 
 test('a client that does not leave when it is told to is cut at the deadline', async (t) => {
