@@ -1,5 +1,6 @@
 /** The host agent's API on port 1113, with the cluster key. It works when all of Layer 1 is down. */
-import { defineRoute } from '@flynn/kit/routes';
+import { metricsType } from '@flynn/kit/metrics-token';
+import { archiveType, defineRoute, linesType } from '@flynn/kit/routes';
 import { booleanFlag } from '@flynn/kit/config';
 import { hostRecordSchema, hostSettingsSchema, jobStatusSchema } from '@flynn/scheduler/cell';
 import { z } from 'zod';
@@ -125,6 +126,7 @@ export const routes = {
     path: '/jobs/:job/log',
     query: z.object({ follow: booleanFlag.optional(), lines: z.coerce.number().int().min(0).max(10_000).optional() }),
     response: 'stream',
+    responseType: linesType,
     summary: "A job's output as ndjson",
   }),
   /** Frames of @flynn/kit/frames. Waits up to 60 s for the job to be there. With logs=true output from the start comes first. */
@@ -187,9 +189,16 @@ export const routes = {
     path: '/image',
     query: z.object({ name: z.union([z.string().min(1), z.array(z.string().min(1)).min(1).max(100)]) }),
     response: 'stream',
+    responseType: archiveType,
     summary: 'Images of this host as one archive, for hosts that lack them; all of them or none',
   }),
-  metrics: defineRoute({ method: 'GET', path: '/metrics', response: 'stream', summary: 'Figures for Prometheus' }),
+  metrics: defineRoute({
+    method: 'GET',
+    path: '/metrics',
+    response: 'stream',
+    responseType: metricsType,
+    summary: 'Figures for Prometheus',
+  }),
   hosts: defineRoute({
     method: 'GET',
     path: '/hosts',

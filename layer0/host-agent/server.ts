@@ -42,10 +42,7 @@ export function readingHandlers(deps: ReadingDeps): Handler[] {
     handle(routes.job, async ({ params }) => known(deps.statusOf(params.job), params.job)),
     handle(routes.log, async ({ params, query, signal }) => {
       known(deps.statusOf(params.job) ?? containers.ofJob(params.job), params.job);
-      return {
-        body: Readable.from(ndjson(jobLog(deps, params.job, query, signal)), { objectMode: false }),
-        headers: { 'content-type': 'application/x-ndjson' },
-      };
+      return { body: Readable.from(ndjson(jobLog(deps, params.job, query, signal)), { objectMode: false }) };
     }),
   ];
 }
@@ -79,7 +76,6 @@ export function agentHandlers(deps: ApiDeps): Handler[] {
     }),
     handle(routes.image, async ({ query, signal }) => ({
       body: await engine.exportImages([query.name].flat(), { signal }),
-      headers: { 'content-type': 'application/x-tar' },
     })),
     handle(routes.stop, async ({ params }) => deps.requestStop(params.job)),
   ];

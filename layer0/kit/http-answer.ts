@@ -9,6 +9,7 @@ import { raceAbort } from './retry.ts';
 import type { ServerEvent } from './routes.ts';
 import { encodeEvent, encodeFailure, heartbeat, heartbeatMs } from './sse.ts';
 
+/** Its content type is the route's. */
 export type StreamAnswer = {
   body: Readable | AsyncIterable<Uint8Array>;
   headers?: Record<string, string>;
@@ -19,11 +20,15 @@ export type StreamAnswer = {
  * Sends the body; resolves when it is out or the client has gone. A body that fails after the head cuts the
  * connection: that is the only way left to tell the client that it did not get everything.
  */
-export async function sendStream(response: ServerResponse, answer: StreamAnswer, log: Logger): Promise<void> {
+export async function sendStream(
+  response: ServerResponse,
+  answer: StreamAnswer,
+  { type, log }: { type: string; log: Logger },
+): Promise<void> {
   const body = answer.body instanceof Readable ? answer.body : Readable.from(answer.body, { objectMode: false });
   response.statusCode = answer.status ?? 200;
-  response.setHeader('content-type', 'application/octet-stream');
   for (const [name, value] of Object.entries(answer.headers ?? {})) response.setHeader(name, value);
+  response.setHeader('content-type', type);
   if (response.req.method === 'HEAD') {
     body.destroy();
     response.end();

@@ -12,7 +12,7 @@ import { newId } from './ids.ts';
 import { peerOf } from './mutual-door.ts';
 import type { Logger } from './log.ts';
 import type { Metrics } from './metrics.ts';
-import type { Route, ServerEvent } from './routes.ts';
+import { type Route, type ServerEvent, bytesType } from './routes.ts';
 
 /** Answers a request on its response; never rejects. */
 export type Answer = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
@@ -156,7 +156,7 @@ async function send(context: Koa.Context, handler: Handler, call: CheckedCall, l
       return;
     case 'stream':
       context.respond = false;
-      return sendStream(response, result as StreamAnswer, log);
+      return sendStream(response, result as StreamAnswer, { type: handler.route.responseType ?? bytesType, log });
     case 'events':
       context.respond = false;
       return sendEvents(response, result as AsyncIterable<ServerEvent>, { signal: call.signal, log });

@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { FlynnError, hasCode } from './errors.ts';
 import { handle } from './http-server.ts';
 import { startLoopback } from './loopback.ts';
-import { defineRoute } from './routes.ts';
+import { defineRoute, linesType } from './routes.ts';
 
 const uploadRoute = defineRoute({
   method: 'PUT',
@@ -43,6 +43,17 @@ test('bytes stream up and down unchanged, under names with slashes', async () =>
   await assert.rejects(it.client.stream(downloadRoute, { params: { name: 'none' } }), (error) =>
     hasCode(error, 'not_found'),
   );
+});
+
+test('a stream is answered with the content type that its route says', async () => {
+  const plain = defineRoute({ method: 'GET', path: '/bytes', response: 'stream', summary: 'bytes' });
+  const lines = defineRoute({ ...plain, path: '/lines', responseType: linesType });
+  const answer = async () => ({ body: Readable.from(['{}\n']), headers: { 'x-size': '3' } });
+  await using it = await startLoopback([handle(plain, answer), handle(lines, answer)]);
+  for (const { path, responseType } of [plain, lines]) {
+    const { headers } = await fetch(it.server.url + path);
+    assert.deepEqual([headers.get('content-type'), headers.get('x-size')], [responseType, '3']);
+  }
 });
 
 test('a handler that refuses an upload half way is heard by the uploader', async () => {

@@ -4,7 +4,7 @@ import { hasCode, messageOf } from './errors.ts';
 import { type Handler, type RunningServer, handle, startServer } from './http-server.ts';
 import type { Logger } from './log.ts';
 import { Metrics, processMetrics } from './metrics.ts';
-import { metricsPath } from './metrics-token.ts';
+import { metricsPath, metricsType } from './metrics-token.ts';
 import { defineRoute } from './routes.ts';
 
 export const metricsRoute = defineRoute({
@@ -12,6 +12,7 @@ export const metricsRoute = defineRoute({
   path: metricsPath,
   access: 'cluster viewer',
   response: 'stream',
+  responseType: metricsType,
   summary: 'Figures for Prometheus',
 });
 
@@ -29,8 +30,8 @@ export function metricsHandler(metrics: Metrics): Handler {
   return handle(metricsRoute, async () => metricsAnswer(await metrics.text()));
 }
 
-export function metricsAnswer(text: string): { body: Readable; headers: Record<string, string> } {
-  return { body: Readable.from([text]), headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' } };
+export function metricsAnswer(text: string): { body: Readable } {
+  return { body: Readable.from([text]) };
 }
 
 /** For parts that serve nothing else over HTTP. Where the port is taken they go on without: figures stop no work. */

@@ -2,6 +2,7 @@
 import { createHmac } from 'node:crypto';
 
 export const metricsPath = '/metrics';
+export const metricsType = 'text/plain; version=0.0.4; charset=utf-8';
 /** Where the controller tells all addresses that have figures. */
 export const metricsTargetsPath = '/metrics-targets';
 

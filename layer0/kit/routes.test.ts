@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { z } from 'zod';
 import { hasCode } from './errors.ts';
-import { defineRoute, urlOf } from './routes.ts';
+import { defineRoute, linesType, urlOf } from './routes.ts';
 
 const summary = 'for a test';
 const route = defineRoute({ method: 'GET', path: '/apps/:app/files/*rest', response: z.string(), summary });
@@ -14,6 +14,20 @@ test('a route knows its parameters, its kind, and asks for a key unless told oth
   assert.equal(route.access, 'key');
   const open = defineRoute({ method: 'GET', path: '/', response: 'events', summary, access: 'open' });
   assert.deepEqual([open.kind, open.access, open.params], ['events', 'open', []]);
+});
+
+test('a route says what goes in and comes out, and only a stream has types of its own', () => {
+  const given = { method: 'POST', path: '/x', summary } as const;
+  const put = defineRoute({ ...given, body: 'stream', response: z.string() });
+  assert.deepEqual([put.bodyTypes, put.responseType], [['application/octet-stream'], 'application/json']);
+  const lines = defineRoute({ ...given, body: z.string(), response: 'stream', responseType: linesType });
+  assert.deepEqual([lines.bodyTypes, lines.responseType], [['application/json'], 'application/x-ndjson']);
+  const none = defineRoute({ ...given, response: 'empty' });
+  assert.deepEqual([none.bodyTypes, none.responseType, none.isResumable], [[], undefined, false]);
+  assert.ok(defineRoute({ ...given, response: 'events', isResumable: true }).isResumable);
+  assert.throws(() => defineRoute({ ...given, response: 'empty', isResumable: true }), /only events/);
+  assert.throws(() => defineRoute({ ...given, response: z.string(), responseType: linesType }), /only an answer/);
+  assert.throws(() => defineRoute({ ...given, bodyTypes: [linesType], response: 'empty' }), /only a body/);
 });
 
 test('parameters come back from the URL as they went in', () => {

@@ -27,9 +27,15 @@ export type Route<
   /** Values arrive as strings; a name given twice as an array. */
   query: Q;
   body: B;
+  /** What a body may be, for documents: of a stream the handler judges. */
+  bodyTypes: readonly string[];
   /** A schema answers JSON; the schema describes what is on the wire. */
   response: R;
   kind: KindOf<R>;
+  /** The content type of a good answer; undefined of those that have no content. */
+  responseType: string | undefined;
+  /** Whether its events go on after the one that Last-Event-ID names. */
+  isResumable: boolean;
   summary: string;
   /**
    * 'open' lets everybody in. Whatever else is for the server's gate to judge; where there are only keys, any key does.
@@ -84,6 +90,19 @@ type BodyPart<R extends Route> = R['body'] extends z.ZodType
 /** What a route needs to be called: exactly the parts it declares. */
 export type CallInput<R extends Route> = ParamsInput<R> & QueryPart<R> & BodyPart<R>;
 
+const jsonType = 'application/json';
+export const bytesType = 'application/octet-stream';
+/** Lines of JSON. */
+export const linesType = 'application/x-ndjson';
+export const archiveType = 'application/x-tar';
+const typeOfKind: Readonly<Record<RouteKind, string | undefined>> = {
+  json: jsonType,
+  stream: bytesType,
+  events: 'text/event-stream',
+  empty: undefined,
+  upgrade: undefined,
+};
+
 /** One event of a stream. `data` is sent as JSON; a client that reconnects names the last `id` it saw. */
 export type ServerEvent = { id?: string; event: string; data: unknown };
 
@@ -98,7 +117,13 @@ export function defineRoute<
   path: Path;
   query?: Q;
   body?: B;
+  /** Of a stream; default application/octet-stream. */
+  bodyTypes?: readonly string[];
   response: R;
+  /** Of a stream; default application/octet-stream. */
+  responseType?: string;
+  /** Of events; default no. */
+  isResumable?: boolean;
   summary: string;
   access?: string;
 }): Route<Path, Q, B, R> {
@@ -110,6 +135,16 @@ export function defineRoute<
   if (route.response === 'upgrade' && route.body !== undefined) {
     throw new FlynnError('internal', `${route.path}: an upgrade has no request body; send it as the first frame`);
   }
+  if ((route.bodyTypes ?? []).length > 0 && route.body !== 'stream') {
+    throw new FlynnError('internal', `${route.path}: only a body that is a stream has types of its own`);
+  }
+  if (route.responseType !== undefined && route.response !== 'stream') {
+    throw new FlynnError('internal', `${route.path}: only an answer that is a stream has a type of its own`);
+  }
+  if (route.isResumable === true && route.response !== 'events') {
+    throw new FlynnError('internal', `${route.path}: only events can be resumed`);
+  }
+  const kind: RouteKind = typeof route.response === 'string' ? route.response : 'json';
   return {
     method: route.method,
     path: route.path,
@@ -117,8 +152,11 @@ export function defineRoute<
     // An absent part is undefined, which is what its type parameter then defaults to.
     query: route.query as Q,
     body: route.body as B,
+    bodyTypes: route.bodyTypes ?? (route.body === undefined ? [] : [route.body === 'stream' ? bytesType : jsonType]),
     response: route.response,
-    kind: (typeof route.response === 'string' ? route.response : 'json') as KindOf<R>,
+    kind: kind as KindOf<R>,
+    responseType: route.responseType ?? typeOfKind[kind],
+    isResumable: route.isResumable ?? false,
     summary: route.summary,
     access: route.access ?? 'key',
   };

@@ -24,5 +24,5 @@ export function blobHandlers(storage: Storage): Handler[] {
 
 /** What is left of a blob from there on. */
 export function blobAnswer({ sizeBytes, body }: { sizeBytes: number; body: Readable }, from: number): StreamAnswer {
-  return { body, headers: { 'content-type': 'application/octet-stream', 'content-length': String(sizeBytes - from) } };
+  return { body, headers: { 'content-length': String(sizeBytes - from) } };
 }

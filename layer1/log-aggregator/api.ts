@@ -1,5 +1,5 @@
 /** The log aggregator's HTTP API. */
-import { defineRoute } from '@flynn/kit/routes';
+import { defineRoute, linesType } from '@flynn/kit/routes';
 import { booleanFlag } from '@flynn/kit/config';
 import { z } from 'zod';
 
@@ -102,6 +102,7 @@ export const routes = {
     path: '/lines',
     query: z.object({ mode: sendingSchema.default('replay') }),
     body: 'stream',
+    bodyTypes: [linesType],
     response: z.object({ lines: z.int() }),
     summary: 'Take lines from a host agent',
   }),
@@ -117,6 +118,7 @@ export const routes = {
       isForAdmin: booleanFlag.optional(),
     }),
     response: 'stream',
+    responseType: linesType,
     summary: "An app's lines",
   }),
   drains: defineRoute({

@@ -90,7 +90,7 @@ export function logHandlers(
       const ended = AbortSignal.any([signal, gone]);
       const reading = { filter, lines, follow, signal: ended, now: Date.now, beatMs };
       const body = found === undefined ? nothing() : readLines(found, reading);
-      return { body, headers: { 'content-type': 'application/x-ndjson' } };
+      return { body };
     }),
   ];
 }

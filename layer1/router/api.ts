@@ -2,6 +2,7 @@
 import { wordRoute } from '@flynn/discovery/routers';
 import { routerAppStats } from '@flynn/controller/routes/app-stats';
 import { routerStats } from '@flynn/controller/routes/stats';
+import { metricsType } from '@flynn/kit/metrics-token';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 
@@ -59,5 +60,11 @@ export const routes = {
   routeStats: routerStats.one,
   allStats: routerStats.all,
   appStats: routerAppStats,
-  metrics: defineRoute({ method: 'GET', path: '/metrics', response: 'stream', summary: 'Figures for Prometheus' }),
+  metrics: defineRoute({
+    method: 'GET',
+    path: '/metrics',
+    response: 'stream',
+    responseType: metricsType,
+    summary: 'Figures for Prometheus',
+  }),
 } as const;

@@ -1,6 +1,6 @@
 /** The part of the agent's API that builds images: for jobs of the platform on this host, whose limits the build keeps. */
 import { errorCodes } from '@flynn/kit/errors';
-import { defineRoute } from '@flynn/kit/routes';
+import { defineRoute, linesType } from '@flynn/kit/routes';
 import { imageSchema } from '@flynn/scheduler/job-template';
 import { z } from 'zod';
 
@@ -32,6 +32,7 @@ export const buildRoutes = {
       }),
     }),
     response: 'stream',
+    responseType: linesType,
     summary: 'Build an image from a Dockerfile',
   }),
   ensureImage: defineRoute({

@@ -31,7 +31,7 @@ export function buildHandlers(
           answer.end(`${JSON.stringify({ error: { code, message } } satisfies BuildEvent)}\n`);
         },
       );
-      return { body: answer, headers: { 'content-type': 'application/x-ndjson' } };
+      return { body: answer };
     }),
     handle(buildRoutes.ensureImage, async ({ body, signal }) => {
       const ensure = async (): Promise<{ name: string; env?: Record<string, string> }> => {

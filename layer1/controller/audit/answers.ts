@@ -18,6 +18,7 @@ import type { Sightings } from './sightings.ts';
 
 export const answersRoot = '/flynn-answers/';
 export const answerHeader = 'idempotency-key';
+export const keyPattern = /^[\x21-\x7e]{1,255}$/;
 const keepMs = 86_400_000;
 /** No request takes this long to write. */
 export const staleMs = 60_000;
@@ -99,7 +100,7 @@ export async function claimAnswer(
 ): Promise<Found | undefined> {
   const given = call.headers[answerHeader];
   if (given === undefined) return undefined;
-  if (typeof given !== 'string' || !/^[\x21-\x7e]{1,255}$/.test(given)) {
+  if (typeof given !== 'string' || !keyPattern.test(given)) {
     throw new FlynnError('invalid', 'an Idempotency-Key is 1 to 255 printable characters without spaces');
   }
   const who = principalOf(call);

@@ -57,6 +57,12 @@ export function isRecorded(route: Route): boolean {
   return (route.method !== 'GET' || recordedReads.has(route)) && !unrecorded.has(route);
 }
 
+/** Whether an Idempotency-Key counts. A stream cannot be kept for who asks again, nor what is asked with one be compared. */
+export function keepsAnswers(route: Route): boolean {
+  const isWhole = route.kind !== 'stream' && route.body !== 'stream';
+  return route.method === 'POST' && isWhole && route.access !== 'open' && isRecorded(route);
+}
+
 type AuditOptions = Readonly<{
   /** The plain one. */
   store: Store;
@@ -99,9 +105,10 @@ async function act(
   call: CheckedCall,
   { store, trail, heard, sightings, now, log }: AuditOptions,
 ): Promise<unknown> {
-  // A stream cannot be kept for who asks again.
-  const isKept = route.method === 'POST' && route.kind !== 'stream' && call.caller !== undefined;
-  const found = isKept ? await claimAnswer(store, call, route, { now, sightings }) : undefined;
+  const found =
+    keepsAnswers(route) && call.caller !== undefined
+      ? await claimAnswer(store, call, route, { now, sightings })
+      : undefined;
   if (found !== undefined && 'madeId' in found) return readAgain(call, found.madeId);
   if (found !== undefined && 'answer' in found) return found.answer;
   const claim = found?.claim;

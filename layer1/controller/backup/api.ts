@@ -1,5 +1,5 @@
 /** The API of backups. */
-import { defineRoute } from '@flynn/kit/routes';
+import { archiveType, defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 import { backupScheduleSchema, backupSchema, s3PlaceSchema } from './model.ts';
 
@@ -10,6 +10,7 @@ export const backups = {
     path: '/backups/download',
     body: z.object({ mayMiss: z.boolean().default(false) }),
     response: 'stream',
+    responseType: archiveType,
     summary: 'Everything people made on the cluster, its keys included, as one archive',
   }),
   dump: defineRoute({

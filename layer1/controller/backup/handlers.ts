@@ -26,7 +26,7 @@ export function backupHandlers(deps: Deps, blobs: BackupBlobs): Handler[] {
       const { store, settings } = deps;
       const source = { store, blobs, settings, clusterId: clusterIdOf(deps), now };
       const { manifest, open } = await prepareBackup(source, { signal, ...body });
-      return { body: packArchive(manifest, open), headers: { 'content-type': 'application/x-tar' } };
+      return { body: packArchive(manifest, open) };
     }),
     handle(backups.dump, async ({ signal }) => {
       const asked = await askForAll(deps, signal);

@@ -33,7 +33,7 @@ export function layerHandlers(
       const { sizeBytes } = await blobs.stat(params.digest, { signal });
       return {
         body: await blobs.get(params.digest, { signal }),
-        headers: { 'content-type': 'application/octet-stream', 'content-length': String(sizeBytes) },
+        headers: { 'content-length': String(sizeBytes) },
       };
     }),
     handle(layers.stat, async (call) => {

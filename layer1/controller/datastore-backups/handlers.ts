@@ -48,7 +48,7 @@ export function datastoreBackupHandlers(deps: Deps, blobs: Pick<DumpBlobs, 'get'
       const { digest, dumpBytes } = await completeBackup(deps, app, params.backup, signal);
       const plan = await planOf(deps, app, signal);
       const dump = await openDump(blobs, { digest, secret: plan.spec.secret }, signal);
-      const headers = { 'content-type': 'application/octet-stream', 'content-length': String(dumpBytes) };
+      const headers = { 'content-length': String(dumpBytes) };
       return { body: Readable.from(dump, { objectMode: false }), headers };
     }),
     handle(routes.remove, async (call) => {

@@ -201,6 +201,7 @@ export const generic = {
     access: 'anybody',
     query: filterQuery,
     response: 'events',
+    isResumable: true,
     summary: 'The objects there are, `current`, then changes',
   }),
 } as const;

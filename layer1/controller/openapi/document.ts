@@ -1,8 +1,10 @@
 /** The API as an OpenAPI 3.1 document, made of the same routes that the server checks requests by. Pure. */
 import { errorCodes, httpStatusOf } from '@flynn/kit/errors';
-import type { Route } from '@flynn/kit/routes';
+import { type Route, bytesType, linesType } from '@flynn/kit/routes';
 import { z } from 'zod';
 import { ruleOf } from '../access/rules.ts';
+import { keyPattern } from '../audit/answers.ts';
+import { keepsAnswers } from '../audit/audited.ts';
 import { examples } from './examples.ts';
 
 type Json = null | boolean | number | string | readonly Json[] | { readonly [name: string]: Json };
@@ -94,16 +96,18 @@ function operationOf(route: Route): JsonObject {
     summary: route.summary,
     ...(isOpen ? { security: [] } : { description: `For: ${whoOf(route)}.` }),
     parameters: [...pathParameters(route), ...queryParameters(route), ...headerParameters(route)],
-    ...(route.body instanceof z.ZodType
-      ? {
-          requestBody: {
-            required: true,
-            content: { 'application/json': { schema: schemaOf(route.body, 'input'), ...exampleOf(example?.body) } },
-          },
-        }
-      : {}),
+    ...requestBodyOf(route, example?.body),
     responses: { ...goodAnswer(route, example?.response), ...errorAnswers(isOpen) },
   };
+}
+
+function requestBodyOf({ body, bodyTypes }: Route, example: unknown): JsonObject {
+  if (body === undefined) return {};
+  const content = bodyTypes.map((type) => [
+    type,
+    body === 'stream' ? contentOf(type) : { schema: schemaOf(body, 'input'), ...exampleOf(example) },
+  ]);
+  return { requestBody: { required: true, content: Object.fromEntries(content) } };
 }
 
 function whoOf(route: Route): string {
@@ -137,26 +141,28 @@ function queryParameters({ query }: Route): JsonObject[] {
   }));
 }
 
-function headerParameters({ method, kind }: Route): JsonObject[] {
-  if (kind === 'events') {
+function headerParameters(route: Route): JsonObject[] {
+  if (route.isResumable) {
     const description =
       'Goes on after the event of this id, at any controller. 409 with detail.expired where that is not known any more: begin without.';
     return [{ name: 'Last-Event-ID', in: 'header', required: false, description, schema: { type: 'string' } }];
   }
-  if (method !== 'POST') return [];
+  if (!keepsAnswers(route)) return [];
   const description = 'The same key with the same request gets the first answer, for a day.';
-  const schema = { type: 'string', minLength: 1, maxLength: 255 };
+  const schema = { type: 'string', pattern: keyPattern.source };
   return [{ name: 'Idempotency-Key', in: 'header', required: false, description, schema }];
 }
 
 function goodAnswer(route: Route, example: unknown): JsonObject {
+  const { responseType: type = bytesType } = route;
   if (route.response instanceof z.ZodType) {
-    const content = { 'application/json': { schema: schemaOf(route.response, 'output'), ...exampleOf(example) } };
+    const content = { [type]: { schema: schemaOf(route.response, 'output'), ...exampleOf(example) } };
     return { '200': { description: 'The answer.', content } };
   }
+  const content = { [type]: contentOf(type) };
   const answers: Readonly<Record<Route['kind'], JsonObject>> = {
-    events: { '200': { description: 'Server-sent events.', content: textOf('text/event-stream') } },
-    stream: { '200': { description: 'Lines of JSON.', content: textOf('application/x-ndjson') } },
+    events: { '200': { description: 'Server-sent events.', content } },
+    stream: { '200': { description: type === linesType ? 'Lines of JSON.' : 'The content.', content } },
     upgrade: { '101': { description: 'The connection, upgraded to `flynn`: frames both ways.' } },
     json: {},
     empty: { '204': { description: 'Done.' } },
@@ -164,8 +170,9 @@ function goodAnswer(route: Route, example: unknown): JsonObject {
   return answers[route.kind];
 }
 
-function textOf(type: string): JsonObject {
-  return { [type]: { schema: { type: 'string' } } };
+/** Of what no schema of ours is for. Bytes have none: that is how OpenAPI 3.1 says it. */
+function contentOf(type: string): JsonObject {
+  return type.startsWith('text/') || type === linesType ? { schema: { type: 'string' } } : {};
 }
 
 function errorAnswers(isOpen: boolean): JsonObject {
@@ -176,8 +183,18 @@ function errorAnswers(isOpen: boolean): JsonObject {
   );
 }
 
-/** What a field reads in or gives out; what JSON Schema cannot say is left open. */
+/**
+ * What a field reads in or gives out; what JSON Schema cannot say is left open. The server refuses fields that a schema does not
+ * know, which parsing alone would leave out.
+ */
 function schemaOf(schema: z.ZodType, io: 'input' | 'output'): JsonObject {
-  const { $schema: _, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: 'any' });
+  const { $schema: _, ...rest } = z.toJSONSchema(schema, {
+    io,
+    unrepresentable: 'any',
+    override({ zodSchema: { _zod }, jsonSchema }) {
+      if (_zod.def.type === 'object' && jsonSchema.additionalProperties === undefined)
+        jsonSchema.additionalProperties = false;
+    },
+  });
   return jsonOf(rest) as JsonObject;
 }

@@ -17,10 +17,12 @@ const parameterSchema = z.looseObject({
   in: z.enum(['path', 'query', 'header']),
   schema: z.unknown(),
 });
+const contentSchema = z.record(z.string(), z.looseObject({ schema: z.unknown().optional() }));
 const operationSchema = z.looseObject({
   operationId: z.string(),
   parameters: z.array(parameterSchema),
-  requestBody: z.looseObject({ content: z.record(z.string(), z.looseObject({ schema: z.unknown() })) }).optional(),
+  requestBody: z.looseObject({ content: contentSchema }).optional(),
+  responses: z.record(z.string(), z.looseObject({ content: contentSchema.optional() })),
 });
 export const documentSchema = z.looseObject({
   paths: z.record(z.string(), z.record(z.string(), operationSchema)),
@@ -108,9 +110,11 @@ export function fuzzedRequest(
     url: query.size === 0 ? url : `${url}?${String(query)}`,
     headers,
   };
-  const schema = operation.requestBody?.content['application/json']?.schema;
-  if (schema === undefined) return request;
-  headers['content-type'] = 'application/json';
+  const [type, content] = Object.entries(operation.requestBody?.content ?? {})[0] ?? [];
+  if (type === undefined) return request;
+  headers['content-type'] = type;
+  const schema = content?.schema;
+  if (schema === undefined) return { ...request, body: pick(oddTexts)?.toWellFormed() ?? '' };
   const text = JSON.stringify(valueOf(schema, known, random, 0)) ?? 'null';
   return { ...request, body: random(12) === 0 ? text.slice(0, random(text.length)) : text };
 }

@@ -5,7 +5,10 @@ import { handle } from '@flynn/kit/http-server';
 import { startLoopback } from '@flynn/kit/loopback';
 import { routes as logRoutes } from '@flynn/log-aggregator/api';
 import { Readable } from 'node:stream';
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import { releases } from '../api.ts';
+import { keepsAnswers } from '../audit/audited.ts';
+import { layers } from '../collection/api-layers.ts';
 import { operations } from '../operations/api.ts';
 import { startTestController } from '../testing.ts';
 import { TestProvider } from '../providers/test-provider.ts';
@@ -114,8 +117,81 @@ test('every example is taken by the running server, which answers as the example
     assert.ok(Object.hasOwn(examples, operationIdOf(route)), `${route.path} has no example`);
 });
 
+function essenceOf(type: string): string {
+  return type.split(';', 1)[0] ?? '';
+}
+
+test('the document says of each route what it takes and gives, and the two headers where they count', async () => {
+  await using world = await startTestController({ hosts: 0, hasWorker: false });
+  const { paths } = documentSchema.parse(await documentOf(world.url));
+  const bodyOf = (path: string) => Object.keys(paths[path]?.['post']?.requestBody?.content ?? {});
+  assert.deepEqual(bodyOf('/layers'), ['application/octet-stream']);
+  assert.deepEqual(bodyOf('/runners/{runner}/blobs'), ['application/octet-stream']);
+  assert.deepEqual(bodyOf('/hooks/{hook}'), ['application/json', 'application/x-www-form-urlencoded']);
+  const typeOf = (path: string, method = 'get') => Object.keys(paths[path]?.[method]?.responses['200']?.content ?? {});
+  assert.deepEqual(typeOf('/metrics'), ['text/plain; version=0.0.4; charset=utf-8']);
+  assert.deepEqual(typeOf('/apps/{app}/log'), ['application/x-ndjson']);
+  assert.deepEqual(typeOf('/backups/download', 'post'), ['application/x-tar']);
+  const bytes = ['application/octet-stream'];
+  assert.deepEqual(typeOf('/artifacts/{artifact}/layers/{digest}'), bytes);
+  assert.deepEqual(typeOf('/resources/{resource}/backups/{backup}/download', 'post'), bytes);
+  const naming = (header: string) =>
+    Object.entries(paths).flatMap(([path, operations]) =>
+      Object.entries(operations)
+        .filter(([, { parameters }]) => parameters.some(({ name }) => name === header))
+        .map(([method]) => `${method} ${path}`),
+    );
+  const resumable = [
+    'get /events',
+    'get /operations/{operation}/log',
+    'get /routes/events',
+    'get /watch/{group}/{version}/{kind}',
+  ];
+  assert.deepEqual(naming('Last-Event-ID').sort(), resumable);
+  const keyed = naming('Idempotency-Key');
+  assert.ok(keyed.includes('post /apps') && keyed.every((one) => one.startsWith('post ')));
+  const unkeyed = ['/layers', '/hooks/{hook}', '/backups/download', '/runners/{runner}/blobs', '/runners'];
+  assert.deepEqual(
+    unkeyed.filter((path) => keyed.includes(`post ${path}`)),
+    [],
+  );
+});
+
+test('streams go on after Last-Event-ID where the document says so, and begin anew elsewhere', async () => {
+  await using world = await startTestController();
+  const { deployment } = await world.deployApp('shop', { web: { ports: [{ port: 80 }] } });
+  const ask = async (path: string) => {
+    const headers = { authorization: `Bearer ${world.userKey}`, 'last-event-id': 'no id of any stream' };
+    const answer = await fetch(world.url + path, { headers, signal: AbortSignal.timeout(60_000) });
+    await answer.body?.cancel();
+    return answer.status;
+  };
+  for (const path of ['/events', '/watch/flynn/v1/App', '/routes/events']) assert.equal(await ask(path), 400, path);
+  assert.equal(await ask(`/deployments/${deployment.id}/events`), 200);
+});
+
+test('what has a stream for a body is carried out however often it is sent: its key says nothing of what was in it', () => {
+  const { put } = layers;
+  assert.deepEqual([put, releases.create].map(keepsAnswers), [false, true]);
+});
+
+test('a field that the API refuses is one that the document does not allow', async () => {
+  await using world = await startTestController({ hosts: 0, hasWorker: false });
+  const { paths } = documentSchema.parse(await documentOf(world.url));
+  const schema = paths['/apps']?.['post']?.requestBody?.content['application/json']?.schema;
+  assert.ok(typeof schema === 'object' && schema !== null);
+  const isDescribed = new Ajv2020({ strict: false, validateFormats: false }).compile(schema);
+  const send = async (body: unknown) => {
+    const headers = { authorization: `Bearer ${world.userKey}`, 'content-type': 'application/json' };
+    return (await fetch(`${world.url}/apps`, { method: 'POST', headers, body: JSON.stringify(body) })).status;
+  };
+  assert.deepEqual([isDescribed({ name: 'shop' }), await send({ name: 'shop' })], [true, 200]);
+  const misspelt = { name: 'shop2', metta: {} };
+  assert.deepEqual([isDescribed(misspelt), await send(misspelt)], [false, 400]);
+});
+
 test(
-  'whatever is sent to any route, the API answers with a clear error of the caller, never with one of its own',
+  'whatever is sent to any route, the API answers as the document says or with a clear error of the caller',
   { timeout: 180_000 },
   async () => {
     await using logs = await startLoopback([handle(logRoutes.read, async () => ({ body: Readable.from([]) }))]);
@@ -147,8 +223,11 @@ test(
     const random = randomOf(20_261_121);
     const seen = new Map<number, number>();
     const perOperation = 25;
+    const ajv = new Ajv2020({ strict: false, validateFormats: false });
     for (const one of all) {
-      const [path, method] = one;
+      const [path, method, operation] = one;
+      const schema = operation.requestBody?.content['application/json']?.schema;
+      const isDescribed = typeof schema === 'object' && schema !== null ? ajv.compile(schema) : undefined;
       // Forgetting the app would leave nothing to be reached: that is asked for last, and of others.
       const names = method === 'delete' ? known.filter((name) => name !== 'shop' && name !== app.id) : known;
       const requests = Array.from({ length: perOperation }, () => fuzzedRequest(one, names, random));
@@ -174,8 +253,15 @@ test(
               assert.ok(answer.status < 500 || isStoreAway, what);
               const { code, message } = JSON.parse(text) as { code: string; message: string };
               assert.ok(errorCodes.some((knownCode) => knownCode === code) && message.length > 5, what);
-            } else if (lasts) stop.abort();
-            else await answer.arrayBuffer();
+            } else {
+              const said = Object.keys(operation.responses[answer.status]?.content ?? {}).map(essenceOf);
+              const type = answer.headers.get('content-type');
+              const what = `${request.method} ${request.url} ${request.body ?? ''} → ${answer.status} ${type ?? ''}`;
+              assert.deepEqual(type === null ? [] : [essenceOf(type)], said, what);
+              assert.ok(isDescribed === undefined || isDescribed(JSON.parse(request.body ?? 'null')), what);
+              if (lasts) stop.abort();
+              else await answer.arrayBuffer();
+            }
           } catch (error) {
             if (!lasts || !(error instanceof Error) || error.name !== 'AbortError') throw error;
           } finally {

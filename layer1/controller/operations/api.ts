@@ -120,6 +120,7 @@ export const operations = {
     access: 'app viewer',
     query: z.object({ follow: booleanFlag.optional() }),
     response: 'events',
+    isResumable: true,
     summary: "An operation's log",
   }),
 

@@ -34,7 +34,7 @@ export function runnerBlobHandlers(
       const { sizeBytes } = await blobs.stat(digest, { signal });
       return {
         body: await blobs.get(digest, { signal }),
-        headers: { 'content-type': 'application/octet-stream', 'content-length': String(sizeBytes) },
+        headers: { 'content-length': String(sizeBytes) },
       };
     }),
     handle(runnerBlobs.stat, async ({ params: { runner, digest }, signal }) => {

@@ -1,6 +1,6 @@
 /** The API of what is there for all: logs, changes as they happen, the cluster. */
 import { linesQuerySchema } from '@flynn/log-aggregator/api';
-import { defineRoute } from '@flynn/kit/routes';
+import { defineRoute, linesType } from '@flynn/kit/routes';
 import { z } from 'zod';
 
 export const platform = {
@@ -11,6 +11,7 @@ export const platform = {
     access: 'app viewer',
     query: linesQuerySchema,
     response: 'stream',
+    responseType: linesType,
     summary: "An app's log",
   }),
   /**
@@ -23,6 +24,7 @@ export const platform = {
     access: 'anybody',
     query: z.object({ app: z.string().optional(), types: z.string().optional() }),
     response: 'events',
+    isResumable: true,
     summary: 'Changes as they happen',
   }),
   /** `not_found` where there is none. Who sends somebody there knows that it is the platform's own. */

@@ -35,7 +35,7 @@ export function platformHandlers(
         throw error;
       });
       if (leave !== undefined) finished(body, leave);
-      return { body, headers: { 'content-type': 'application/x-ndjson' } };
+      return { body };
     }),
     handle(platform.events, async (call) => {
       const { query, headers, signal } = call;

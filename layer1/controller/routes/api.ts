@@ -127,6 +127,7 @@ export const routing = {
     method: 'GET',
     path: '/routes/events',
     response: 'events',
+    isResumable: true,
     summary: 'All routes, then changes',
   }),
 } as const;

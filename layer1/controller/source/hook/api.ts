@@ -31,6 +31,7 @@ export const hooks = {
     path: '/hooks/:hook',
     access: 'open',
     body: 'stream',
+    bodyTypes: ['application/json', 'application/x-www-form-urlencoded'],
     response: z.object({ outcome: z.enum(hookOutcomes), message: z.string() }),
     summary: 'A push webhook of a git service: the app that follows the branch looks for it at once',
   }),
