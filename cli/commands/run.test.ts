@@ -231,6 +231,22 @@ test('before the first push there is nothing to run in', async () => {
   assert.match(stderr, /^flynn: hello has no release yet: push code first/);
 });
 
+test('after a first release that did not come up it is named, with how to look into it', async () => {
+  await using env = await openDeskWithController();
+  env.controller.setBehaviour(() => ({ is: 'crash', code: 3 }));
+  await env.desk.run(['create', 'hello']);
+  const release = await env.controller.makeRelease('hello', { web: {} });
+  assert.equal((await env.controller.deploy('hello', release.id)).state, 'failed');
+  const { code, stderr } = await env.desk.run(['-a', 'hello', 'run', 'ls']);
+  assert.equal(code, 1);
+  assert.match(
+    stderr,
+    /^flynn: nothing of hello is live: v1 did not come up\. "flynn deployment -a hello" says why; "flynn run -r v1 -a hello COMMAND" runs/,
+  );
+  env.controller.setBehaviour(() => ({ is: 'exit', code: 0 }));
+  assert.equal((await env.desk.run(['-a', 'hello', 'run', '-r', 'v1', 'ls'])).code, 0);
+});
+
 test('`ps` lists jobs by type, by state and for scripts', async () => {
   await using env = await openDeskWithController();
   await env.controller.deployApp('hello', { web: {}, worker: {} });

@@ -33,7 +33,7 @@ import { findBasis, findRelease, runnableOf } from '../releases/releases.ts';
 import { releaseType } from '../resources.ts';
 import { findOperation } from '../operations/records.ts';
 import { buildEnvOf, labelsOfRunner } from '../runner-env/handlers.ts';
-import type { AppResource, OperationResource, ReleaseResource } from '../resources.ts';
+import type { AppResource, DeploymentResource, OperationResource, ReleaseResource } from '../resources.ts';
 
 /** The system app whose `build` process builds slugs. */
 const builderApp = 'slug-builder';
@@ -157,6 +157,28 @@ function noJob(app: AppResource, id: string): FlynnError {
 
 type Run = z.output<NonNullable<typeof jobs.run.body>>;
 
+/** Of an app that has no live release: what was deployed did not come up, has not yet, or nothing was. */
+async function noneLive(deps: Deps, app: AppResource, signal: AbortSignal): Promise<FlynnError> {
+  const { name } = app.spec;
+  // Each begins together with a change of its app.
+  await deps.deployments.reached(app.revision, { signal });
+  const newest = deps.deploymentsByApp.of(app.id).reduce<DeploymentResource | undefined>((last, one) => {
+    return last === undefined || one.createdAt > last.createdAt ? one : last;
+  }, undefined);
+  const release = newest && (await deps.resources.find(releaseType, newest.spec.newReleaseId, { signal }));
+  if (newest === undefined || release === undefined) {
+    return new FlynnError('invalid', `${name} has no release yet: push code first`);
+  }
+  const version = `v${release.spec.version}`;
+  const inIt = `"flynn run -r ${version} -a ${name} COMMAND" runs in it all the same`;
+  return newest.status.state === 'failed'
+    ? new FlynnError(
+        'invalid',
+        `nothing of ${name} is live: ${version} did not come up. "flynn deployment -a ${name}" says why; ${inIt}`,
+      )
+    : new FlynnError('invalid', `nothing of ${name} is live yet: ${version} is being deployed. Wait for it; ${inIt}`);
+}
+
 async function runOneOff(
   deps: Deps,
   app: AppResource,
@@ -165,7 +187,7 @@ async function runOneOff(
 ): Promise<Job> {
   const live = app.status.releaseId;
   const releaseId = run.releaseId ?? live;
-  if (releaseId === undefined) throw new FlynnError('invalid', `${app.spec.name} has no release yet: push code first`);
+  if (releaseId === undefined) throw await noneLive(deps, app, signal);
   const release = await findRelease(deps, app, releaseId, signal);
   const runnable = await runnableOf(deps, app, release, signal);
   if (runnable === undefined) {
