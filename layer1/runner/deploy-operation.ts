@@ -7,9 +7,9 @@ import { isSettled, isWaiting } from '@flynn/controller/deployments/phases';
 import { type Deployment, type Release, deploymentSchema } from '@flynn/controller/model';
 import { withSeen } from '@flynn/controller/releases/overtaken';
 import { systemClock } from '@flynn/kit/clock';
-import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasCode, ifFound, messageOf } from '@flynn/kit/errors';
 import { followJob } from './build-operation.ts';
-import { failedJobLines, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
+import { failedJobLines, idleLines, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
 import { takeBackCancelled } from './deploy-cancellation.ts';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
@@ -39,7 +39,8 @@ export async function executeDeploy(execution: Execution): Promise<Record<string
     return { deploymentId: deployment.id };
   }
   if (deployment.warning !== undefined) await write(` !     ${deployment.warning}`);
-  await write('=====> Application deployed', ...(await addresses(release, execution)));
+  const idle = await idleOf(deployment, release, execution);
+  await write(...idle, '=====> Application deployed', ...(await addresses(release, execution)));
   return { deploymentId: deployment.id };
 }
 
@@ -143,6 +144,18 @@ async function follow(start: Deployment, execution: Execution): Promise<Deployme
     if (isSettled(now)) return now;
     await systemClock.sleep(500, { signal });
   }
+}
+
+async function idleOf(deployment: Deployment, release: Release, execution: Execution): Promise<string[]> {
+  const types = Object.keys(release.processes);
+  const { oldReleaseId } = deployment;
+  const idle = idleLines(deployment, types, []);
+  if (oldReleaseId === undefined || idle.length === 0) return idle;
+  const params = { app: release.appId, release: oldReleaseId };
+  const old = await patiently('reading the release before', execution, (signal) =>
+    ifFound(execution.controller.call(releases.get, { params }, { signal })),
+  );
+  return idleLines(deployment, types, old === undefined ? types : Object.keys(old.processes));
 }
 
 async function addresses(release: Release, execution: Execution): Promise<string[]> {

@@ -13,6 +13,18 @@ export function progressLines(before: Deployment['progress'], { progress }: Pick
   });
 }
 
+/** Types that came with this release and start nothing by themselves: people may wait for them. `before`: those of the old one. */
+export function idleLines(
+  { progress }: Pick<Deployment, 'progress'>,
+  types: readonly string[],
+  before: readonly string[],
+): string[] {
+  const idle = types.filter((type) => !before.includes(type) && progress[type]?.wanted === 0);
+  if (idle.length === 0) return [];
+  const command = `flynn scale ${idle.map((type) => `${type}=1`).join(' ')}`;
+  return [`       No jobs yet of ${idle.join(', ')}. To start one of each: ${command}`];
+}
+
 /** The last lines of the job whose end failed a deployment, and how it ended. */
 export function failedJobLines({ failedJob }: Pick<Deployment, 'failedJob'>): string[] {
   if (failedJob === undefined) return [];

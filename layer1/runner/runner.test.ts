@@ -29,7 +29,11 @@ test('a push is built, released and deployed, and tells the pusher where the app
   assert.deepEqual(release?.lines, ['-----> Creating release...', '       v1 created']);
   assert.equal(deploy?.lines[0], '-----> Deploying v1...');
   assert.ok(deploy?.lines.includes('       web 1/1 up'), deploy?.lines.join('\n'));
-  assert.deepEqual(deploy?.lines.slice(-2), ['=====> Application deployed', '=====> http://shop.flynn.localhost']);
+  assert.deepEqual(deploy?.lines.slice(-3), [
+    '       No jobs yet of worker. To start one of each: flynn scale worker=1',
+    '=====> Application deployed',
+    '=====> http://shop.flynn.localhost',
+  ]);
   const made = await world.controller.client.call(releases.get, { params: { app: 'shop', release: 'v1' } });
   assert.deepEqual(made.processes['web']?.command, ['/usr/bin/flynn-run', 'node server.js']);
   assert.equal(made.meta['git'], 'true');

@@ -4,7 +4,15 @@ import { slugProcess } from '@flynn/controller/processes/compile';
 import { type Deployment, type Route, routeSchema } from '@flynn/controller/model';
 import { processSchema } from '@flynn/controller/processes/process';
 import { rolloutSchema } from '@flynn/controller/deployments/rollout-settings';
-import { failedJobLines, othersWait, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
+import {
+  failedJobLines,
+  idleLines,
+  othersWait,
+  progressLines,
+  remainsLine,
+  routeLines,
+  waitingLines,
+} from './deploy-text.ts';
 import { freshProcesses, processesOf } from './release-plan.ts';
 
 const route = routeSchema.parse({
@@ -26,6 +34,20 @@ test('progress is told when it changes, and only of types that are wanted', () =
   assert.deepEqual(progressLines({}, { progress: at(1) }), ['       web 1/2 up']);
   assert.deepEqual(progressLines(at(1), { progress: at(1) }), []);
   assert.deepEqual(progressLines(at(1), { progress: at(2) }), ['       web 2/2 up']);
+});
+
+test('types that came with a release and have no jobs are told once, with what starts them', () => {
+  const progress = {
+    web: { wanted: 1, up: 1, old: 0 },
+    worker: { wanted: 0, up: 0, old: 0 },
+    clock: { wanted: 0, up: 0, old: 0 },
+  };
+  const types = Object.keys(progress);
+  const both = ['       No jobs yet of worker, clock. To start one of each: flynn scale worker=1 clock=1'];
+  assert.deepEqual(idleLines({ progress }, types, []), both);
+  assert.match(idleLines({ progress }, types, ['web', 'worker']).join(), /of clock\. .*: flynn scale clock=1$/);
+  assert.deepEqual(idleLines({ progress }, types, types), []);
+  assert.deepEqual(idleLines({ progress }, ['web', 'gone'], []), []);
 });
 
 test('a failed deployment says what the app said, how it ended, and what runs now', () => {
