@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { jobs } from '@flynn/controller/api';
+import { deployments, jobs } from '@flynn/controller/api';
 import type { Job } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import { encodeFrame, type Frame, readFrames } from '@flynn/kit/frames';
@@ -245,6 +245,17 @@ test('after a first release that did not come up it is named, with how to look i
   );
   env.controller.setBehaviour(() => ({ is: 'exit', code: 0 }));
   assert.equal((await env.desk.run(['-a', 'hello', 'run', '-r', 'v1', 'ls'])).code, 0);
+});
+
+test('while the first release is being deployed it is named', async () => {
+  await using env = await openDeskWithController();
+  env.controller.setBehaviour(() => ({ is: 'hang' }));
+  await env.desk.run(['create', 'hello']);
+  const { id: releaseId } = await env.controller.makeRelease('hello', { web: {} });
+  await env.controller.client.call(deployments.create, { params: { app: 'hello' }, body: { releaseId } });
+  const { code, stderr } = await env.desk.run(['-a', 'hello', 'run', 'ls']);
+  assert.equal(code, 1);
+  assert.match(stderr, /^flynn: nothing of hello is live yet: v1 is being deployed\. Wait for it; "flynn run -r v1/);
 });
 
 test('`ps` lists jobs by type, by state and for scripts', async () => {

@@ -368,6 +368,30 @@ test('why the engine failed is the build’s failure; of a limit, who can raise 
   await assert.rejects(gone.build({ Dockerfile: 'FROM x' }), /stopped building without saying why/);
 });
 
+test('an image that no registry gives, and a name that a step could not look up, come with what helps', async () => {
+  const noHost = 'Get "https://r.example/v2/": dial tcp: lookup r.example on 10.0.0.1:53: no such host';
+  await using noImage = await openPlace(function* fails() {
+    yield { line: 'Step 1/2 : FROM node:22-alpine' };
+    yield { error: { code: 'invalid', message: noHost } };
+  });
+  await assert.rejects(
+    noImage.build({ Dockerfile: 'FROM node:22-alpine\nRUN true\n' }),
+    isError('invalid', /no such host\nIt needs no registry: "flynn image push node:22-alpine"/),
+  );
+  await using noName = await openPlace(function* fails() {
+    yield { line: 'Step 3/3 : RUN npm ci' };
+    yield { line: 'npm error request to https://r.example/x failed, reason: getaddrinfo ENOTFOUND r.example' };
+    yield { error: { code: 'invalid', message: "The command 'npm ci' returned a non-zero code: 1" } };
+  });
+  await assert.rejects(
+    noName.build({ Dockerfile: 'FROM x\nRUN npm ci\n' }),
+    isError(
+      'invalid',
+      /non-zero code: 1\nThe build could not look up r\.example\. .*flynn runner env set https_proxy=/,
+    ),
+  );
+});
+
 test('a build that prints without end, or never ends, is ended with its reason', async () => {
   await using loud = await openPlace(function* () {
     for (;;) yield { line: 'x'.repeat(1_000) };

@@ -29,7 +29,7 @@ import { type BuildResult, buildResultSchema } from '@flynn/controller/model';
 import { routes } from '@flynn/host-agent/api';
 import { imageLimits } from '@flynn/host-agent/images/room';
 import { type BuildEvent, buildEventSchema, buildRoutes } from '@flynn/host-agent/builds/api';
-import { FlynnError, ifFound } from '@flynn/kit/errors';
+import { FlynnError, asFlynnError, ifFound } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { LineSplitter } from '@flynn/kit/lines';
 import { retry } from '@flynn/kit/retry';
@@ -55,6 +55,7 @@ import {
 } from './limits.ts';
 import { pointerWarning } from './lfs-pointers.ts';
 import { type Output, sizeText } from './output.ts';
+import { OutOfReach, withoutRegistry } from './out-of-reach.ts';
 import { markOf, withoutMark } from './own-cache.ts';
 import { parseProcfile } from './procfile.ts';
 
@@ -190,8 +191,16 @@ async function namesHere(
   return names;
 }
 
-function ensureImage(image: Image, { agent }: ImageBuildDeps, signal: AbortSignal) {
-  return agent.call(buildRoutes.ensureImage, { body: { image } }, { signal, timeoutMs: 15 * 60_000 });
+async function ensureImage(image: Image, { agent }: ImageBuildDeps, signal: AbortSignal) {
+  try {
+    return await agent.call(buildRoutes.ensureImage, { body: { image } }, { signal, timeoutMs: 15 * 60_000 });
+  } catch (error) {
+    const { code, message } = asFlynnError(error);
+    const hint =
+      code === 'not_found' && 'name' in image ? withoutRegistry(message, `Step 1/1 : FROM ${image.name}`) : '';
+    if (hint === '') throw error;
+    throw new FlynnError(code, message + hint, { cause: error });
+  }
 }
 
 /** Of images, by the names that FROM has for them: as far as the host's agent tells. */
@@ -263,7 +272,7 @@ function buildIdOf({ operationId }: BuildJob): string {
 async function buildOnHost(
   job: ImageBuildJob,
   { contextDigest, args, plain, staged }: Asked,
-  { agent, out, limits, cache }: ImageBuildDeps,
+  { agent, out, limits, cache, steps }: ImageBuildDeps,
   signal: AbortSignal,
 ): Promise<string> {
   const build = buildIdOf(job);
@@ -277,15 +286,27 @@ async function buildOnHost(
   };
   const events = await agent.stream(buildRoutes.build, { params: { build }, body }, { signal });
   const words = staged.words();
+  const reach = new OutOfReach();
+  let step = '';
   const splitter = new LineSplitter({ maxBytes: maxEventBytes });
   let printedBytes = 0;
   for await (const chunk of events) {
     for (const line of splitter.push(chunk)) {
       const event = buildEventSchema.parse(JSON.parse(line));
       if ('image' in event) return event.image;
-      if ('error' in event) throw failureOf(event.error, { plain, words });
+      if ('error' in event) {
+        const failure = failureOf(event.error, { plain, words });
+        const { code, message } = failure;
+        if (code === 'exhausted') throw failure;
+        reach.hear(message);
+        // What the host's engine fetches does not go by the proxies of builds.
+        const hint = withoutRegistry(message, step) || reach.hint(steps.env);
+        throw new FlynnError(code, message + hint);
+      }
       const told = words.told(event.line);
       if (told === undefined) continue;
+      reach.hear(told);
+      if (told.startsWith('Step ')) step = told;
       printedBytes += told.length + 1;
       if (printedBytes > limits.outputBytes) throw tooMuchOutput(limits.outputBytes);
       out.line(told);

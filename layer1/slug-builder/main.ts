@@ -19,6 +19,7 @@ import { baseEnv } from './environment.ts';
 import { buildImage } from './image-build.ts';
 import { pointerWarning } from './lfs-pointers.ts';
 import { limitMet, tooMuchOutput } from './limits.ts';
+import { OutOfReach } from './out-of-reach.ts';
 import { createOutput } from './output.ts';
 import { unpackSource } from './unpack.ts';
 import { StepFailure } from './user.ts';
@@ -157,7 +158,9 @@ async function runCompile(): Promise<void> {
   const env = baseEnv(process.env, { home: input.layout.appDir, commit: process.env['SOURCE_VERSION'] ?? '' });
   const ending = new AbortController();
   let printedBytes = 0;
+  const reach = new OutOfReach();
   const counted = createOutput((line) => {
+    reach.hear(line.trimEnd());
     printedBytes += Buffer.byteLength(line);
     if (printedBytes <= outputBytes) process.stdout.write(line);
     else ending.abort(tooMuchOutput(outputBytes));
@@ -171,7 +174,11 @@ async function runCompile(): Promise<void> {
     .finally(() => ending.signal.throwIfAborted())
     .catch(async (error: unknown) => {
       if (isCacheKept) await answer(keptCache);
-      throw error;
+      if (!hasCode(error, 'invalid', 'unavailable')) throw error;
+      reach.hear(error.message);
+      const hint = reach.hint({ ...env, ...input.appEnv });
+      if (hint === '') throw error;
+      throw new FlynnError(error.code, error.message + hint, { cause: error });
     });
   await answer(plan);
 }
