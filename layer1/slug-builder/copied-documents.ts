@@ -24,7 +24,7 @@ export function openedBy({ name, text }: Instruction): Opened[] {
   const rest = text.slice(instructionHead.exec(text)?.[0].length ?? 0).trim();
   if (rest.startsWith('[')) return [];
   return rest
-    .split(/\s+/)
+    .split(/[\t ]+/)
     .filter(isOpening)
     .map((word) => {
       const [, dash = '', quote = '', name = ''] = opening.exec(word) ?? [];

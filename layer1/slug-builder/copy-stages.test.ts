@@ -39,7 +39,7 @@ test('a stage before the one that copies prepares it; every other line is as it 
 
 test('numbers of stages follow those that stand before them', () => {
   const { dockerfile } = stagedOf(
-    'FROM a\nCOPY --chmod=1 a a\nCOPY --chmod=1 b b\nFROM b\nCOPY --from=0 x x\nFROM c\nCOPY --from=1 --chmod=1 x x\nCOPY --chown=1 --from=0 x x\nADD --chmod=2 y y\nCOPY --from=one x x\n',
+    'FROM x\nCOPY --chmod=1 a a\nCOPY --chmod=1 b b\nFROM y\nCOPY --from=0 x x\nFROM z\nCOPY --from=1 --chmod=1 x x\nCOPY --chown=1 --from=0 x x\nADD --chmod=2 y y\nCOPY --from=one x x\n',
   );
   assert.deepEqual(dockerfile.match(/--from=\w+(?= )/g), ['--from=2', '--from=3', '--from=2', '--from=one']);
 });
@@ -87,17 +87,17 @@ const refused: [line: string, pattern: RegExp][] = [
   ['COPY --chmod=u=rwx;reboot a b', /is no mode/],
   ['COPY --chmod=x a b', /is no mode/],
   ['COPY --chmod= a b', /--chmod needs a mode/],
-  ['COPY --chmod a b', /--chmod needs a mode/],
+  ['COPY --chmod a b', /COPY --chmod is not understood: flags are written --NAME=VALUE/],
   ['COPY --chmod=1 --chmod=2 a b', /--chmod is there twice/],
   ['COPY --chmod=$MODE a b', /what \$MODE is in --chmod=\$MODE only the image says .* write ENV MODE=… before it\.$/],
   ['COPY --chmod=1 $DIR/a b', /what \$DIR is in \$DIR\/a only the image says/],
   ['COPY --chmod=1 a', /it names what is copied, and where to/],
-  ['COPY --chmod=1', /it names what is copied, and where to/],
+  ['COPY --chmod=1', /nothing follows it/],
   ['COPY --chmod=1 "" b', /"" is no name that can be prepared/],
   [`COPY --chmod=1 ["a\\"'\\"b", "/b"]`, /"a'b" is no name/],
   ['COPY --chmod=1 a\\\\b /b', /is no name/],
   ['COPY --chmod=1 ${A%x} /b', /"\$\{A%x\}" is not understood/],
-  ['ADD --chmod=1 --from=x a /b', /ADD knows no --from/],
+  ['ADD --chmod=1 --from=x a /b', /ADD --from is unknown/],
   ['ADD --chmod=1 https://x.example.com/ /b/', /does not end in a plain name of a file: RUN curl/],
   [
     'COPY <<EOF /x\n$PATH\nEOF',

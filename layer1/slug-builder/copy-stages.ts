@@ -8,10 +8,10 @@ import { FlynnError } from '@flynn/kit/errors';
 import { type Fetching, isAddress } from './added-addresses.ts';
 import { type CopiedDocument, isOpening } from './copied-documents.ts';
 import { type Source, checkMode, copiesOf } from './copied-files.ts';
-import { platformArgs } from './dockerfile.ts';
+import { checkFinished, platformArgs } from './dockerfile.ts';
 import { modesOf, placeOf, writing } from './document-steps.ts';
 import type { CopiedDocuments } from './heredocs.ts';
-import { type Instruction, instructionHead, instructionsOf } from './instructions.ts';
+import { type Flag, type Instruction, flagsOf, instructionsOf, written as writtenFlag } from './instructions.ts';
 import { type Assembled, type Made, preparing, withMadeStages } from './made-stages.ts';
 import { type ImageEnvs, type Variables, expand, walkVariables } from './variables.ts';
 
@@ -65,8 +65,9 @@ export function withCopyStages(
   walkVariables(instructions, { given: args, bases }, (instruction, valueOf) => {
     if (instruction.name === 'FROM') stage += 1;
     if (!/^(?:COPY|ADD)$/.test(instruction.name)) return;
+    const read = flagsOf(instruction);
     try {
-      const one = madeFor(instruction, documents.get(instruction.firstLine) ?? [], { valueOf, fetching });
+      const one = madeFor(instruction, documents.get(instruction.firstLine) ?? [], { ...read, valueOf, fetching });
       if (one === undefined) return;
       made.push({ ...one.made, stage });
       notes.push(...one.notes.map((note) => `line ${instruction.firstLine}: ${note}`));
@@ -78,37 +79,37 @@ export function withCopyStages(
       );
     }
   });
-  return { ...withMadeStages(dockerfile, instructions, { made, mark }), notes };
+  const assembled = withMadeStages(dockerfile, instructions, { made, mark });
+  checkFinished(assembled.dockerfile, assembled.lineOf);
+  return { ...assembled, notes };
 }
 
 function shortened(text: string): string {
   return text.length > 1_000 ? `${text.slice(0, 1_000)}…`.toWellFormed() : text;
 }
 
+/** What `flagsOf` read of one, and what is known where it stands. */
+type Reading = { flags: readonly Flag[]; rest: string; valueOf: Variables; fetching: Fetching };
+
 /** Undefined for what the engine makes as it is. */
 function madeFor(
   instruction: Instruction,
   documents: readonly CopiedDocument[],
-  { valueOf, fetching }: { valueOf: Variables; fetching: Fetching },
+  reading: Reading,
 ): { made: Omit<Made, 'stage'>; notes: string[] } | undefined {
   const { name, text } = instruction;
-  const head = instructionHead.exec(text)?.[0] ?? name;
-  const flags = head.match(/--[\w-]+(?:=\S*)?/g) ?? [];
-  const valuesOf = (flag: string): string[] =>
-    flags.filter((one) => one.startsWith(`${flag}=`)).map((one) => one.slice(flag.length + 1));
-  const [chmod = '', ...others] = valuesOf('--chmod');
-  const hasChmod = flags.some((flag) => /^--chmod(?:=|$)/.test(flag));
-  if (documents.length === 0 && !hasChmod) {
+  const { flags, rest, valueOf, fetching } = reading;
+  const flagged = (flag: string): string | undefined => flags.find((one) => one.name === flag)?.value;
+  const chmod = flagged('chmod');
+  if (documents.length === 0 && chmod === undefined) {
     if (name !== 'ADD') return undefined;
-    const made = addedOf(instruction, { head, flags }, { valueOf, fetching });
+    const made = addedOf(instruction, reading);
     return made && { made, notes: [] };
   }
-  if (others.length > 0) throw problem('--chmod is there twice');
-  if (hasChmod && chmod === '') throw problem('--chmod needs a mode: --chmod=755');
-  const [from] = valuesOf('--from');
-  if (name === 'ADD' && from !== undefined) throw problem('ADD knows no --from: COPY does');
+  if (chmod === '') throw problem('--chmod needs a mode: --chmod=755');
+  const from = flagged('from');
   const value = (word: string, what: string): string => known(expand(word, valueOf, { quotes: 'enclose' }), what);
-  const words = wordsOf(text.slice(head.length).trim());
+  const words = wordsOf(rest);
   const destination = words.pop();
   if (destination === undefined || words.length === 0) throw problem('it names what is copied, and where to');
   const sources = words
@@ -117,11 +118,11 @@ function madeFor(
       const path = value(word, word);
       return { path, word: word.includes('$') ? word : path };
     });
-  const mode = hasChmod ? checkMode(value(chmod, `--chmod=${chmod}`), chmod) : undefined;
+  const mode = chmod === undefined ? undefined : checkMode(value(chmod, `--chmod=${chmod}`), chmod);
   const files = copiesOf(sources, { isAdd: name === 'ADD', destination, fetching });
   const read = documents.map((document) => contentOf(document, valueOf));
   const notes = [
-    `${name}${documents.map((document) => ` <<${document.name}`).join('')}${hasChmod ? ` --chmod=${chmod}` : ''} is prepared in a stage of its own, ${preparing}`,
+    `${name}${documents.map((document) => ` <<${document.name}`).join('')}${chmod === undefined ? '' : ` --chmod=${chmod}`} is prepared in a stage of its own, ${preparing}`,
     ...read.flatMap(({ name: document, unset }) =>
       unset.map(
         (one) =>
@@ -137,9 +138,11 @@ function madeFor(
       mode === undefined ? [] : [...files.setting.map((set) => set(mode)), ...modesOf(read, mode)],
     ),
   ];
-  const kept = flags.filter((flag) => !/^--(?:chmod|from)(?:=|$)/.test(flag));
+  const kept = flags.filter((flag) => flag.name !== 'chmod' && flag.name !== 'from');
   const places = [...files.places, ...read.map((document) => placeOf(document.name))];
-  const taking = (stage: string): string[] => [written('COPY', [`--from=${stage}`, ...kept], [...places, destination])];
+  const taking = (stage: string): string[] => [
+    written('COPY', [{ name: 'from', value: stage }, ...kept], [...places, destination]),
+  ];
   return { made: { instruction, from, lines, taking, hasVariables: hasVariables(text, documents) }, notes };
 }
 
@@ -152,11 +155,10 @@ const plainWord = /^(?!https?:)[!#%&(-Z\]-~][!#%&(-[\]-~]*$/i;
  */
 function addedOf(
   instruction: Instruction,
-  { head, flags }: { head: string; flags: readonly string[] },
-  { valueOf, fetching }: { valueOf: Variables; fetching: Fetching },
+  { flags, rest, valueOf, fetching }: Reading,
 ): Omit<Made, 'stage'> | undefined {
   const { text } = instruction;
-  const words = wordsOf(text.slice(head.length).trim());
+  const words = wordsOf(rest);
   if (words.length > 1 && words.slice(0, -1).every((word) => plainWord.test(word))) return undefined;
   const destination = words.pop();
   if (destination === undefined || words.length === 0) throw problem('it names what is copied, and where to');
@@ -181,14 +183,18 @@ function addedOf(
     groups.map((group) =>
       group.files.length > 0
         ? written('ADD', flags, [...group.files, destination])
-        : written('COPY', [`--from=${stage}`, ...flags], [...places.splice(0, group.addresses.length), destination]),
+        : written(
+            'COPY',
+            [{ name: 'from', value: stage }, ...flags],
+            [...places.splice(0, group.addresses.length), destination],
+          ),
     );
   const lines = addresses.length === 0 ? undefined : () => copies.lines('');
   return { instruction, from: undefined, lines, taking, hasVariables: hasVariables(text, []) };
 }
 
-function written(name: string, flags: readonly string[], words: readonly string[]): string {
-  return [name, ...flags, JSON.stringify(words)].join(' ');
+function written(name: string, flags: readonly Flag[], words: readonly string[]): string {
+  return [name, ...flags.map(writtenFlag), JSON.stringify(words)].join(' ');
 }
 
 function contentOf(

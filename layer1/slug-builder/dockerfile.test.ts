@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { basesOfCopies } from './copy-stages.ts';
+import { withoutBuildKit } from './buildkit.ts';
+import { basesOfCopies, withCopyStages } from './copy-stages.ts';
 import { argsOf, ownImagesOf, platformArgs, saysCommand, withImages, withPlainBases } from './dockerfile.ts';
 import { createDockerignore } from './dockerignore.ts';
 
@@ -69,6 +70,12 @@ test('what goes on over several lines is one, at the place of its first, as the 
   assert.equal(withPlainBases(long, {}), long);
 });
 
+/** What the engine is given. */
+function finished(given: string, args: Record<string, string> = {}): string {
+  const { dockerfile: understood, documents } = withoutBuildKit(given);
+  return withCopyStages(withPlainBases(understood, args), { documents, args, bases: new Map() }).dockerfile;
+}
+
 test('no name leads to what the engine has of other apps', () => {
   const bad = [
     'FROM 9944ff86f2a9',
@@ -106,6 +113,15 @@ test('no name leads to what the engine has of other apps', () => {
     'FROM x\ncopy --from=cafe12 / /x',
     'FROM x\nADD --from=99 / /x',
     'FROM x\nCOPY --from=123456789012345678901 / /x',
+    // What is a space to people, and none to engines.
+    ...['\u0085', '\u00a0', '\u1680', '\u2003', '\u2028', '\u3000', '\ufeff'].flatMap((space) => [
+      `FROM x\nCOPY --chmod=755 ${space}--from=cafe12 /etc /x`,
+      `FROM x\nCOPY --chmod=755 ${space}--from=flynn-c/build:abc / /x`,
+      `FROM x\nCOPY --chmod=755 ${space} --from=127.0.0.1:5000/x / /x`,
+      `FROM x\nCOPY ${space}--from=cafe12 <<EOF / /x\nEOF`,
+      `FROM x\nCOPY${space} --chmod=1 --from=cafe12 / /x`,
+      `FROM x\nADD ${space}--from=cafe12 https://x.example.com/a /x`,
+    ]),
     // In a stage its name is no stage yet, nor is that of a later one.
     'FROM x AS cafe\nCOPY --from=cafe / /x',
     'FROM x\nCOPY --from=cafe / /x\nFROM x AS cafe',
@@ -136,11 +152,25 @@ test('no name leads to what the engine has of other apps', () => {
   ];
   for (const text of bad) {
     assert.throws(
-      () => withPlainBases(text, { B: '99' }),
+      () => finished(text, { B: '99' }),
       (error) => hasCode(error, 'invalid'),
-      text,
+      JSON.stringify(text),
     );
   }
+});
+
+test('what was written for the engine is looked at once more', () => {
+  for (const bad of [
+    'FROM cafe12',
+    'FROM x\nCOPY --from=cafe12 / /x',
+    'FROM x\nCOPY --from=1 / /x',
+    'FROM 127.0.0.1:5000/x',
+  ])
+    assert.throws(
+      () => withCopyStages(bad, { documents: new Map(), args: {}, bases: new Map() }),
+      (error) => hasCode(error, 'invalid'),
+      bad,
+    );
 });
 
 test('flags are taken without their quotes, and stages that have ended by their names', () => {

@@ -1,7 +1,7 @@
 /** What does the engine read for a Dockerfile: which images, and which arguments? Said so that it can be read in one way alone. */
 import { isLocalName } from '@flynn/host-agent/images/names';
 import { Outside } from '@flynn/kit/outside';
-import { type Instruction, checkReading, flagsOf, instructionsOf, refusal } from './instructions.ts';
+import { type Instruction, checkReading, flagsOf, instructionsOf, refusal, withFlags } from './instructions.ts';
 
 /** Images of the platform's, by names that mean the same on every cluster; the engine's are longer. */
 const ownImage = /^flynn\/[a-z0-9-]+(?::[A-Za-z0-9_.-]+)?$/;
@@ -28,11 +28,6 @@ export function withImages(plain: string, names: ReadonlyMap<string, string>): s
 const reference = /^[a-z0-9][a-z0-9._/:-]*(?:@sha256:[0-9a-f]{64})?$/i;
 /** Longer lines no engine reads: what goes on over several stays so. */
 const mostLineBytes = 60_000;
-const allowed: Readonly<Record<string, readonly string[]>> = {
-  FROM: ['platform'],
-  COPY: ['from', 'chown', 'chmod'],
-  ADD: ['chown', 'chmod'],
-};
 
 /**
  * The same as every engine reads it: an instruction is one line, at the place of its first, without comments and directives; its
@@ -78,7 +73,7 @@ function plainFrom(
   stages: ReadonlySet<string>,
 ): { text: string; stage: string | undefined } {
   const { text, isWhole, firstLine } = instruction;
-  const { flags, rest } = flagsOf(instruction, allowed['FROM'] ?? []);
+  const { flags, rest } = flagsOf(instruction);
   const [base = '', as, stage, ...others] = rest.split(/[ \t]+/);
   if (!isWhole || base === '') throw refusal(`line ${firstLine}: FROM has to be on one line, with the image it names`);
   if (
@@ -99,11 +94,30 @@ function plainFrom(
 
 /** Two engines find the same flags in what has no quotes there. */
 function plainCopy(instruction: Instruction, stages: ReadonlySet<string>): string {
-  const { name, text } = instruction;
-  const { flags, rest } = flagsOf(instruction, allowed[name] ?? []);
-  for (const { name: flag, value } of flags)
-    if (flag === 'from' && !/^\d{1,2}$/.test(value)) assertForeign(value, stages);
-  return [text.slice(0, name.length), ...flags.map(({ name: flag, value }) => `--${flag}=${value}`), rest].join(' ');
+  const { flags, rest } = flagsOf(instruction);
+  for (const { name, value } of flags) if (name === 'from' && !/^\d{1,2}$/.test(value)) assertForeign(value, stages);
+  return withFlags(instruction, flags, rest);
+}
+
+/**
+ * The last look at what the engine is given, whoever wrote its lines: `invalid` where any engine would find in it what it has of
+ * other apps. `lineOf`: by a line of it, that which people wrote.
+ */
+export function checkFinished(dockerfile: string, lineOf: (line: number) => number): void {
+  const instructions = instructionsOf(dockerfile);
+  const stages = new Set<string>();
+  let [open, begun] = ['', 0];
+  for (const instruction of instructions) {
+    if (!/^(?:FROM|COPY|ADD)$/.test(instruction.name)) continue;
+    const { flags, rest } = flagsOf(instruction);
+    for (const { name, value } of flags)
+      if (name === 'from' && !(/^\d{1,6}$/.test(value) && Number(value) < begun)) assertForeign(value, stages);
+    if (instruction.name !== 'FROM') continue;
+    if (open !== '') stages.add(open);
+    const [base = '', , stage = ''] = rest.split(/[ \t]+/);
+    assertForeign(base, stages);
+    [open, begun] = [stage.toLowerCase(), begun + 1];
+  }
 }
 
 /** As `splice` takes it: how many lines are replaced, and by what. */

@@ -65,8 +65,8 @@ function trimmed(text: string): string {
   return text.slice(from, end);
 }
 
-/** An instruction's name and its flags, over the lines it goes on over. */
-export const instructionHead = /^\s*\w+(?:(?:\s|\\[ \t]*\r?\n)+--[\w-]+(?:=\S*)?)*/;
+/** An instruction's name and its flags as people write them, over the lines it goes on over. What the engine gets `flagsOf` reads. */
+export const instructionHead = /^\s*\w+(?:(?:[ \t]|\\[ \t]*\r?\n)+--[\w-]+(?:=[^ \t\r\n]*)?)*/;
 
 const known: ReadonlySet<string> = new Set([
   'ADD',
@@ -121,14 +121,17 @@ const mostFlagChars = 4_000;
 
 export type Flag = { name: string; value: string };
 
+const allowed: Readonly<Record<string, readonly string[]>> = {
+  FROM: ['platform'],
+  COPY: ['from', 'chown', 'chmod'],
+  ADD: ['chown', 'chmod'],
+};
+
 /**
  * Of FROM, COPY and ADD: their flags without quotes and backslashes, as the engine takes them, and what stands behind them.
  * `invalid` for those that are none of the allowed, or may be read in two ways.
  */
-export function flagsOf(
-  { name, text, firstLine }: Instruction,
-  allowed: readonly string[],
-): { flags: Flag[]; rest: string } {
+export function flagsOf({ name, text, firstLine }: Instruction): { flags: Flag[]; rest: string } {
   const wrong = (why: string): FlynnError => refusal(`line ${firstLine}: ${name} ${why}`);
   const flags: Flag[] = [];
   let rest = text.slice(name.length).replace(/^[ \t]+/, '');
@@ -136,12 +139,13 @@ export function flagsOf(
     const [raw = ''] =
       /^(?:\\[^]|"(?:\\[^]|[^"\\])*"|'(?:\\[^]|[^'\\])*'|[^ \t\\"'])*/.exec(rest.slice(0, mostFlagChars)) ?? [];
     const word = raw.replace(/\\([^])|["']/g, '$1');
+    if (/^[\s\u0085]/.test(rest)) throw wrong('has a space in it that is none to all engines: write a plain one');
     if (!word.startsWith('--') || !rest.startsWith('--')) return { flags, rest };
     const shown = JSON.stringify(raw.slice(0, 60)).slice(1, -1);
     const [, flag = '', value = ''] = /^--([a-z-]+)=([!-~]*)$/.exec(word) ?? [];
     if (flag === '' || /["'\\]/.test(value))
       throw wrong(`${shown} is not understood: flags are written --NAME=VALUE, and the rest behind a space`);
-    if (!allowed.includes(flag)) throw wrong(`--${flag} is unknown: take it out`);
+    if (!(allowed[name]?.includes(flag) ?? false)) throw wrong(`--${flag} is unknown: take it out`);
     if (flags.some((one) => one.name === flag)) throw wrong(`--${flag} is there twice`);
     flags.push({ name: flag, value });
     rest = rest.slice(raw.length);
@@ -149,6 +153,15 @@ export function flagsOf(
       throw wrong(`${shown} is not understood: a quote in it has no end, or nothing follows it`);
     rest = rest.replace(/^[ \t]+/, '');
   }
+}
+
+/** In one line, with these flags. */
+export function withFlags({ name, text }: Instruction, flags: readonly Flag[], rest: string): string {
+  return [text.slice(0, name.length), ...flags.map(written), rest].join(' ');
+}
+
+export function written({ name, value }: Flag): string {
+  return `--${name}=${value}`;
 }
 
 export function refusal(why: string): FlynnError {

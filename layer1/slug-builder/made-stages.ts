@@ -1,12 +1,14 @@
 /** A Dockerfile with the stages that prepare what is copied, and the lines of the one that people wrote. Pure. */
 import { BuildWords, type StepWords } from './build-words.ts';
-import { type Instruction, instructionHead, instructionsOf } from './instructions.ts';
+import { type Instruction, flagsOf, instructionsOf, withFlags } from './instructions.ts';
 
 /** Has a shell, and what files are prepared with. */
 export const preparing = 'flynn/slug-runner';
 
 export type Assembled = {
   dockerfile: string;
+  /** By a line of it, that which people wrote. */
+  lineOf: (line: number) => number;
   /** For what the engine says of a build of it. */
   words: () => BuildWords;
 };
@@ -53,7 +55,7 @@ export function withMadeStages(
     for (let at = 0; at < before.length; at += 1) lines[firstLine - 1 + at] = { written: [''], words: undefined };
     lines[firstLine - 1] =
       one === undefined
-        ? { written: withNumbers(before, numbered), words: undefined }
+        ? { written: withNumbers(instruction, before, numbered), words: undefined }
         : { written: one.taking(one.called), words: wordsOf(one, one.lines === undefined ? 'instruction' : 'taking') };
   }
   const begun = new Map(froms.map(({ firstLine }, stage) => [firstLine, madeOf.get(stage) ?? []]));
@@ -67,10 +69,10 @@ function wordsOf({ instruction, hasVariables }: Made, what: 'stage' | 'taking' |
   return { what, line: instruction.firstLine, text: instruction.text, hasVariables };
 }
 
-function withNumbers(copy: readonly string[], numbered: (from: string) => string): string[] {
-  const ofFlags = (flags: string): string =>
-    flags.replace(/(--from=)(\S+)/g, (_all, flag: string, from: string) => flag + numbered(from));
-  return copy.join('\n').replace(instructionHead, ofFlags).split('\n');
+function withNumbers(copy: Instruction, before: string[], numbered: (from: string) => string): string[] {
+  const { flags, rest } = flagsOf(copy);
+  const other = flags.map(({ name, value }) => ({ name, value: name === 'from' ? numbered(value) : value }));
+  return flags.every(({ value }, at) => value === other[at]?.value) ? before : [withFlags(copy, other, rest)];
 }
 
 /** `begun`: by the line in which a stage begins, those that are made for it. */
@@ -94,6 +96,6 @@ function withStagesIn(
   }
   const dockerfile = all.map(({ line }) => line).join('\n');
   const steps = instructionsOf(dockerfile).map(({ firstLine }) => all[firstLine - 1]?.words);
-  const lineOf = (line: string): string => String(all[Number(line) - 1]?.origin ?? line);
-  return { dockerfile, words: () => new BuildWords(steps, lineOf) };
+  const lineOf = (line: number): number => all[line - 1]?.origin ?? line;
+  return { dockerfile, lineOf, words: () => new BuildWords(steps, (line) => String(lineOf(Number(line)))) };
 }
