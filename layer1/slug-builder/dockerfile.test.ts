@@ -127,6 +127,13 @@ test('no name leads to what the engine has of other apps', () => {
     'FROM x\nCOPY --from=cafe / /x\nFROM x AS cafe',
     'FROM x\nRUN echo \\\nFROM x AS cafe\nCOPY --from=cafe / /x',
     'FROM x\nRUN cat <<"FROM x AS cafe"\nFROM x AS cafe\nFROM y\nCOPY --from=cafe / /x',
+    `FROM x\nRUN : <<${'"'.repeat(40)}'FROM debian:12'\nFROM debian:12 AS cafe12\nFROM debian:12\nCOPY --from=cafe12 / /x`,
+    `FROM x\nRUN : <<${'"'.repeat(40)}'FROM debian:12'\nFROM debian:12\nFROM debian:12 AS cafe12\nFROM debian:12\nCOPY --from=cafe12 / /x`,
+    'FROM x\nCOPY [a] <<CMD /x/\nFROM debian:12 AS cafe12\nFROM debian:12\nCMD\nCOPY --from=cafe12 / /x',
+    `FROM x\nRUN cat <<x.y\nFROM y AS cafe12\nFROM y\nRUN ${'echo long enough && \\\n'.repeat(4_000)}\\\nx.y\nCOPY --from=cafe12 / /x`,
+    ...['CMD', '"CMD"', '-"\tCMD"', 'C\\MD', '$"CMD"', '\ufeffCMD', "'CMD'\u00a0x", 'CMD < a', '""'].map(
+      (name) => `FROM x\nRUN : 3<<${name}\nFROM y AS cafe12\nFROM y\n\nCMD\nCOPY --from=cafe12 / /x`,
+    ),
     'FROM x A\u017f cafe\nFROM cafe',
     'FROM x AS caf\u00e9\nFROM caf\u00e9',
     'FROM --platform=linux/amd64\u00a099',
@@ -191,10 +198,14 @@ test('what is written to take long is read in no time', () => {
     `RUN a${' '.repeat(3 * many)}b`,
     `RUN a${'\\\\\n'.repeat(many)}b`,
     `RUN ${'<<'.repeat(many)}`,
+    `RUN ${'<<a '.repeat(many)}`,
+    `RUN <<${'a '.repeat(many)}\\\n${'a '.repeat(many)}b`,
+    `RUN <<${'a '.repeat(many)}${'\nUSER a'.repeat(many / 10)}`,
     `ADD $${'a'.repeat(3 * many)} b`,
   ])
     try {
       const plain = withPlainBases(`FROM x\n${text}\n`, {});
+      withCopyStages(plain, { documents: new Map(), args: {}, bases: new Map() });
       assert.deepEqual(ownImagesOf(plain), []);
       basesOfCopies(plain, new Map());
     } catch (error) {
@@ -207,6 +218,25 @@ test('here-documents may be called nearly anything', () => {
   const text =
     'FROM x\nCOPY <<user.conf /x\n\n\nCOPY <<env <<"run" /x/\nRUN echo $((1 <<2)) $((1 <<ADD)) <<<from\nRUN cat <<from.txt';
   assert.equal(withPlainBases(text, {}), text);
+});
+
+test('what follows << in an honest step is no document', () => {
+  const text = [
+    'FROM x',
+    'RUN sed "s/<<ENV name>>/y/" f && grep "<<RUN " f && grep "<<" CMD f; cat <<< a << b',
+    "RUN awk '{ print 1 <<USER }' f; echo $((1 <<CMD)) <<CMD.x",
+    'ENV name=<<x',
+    'USER app',
+    '',
+    'CMD run',
+    'RUN x',
+  ].join('\n');
+  assert.equal(finished(text), text);
+});
+
+test('the line is that which people wrote', () => {
+  const text = 'FROM x\nCOPY --chmod=1 a b\nADD https://x.example.com/a /b\n\nRUN : <<C\\MD\nCMD\n';
+  assert.throws(() => finished(text), /line 5: /);
 });
 
 test('what no engine knows is told by its line', () => {

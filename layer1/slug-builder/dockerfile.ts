@@ -2,6 +2,7 @@
 import { isLocalName } from '@flynn/host-agent/images/names';
 import { Outside } from '@flynn/kit/outside';
 import { type Instruction, checkReading, flagsOf, instructionsOf, refusal, withFlags } from './instructions.ts';
+import { swallowing } from './swallowed-lines.ts';
 
 /** Images of the platform's, by names that mean the same on every cluster; the engine's are longer. */
 const ownImage = /^flynn\/[a-z0-9-]+(?::[A-Za-z0-9_.-]+)?$/;
@@ -105,6 +106,11 @@ function plainCopy(instruction: Instruction, stages: ReadonlySet<string>): strin
  */
 export function checkFinished(dockerfile: string, lineOf: (line: number) => number): void {
   const instructions = instructionsOf(dockerfile);
+  const beginning = swallowing(dockerfile, instructions);
+  if (beginning !== undefined)
+    throw refusal(
+      `line ${lineOf(beginning.firstLine)}: behind << in it stands what is a line below: to some engines a document ends there. Write it otherwise`,
+    );
   const stages = new Set<string>();
   let [open, begun] = ['', 0];
   for (const instruction of instructions) {

@@ -99,22 +99,6 @@ export function checkReading({ name, text, firstLine }: Instruction): void {
   // eslint-disable-next-line no-control-regex
   if (/^(?:FROM|COPY|ADD)$/.test(name) && /[\0-\u0008\u000b-\u001f]/.test(text))
     throw wrong('there are control characters in it: take them out');
-  if (/^(?:RUN|COPY|ADD)$/.test(name) && beginsAnother(text, name))
-    throw wrong('a here-document cannot be called as an instruction is: call it EOF');
-}
-
-/** To later engines it may begin a document that ends at a line which is called so. To them such a line would be no instruction. */
-function beginsAnother(text: string, name: string): boolean {
-  return Array.from(text.matchAll(/<<-?([^<]{0,40})/g), ([, begun = '']) => begun).some((begun) => {
-    // Those of COPY and ADD are taken out.
-    if (name !== 'RUN' && /^(["']?)[\w.@%+,:=-]+\1(?=[ \t]|$)/.test(begun)) return false;
-    const word = begun.replace(/["'\\]/g, '');
-    return /^[A-Za-z]+(?:[ \t]|$)/.test(word) && known.has(firstWord(word));
-  });
-}
-
-function firstWord(line: string): string {
-  return (/^\s*([A-Za-z]+)/.exec(line)?.[1] ?? '').toUpperCase();
 }
 
 const mostFlagChars = 4_000;
