@@ -133,6 +133,22 @@ function inLines({ text, firstLine, lastLine }: Instruction, lines: readonly str
   return [own.length, ...own];
 }
 
+/** Of a finished Dockerfile: the images that its stages begin with, each once. */
+export function basesOf(finished: string): { name: string; platform?: string }[] {
+  const bases = new Map<string, { name: string; platform?: string }>();
+  const stages = new Set(['scratch']);
+  for (const instruction of instructionsOf(finished)) {
+    if (instruction.name !== 'FROM') continue;
+    const { flags, rest } = flagsOf(instruction);
+    const [name = '', , stage] = rest.split(/[ \t]+/);
+    const [platform] = flags.map(({ value }) => value);
+    if (!stages.has(name.toLowerCase()))
+      bases.set(`${name} ${platform}`, { name, ...(platform === undefined ? {} : { platform }) });
+    if (stage !== undefined) stages.add(stage.toLowerCase());
+  }
+  return [...bases.values()];
+}
+
 /** The engine knows of arguments only those that are declared, and one with a space in it would be another image. */
 function platformIn(text: string, args: Readonly<Record<string, string>>): string {
   const value = substitute(text, args);

@@ -13,7 +13,7 @@ import { buildRepository } from '@flynn/host-agent/engine/labels';
 import { extract, pack } from 'tar-stream';
 import { withoutBuildKit } from './buildkit.ts';
 import { basesOfCopies, withCopyStages } from './copy-stages.ts';
-import { argsOf, withImages, withPlainBases } from './dockerfile.ts';
+import { argsOf, basesOf, withImages, withPlainBases } from './dockerfile.ts';
 import { markOf } from './own-cache.ts';
 
 export const run = promisify(execFile);
@@ -42,10 +42,10 @@ export async function make(
   const args = argsOf(understood.dockerfile, env);
   const plain = withPlainBases(understood.dockerfile, args);
   const { documents } = understood;
-  const bases = new Map<string, Record<string, string>>();
-  for (const base of basesOfCopies(plain, documents)) bases.set(base, await engine.imageEnv(base));
+  const envs = new Map<string, Record<string, string>>();
+  for (const base of basesOfCopies(plain, documents)) envs.set(base, await engine.imageEnv(base));
   const fetching = { build, proxies: {} };
-  const staged = withCopyStages(plain, { documents, args, bases, fetching, mark: markOf(app) });
+  const staged = withCopyStages(plain, { documents, args, bases: envs, fetching, mark: markOf(app) });
   const context = pack();
   context.entry({ name: 'Dockerfile' }, withImages(staged.dockerfile, new Map([['flynn/slug-runner', runner]])));
   for (const [name, given] of Object.entries(source)) {
@@ -67,7 +67,8 @@ export async function make(
     const one = words.told(line);
     if (one !== undefined) told.push(one);
   };
-  const asked = { id: cache, cache, context: Readable.from(context), dockerfile: 'Dockerfile', args, limits };
+  const bases = basesOf(staged.dockerfile).filter(({ name }) => name !== 'flynn/slug-runner');
+  const asked = { id: cache, cache, context: Readable.from(context), dockerfile: 'Dockerfile', bases, args, limits };
   let name: string;
   try {
     name = await engine.buildImage({ ...asked, onText });

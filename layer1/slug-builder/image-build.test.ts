@@ -34,6 +34,7 @@ test('the engine gets the context without what is ignored, and the result is an 
   const { contextDigest: _context, ...asked } = buildRoutes.build.body.parse(place.asked.body);
   assert.deepEqual(asked, {
     dockerfile: 'Dockerfile',
+    bases: [],
     cache: 'c1',
     args: { A: '1' },
     limits: { memoryBytes: limits.memoryBytes, cpuMillis: 100, pids: 100, diskBytes: limits.diskBytes },
@@ -254,7 +255,7 @@ test('what is copied with a mode, or is in the Dockerfile, is prepared in a stag
     a: 'a',
   };
   await place.build(source);
-  assert.deepEqual(place.asked.ensured, [{ name: 'x' }, { name: 'flynn/slug-runner:77' }]);
+  assert.deepEqual(place.asked.ensured, [{ name: 'x' }, { name: 'flynn/slug-runner:77' }, { name: 'x' }]);
   const built = (await place.context()).get('Dockerfile');
   assert.match(
     unmarked(built),
@@ -310,14 +311,24 @@ test('FROM takes an image that was pushed, by its number', async () => {
   const { digest = '' } = (await place.blobs.getName('builds/o1')) ?? {};
   const named = { Dockerfile: `FROM flynn/image:${digest.slice('sha256:'.length)}` };
   await place.build(named);
-  assert.deepEqual(place.asked.ensured, [{ config: first.image?.config, layers: first.layers }]);
+  assert.deepEqual(place.asked.ensured, [{ name: 'x' }, { config: first.image?.config, layers: first.layers }]);
   // A record that somebody wrote of layers that are not theirs, and one that is not theirs itself.
   for (const other of [first.layers[1]?.digest ?? '', first.image?.config.digest ?? '', digest]) {
     place.asked.others.clear();
     place.asked.others.add(other);
     await assert.rejects(place.build(named), isError('invalid', /has no image flynn\/image:.* that you brought/));
   }
-  assert.equal(place.asked.ensured.length, 1);
+  assert.equal(place.asked.ensured.length, 2);
+});
+
+test('the agent is told what the build begins with that is neither a stage nor the platform’s, and has it before', async () => {
+  await using place = await openPlace(succeeds);
+  const Dockerfile =
+    'ARG BASE=y:1\nFROM --platform=linux/other x AS One\nFROM one\nFROM scratch\nFROM flynn/slug-runner\nFROM $BASE AS y\nFROM y:1';
+  await place.build({ Dockerfile });
+  const { bases } = buildRoutes.build.body.parse(place.asked.body);
+  assert.deepEqual(bases, [{ name: 'x', platform: 'linux/other' }, { name: 'y:1' }]);
+  assert.deepEqual(place.asked.ensured, [{ name: 'flynn/slug-runner:77' }, { name: 'y:1' }]);
 });
 
 const refused: [what: string, source: Record<string, string>, pattern: RegExp][] = [

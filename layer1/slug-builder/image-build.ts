@@ -41,7 +41,7 @@ import { proxiesOf } from './added-addresses.ts';
 import { type SubmodulesDeps, layOutSubmodules } from './context-submodules.ts';
 import { withoutBuildKit } from './buildkit.ts';
 import { type Staged, basesOfCopies, withCopyStages } from './copy-stages.ts';
-import { argsOf, ownImagesOf, platformArgs, saysCommand, withImages, withPlainBases } from './dockerfile.ts';
+import { argsOf, basesOf, ownImagesOf, platformArgs, saysCommand, withImages, withPlainBases } from './dockerfile.ts';
 import { givenEnv } from './environment.ts';
 import { withPlaces } from './heredocs.ts';
 import {
@@ -118,10 +118,13 @@ async function buildWithin(job: ImageBuildJob, deps: ImageBuildDeps, signal: Abo
   const fetching = { build: buildIdOf(job), proxies: proxiesOf(deps.steps.env) };
   const staged = withCopyStages(plain, { documents, args, bases, fetching, mark: markOf(deps.cache) });
   for (const note of staged.notes) out.line(note);
-  const dockerfile = withImages(staged.dockerfile, await namesHere(job, staged.dockerfile, deps, signal));
+  const names = await namesHere(job, staged.dockerfile, deps, signal);
+  const dockerfile = withImages(staged.dockerfile, names);
+  const begun = basesOf(staged.dockerfile).filter(({ name }) => !names.has(name));
+  await bringBases(begun, deps, signal);
   const contextDigest = await storeContext(job, { ...source, dockerfile }, deps, signal);
   out.topic('Building image');
-  const name = await buildOnHost(job, { contextDigest, args, plain, staged }, deps, signal);
+  const name = await buildOnHost(job, { contextDigest, args, bases: begun, plain, staged }, deps, signal);
 
   out.topic('Storing image');
   const { image, stored } = await storeBuilt(job, name, deps, signal);
@@ -203,6 +206,12 @@ async function ensureImage(image: Image, { agent }: ImageBuildDeps, signal: Abor
   }
 }
 
+/** What comes of another platform the agent brings itself. */
+async function bringBases(bases: Asked['bases'], deps: ImageBuildDeps, signal: AbortSignal): Promise<void> {
+  const own = platformArgs()['TARGETPLATFORM'];
+  for (const { name, platform = own } of bases) if (platform === own) await ensureImage({ name }, deps, signal);
+}
+
 /** Of images, by the names that FROM has for them: as far as the host's agent tells. */
 async function envsOf(
   names: readonly string[],
@@ -260,6 +269,7 @@ function noImage(name: string): FlynnError {
 type Asked = {
   contextDigest: string;
   args: Record<string, string>;
+  bases: ReturnType<typeof basesOf>;
   /** As people know it, and as the engine has it. */
   plain: string;
   staged: Staged;
@@ -271,7 +281,7 @@ function buildIdOf({ operationId }: BuildJob): string {
 
 async function buildOnHost(
   job: ImageBuildJob,
-  { contextDigest, args, plain, staged }: Asked,
+  { contextDigest, args, bases, plain, staged }: Asked,
   { agent, out, limits, cache, steps }: ImageBuildDeps,
   signal: AbortSignal,
 ): Promise<string> {
@@ -281,6 +291,7 @@ async function buildOnHost(
     contextDigest,
     args,
     dockerfile: job.dockerfile,
+    bases,
     cache,
     limits: { memoryBytes, cpuMillis, pids, diskBytes },
   };

@@ -21,6 +21,8 @@ export const buildRoutes = {
       /** A blob: the context as a tar archive. */
       contextDigest: z.string(),
       dockerfile: z.string().min(1),
+      /** What its stages begin with. Builders of versions before do not say it. */
+      bases: z.array(z.object({ name: z.string().min(1), platform: z.string().min(1).optional() })).default([]),
       /** Builds with the same one find the steps of the one before done. */
       cache: z.string().regex(/^[A-Za-z0-9_.]{1,100}$/),
       args: z.record(z.string(), z.string()).default({}),

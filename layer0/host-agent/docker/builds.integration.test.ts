@@ -34,6 +34,7 @@ function buildOf(
     cache: 'app',
     context: Readable.from(context),
     dockerfile: 'Dockerfile',
+    bases: [],
     args: {},
     limits,
     onText,
@@ -208,12 +209,14 @@ test('what a base image wants done beside is not done', () =>
       buildOf(`ENV BASE_OF=${cluster}\nONBUILD RUN echo done beside\n`, { cache: 'base' }),
     );
     const files = { Dockerfile: `FROM ${base}\nENV MARK=${cluster}\n` };
-    const build = buildOf('', { files });
-    await assert.rejects(
-      engine.buildImage(build),
-      (error) => hasCode(error, 'invalid') && /ONBUILD/.test(error.message),
-    );
-    assert.ok(!build.lines.includes('done beside'));
+    const refused = (error: unknown): boolean => hasCode(error, 'invalid') && /ONBUILD/.test(error.message);
+    const build = buildOf('', { files, bases: [{ name: testImage }, { name: base }] });
+    await assert.rejects(engine.buildImage(build), refused);
+    assert.deepEqual(build.lines, [], 'the engine has not begun');
+    // Put under the name since it was looked at.
+    const later = buildOf('', { files });
+    await assert.rejects(engine.buildImage(later), refused);
+    assert.ok(!later.lines.includes('done beside'));
     await assertNothingLeft(fixture, cluster);
   }));
 

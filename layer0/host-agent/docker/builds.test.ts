@@ -21,8 +21,11 @@ const eventLines = {
   oom: { Action: 'oom', Actor: { ID: 'c1', Attributes: {} } },
 };
 
+/** By what the engine is asked for: an image of the host's platform, or of the one that stands behind it. */
+type Images = Record<string, { Os: string; Architecture: string; OnBuild?: string[] }>;
+
 /** An engine on which a step of the one build is killed for its memory; that it was is said after the end of the build. */
-async function startEngine() {
+async function startEngine(images: Images = {}, registry: Images = {}) {
   const folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
   const asked: URL[] = [];
   let events: ServerResponse | undefined;
@@ -43,6 +46,18 @@ async function startEngine() {
         const isKept = url.searchParams.get('forcerm') === 'false';
         response.on('close', () => setTimeout(() => isKept && say('oom'), 50));
         json(200, { errorDetail: { message: `The command '${'x'.repeat(70_000)}' returned a non-zero code: 137` } });
+      } else if (url.pathname.endsWith('/images/create')) {
+        const name = url.searchParams.get('fromImage') ?? '';
+        const image = registry[`${name} ${url.searchParams.get('platform') ?? ''}`.trim()];
+        if (image === undefined) json(404, { message: 'no such image' });
+        else {
+          images[name] = image;
+          json(200, { status: 'Downloaded' });
+        }
+      } else if (/\/images\/.+\/json$/.test(url.pathname)) {
+        const image = images[decodeURIComponent(url.pathname).replace(/^.*\/images\/(.*)\/json$/, '$1')];
+        if (image === undefined) json(404, { message: 'no such image' });
+        else json(200, { Id: 'sha256:a', ...image, Config: { OnBuild: image.OnBuild ?? null } });
       } else if (url.pathname.endsWith('/networks/create')) json(201, { Id: 'n1' });
       else if (request.method === 'DELETE') response.writeHead(204).end();
       else json(200, []);
@@ -61,6 +76,66 @@ async function startEngine() {
   };
 }
 
+const linux = { Os: 'linux', Architecture: process.arch === 'x64' ? 'amd64' : process.arch };
+const other = { Os: 'linux', Architecture: 'riscv64' };
+const steps = ['ADD http://169.254.169.254/ /x'];
+const begun: [
+  what: string,
+  bases: { name: string; platform?: string }[],
+  images: Images,
+  pattern: RegExp | undefined,
+][] = [
+  ['is here', [{ name: 'a:1' }], { 'a:1': linux }, undefined],
+  [
+    'is here with steps of its own',
+    [{ name: 'a:1' }],
+    { 'a:1': { ...linux, OnBuild: steps } },
+    /a:1 has ONBUILD steps/,
+  ],
+  ['has to come, with such', [{ name: 'a:1' }, { name: 'evil/x' }], { 'a:1': linux }, /evil\/x has ONBUILD steps/],
+  ['is nowhere', [{ name: 'nowhere' }], {}, /could not pull nowhere/],
+  [
+    'is of this platform by name',
+    [{ name: 'a:1', platform: `linux/${linux.Architecture}` }, { name: 'a:1' }],
+    { 'a:1': linux },
+    undefined,
+  ],
+  ['is of another platform', [{ name: 'a:1', platform: 'linux/riscv64' }], { 'a:1': other }, undefined],
+  [
+    'has to come of another platform, with such',
+    [{ name: 'evil/y', platform: 'linux/riscv64' }],
+    { 'evil/y': linux },
+    /evil\/y has ONBUILD steps/,
+  ],
+  [
+    'is of two',
+    [{ name: 'a:1' }, { name: 'a:1', platform: 'linux/riscv64' }],
+    { 'a:1': linux },
+    /a:1 for linux\/\w+ and for linux\/riscv64/,
+  ],
+];
+for (const [what, bases, images, pattern] of begun) {
+  test(`an image to begin with that ${what} ${pattern === undefined ? 'is built on' : 'is told before the engine begins'}`, async () => {
+    const registry = { 'evil/x': { ...linux, OnBuild: steps }, 'evil/y linux/riscv64': { ...other, OnBuild: steps } };
+    await using fake = await startEngine({ ...images }, registry);
+    const engine = connectDocker({
+      socketPath: fake.socketPath,
+      cluster,
+      fetchBlob: () => Promise.reject(new FlynnError('not_found', 'no blob')),
+      scratchDir: tmpdir(),
+    });
+    const build = { id: 'b1', cache: 'app', dockerfile: 'Dockerfile', args: {}, limits, onText: () => undefined };
+    await assert.rejects(
+      engine.buildImage({ ...build, bases, context: Readable.from(['x']) }),
+      pattern ?? /more memory than its limit/,
+    );
+    assert.equal(
+      fake.asked.some(({ pathname }) => pathname.endsWith('/build')),
+      pattern === undefined,
+    );
+  });
+}
+
 test('a step whose end is heard before that memory ran out is told to have needed too much of it', async () => {
   await using fake = await startEngine();
   const beganMs = Date.now();
@@ -70,7 +145,15 @@ test('a step whose end is heard before that memory ran out is told to have neede
     fetchBlob: () => Promise.reject(new FlynnError('not_found', 'no blob')),
     scratchDir: tmpdir(),
   });
-  const build = { id: 'b1', cache: 'app', dockerfile: 'Dockerfile', args: {}, limits, onText: () => undefined };
+  const build = {
+    id: 'b1',
+    cache: 'app',
+    dockerfile: 'Dockerfile',
+    bases: [],
+    args: {},
+    limits,
+    onText: () => undefined,
+  };
   await assert.rejects(
     engine.buildImage({ ...build, context: Readable.from(['x']) }),
     (error) => hasCode(error, 'exhausted') && /more memory than its limit of 128 MB/.test(error.message),

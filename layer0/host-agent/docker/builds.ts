@@ -15,6 +15,7 @@ import type { CallOptions, ImageBuild } from '../engine/engine.ts';
 import type { DockerContext } from './containers.ts';
 import { engineCall, isStatus } from './errors.ts';
 import { BuildSteps, readBuildProgress } from '../builds/progress.ts';
+import { checkBases } from './base-images.ts';
 import { imageId } from './images.ts';
 import type { ImageContext } from './images.ts';
 import { buildNetwork, buildRepository, label } from '../engine/labels.ts';
@@ -55,6 +56,7 @@ async function buildIn(
   const watching = guard.run(ending.signal).catch((error: unknown) => ending.abort(error));
   try {
     const before = await taggedImages(context, build.cache, { signal });
+    await checkBases(context, build.bases, { signal });
     await guard.isListening;
     await engineCall(
       'building the image',

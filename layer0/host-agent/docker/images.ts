@@ -55,7 +55,7 @@ export async function imageEnv(
   );
 }
 
-async function inspectImage(
+export async function inspectImage(
   { docker }: DockerContext,
   name: string,
   options: CallOptions,
@@ -155,7 +155,12 @@ export async function exportImages(
   return await answered.promise;
 }
 
-async function pull(context: ImageContext, name: string, options: CallOptions): Promise<void> {
+/** For the host's own platform, unless another is named. */
+export async function pull(
+  context: ImageContext,
+  name: string,
+  { platform, ...options }: CallOptions & { platform?: string },
+): Promise<void> {
   const doing = `could not pull ${name}`;
   const silenceMs = context.pullSilenceMs ?? pullSilenceMs;
   const silent = new AbortController();
@@ -167,7 +172,10 @@ async function pull(context: ImageContext, name: string, options: CallOptions): 
     silent.abort(new FlynnError('not_found', `${doing}: ${why(heard)}`)),
   );
   const load = async (abortSignal: AbortSignal): Promise<unknown> =>
-    readProgress(await context.docker.pull(name, { abortSignal }), (progress) => silence.hear(progress));
+    readProgress(
+      await context.docker.pull(name, { abortSignal, ...(platform === undefined ? {} : { platform }) }),
+      (progress) => silence.hear(progress),
+    );
   const signal = options.signal === undefined ? silent.signal : AbortSignal.any([options.signal, silent.signal]);
   try {
     await engineCall(doing, load, { signal, deadlineMs: pullDeadlineMs });

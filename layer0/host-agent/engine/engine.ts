@@ -151,6 +151,9 @@ export type Usage = Readonly<{
 /** What the container wrote over its image, and what is in its volumes. */
 export type DiskUse = Readonly<{ writableBytes: number; volumeBytes: number }>;
 
+/** `platform`: as FROM says it. Default: the host's own. */
+export type BaseImage = Readonly<{ name: string; platform?: string | undefined }>;
+
 export type ImageBuild = Readonly<{
   /** Of this one build. */
   id: string;
@@ -160,6 +163,8 @@ export type ImageBuild = Readonly<{
   context: Readable;
   /** In the context. */
   dockerfile: string;
+  /** What its stages begin with that has to be in a registry, or here: none may bring steps of its own. */
+  bases: readonly BaseImage[];
   args: Readonly<Record<string, string>>;
   /** Of each step, and there is one at a time. */
   limits: { memoryBytes: number; cpuMillis: number; pids: number; diskBytes: number };
