@@ -184,7 +184,8 @@ const outside = new Outside();
 function isOutside(name: string): boolean {
   const [first = '', ...path] = name.split('/');
   const host = first.replace(/:\d*$/, '').replace(/\.$/, '').toLowerCase();
-  if (path.length === 0 || !(/[.:]/.test(first) || host === 'localhost')) return true;
+  // The engine takes one with capitals for a registry, too.
+  if (path.length === 0 || !(/[.:A-Z]/.test(first) || host === 'localhost')) return true;
   if (/^(?:.*\.)?localhost$/.test(host)) return false;
   // Short forms (127.1, 0x7f.1) are addresses to who looks them up.
   return outside.has(host) || !/(?:^|\.)(?:\d+|0x[0-9a-f]*)$/.test(host);
