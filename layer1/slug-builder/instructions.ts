@@ -65,7 +65,7 @@ function trimmed(text: string): string {
   return text.slice(from, end);
 }
 
-/** An instruction's name and its flags as people write them, over the lines it goes on over. What the engine gets `flagsOf` reads. */
+/** An instruction's name and flags as people write them, over the lines it goes on over. What the engine gets `flagsOf` reads. */
 export const instructionHead = /^\s*\w+(?:(?:[ \t]|\\[ \t]*\r?\n)+--[\w-]+(?:=[^ \t\r\n]*)?)*/;
 
 const known: ReadonlySet<string> = new Set([

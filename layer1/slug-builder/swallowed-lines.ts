@@ -1,8 +1,8 @@
 /**
  * Could an engine take lines of a Dockerfile for what is in a here-document, which are instructions to others? Newer ones read
  * documents of RUN, COPY and ADD, to the line that is called as one is; older ones know none. Where no line below is called so,
- * those that know them refuse all of the Dockerfile. How versions read quotes and variables differs: here they count for nothing, so
- * that no name is missed. Pure.
+ * those that know them refuse all of the Dockerfile. How versions read quotes and variables differs: here they count for nothing,
+ * so that no name is missed. Pure.
  */
 import type { Instruction } from './instructions.ts';
 
