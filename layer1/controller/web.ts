@@ -7,6 +7,7 @@ import type { HttpClient } from '@flynn/kit/http-client';
 import type { Handler } from '@flynn/kit/http-server';
 import { Metrics } from '@flynn/kit/metrics';
 import { metricsHandler } from '@flynn/kit/metrics-server';
+import { TaskGroup } from '@flynn/kit/tasks';
 import type { Store } from '@flynn/store/store';
 import { Directory } from './access/directory.ts';
 import { accessGate } from './access/gate.ts';
@@ -17,9 +18,9 @@ import type { RateSettings } from './access/rate-limit.ts';
 import { grantType, teamType, tokenType, userType } from './access/resources.ts';
 import { rotationCheck } from './access/rotation-findings.ts';
 import { tokenCheck } from './access/token-findings.ts';
-import { staleMs } from './audit/answers.ts';
+import { answersRoot, staleMs } from './audit/answers.ts';
 import { audited } from './audit/audited.ts';
-import { Sightings } from './audit/sightings.ts';
+import { Sightings, keepLooking } from './audit/sightings.ts';
 import { autoscaleFigures } from './autoscale/figures.ts';
 import { autoscaleCheck } from './autoscale/findings.ts';
 import { AuditTrail } from './audit/trail.ts';
@@ -60,9 +61,6 @@ export type ControllerWeb = AsyncDisposable &
     health: HealthWatch;
     figures: FiguresWatch;
   }>;
-
-/** How often it is noted how far the store is. */
-const lookMs = 5_000;
 
 /** Resolves once it knows everybody who may come. */
 export async function openWeb(options: {
@@ -141,7 +139,8 @@ export async function openWeb(options: {
     [runnerType.name]: deps.runners,
   });
   const sightings = new Sightings({ oldMs: staleMs, steadyNow: options.steadyNow });
-  const looking = setInterval(() => sightings.look(deps.operations.snapshot.revision), lookMs).unref();
+  const tasks = new TaskGroup();
+  tasks.run('sightings', (signal) => keepLooking(sightings, { store, prefix: answersRoot, log, signal }));
   const handlers = audited(own, { store, trail, heard, sightings, now, log });
   return {
     handlers: [...handlers, openApiHandler(handlers, { version: deps.settings.version })],
@@ -163,7 +162,7 @@ export async function openWeb(options: {
     health,
     figures: watch,
     async [Symbol.asyncDispose]() {
-      clearInterval(looking);
+      await tasks.stop();
       await trail[Symbol.asyncDispose]();
       await directory[Symbol.asyncDispose]();
       await certificates[Symbol.asyncDispose]();

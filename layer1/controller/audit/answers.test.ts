@@ -146,6 +146,8 @@ test('a controller that died after it wrote: nothing is written again, and that 
   const value = kept.value.replace(/"at":\d+/, `"at":${Date.now() - 3_600_000}`);
   assert.notEqual(value, kept.value);
   await store.transact({ then: [{ put: kept.key, value }] });
+  // It has looked at its start, and does not note more than one every few seconds.
+  steadyMs += 5_000;
   const looks = looksAt(store);
   let isOver = false;
   const again = assert
@@ -172,12 +174,45 @@ test('what was only begun is free a minute later, though the clock of whoever be
   const { answer: _, ...record } = JSON.parse(kept.value) as Record<string, unknown>;
   const value = JSON.stringify({ ...record, state: 'begun', by: 'who died', at: Date.now() + 3 * 86_400_000 });
   await store.transact({ then: [{ put: kept.key, value }] });
+  // It has looked at its start, and does not note more than one every few seconds.
+  steadyMs += 5_000;
   const looks = looksAt(store);
   const again = client.call(apps.create, { body: {} }, withKey('a'));
   await moreLooks(looks);
   steadyMs += 60_000;
   await again;
   assert.equal((await client.call(apps.list, {})).length, 2);
+});
+
+test('what was left there long ago keeps nobody waiting who asks again, though nothing else has happened since', async () => {
+  const store = createMemoryStore();
+  {
+    await using world = await startTestController({ store: withoutEnd(store), hosts: 0, hasWorker: false });
+    await world.client.call(apps.create, { body: {} }, withKey('a'));
+  }
+  const [kept] = (await store.list(answersRoot)).entries;
+  assert.ok(kept !== undefined);
+  const { answer: _, ...record } = JSON.parse(kept.value) as Record<string, unknown>;
+  let steadyMs = 0;
+  let looks = 0;
+  const steadyNow = () => {
+    looks += 1;
+    return steadyMs;
+  };
+  await using world = await startTestController({ store, hosts: 0, hasWorker: false, steadyNow });
+  await waitFor(() => looks > 0, { what: 'the first look', deadlineMs: 15_000, intervalMs: 5 });
+  // All that happens from here on. No more than one is noted every few seconds.
+  steadyMs += 5_000;
+  await store.transact({ then: [{ put: kept.key, value: JSON.stringify({ ...record, state: 'committed' }) }] });
+  const before = looks;
+  await waitFor(() => looks > before, { what: 'another look', deadlineMs: 15_000, intervalMs: 5 });
+  steadyMs += 60_000;
+  const asked = looksAt(store);
+  await assert.rejects(
+    world.client.call(apps.create, { body: {} }, withKey('a')),
+    /carried out, but its answer was lost/,
+  );
+  assert.equal(asked.count, 1, 'answered at once');
 });
 
 test('an answer is good as long as it is there, also for a controller whose clock is days ahead', async (t) => {

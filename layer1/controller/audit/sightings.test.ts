@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { TaskGroup } from '@flynn/kit/tasks';
+import { createMemoryStore } from '@flynn/store/memory';
 import * as fc from 'fast-check';
-import { Sightings } from './sightings.ts';
+import { Sightings, keepLooking } from './sightings.ts';
 
 function open() {
   const clock = { nowMs: 0 };
@@ -41,6 +45,24 @@ test('of a store that was put back nothing is known any more', () => {
   sightings.look(40);
   assert.equal(sightings.isOld(50), false);
   assert.equal(sightings.isOld(40), false);
+});
+
+test('who looks knows how far the store is, wherever it was written, also after it was away', async () => {
+  await using store = createMemoryStore();
+  const client = store.connect();
+  const seen: number[] = [];
+  const look = (revision: number) => void seen.push(revision);
+  await using tasks = new TaskGroup();
+  const options = { store: client, prefix: '/answers/', log: silentLogger(), lookMs: 1 };
+  tasks.run('looking', (signal) => keepLooking({ look }, { ...options, signal }));
+  const hasSeen = (revision: number) =>
+    waitFor(() => seen.includes(revision), { what: `revision ${revision}`, deadlineMs: 30_000, intervalMs: 5 });
+  const write = async () => (await store.transact({ then: [{ put: '/elsewhere', value: '1' }] })).revision;
+  await hasSeen(await write());
+  client.disconnect();
+  const missed = await write();
+  client.reconnect();
+  await hasSeen(missed);
 });
 
 test('nothing is called old before its time, and everything some seconds after it at the latest', () => {

@@ -1,5 +1,8 @@
 /** Since when is something in the store as it is? By what this process saw there, and a clock that nobody sets. */
-import type { Revision } from '@flynn/store/store';
+import { pause } from '@flynn/kit/clock';
+import type { Logger } from '@flynn/kit/log';
+import { forever } from '@flynn/kit/tasks';
+import type { Revision, Store } from '@flynn/store/store';
 
 /** Seconds more, rather than one to remember for each request. */
 const everyMs = 5_000;
@@ -17,10 +20,7 @@ export class Sightings {
     this.#steadyNow = options.steadyNow ?? (() => performance.now());
   }
 
-  /**
-   * The revision a mirror has come to, every now and then: it goes back where the store was put back, and all that was seen is
-   * void.
-   */
+  /** The store's present revision, every now and then: it goes back where the store was put back, and all that was seen is void. */
   look(revision: Revision): void {
     if (revision < this.#looked) this.#seen = [];
     this.#looked = revision;
@@ -43,4 +43,21 @@ export class Sightings {
     const nowMs = this.#steadyNow();
     return this.#seen.some((one) => one.revision >= revision && nowMs - one.atMs >= this.#oldMs);
   }
+}
+
+/**
+ * Looks how far the store is, at once and every few seconds, until the signal aborts. Asks the store itself, by the keys under
+ * `prefix`: a mirror comes no farther while nothing changes that it mirrors.
+ */
+export async function keepLooking(
+  sightings: Pick<Sightings, 'look'>,
+  options: { store: Pick<Store, 'list'>; prefix: string; log: Logger; signal: AbortSignal; lookMs?: number },
+): Promise<void> {
+  const { store, prefix, log, signal, lookMs = everyMs } = options;
+  const look = async (limited: AbortSignal): Promise<void> => {
+    const { revision } = await store.list(prefix, { first: 1, isKeysOnly: true, signal: limited });
+    sightings.look(revision);
+    await pause(lookMs, limited);
+  };
+  await forever('looking how far the store is', look, { signal, log });
 }
