@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { pause } from '@flynn/kit/clock';
 import { hasCode } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
+import { resourcePrefix } from '@flynn/resource/keys';
 import { cellKeys, jobStatusSchema, workloadSchema } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
 import { apps, deployments, formations, jobs, releases } from '../api.ts';
+import { deploymentControls } from './api-controls.ts';
 import { compileWorkload } from '../processes/compile.ts';
 import type { Deployment, Job } from '../model.ts';
 import { runnableOf } from '../releases/releases.ts';
@@ -313,6 +316,43 @@ test('what one app has is read without what all others have: in its deployment, 
   );
   assert.deepEqual(
     ofOwner.filter((type) => type === 'route' || type === 'deployment'),
+    [],
+  );
+});
+
+test('the list of an app tells what was last made of its deployments, at any controller, and reads no others for it', async (t) => {
+  const store = createMemoryStore();
+  await using own = await startTestController({ store });
+  const apart = store.connect();
+  const watch = apart.watch.bind(apart);
+  // It hears of each change of a deployment some time after it.
+  apart.watch = async function* late(prefix, options) {
+    for await (const batch of watch(prefix, options)) {
+      if (prefix === resourcePrefix('deployment')) await pause(100, options.signal);
+      yield batch;
+    }
+  };
+  await using other = await startTestController({ store: apart, hosts: 0, hasWorker: false });
+  await own.deployApp('shop', { web: {} });
+  const params = { app: 'shop' };
+  const release = await own.makeRelease('shop', { web: {} });
+  own.setBehaviour(() => ({ is: 'hang' }));
+  const { id } = await own.client.call(deployments.create, { params, body: { releaseId: release.id } });
+  const stateAt = async ({ client }: TestController) =>
+    (await client.call(deployments.list, { params })).find((one) => one.id === id)?.state;
+  assert.ok((await stateAt(other)) !== undefined);
+  await own.client.call(deploymentControls.pause, { params: { deployment: id } });
+  assert.equal(await stateAt(other), 'paused');
+  await own.client.call(deploymentControls.abort, { params: { deployment: id }, body: {} });
+  assert.equal((await own.endOf(id)).state, 'failed');
+  assert.equal(await stateAt(other), 'failed');
+  // A change that is none of a deployment.
+  await own.client.call(apps.update, { params, body: { deployTimeoutMs: 77_000 } });
+  const whole = [store, apart].map((one) => t.mock.method(one, 'list'));
+  assert.deepEqual([await stateAt(own), await stateAt(other)], ['failed', 'failed']);
+  const prefixes = whole.flatMap(({ mock }) => mock.calls.map(({ arguments: [prefix] }) => prefix));
+  assert.deepEqual(
+    prefixes.filter((prefix) => prefix === resourcePrefix('deployment')),
     [],
   );
 });

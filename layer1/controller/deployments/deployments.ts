@@ -2,6 +2,7 @@
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
+import { resourceKey } from '@flynn/resource/keys';
 import { compareOf } from '@flynn/resource/record';
 import { writePiece } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
@@ -21,6 +22,7 @@ import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
 import { takenNames, turnFor } from '../access/name-turns.ts';
 import { checkNames } from '../access/service-names.ts';
+import { hasEnded } from './phases.ts';
 import { changedRollout } from './settings.ts';
 import { taskId, taskLine, taskPiece } from './tasks.ts';
 import { evaluationContext, findApp, findLiveApp } from '../deps.ts';
@@ -58,8 +60,7 @@ export function deploymentHandlers(deps: Deps, askers: Askers): Handler[] {
     }),
     handle(deployments.list, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
-      // Each begins and ends together with a change of its app: what others wrote of it is in the mirror then.
-      await deps.deployments.reached(app.revision, { signal });
+      await followed(deps, app, signal);
       const all = deps.deploymentsByApp.of(app.id);
       const sorted = all.toSorted((a, b) =>
         a.createdAt === b.createdAt ? (a.id < b.id ? 1 : -1) : a.createdAt < b.createdAt ? 1 : -1,
@@ -77,6 +78,20 @@ export function deploymentHandlers(deps: Deps, askers: Askers): Handler[] {
     ),
     ...controlHandlers(deps),
   ];
+}
+
+/**
+ * What anybody wrote of what is under way, its beginning and its end too, is in the mirror then. It is asked for by the
+ * deployments' own revisions: that of the app is mostly none of theirs, and the mirror reaches it by reading all there are.
+ */
+async function followed(deps: Deps, app: AppResource, signal: AbortSignal): Promise<void> {
+  const open = deps.deploymentsByApp.of(app.id).filter(({ status }) => !hasEnded(status));
+  const ids = new Set([app.status.deploymentId ?? [], open.map(({ id }) => id)].flat());
+  if (ids.size === 0) return;
+  const then = [...ids].map((id) => ({ get: resourceKey(deploymentType.name, id) }));
+  const { reads } = await deps.store.transact({ then }, { signal });
+  const revisions = reads.flat().map(({ modRevision }) => modRevision);
+  await deps.deployments.reached(Math.max(0, ...revisions), { signal });
 }
 
 /** `principal`: undefined for the platform itself. */
