@@ -5,12 +5,13 @@ import { waitFor } from '@flynn/kit/retry';
 import { apps, deployments, formations } from '../api.ts';
 import { routeSchema } from '../model.ts';
 import type { Deployment, Release, Route } from '../model.ts';
+import type { Deps } from '../deps.ts';
 import { routing } from '../routes/api.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { deploymentControls } from './api-controls.ts';
 import type { RolloutChange } from './rollout-settings.ts';
-import { fitting, onceGone, whileLeaving } from './shares.ts';
+import { fitting, onceGone, sharesPieces, whileLeaving } from './shares.ts';
 
 type Shares = Readonly<Record<string, number>>;
 
@@ -56,6 +57,25 @@ describe('what is left of the weights', () => {
       [many(0, 1), many(3, 500), many(300, 500), many(9, 300_000), many(2, 2_000_000)],
       [0, 3, 200, 3, 1],
     );
+  });
+
+  test('no more routes are read than a step changes, of however many an app has', async () => {
+    const briefs = Array.from({ length: 1_000 }, (_, n) => ({
+      id: `r${n}`,
+      appId: 'a',
+      service: 's',
+      sharing: ['v7'],
+    }));
+    const read: string[] = [];
+    const spec = specOf({ v7: 95, v8: 5 });
+    const find = async (_type: unknown, id: string) => {
+      read.push(id);
+      return { type: 'route', id, revision: 1, labels: {}, finalizers: [], spec, status: {} };
+    };
+    const deps = { resources: { find }, routesByApp: { of: () => briefs }, now: () => 0 } as unknown as Deps;
+    const { signal } = new AbortController();
+    const pieces = await sharesPieces(deps, 'a', { what: 'gone', releaseId: 'v7', live: 'v8' }, signal);
+    assert.deepEqual([read.length, pieces.length], [200, 200]);
   });
 
   test('what changes nothing is no change', () => {

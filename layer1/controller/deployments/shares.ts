@@ -30,8 +30,11 @@ export async function sharesPieces(
   change: SharesChange,
   signal: AbortSignal,
 ): Promise<Piece[]> {
-  // A moment behind the store, maybe: each step of a deployment looks again.
-  const meant = deps.routesByApp.of(appId).filter((route) => mayChange(route, change));
+  // A moment behind the store, maybe: each step of a deployment looks again. No more are read than can be changed.
+  const meant = deps.routesByApp
+    .of(appId)
+    .filter((route) => mayChange(route, change))
+    .slice(0, most.routes);
   const found = await Promise.all(meant.map(({ id }) => deps.resources.find(routeType, id, { signal })));
   const routes = found.flatMap((route) => route ?? []);
   const updatedAt = new Date(deps.now()).toISOString();
