@@ -87,11 +87,21 @@ export function deploymentHandlers(deps: Deps, askers: Askers): Handler[] {
 async function followed(deps: Deps, app: AppResource, signal: AbortSignal): Promise<void> {
   const open = deps.deploymentsByApp.of(app.id).filter(({ status }) => !hasEnded(status));
   const ids = new Set([app.status.deploymentId ?? [], open.map(({ id }) => id)].flat());
-  if (ids.size === 0) return;
-  const then = [...ids].map((id) => ({ get: resourceKey(deploymentType.name, id) }));
-  const { reads } = await deps.store.transact({ then }, { signal });
-  const revisions = reads.flat().map(({ modRevision }) => modRevision);
-  await deps.deployments.reached(Math.max(0, ...revisions), { signal });
+  if (ids.size > 0) {
+    const then = [...ids].map((id) => ({ get: resourceKey(deploymentType.name, id) }));
+    const { reads } = await deps.store.transact({ then }, { signal });
+    const revisions = reads.flat().map(({ modRevision }) => modRevision);
+    await deps.deployments.reached(Math.max(0, ...revisions), { signal });
+  }
+  // What is live came with one that is not known yet: it began and ended before the mirror heard of it.
+  const isBehind = app.status.deploymentId === undefined && lastLive(deps, app.id) !== app.status.releaseId;
+  if (isBehind) await deps.deployments.reached(app.revision, { signal });
+}
+
+/** The release that was made live last, as far as is known. */
+function lastLive(deps: Deps, appId: string): string | undefined {
+  const complete = deps.deploymentsByApp.of(appId).filter(({ status }) => status.state === 'complete');
+  return complete.toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : 1)).at(-1)?.spec.newReleaseId;
 }
 
 /** `principal`: undefined for the platform itself. */
