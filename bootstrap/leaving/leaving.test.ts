@@ -6,6 +6,7 @@ import { type TestController, startTestController } from '@flynn/controller/test
 import { leaseSubnet, releaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { leaseKey } from '@flynn/host-agent/network/lease';
 import { changeSettings, readSettings } from '@flynn/host-agent/hosts/settings';
+import { memberKey } from '@flynn/host-agent/cluster/member-keys';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { cellKeys } from '@flynn/scheduler/cell';
@@ -245,6 +246,22 @@ test('a host whose lease cannot be read stays, and takes jobs, unless it is forc
   assert.deepEqual(await wantedOf(world, 'host3'), { cordoned: false, tags: {} });
   assert.equal(await leave(world.store, joined('host3'), { ...options, isForced: true }), true);
   assert.equal(await world.store.get(leaseKey('host3')), undefined);
+});
+
+test('a member of etcd does not leave while the lease of another host cannot be read: nobody could let it go', async () => {
+  await using world = await startHosts(3);
+  const options = { isForced: false, report: () => {}, checkBlobs, listVolumes };
+  const value = '{"hostId":"host2","subnets":["of a version to come"]}';
+  await world.store.transact({ then: [{ put: leaseKey('host2'), value }] });
+  await world.store.transact({ then: [{ put: memberKey('host3'), value: '{}' }] });
+  await assert.rejects(leave(world.store, joined('host3'), { ...options, hasMember: async () => true }), {
+    code: 'conflict',
+    message: /the subnet of host2 is not known[^]*flynn host remove host2[^]*--force/,
+  });
+  assert.notEqual(await world.store.get(leaseKey('host3')), undefined);
+  assert.deepEqual(await wantedOf(world, 'host3'), { cordoned: false, tags: {} });
+  await world.store.transact({ then: [{ delete: memberKey('host3') }] });
+  assert.equal(await leave(world.store, joined('host3'), { ...options, hasMember: async () => false }), true);
 });
 
 test('a host that could not leave etcd is one of the cluster as before: its subnet is its own, and it takes jobs', async () => {

@@ -9,14 +9,15 @@ import { partOf } from '@flynn/discovery/parts';
 import { memberKey } from '@flynn/host-agent/cluster/member-keys';
 import { readKeeper } from '@flynn/host-agent/cluster/keeper';
 import { leaseAgain, releaseSubnet } from '@flynn/host-agent/cluster/subnets';
-import { leasePrefix } from '@flynn/host-agent/network/lease';
+import { leasePrefix, leaseSchema } from '@flynn/host-agent/network/lease';
 import { changeSettings, readSettings } from '@flynn/host-agent/hosts/settings';
 import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor, withDeadline } from '@flynn/kit/retry';
 import { assignmentSchema, cellKeys, claimSchema } from '@flynn/scheduler/cell';
-import type { Store } from '@flynn/store/store';
+import { decodeJson } from '@flynn/store/codec';
+import type { Entry, Store } from '@flynn/store/store';
 import { withStore } from '../platform/controller.ts';
 import { checkHoldings, holdingsOf, volumesHere } from './holdings.ts';
 import { isKeeper } from '../keeper/keeping.ts';
@@ -101,10 +102,11 @@ export async function leave(
   { isForced, report, checkBlobs, listVolumes, hasMember, deadlineMs = memberMs }: LeavingOptions,
 ): Promise<boolean> {
   const limits = { signal: AbortSignal.timeout(reachMs) };
-  await store.get(memberKey(hostId), limits);
-  const leased = (await store.list(leasePrefix)).entries.map(({ key }) => key.slice(leasePrefix.length));
-  const others = leased.filter((id) => id !== hostId);
+  const member = await store.get(memberKey(hostId), limits);
+  const { entries } = await store.list(leasePrefix);
+  const others = entries.map(({ key }) => key.slice(leasePrefix.length)).filter((id) => id !== hostId);
   if (others.length === 0) return false;
+  if (!isForced && member !== undefined) refuseUnread(entries, hostId);
   if (hasPlatform && !isForced) {
     throw new FlynnError(
       'conflict',
@@ -125,6 +127,22 @@ export async function leave(
   }
   report(`${hostId} left the cluster; ${others.length} ${others.length === 1 ? 'host goes' : 'hosts go'} on`);
   return true;
+}
+
+/** Whose members etcd has could not be told: it would keep this host's, which would then have no subnet and could get none. */
+function refuseUnread(entries: readonly Entry[], hostId: string): void {
+  for (const { key, value } of entries) {
+    const other = key.slice(leasePrefix.length);
+    try {
+      if (other !== hostId) decodeJson(leaseSchema, value, key);
+    } catch (error) {
+      throw notKnown(
+        `the subnet of ${other}`,
+        error,
+        `Have that host tell it anew (${commands.up} there), or take it out if it is gone (flynn host remove ${other}); or leave all the same: ${commands.force}`,
+      );
+    }
+  }
 }
 
 /** Answers how that is taken back. One that is not there is given nothing, and one that drains is closed already. */

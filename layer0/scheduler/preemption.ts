@@ -226,9 +226,10 @@ function mayHaveToGo({ desired, demand, status }: PlacedJob): boolean {
 }
 
 function isLower({ workloadId }: PlacedJob, workload: Workload, cell: Cell): boolean {
+  // Nobody plans for it: what is stopped of it would begin nowhere.
+  if (cell.unreadable(workloadId) !== undefined) return false;
   const other = cell.workload(workloadId)?.value;
-  if (other === undefined) return cell.unreadable(workloadId) === undefined;
-  return other.priority <= workload.priority - margin;
+  return other === undefined || other.priority <= workload.priority - margin;
 }
 
 /** Only what is full can be made room for. */

@@ -279,6 +279,19 @@ test('jobs whose priority cannot be read make room for nobody', () => {
   assert.deepEqual(jobsIn(world), before);
 });
 
+test('nor do those of which an assignment cannot be read: nobody would begin them elsewhere', () => {
+  const world = worldOf({ hosts: hosts('h1', 'h2') });
+  const large = { resources: { memoryBytes: 800 * mebibyte, cpuMillis: 100 } };
+  world.change(workloadInputOf({ id: 'app', count: 2, template: large }));
+  world.run(1_000);
+  const before = jobsIn(world);
+  const [key = ''] = keysOf(world, cellKeys.hostAssignments('h2'));
+  disguise(world, key, { planId: { of: 'a later version' } });
+  world.change(workloadInputOf({ id: 'system', priority: 90, mayPreempt: true, template: large }));
+  world.run(60_000);
+  assert.deepEqual(jobsIn(world), before);
+});
+
 test('one that is there again when the stops of its removal arrive is not stopped', () => {
   const world = worldOf({ hosts: hosts('h1'), callMs: { minMs: 10, maxMs: 10 }, watchMs: { minMs: 1, maxMs: 1 } });
   world.change(workloadInputOf({ count: 2 }));
