@@ -59,13 +59,19 @@ test('more than is worth it is not kept, and the build says so', async (t) => {
   assert.match(said(), /^ {7}The packages downloaded are not kept for the next build: 513\.0M$/m);
 });
 
-test('a store that is kept has no files in common with node_modules', () => {
+test('a store that is kept has no files in common with node_modules, nor what install scripts made', () => {
   const of = (name: string): Record<string, string> =>
     apartFromStore([
       { name: 'node-24.1.0', dir: '' },
       { name, dir: '' },
     ]);
-  assert.deepEqual(of('pnpm-10.34.9'), { npm_config_package_import_method: 'clone-or-copy' });
-  assert.deepEqual(of('pnpm-12.21.0'), { pnpm_config_package_import_method: 'clone-or-copy' });
+  assert.deepEqual(of('pnpm-10.34.9'), {
+    npm_config_package_import_method: 'clone-or-copy',
+    npm_config_side_effects_cache: 'false',
+  });
+  assert.deepEqual(of('pnpm-12.21.0'), {
+    pnpm_config_package_import_method: 'clone-or-copy',
+    pnpm_config_side_effects_cache: 'false',
+  });
   assert.deepEqual(of('yarn-1.22.22'), {});
 });

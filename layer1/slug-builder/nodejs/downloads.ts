@@ -59,14 +59,16 @@ export class Downloads {
 
 /**
  * pnpm links node_modules to its store. A store that is kept stays apart from them: programs of a build write into node_modules,
- * and of files that come out of a cache pnpm cannot tell that somebody did.
+ * and of files that come out of a cache pnpm cannot tell that somebody did. Install scripts of packages run in each build: the
+ * store would bring back what they made in node_modules, but not the browser that they put into the app's home.
  */
 export function apartFromStore(runtimes: readonly Runtime[]): Record<string, string> {
   const major = /^pnpm-(\d+)\./.exec(
     runtimes.map(({ name }) => name).find((name) => name.startsWith('pnpm-')) ?? '',
   )?.[1];
   if (major === undefined) return {};
-  return { [`${Number(major) >= 11 ? 'pnpm' : 'npm'}_config_package_import_method`]: 'clone-or-copy' };
+  const setting = `${Number(major) >= 11 ? 'pnpm' : 'npm'}_config`;
+  return { [`${setting}_package_import_method`]: 'clone-or-copy', [`${setting}_side_effects_cache`]: 'false' };
 }
 
 async function heldIn(dir: string): Promise<Held> {

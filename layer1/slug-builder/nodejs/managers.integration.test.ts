@@ -189,6 +189,36 @@ test('a workspace of pnpm builds its packages the next time too', async () => {
   }
 });
 
+for (const version of ['10.34.9', '12.21.0']) {
+  test(`what a package's install script puts in the app's home is there the next time too, with pnpm ${version}`, async () => {
+    const dir = await mkdtemp(join(tmpdir(), 'flynn-managers-'));
+    try {
+      const install = 'mkdir -p $HOME/.cache && echo browser > $HOME/.cache/browser && echo built > built.txt';
+      const browser = { name: 'browser', version: '1.0.0', scripts: { postinstall: install } };
+      await mkdir(join(dir, 'package'));
+      await writeFile(join(dir, 'package/package.json'), JSON.stringify(browser));
+      execFileSync('tar', ['-czf', join(dir, 'browser.tgz'), '-C', dir, 'package']);
+      const files = {
+        'package.json': JSON.stringify({
+          name: 'x',
+          private: true,
+          packageManager: `pnpm@${version}`,
+          scripts: { start: 'node server.js' },
+          dependencies: { browser: `file:${join(dir, 'browser.tgz')}` },
+        }),
+        'pnpm-workspace.yaml': 'dangerouslyAllowAllBuilds: true\n',
+      };
+      for (const build of ['first', 'second']) {
+        const { layout } = await compile(dir, build, files);
+        assert.ok((await readdir(join(layout.appDir, 'node_modules/browser'))).includes('built.txt'), build);
+        assert.deepEqual(await readdir(join(layout.appDir, '.cache')), ['browser'], build);
+      }
+    } finally {
+      await rm(dir, { recursive: true, force: true });
+    }
+  });
+}
+
 test('an app of Yarn 4 with Plug’n’Play carries the archives it needs', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-managers-'));
   try {
