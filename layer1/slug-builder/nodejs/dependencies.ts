@@ -23,6 +23,8 @@ export type Project = {
   tools: string;
   /** Of programs that work on the app. */
   env: Readonly<Record<string, string>>;
+  /** Of the app's own scripts: what they download is not kept with what the install did. */
+  scriptEnv: Readonly<Record<string, string>>;
   /** What the next build gets of this one: node_modules, or what was downloaded for them, whose folder `env` names. */
   keeps: 'modules' | Downloads;
 };
@@ -83,7 +85,7 @@ export async function installDependencies(project: Project, context: BuildContex
 
 export async function runScript(script: string, project: Project, context: BuildContext): Promise<void> {
   context.out.line(`Running ${script}`);
-  await runManager(['run', script], project, context, [
+  await runManager(['run', script], { ...project, env: project.scriptEnv }, context, [
     `that "${project.manager.program} run ${script}" works on a fresh clone, on Linux`,
     'that what it reads is committed, and that variables it needs are set: flynn env set NAME=VALUE',
   ]);

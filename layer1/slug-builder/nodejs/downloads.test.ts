@@ -15,18 +15,23 @@ async function bench(t: TestContext) {
   let said = '';
   const out = createOutput((text) => (said += text));
   const root = new Downloads({ layout, out }).dir;
+  const put = async (files: Record<string, number>): Promise<void> => {
+    for (const [path, bytes] of Object.entries(files)) {
+      await mkdir(dirname(join(root, path)), { recursive: true });
+      await writeFile(join(root, path), '');
+      await truncate(join(root, path), bytes);
+    }
+  };
   return {
     has: (path: string) => exists(join(root, path)),
     said: () => said,
+    /** What else the build does. */
+    put,
     /** An install that downloads these, of so many bytes; answers whether there is something new to store. */
     install: async (files: Record<string, number>): Promise<boolean> => {
       const downloads = new Downloads({ layout, out });
       await downloads.begin();
-      for (const [path, bytes] of Object.entries(files)) {
-        await mkdir(dirname(join(root, path)), { recursive: true });
-        await writeFile(join(root, path), '');
-        await truncate(join(root, path), bytes);
-      }
+      await put(files);
       return downloads.end();
     },
   };
@@ -36,7 +41,7 @@ test('what was downloaded is kept, and stored again only when there is something
   const { install, has } = await bench(t);
   assert.equal(await install({}), false);
   assert.equal(await install({ 'npm/a': 100, 'npm/_npx/old/package.json': 1 }), true);
-  assert.equal(await install({}), false);
+  assert.equal(await install({ 'npm/_logs/2026-debug-0.log': 10, 'npm/_npx/new/package.json': 1 }), false);
   assert.equal(await has('npm/_npx'), false, 'npx fetches the newest each time');
   assert.equal(await install({ 'npm/b': 50 }), true);
   assert.equal(await has('npm/a'), true);
@@ -50,6 +55,17 @@ test('with twice what was needed at first it begins anew', async (t) => {
   await install({ 'npm/c': 100 });
   assert.equal(await install({ 'npm/c': 100 }), true);
   assert.deepEqual([await has('npm/a'), await has('npm/c')], [false, true]);
+});
+
+test('what a build downloads after its install counts for what was needed at first', async (t) => {
+  const { install, put, has } = await bench(t);
+  assert.equal(await install({ 'data/a': 100 }), true);
+  await put({ 'data/of-the-build-script': 300 });
+  assert.equal(await install({ 'data/a': 100 }), false);
+  assert.equal(await has('data/of-the-build-script'), true);
+  await put({ 'data/of-another-version': 500 });
+  assert.equal(await install({ 'data/a': 100 }), true, 'more than twice all that was there');
+  assert.equal(await has('data/of-the-build-script'), false);
 });
 
 test('more than is worth it is not kept, and the build says so', async (t) => {

@@ -1,6 +1,7 @@
 /** What a package manager downloaded, kept for the app's next build where node_modules themselves cannot be. */
-import { lstat, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { lstat, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readTextFile } from '@flynn/kit/files';
 import type { BuildContext, Runtime } from '../buildpack.ts';
 import { sizeText } from '../output.ts';
 
@@ -28,32 +29,35 @@ export class Downloads {
 
   /** Before the install. */
   async begin(): Promise<void> {
-    // npx would run what it fetched for a build long ago, and call it the newest.
-    for (const name of ['_npx', '_logs']) await rm(join(this.dir, 'npm', name), { recursive: true, force: true });
-    const held = await heldIn(this.dir);
-    const firstBytes = Number(await readFile(this.#firstFile, 'utf8').catch(() => 'none'));
-    if (held.bytes <= firstBytes * mostGrowth) this.#before = held;
+    const held = await this.#held();
+    if (held.bytes === 0) return;
+    const firstText = await readTextFile(this.#firstFile).catch(() => 'none');
+    // Of all that the build before left: programs after its install may have downloaded more, as pnpm does into its one store.
+    if (firstText === undefined) await writeFile(this.#firstFile, String(held.bytes));
+    if (held.bytes <= Number(firstText ?? held.bytes) * mostGrowth) this.#before = held;
     else await this.forget();
   }
 
   /** After an install that succeeded. Answers whether something else is kept now. */
   async end(): Promise<boolean> {
-    const held = await heldIn(this.dir);
+    const held = await this.#held();
     const before = this.#before;
     if (held.bytes > mostBytes) {
       this.#out.line(`The packages downloaded are not kept for the next build: ${sizeText(held.bytes)}`);
       await this.forget();
       return before.paths.size > 0;
     }
-    if (before.paths.size === 0 && held.paths.size > 0) {
-      await mkdir(this.#root, { recursive: true });
-      await writeFile(this.#firstFile, String(held.bytes));
-    }
     return held.paths.size !== before.paths.size || [...held.paths].some((path) => !before.paths.has(path));
   }
 
   async forget(): Promise<void> {
     await rm(this.#root, { recursive: true, force: true });
+  }
+
+  /** Without what each run of npm writes anew; and npx would run what it fetched for a build long ago, and call it the newest. */
+  async #held(): Promise<Held> {
+    for (const name of ['_npx', '_logs']) await rm(join(this.dir, 'npm', name), { recursive: true, force: true });
+    return heldIn(this.dir);
   }
 }
 

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import type { Layout } from '../buildpack.ts';
-import { compileSlug } from '../compile.ts';
+import { type SlugPlan, compileSlug } from '../compile.ts';
 import { baseEnv } from '../environment.ts';
 import { createOutput } from '../output.ts';
 
@@ -189,6 +189,28 @@ test('a workspace of pnpm builds its packages the next time too', async () => {
   }
 });
 
+test('a workspace of npm stores nothing again where its packages are the same, whatever its build script downloads', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-managers-'));
+  try {
+    const scripts = {
+      build: 'mkdir -p $npm_config_cache && date +%N > $npm_config_cache/$(date +%s%N)',
+      start: 'true',
+    };
+    const files = {
+      'package.json': JSON.stringify({ ...manifest, scripts, workspaces: ['packages/*'] }),
+      'package-lock.json': npmLock,
+    };
+    const first = await compile(dir, 'first', files);
+    assert.equal(first.plan.isCacheChanged, true);
+    const kept = join(first.layout.cacheDir, 'nodejs-downloads/kept/npm');
+    const names = await readdir(kept);
+    assert.ok(names.includes('_cacache') && !names.some((name) => /^\d/.test(name)), names.join(' '));
+    assert.equal((await compile(dir, 'second', files)).plan.isCacheChanged, false);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+});
+
 for (const version of ['10.34.9', '12.21.0']) {
   test(`what a package's install script puts in the app's home is there the next time too, with pnpm ${version}`, async () => {
     const dir = await mkdtemp(join(tmpdir(), 'flynn-managers-'));
@@ -263,7 +285,7 @@ async function compile(
   build: string,
   files: Record<string, string>,
   isOffline = false,
-): Promise<{ output: string; layout: Layout }> {
+): Promise<{ output: string; layout: Layout; plan: SlugPlan }> {
   const layout: Layout = {
     appDir: join(dir, build, 'app'),
     cacheDir: join(dir, 'cache'),
@@ -282,9 +304,9 @@ async function compile(
   const env = baseEnv(given, { home: layout.appDir, commit: '' });
   const signal = AbortSignal.timeout(120_000);
   try {
-    await compileSlug({ layout, appEnv: {}, baseEnv: env, out, nowMs: Date.now(), signal });
+    const plan = await compileSlug({ layout, appEnv: {}, baseEnv: env, out, nowMs: Date.now(), signal });
+    return { output, layout, plan };
   } catch (error) {
     throw new Error(`${String(error)}\n${output}`, { cause: error });
   }
-  return { output, layout };
 }

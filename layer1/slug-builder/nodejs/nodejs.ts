@@ -36,14 +36,16 @@ async function compile(context: BuildContext): Promise<Compiled> {
   const tools = await installTools(context, manifest, chosen);
   const known = { manifest, manager: tools.manager, lockfile: chosen.lockfile };
   const keeps = await whatToKeep(known, context);
+  const env = {
+    ...projectEnv(context, tools, keeps),
+    ...(await headerSettings({ ...tools, program: tools.manager.program })),
+  };
   const project: Project = {
     ...known,
     keeps,
     tools: tools.runtimes.map(({ name }) => name).join(' '),
-    env: {
-      ...projectEnv(context, tools, keeps),
-      ...(await headerSettings({ ...tools, program: tools.manager.program })),
-    },
+    env,
+    scriptEnv: { ...env, ...downloadFolders(tools.manager, layout.scratchDir) },
   };
   out.topic(`Installing dependencies with ${tools.manager.program}`);
   const hadYarnCache = await exists(join(layout.appDir, '.yarn/cache'));
@@ -166,24 +168,31 @@ function projectEnv(
 ): Record<string, string> {
   const { layout } = context;
   const scratch = (name: string): string => join(layout.scratchDir, name);
-  const ofManager = (name: string): string => join(keeps === 'modules' ? layout.scratchDir : keeps.dir, name);
+  const downloadDir = keeps === 'modules' ? layout.scratchDir : keeps.dir;
   return {
     NODE_ENV: 'production',
     ...yarnSettings(context.baseEnv),
     ...buildEnv(context),
     PATH: pathOf(runtimes, layout.appDir, context.baseEnv),
     CI: 'true',
-    npm_config_cache: ofManager('npm'),
-    // To Yarn 2 and later it would mean the archives that Plug'n'Play reads at run time: those have to be part of the slug.
-    ...(manager.isBerry ? {} : { YARN_CACHE_FOLDER: ofManager('yarn') }),
-    YARN_GLOBAL_FOLDER: ofManager('yarn-global'),
+    ...downloadFolders(manager, downloadDir),
     YARN_ENABLE_GLOBAL_CACHE: 'false',
     YARN_ENABLE_TELEMETRY: 'false',
     pnpm_config_pm_on_fail: pinIgnored,
     XDG_CACHE_HOME: scratch('cache'),
-    XDG_DATA_HOME: manager.program === 'pnpm' ? ofManager('data') : scratch('data'),
+    XDG_DATA_HOME: manager.program === 'pnpm' ? join(downloadDir, 'data') : scratch('data'),
     ...(keeps === 'modules' ? {} : apartFromStore(runtimes)),
     XDG_STATE_HOME: scratch('state'),
+  };
+}
+
+/** Without pnpm's store: of that there is one for all that is done to an app. */
+function downloadFolders({ isBerry }: Manager, dir: string): Record<string, string> {
+  return {
+    npm_config_cache: join(dir, 'npm'),
+    // To Yarn 2 and later it would mean the archives that Plug'n'Play reads at run time: those have to be part of the slug.
+    ...(isBerry ? {} : { YARN_CACHE_FOLDER: join(dir, 'yarn') }),
+    YARN_GLOBAL_FOLDER: join(dir, 'yarn-global'),
   };
 }
 
