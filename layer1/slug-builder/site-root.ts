@@ -3,6 +3,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
 import { exists } from './nodejs/toolchain.ts';
+import type { Elsewhere } from './static-rules.ts';
 
 /** What people keep a site in that is not built. */
 const committed = ['public', 'dist'] as const;
@@ -14,41 +15,48 @@ const deepest = 4;
 
 export type SiteRoot = {
   root: string;
-  /** Whether it has a page for `/`. */
-  hasIndex: boolean;
+  /** Whether something answers `/`. */
+  hasStart: boolean;
 };
 
 /**
- * The first usual folder with an index.html. Without one what is there is served as it is, unless the site was built: then it
- * is somewhere else, and the repository would be served in its place: `invalid`, with where an index.html is.
+ * The first usual folder with the page for `/`: index.html, unless `start` says otherwise. Never what is more than the site: of
+ * a site that was built the repository has the sources, and is served only where somebody names it. `invalid` says then where an
+ * index.html is.
  */
-export async function usualRoot(appDir: string, isBuilt: boolean, isIndexNeeded: boolean): Promise<SiteRoot> {
-  const folders = isBuilt ? built : committed;
-  for (const root of [...folders, '.']) {
-    if (await exists(join(appDir, root, 'index.html'))) return { root, hasIndex: true };
+export async function usualRoot(appDir: string, isBuilt: boolean, start: Elsewhere | undefined): Promise<SiteRoot> {
+  const page = start !== undefined && 'file' in start ? start.file : 'index.html';
+  const withPage = isBuilt ? built : start === undefined ? [...committed, '.'] : [];
+  for (const root of withPage) if (await exists(join(appDir, root, page))) return { root, hasStart: true };
+  if (!isBuilt || start !== undefined) {
+    const hasStart = start !== undefined;
+    for (const root of committed) if (await isFolder(join(appDir, root))) return { root, hasStart };
+    if (!isBuilt) return { root: '.', hasStart };
   }
-  if (isBuilt && isIndexNeeded) throw nowhere(await foldersWithIndex(appDir));
-  for (const root of committed) if (await isFolder(join(appDir, root))) return { root, hasIndex: false };
-  return { root: '.', hasIndex: false };
+  throw nowhere(await foldersWithIndex(appDir));
 }
 
 function nowhere(found: readonly string[]): FlynnError {
+  const [first] = found;
   const where =
-    found.length === 0
+    first === undefined
       ? 'Does the build make it? "scripts": {"build": …} of package.json says how; its output is above.'
-      : `There is one in ${found.join(', ')}.`;
-  const root = found[0] ?? 'FOLDER';
+      : first === '.'
+        ? 'There is one at the top of the repository, with the sources: they would be served too.'
+        : `There is one in ${found.filter((folder) => folder !== '.').join(', ')}.`;
   return new FlynnError(
     'invalid',
-    `Nothing says which folder is the site: after the build there is no index.html in ${built.join(', ')}.\n${where}\nName the folder in static.json: {"root": "${root}"}`,
+    `Nothing says which folder is the site: after the build there is no index.html in ${built.join(', ')}.\n${where}\nName the folder in static.json: {"root": "${first ?? 'FOLDER'}"}`,
   );
 }
 
+/** The repository itself is the last of them. */
 async function foldersWithIndex(appDir: string): Promise<string[]> {
   const found: string[] = [];
   const look = async (folder: string, depth: number): Promise<void> => {
     const entries = await readdir(join(appDir, folder), { withFileTypes: true }).catch(() => []);
-    if (entries.some((entry) => entry.isFile() && entry.name === 'index.html')) found.push(folder);
+    const hasIndex = entries.some((entry) => entry.isFile() && entry.name === 'index.html');
+    if (hasIndex && folder !== '.') found.push(folder);
     if (depth === deepest) return;
     for (const entry of entries) {
       const isPassedOver = passedOver.has(entry.name) || entry.name.startsWith('.');
@@ -56,7 +64,7 @@ async function foldersWithIndex(appDir: string): Promise<string[]> {
     }
   };
   await look('.', 0);
-  return found;
+  return (await exists(join(appDir, 'index.html'))) ? [...found, '.'] : found;
 }
 
 export async function isFolder(path: string): Promise<boolean> {

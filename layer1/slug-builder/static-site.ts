@@ -7,7 +7,7 @@ import type { BuildContext, Buildpack, Compiled } from './buildpack.ts';
 import { installNodeOnly, writeProfile } from './nodejs/nodejs.ts';
 import { exists } from './nodejs/toolchain.ts';
 import { type SiteRoot, isFolder, usualRoot } from './site-root.ts';
-import { type SiteRules, elsewhereOf } from './static-rules.ts';
+import { type Elsewhere, type SiteRules, elsewhereOf } from './static-rules.ts';
 import { readSettings } from './static-settings.ts';
 
 const signs = ['static.json', 'Staticfile', 'index.html', 'public/index.html'] as const;
@@ -28,12 +28,11 @@ async function compile(context: BuildContext): Promise<Compiled> {
   const { layout, out } = context;
   const read = (name: string): Promise<string | undefined> => readTextFile(join(layout.appDir, name));
   const settings = readSettings({ staticJson: await read('static.json'), staticfile: await read('Staticfile') });
-  const start = elsewhereOf(settings.rules, '/');
-  const hasStart = start !== undefined && !('file' in start && start.file === '/index.html');
-  const { root, hasIndex } =
+  const start = otherStart(settings.rules);
+  const { root, hasStart } =
     settings.root === undefined
-      ? await usualRoot(layout.appDir, context.isBuilt, !hasStart)
-      : await namedRoot(layout.appDir, settings.root);
+      ? await usualRoot(layout.appDir, context.isBuilt, start)
+      : await namedRoot(layout.appDir, settings.root, start);
   if (!(await isFolder(join(layout.appDir, root)))) {
     throw new FlynnError(
       'invalid',
@@ -41,13 +40,8 @@ async function compile(context: BuildContext): Promise<Compiled> {
     );
   }
   for (const note of settings.notes) out.warn(note);
-  if (!hasIndex && !hasStart)
+  if (!hasStart)
     out.warn(`There is no index.html in ${root === '.' ? 'the repository' : root}: / is answered as not found`);
-  if (context.isBuilt && settings.root === undefined && root === '.') {
-    out.warn(
-      'The build made no folder with an index.html, so the repository is served as it is, its sources too.\nIs the site in a folder? Name it in static.json: {"root": "FOLDER"}',
-    );
-  }
   const rules = await withFilesThere(join(layout.appDir, root), settings.rules, out);
   out.topic('Installing the file server');
   const { runtime, isCacheChanged } = await installNodeOnly(context);
@@ -76,8 +70,14 @@ export async function withFilesThere(folder: string, rules: SiteRules, out: Buil
   return { ...rules, errorPage: undefined };
 }
 
-async function namedRoot(appDir: string, root: string): Promise<SiteRoot> {
-  return { root, hasIndex: await exists(join(appDir, root, 'index.html')) };
+/** What answers `/`, where it is not index.html. */
+function otherStart(rules: SiteRules): Elsewhere | undefined {
+  const start = elsewhereOf(rules, '/');
+  return start !== undefined && 'file' in start && start.file === '/index.html' ? undefined : start;
+}
+
+async function namedRoot(appDir: string, root: string, start: Elsewhere | undefined): Promise<SiteRoot> {
+  return { root, hasStart: start !== undefined || (await exists(join(appDir, root, 'index.html'))) };
 }
 
 function quoted(word: string): string {
