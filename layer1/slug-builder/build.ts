@@ -37,10 +37,14 @@ export type BuildDeps = {
   out: Output;
   nowMs: number;
   limits: BuildLimits;
+  /** How long the end of a build that failed may wait for its cache to be stored. */
+  keepCacheMs?: number;
 };
 
 /** Longer than it takes the blob store to be replaced. */
 const awayMs = 60_000;
+/** Who waits for a build that failed waits for the storing of its cache, too. */
+const keepCacheMs = 60_000;
 
 type Layer = { digest: string; sizeBytes: number };
 
@@ -62,6 +66,11 @@ export const compileInputSchema = z.object({
 export const keptCache = { isCacheChanged: true };
 
 type MakeStep = (...command: readonly [string, ...string[]]) => Step;
+
+function stepsOf({ layout, env, limits }: BuildDeps, signal: AbortSignal): MakeStep {
+  return (...command) => ({ command, cwd: layout.scratchDir, env, signal, fileBytes: limits.diskBytes });
+}
+
 const cacheNotStored = 'The build cache could not be stored, so the next build will take longer';
 
 const layersSchema = z.record(z.string(), z.object({ digest: z.string(), sizeBytes: z.int() }));
@@ -73,19 +82,26 @@ const layersSchema = z.record(z.string(), z.object({ digest: z.string(), sizeByt
 export async function build(job: BuildJob, deps: BuildDeps, signal: AbortSignal): Promise<BuildResult> {
   const { limits, layout } = deps;
   const dirs = [...Object.values(layout), ...(layout.appDir === slugDir ? ['/tmp', '/var/tmp', '/dev/shm'] : [])];
-  return withinLimits(limits, dirs, signal, (limited) => buildWithin(job, deps, limited));
+  try {
+    return await withinLimits(limits, dirs, signal, (limited) => buildWithin(job, deps, limited));
+  } catch (error) {
+    // What was installed is good: the next push, with what was wrong put right, need not fetch it again.
+    if (error instanceof StepFailure && error.answer === JSON.stringify(keptCache)) await keepCache(job, deps, signal);
+    throw error;
+  }
+}
+
+/** Of a build that failed, after its limits, which would be told in the place of why: never for long, and no failure. */
+async function keepCache(job: BuildJob, deps: BuildDeps, signal: AbortSignal): Promise<void> {
+  const limited = AbortSignal.any([signal, AbortSignal.timeout(deps.keepCacheMs ?? keepCacheMs)]);
+  await storeCache(job, deps, limited).catch((error: unknown) => {
+    if (!signal.aborted) deps.out.warn(`${cacheNotStored}: ${messageOf(error)}`);
+  });
 }
 
 async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal): Promise<BuildResult> {
-  const { blobs, layout, self, env, out, nowMs, limits } = deps;
-  const fileBytes = limits.diskBytes;
-  const step: MakeStep = (...command) => ({
-    command,
-    cwd: layout.scratchDir,
-    env,
-    signal,
-    fileBytes,
-  });
+  const { blobs, layout, self, out, nowMs, limits } = deps;
+  const step = stepsOf(deps, signal);
 
   for (const dir of Object.values(layout)) {
     await mkdir(dir, { recursive: true });
@@ -107,13 +123,7 @@ async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal):
     bytes: maxRecordBytes,
     error: recordTooLarge,
   });
-  const keepingCache = compiling.catch(async (error: unknown) => {
-    // What was installed is good: the next push, with what was wrong put right, need not fetch it again.
-    if (error instanceof StepFailure && error.answer === JSON.stringify(keptCache))
-      await storeCache(job, deps, step, signal);
-    throw error;
-  });
-  const [known, answer] = await Promise.all([readLayers(job.appId, blobs, signal), keepingCache, unpacked]);
+  const [known, answer] = await Promise.all([readLayers(job.appId, blobs, signal), compiling, unpacked]);
   const plan = slugPlanSchema.parse(JSON.parse(answer));
 
   const runtimes: Record<string, Layer> = {};
@@ -146,13 +156,14 @@ async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal):
     if (signal.aborted) throw error;
     out.warn(`${cacheNotStored}: ${messageOf(error)}`);
   }
-  if (plan.isCacheChanged) await storeCache(job, deps, step, signal);
+  if (plan.isCacheChanged) await storeCache(job, deps, signal);
   return result;
 }
 
 /** What cannot be stored only costs time. */
-async function storeCache(job: BuildJob, deps: BuildDeps, step: MakeStep, signal: AbortSignal): Promise<void> {
+async function storeCache(job: BuildJob, deps: BuildDeps, signal: AbortSignal): Promise<void> {
   const { blobs, layout, limits, out } = deps;
+  const step = stepsOf(deps, signal);
   try {
     const within = { bytes: limits.cacheBytes, error: () => cacheTooLarge(limits.cacheBytes) };
     const pack = step(...tar(layout.cacheDir, String.raw`s,^\.,.,S`, '.'));
