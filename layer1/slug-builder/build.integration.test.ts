@@ -126,14 +126,6 @@ async function start(slug: string, line: string, env: Record<string, string>): P
 const answerOf = (url: string): Promise<string> =>
   waitFor(async () => (await fetch(url)).text(), { what: `an answer of ${url}`, deadlineMs: 60_000 });
 
-test('a build that could not look up a name says which, and what may be missing', async () => {
-  const away = { NPM_CONFIG_REGISTRY: 'https://no-such-host.invalid', NPM_CONFIG_FETCH_RETRIES: '0' };
-  await assert.rejects(
-    buildApp('away', join(apps, 'express'), away),
-    /could not look up no-such-host\.invalid\. .*flynn runner env set https_proxy=/,
-  );
-});
-
 test('an Express app builds with npm ci, answers, and stops at SIGTERM', async () => {
   const { result, output, layout } = await buildApp('express', join(apps, 'express'), { NOT_SEEN: 'by the slug' });
   for (const line of [
@@ -274,4 +266,12 @@ test('an app that nothing recognizes is told what was looked for', async () => {
   await mkdir(dir);
   await writeFile(join(dir, 'README.md'), 'x');
   await assert.rejects(buildApp('nothing', dir), /Unable to select a buildpack[^]*package\.json[^]*Procfile/);
+});
+
+test('a build that could not look up a name says which, and what may be missing', async () => {
+  const away = { NPM_CONFIG_REGISTRY: 'https://no-such-host.invalid', NPM_CONFIG_FETCH_RETRIES: '0' };
+  await assert.rejects(
+    buildApp('away', join(apps, 'express'), away),
+    /could not look up no-such-host\.invalid\. .*flynn runner env set https_proxy=/,
+  );
 });
