@@ -2,27 +2,15 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Workload } from './cell.ts';
+import { fullCell, sized, stopped } from './preemption-fixture.ts';
 import { hostOf, mebibyte, workloadOf } from './testing.ts';
 import { ToyCell } from './toy-cell.ts';
 
-const sized = (id: string, megabytes: number, more: Partial<Workload> = {}): Workload => ({
-  ...workloadOf({ id, template: { resources: { memoryBytes: megabytes * mebibyte, cpuMillis: 0 } } }),
-  ...more,
-});
 const withVolume = (id: string, megabytes: number, more: Partial<Workload> = {}): Workload => {
   const resources = { memoryBytes: megabytes * mebibyte, cpuMillis: 0 };
   return { ...workloadOf({ id, template: { resources, volumes: [{ name: 'data', path: '/data' }] } }), ...more };
 };
 const urgent = (megabytes: number) => sized('urgent', megabytes, { priority: 90, mayPreempt: true });
-
-function fullCell(...workloads: Workload[]): ToyCell {
-  const cell = new ToyCell().put(hostOf('h1'), ...workloads);
-  for (const { id } of workloads) cell.run(id);
-  cell.step();
-  return cell;
-}
-const stopped = (cell: ToyCell) =>
-  [...cell.jobs.values()].filter(({ desired }) => desired === 'stop').map(({ workloadId }) => workloadId);
 
 describe('pre-emption of jobs with volumes', () => {
   it('never happens: they could go nowhere else, and their room would not come', () => {

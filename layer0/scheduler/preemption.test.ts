@@ -1,24 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Workload } from './cell.ts';
-import { hostOf, mebibyte, workloadOf } from './testing.ts';
+import { fullCell, sized, stopped } from './preemption-fixture.ts';
+import { hostOf } from './testing.ts';
 import { ToyCell } from './toy-cell.ts';
 
-const sized = (id: string, megabytes: number, more: Partial<Workload> = {}): Workload => ({
-  ...workloadOf({ id, template: { resources: { memoryBytes: megabytes * mebibyte, cpuMillis: 0 } } }),
-  ...more,
-});
 const urgent = (megabytes: number, more: Partial<Workload> = {}) =>
   sized('urgent', megabytes, { priority: 80, mayPreempt: true, ...more });
-
-function fullCell(...workloads: Workload[]): ToyCell {
-  const cell = new ToyCell().put(hostOf('h1'), ...workloads);
-  for (const { id } of workloads) cell.run(id);
-  cell.step();
-  return cell;
-}
-const stopped = (cell: ToyCell) =>
-  [...cell.jobs.values()].filter(({ desired }) => desired === 'stop').map(({ workloadId }) => workloadId);
 
 describe('pre-emption', () => {
   it('stops the lowest, asks for a look at them, and takes their room when they ended', () => {

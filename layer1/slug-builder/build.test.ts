@@ -11,7 +11,7 @@ import { createOutput } from './output.ts';
 import { StepFailure } from './user.ts';
 
 const unused = (): never => {
-  throw new FlynnError('internal', 'not implemented');
+  throw new FlynnError('internal', 'a build that failed asks its store for no such thing');
 };
 
 test('a build that failed tells why, whatever becomes of its cache', { timeout: 30_000 }, async (t) => {

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
@@ -53,8 +52,13 @@ test('a host that is somewhere else tells so, of itself and of its member of etc
 test('a host begins also where what the store has of its place cannot be read, and tells it once that can be', async () => {
   await using store = createMemoryStore();
   await using tasks = new TaskGroup();
-  const tell = () =>
-    tellOwnAddress(store, { hostId: 'h1', address: '10.0.0.9' }, { log: silentLogger(), tasks, pauseMs: 5 });
+  let looks = 0;
+  const log = { ...silentLogger(), debug: () => void (looks += 1) };
+  const untilLooked = async (more: number) => {
+    const from = looks;
+    await waitFor(() => looks >= from + more, { what: 'a few more tries', deadlineMs: 60_000, intervalMs: 1 });
+  };
+  const tell = () => tellOwnAddress(store, { hostId: 'h1', address: '10.0.0.9' }, { log, tasks, pauseMs: 5 });
   const text = async (key: string) => (await store.get(key))?.value;
   await leaseSubnet(store, { hostId: 'h1', address: '10.0.0.1', range, now: 7 });
   const lease = (await text(leaseKey('h1'))) ?? '';
@@ -66,7 +70,7 @@ test('a host begins also where what the store has of its place cannot be read, a
     ],
   });
   await tell();
-  await delay(50);
+  await untilLooked(3);
   assert.equal(await text(leaseKey('h1')), later);
   // Of another host it cannot be told whether that is at this address.
   await store.transact({
@@ -75,7 +79,7 @@ test('a host begins also where what the store has of its place cannot be read, a
       { put: leaseKey('h2'), value: later },
     ],
   });
-  await delay(50);
+  await untilLooked(3);
   assert.equal(await text(leaseKey('h1')), lease);
   await store.transact({ then: [{ delete: leaseKey('h2') }] });
   const says = async (key: string) => (await text(key))?.includes('10.0.0.9') === true;

@@ -5,7 +5,6 @@ import { waitFor } from '@flynn/kit/retry';
 import { apps, deployments, formations } from '../api.ts';
 import { routeSchema } from '../model.ts';
 import type { Deployment, Release, Route } from '../model.ts';
-import type { Deps } from '../deps.ts';
 import { routing } from '../routes/api.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
@@ -70,9 +69,11 @@ describe('what is left of the weights', () => {
     const spec = specOf({ v7: 95, v8: 5 });
     const find = async (_type: unknown, id: string) => {
       read.push(id);
-      return { type: 'route', id, revision: 1, labels: {}, finalizers: [], spec, status: {} };
+      const at = '2026-01-01T00:00:00.000Z';
+      const known = { uid: id, generation: 1, createdAt: at, updatedAt: at, conditions: [], waitingFor: {} };
+      return { type: 'route', id, revision: 1, labels: {}, finalizers: [], spec, status: {}, ...known };
     };
-    const deps = { resources: { find }, routesByApp: { of: () => briefs }, now: () => 0 } as unknown as Deps;
+    const deps = { resources: { find }, routesByApp: { of: () => briefs }, now: () => 0 };
     const { signal } = new AbortController();
     const pieces = await sharesPieces(deps, 'a', { what: 'gone', releaseId: 'v7', live: 'v8' }, signal);
     assert.deepEqual([read.length, pieces.length], [200, 200]);

@@ -13,6 +13,13 @@ import type { RouteBrief } from '../routes/brief.ts';
 
 type Spec = RouteResource['spec'];
 
+export type SharesDeps = Pick<Deps, 'now'> & {
+  resources: {
+    find: (type: typeof routeType, id: string, options: { signal: AbortSignal }) => Promise<RouteResource | undefined>;
+  };
+  routesByApp: Pick<Deps['routesByApp'], 'of'>;
+};
+
 export type SharesChange =
   | { what: 'leaving'; releaseId: string }
   | { what: 'gone'; releaseId: string; live: string | undefined };
@@ -25,7 +32,7 @@ const most = { routes: 200, characters: 1_000_000 };
  * there is none, give nobody anything.
  */
 export async function sharesPieces(
-  deps: Deps,
+  deps: SharesDeps,
   appId: string,
   change: SharesChange,
   signal: AbortSignal,
