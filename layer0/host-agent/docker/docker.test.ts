@@ -210,7 +210,7 @@ test('a pull of which nothing is heard is given up; one that goes on is not', as
   }
 });
 
-test('of a stack one layer at a time is unpacked, and what is below it counts to how large it is', async () => {
+test('of a stack one layer at a time is unpacked, what is below it counts to how large it is, and an engine that does not load it builds it', async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
   const sizes = new Map([['base:1', 1]]);
   const server = createServer((request, response) => {
@@ -223,8 +223,12 @@ test('of a stack one layer at a time is unpacked, and what is below it counts to
     request.resume().once('end', () => {
       if (url.pathname === '/info') return answer(200, { DockerRootDir: folder.path });
       const size = sizes.get(name);
-      if (url.pathname !== '/build')
-        return answer(size === undefined ? 404 : 200, { Id: `sha256:${name}`, Size: size });
+      // It wants to be given what it has.
+      if (url.pathname === '/images/load') return answer(200, { errorDetail: { message: `no file 0.tar` } });
+      if (url.pathname !== '/build') {
+        const there = { Id: `sha256:${name}`, Size: size, RootFS: { Type: 'layers', Layers: [`sha256:${name}`] } };
+        return size === undefined ? answer(404, {}) : answer(200, there);
+      }
       // As if each layer had nine GiB.
       sizes.set(url.searchParams.get('t') ?? '', 1 + sizes.size * 9 * 1024 ** 3);
       return answer(200, { stream: 'done' });

@@ -34,11 +34,6 @@ export async function imageId(context: DockerContext, name: string, options: Cal
   return (await inspectImage(context, name, options)).Id;
 }
 
-/** With all that is below it. */
-export async function imageBytes(context: DockerContext, name: string, options: CallOptions): Promise<number> {
-  return (await inspectImage(context, name, options)).Size;
-}
-
 export async function imageEnv(
   context: DockerContext,
   name: string,

@@ -1,42 +1,11 @@
 /** Whole images on a real engine: only what it lacks is fetched, and what arrives is what was asked for. */
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
-import { Readable } from 'node:stream';
-import { buffer } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { zstdCompressSync } from 'node:zlib';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
-import { pack } from 'tar-stream';
-import { type DockerFixture, openDocker } from './fixture.ts';
+import { hasCode } from '@flynn/kit/errors';
+import { type blobs, digestOf, layerWith, withDocker } from './blobs-fixture.ts';
 import type { WholeImage } from './loading.ts';
 import { label } from '../engine/labels.ts';
-
-const digestOf = (bytes: Buffer): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
-
-async function layerWith(name: string, content: string): Promise<Buffer> {
-  const tar = pack();
-  tar.entry({ name, mtime: new Date(0) }, content);
-  tar.finalize();
-  return buffer(tar);
-}
-
-/** A blob store in memory that counts who asks for what. */
-function blobs() {
-  const stored = new Map<string, Buffer>();
-  const fetched: string[] = [];
-  const put = (bytes: Buffer): { digest: string; sizeBytes: number } => {
-    const digest = digestOf(bytes);
-    stored.set(digest, bytes);
-    return { digest, sizeBytes: bytes.length };
-  };
-  const fetchBlob = (digest: string): Promise<Readable> => {
-    fetched.push(digest);
-    const found = stored.get(digest);
-    if (found === undefined) return Promise.reject(new FlynnError('not_found', `no blob ${digest}`));
-    return Promise.resolve(Readable.from([found], { objectMode: false }));
-  };
-  return { stored, fetched, put, fetchBlob };
-}
 
 function imageOf(store: ReturnType<typeof blobs>, plainLayers: readonly Buffer[], config: object = {}): WholeImage {
   const rootfs = { type: 'layers', diff_ids: plainLayers.map(digestOf) };
@@ -46,16 +15,6 @@ function imageOf(store: ReturnType<typeof blobs>, plainLayers: readonly Buffer[]
     config: store.put(Buffer.from(json)),
     layers: plainLayers.map((layer) => store.put(zstdCompressSync(layer))),
   };
-}
-
-async function withDocker(work: (docker: DockerFixture, store: ReturnType<typeof blobs>) => Promise<void>) {
-  const store = blobs();
-  const docker = await openDocker({ fetchBlob: store.fetchBlob });
-  try {
-    await work(docker, store);
-  } finally {
-    await docker.close();
-  }
 }
 
 test('an image is loaded once, and the next one fetches only the layers that differ', () =>

@@ -1,18 +1,15 @@
 /** Whole images from the blob store: what the engine lacks of one is fetched and handed to it as an archive it loads. */
-import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { maxImageConfigBytes } from '@flynn/scheduler/job-template';
 import type { Image } from '@flynn/scheduler/job-template';
-import { pack } from 'tar-stream';
 import { z } from 'zod';
 import type { CallOptions, FetchBlob } from '../engine/engine.ts';
+import { loadArchive, wantsAll } from './archives.ts';
+import type { ArchivedLayer } from './archives.ts';
 import { engineCall } from './errors.ts';
-import { imageId, imageIfThere, listImages, readProgress } from './images.ts';
+import { imageId, imageIfThere, listImages } from './images.ts';
 import type { ImageContext } from './images.ts';
 import { label, loadedRepository } from '../engine/labels.ts';
 import type { Labels } from '../engine/engine.ts';
@@ -23,7 +20,6 @@ import { allOrNothing, saveBlob, unpackLayer } from '../images/layers.ts';
 export type WholeImage = Extract<Image, { config: unknown }>;
 type LoadContext = ImageContext & { fetchBlob: FetchBlob; scratchDir: string; disks: ImageDisks };
 
-const loadDeadlineMs = 15 * 60_000;
 const fetchedAtOnce = 3;
 const architectures: Readonly<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' };
 
@@ -64,8 +60,8 @@ export async function ensureLoadedImage(
     try {
       await load(known);
     } catch (error) {
-      // Gone since we looked, or an engine that wants to be given what it has.
-      if (known === 0 || hasCode(error, 'cancelled', 'unavailable', 'exhausted')) throw error;
+      // Or gone since we looked.
+      if (known === 0 || !wantsAll(error)) throw error;
       await load(0);
     }
     await imageId(context, tag, options);
@@ -149,28 +145,22 @@ async function knownLayers(context: ImageContext, diffIds: readonly string[], op
   return most;
 }
 
-type ArchiveLayer = { name: string; path: string | undefined; sizeBytes: number };
-
 /** Those below `from` are named only. */
 async function fetchLayers(
   { fetchBlob }: LoadContext,
   image: WholeImage,
   diffIds: readonly string[],
   { from, dir, room, ...options }: CallOptions & { from: number; dir: string; room: ImageRoom },
-): Promise<ArchiveLayer[]> {
-  const layers: ArchiveLayer[] = diffIds.map((diffId) => ({
-    name: `${diffId.slice('sha256:'.length)}.tar`,
-    path: undefined,
-    sizeBytes: 0,
-  }));
+): Promise<ArchivedLayer[]> {
+  const layers: ArchivedLayer[] = diffIds.map((diffId) => ({ diffId }));
   // The same layer may be there twice.
   const wanted = new Map(image.layers.map((layer, place) => [diffIds[place] ?? '', { layer, place }] as const));
   const remaining = [...wanted.values()].filter(({ place }) => place >= from).values();
   const lane = async (signal: AbortSignal): Promise<void> => {
     for (const { layer, place } of remaining) {
-      const unpacked = await unpackLayer(fetchBlob, layer.digest, { dir, name: `${place}.tar`, room, signal });
+      const file = await unpackLayer(fetchBlob, layer.digest, { dir, name: `${place}.tar`, room, signal });
       const entry = layers[place];
-      if (entry !== undefined) Object.assign(entry, unpacked);
+      if (entry !== undefined) entry.file = file;
     }
   };
   await allOrNothing(
@@ -178,44 +168,7 @@ async function fetchLayers(
     options,
   );
   // The engine has each of them, whether it is given it once or several times.
-  const sizes = new Map(layers.flatMap(({ name, path, sizeBytes }) => (path === undefined ? [] : [[name, sizeBytes]])));
-  for (const { name, path } of layers.slice(from)) if (path === undefined) room.expect(sizes.get(name) ?? 0);
+  const sizes = new Map(layers.map(({ diffId, file }) => [diffId, file?.sizeBytes]));
+  for (const { diffId, file } of layers.slice(from)) if (file === undefined) room.expect(sizes.get(diffId) ?? 0);
   return layers;
-}
-
-/** The engine checks every layer against the configuration, and the configuration is known by its digest. */
-async function loadArchive(
-  { docker }: ImageContext,
-  image: { tag: string; config: string; layers: readonly ArchiveLayer[] },
-  options: CallOptions,
-): Promise<void> {
-  await engineCall(
-    `loading ${image.tag}`,
-    async (abortSignal) => {
-      const archive = archiveOf(image);
-      try {
-        await readProgress(await docker.loadImage(archive, { quiet: true, abortSignal }));
-      } finally {
-        archive.destroy();
-      }
-    },
-    { ...options, deadlineMs: loadDeadlineMs },
-  );
-}
-
-function archiveOf({ tag, config, layers }: Parameters<typeof loadArchive>[1]): Readable {
-  const tar = pack();
-  const configName = `${createHash('sha256').update(config).digest('hex')}.json`;
-  const fill = async (): Promise<void> => {
-    tar.entry({ name: configName }, config);
-    for (const { name, path, sizeBytes } of layers) {
-      if (path !== undefined) await pipeline(createReadStream(path), tar.entry({ name, size: sizeBytes }));
-    }
-    const manifest = [{ Config: configName, RepoTags: [tag], Layers: layers.map(({ name }) => name) }];
-    tar.entry({ name: 'manifest.json' }, JSON.stringify(manifest));
-    tar.finalize();
-  };
-  // The reader of the tar learns of a failure.
-  fill().catch((error: unknown) => tar.destroy(error instanceof Error ? error : new Error(String(error))));
-  return Readable.from(tar);
 }

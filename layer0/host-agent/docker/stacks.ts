@@ -1,4 +1,4 @@
-/** Stacks: a base image with layers on it, built once per host through the engine's build API. */
+/** Stacks: a base image with layers on it, made once per host. */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
@@ -6,15 +6,19 @@ import { basename, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { pack } from 'tar-stream';
-import type { CallOptions, FetchBlob } from '../engine/engine.ts';
+import { systemClock } from '@flynn/kit/clock';
+import type Docker from 'dockerode';
+import type { CallOptions, FetchBlob, Labels } from '../engine/engine.ts';
 import type { DockerContext } from './containers.ts';
+import { loadArchive, wantsAll } from './archives.ts';
 import { engineCall } from './errors.ts';
-import { ensureNamedImage, imageBytes, imageIfThere, readProgress } from './images.ts';
+import { ensureNamedImage, imageIfThere, inspectImage, readProgress } from './images.ts';
 import type { ImageContext } from './images.ts';
 import { label, stackRepository } from '../engine/labels.ts';
 import type { ImageDisks } from '../images/disks.ts';
 import { ImageRoom } from '../images/room.ts';
 import { unpackLayer } from '../images/layers.ts';
+import type { UnpackedLayer } from '../images/layers.ts';
 
 const buildDeadlineMs = 15 * 60_000;
 
@@ -64,30 +68,66 @@ export async function ensureStack(
   const dir = await mkdtemp(join(context.scratchDir, 'stack-'));
   try {
     const name = `${top.digest.replace('sha256:', '')}.tar`;
-    using room = new ImageRoom({ disks: context.disks, presentBytes: await imageBytes(context, below, options) });
+    const belowInfo = await inspectImage(context, below, options);
+    using room = new ImageRoom({ disks: context.disks, presentBytes: belowInfo.Size });
     const layer = await unpackLayer(context.fetchBlob, top.digest, { dir, name, room, ...options });
     await room.look();
-    await build(context, { tag, below, layer, digests }, options);
+    const labels = { [label.cluster]: context.cluster, [label.stack]: digests.join(',') };
+    await make(context, { tag, below, belowInfo, layer, labels }, options);
   } finally {
     await rm(dir, { recursive: true, force: true });
   }
   return tag;
 }
 
-type LayerFile = { path: string; sizeBytes: number };
+type Made = {
+  tag: string;
+  below: string;
+  belowInfo: Docker.ImageInspectInfo;
+  layer: UnpackedLayer;
+  labels: Labels;
+};
 
-async function build(
-  { docker, cluster }: DockerContext,
-  stack: { tag: string; below: string; layer: LayerFile; digests: string[] },
+/** Loaded it is written once less than built, and the engine packs nothing anew to learn its digest. */
+async function make(context: DockerContext, stack: Made, options: CallOptions): Promise<void> {
+  try {
+    await load(context, stack, options);
+  } catch (error) {
+    if (!wantsAll(error)) throw error;
+    // To give it all that is below would be to have it pack that first.
+    await build(context, stack, options);
+  }
+}
+
+async function load(
+  context: DockerContext,
+  { tag, belowInfo, layer, labels }: Made,
   options: CallOptions,
 ): Promise<void> {
-  const labels = { [label.cluster]: cluster, [label.stack]: stack.digests.join(',') };
+  const { Architecture: architecture, Os: os, RootFS } = belowInfo;
+  // An image that was made by other tools may have no configuration at all.
+  const { Config: config }: Partial<Docker.ImageInspectInfo> = belowInfo;
+  const there = (RootFS.Layers ?? []).map((diffId) => ({ diffId }));
+  const layers = [...there, { diffId: layer.diffId, file: layer }];
+  const own = {
+    architecture,
+    os,
+    created: new Date(systemClock.now()).toISOString(),
+    // What is below has its triggers for whoever builds on it with a Dockerfile.
+    config: { ...config, Labels: { ...config?.Labels, ...labels }, OnBuild: null },
+    rootfs: { type: 'layers', diff_ids: layers.map(({ diffId }) => diffId) },
+  };
+  await loadArchive(context, { tag, config: JSON.stringify(own), layers }, options);
+}
+
+async function build({ docker }: DockerContext, stack: Made, options: CallOptions): Promise<void> {
   await engineCall(
     `building ${stack.tag}`,
     async (abortSignal) => {
       const context = buildContext(stack.below, stack.layer);
       try {
-        const request = { t: stack.tag, labels, rm: true, forcerm: true, networkmode: 'none', abortSignal };
+        const { tag, labels } = stack;
+        const request = { t: tag, labels, rm: true, forcerm: true, networkmode: 'none', abortSignal };
         await readProgress(await docker.buildImage(context, request));
       } finally {
         context.destroy();
@@ -98,7 +138,7 @@ async function build(
 }
 
 /** ADD unpacks tar files. */
-function buildContext(below: string, { path, sizeBytes: size }: LayerFile): Readable {
+function buildContext(below: string, { path, sizeBytes: size }: UnpackedLayer): Readable {
   const tar = pack();
   const name = basename(path);
   const fill = async () => {

@@ -45,6 +45,7 @@ test('a layer is unpacked, however it is compressed, and its blob is not kept', 
       assert.deepEqual(await unpackLayer(fetchBlob, digest, { dir, name, room }), {
         path: join(dir, name),
         sizeBytes: plain.length,
+        diffId: blobOf(plain).digest,
       });
       assert.deepEqual(await readFile(join(dir, name)), plain);
     }

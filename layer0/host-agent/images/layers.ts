@@ -22,16 +22,10 @@ export async function saveBlob(
   digest: string,
   { path, check, signal }: { path: string; check: Check; signal?: AbortSignal | undefined },
 ): Promise<void> {
-  const hash = createHash('sha256');
-  const tap = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      hash.update(chunk);
-      done(null, chunk);
-    },
-  });
+  const { tap, digestOf } = digesting();
   const checked = (chunks: AsyncIterable<Buffer>) => check(chunks, digest);
   await pipeline(blob, checked, tap, createWriteStream(path), signal === undefined ? {} : { signal });
-  const actual = `sha256:${hash.digest('hex')}`;
+  const actual = digestOf();
   if (actual !== digest) {
     throw new FlynnError(
       'invalid',
@@ -40,12 +34,15 @@ export async function saveBlob(
   }
 }
 
-/** The layer, fetched and unpacked to a plain tar file of this name in `dir`, and how large that is. */
+/** `diffId`: the digest of the plain tar file, by which an engine knows a layer. */
+export type UnpackedLayer = { path: string; sizeBytes: number; diffId: string };
+
+/** The layer, fetched and unpacked to a plain tar file of this name in `dir`. */
 export async function unpackLayer(
   fetchBlob: FetchBlob,
   digest: string,
   { dir, name, room, signal }: { dir: string; name: string; room: ImageRoom; signal?: AbortSignal | undefined },
-): Promise<{ path: string; sizeBytes: number }> {
+): Promise<UnpackedLayer> {
   await room.look();
   const limits = signal === undefined ? {} : { signal };
   const from = join(dir, `${name}.blob`);
@@ -55,15 +52,29 @@ export async function unpackLayer(
     check: (chunks) => room.stored(chunks, digest),
     signal,
   });
+  const { tap, digestOf } = digesting();
   await pipeline(
     createReadStream(from),
     decompressorOf(await headOfFile(from)) ?? new PassThrough(),
     (chunks: AsyncIterable<Buffer>) => room.unpacked(chunks, digest),
+    tap,
     createWriteStream(path),
     limits,
   );
   await rm(from, { force: true });
-  return { path, sizeBytes: (await stat(path)).size };
+  return { path, sizeBytes: (await stat(path)).size, diffId: digestOf() };
+}
+
+/** Passes bytes on, and tells their digest once all have passed. */
+function digesting(): { tap: Transform; digestOf: () => string } {
+  const hash = createHash('sha256');
+  const tap = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      hash.update(chunk);
+      done(null, chunk);
+    },
+  });
+  return { tap, digestOf: () => `sha256:${hash.digest('hex')}` };
 }
 
 /** The first failure ends the others, and is told once all have ended: what they write is removed then. */
