@@ -1,3 +1,4 @@
+import { exitCodeText } from '@flynn/kit/exit-codes';
 import { jobs, releases } from '@flynn/controller/api';
 import type { Job } from '@flynn/controller/model';
 import { autoscaleLines, listAutoscales } from '../apps/autoscale.ts';
@@ -78,7 +79,7 @@ function noteOf(job: Job, nowMs: number): string | undefined {
 
 function endOf({ error, exitCode, lastError }: Job): string | undefined {
   if (error !== undefined) return error;
-  if (exitCode !== undefined) return `exit code ${exitCode}`;
+  if (exitCode !== undefined) return exitCodeText(exitCode);
   return lastError === undefined ? undefined : `before: ${lastError}`;
 }
 

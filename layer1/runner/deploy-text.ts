@@ -1,6 +1,7 @@
 /** What a pusher reads of a deployment. */
 import type { Deployment } from '@flynn/controller/model';
 import type { RouteView } from '@flynn/controller/routes/api';
+import { exitCodeText } from '@flynn/kit/exit-codes';
 import { httpUrlOf } from '@flynn/controller/routes/url';
 
 /** A line for each process type whose state changed since the last look, and is of interest. */
@@ -25,13 +26,22 @@ export function idleLines(
   return [`       No jobs yet of ${idle.join(', ')}. To start one of each: ${command}`];
 }
 
+const hints: ReadonlyMap<number, readonly string[]> = new Map([
+  [
+    126,
+    ['       A command is there and may not be executed: "git update-index --chmod=+x FILE", or name its interpreter'],
+  ],
+  [127, ["       A command was not found: is it among the app's dependencies, not only those of development?"]],
+]);
+
 /** The last lines of the job whose end failed a deployment, and how it ended. */
 export function failedJobLines({ failedJob }: Pick<Deployment, 'failedJob'>): string[] {
   if (failedJob === undefined) return [];
   const { id, type, exitCode, lines } = failedJob;
-  const end = `       ${type} (${id}) ${exitCode === undefined ? 'failed' : `ended with exit code ${exitCode}`}`;
-  if (lines.length === 0) return [`       ${type} said nothing before it ended`, end];
-  return [`       the last lines of ${type}:`, ...lines.map((line) => `       ${line}`.trimEnd()), end];
+  const end = `       ${type} (${id}) ${exitCode === undefined ? 'failed' : `ended with ${exitCodeText(exitCode)}`}`;
+  const hint = hints.get(exitCode ?? 0) ?? [];
+  if (lines.length === 0) return [`       ${type} said nothing before it ended`, end, ...hint];
+  return [`       the last lines of ${type}:`, ...lines.map((line) => `       ${line}`.trimEnd()), end, ...hint];
 }
 
 /** What runs of the app now that a deployment failed. */

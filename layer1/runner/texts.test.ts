@@ -62,6 +62,8 @@ test('a failed deployment says what the app said, how it ended, and what runs no
     '       web said nothing before it ended',
     '       web (h-1) failed',
   ]);
+  const unknown = failedJobLines({ failedJob: { ...failedJob, exitCode: 127 } }).slice(-2);
+  assert.match(unknown.join(), /ended with exit code 127 \(command not found\),.*among the app's dependencies/);
   assert.deepEqual(failedJobLines({}), []);
   assert.match(remainsLine({ oldReleaseId: 'o' }), /keeps running/);
   assert.match(remainsLine({}), /Nothing of the app runs/);

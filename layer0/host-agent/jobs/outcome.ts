@@ -1,5 +1,5 @@
 /** What does it mean that a run ended, or never began? */
-import { constants } from 'node:os';
+import { exitCodeText } from '@flynn/kit/exit-codes';
 import type { HostJob, JobStatus } from '@flynn/scheduler/cell';
 import type { BrokenJob, DesiredJob } from './assigned.ts';
 import type { Container } from '../engine/engine.ts';
@@ -126,9 +126,7 @@ function explainEnd(container: End, job: HostJob): string {
   if (container.isOutOfMemory) return outOfMemoryMessage(limitsOf(job.template).memoryBytes);
   if (container.error !== undefined) return container.error;
   const code = container.exitCode ?? 0;
-  const signal = Object.entries(constants.signals).find(([, number]) => number === code - 128)?.[0];
-  const suffix = signal === undefined ? '' : ` (${signal})`;
-  return code === 0 ? 'ended by itself, with exit code 0' : `ended with exit code ${code}${suffix}`;
+  return code === 0 ? 'ended by itself, with exit code 0' : `ended with ${exitCodeText(code)}`;
 }
 
 export function outOfMemoryMessage(limitBytes: number | undefined): string {

@@ -1,4 +1,5 @@
 /** What is the next step of a deployment? Pure: the world in, one step out. The step is taken, and the world read again. */
+import { exitCodeText } from '@flynn/kit/exit-codes';
 import type { TaskState } from './tasks.ts';
 import { nextCounts } from './strategies.ts';
 import type { Rollout } from './rollout-settings.ts';
@@ -244,7 +245,7 @@ export function troubleOf(types: readonly TypeState[]): string | undefined {
 }
 
 function failureText({ type, exitCode, error, lastError }: FailedJob): string {
-  const why = error ?? lastError ?? (exitCode === undefined ? 'it ended' : `it ended with exit code ${exitCode}`);
+  const why = error ?? lastError ?? (exitCode === undefined ? 'it ended' : `it ended with ${exitCodeText(exitCode)}`);
   return `a ${type} job of the new release did not stay up: ${why}`;
 }
 

@@ -1,4 +1,5 @@
 /** What a release wants run once around its deployment, as one-off jobs: before it takes over, and once it is live. */
+import { exitCodeText } from '@flynn/kit/exit-codes';
 import type { Piece } from '@flynn/resource/piece';
 import type { Workload } from '@flynn/scheduler/cell';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
@@ -77,7 +78,7 @@ export function taskState(
   const why = error ?? (state === 'lost' ? 'its host was lost' : state === 'done' ? 'somebody stopped it' : undefined);
   return {
     is: 'failed',
-    error: why ?? (exitCode === undefined ? 'it ended' : `it ended with exit code ${exitCode}`),
+    error: why ?? (exitCode === undefined ? 'it ended' : `it ended with ${exitCodeText(exitCode)}`),
     job: { id: jobId, type, exitCode, error },
   };
 }
