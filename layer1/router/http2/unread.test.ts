@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, performServerHandshake } from 'node:http2';
-import type { ClientHttp2Session, ServerHttp2Stream } from 'node:http2';
+import type { ClientHttp2Session, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import { connect as connectSocket, createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
@@ -17,11 +17,13 @@ const soon = { deadlineMs: 30_000, intervalMs: 5 };
 /** A session whose streams are not read until the test does. */
 async function open(
   t: TestContext,
-): Promise<{ client: ClientHttp2Session; streams: ServerHttp2Stream[]; port: number }> {
+): Promise<{ client: ClientHttp2Session; streams: ServerHttp2Stream[]; sessions: ServerHttp2Session[]; port: number }> {
   const streams: ServerHttp2Stream[] = [];
+  const sessions: ServerHttp2Session[] = [];
   const server = createServer((socket) => {
     const session = performServerHandshake(socket, { settings: { initialWindowSize: windowBytes } });
     session.on('error', () => undefined);
+    sessions.push(session);
     const unread = new Unread(session, windowBytes);
     session.on('stream', (stream) => {
       stream.on('error', () => undefined);
@@ -39,7 +41,7 @@ async function open(
     server.close();
   });
   await once(client, 'remoteSettings');
-  return { client, streams, port };
+  return { client, streams, sessions, port };
 }
 
 function upload(client: ClientHttp2Session, body: Buffer): void {
@@ -85,6 +87,20 @@ test('who reads one stream after the other is sent each whole, as often as the w
   await waitFor(() => streams.length === 30, { what: 'all to have begun', ...soon });
   for (const stream of streams) assert.equal(await bytesOf(stream), 100_000);
 });
+
+for (const by of ['server', 'client'] as const) {
+  test(`bodies that lie unread while the ${by} says that it leaves come whole once they are read`, async (t) => {
+    const { client, streams, sessions } = await open(t);
+    for (let i = 0; i < 12; i += 1) upload(client, Buffer.alloc(200_000));
+    await untilStill(client);
+    if (by === 'server') sessions.forEach((session) => session.close());
+    else client.goaway();
+    await waitFor(() => sessions.every(({ closed }) => closed), { what: 'the session to be drained', ...soon });
+    const sizes = await Promise.all(streams.map(bytesOf));
+    assert.deepEqual(new Set(sizes), new Set([200_000]));
+    assert.equal(sizes.length, 12);
+  });
+}
 
 test('streams that are given up unread leave their room to others', async (t) => {
   const { client, streams } = await open(t);

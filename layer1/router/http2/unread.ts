@@ -90,17 +90,19 @@ export class Unread {
 
   /**
    * nghttp2 tells of room again when something comes, and from who has nothing left nothing does. What makes the window larger
-   * than it ever was is told at once, and a byte is enough. The ping has it leave, and says when the client knows.
+   * than it ever was is told at once, and a byte is enough. Settings that change nothing have it leave, and their answer says
+   * that the client knows; a ping would not be sent by a session that is drained.
    */
   #nudge(): void {
     if (this.#isNudging || this.#session.destroyed || this.#saidBytes < roomBytes) return;
     this.#isTight = (this.#session.state.localWindowSize ?? 0) < littleBytes;
     if (!this.#isTight) return;
-    this.#isNudging = this.#session.ping(() => {
+    this.#isNudging = true;
+    this.#session.settings({}, (error) => {
       this.#isNudging = false;
-      if (this.#isTight) this.#nudge();
+      // Else nothing was sent, and asking again at once would go on for ever.
+      if (error === null && this.#isTight) this.#nudge();
     });
-    if (!this.#isNudging) return;
     this.#windowBytes += 1;
     this.#say(this.#windowBytes);
     this.#say(this.#windowBytes - this.#unread);
