@@ -150,6 +150,7 @@ export class Platform {
     return this.#retry('creating an app', () => this.#client.call(apps.create, { body: { name } }));
   }
 
+  /** Once for each; throws `conflict` for one that is somebody else's. */
   async addKey(publicKey: string): Promise<void> {
     await this.#retry('adding the SSH key', () => this.#client.call(keys.create, { body: { publicKey } }));
   }

@@ -31,10 +31,11 @@ import { ensureControllerCertificate, ensureRouteCertificate } from '../joining/
 import { engineAt } from '../machine/engine.ts';
 import { checkStoreData, ensureEtcd, tellEtcdImage } from '../platform/etcd.ts';
 import type { ImageName } from '../images/recipes.ts';
-import { withSettings } from '../restore/from-backup.ts';
+import { isRestored, withSettings } from '../restore/from-backup.ts';
 import { examinedHosts, hostsOf, sickMembers } from '../update/host-move.ts';
 import { type SystemApp, controllerApp, dashboardApp, manifestOf } from '../platform/manifest.ts';
 import { knownCluster } from '../cli/pinned-cluster.ts';
+import { addFirstKeys, takesFirstKeys } from '../platform/first-keys.ts';
 import { lackingText } from '../platform/lacking.ts';
 import { leftCountsPut, readLeftCounts, stillLeft, withLeft } from '../platform/left-counts.ts';
 import { type Outcome, Platform } from '../platform/platform.ts';
@@ -273,11 +274,12 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         isOwnCertificate = await showToPeople();
         await rememberCluster(shortMs);
         await writeKnownHosts(person, gitHostOf(cluster), cluster.gitPort, hostPublicKey);
-        const key = await ensureSshKey(person);
-        const publicKeys = await Promise.all(key.publicFiles.map((file) => readFile(file, 'utf8')));
-        await withPlatform(async (platform) => {
-          for (const publicKey of publicKeys) await platform.addKey(publicKey.trim());
-        });
+        const isBack = backup === undefined ? undefined : await isRestored(stateDir, backup);
+        if (takesFirstKeys(cluster, isBack)) {
+          const { publicFiles } = await ensureSshKey(person);
+          const publicKeys = await Promise.all(publicFiles.map((file) => readFile(file, 'utf8')));
+          await withPlatform((platform) => addFirstKeys(platform, publicKeys));
+        }
         return `configured in ${person.configDir}`;
       },
     },
