@@ -373,7 +373,7 @@ export function farewell(
     command('flynn dashboard'),
     ...(rootKey === 'new'
       ? [
-          '\nThe root key is made anew, and the former one opens nothing any more. This machine’s flynn command has the new one; on other hosts of the cluster this gives it to theirs:\n\n',
+          '\nThe root key is made anew, and the former one opens nothing any more. This machine’s flynn command has the new one, unless it goes by a token of somebody; on other hosts of the cluster this gives it to theirs:\n\n',
           command(commands.up),
         ]
       : []),

@@ -22,7 +22,11 @@ test('another computer pins the certificate, unless it is one that machines trus
   assert.equal(addLine(cluster, []), pinned);
   assert.equal(addLine(cluster, [{ ...known, ca: 'pinned' }]), pinned);
   assert.equal(addLine(cluster, [known]), `flynn cluster add flynn ${url} the-root-key`);
-  assert.equal(addLine(cluster, [{ ...known, key: 'of another cluster' }]), pinned);
+  assert.equal(
+    addLine(cluster, [{ ...known, key: 'flynn_of_somebody' }]),
+    `flynn cluster add flynn ${url} the-root-key`,
+  );
+  assert.equal(addLine(cluster, [{ ...known, controllerUrl: 'https://controller.example.com' }]), pinned);
 });
 
 test('the root key is shown when it is made, for the first time or anew, and never else', () => {

@@ -11,7 +11,7 @@ import { secureControllerUrlOf } from '../domain/urls.ts';
 export function addLine(cluster: Cluster, known: readonly KnownCluster[]): string {
   const { name, controllerKey: key, authority } = cluster;
   const url = secureControllerUrlOf(cluster);
-  const isTrusted = known.some((one) => one.key === key && one.controllerUrl === url && one.ca === undefined);
+  const isTrusted = known.some((one) => one.controllerUrl === url && one.ca === undefined);
   const pin = isTrusted ? '' : ` --pin ${fingerprintOf(authority.certificate)}`;
   return `flynn cluster add ${name} ${url} ${key}${pin}`;
 }

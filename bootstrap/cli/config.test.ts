@@ -63,7 +63,7 @@ test('an address with https:// is kept when none can be seen for the moment, but
     await addCluster(person, secure);
     await addCluster(person, { ...entry('one'), httpPort: 8080 });
     assert.deepEqual(await way(), [[secure.controllerUrl, 'pinned', 8080]]);
-    await addCluster(person, entry('one', 'made anew'), ['made anew', secure.key]);
+    await addCluster(person, entry('one', 'made anew'), { keys: ['made anew', secure.key] });
     assert.deepEqual(await way(), [[secure.controllerUrl, 'pinned', 80]], 'the same one with another root key');
     await addCluster(person, { ...secure, ca: undefined });
     assert.deepEqual(await way(), [[secure.controllerUrl, undefined, 80]], 'another certificate took its place');

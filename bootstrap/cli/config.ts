@@ -7,6 +7,7 @@ import { type Cluster, loadClusters, saveClusters, withCluster, withoutCluster }
 import { withHostKey } from '@flynn/cli/clusters/known-hosts';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { runProgram, tryProgram } from '../machine/program.ts';
+import { type Former, type KnownAs, isNameOf, knownAs } from './known-as.ts';
 
 /** Whose configuration it is: with sudo, that of who called it. */
 export type Person = Readonly<{ home: string; configDir: string; uid?: number; gid?: number }>;
@@ -28,36 +29,28 @@ export async function findPerson(
 
 const clustersFile = (person: Person): string => join(person.configDir, 'clusters.json');
 
-/**
- * What others wrote about the cluster is kept, and https:// is never given up for http://. The first one is the default.
- * `formerKeys`: those under which it may be known so far, beside its own.
- */
-export async function addCluster(person: Person, cluster: Cluster, formerKeys: readonly string[] = []): Promise<void> {
+/** See `knownAs`. The first one is the default. */
+export async function addCluster(person: Person, cluster: Cluster, former?: Former): Promise<KnownAs> {
   await makeFolder(person);
   const before = await loadClusters(person.configDir);
-  const known = before.clusters.find((one) => one.name === cluster.name);
-  const isSame = known !== undefined && [cluster.key, ...formerKeys].includes(known.key);
-  const isWorse = isSame && isSecure(known) && !isSecure(cluster);
-  const way = isWorse ? { controllerUrl: known.controllerUrl, ca: known.ca } : {};
-  await saveClusters(person.configDir, withCluster(before, { ...known, ...cluster, ...way }, { isDefault: false }));
+  const known = knownAs(before, cluster, former);
+  await saveClusters(person.configDir, withCluster(before, known.entry, { isDefault: false }));
   await giveTo(person, clustersFile(person));
-}
-
-function isSecure({ controllerUrl }: Pick<Cluster, 'controllerUrl'>): boolean {
-  return controllerUrl.startsWith('https:');
+  return known;
 }
 
 /**
- * Whether there was one with this name and one of the keys: another cluster may have taken the name. What was put beside
- * the list goes with its last cluster.
+ * Whether there was one with this name, as `knownAs` gives it, and one of the keys: another cluster may have taken the name. What
+ * was put beside the list goes with its last cluster.
  */
 export async function removeCluster(
   person: Person,
   { name, keys }: { name: string; keys: readonly string[] },
 ): Promise<boolean> {
   const before = await loadClusters(person.configDir);
-  if (!before.clusters.some((one) => one.name === name && keys.includes(one.key))) return false;
-  const after = withoutCluster(before, name);
+  const gone = before.clusters.filter((one) => isNameOf(name, one.name) && keys.includes(one.key));
+  if (gone.length === 0) return false;
+  const after = gone.reduce((left, one) => withoutCluster(left, one.name), before);
   if (after.clusters.length > 0) {
     await saveClusters(person.configDir, after);
     await giveTo(person, clustersFile(person));

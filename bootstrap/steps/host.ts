@@ -26,6 +26,7 @@ import { type ImageName, recipes } from '../images/recipes.ts';
 import { unkeptText } from '../keeper/keeping.ts';
 import { controllerApp, controllerService } from '../platform/manifest.ts';
 import { commands, imagesOf, isInstalled, readBundle } from '../origin.ts';
+import { configuredText } from '../cli/known-as.ts';
 import { knownCluster } from '../cli/pinned-cluster.ts';
 import { type Cluster, type Options, gatewayOf } from '../settings.ts';
 import { ensureSealing, unsealedText } from '../rotation/sealing.ts';
@@ -101,8 +102,8 @@ export function joinStepsOf(context: Context): Step[] {
       run: async () => {
         // At one that was there before: here the router is only about to start, or there is to be none.
         const known = await knownCluster(cluster, shortMs, cluster.peers);
-        await addCluster(person, known, [context.cluster.controllerKey]);
-        return `configured in ${person.configDir}`;
+        const former = { keys: [context.cluster.controllerKey] };
+        return configuredText(person.configDir, await addCluster(person, known, former));
       },
     },
   ];

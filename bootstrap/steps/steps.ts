@@ -34,6 +34,7 @@ import type { ImageName } from '../images/recipes.ts';
 import { isRestored, withSettings } from '../restore/from-backup.ts';
 import { examinedHosts, hostsOf, sickMembers } from '../update/host-move.ts';
 import { type SystemApp, controllerApp, dashboardApp, manifestOf } from '../platform/manifest.ts';
+import { type KnownAs, configuredText } from '../cli/known-as.ts';
 import { knownCluster } from '../cli/pinned-cluster.ts';
 import { addFirstKeys, takesFirstKeys } from '../platform/first-keys.ts';
 import { lackingText } from '../platform/lacking.ts';
@@ -174,8 +175,9 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
       const taken = names.filter((name) => !own.includes(name));
       return taken.length === 0 ? '' : `; ${taken.join(', ')} is not the web page's, for an app of somebody has it`;
     });
-  const rememberCluster = async (deadlineMs: number): Promise<void> => {
-    await addCluster(person, await knownCluster(cluster, deadlineMs), knownRootKeys(cluster));
+  const rememberCluster = async (deadlineMs: number): Promise<KnownAs> => {
+    const former = { keys: knownRootKeys(cluster), domains: formerDomainsOf(cluster) };
+    return await addCluster(person, await knownCluster(cluster, deadlineMs), former);
   };
   const deployControllers = async (report: Report): Promise<void> => {
     const controller = await controllerOf(manifest);
@@ -272,7 +274,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
       title: 'The flynn command',
       run: async () => {
         isOwnCertificate = await showToPeople();
-        await rememberCluster(shortMs);
+        const known = await rememberCluster(shortMs);
         await writeKnownHosts(person, gitHostOf(cluster), cluster.gitPort, hostPublicKey);
         const isBack = backup === undefined ? undefined : await isRestored(stateDir, backup);
         if (takesFirstKeys(cluster, isBack)) {
@@ -280,7 +282,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
           const publicKeys = await Promise.all(publicFiles.map((file) => readFile(file, 'utf8')));
           await withPlatform((platform) => addFirstKeys(platform, publicKeys));
         }
-        return `configured in ${person.configDir}`;
+        return configuredText(person.configDir, known);
       },
     },
     {

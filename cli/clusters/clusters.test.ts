@@ -58,6 +58,7 @@ test('a name is the same cluster by its key, its authority or its place; by none
     [{}, { ...secure, ca: own }],
     [{ ca: own }, secure],
     [{ ca: own }, { key: 'secret', ca: other }],
+    [{ ca: own }, { ...elsewhere, ca: `${other}${own}` }],
   ];
   for (const [before, asked] of same) assertSameCluster(known(before), { ...cluster('one'), ...asked });
   const others: [Partial<Cluster>, Partial<Cluster>][] = [

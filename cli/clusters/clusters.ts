@@ -2,7 +2,7 @@
 import { mkdir } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { fingerprintOf } from '@flynn/kit/certificate';
+import { certificatesIn, fingerprintOf } from '@flynn/kit/certificate';
 import { FlynnError } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import { eitherCommand } from '@flynn/kit/operator-commands';
@@ -67,11 +67,20 @@ export function assertSameCluster(known: Clusters, asked: Asked): void {
 
 /** One that has moved has its key or its authority; one that got another key has its place, and no other authority. */
 function isSame(former: Cluster, asked: Asked): boolean {
-  if (former.key === asked.key) return true;
-  const authorities = [former.ca, asked.ca].flatMap((ca) => (ca === undefined ? [] : [fingerprintOf(ca)]));
-  const isOther = authorities.length === 2 && authorities[0] !== authorities[1];
-  const isKnown = authorities.length === 2 && !isOther;
-  return isKnown || (!isOther && hostOf(former.controllerUrl) === hostOf(asked.controllerUrl));
+  return former.key === asked.key || isSamePlace(former, asked);
+}
+
+type Place = Pick<Cluster, 'controllerUrl' | 'ca'>;
+
+/** Whichever key either has. While an authority is made anew there are two in a pin. */
+export function isSamePlace(former: Place, asked: Place): boolean {
+  const [own, theirs] = [former.ca, asked.ca].map((ca) => ca && certificatesIn(ca).map(fingerprintOf));
+  if (!own || !theirs) return isSameAddress(former, asked);
+  return own.some((authority) => theirs.includes(authority));
+}
+
+export function isSameAddress(former: Place, asked: Place): boolean {
+  return hostOf(former.controllerUrl) === hostOf(asked.controllerUrl);
 }
 
 /** It may have got a certificate since, and with that another port. */
