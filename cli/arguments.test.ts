@@ -2,7 +2,15 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { asFlynnError } from '@flynn/kit/errors';
-import { isUsageError, parseAssignments, parseCounts, parseEnvFile, parseTime, parseWhole } from './arguments.ts';
+import {
+  isUsageError,
+  parseAssignments,
+  parseCounts,
+  parseDurationMs,
+  parseEnvFile,
+  parseTime,
+  parseWhole,
+} from './arguments.ts';
 
 function assertUsage(work: () => unknown, message: RegExp): void {
   assert.throws(work, (error) => isUsageError(asFlynnError(error)) && message.test(asFlynnError(error).message));
@@ -28,6 +36,16 @@ test('numbers keep to their limits', () => {
   for (const text of ['0', '65536', '-1', '1e3', '', 'x', ' 5']) {
     assertUsage(() => parseWhole(text, limits), /is not a port: write a number from 1 to 65535/);
   }
+});
+
+test('a length of time has a unit: nobody who writes 30 means milliseconds', () => {
+  assert.equal(parseDurationMs('250ms'), 250);
+  assert.equal(parseDurationMs('30s'), 30_000);
+  assert.equal(parseDurationMs('0'), 0);
+  for (const text of ['30', '1', '0300', '31536000']) {
+    assertUsage(() => parseDurationMs(text), /has no unit: write \d+s, \d+m, \d+h or \d+d$/);
+  }
+  assertUsage(() => parseDurationMs('soon'), /is no length of time/);
 });
 
 test('a time without a zone is in UTC, wherever whoever types it stands', () => {

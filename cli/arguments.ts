@@ -50,8 +50,10 @@ export function parseWhole(text: string, limits: { what: string; min: number; ma
   throw usageError(`"${text}" is not ${limits.what}: write a number from ${limits.min} to ${limits.max}`);
 }
 
-/** `90s`, `10m`, `2h`, `1d`, in milliseconds. */
+/** `90s`, `10m`, `2h`, `1d`, in milliseconds. A bare number is refused: who writes one means seconds, days or milliseconds. */
 export function parseDurationMs(text: string): number {
+  if (/^0*[1-9]\d*$/.test(text))
+    throw usageError(`"${text}" has no unit: write ${text}s, ${text}m, ${text}h or ${text}d`);
   const { data } = durationMs.safeParse(text);
   if (data === undefined) throw usageError(`"${text}" is no length of time: write it as 90s, 10m, 2h or 30d`);
   return data;
