@@ -21,7 +21,7 @@ function bodyOf(lines: readonly (number | string)[], end?: Error): Readable {
 const broken = new FlynnError('unavailable', 'it broke');
 
 /** What is told over these connections, one after the other; the queries they were opened with. */
-async function told(query: ReadOptions, connections: readonly (() => Readable)[]) {
+async function told(query: ReadOptions, connections: readonly (() => Readable)[], now = Date.parse(timeOf(86_400))) {
   const queries: ReadOptions[] = [];
   const messages: string[] = [];
   const gaps: [string, string][] = [];
@@ -37,7 +37,7 @@ async function told(query: ReadOptions, connections: readonly (() => Readable)[]
   const onLost = () => (losses += 1);
   const onGap = (from: string, to: string) => gaps.push([from, to]);
   const onUnreadable = () => (unreadable += 1);
-  const records = logRecords(open, query, { signal, onLost, onGap, onUnreadable });
+  const records = logRecords(open, query, { signal, onLost, onGap, onUnreadable, now: () => now });
   for await (const { line } of records) messages.push(line.message);
   return { queries, messages, losses, gaps, unreadable };
 }
@@ -70,6 +70,31 @@ test('what was logged meanwhile and is not told, for it is more than is kept or 
   assert.deepEqual(messages, ['m1', 'm100', 'm95', 'm300', 'm301', 'm302']);
   assert.deepEqual(gaps, [[timeOf(100), timeOf(300)]]);
   assert.deepEqual((await told({ follow: true }, [() => bodyOf([], broken), () => bodyOf([7])])).gaps, []);
+});
+
+test('a line of a clock that was ahead keeps nobody from hearing what comes after it', async () => {
+  const now = Date.parse(timeOf(200));
+  const { queries, messages, gaps } = await told(
+    { follow: true },
+    [() => bodyOf([199, 3_600, 200], broken), () => bodyOf([200, 201])],
+    now,
+  );
+  assert.equal(queries[1]?.since, timeOf(140));
+  assert.deepEqual(messages, ['m199', 'm3600', 'm200', 'm201']);
+  assert.deepEqual(gaps, []);
+});
+
+test('a connection that says nothing, not even that it is alive, is opened again', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const mute = () => new Readable({ read() {} });
+  const following = told({ follow: true }, [mute, () => bodyOf([1])]);
+  let isDone = false;
+  void following.finally(() => (isDone = true));
+  while (!isDone) {
+    t.mock.timers.tick(1_000);
+    await new Promise(setImmediate);
+  }
+  assert.deepEqual((await following).messages, ['m1']);
 });
 
 test('without following one connection is all, and how it breaks is told', async () => {

@@ -1,8 +1,10 @@
 /** An app's log as it comes, over a cluster that restarts under it. */
 import type { Readable } from 'node:stream';
-import { pause } from '@flynn/kit/clock';
+import { pause, systemClock } from '@flynn/kit/clock';
 import { hasCode } from '@flynn/kit/errors';
 import { LineSplitter } from '@flynn/kit/lines';
+import { untilSilent } from '@flynn/kit/silence';
+import { heartbeatMs } from '@flynn/kit/sse';
 import { type Line, type ReadOptions, lineSchema, maxLines } from '@flynn/log-aggregator/api';
 
 /** Of one line as JSON: a message has at most 10,000 bytes, each of which may be escaped. */
@@ -11,6 +13,9 @@ const retryMs = 1_000;
 const longestRetryMs = 5_000;
 /** Lines of several hosts do not come in the order of their times: so far back the log is read again. */
 const overlapMs = 60_000;
+
+/** There is a sign of life at each beat; a connection that is dead says nothing, which would look like an app that does not. */
+const silence = { what: 'the log', silenceMs: 3 * heartbeatMs, code: 'unavailable' } as const;
 
 export type LogRecord = Readonly<{ json: string; line: Line }>;
 
@@ -28,9 +33,11 @@ export async function* logRecords(
     onLost: () => void;
     onGap: (from: string, to: string) => void;
     onUnreadable: () => void;
+    /** This machine's clock; default the real one. */
+    now?: () => number;
   },
 ): AsyncGenerator<LogRecord> {
-  const { signal } = options;
+  const { signal, now = systemClock.now } = options;
   /** In the order they were told; those that may come again. */
   const told = new Set<string>();
   let newest = query.since ?? '';
@@ -40,7 +47,7 @@ export async function* logRecords(
   let body = await open(query);
   while (!signal.aborted) {
     try {
-      for await (const json of textsOf(body)) {
+      for await (const json of textsOf(query.follow === true ? untilSilent(body, silence) : body)) {
         failures = 0;
         if (told.has(json)) {
           sought = undefined;
@@ -74,9 +81,10 @@ export async function* logRecords(
       failures += 1;
       try {
         // Nothing came yet: then all that is new is what is there.
-        const again = newest === '' ? query : { ...query, since: before(newest), lines: maxLines };
+        const reached = until(newest, now());
+        const again = newest === '' ? query : { ...query, since: before(reached), lines: maxLines };
         body = await open(again);
-        sought = told.size === 0 ? undefined : newest;
+        sought = told.size === 0 ? undefined : reached;
         isOpen = true;
       } catch (error) {
         if (hasCode(error, 'not_found') || signal.aborted) return;
@@ -95,6 +103,12 @@ function forgetOldest(told: Set<string>): void {
 
 export function isPassing(error: unknown): boolean {
   return hasCode(error, 'unavailable', 'timeout', 'exhausted');
+}
+
+/** A host's clock may have been ahead: who asked for what comes after that would hear nothing of all the others. */
+function until(timestamp: string, now: number): string {
+  const latest = new Date(now).toISOString();
+  return timestamp < latest ? timestamp : latest;
 }
 
 function before(timestamp: string): string {

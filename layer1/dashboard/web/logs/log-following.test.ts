@@ -35,6 +35,7 @@ async function followed(answers: readonly Answer[], query: LogQuery = { app: 'sh
     onLink: ({ is }) => links.push(is),
     signal: ended.signal,
     wait: async () => {},
+    now: () => Date.parse('2030-01-31T12:00:50Z'),
   });
   const told = items.map((item) =>
     item.is === 'line'
@@ -55,6 +56,16 @@ describe('following a log', () => {
     assert.deepEqual(told, ['line 1', 'line 2', 'line 3']);
     assert.equal(asked[0]?.searchParams.get('lines'), '500');
     assert.equal(asked[1]?.searchParams.get('since'), '2030-01-31T11:59:02.000Z');
+  });
+
+  it('asks for what comes now after a line of a clock that was ahead', async () => {
+    const ahead = { ...line(3, 'ahead'), timestamp: '2030-01-31T14:00:00.000Z' };
+    const { asked, told } = await followed([
+      [line(1), ahead, line(2)],
+      [line(2), line(4)],
+    ]);
+    assert.equal(asked[1]?.searchParams.get('since'), '2030-01-31T11:59:50.000Z');
+    assert.deepEqual(told, ['line 1', 'ahead', 'line 2', 'line 4']);
   });
 
   it('tells a gap where what is kept does not reach back', async () => {

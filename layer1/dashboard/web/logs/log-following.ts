@@ -36,9 +36,10 @@ export async function followLog(
     onLink: (link: Link) => void;
     signal: AbortSignal;
     wait: (ms: number, signal: AbortSignal) => Promise<void>;
+    now: () => number;
   },
 ): Promise<void> {
-  const { open, onItem, onLink, signal, wait } = ports;
+  const { open, onItem, onLink, signal, wait, now } = ports;
   /** In the order they were told; those that may come again. */
   const told = new Set<string>();
   let newest: string | undefined;
@@ -48,10 +49,11 @@ export async function followLog(
   onLink({ is: 'connecting' });
   while (!signal.aborted) {
     try {
-      const part = newest === undefined ? { lines: firstLines } : { lines: mostLines, since: before(newest) };
+      const reached = newest === undefined ? undefined : until(newest, now());
+      const part = reached === undefined ? { lines: firstLines } : { lines: mostLines, since: before(reached) };
       const lines = await open(logUrl(query, part));
       onLink({ is: 'live' });
-      sought = newest;
+      sought = reached;
       for await (const json of lines) {
         if (signal.aborted) return;
         failures = 0;
@@ -113,6 +115,12 @@ function forgetOldest(told: Set<string>): void {
     if (told.size <= mostLines) return;
     told.delete(oldest);
   }
+}
+
+/** A host's clock may have been ahead: who asked for what comes after that would hear nothing of all the others. */
+function until(timestamp: string, now: number): string {
+  const latest = new Date(now).toISOString();
+  return timestamp < latest ? timestamp : latest;
 }
 
 function before(timestamp: string): string {

@@ -203,6 +203,7 @@ function useLog(query: LogQuery): {
       onLink: setLink,
       signal,
       wait: pause,
+      now: Date.now,
     });
     return () => {
       ended.abort();
