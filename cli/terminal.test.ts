@@ -147,6 +147,17 @@ test('without a terminal Ctrl-C and a polite kill are signals for the job, which
   assert.equal(at.io.signal('SIGINT'), 0);
 });
 
+test('the third Ctrl-C is for the command itself: the job may heed none, or the connection be dead', async () => {
+  await using at = await Attachment.open();
+  const joined = at.join();
+  at.io.signal('SIGINT');
+  at.io.signal('SIGINT');
+  await at.heard(2);
+  at.io.signal('SIGINT');
+  await assert.rejects(joined, (error) => hasCode(error, 'unavailable') && /flynn ps/.test(error.message));
+  assert.equal(at.frames.length, 2);
+});
+
 test('an exit with a reason tells it', async () => {
   await using at = await Attachment.open();
   at.say({ kind: 'exit', code: 137, error: 'killed: out of memory' });

@@ -10,7 +10,7 @@ type Send = (frame: Frame) => void;
 /**
  * Answers the job's exit code; 1 once its output cannot be written any more, which ends the connection. Throws what the other side
  * reports, and `unavailable` when the connection ends before the job. In a terminal Ctrl-C is a byte like any other and reaches the
- * job by its terminal; without one it becomes a signal.
+ * job by its terminal; without one it becomes a signal, and the third ends the connection.
  */
 export async function joinJob(io: Io, socket: Duplex, options: { isTerminal: boolean }): Promise<number> {
   const send: Send = (frame) => {
@@ -24,7 +24,7 @@ export async function joinJob(io: Io, socket: Duplex, options: { isTerminal: boo
   };
   io.stdout.once('error', onUnheard);
   const stopInput = forwardInput(io, socket, send, options.isTerminal);
-  const stopSignals = options.isTerminal ? forwardSize(io, send) : forwardSignals(io, send);
+  const stopSignals = options.isTerminal ? forwardSize(io, send) : forwardSignals(io, send, () => socket.destroy());
   try {
     return await readOutput(io, socket);
   } catch (error) {
@@ -99,9 +99,15 @@ function forwardSize(io: Io, send: Send): () => void {
   return io.onSignal('SIGWINCH', tell);
 }
 
-function forwardSignals(io: Io, send: Send): () => void {
+/** The third is for this command: the job may not heed them, or the connection be dead. */
+function forwardSignals(io: Io, send: Send, leave: () => void): () => void {
+  let count = 0;
   const offs = (['SIGINT', 'SIGTERM'] as const).map((signal) =>
-    io.onSignal(signal, () => send({ kind: 'signal', signal })),
+    io.onSignal(signal, () => {
+      count += 1;
+      if (count < 3) send({ kind: 'signal', signal });
+      else leave();
+    }),
   );
   return () => {
     for (const off of offs) off();

@@ -87,13 +87,17 @@ test('a line of a clock that was ahead keeps nobody from hearing what comes afte
 test('a connection that says nothing, not even that it is alive, is opened again', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const mute = () => new Readable({ read() {} });
-  const following = told({ follow: true }, [mute, () => bodyOf([1])]);
-  let isDone = false;
-  void following.finally(() => (isDone = true));
-  while (!isDone) {
+  const opened: string[] = [];
+  const again = () => {
+    opened.push('again');
+    return bodyOf([1]);
+  };
+  const following = told({ follow: true }, [mute, again]);
+  while (opened.length === 0) {
     t.mock.timers.tick(1_000);
     await new Promise(setImmediate);
   }
+  t.mock.timers.reset();
   assert.deepEqual((await following).messages, ['m1']);
 });
 

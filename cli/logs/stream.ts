@@ -37,7 +37,7 @@ export async function* logRecords(
     now?: () => number;
   },
 ): AsyncGenerator<LogRecord> {
-  const { signal, now = systemClock.now } = options;
+  const { signal, now = () => systemClock.now() } = options;
   /** In the order they were told; those that may come again. */
   const told = new Set<string>();
   let newest = query.since ?? '';

@@ -56,6 +56,25 @@ test('a frame over the limit is invalid on both sides, and one at the limit is n
   await assert.rejects(Array.fromAsync(readFrames(Readable.from([announced]))), (error) => hasCode(error, 'invalid'));
 });
 
+test('a connection that goes silent is given up where the other side sends pings, and waited for where it does not', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const open = (...frames: Frame[]) => {
+    const socket = new PassThrough();
+    for (const frame of frames) socket.write(encodeFrame(frame));
+    return { socket, frames: readFrames(socket) };
+  };
+  const pinged = open({ kind: 'ping' });
+  assert.equal((await pinged.frames.next()).done, false);
+  const mute = open({ kind: 'stdin-end' });
+  assert.equal((await mute.frames.next()).done, false);
+  const [given, waiting] = [pinged.frames.next(), mute.frames.next()];
+  t.mock.timers.tick(60_000);
+  await assert.rejects(given, (error) => hasCode(error, 'unavailable') && /went silent/.test(error.message));
+  assert.ok(pinged.socket.destroyed);
+  mute.socket.end();
+  assert.equal((await waiting).done, true);
+});
+
 test('unknown kinds and malformed payloads are invalid', async () => {
   for (const bytes of [
     [99, 0, 0, 0, 0],

@@ -5,6 +5,7 @@
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
 import { type ErrorCode, FlynnError, isErrorCode } from './errors.ts';
+import { nextChunk } from './silence.ts';
 
 export type Frame =
   | { kind: 'stdin' | 'stdout' | 'stderr'; data: Buffer }
@@ -74,24 +75,38 @@ function clampSize(cells: number): number {
   return Math.max(0, Math.min(0xffff, Math.trunc(cells)));
 }
 
+/** Of who sends pings: one is missing for so long only where the connection is dead. */
+const silence = { what: 'the connection', silenceMs: 60_000, code: 'unavailable' } as const;
+
 /**
  * The frames of a connection, until its end. A frame that is too large, unknown or malformed is `invalid`; a connection
- * that ends inside a frame is `unavailable`. Stopping the iteration leaves the socket open: its owner ends it.
+ * that ends inside a frame is `unavailable`, and so is one that goes silent for a minute after a first ping. Stopping the
+ * iteration leaves the socket open: its owner ends it.
  */
 export async function* readFrames(socket: Readable): AsyncGenerator<Frame> {
+  const chunks: AsyncIterator<Buffer> = socket.iterator({ destroyOnReturn: false });
   let pending = Buffer.alloc(0);
-  for await (const chunk of socket.iterator({ destroyOnReturn: false })) {
-    pending = pending.length === 0 ? Buffer.from(chunk) : Buffer.concat([pending, chunk]);
-    let offset = 0;
-    while (pending.length - offset >= headerBytes) {
-      const length = pending.readUInt32BE(offset + 1);
-      if (length > frameLimitBytes) throw tooLarge(length);
-      const end = offset + headerBytes + length;
-      if (pending.length < end) break;
-      yield decodeFrame(pending.readUInt8(offset), pending.subarray(offset + headerBytes, end));
-      offset = end;
+  let isPinged = false;
+  try {
+    for (;;) {
+      const { done, value } = await (isPinged ? nextChunk(socket, chunks, silence) : chunks.next());
+      if (done === true) break;
+      pending = pending.length === 0 ? Buffer.from(value) : Buffer.concat([pending, value]);
+      let offset = 0;
+      while (pending.length - offset >= headerBytes) {
+        const length = pending.readUInt32BE(offset + 1);
+        if (length > frameLimitBytes) throw tooLarge(length);
+        const end = offset + headerBytes + length;
+        if (pending.length < end) break;
+        const frame = decodeFrame(pending.readUInt8(offset), pending.subarray(offset + headerBytes, end));
+        if (frame.kind === 'ping') isPinged = true;
+        yield frame;
+        offset = end;
+      }
+      pending = pending.subarray(offset);
     }
-    pending = pending.subarray(offset);
+  } finally {
+    await chunks.return?.();
   }
   if (pending.length > 0) throw new FlynnError('unavailable', 'the connection ended in the middle of a frame');
 }
