@@ -11,6 +11,7 @@ import { readFormation } from './joining/formation.ts';
 import { interruptible } from './interrupts.ts';
 import { isInstalled, root, versionOfThis } from './origin.ts';
 import { takeDown } from './leaving/take-down.ts';
+import { userOf } from './machine/other-clusters.ts';
 import { refreshHost } from './update/refresh.ts';
 import type { Rotation } from './rotation/rotation.ts';
 import { rotationOf } from './rotation/flags.ts';
@@ -113,7 +114,7 @@ export function addClusterCommands({ program }: CliContext): void {
     .option('--force', 'also where other hosts need this one, or what is here alone is lost', false)
     .action(async ({ keepImages, force }: UninstallOptions) => {
       await takeDown({ env: env(), keepImages, isForced: force });
-      if (isInstalled) await removeFiles();
+      if (isInstalled) await removeFiles(dirname(root));
     });
 }
 
@@ -143,9 +144,14 @@ async function goOn(request: BringUp): Promise<void> {
   }
 }
 
-/** By the script that put them there. */
-async function removeFiles(): Promise<void> {
-  const args = [join(root, 'bootstrap/install'), '--remove-files', '--prefix', dirname(root)];
+/** By the script that put them there; not from below an agent, which could not be started any more. */
+async function removeFiles(prefix: string): Promise<void> {
+  const user = await userOf(prefix);
+  if (user !== undefined) {
+    process.stdout.write(`The programs in ${prefix} stay: ${user} is started from there.\n`);
+    return;
+  }
+  const args = [join(root, 'bootstrap/install'), '--remove-files', '--prefix', prefix];
   process.exitCode = await new Promise<number>((resolve, reject) => {
     const child = spawn('sh', args, { stdio: 'inherit', cwd: '/' });
     child.once('error', reject);

@@ -13,13 +13,13 @@ type Named = Pick<Cluster, 'name'>;
 
 /** Of systemd itself, beside what it waits for. */
 const systemctlMs = 30_000;
-const folder = '/etc/systemd/system';
+export const unitsFolder = '/etc/systemd/system';
 
 export function unitOf(cluster: Named): string {
   return `flynn-host-${cluster.name}`;
 }
 
-export const unitFile = (cluster: Named): string => join(folder, `${unitOf(cluster)}.service`);
+export const unitFile = (cluster: Named): string => join(unitsFolder, `${unitOf(cluster)}.service`);
 
 const environmentLine = (stateDir: string): string => `EnvironmentFile=${join(stateDir, 'agent.env')}`;
 
@@ -119,7 +119,8 @@ export function otherStateDir(text: string, stateDir: string): string | undefine
   return isUnitOf(text, stateDir) ? undefined : stateDirIn(text);
 }
 
-function stateDirIn(text: string): string | undefined {
+/** Where the agent of that unit has its state. */
+export function stateDirIn(text: string): string | undefined {
   return /^EnvironmentFile=(.+)\/agent\.env$/m.exec(text)?.[1];
 }
 

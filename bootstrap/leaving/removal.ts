@@ -11,7 +11,8 @@ type Filters = { label: string[] } | { name: string[] };
 
 const againMs = 200;
 
-const ofCluster = (cluster: string): Filters => ({ label: [`flynn.cluster=${cluster}`] });
+const clusterLabel = 'flynn.cluster';
+const ofCluster = (cluster: string): Filters => ({ label: [`${clusterLabel}=${cluster}`] });
 /** A build that was interrupted leaves its container behind. */
 const ofBuilds: Filters = { name: [`^/${buildContainerPrefix}`] };
 
@@ -36,6 +37,18 @@ export async function removeContainers(docker: Docker, cluster: string, { signal
 export async function listContainers(docker: Docker, cluster: string, { signal }: Limits): Promise<string[]> {
   const containers = await docker.listContainers({ all: true, filters: ofCluster(cluster), abortSignal: signal });
   return containers.map(({ Id: id }) => id);
+}
+
+/** The names of all clusters that the engine has containers or volumes of; of containers alone that run, if so asked. */
+export async function clustersIn(
+  docker: Docker,
+  { signal, isRunning }: Limits & { isRunning: boolean },
+): Promise<string[]> {
+  const filters = { label: [clusterLabel] };
+  const containers = await docker.listContainers({ all: !isRunning, filters, abortSignal: signal });
+  const volumes = isRunning ? [] : noneIfNull((await docker.listVolumes({ filters, abortSignal: signal })).Volumes);
+  const names = [...containers, ...volumes].map(({ Labels: labels }) => noneIfUnlabelled(labels)[clusterLabel]);
+  return [...new Set(names.filter((name) => name !== undefined))];
 }
 
 export type EngineVolume = Readonly<{ name: string; labels: Readonly<Record<string, string>> }>;
@@ -117,6 +130,12 @@ async function untilNone(
 /** Some engines say null for none, whatever the types say. */
 function noneIfNull<T>(list: readonly T[] | null): readonly T[] {
   return list ?? [];
+}
+
+function noneIfUnlabelled(
+  labels: Readonly<Record<string, string>> | null,
+): Readonly<Record<string, string | undefined>> {
+  return labels ?? {};
 }
 
 /**

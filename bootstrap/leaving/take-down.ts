@@ -21,7 +21,7 @@ import { type Options, defaultName } from '../settings.ts';
 import { readCluster, removeStateDir, strangersIn } from '../state.ts';
 import { downHosts, isInsideHost } from '../test-hosts/cluster.ts';
 import { type Report, timed } from '../steps/timed.ts';
-import { refuseUnclaimed } from '../machine/unclaimed.ts';
+import { refuseAnyUnclaimed } from '../machine/other-clusters.ts';
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 const progress = (line: string): void => say(styleText('dim', `  ${line}`));
@@ -55,7 +55,7 @@ async function takeDownLocked(options: Options, { env, keepImages, isForced }: T
     removedLine(what);
   };
 
-  if (cluster === undefined && !isForced) await refuseUnclaimed(options, { name, command: commands.down });
+  if (cluster === undefined) await refuseAnyUnclaimed(options, { name, command: commands.down }, { isForced });
   // A host of its own knows nothing of the others on the same machine.
   if (!(await isInsideHost())) {
     const person = await findPerson(options.FLYNN_CONFIG_DIR, env);

@@ -4,15 +4,20 @@ import { mkdtempDisposable } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { z } from 'zod';
 import { engineAt } from './engine.ts';
 
 type Answer = { status: number; body?: unknown };
+const filtersSchema = z.object({ label: z.array(z.string()).optional() });
+type Filters = z.output<typeof filtersSchema>;
 
-/** Each request is `METHOD path`, without the query. */
-export async function engineThat(answer: (request: string) => Answer) {
+/** Each request is `METHOD path`, without the query, and what it filters by. */
+export async function engineThat(answer: (request: string, filters: Filters) => Answer) {
   const folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
   const server = createServer((request, response) => {
-    const { status, body } = answer(`${request.method} ${request.url?.replace(/\?.*/, '')}`);
+    const { pathname, searchParams } = new URL(request.url ?? '', 'http://engine');
+    const filters = filtersSchema.parse(JSON.parse(searchParams.get('filters') ?? '{}'));
+    const { status, body } = answer(`${request.method} ${pathname}`, filters);
     response.writeHead(status, { 'content-type': 'application/json' });
     response.end(body === undefined ? undefined : JSON.stringify(body));
   });

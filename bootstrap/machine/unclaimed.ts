@@ -20,7 +20,7 @@ export type Unclaimed = Readonly<{
   unitStateDir?: string;
 }>;
 
-type Where = Pick<Options, 'FLYNN_STATE_DIR' | 'FLYNN_DOCKER_SOCKET' | 'FLYNN_SUPERVISOR'>;
+export type Where = Pick<Options, 'FLYNN_STATE_DIR' | 'FLYNN_DOCKER_SOCKET' | 'FLYNN_SUPERVISOR'>;
 
 /** Nothing where the state directory has a cluster: then all of that name is its own. An engine that is not there has nothing. */
 export async function unclaimedOf(options: Where, name: string): Promise<Unclaimed> {
@@ -39,8 +39,12 @@ export async function unclaimedOf(options: Where, name: string): Promise<Unclaim
 }
 
 /** Of who keeps its agent itself the machine's units are none: a test host has the files of the machine, and not its systemd. */
+export function isOwnSupervisor({ FLYNN_SUPERVISOR: given }: Where): boolean {
+  return (given ?? (isSystemdRunning() ? 'systemd' : 'own')) === 'own';
+}
+
 async function unitStateDirOf(options: Where, name: string): Promise<string | undefined> {
-  if ((options.FLYNN_SUPERVISOR ?? (isSystemdRunning() ? 'systemd' : 'own')) === 'own') return undefined;
+  if (isOwnSupervisor(options)) return undefined;
   const { FLYNN_STATE_DIR: stateDir } = options;
   // One of this folder is neither there before `up` has written the state, nor once `down` takes that away.
   if (hasUnit({ name }, stateDir)) return stateDir;
