@@ -49,6 +49,7 @@ import { joinStepsOf, leasedText, writeHostFiles } from './steps/host.ts';
 import type { Context } from './steps/step.ts';
 import { stepsOf } from './steps/steps.ts';
 import { othersOfAnotherVersion, takeOver, takenOverText } from './keeper/take-over.ts';
+import { checkOwnVersion } from './update/own-version.ts';
 import { checkUpdated } from './update/unended.ts';
 import { askingAs, whereaboutsText, withWhereabouts } from './joining/whereabouts.ts';
 import { lookAtWireguard } from './machine/tools.ts';
@@ -119,7 +120,10 @@ async function bringUpLocked(given: Options, { env, token, site, formation, ...r
       if (stored === undefined) return;
       await refuseOtherMachine(options.FLYNN_STATE_DIR, stored, askedOf(options.FLYNN_STATE_DIR, stored, report));
     },
-    checkUpdated: () => checkUpdated(options, stored),
+    async checkUpdated() {
+      await checkUpdated(options, stored);
+      if (request.takesOver !== true) await checkOwnVersion(options.FLYNN_STATE_DIR, stored);
+    },
   });
   if (!isToBegin) return false;
   if (isJoining) {

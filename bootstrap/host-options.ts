@@ -14,7 +14,7 @@ const socketName = 'FLYNN_DOCKER_SOCKET';
  */
 export async function readHostOptions(env: Record<string, string | undefined>): Promise<Options> {
   const options = readOptions(env);
-  const file = join(options.FLYNN_STATE_DIR, 'agent.env');
+  const file = settingsFile(options.FLYNN_STATE_DIR);
   const socket = settingIn(await textOf(file), socketName);
   if (socket === undefined) return options;
   const isGiven = (env[socketName] ?? '') !== '';
@@ -25,6 +25,13 @@ export async function readHostOptions(env: Record<string, string | undefined>): 
     );
   }
   return { ...options, [socketName]: socket };
+}
+
+const settingsFile = (stateDir: string): string => join(stateDir, 'agent.env');
+
+/** The version's folder that the agent of this host was put in place from; nothing where that was the repository. */
+export async function installationOf(stateDir: string): Promise<string | undefined> {
+  return settingIn(await textOf(settingsFile(stateDir)), 'FLYNN_INSTALLATION');
 }
 
 function settingIn(text: string | undefined, name: string): string | undefined {

@@ -125,6 +125,24 @@ test('another version goes beside it and is used from then on', () => {
   assert.ok(existsSync(at('opt/1.0.0/bin/flynn')));
 });
 
+test('on a host of a cluster another version is made ready alone: the whole cluster goes over to it, by an update', () => {
+  installed('--bundle', makeBundle('1.0.0'));
+  write(at('state/cluster.json'), '{}');
+  const bundle = makeBundle('1.1.0');
+  const said = installed('--bundle', bundle);
+  assert.match(said, /version 1\.1\.0 is ready, and not in use[\s\S]*flynn-host update --bundle FILE/);
+  assert.doesNotMatch(said, /bootstrap|join/);
+  assert.equal(flynnHost(), 'flynn-host 1.0.0 x\n');
+  assert.ok(existsSync(at('opt/1.1.0/bin/flynn')));
+  // The one in use stays so, and a host that is without programs gets these.
+  assert.match(installed('--bundle', makeBundle('1.0.0')), /is installed/);
+  rmSync(at('opt/1.0.0'), { recursive: true });
+  installed('--bundle', bundle);
+  assert.equal(flynnHost(), 'flynn-host 1.1.0 x\n');
+  // Who brings a token goes to the cluster with the version that it was told.
+  assert.match(installed('--bundle', makeBundle('1.2.0'), '--join', 'TOKEN'), /flynn-host 1\.2\.0 join TOKEN/);
+});
+
 /** In place of curl: what is in a folder of the test, going on where a file ends as servers do. */
 const curl = `#!/bin/sh
 resume=''
