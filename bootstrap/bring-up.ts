@@ -15,7 +15,7 @@ import { joinCluster, makeToken, rejoinCluster, standingOf } from './joining/adm
 import { findPerson } from './cli/config.ts';
 import { doorAddresses } from './platform/doors.ts';
 import { type DomainChange, checkDrop, formerDomainsOf, withDomain } from './domain/domain.ts';
-import { domainText } from './domain/text.ts';
+import { domainText, recordsText } from './domain/text.ts';
 import { withStore } from './platform/controller.ts';
 import { readFacts } from './machine/facts.ts';
 import { type Formation, joinText, judgeFormation, membersStep, missingOf } from './joining/formation.ts';
@@ -219,10 +219,10 @@ async function sayFarewell({ options, cluster: begun, person }: Context): Promis
   const news = rootKeyNews(cluster);
   const { clusters } = await loadClusters(person.configDir);
   process.stdout.write(farewell(cluster, news, clusters));
-  if (formerDomainsOf(cluster).length > 0) {
-    const host = { stateDir, cluster, log: silentLogger() };
-    const addresses = await withStore(host, doorAddresses);
-    process.stdout.write(domainText(cluster, addresses, clusters));
+  const isMoved = formerDomainsOf(cluster).length > 0;
+  if (isMoved || news === 'first') {
+    const addresses = await withStore({ stateDir, cluster, log: silentLogger() }, doorAddresses);
+    process.stdout.write(isMoved ? domainText(cluster, addresses, clusters) : recordsText(cluster, addresses));
   }
   if (news !== 'known') await writeHostFiles(stateDir, told(cluster));
 }

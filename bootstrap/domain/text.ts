@@ -7,6 +7,18 @@ import { commands } from '../origin.ts';
 import { type Cluster } from '../settings.ts';
 import { gitUrlOf } from './urls.ts';
 
+const command = (text: string): string => `  ${styleText('bold', text)}\n`;
+
+/** For a domain that is somebody's, with the addresses of the cluster's hosts that have a router. */
+export function recordsText({ domain }: Pick<Cluster, 'domain'>, addresses: readonly string[]): string {
+  if (domain.endsWith('.localhost')) return '';
+  const records = [...addresses].sort().flatMap((address) => [`${domain}. A ${address}`, `*.${domain}. A ${address}`]);
+  return [
+    '\nAt your DNS, unless they are there already (addresses from outside, where the hosts have others there):\n\n',
+    ...records.map((record) => command(record)),
+  ].join('');
+}
+
 /** With the addresses of the cluster's hosts that have a router, and the clusters that this machine's flynn command knows. */
 export function domainText(
   cluster: Cluster,
@@ -17,17 +29,9 @@ export function domainText(
   // Everybody has a key of their own.
   const unnamed = known.flatMap((one) => (one.key === cluster.controllerKey ? [{ ...one, key: 'KEY' }] : []));
   const former = formerDomainsOf(cluster);
-  const command = (text: string): string => `  ${styleText('bold', text)}\n`;
-  const needsDns = !domain.endsWith('.localhost');
-  const records = [...addresses].sort().flatMap((address) => [`${domain}. A ${address}`, `*.${domain}. A ${address}`]);
   return [
     `\nThe cluster is at ${domain}; what is at ${former.join(' and ')} goes on answering until it is dropped.\n`,
-    ...(needsDns
-      ? [
-          '\nAt your DNS, unless they are there already (addresses from outside, where the hosts have others there):\n\n',
-          ...records.map((record) => command(record)),
-        ]
-      : []),
+    recordsText(cluster, addresses),
     '\nCertificates for names at the new domain come from the authority by themselves where one is set; bring others with "flynn route cert add".\n',
     '\nWhoever uses the cluster gets to know it anew, with their own key, and leads their clones there:\n\n',
     command(addLine({ ...cluster, controllerKey: 'KEY' }, unnamed)),

@@ -14,10 +14,17 @@ export async function rememberHostKey(directory: string, { controllerUrl, gitUrl
   await writeFileAtomic(file, text, { mode: 0o644 });
 }
 
+type SshPlace = Readonly<{ host: string; port: number }>;
+
+/** What a known_hosts file has that place as. */
+export function knownNameOf({ host, port }: SshPlace): string {
+  return port === 22 ? host : `[${host}]:${port}`;
+}
+
 /** The lines of a known_hosts file with this key for this place. */
-export function withHostKey(text: string, { host, port }: { host: string; port: number }, publicKey: string): string {
+export function withHostKey(text: string, place: SshPlace, publicKey: string): string {
   const [type = '', key = ''] = publicKey.trim().split(/\s+/);
-  const name = port === 22 ? host : `[${host}]:${port}`;
+  const name = knownNameOf(place);
   const others = text.split('\n').filter((line) => line !== '' && !line.startsWith(`${name} `));
   return [...others, `${name} ${type} ${key}`, ''].join('\n');
 }
