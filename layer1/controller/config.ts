@@ -80,7 +80,7 @@ export const configSchema = z.object({
   FLYNN_OIDC_CLIENT_ID: z.string().min(1).optional(),
   /** Comma-separated: only verified addresses of these domains; without, whoever the provider knows. */
   FLYNN_OIDC_DOMAINS: z.string().default(''),
-  /** Teams named like what it lists are one's own. */
+  /** Teams named like what it lists are one's own. Empty: admins alone fill teams. */
   FLYNN_OIDC_GROUPS_CLAIM: z.string().default('groups'),
   /** What is asked for there: some providers tell groups only to who asks for `groups`. */
   FLYNN_OIDC_SCOPES: z

@@ -1,21 +1,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { HttpClient } from '@flynn/kit/http-client';
 import { waitFor } from '@flynn/kit/retry';
 import { apps } from '../api.ts';
 import { keys } from '../keys/api.ts';
 import { createControllerClient } from '../client.ts';
-import { startTestController } from '../testing.ts';
 import { actForHeader } from './act-for.ts';
-import { login } from './api-login.ts';
 import { grants } from './api.ts';
 import { noteEarlierLogins, pushDays, pushesUntil } from './last-login.ts';
-import { OidcProvider } from './oidc-fixture.ts';
+import { nonce, startLogin } from './login-fixture.ts';
 import { userType } from './resources.ts';
 import { serviceToken } from './service-token.ts';
 
-const nonce = 'a-nonce-of-this-login';
 const dayMs = 86_400_000;
 const publicKey = 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl';
 
@@ -35,24 +31,18 @@ test('only who logs in with the provider that is asked here has keys with an end
 });
 
 async function start() {
-  const provider = await OidcProvider.start();
-  const scopes = 'openid email profile';
-  const { issuer, clientId } = provider;
-  const oidc = { issuer, clientId, domains: ['example.com'], groupsClaim: 'groups', scopes };
-  const world = await startTestController({ hosts: 0, hasWorker: false, oidc });
-  const anybody = new HttpClient({ baseUrl: world.url, name: 'the controller' });
+  const it = await startLogin();
+  const { world, provider } = it;
   const receiver = createControllerClient({ baseUrl: world.url, key: serviceToken(world.userKey, 'git-receiver') });
   return {
     world,
-    logIn: () => anybody.call(login.create, { body: { idToken: provider.sign({ nonce }), nonce } }),
+    logIn: () => it.logIn(provider.sign({ nonce })),
     /** As a fetch or a push with that key begins. */
     comeWith: (fingerprint: string) =>
       receiver.call(apps.get, { params: { app: 'shop' } }, { headers: { [actForHeader]: fingerprint } }),
     async [Symbol.asyncDispose]() {
-      await anybody.close();
       await receiver.close();
-      await world[Symbol.asyncDispose]();
-      await provider[Symbol.asyncDispose]();
+      await it[Symbol.asyncDispose]();
     },
   };
 }

@@ -32,12 +32,13 @@ export function pushesUntil(
 export async function noteLogin(
   { resources, now }: Pick<Deps, 'resources' | 'now'>,
   user: UserResource,
-  signal: AbortSignal,
+  { tellsGroups, signal }: { tellsGroups: boolean; signal: AbortSignal },
 ): Promise<UserResource> {
   const { lastLoginAt } = user.status;
-  if (lastLoginAt !== undefined && now() - Date.parse(lastLoginAt) < noteMs) return user;
-  const at = new Date(now()).toISOString();
-  return resources.updateStatus(userType, user.id, (known) => ({ ...known.status, lastLoginAt: at }), { signal });
+  const isNews = tellsGroups && user.status.tellsGroups !== true;
+  if (!isNews && lastLoginAt !== undefined && now() - Date.parse(lastLoginAt) < noteMs) return user;
+  const noted = { lastLoginAt: new Date(now()).toISOString(), ...(tellsGroups ? { tellsGroups } : {}) };
+  return resources.updateStatus(userType, user.id, (known) => ({ ...known.status, ...noted }), { signal });
 }
 
 /** Of users of a version before it is not known when they logged in last: their keys push so long from now on. */

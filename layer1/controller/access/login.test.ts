@@ -8,32 +8,12 @@ import { createControllerClient } from '../client.ts';
 import { startTestController } from '../testing.ts';
 import { login } from './api-login.ts';
 import { self, teams, users } from './api.ts';
+import { nonce, settingsFor, startLogin } from './login-fixture.ts';
 import { OidcProvider } from './oidc-fixture.ts';
-
-const nonce = 'a-nonce-of-this-login';
-
-const scopes = 'openid email profile';
-
-async function start(domains: string[] = ['example.com']) {
-  const provider = await OidcProvider.start();
-  const oidc = { issuer: provider.issuer, clientId: provider.clientId, domains, groupsClaim: 'groups', scopes };
-  const world = await startTestController({ hosts: 0, hasWorker: false, oidc });
-  const anybody = new HttpClient({ baseUrl: world.url, name: 'the controller' });
-  return {
-    provider,
-    world,
-    logIn: (idToken: string, accessToken?: string) =>
-      anybody.call(login.create, { body: { idToken, nonce, ...(accessToken === undefined ? {} : { accessToken }) } }),
-    async [Symbol.asyncDispose]() {
-      await anybody.close();
-      await world[Symbol.asyncDispose]();
-      await provider[Symbol.asyncDispose]();
-    },
-  };
-}
+import { OidcVerifier } from './oidc.ts';
 
 test('who the provider vouches for becomes a user, in the teams named like their groups, the same one each time', async () => {
-  await using it = await start();
+  await using it = await startLogin();
   const { provider, world, logIn } = it;
   await world.client.call(teams.create, { body: { name: 'ops', role: 'developer' } });
   await world.client.call(teams.create, { body: { name: 'dev' } });
@@ -55,7 +35,7 @@ test('who the provider vouches for becomes a user, in the teams named like their
 });
 
 test('a token that is not good, or not for this, logs nobody in', async () => {
-  await using it = await start();
+  await using it = await startLogin();
   const { provider, logIn, world } = it;
   const now = Math.floor(Date.now() / 1_000);
   const good = provider.sign({ nonce });
@@ -105,7 +85,7 @@ test('a token that is not good, or not for this, logs nobody in', async () => {
 });
 
 test('what the identity token leaves out the provider is asked for, and believed only about the same person', async () => {
-  await using it = await start();
+  await using it = await startLogin();
   const { provider, world, logIn } = it;
   await world.client.call(teams.create, { body: { name: 'ops', role: 'developer' } });
   provider.isTerse = true;
@@ -129,7 +109,7 @@ test('what the identity token leaves out the provider is asked for, and believed
 });
 
 test('the provider changes its keys, and made-up ones do not make it being asked all the time', async () => {
-  await using it = await start();
+  await using it = await startLogin();
   const { provider, logIn, world } = it;
   await logIn(provider.sign({ nonce }));
   assert.equal(provider.keyRequests, 1);
@@ -138,10 +118,8 @@ test('the provider changes its keys, and made-up ones do not make it being asked
   }
   assert.equal(provider.keyRequests, 1);
   provider.rotate();
-  const oidc = { issuer: provider.issuer, clientId: provider.clientId, domains: [], groupsClaim: 'groups', scopes };
-  const { OidcVerifier } = await import('./oidc.ts');
   let nowMs = Date.now();
-  const verifier = new OidcVerifier(oidc, () => nowMs);
+  const verifier = new OidcVerifier(settingsFor(provider), () => nowMs);
   const signal = AbortSignal.timeout(60_000);
   const before = provider.sign({ nonce });
   assert.equal((await verifier.identify(before, nonce, signal)).subject, 'subject-1');
@@ -155,17 +133,62 @@ test('the provider changes its keys, and made-up ones do not make it being asked
 });
 
 test('nobody becomes a user that is somebody else’s; one that an admin added is theirs by a verified address', async () => {
-  await using it = await start();
+  await using it = await startLogin();
   const { provider, world, logIn } = it;
   await world.client.call(users.create, { body: { name: 'ann@example.com', role: 'admin' } });
   await world.client.call(users.create, { body: { name: 'root2', role: 'admin' } });
   assert.equal((await logIn(provider.sign({ nonce }))).user, 'ann@example.com');
   // Another person with the address that was Ann's.
   await assert.rejects(logIn(provider.sign({ nonce, sub: 'subject-2' })), (error) => hasCode(error, 'conflict'));
-  await using open = await start([]);
+  await using open = await startLogin({ domains: [] });
   await open.world.client.call(users.create, { body: { name: 'boss', role: 'admin' } });
   const asBoss = open.provider.sign({ nonce, sub: 's3', email: undefined, preferred_username: 'Boss' });
   await assert.rejects(open.logIn(asBoss), (error) => hasCode(error, 'conflict'));
+});
+
+test('an address is a user’s name only once it is verified: nobody takes that of somebody else', async () => {
+  await using it = await startLogin({ domains: [] });
+  const { provider, logIn } = it;
+  const named = async (claims: Record<string, unknown>) => {
+    provider.claims = claims;
+    return (await logIn(provider.sign({ nonce }), provider.accessToken)).user;
+  };
+  const unverified = { email: 'ceo@example.com', email_verified: false };
+  assert.match(
+    await named({ ...unverified, sub: 'Auth|1', preferred_username: 'ceo@example.com' }),
+    /^user-[0-9a-f]{12}$/,
+  );
+  assert.equal(await named({ ...unverified, sub: 'subject-2' }), 'subject-2');
+  assert.equal(await named({ ...unverified, sub: 's3', preferred_username: 'Cyd' }), 'cyd');
+  assert.equal(await named({ ...unverified, sub: 's4', email_verified: true }), 'ceo@example.com', 'the one it is of');
+});
+
+test('truths written as text and what is told as null are read; who verified an address is asked of its own document', async () => {
+  await using it = await startLogin();
+  const { provider, logIn } = it;
+  const good = { email: 'ann@example.com', email_verified: true, groups: [] };
+  const cases = {
+    text: { ...good, email_verified: 'true' },
+    nulls: { ...good, preferred_username: null, azp: null, nbf: null },
+  };
+  for (const [sub, claims] of Object.entries(cases)) {
+    provider.claims = { ...claims, sub, email: `${sub}@example.com` };
+    for (provider.isTerse of [false, true]) {
+      assert.equal((await logIn(provider.sign({ nonce }), provider.accessToken)).user, `${sub}@example.com`);
+    }
+  }
+  provider.isTerse = false;
+  await assert.rejects(logIn(provider.sign({ nonce, email_verified: 'false' })), (error) => hasCode(error, 'denied'));
+  provider.claims = { ...good, sub: 's5', email: 'dan@example.com' };
+  const apart = provider.sign({ nonce, email_verified: undefined });
+  assert.equal((await logIn(apart, provider.accessToken)).user, 'dan@example.com');
+  // Of the address in the identity token nobody says that it is verified: the other one is told to be.
+  const another = provider.sign({ nonce, sub: 's6', email: 'boss@example.com', email_verified: undefined });
+  provider.claims = { ...good, sub: 's6', email: 'eve@example.com' };
+  assert.equal((await logIn(another, provider.accessToken)).user, 'eve@example.com');
+  provider.claims = { sub: 's7', email_verified: true };
+  const unknown = provider.sign({ nonce, email: 'boss@example.com', email_verified: undefined });
+  await assert.rejects(logIn(unknown, provider.accessToken), (error) => hasCode(error, 'denied'));
 });
 
 test('a cluster without a provider says so', async () => {

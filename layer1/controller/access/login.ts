@@ -1,4 +1,5 @@
 /** From an identity that the provider vouches for to a user with a token. */
+import { createHash } from 'node:crypto';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
@@ -8,7 +9,8 @@ import { login } from './api-login.ts';
 import { noteLogin } from './last-login.ts';
 import { userName } from './model.ts';
 import { OidcVerifier } from './oidc.ts';
-import type { OidcIdentity } from './oidc.ts';
+import type { OidcIdentity } from './oidc-claims.ts';
+import { groupsToJoin } from './provider-groups.ts';
 import { teamType, userType } from './resources.ts';
 import type { UserResource } from './resources.ts';
 import { noLimits } from './roles.ts';
@@ -30,18 +32,26 @@ export function loginHandlers(deps: Deps): Handler[] {
     handle(login.create, async ({ body, signal }) => {
       if (settings === undefined || verifier === undefined) throw noLogin();
       const identity = await verifier.identify(body.idToken, body.nonce, signal, body.accessToken);
+      const groups = await groupsToJoin(deps, settings, identity, signal);
       const user = await userOf(deps, settings, identity, signal);
-      if (identity.groups !== undefined) await joinTeams(deps, user, identity.groups, signal);
+      if (groups !== undefined) await joinTeams(deps, user, groups, signal);
       const expiresAt = new Date(deps.now() + lifeMs).toISOString();
-      return { user: user.spec.name, token: await letIn(deps, user, expiresAt, signal), expiresAt };
+      const login = { expiresAt, tellsGroups: typeof identity.groups === 'object' };
+      return { user: user.spec.name, token: await letIn(deps, user, login, signal), expiresAt };
     }),
   ];
 }
 
-async function letIn(deps: Deps, { id }: UserResource, expiresAt: string, signal: AbortSignal): Promise<string> {
+async function letIn(
+  deps: Deps,
+  { id }: UserResource,
+  { expiresAt, tellsGroups }: { expiresAt: string; tellsGroups: boolean },
+  signal: AbortSignal,
+): Promise<string> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      const user = await noteLogin(deps, await deps.resources.get(userType, id, { signal }), signal);
+      const known = await deps.resources.get(userType, id, { signal });
+      const user = await noteLogin(deps, known, { tellsGroups, signal });
       return (await makeToken(deps, { name: 'login', user, limits: noLimits, expiresAt }, signal)).text;
     } catch (error) {
       // Another login of theirs was written down at the same moment.
@@ -68,10 +78,7 @@ async function userOf(
     where: ({ spec }) => spec.identity?.issuer === issuer && spec.identity.subject === identity.subject,
   });
   if (known !== undefined) return known;
-  const name = [identity.email, identity.name, identity.subject].find(
-    (one) => userName.safeParse(one).success && !isOwnName(one ?? ''),
-  );
-  if (name === undefined) throw new FlynnError('invalid', 'the provider tells no name that could be a user’s here');
+  const name = nameFor(issuer, identity);
   try {
     return await resources.create(userType, { id: shortId(), spec: { name, identity: own } }, { signal });
   } catch (error) {
@@ -91,6 +98,20 @@ async function userOf(
     signal,
     expectRevision: named.revision,
   });
+}
+
+/**
+ * Roles are given to names: an address is one only if the provider has seen that it is theirs. What else reads as an address is not
+ * one either, where people choose their names themselves.
+ */
+function nameFor(issuer: string, { email, isEmailVerified, name, subject }: OidcIdentity): string {
+  if (isEmailVerified && isFree(email)) return email;
+  const other = [name, subject].find((one) => isFree(one) && !one.includes('@'));
+  return other ?? `user-${createHash('sha256').update(`${issuer} ${subject}`).digest('hex').slice(0, 12)}`;
+}
+
+function isFree(name: string | undefined): name is string {
+  return name !== undefined && userName.safeParse(name).success && !isOwnName(name);
 }
 
 /** Teams are made by admins; who is in them, the provider says. */

@@ -7,6 +7,7 @@ import type { JsonWebKey, KeyObject } from 'node:crypto';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import { z } from 'zod';
+import { type OidcIdentity, type Person, identityOf, isWhole, personSchema } from './oidc-claims.ts';
 
 export type OidcSettings = Readonly<{
   /** As the provider writes it, to the letter. */
@@ -14,20 +15,10 @@ export type OidcSettings = Readonly<{
   clientId: string;
   /** Addresses of these domains only; none: whoever the provider knows. */
   domains: readonly string[];
-  /** The claim that lists somebody's groups. */
+  /** The claim that lists somebody's groups; empty where teams are not the provider's to fill. */
   groupsClaim: string;
   /** What is asked for at the provider, separated by spaces: `openid` among it. */
   scopes: string;
-}>;
-
-export type OidcIdentity = Readonly<{
-  subject: string;
-  email: string | undefined;
-  /** The provider has seen that the address is theirs. */
-  isEmailVerified: boolean;
-  name: string | undefined;
-  /** Undefined when the provider does not tell. */
-  groups: readonly string[] | undefined;
 }>;
 
 const fetchMs = 10_000;
@@ -41,24 +32,16 @@ const maxAgeMs = 10 * 60_000;
 const configSchema = z.looseObject({ issuer: z.string(), jwks_uri: z.url(), userinfo_endpoint: z.url().optional() });
 const keySchema = z.looseObject({ kty: z.string(), kid: z.string().optional(), use: z.string().optional() });
 const keysSchema = z.looseObject({ keys: z.array(keySchema) });
-const headerSchema = z.looseObject({ alg: z.string(), kid: z.string().optional() });
-/** What is told of a person. */
-const personSchema = z.looseObject({
-  sub: z.string().min(1),
-  email: z.string().optional(),
-  email_verified: z.boolean().optional(),
-  preferred_username: z.string().optional(),
-});
+const headerSchema = z.looseObject({ alg: z.string(), kid: z.string().nullish() });
 const claimsSchema = personSchema.extend({
   iss: z.string(),
   aud: z.union([z.string(), z.array(z.string())]),
-  azp: z.string().optional(),
+  azp: z.string().nullish(),
   exp: z.number(),
   iat: z.number(),
-  nbf: z.number().optional(),
-  nonce: z.string().optional(),
+  nbf: z.number().nullish(),
+  nonce: z.string().nullish(),
 });
-type Person = z.output<typeof personSchema>;
 
 /** Signatures that are taken, with the kind of key each is made with. `none` is not one. */
 const algorithms: Readonly<Record<string, { kty: string; hash: string | null }>> = {
@@ -102,9 +85,9 @@ export class OidcVerifier {
     if (!isGood) throw refusal('its signature is wrong');
     const claims = parsePart(claimsSchema, body);
     this.#check(claims, nonce);
-    const isWhole = claims.email !== undefined && claims[this.#settings.groupsClaim] !== undefined;
-    if (isWhole || accessToken === undefined) return this.#identityOf(claims);
-    return this.#identityOf({ ...(await this.#userInfo(claims.sub, accessToken, signal)), ...claims });
+    const isEnough = accessToken === undefined || isWhole(claims, this.#settings);
+    const info = isEnough ? undefined : await this.#userInfo(claims.sub, accessToken, signal);
+    return identityOf(claims, info, this.#settings);
   }
 
   #check(claims: z.output<typeof claimsSchema>, nonce: string): void {
@@ -113,37 +96,14 @@ export class OidcVerifier {
     const audience = [claims.aud].flat();
     if (claims.iss !== issuer) throw refusal(`it is of another issuer, ${claims.iss}`);
     if (!audience.includes(clientId)) throw refusal('it was made for another client');
-    if ((audience.length > 1 || claims.azp !== undefined) && claims.azp !== clientId) {
-      throw refusal('it was given to another client');
-    }
+    const givenTo = claims.azp ?? (audience.length > 1 ? undefined : clientId);
+    if (givenTo !== clientId) throw refusal('it was given to another client');
     if (claims.exp * 1_000 + skewMs <= nowMs) throw refusal('it has expired');
     if (claims.iat * 1_000 - skewMs > nowMs || (claims.nbf ?? 0) * 1_000 - skewMs > nowMs) {
       throw refusal('it is of the future: are the clocks right?');
     }
     if (claims.iat * 1_000 + maxAgeMs + skewMs < nowMs) throw refusal('it is too old to log in with');
     if (claims.nonce !== nonce) throw refusal('it is not the answer to this login');
-  }
-
-  #identityOf(claims: Person): OidcIdentity {
-    const { domains, groupsClaim } = this.#settings;
-    const email = claims.email?.toLowerCase();
-    const isEmailVerified = claims.email_verified === true;
-    const domain = email?.split('@').at(-1) ?? '';
-    if (domains.length > 0 && !(isEmailVerified && domains.includes(domain))) {
-      const why = email === undefined ? '; the provider told no address' : '';
-      throw new FlynnError(
-        'denied',
-        `${email ?? claims.sub} may not log in here: only verified addresses of ${domains.join(', ')}${why}`,
-      );
-    }
-    const groups = z.array(z.string()).safeParse(claims[groupsClaim]);
-    return {
-      subject: claims.sub,
-      email,
-      isEmailVerified,
-      name: claims.preferred_username?.toLowerCase(),
-      groups: groups.success ? groups.data : undefined,
-    };
   }
 
   async #keyOf(kid: string, signal: AbortSignal): Promise<{ kty: string; key: KeyObject } | undefined> {
@@ -158,9 +118,9 @@ export class OidcVerifier {
   }
 
   /** Section 5.3: whatever it says counts only if it is of the one that the identity token is of. */
-  async #userInfo(subject: string, accessToken: string, signal: AbortSignal): Promise<Partial<Person>> {
+  async #userInfo(subject: string, accessToken: string, signal: AbortSignal): Promise<Person | undefined> {
     const url = this.#documents?.userInfoUrl;
-    if (url === undefined) return {};
+    if (url === undefined) return undefined;
     const person = await fetchJson(personSchema, url, signal, { authorization: `Bearer ${accessToken}` });
     if (person.sub !== subject) throw refusal('the access token with it is of somebody else');
     return person;

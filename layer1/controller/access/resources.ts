@@ -34,8 +34,12 @@ export const userType = defineType({
     /** Of a provider of identities: issuer and subject, which stay when the name changes there. */
     identity: z.object({ issuer: z.string(), subject: z.string() }).optional(),
   }),
-  /** With that provider, to the day: a version before did not write it down. */
-  status: z.object({ lastLoginAt: z.string().optional() }),
+  status: z.object({
+    /** With that provider, to half a day: a version before did not write it down. */
+    lastLoginAt: z.string().optional(),
+    /** That provider has told groups of them once: from then on, of whom it tells none, they have none. */
+    tellsGroups: z.boolean().optional(),
+  }),
   initialStatus: () => ({}),
   nameOf: (user) => user.name,
   authorise: ofCluster,
