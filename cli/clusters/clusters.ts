@@ -16,6 +16,8 @@ const clusterSchema = z.looseObject({
   key: z.string().min(1),
   /** The authority that the controller's certificate has to be of, as PEM: pinned. */
   ca: z.string().optional(),
+  /** Where the last login was, with a provider of identities: as which client, for what. */
+  login: z.object({ issuer: z.string(), clientId: z.string(), scope: z.string() }).optional(),
   /** `ssh://git@host:port`, without an app. */
   gitUrl: z.string(),
   domain: z.string(),

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
+import { type Bound, hostOf, nonceFor } from '@flynn/controller/access/login-nonce';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { isSameSecret, newSecret } from '@flynn/kit/secrets';
 import { withDeadline } from '@flynn/kit/retry';
@@ -26,13 +27,19 @@ export type Asking = {
   ask: (url: string) => Promise<Answer | undefined>;
 };
 
-/** An identity token, the nonce it was asked for with, and what opens what the provider tells of its owner besides. */
-export type Proof = { idToken: string; nonce: string; accessToken?: string };
+/**
+ * An identity token, the nonce it was asked for with, what that is made of, and what opens what the provider tells of its owner
+ * besides. It is good at the controller that it was asked for, and at no other, whatever that one makes of it.
+ */
+export type Proof = { idToken: string; nonce: string; bound: Bound; accessToken?: string };
 
-export async function askProvider(provider: Provider, { ask }: Asking): Promise<Proof> {
+export async function askProvider(controllerUrl: string, provider: Provider, { ask }: Asking): Promise<Proof> {
   const { issuer, clientId, scope } = provider;
   const config = await fetchJson(configSchema, `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`);
-  const [state, nonce, verifier] = [newSecret(), newSecret(), newSecret(48)];
+  const [state, verifier] = [newSecret(), newSecret(48)];
+  // By the address it is known by here, not by what it says of itself.
+  const bound = { host: hostOf(controllerUrl), secret: newSecret() };
+  const nonce = nonceFor(bound);
   await using loopback = await listen();
   const url = new URL(config.authorization_endpoint);
   const query = {
@@ -57,7 +64,7 @@ export async function askProvider(provider: Provider, { ask }: Asking): Promise<
   });
   const tokens = await fetchJson(tokensSchema, config.token_endpoint, { method: 'POST', body: form });
   const { id_token: idToken, access_token: accessToken } = tokens;
-  return { idToken, nonce, ...(accessToken === undefined ? {} : { accessToken }) };
+  return { idToken, nonce, bound, ...(accessToken === undefined ? {} : { accessToken }) };
 }
 
 /** What is not the answer to this login, whoever sends it here, is none. */

@@ -1,30 +1,30 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { readFile, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { OidcProvider } from '@flynn/controller/access/oidc-fixture';
+import { login } from '@flynn/controller/access/api-login';
+import { startLogin } from '@flynn/controller/access/login-fixture';
 import { startTestController } from '@flynn/controller/testing';
+import { hasCode } from '@flynn/kit/errors';
+import { HttpClient } from '@flynn/kit/http-client';
 import { waitFor } from '@flynn/kit/retry';
+import type { z } from 'zod';
 import { runCli } from '../program.ts';
 import { Desk, type TestIo } from '../testing.ts';
 
 async function start() {
-  const provider = await OidcProvider.start();
-  const oidc = {
-    issuer: provider.issuer,
-    clientId: provider.clientId,
-    domains: ['example.com'],
-    groupsClaim: 'groups',
-    scopes: 'openid email profile groups',
-  };
-  const controller = await startTestController({ hosts: 0, hasWorker: false, oidc });
+  const it = await startLogin({ scopes: 'openid email profile groups' });
   const desk = await Desk.open();
   return {
-    provider,
-    controller,
+    provider: it.provider,
+    controller: it.world,
     desk,
     async [Symbol.asyncDispose]() {
       await desk[Symbol.asyncDispose]();
-      await controller[Symbol.asyncDispose]();
-      await provider[Symbol.asyncDispose]();
+      await it[Symbol.asyncDispose]();
     },
   };
 }
@@ -100,6 +100,61 @@ test('an answer that is not to this login, a refusal, and a cluster without logi
   assert.match(none.stderr, /has no login: an admin makes a user with "flynn user add"/);
   assert.equal((await it.desk.run(['login', 'nosuch'])).code, 2);
   assert.equal((await it.desk.run(['login', 'x', 'example.com'])).code, 2);
+});
+
+test('what another cluster is handed at a login opens nothing here, though it names this one’s provider and client', async () => {
+  await using it = await start();
+  const handed = Promise.withResolvers<z.output<typeof login.create.body>>();
+  const { issuer, clientId } = it.provider;
+  const evil = createServer((request, response) => {
+    void text(request).then((body) => {
+      if (body !== '') handed.resolve(login.create.body.parse(JSON.parse(body)));
+      response.writeHead(body === '' ? 200 : 403, { 'content-type': 'application/json' });
+      response.end(JSON.stringify(body === '' ? { issuer, clientId, scope: 'openid email' } : {}));
+    }, handed.reject);
+  }).listen(0, '127.0.0.2');
+  await using _closing = {
+    async [Symbol.asyncDispose]() {
+      evil.closeAllConnections();
+      evil.close();
+      await once(evil, 'close');
+    },
+  };
+  await once(evil, 'listening');
+  const address = evil.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const io = it.desk.io();
+  const running = runCli(['login', 'evil', `http://127.0.0.2:${port}`], io);
+  await (await fetch(await pageOf(io))).text();
+  const body = await handed.promise;
+  await using anybody = new HttpClient({ baseUrl: it.controller.url, name: 'the controller' });
+  const { bound: _, ...unbound } = body;
+  for (const one of [body, unbound, { ...body, bound: { host: '127.0.0.1', secret: body.bound?.secret ?? '' } }]) {
+    await assert.rejects(anybody.call(login.create, { body: one }), (error) => hasCode(error, 'denied'));
+  }
+  assert.notEqual(await running, 0);
+});
+
+test('a cluster that has people log in elsewhere than before is asked about first', async () => {
+  await using it = await start();
+  const io = it.desk.io();
+  const running = runCli(['login', 'home', it.controller.url], io);
+  await (await fetch(await pageOf(io))).text();
+  assert.equal(await running, 0, io.stderr.text);
+  const { issuer } = it.provider;
+  const path = join(it.desk.configDirectory, 'clusters.json');
+  const known = await readFile(path, 'utf8');
+  await writeFile(path, known.replaceAll(`"${issuer}"`, '"https://id.example.com"'));
+  const again = await it.desk.run(['login', 'home']);
+  assert.equal(again.code, 1);
+  assert.match(
+    again.stderr,
+    /as client flynn-cli.*the last time it was at https:\/\/id\.example\.com .*\n.*--new-provider home/,
+  );
+  const told = it.desk.io();
+  const second = runCli(['login', '--new-provider', 'home'], told);
+  await (await fetch(await pageOf(told))).text();
+  assert.equal(await second, 0, told.stderr.text);
 });
 
 test('a provider that is away is named, and so is why it cannot be asked', async () => {

@@ -14,12 +14,12 @@ import {
 } from '../clusters/clusters.ts';
 import { rememberHostKey } from '../clusters/known-hosts.ts';
 import { type Context, connect, controllerName } from '../context.ts';
-import { type Answer, askProvider } from '../clusters/oidc-login.ts';
+import { type Answer, type Provider, askProvider } from '../clusters/oidc-login.ts';
 import { explainTrust, trustOf, trustOptions } from '../clusters/trust.ts';
 import { addCommand, type Parent } from './command.ts';
 
 export function addLoginCommand(parent: Parent): void {
-  addCommand<{ paste?: boolean; replace?: boolean; pin?: string; ca?: string }>(parent, {
+  addCommand<{ paste?: boolean; replace?: boolean; newProvider?: boolean; pin?: string; ca?: string }>(parent, {
     name: 'login',
     summary: 'log in with the provider of identities that the cluster trusts; good for a day',
     arguments: [
@@ -29,6 +29,7 @@ export function addLoginCommand(parent: Parent): void {
     options: {
       paste: ['--paste', 'where the browser is on another machine: paste the address it ends up at'],
       replace: ['--replace', 'in the place of another cluster that is called so here, whose key is forgotten'],
+      newProvider: ['--new-provider', 'where the cluster has you log in elsewhere than before, and its admins say so'],
       ...trustOptions,
     },
     async run(context, options, [name, url]) {
@@ -59,7 +60,10 @@ export function addLoginCommand(parent: Parent): void {
       const provider = await anybody.call(login.get, {}).catch(async (error: unknown) => {
         throw await explainTrust(error, controllerUrl, trust);
       });
-      const asked = await askProvider(provider, { ask: (page) => show(context, page, options.paste === true) });
+      if (isFormer && options.newProvider !== true) assertSameProvider(called, former?.login, provider);
+      const asked = await askProvider(controllerUrl, provider, {
+        ask: (page) => show(context, page, options.paste === true),
+      });
       const made = await anybody.call(login.create, { body: asked });
       await using client = connect(controllerUrl, made.token, trust);
       const { gitUrl, gitHostKey, domain, httpPort } = await client.call(platform.cluster, {});
@@ -70,6 +74,7 @@ export function addLoginCommand(parent: Parent): void {
         controllerUrl,
         key: made.token,
         ...trust,
+        login: provider,
         gitUrl,
         domain,
         httpPort,
@@ -83,6 +88,19 @@ export function addLoginCommand(parent: Parent): void {
       context.show({ user, cluster: called, expiresAt }, () => `logged in to ${called} as ${user}, until ${expiresAt}`);
     },
   });
+}
+
+/** What comes of a login at the provider is handed to the cluster: whoever broke into that must not choose what this is. */
+function assertSameProvider(name: string, former: Provider | undefined, now: Provider): void {
+  if (former === undefined) return;
+  const [before, after] = [former, now].map(
+    ({ issuer, clientId, scope }) => `${issuer} as client ${clientId}, for ${scope.split(' ').toSorted().join(' ')}`,
+  );
+  if (before === after) return;
+  throw new FlynnError(
+    'conflict',
+    `${name} has you log in at ${after}; the last time it was at ${before}\n  ask an admin whether they changed that, and then: flynn login --new-provider ${name}`,
+  );
 }
 
 /** On stderr, so that what is asked for as JSON stays JSON. */

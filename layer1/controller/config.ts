@@ -87,6 +87,11 @@ export const configSchema = z.object({
     .string()
     .regex(/^(?:\S+ )*openid(?: \S+)*$/, 'scopes are separated by single spaces, and openid is one of them')
     .default('openid email profile'),
+  /**
+   * Whether who has a flynn command of a version before may log in, which does not say for which cluster the login is: whoever runs
+   * another cluster at which they log in comes in here as them.
+   */
+  FLYNN_OIDC_UNBOUND_LOGINS: z.enum(['refused', 'allowed']).default('refused'),
   /** Of one token; bursts of four times as many are fine. */
   FLYNN_REQUESTS_PER_SECOND: integer.pipe(z.int().min(1)).default(500),
   PORT: integer.default(3000),
@@ -125,7 +130,9 @@ function oidcOf(config: ControllerConfig): Pick<ControllerSettings, 'oidc'> {
   }
   const domains = config.FLYNN_OIDC_DOMAINS.split(',').map((domain) => domain.trim().toLowerCase());
   const scopes = config.FLYNN_OIDC_SCOPES;
-  return { oidc: { issuer, clientId, domains: domains.filter((domain) => domain !== ''), groupsClaim, scopes } };
+  const takesUnbound = config.FLYNN_OIDC_UNBOUND_LOGINS === 'allowed';
+  const named = domains.filter((domain) => domain !== '');
+  return { oidc: { issuer, clientId, domains: named, groupsClaim, scopes, takesUnbound } };
 }
 
 function tcpPortsOf({ FLYNN_TCP_PORTS: text }: ControllerConfig): PortRange {

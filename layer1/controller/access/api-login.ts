@@ -1,4 +1,4 @@
-/** Logging in with a provider of identities. The client asks the provider; the controller believes what is signed. */
+/** Logging in with a provider of identities. The client asks the provider; the controller believes what is signed, for it. */
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 import { userName } from './model.ts';
@@ -18,6 +18,8 @@ export const login = {
     body: z.object({
       idToken: z.string().max(16_384),
       nonce: z.string().min(16).max(200),
+      /** What the nonce is made of: a client of a version before made it of nothing, and tells none. */
+      bound: z.object({ host: z.string().min(1).max(255), secret: z.string().min(16).max(200) }).optional(),
       /** What came with it: the provider tells the rest of who it is for this. */
       accessToken: z.string().min(1).max(16_384).optional(),
     }),

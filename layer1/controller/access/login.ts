@@ -7,6 +7,7 @@ import { shortId } from '@flynn/kit/ids';
 import type { Deps } from '../deps.ts';
 import { login } from './api-login.ts';
 import { noteLogin } from './last-login.ts';
+import { checkIsForUs } from './login-names.ts';
 import { userName } from './model.ts';
 import { OidcVerifier } from './oidc.ts';
 import type { OidcIdentity } from './oidc-claims.ts';
@@ -31,6 +32,7 @@ export function loginHandlers(deps: Deps): Handler[] {
     }),
     handle(login.create, async ({ body, signal }) => {
       if (settings === undefined || verifier === undefined) throw noLogin();
+      await checkIsForUs(deps, settings, body, signal);
       const identity = await verifier.identify(body.idToken, body.nonce, signal, body.accessToken);
       const groups = await groupsToJoin(deps, settings, identity, signal);
       const user = await userOf(deps, settings, identity, signal);

@@ -19,6 +19,8 @@ export type OidcSettings = Readonly<{
   groupsClaim: string;
   /** What is asked for at the provider, separated by spaces: `openid` among it. */
   scopes: string;
+  /** Whether logins of clients are taken that do not say for which cluster they are. Default: no. */
+  takesUnbound?: boolean;
 }>;
 
 const fetchMs = 10_000;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { teams, users } from './api.ts';
-import { type LoginWorld, startLogin } from './login-fixture.ts';
+import { type LoginWorld, nonce, startLogin } from './login-fixture.ts';
 
 const ann = { sub: 's1', email: 'ann@example.com', email_verified: true };
 
@@ -43,7 +43,7 @@ test('a provider that told groups of one tells them of all; who leaves out the a
   it.provider.claims = bob;
   assert.deepEqual((await it.comeIn()).teams, []);
   const { logIn, provider, world } = it;
-  await logIn(provider.sign({ nonce: 'a-nonce-of-this-login', ...ann, groups: undefined }));
+  await logIn(provider.sign({ nonce, ...ann, groups: undefined }));
   const found = await world.client.call(users.get, { params: { user: 'ann@example.com' } });
   assert.deepEqual(found.teams, []);
 });
