@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { busyMs, busyMsOf, processorMsOf } from './busy-time.ts';
+import { busyMs, busyMsOf, heldUp, isBlockedBy, processorMsOf, waitedMsOf } from './busy-time.ts';
 
 test('a process is busy while it runs or waits to, and not while it rests', async () => {
   const before = busyMs(process.pid) ?? 0;
@@ -16,4 +16,12 @@ test('a process is busy while it runs or waits to, and not while it rests', asyn
 test('it is read as the kernel writes it, whatever the program is called', () => {
   assert.equal(busyMsOf('1500000000 250000000 77\n'), 1_750);
   assert.equal(processorMsOf('7 (a) b (c) S 1 7 7 0 -1 4194560 9 0 0 0 123 45 0 0 20 0 11 0 100 1 2'), 1_680);
+  assert.equal(waitedMsOf('1500000000 250000000 77\n'), 250);
+  assert.equal(isBlockedBy('7 (a) b (c) S 1 7 7'), false);
+  assert.equal(isBlockedBy('7 (a) S (c) D 1 7 7'), true);
+});
+
+test('nothing holds up who runs, nor who has ended', () => {
+  assert.equal(heldUp(process.pid).isBlocked, false);
+  assert.deepEqual(heldUp(2 ** 22 + 1), { waitedMs: 0, isBlocked: false });
 });

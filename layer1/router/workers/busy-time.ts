@@ -16,6 +16,19 @@ export function busyMs(pid: number): number | undefined {
   return stat === undefined ? undefined : processorMsOf(stat);
 }
 
+/**
+ * What keeps it from saying anything, by no fault of its own: for how long so far its main thread waited for a processor, and
+ * whether the kernel has it wait for a disk or for memory right now, where nothing ends it either. Kernels without such figures
+ * tell of no waiting.
+ */
+export function heldUp(pid: number): { waitedMs: number; isBlocked: boolean } {
+  const stat = read(`/proc/${pid}/stat`);
+  return {
+    waitedMs: waitedMsOf(read(`/proc/${pid}/task/${pid}/schedstat`) ?? '0 0'),
+    isBlocked: stat !== undefined && isBlockedBy(stat),
+  };
+}
+
 function read(file: string): string | undefined {
   try {
     return readFileSync(file, 'utf8');
@@ -30,8 +43,21 @@ export function busyMsOf(schedstat: string): number {
   return (Number(ran) + Number(waited)) / 1e6;
 }
 
-/** Of what /proc/PID/stat says (proc(5)). The name of the program may have anything in it, and ends with the last bracket. */
+export function waitedMsOf(schedstat: string): number {
+  return Number(schedstat.split(' ')[1]) / 1e6;
+}
+
+/** Of what /proc/PID/stat says (proc(5)). */
 export function processorMsOf(stat: string): number {
-  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  const fields = fieldsOf(stat);
   return (Number(fields[11]) + Number(fields[12])) * tickMs;
+}
+
+export function isBlockedBy(stat: string): boolean {
+  return fieldsOf(stat)[0] === 'D';
+}
+
+/** The name of the program may have anything in it, and ends with the last bracket. */
+function fieldsOf(stat: string): string[] {
+  return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
 }

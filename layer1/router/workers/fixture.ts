@@ -19,6 +19,8 @@ function stop(): void {
   for (const answer of waiting) answer();
   server.close(() => process.exit(0));
 }
+// A test that waits for a while finds its connection again.
+server.keepAliveTimeout = 60_000;
 process.once('SIGTERM', stop);
 let told: unknown;
 server.listen({ port, host: '127.0.0.1', reusePort: true }, () => {
@@ -36,6 +38,10 @@ server.listen({ port, host: '127.0.0.1', reusePort: true }, () => {
       },
       busy: async () => busy,
       pid: async () => process.pid,
+      async spin(pid) {
+        while (pid === process.pid);
+        return null;
+      },
       echo: async (input) => input ?? null,
       fail: async () => {
         throw new Error('it cannot be said');

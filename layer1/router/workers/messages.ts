@@ -3,6 +3,8 @@ import { z } from 'zod';
 
 export const fromParent = z.object({ id: z.int(), question: z.string(), input: z.unknown() });
 export type FromParent = z.output<typeof fromParent>;
+/** The question that every worker answers at once, if it can say anything at all. */
+export const signOfLife = 'alive';
 
 export const fromWorker = z.discriminatedUnion('type', [
   /** It takes connections. */

@@ -1,6 +1,6 @@
 /** The worker's end of the line to its parent. */
 import { messageOf } from '@flynn/kit/errors';
-import { fromParent } from './messages.ts';
+import { fromParent, signOfLife } from './messages.ts';
 import type { FromWorker } from './messages.ts';
 
 /** None may be undefined: nothing would be sent, and the parent would wait for it. */
@@ -19,6 +19,8 @@ export type Parent = {
   tellLast(counts: unknown): Promise<void>;
 };
 
+const alive = async () => null;
+
 /** Tells the parent that this worker serves, and answers what it asks. `onOrphaned`: nobody supervises it any more. */
 export function serveParent(line: Line, options: { answers: Answers; onOrphaned: () => void }): Parent {
   // The parent may end at any moment; then there is nobody to tell.
@@ -27,7 +29,7 @@ export function serveParent(line: Line, options: { answers: Answers; onOrphaned:
     const asked = fromParent.safeParse(message);
     if (!asked.success) return;
     const { id, question, input } = asked.data;
-    const answer = options.answers[question];
+    const answer = question === signOfLife ? alive : options.answers[question];
     const answered =
       answer === undefined ? Promise.reject(new Error(`nobody here knows "${question}"`)) : answer(input);
     answered.then(

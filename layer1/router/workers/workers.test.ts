@@ -10,6 +10,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { freePort } from '@flynn/kit/testing-ports';
 import { sumOfStatus } from './status.ts';
+import type { Patience } from './standstill.ts';
 import { Workers } from './workers.ts';
 
 const soon = { deadlineMs: 60_000, intervalMs: 10 };
@@ -18,7 +19,12 @@ const fixture = new URL('./fixture.ts', import.meta.url).pathname;
 async function start(
   t: TestContext,
   count: number,
-  options: { onLast?: (counts: unknown) => void; isBroken?: (index: number) => boolean; onFork?: () => void } = {},
+  options: {
+    onLast?: (counts: unknown) => void;
+    isBroken?: (index: number) => boolean;
+    onFork?: () => void;
+    patience?: Patience;
+  } = {},
 ): Promise<{ workers: Workers; port: number }> {
   const port = await freePort();
   const { isBroken, onFork, ...heard } = options;
@@ -93,6 +99,29 @@ describe('workers', () => {
     assert.ok(lost.filter((pid) => pid !== String(victim)).length <= 20, lost.join(' '));
     assert.ok(lost.length <= 40, lost.join(' '));
     assert.equal(workers.pids[1], before[1]);
+  });
+
+  test('one that stands still is killed, and another takes its place; the others keep their connections', async (t) => {
+    const { workers, port } = await start(t, 2, { patience: { lookEveryMs: 50, limitMs: 1_000 } });
+    const [victim = 0, other = 0] = workers.pids;
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    t.after(() => agent.destroy());
+    await waitFor(
+      async () => {
+        const isOther = (await ask(port, { agent })) === String(other);
+        if (!isOther) agent.destroy();
+        return isOther;
+      },
+      { what: 'a connection to the other', ...soon },
+    );
+    void workers.ask('spin', victim).catch(() => undefined);
+    await waitFor(() => workers.takingPids.length === 2 && !workers.pids.includes(victim), {
+      what: 'another worker',
+      ...soon,
+    });
+    assert.equal(workers.pids[1], other);
+    assert.equal(await ask(port, { agent }), String(other));
+    assert.equal((await workers.ask('pid')).length, 2);
   });
 
   test('answer what is under way before they end', async (t) => {

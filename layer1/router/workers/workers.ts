@@ -1,16 +1,20 @@
 /** Supervises the processes that carry the traffic: starts them, asks them, ends them, and starts again those that died. */
 import type { ChildProcess } from 'node:child_process';
-import { systemClock } from '@flynn/kit/clock';
+import { pause, systemClock } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { backoffMs, raceAbort, withDeadline } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
-import { fromWorker } from './messages.ts';
+import { fromWorker, signOfLife } from './messages.ts';
 import type { FromParent } from './messages.ts';
+import { Standstill, defaultPatience, sightOf } from './standstill.ts';
+import type { Patience } from './standstill.ts';
 
 /** A worker that served this long is not one that dies at once: the next start does not wait for earlier ones. */
 const stableMs = 30_000;
 const askMs = 5_000;
+/** No other question has it: nobody waits for this answer, that there is one is all. */
+const signOfLifeId = 0;
 
 type Question = { resolve: (answer: unknown) => void; reject: (error: Error) => void };
 
@@ -23,6 +27,8 @@ type Worker = {
   /** It takes no more connections, ends with those it has, and nobody takes its place. */
   isLeaving: boolean;
   isToldToStop: boolean;
+  /** From when it first served until it has ended. */
+  standstill: Standstill | undefined;
 };
 
 export type WorkersOptions = {
@@ -33,6 +39,8 @@ export type WorkersOptions = {
   startDeadlineMs: number;
   /** What one that leaves has counted in all. */
   onLast?: (counts: unknown) => void;
+  /** With one that says nothing. */
+  patience?: Patience;
   /** Ends the start, with nothing left. */
   signal?: AbortSignal;
   log: Logger;
@@ -40,7 +48,7 @@ export type WorkersOptions = {
 
 /**
  * INVARIANTS. After `start` there are always `count` workers, or on their way: one that ends is started again, the first time
- * at once, then after growing pauses. A worker's death costs nobody but its own connections. Beside them are those that leave,
+ * at once, then after growing pauses. A worker's death costs nobody but its own connections. One that stands still is killed. Beside them are those that leave,
  * until their last connection has ended; the one with index 0 never does. Each knows how many there are. After `stop` none is left.
  */
 export class Workers {
@@ -70,6 +78,7 @@ export class Workers {
   private constructor(options: WorkersOptions) {
     this.#options = options;
     this.#count = options.count;
+    this.#tasks.run('standing still', (signal) => this.#watch(options.patience ?? defaultPatience, signal));
   }
 
   /** How many there are to be; those that leave are not among them. */
@@ -203,6 +212,26 @@ export class Workers {
     }
   }
 
+  /** Kills those that stand still: they hold their part of new connections, and nothing else ends them. */
+  async #watch({ lookEveryMs }: Patience, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      await pause(lookEveryMs, signal);
+      for (const [index, { process, standstill }] of this.#workers) {
+        const found = standstill?.look(sightOf(process.pid ?? 0));
+        if (found === 'ask') {
+          // A channel that is closed is that of one that ends.
+          process.send({ id: signOfLifeId, question: signOfLife, input: null } satisfies FromParent, () => undefined);
+        } else if (found === 'still') {
+          this.#options.log.error(
+            { worker: index },
+            'a worker stands still, and is killed: it answers nothing any more',
+          );
+          process.kill('SIGKILL');
+        }
+      }
+    }
+  }
+
   #freeIndex(): number {
     let index = 0;
     while (this.#workers.has(index)) index += 1;
@@ -237,6 +266,7 @@ export class Workers {
       isServing: false,
       isLeaving: false,
       isToldToStop: false,
+      standstill: undefined,
     };
     this.#workers.set(index, worker);
     const late = setTimeout(() => {
@@ -248,6 +278,7 @@ export class Workers {
     const end = (error: Error) => {
       clearTimeout(late);
       worker.isServing = false;
+      worker.standstill = undefined;
       for (const question of worker.questions.values()) question.reject(error);
       worker.questions.clear();
       exited.resolve();
@@ -260,8 +291,11 @@ export class Workers {
   #hear(worker: Worker, message: unknown, onServing: () => void): void {
     const heard = fromWorker.safeParse(message);
     if (!heard.success) return;
+    worker.standstill?.heard();
     if (heard.data.type === 'serving') {
       worker.isServing = true;
+      const { patience = defaultPatience } = this.#options;
+      worker.standstill = new Standstill(patience, sightOf(worker.process.pid ?? 0));
       // There may be more or less by now than when it was started.
       void this.#ask(worker, this.#countQuestion()).catch((error: unknown) => {
         this.#options.log.warn({ reason: messageOf(error) }, 'a new worker did not answer');
