@@ -57,6 +57,18 @@ describe('the cookie of a release', () => {
     );
   });
 
+  test('is found among others of its name, but only so many are tried', () => {
+    const cookie = pair(cookies.forPoint(0.25, { path: '/', isTls: false }));
+    const others = (count: number, value: (i: number) => string) =>
+      Array.from({ length: count }, (_, i) => `_flynn_release=${value(i)}; `).join('');
+    const hex = (i: number) => i.toString(16).padStart(8, '0');
+    const made = (i: number) => `${hex(i)}.${'a'.repeat(22)}`;
+    assert.equal(cookies.pointOf(`${others(7, made)}${cookie}`), 0.25);
+    assert.equal(cookies.pointOf(`${others(8, made)}${cookie}`), undefined);
+    // What was never one is passed over at no cost.
+    assert.equal(cookies.pointOf(`${others(1_000, hex)}${cookie}`), 0.25);
+  });
+
   test('without it clients lie evenly', () => {
     const counts = Array.from({ length: 10 }, () => 0);
     for (let i = 0; i < 10_000; i += 1) {

@@ -10,6 +10,11 @@ const releaseCookie = '_flynn_release';
 /** Of clients that were here lately: signing costs more than all else that is done for a request. */
 const maxPointValues = 8_192;
 
+/** As they are made. */
+const pointShape = /^[\da-f]{8}\.[\w-]{22}$/;
+/** Routes below each other on one host may each have set one. Whoever sends more of them only has work done. */
+const maxPointsTried = 8;
+
 type Named = { readonly service: string; readonly address: string };
 
 export class Cookies {
@@ -42,12 +47,12 @@ export class Cookies {
   /** The point between 0 and 1 that says which release's share a client lies in. */
   pointOf(cookies: string | undefined): number | undefined {
     if (cookies === undefined || !cookies.includes(releaseCookie)) return undefined;
+    let tried = 0;
     for (const value of valuesOf(cookies, releaseCookie)) {
-      const number = value.slice(0, 8);
-      const expected = Buffer.from(this.#pointValue(number));
-      const given = Buffer.from(value);
-      if (given.length === expected.length && timingSafeEqual(given, expected))
-        return Number.parseInt(number, 16) / 2 ** 32;
+      if (!pointShape.test(value)) continue;
+      if (this.#isPointValue(value)) return Number.parseInt(value.slice(0, 8), 16) / 2 ** 32;
+      tried += 1;
+      if (tried === maxPointsTried) break;
     }
     return undefined;
   }
@@ -56,17 +61,28 @@ export class Cookies {
     const number = Math.floor(point * 2 ** 32)
       .toString(16)
       .padStart(8, '0');
-    return setCookie(releaseCookie, this.#pointValue(number), scope);
+    const value = this.#pointValue(number);
+    this.#keepPointValue(number, value);
+    return setCookie(releaseCookie, value, scope);
+  }
+
+  /** Of that shape. What clients make up is not kept: it would push out what they were given. */
+  #isPointValue(value: string): boolean {
+    const number = value.slice(0, 8);
+    const expected = this.#pointValue(number);
+    if (!timingSafeEqual(Buffer.from(value), Buffer.from(expected))) return false;
+    this.#keepPointValue(number, expected);
+    return true;
   }
 
   #pointValue(number: string): string {
-    let value = this.#pointValues.get(number);
-    if (value === undefined) {
-      value = `${number}.${this.#sign(`release ${number}`)}`;
-      if (this.#pointValues.size >= maxPointValues) this.#pointValues.clear();
-      this.#pointValues.set(number, value);
-    }
-    return value;
+    return this.#pointValues.get(number) ?? `${number}.${this.#sign(`release ${number}`)}`;
+  }
+
+  #keepPointValue(number: string, value: string): void {
+    if (this.#pointValues.has(number)) return;
+    if (this.#pointValues.size >= maxPointValues) this.#pointValues.clear();
+    this.#pointValues.set(number, value);
   }
 
   #tokensOf(backends: readonly Named[]): ReadonlyMap<string, Named> {
