@@ -11,8 +11,8 @@ type WithKey = ServedCertificate & { readonly certificate: string; readonly priv
 
 /**
  * INVARIANTS. A name's own certificate comes before that of a wildcard, which stands for exactly one label. Of several
- * for one name people's own comes before an authority's, then the one that is good longest. One that has expired is
- * served all the same: a warning is better than another name's certificate.
+ * for one name people's own comes before an authority's, then the one that is good longest. One that has expired comes after all
+ * that have not, and is served if there is no other: a warning is better than another name's certificate.
  */
 export class Certificates {
   readonly #options: SecureContextOptions;
@@ -39,7 +39,7 @@ export class Certificates {
 
   /** Those that are over, as long as they are served. */
   expired(nowMs: number): ServedCertificate[] {
-    return [...this.#byId.values()].filter(({ notAfter }) => notAfter !== undefined && Date.parse(notAfter) <= nowMs);
+    return [...this.#byId.values()].filter((certificate) => isOver(certificate, nowMs));
   }
 
   set(certificate: ServedCertificate): void {
@@ -75,14 +75,14 @@ export class Certificates {
   }
 
   /** Undefined for a name nobody has a certificate for. */
-  contextFor(serverName: string): SecureContext | undefined {
+  contextFor(serverName: string, nowMs = Date.now()): SecureContext | undefined {
     const name = serverName.toLowerCase().replace(/\.$/, '');
     const dot = name.indexOf('.');
     const candidates = [
       ...(this.#byName.get(name) ?? []),
       ...(dot > 0 ? (this.#byName.get(`*${name.slice(dot)}`) ?? []) : []),
     ];
-    for (const candidate of candidates) {
+    for (const candidate of candidates.toSorted((a, b) => Number(isOver(a, nowMs)) - Number(isOver(b, nowMs)))) {
       const context = this.#contextOf(candidate);
       if (context !== undefined) return context;
     }
@@ -123,6 +123,10 @@ export class Certificates {
 
 function hasKey(certificate: ServedCertificate): certificate is WithKey {
   return certificate.certificate !== undefined && certificate.privateKey !== undefined;
+}
+
+function isOver({ notAfter }: ServedCertificate, nowMs: number): boolean {
+  return notAfter !== undefined && Date.parse(notAfter) <= nowMs;
 }
 
 function byPrecedence(a: WithKey, b: WithKey): number {

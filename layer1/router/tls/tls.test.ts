@@ -190,6 +190,23 @@ test('a certificate that has expired is served still, and the status says so', a
   assert.deepEqual(world.router.status().tls?.expired, ['app.test']);
 });
 
+test('one that has not expired comes before one that has, whose own it may be and whatever name it is for', async (t) => {
+  const expired = { days: 1, now: Date.now() - 5 * 24 * 3_600_000 };
+  const world = await setUpTls(t, {
+    first: async (authority) => [
+      await servedBy(authority, { id: 'c1', domains: ['app.test'], name: 'old', ...expired }),
+      await servedBy(authority, { id: 'c2', domains: ['www.other.test'], name: 'old', ...expired }),
+    ],
+  });
+  const { certificates, authority } = world;
+  await world.shown('app.test', 'old');
+  await world.shown('www.other.test', 'old');
+  certificates.set(await servedBy(authority, { id: 'c3', domains: ['app.test'], source: 'acme', name: 'issued' }));
+  await world.shown('app.test', 'issued');
+  certificates.set(await servedBy(authority, { id: 'c4', domains: ['*.other.test'], name: 'wildcard' }));
+  await world.shown('www.other.test', 'wildcard');
+});
+
 test('a certificate that cannot be served costs only itself', async (t) => {
   const other = await createAuthority('other');
   const world = await setUpTls(t, {
