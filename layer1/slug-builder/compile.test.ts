@@ -1,67 +1,15 @@
 /** The buildpack protocol, with temporary folders and buildpacks that are shell scripts. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { cp, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
+import { cp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
 import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
 import { nameOf, parseSource, withoutPassword } from './buildpack-source.ts';
-import type { Layout } from './buildpack.ts';
-import { type SlugPlan, compileSlug } from './compile.ts';
+import { bench, write } from './compile-fixture.ts';
 import { parseRelease } from './custom-buildpack.ts';
-import { baseEnv } from './environment.ts';
-import { createOutput } from './output.ts';
 
 const sample = resolve(import.meta.dirname, '../../test/apps/custom-buildpack');
-
-type Bench = AsyncDisposable & {
-  dir: string;
-  layout: Layout;
-  output: () => string;
-  compile: (appEnv?: Record<string, string>, cacheIsGood?: (isGood: boolean) => void) => Promise<SlugPlan>;
-};
-
-/** A place to build `files` in: their paths with their texts. */
-async function bench(files: Record<string, string>): Promise<Bench> {
-  const dir = await mkdtemp(join(tmpdir(), 'flynn-compile-'));
-  const layout: Layout = {
-    appDir: join(dir, 'app'),
-    cacheDir: join(dir, 'cache'),
-    envDir: join(dir, 'env'),
-    runtimeDir: join(dir, 'opt'),
-    scratchDir: join(dir, 'scratch'),
-  };
-  for (const path of Object.values(layout)) await mkdir(path);
-  await write(layout.appDir, files);
-  let said = '';
-  const out = createOutput((text) => (said += text));
-  return {
-    dir,
-    layout,
-    output: () => said,
-    compile: (appEnv = {}, cacheIsGood) =>
-      compileSlug(
-        {
-          layout,
-          appEnv,
-          baseEnv: baseEnv({ PATH: process.env['PATH'] }, { home: layout.appDir, commit: 'abc' }),
-          out,
-          nowMs: 0,
-          signal: AbortSignal.timeout(60_000),
-        },
-        cacheIsGood,
-      ),
-    [Symbol.asyncDispose]: () => rm(dir, { recursive: true, force: true }),
-  };
-}
-
-async function write(dir: string, files: Record<string, string>): Promise<void> {
-  for (const [path, text] of Object.entries(files)) {
-    await mkdir(dirname(join(dir, path)), { recursive: true });
-    await writeFile(join(dir, path), text);
-  }
-}
 
 test('a custom buildpack gets the build, cache and env folders, and its release counts', async () => {
   await using b = await bench({ 'greeting.txt': 'Hello' });
@@ -150,7 +98,8 @@ test('those of app.json are used in their order, unless .buildpacks or BUILDPACK
 });
 
 test('the cache is good once an install has succeeded, and no longer when another buildpack begins', async () => {
-  const scripts = { build: 'exit "${RESULT:-0}"', start: 'node server.js' };
+  const preinstall = 'mkdir -p $npm_config_cache && touch $npm_config_cache/$(date +%s%N)';
+  const scripts = { preinstall, build: 'exit "${RESULT:-0}"', start: 'node server.js' };
   const lock = { name: 'x', lockfileVersion: 3, packages: { '': { name: 'x' } } };
   await using b = await bench({
     'package.json': JSON.stringify({ name: 'x', scripts }),

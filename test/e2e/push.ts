@@ -26,7 +26,7 @@ export function describePush(theCluster: () => TestCluster): void {
     assert.match(String(answer.headers['x-request-id']), /\S{20,}/);
   });
 
-  test('a second push takes its modules from the cache and drops no request under steady load', async () => {
+  test('a second push takes its packages from the cache and drops no request under steady load', async () => {
     const cluster = theCluster();
     await express.write('server.js', (await express.read('server.js')).replace('Hello from', 'Welcome from'));
     await express.commit('another greeting');
@@ -37,7 +37,7 @@ export function describePush(theCluster: () => TestCluster): void {
     });
     const { stderr } = await express.push();
     const report = await load.stop();
-    assert.match(stderr, /Restoring cached node_modules/);
+    assert.match(stderr, /Taking packages that were downloaded before from the cache/);
     assert.ok(report.requests > 50, `only ${report.requests} requests`);
     // Without its word a router may ask jobs that have gone.
     if (await wasWordGiven(cluster, 'express')) assert.deepEqual(report.failures, []);

@@ -1,4 +1,4 @@
-/** What a package manager downloaded, kept for the app's next build where node_modules themselves cannot be. */
+/** What a package manager downloaded, kept for the app's next build. */
 import { lstat, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readTextFile } from '@flynn/kit/files';
@@ -27,15 +27,19 @@ export class Downloads {
     this.#out = out;
   }
 
-  /** Before the install. */
-  async begin(): Promise<void> {
+  /** Before the install. Answers whether there is something of the build before. */
+  async begin(): Promise<boolean> {
     const held = await this.#held();
-    if (held.bytes === 0) return;
+    if (held.bytes === 0) return false;
     const firstText = await readTextFile(this.#firstFile).catch(() => 'none');
     // Of all that the build before left: programs after its install may have downloaded more, as pnpm does into its one store.
     if (firstText === undefined) await writeFile(this.#firstFile, String(held.bytes));
-    if (held.bytes <= Number(firstText ?? held.bytes) * mostGrowth) this.#before = held;
-    else await this.forget();
+    if (held.bytes > Number(firstText ?? held.bytes) * mostGrowth) {
+      await this.#forget();
+      return false;
+    }
+    this.#before = held;
+    return true;
   }
 
   /** After an install that succeeded. Answers whether something else is kept now. */
@@ -44,13 +48,13 @@ export class Downloads {
     const before = this.#before;
     if (held.bytes > mostBytes) {
       this.#out.line(`The packages downloaded are not kept for the next build: ${sizeText(held.bytes)}`);
-      await this.forget();
+      await this.#forget();
       return before.paths.size > 0;
     }
     return held.paths.size !== before.paths.size || [...held.paths].some((path) => !before.paths.has(path));
   }
 
-  async forget(): Promise<void> {
+  async #forget(): Promise<void> {
     await rm(this.#root, { recursive: true, force: true });
   }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { chooseManager, hasPnpmPackages, isBerryLockfile, pnpmRangeOf } from './lockfiles.ts';
+import { chooseManager, isBerryLockfile, pnpmRangeOf } from './lockfiles.ts';
 
 const chosen: [string[], string | undefined, string, string | undefined][] = [
   [['package.json', 'package-lock.json'], undefined, 'npm', 'package-lock.json'],
@@ -35,14 +35,4 @@ test("a lockfile tells its manager's version", () => {
   assert.equal(pnpmRangeOf('lockfileVersion: 5.4\n'), '^7.0.0');
   assert.equal(isBerryLockfile('# yarn lockfile v1\n\na@1:\n'), false);
   assert.equal(isBerryLockfile('# x\n\n__metadata:\n  version: 8\n'), true);
-});
-
-test('pnpm-workspace.yaml tells of packages below, unless it has settings alone', () => {
-  assert.equal(hasPnpmPackages('packages:\n  - packages/*\n'), true);
-  assert.equal(hasPnpmPackages('packages: [packages/*, "!**/test/**"]\nsharedWorkspaceLockfile: true\n'), true);
-  assert.equal(hasPnpmPackages('onlyBuiltDependencies:\n  - esbuild\n'), false);
-  assert.equal(hasPnpmPackages('packages:\n'), false);
-  assert.equal(hasPnpmPackages('# nothing\n'), false);
-  assert.equal(hasPnpmPackages(undefined), false);
-  assert.equal(hasPnpmPackages('packages: [\n'), true);
 });

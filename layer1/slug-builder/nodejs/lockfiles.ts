@@ -1,7 +1,5 @@
 /** Which package manager do the files of a repository speak for? */
 import { FlynnError } from '@flynn/kit/errors';
-import { parse as parseYaml } from 'yaml';
-import { z } from 'zod';
 
 export const lockfileOf = { npm: 'package-lock.json', yarn: 'yarn.lock', pnpm: 'pnpm-lock.yaml' } as const;
 export type ManagerName = keyof typeof lockfileOf;
@@ -51,17 +49,4 @@ export function pnpmRangeOf(lockfile: string): string {
 /** Yarn 2 and later write YAML with a `__metadata` entry. */
 export function isBerryLockfile(lockfile: string): boolean {
   return /^__metadata:/m.test(lockfile);
-}
-
-const workspaceSchema = z.object({ packages: z.array(z.unknown()).nullish() }).nullable();
-
-/** Whether pnpm-workspace.yaml says that there are packages below this one: it may have settings alone. */
-export function hasPnpmPackages(workspace: string | undefined): boolean {
-  if (workspace === undefined) return false;
-  try {
-    return (workspaceSchema.parse(parseYaml(workspace, { logLevel: 'error' }))?.packages ?? []).length > 0;
-  } catch {
-    // pnpm says what is wrong with it; what it means by it nobody knows.
-    return true;
-  }
 }

@@ -6,8 +6,8 @@ import type { BuildContext, Buildpack, Compiled, Runtime } from '../buildpack.ts
 import { buildEnv } from '../environment.ts';
 import { parseProcfile } from '../procfile.ts';
 import { slugDir } from '../runtime-env.ts';
-import { type Project, installDependencies, pruneDependencies, runScript, whatToKeep } from './dependencies.ts';
-import { apartFromStore } from './downloads.ts';
+import { type Project, installDependencies, pruneDependencies, runScript } from './dependencies.ts';
+import { Downloads, apartFromStore } from './downloads.ts';
 import { isInRange, npmRangeFor, rangeOf } from './engines.ts';
 import { headerSettings } from './headers.ts';
 import { chooseManager, isBerryLockfile, pnpmRangeOf } from './lockfiles.ts';
@@ -34,16 +34,16 @@ async function compile(context: BuildContext): Promise<Compiled> {
 
   out.topic('Installing Node.js');
   const tools = await installTools(context, manifest, chosen);
-  const known = { manifest, manager: tools.manager, lockfile: chosen.lockfile };
-  const keeps = await whatToKeep(known, context);
+  const downloads = new Downloads(context);
   const env = {
-    ...projectEnv(context, tools, keeps),
+    ...projectEnv(context, tools, downloads.dir),
     ...(await headerSettings({ ...tools, program: tools.manager.program })),
   };
   const project: Project = {
-    ...known,
-    keeps,
-    tools: tools.runtimes.map(({ name }) => name).join(' '),
+    manifest,
+    manager: tools.manager,
+    lockfile: chosen.lockfile,
+    downloads,
     env,
     scriptEnv: { ...env, ...downloadFolders(tools.manager, layout.scratchDir) },
   };
@@ -161,14 +161,9 @@ async function managerOf(
   return { manager: isBerry ? yarnBerryManager(version, hasLockfile) : yarnClassicManager(hasLockfile), version };
 }
 
-function projectEnv(
-  context: BuildContext,
-  { manager, runtimes }: Tools,
-  keeps: Project['keeps'],
-): Record<string, string> {
+function projectEnv(context: BuildContext, { manager, runtimes }: Tools, downloadDir: string): Record<string, string> {
   const { layout } = context;
   const scratch = (name: string): string => join(layout.scratchDir, name);
-  const downloadDir = keeps === 'modules' ? layout.scratchDir : keeps.dir;
   return {
     NODE_ENV: 'production',
     ...yarnSettings(context.baseEnv),
@@ -181,7 +176,7 @@ function projectEnv(
     pnpm_config_pm_on_fail: pinIgnored,
     XDG_CACHE_HOME: scratch('cache'),
     XDG_DATA_HOME: manager.program === 'pnpm' ? join(downloadDir, 'data') : scratch('data'),
-    ...(keeps === 'modules' ? {} : apartFromStore(runtimes)),
+    ...apartFromStore(runtimes),
     XDG_STATE_HOME: scratch('state'),
   };
 }

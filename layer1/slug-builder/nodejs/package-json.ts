@@ -50,11 +50,6 @@ export function startCommand(manifest: PackageJson, manager: string, hasServerFi
   return isPlain ? start.trim() : `${manager} start`;
 }
 
-/** The scripts that an install runs besides fetching packages, in order. */
-export function installScripts(manifest: PackageJson): string[] {
-  return ['preinstall', 'install', 'postinstall', 'prepare'].filter((name) => manifest.scripts[name] !== undefined);
-}
-
 /** Heroku's own name wins over `build`. */
 export function buildScript(manifest: PackageJson): string | undefined {
   return ['heroku-postbuild', 'build'].find((name) => manifest.scripts[name] !== undefined);
