@@ -62,6 +62,9 @@ export const compileInputSchema = z.object({
   outputBytes: z.int().positive(),
 });
 
+/** What `unpack` answers, before anything of the app has run. */
+export const unpackedSchema = z.object({ timeS: z.int().nonnegative() });
+
 /** What a compile that failed answers, where the cache has something new that is good all the same. */
 export const keptCache = { isCacheChanged: true };
 
@@ -112,18 +115,18 @@ async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal):
     runStep(step(...self, 'unpack', layout.appDir), source),
     restoreCache(job, deps, step('tar', '-xf', '-', '-C', layout.cacheDir), signal),
   ]);
-  const told: z.input<typeof compileInputSchema> = {
+  const input: z.input<typeof compileInputSchema> = {
     layout,
     appEnv: job.appEnv,
     nowMs,
     outputBytes: limits.outputBytes,
   };
   // Loads meanwhile, and begins when it is told.
-  const compiling = runStep(step(...self, 'compile'), Readable.from(after(unpacked, JSON.stringify(told))), {
+  const compiling = runStep(step(...self, 'compile'), Readable.from(after(unpacked, JSON.stringify(input))), {
     bytes: maxRecordBytes,
     error: recordTooLarge,
   });
-  const [known, answer] = await Promise.all([readLayers(job.appId, blobs, signal), compiling, unpacked]);
+  const [known, answer, [told]] = await Promise.all([readLayers(job.appId, blobs, signal), compiling, unpacked]);
   const plan = slugPlanSchema.parse(JSON.parse(answer));
 
   const runtimes: Record<string, Layer> = {};
@@ -135,7 +138,10 @@ async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal):
     runtimes[name] = layer;
     roomBytes -= layer.sizeBytes;
   }
-  const app = await store(step(...tar(layout.appDir, String.raw`s,^\.,app,S`, '.')), 3, blobs, signal, within());
+  // Web servers tell by a file's time whether a browser has it already.
+  const { timeS } = unpackedSchema.parse(JSON.parse(told));
+  const pack = step(...tar(layout.appDir, String.raw`s,^\.,app,S`, '.', timeS));
+  const app = await store(pack, 3, blobs, signal, within());
   const layers = [...Object.values(runtimes), app];
   const result = buildResultSchema.parse({
     layers,
@@ -176,9 +182,9 @@ async function storeCache(job: BuildJob, deps: BuildDeps, signal: AbortSignal): 
   }
 }
 
-/** Sorted, without times and with one owner: the same files are the same bytes, and so the same blob. */
-function tar(dir: string, rename: string, member: string): [string, ...string[]] {
-  const sameBytes = ['--format=gnu', '--sort=name', '--mtime=@0', '--numeric-owner', '--hard-dereference'];
+/** Sorted, with one time and one owner: the same files are the same bytes, and so the same blob. */
+function tar(dir: string, rename: string, member: string, timeS = 0): [string, ...string[]] {
+  const sameBytes = ['--format=gnu', '--sort=name', `--mtime=@${timeS}`, '--numeric-owner', '--hard-dereference'];
   const owner = [`--owner=${appUserId}`, `--group=${appUserId}`];
   return ['tar', '-C', dir, ...sameBytes, ...owner, `--transform=${rename}`, '-cf', '-', '--', member];
 }

@@ -10,7 +10,7 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { RenewedIdentity, readIdentity } from '@flynn/kit/identity';
 import { agentClient } from '@flynn/host-agent/agent-client';
-import { build, compileInputSchema, failureText, keptCache } from './build.ts';
+import { build, compileInputSchema, failureText, keptCache, unpackedSchema } from './build.ts';
 import type { Layout } from './buildpack.ts';
 import { compileSlug } from './compile.ts';
 import { configSchema } from './config.ts';
@@ -137,9 +137,10 @@ async function runBuild(): Promise<void> {
 }
 
 async function runUnpack(dir: string): Promise<void> {
-  const { pointers } = await unpackSource(process.stdin, dir, { signal });
+  const { pointers, timeS } = await unpackSource(process.stdin, dir, { signal });
   const warning = pointerWarning(pointers);
   if (warning !== undefined) out.warn(warning);
+  await answer(unpackedSchema.parse({ timeS }));
 }
 
 async function runSubmodulesStep(): Promise<void> {

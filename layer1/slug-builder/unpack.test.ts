@@ -6,11 +6,11 @@ import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { type Header, pack } from 'tar-stream';
 import { pointerWarning } from './lfs-pointers.ts';
-import { unpackSource } from './unpack.ts';
+import { type Unpacked, unpackSource } from './unpack.ts';
 
 async function unpacked(
   entries: [Partial<Header> & { name: string }, string?][],
-): Promise<{ dir: string; pointers: string[] } & AsyncDisposable> {
+): Promise<{ dir: string } & Unpacked & AsyncDisposable> {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-unpack-'));
   const archive = pack();
   for (const [header, text] of entries) archive.entry(header, text ?? '');
@@ -18,8 +18,8 @@ async function unpacked(
   const dispose = () => rm(dir, { recursive: true, force: true });
   try {
     const limits = { signal: AbortSignal.timeout(60_000) };
-    const { pointers } = await unpackSource(Readable.from(archive), join(dir, 'app'), limits);
-    return { dir: join(dir, 'app'), pointers, [Symbol.asyncDispose]: dispose };
+    const answer = await unpackSource(Readable.from(archive), join(dir, 'app'), limits);
+    return { dir: join(dir, 'app'), ...answer, [Symbol.asyncDispose]: dispose };
   } catch (error) {
     await dispose();
     throw error;
@@ -52,6 +52,18 @@ test('pointers of Git LFS are told, and are files as any', async () => {
   assert.equal(await readFile(join(result.dir, 'a/b.png'), 'utf8'), pointer);
   assert.equal((await stat(join(result.dir, 'large'))).size, pointer.length * 20);
   assert.equal((await stat(join(result.dir, 'empty'))).size, 0);
+});
+
+test('the newest time of an archive is told, and 1980 of one that says none', async () => {
+  const at = (time: string): { mtime: Date } => ({ mtime: new Date(time) });
+  await using dated = await unpacked([
+    [{ name: 'a', ...at('2020-01-01T00:00:00.900Z') }],
+    [{ name: 'b', ...at('2020-01-01T00:00:02.500Z') }],
+    [{ name: 'c', ...at('1999-01-01') }],
+  ]);
+  assert.equal(dated.timeS, Date.parse('2020-01-01T00:00:02Z') / 1000);
+  await using undated = await unpacked([[{ name: 'a', ...at('1970-01-01') }]]);
+  assert.equal(undated.timeS, Date.parse('1980-01-01') / 1000);
 });
 
 test('of many pointers a few are named', () => {

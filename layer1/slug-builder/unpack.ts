@@ -9,15 +9,25 @@ import { FlynnError } from '@flynn/kit/errors';
 import { extract } from 'tar-stream';
 import { isPointer, mostPointerBytes } from './lfs-pointers.ts';
 
+/** 1980: what is older has no time in a ZIP file, and archives that say none have 1970. */
+const leastTimeS = 315_532_800;
+
+export type Unpacked = {
+  /** Which files are pointers of Git LFS. */
+  pointers: string[];
+  /** The newest of the archive, in seconds since 1970: of a commit that it was made at. */
+  timeS: number;
+};
+
 /**
- * Answers which files are pointers of Git LFS. `invalid` for an entry that leads outside, by its name or through a link of the
+ * `invalid` for an entry that leads outside, by its name or through a link of the
  * archive, or is no file at all.
  */
 export async function unpackSource(
   archive: Readable,
   dir: string,
   options: { signal: AbortSignal },
-): Promise<{ pointers: string[] }> {
+): Promise<Unpacked> {
   const entries = extract();
   const reading = pipeline(archive, entries, { signal: options.signal });
   reading.catch(() => {
@@ -25,8 +35,11 @@ export async function unpackSource(
   });
   const links = new Set<string>();
   const pointers: string[] = [];
+  let timeS = leastTimeS;
   for await (const entry of entries) {
-    const { type, linkname, mode } = entry.header;
+    const { type, linkname, mode, mtime } = entry.header;
+    const entryTimeS = Math.floor((mtime?.getTime() ?? 0) / 1000);
+    if (entryTimeS > timeS) timeS = entryTimeS;
     const path = safePath(entry.header.name, links);
     const target = join(dir, path);
     await mkdir(type === 'directory' ? target : dirname(target), { recursive: true });
@@ -53,7 +66,7 @@ export async function unpackSource(
     entry.resume();
   }
   await reading;
-  return { pointers };
+  return { pointers, timeS };
 }
 
 function safePath(name: string, links: ReadonlySet<string>): string {
