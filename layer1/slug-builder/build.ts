@@ -37,13 +37,13 @@ export type BuildDeps = {
   out: Output;
   nowMs: number;
   limits: BuildLimits;
-  /** How long the end of a build that failed may wait for its cache to be stored. */
+  /** How long the end of a build may wait for its cache to be stored, beyond its limit too. */
   keepCacheMs?: number;
 };
 
 /** Longer than it takes the blob store to be replaced. */
 const awayMs = 60_000;
-/** Who waits for a build that failed waits for the storing of its cache, too. */
+/** Who waits for a build waits for the storing of its cache, too. */
 const keepCacheMs = 60_000;
 
 type Layer = { digest: string; sizeBytes: number };
@@ -85,24 +85,36 @@ const layersSchema = z.record(z.string(), z.object({ digest: z.string(), sizeByt
 export async function build(job: BuildJob, deps: BuildDeps, signal: AbortSignal): Promise<BuildResult> {
   const { limits, layout } = deps;
   const dirs = [...Object.values(layout), ...(layout.appDir === slugDir ? ['/tmp', '/var/tmp', '/dev/shm'] : [])];
+  const begunMs = performance.now();
+  let built: Built;
   try {
-    return await withinLimits(limits, dirs, signal, (limited) => buildWithin(job, deps, limited));
+    built = await withinLimits(limits, dirs, signal, (limited) => buildWithin(job, deps, limited));
   } catch (error) {
     // What was installed is good: the next push, with what was wrong put right, need not fetch it again.
     if (error instanceof StepFailure && error.answer === JSON.stringify(keptCache)) await keepCache(job, deps, signal);
     throw error;
   }
+  const leftMs = limits.timeoutMs - (performance.now() - begunMs);
+  if (built.isCacheChanged) await keepCache(job, deps, signal, leftMs);
+  signal.throwIfAborted();
+  return built.result;
 }
 
-/** Of a build that failed, after its limits, which would be told in the place of why: never for long, and no failure. */
-async function keepCache(job: BuildJob, deps: BuildDeps, signal: AbortSignal): Promise<void> {
-  const limited = AbortSignal.any([signal, AbortSignal.timeout(deps.keepCacheMs ?? keepCacheMs)]);
+/**
+ * After the build's limits, which would be told in the place of why it failed, or of its result: no failure, and never for long,
+ * but for as long as a build that succeeded has left.
+ */
+async function keepCache(job: BuildJob, deps: BuildDeps, signal: AbortSignal, leftMs = 0): Promise<void> {
+  const mostMs = Math.max(leftMs, deps.keepCacheMs ?? keepCacheMs);
+  const limited = AbortSignal.any([signal, AbortSignal.timeout(mostMs)]);
   await storeCache(job, deps, limited).catch((error: unknown) => {
     if (!signal.aborted) deps.out.warn(`${cacheNotStored}: ${messageOf(error)}`);
   });
 }
 
-async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal): Promise<BuildResult> {
+type Built = { result: BuildResult; isCacheChanged: boolean };
+
+async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal): Promise<Built> {
   const { blobs, layout, self, out, nowMs, limits } = deps;
   const step = stepsOf(deps, signal);
 
@@ -162,8 +174,7 @@ async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal):
     if (signal.aborted) throw error;
     out.warn(`${cacheNotStored}: ${messageOf(error)}`);
   }
-  if (plan.isCacheChanged) await storeCache(job, deps, signal);
-  return result;
+  return { result, isCacheChanged: plan.isCacheChanged };
 }
 
 /** What cannot be stored only costs time. */
