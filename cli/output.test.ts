@@ -124,6 +124,24 @@ for (const locale of ['C', 'C.UTF-8']) {
   });
 }
 
+test('columns of a table stand below each other where signs take two cells', () => {
+  assert.equal(
+    formatTable(
+      ['NAME', 'AGE'],
+      [
+        ['東京', '1m'],
+        ['shop-x', '2m'],
+      ],
+    ),
+    'NAME    AGE\n東京    1m\nshop-x  2m\n',
+  );
+});
+
+/** What the last write leaves on the line. */
+function visibleOf(output: Capture): string {
+  return output.text.slice(output.text.lastIndexOf('\r') + 1).replace('\u001b[K', '');
+}
+
 test('colours are for terminals', () => {
   const output = new Capture();
   assert.equal(paint(output, 'green', 'up'), 'up');
@@ -143,15 +161,35 @@ test('progress shows on a terminal after a second, makes room for a line and lea
     assert.equal(output.text, '');
     now.mock.mockImplementation(() => 1_100);
     mock.timers.tick(100);
-    assert.match(output.text, /^\r. scaling 1\.1s$/);
+    assert.equal(visibleOf(output), '⠙ scaling 1.1s');
     line.clear();
-    assert.ok(output.text.endsWith('1.1s\r\u001b[K'));
+    assert.ok(output.text.endsWith('1.1s\u001b[K\r\u001b[K'));
     mock.timers.tick(100);
     line[Symbol.dispose]();
-    assert.ok(output.text.endsWith('1.1s\r\u001b[K'));
+    assert.ok(output.text.endsWith('1.1s\u001b[K\r\u001b[K'));
     const length = output.text.length;
     mock.timers.tick(1_000);
     assert.equal(output.text.length, length);
+  } finally {
+    mock.restoreAll();
+    mock.timers.reset();
+  }
+});
+
+test('progress keeps to its line, however narrow the terminal is', () => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  const now = mock.method(performance, 'now', () => 0);
+  try {
+    const output = new Capture();
+    output.isTTY = true;
+    output.columns = 24;
+    using _line = new ProgressLine(output, () => 'looking at 東京\nand its https://example.com/a.git');
+    now.mock.mockImplementation(() => 1_100);
+    mock.timers.tick(1_100);
+    assert.equal(visibleOf(output), '⠙ looking at 東京… 1.1s');
+    output.columns = 5;
+    mock.timers.tick(100);
+    assert.equal(visibleOf(output), '');
   } finally {
     mock.restoreAll();
     mock.timers.reset();

@@ -1,5 +1,7 @@
 /** Tables, values and progress, for people and for pipes. */
 import { styleText } from 'node:util';
+import cliTruncate from 'cli-truncate';
+import stringWidth from 'string-width';
 import type { Output } from './io.ts';
 
 /** C0, DEL and C1, but for tabs and line ends. */
@@ -20,13 +22,18 @@ export function formatTable(header: readonly string[], rows: readonly (readonly 
   const cells = [header, ...rows].map((row) =>
     row.map((cell) => visible(cell?.replaceAll(/\s+/g, ' ').trim() ?? '') || '-'),
   );
-  const widths = header.map((_, column) => Math.max(...cells.map((row) => row[column]?.length ?? 0)));
+  const widths = header.map((_, column) => Math.max(...cells.map((row) => stringWidth(row[column] ?? ''))));
   return cells
     .map((row) => {
-      const line = row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ');
+      const line = row.map((cell, column) => padded(cell, widths[column] ?? 0)).join('  ');
       return `${line.trimEnd()}\n`;
     })
     .join('');
+}
+
+/** To so many cells of a terminal: of some scripts and signs each takes two. */
+function padded(text: string, cells: number): string {
+  return text + ' '.repeat(Math.max(0, cells - stringWidth(text)));
 }
 
 export function formatAge(iso: string | undefined, now: number): string {
@@ -125,6 +132,10 @@ export async function writeTo(output: Output, data: string | Uint8Array): Promis
   for (const event of events) output.off(event, onTaken);
 }
 
+export function sizeOf(output: Output): { columns: number; rows: number } {
+  return { columns: output.columns ?? 80, rows: output.rows ?? 24 };
+}
+
 const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 const patienceMs = 1_000;
 
@@ -145,9 +156,13 @@ export class ProgressLine implements Disposable {
       if (tookMs < patienceMs) return;
       step += 1;
       this.#isShown = true;
-      // One that changes may have been longer.
-      const now = typeof text === 'string' ? visible(text) : `\u001b[K${visible(text())}`;
-      output.write(`\r${frames[step % frames.length]} ${now} ${formatSeconds(tookMs)}`);
+      const [begin, end] = [`${frames[step % frames.length]} `, ` ${formatSeconds(tookMs)}`];
+      // One that is wrapped would stay where it is, and be written below anew each time.
+      const room = sizeOf(output).columns - 1 - begin.length - end.length;
+      const said = visible(typeof text === 'string' ? text : text()).replaceAll(/\s+/g, ' ');
+      const line = room < 1 ? '' : `${begin}${cliTruncate(said, room)}${end}`;
+      // The one before may have been longer.
+      output.write(`\r${line}\u001b[K`);
     }, 100);
   }
 

@@ -2,8 +2,8 @@
 import type { Duplex } from 'node:stream';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { encodeFrame, frameLimitBytes, type Frame, readFrames } from '@flynn/kit/frames';
-import type { Io, Output } from './io.ts';
-import { visible, writeTo } from './output.ts';
+import type { Io } from './io.ts';
+import { sizeOf, visible, writeTo } from './output.ts';
 
 type Send = (frame: Frame) => void;
 
@@ -112,8 +112,4 @@ function forwardSignals(io: Io, send: Send, leave: () => void): () => void {
   return () => {
     for (const off of offs) off();
   };
-}
-
-export function sizeOf(output: Output): { columns: number; rows: number } {
-  return { columns: output.columns ?? 80, rows: output.rows ?? 24 };
 }

@@ -1,5 +1,6 @@
 import { jobs } from '@flynn/controller/api';
-import { joinJob, sizeOf } from '../terminal.ts';
+import { sizeOf } from '../output.ts';
+import { joinJob } from '../terminal.ts';
 import { addCommand, type Parent } from './command.ts';
 
 type ExecOptions = { type?: string; job?: string };

@@ -4,7 +4,8 @@ import type { Job } from '@flynn/controller/model';
 import { hasCode } from '@flynn/kit/errors';
 import { parseAssignments, parseCpu, parseMemory } from '../arguments.ts';
 import type { Context } from '../context.ts';
-import { joinJob, sizeOf } from '../terminal.ts';
+import { sizeOf } from '../output.ts';
+import { joinJob } from '../terminal.ts';
 import { addCommand, type Parent } from './command.ts';
 
 type RunOptions = { detached?: boolean; release?: string; memory?: string; cpu?: string; env: string[] };

@@ -7,8 +7,7 @@ import { figuresTable, fitted, hungriestFirst, oldNote } from '../apps/figures.t
 import { parseDurationMs, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { isPassing } from '../logs/stream.ts';
-import { formatAge, visible } from '../output.ts';
-import { sizeOf } from '../terminal.ts';
+import { formatAge, visible, sizeOf } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
 /** Another screen, which leaves what was on this one as it was. */
