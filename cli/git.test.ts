@@ -3,6 +3,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
 import { addRemote, appOfRemotes, isRepository, listRemotes, remoteUrl, removeRemote, trustCluster } from './git.ts';
 import { Desk } from './testing.ts';
 
@@ -16,6 +17,18 @@ test("the app is the one a remote of the cluster pushes to, the remote called fl
   assert.equal(appOfRemotes([origin, staging], gitUrl), 'hello-staging');
   assert.equal(appOfRemotes([origin], gitUrl), undefined);
   assert.equal(appOfRemotes([flynn], `${gitUrl}/`), 'hello');
+});
+
+test('of remotes that lead to several apps none is taken for meant, unless one is called flynn', () => {
+  const production = { name: 'production', url: `${gitUrl}/shop.git` };
+  const staging = { name: 'staging', url: `${gitUrl}/shop-staging.git` };
+  assert.throws(
+    () => appOfRemotes([production, staging], gitUrl),
+    (error) =>
+      hasCode(error, 'invalid') &&
+      /production is shop, staging is shop-staging\n {2}name it with -a/.test(error.message),
+  );
+  assert.equal(appOfRemotes([production, { ...production, name: 'live' }], gitUrl), 'shop');
 });
 
 test('a remote of another cluster names no app, whatever it is called', () => {

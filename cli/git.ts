@@ -71,12 +71,20 @@ export async function removeRemote(io: Io, name: string): Promise<void> {
   await git(io, ['remote', 'remove', name]);
 }
 
-/** The app a remote of this cluster pushes to; the remote called `flynn` is asked first. */
+/**
+ * The app that remotes of this cluster push to: that of the one called `flynn`, else of all there are. Where these lead to
+ * several, none is meant more than the others: `invalid`.
+ */
 export function appOfRemotes(remotes: readonly Remote[], gitUrl: string): string | undefined {
   const prefix = `${gitUrl.replace(/\/$/, '')}/`;
+  const appOf = ({ url }: Remote): string => url.slice(prefix.length).replace(/\.git$/, '');
   const ours = remotes.filter((remote) => remote.url.startsWith(prefix));
-  const chosen = ours.find((remote) => remote.name === 'flynn') ?? ours[0];
-  return chosen?.url.slice(prefix.length).replace(/\.git$/, '');
+  const named = ours.find((remote) => remote.name === 'flynn');
+  if (named !== undefined) return appOf(named);
+  const apps = new Set(ours.map(appOf));
+  if (apps.size < 2) return [...apps][0];
+  const each = ours.map((remote) => `${remote.name} is ${appOf(remote)}`).join(', ');
+  throw new FlynnError('invalid', `which app? Of the git remotes here ${each}\n  name it with -a NAME`);
 }
 
 export function remoteUrl(gitUrl: string, app: string): string {

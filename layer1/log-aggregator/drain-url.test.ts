@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
-import { hideSecrets, parseDrainUrl } from './drain-url.ts';
+import { hideSecrets, hostOf, parseDrainUrl } from './drain-url.ts';
+
+const basic = (pair: string): string => `Basic ${Buffer.from(pair).toString('base64')}`;
 
 test('a drain is a syslog host, with or without TLS, or an https address', () => {
   const syslog = { kind: 'syslog', host: 'logs.example.com' };
@@ -14,10 +16,13 @@ test('a drain is a syslog host, with or without TLS, or an https address', () =>
     port: 5514,
     isSecure: false,
   });
+  assert.equal(hostOf(parseDrainUrl('syslog+tls://Lögs.example.com')), 'xn--lgs-sna.example.com');
+  const odd = parseDrainUrl('https://me:pa%ss@logs.example.com/');
+  assert.deepEqual(odd, { kind: 'http', url: 'https://logs.example.com/', authorization: basic('me:pa%ss') });
   assert.deepEqual(parseDrainUrl('https://a%40b:se%3Acret@logs.example.com/in?key=1'), {
     kind: 'http',
     url: 'https://logs.example.com/in?key=1',
-    authorization: `Basic ${Buffer.from('a@b:se:cret').toString('base64')}`,
+    authorization: basic('a@b:se:cret'),
   });
 });
 
@@ -32,6 +37,8 @@ test('anything else is refused with what to write instead, and without its secre
     ['syslog+tcp://logs.example.com/path', /a host and a port only/],
     ['syslog+tls://me:hunter2@logs.example.com', /a host and a port only/],
     ['https://logs.example.com/#x', /never sent/],
+    ['syslog+tcp://logs.example.com:0', /no port 0/],
+    ['syslog+tcp://logs%00.example.com', /no name of a host/],
   ];
   for (const [text, why] of refusals) {
     assert.throws(

@@ -1,4 +1,5 @@
 /** Where a drain may lead, and how its address is shown. Pure. */
+import { basicAuthorization } from '@flynn/kit/basic-login';
 import { FlynnError } from '@flynn/kit/errors';
 
 export type Target =
@@ -18,12 +19,9 @@ export function parseDrainUrl(text: string): Target {
   if (hostname === '') throw refuse(`it names no host; write ${kinds}`);
   if (url.hash !== '') throw refuse('what follows a # is never sent; leave it out');
   if (protocol === 'https:' || protocol === 'http:') {
-    const { username, password } = url;
+    const authorization = basicAuthorization(url);
     url.username = '';
     url.password = '';
-    const pair = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
-    const isSecured = username !== '' || password !== '';
-    const authorization = isSecured ? `Basic ${Buffer.from(pair).toString('base64')}` : undefined;
     return { kind: 'http', url: url.href, authorization };
   }
   if (protocol !== 'syslog+tcp:' && protocol !== 'syslog+tls:') {
@@ -38,7 +36,17 @@ export function parseDrainUrl(text: string): Target {
     throw refuse('syslog has a host and a port only');
   }
   const port = url.port === '' ? syslogPorts[protocol] : Number(url.port);
-  return { kind: 'syslog', host: hostname.replace(/^\[(.*)\]$/, '$1'), port, isSecure: protocol === 'syslog+tls:' };
+  if (port === 0) throw refuse('there is no port 0');
+  // Of schemes of its own a URL keeps names as they were typed.
+  const host = hostname.startsWith('[') ? hostname.slice(1, -1) : nameOf(hostname);
+  if (host === undefined) throw refuse(`"${hostname}" is no name of a host`);
+  return { kind: 'syslog', host, port, isSecure: protocol === 'syslog+tls:' };
+}
+
+/** As it is looked up; undefined for what nobody has as a name. */
+function nameOf(hostname: string): string | undefined {
+  const address = `http://${hostname}`;
+  return URL.canParse(address) ? new URL(address).hostname : undefined;
 }
 
 /** As it is looked up: an address of IPv6 without its brackets. */

@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { IncomingMessage, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
+import { basicAuthorization } from '@flynn/kit/basic-login';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Outside } from '@flynn/kit/outside';
 import type { Answer } from './queue.ts';
@@ -35,9 +36,7 @@ export const sendOverHttp: Send = async ({ url, outside }, request, signal) => {
 async function post(url: URL, outside: Outside | undefined, { headers, body }: Request, signal: AbortSignal) {
   // A name is judged by what it leads to when it is connected to; an address is looked up by nobody.
   outside?.check(bareHost(url));
-  const { username, password } = url;
-  const pair = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
-  const isSecured = username !== '' || password !== '';
+  const authorization = basicAuthorization(url);
   const request = (url.protocol === 'https:' ? httpsRequest : httpRequest)(withoutLogin(url), {
     method: 'POST',
     // A connection that was judged once is not kept for later.
@@ -46,7 +45,7 @@ async function post(url: URL, outside: Outside | undefined, { headers, body }: R
       ...headers,
       'content-length': Buffer.byteLength(body),
       'user-agent': 'flynn',
-      ...(isSecured ? { authorization: `Basic ${Buffer.from(pair).toString('base64')}` } : {}),
+      ...(authorization === undefined ? {} : { authorization }),
     },
     signal,
     ...(outside === undefined ? {} : { lookup: outside.lookup }),
