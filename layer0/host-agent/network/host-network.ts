@@ -4,6 +4,7 @@ import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { overlaps } from './addresses.ts';
 import { parseNetwork, readNetwork, readRules } from './actual.ts';
+import { canMatchBridge } from './bridge-match.ts';
 import { type Change, difference, nft } from './difference.ts';
 import type { ReachedHost, ShownNetwork } from './api.ts';
 import { type Encryption, type EncryptionWord, encryptionOf } from './encryption.ts';
@@ -296,7 +297,7 @@ export class HostNetwork {
     const { settings } = this;
     const { run } = this.#options;
     this.#hear();
-    this.#canMatchBridge ??= await canMatchBridge(run, signal);
+    this.#canMatchBridge ??= await canMatchBridge(run, this.#options.log, signal);
     const devices = [tunnelDevice(settings.vxlanId), settings.wireguard.device];
     const ofDevices = devices.map((device) => `net.ipv4.conf.${device}.rp_filter`);
     const sysctls = ['net.ipv4.ip_forward', migrateSysctl, retriesSysctl, ...ofDevices];
@@ -373,18 +374,5 @@ export class HostNetwork {
     if (this.#read === undefined || text === this.#remembered) return;
     await remember(this.#options.file, this.#known);
     this.#remembered = text;
-  }
-}
-
-/** Debian's and Ubuntu's kernels can; without it the bridge's frames are known by their addresses alone. */
-async function canMatchBridge(run: Run, signal: AbortSignal): Promise<boolean> {
-  const hook = 'type filter hook prerouting priority 0;';
-  const input = `table bridge flynn_probe { chain probe { ${hook} meta ibrname "flynn" drop; } }`;
-  try {
-    await run({ program: 'nft', args: ['-c', '-f', '-'], input }, signal);
-    return true;
-  } catch (error) {
-    if (signal.aborted || messageOf(error).includes('not on this machine')) throw error;
-    return false;
   }
 }

@@ -190,15 +190,16 @@ function policyRules({ access, isOpen }: Policy, number: number, gateway: string
 function bridgeChains({ settings, bridgeMac, canMatchBridge }: RulesetInput): string[] {
   if (bridgeMac === undefined) return [];
   const { bridge, subnet, gateway } = settings;
-  const here = canMatchBridge ? `meta ibrname "${bridge}" ` : '';
+  // Of other bridges, such as one that the machine's own address is on, frames that other hosts send to containers pass as they are.
+  const here = canMatchBridge ? `meta ibrname "${bridge}"` : `ip saddr ${subnet}`;
   return [
     chain('prerouting', [
       'type filter hook prerouting priority -300; policy accept;',
-      `${here}ip daddr ${subnet} ip daddr != ${gateway} ether daddr set ${bridgeMac} meta pkttype set host`,
+      `${here} ip daddr ${subnet} ip daddr != ${gateway} ether daddr set ${bridgeMac} meta pkttype set host`,
     ]),
     chain('forward', [
       'type filter hook forward priority -300; policy accept;',
-      canMatchBridge ? `${here}ether type != arp drop` : `ip saddr ${subnet} drop`,
+      canMatchBridge ? `${here} ether type != arp drop` : `${here} drop`,
     ]),
   ];
 }
