@@ -138,6 +138,7 @@ test('settings that cannot work are refused by name', () => {
     ['FLYNN_SCHEDULERS', 'cheapest.ts'],
     ['FLYNN_DNS_UPSTREAMS', 'dns.example.com'],
     ['FLYNN_NETWORK_BACKEND', 'wireguard'],
+    ['FLYNN_CLOUD_METADATA', 'yes'],
     ['FLYNN_DOMIAN', 'apps.example.com'],
   ];
   for (const [name, value] of wrong)
@@ -158,6 +159,9 @@ test('the agent is told where it is and where the store is', () => {
   assert.ok(!lines.some((line) => line.startsWith('FLYNN_DNS_UPSTREAMS') || line.startsWith('FLYNN_SCHEDULERS')));
   const own = made({ FLYNN_SCHEDULERS: '/srv/cheapest.ts,/srv/night.ts' });
   assert.ok(agentEnvironment(readOptions({}), own).includes('FLYNN_SCHEDULERS=/srv/cheapest.ts,/srv/night.ts\n'));
+  const opened = made({ FLYNN_CLOUD_METADATA: 'open' });
+  assert.ok(agentEnvironment(readOptions({}), made({}, opened)).includes('FLYNN_CLOUD_METADATA=open\n'));
+  assert.ok(!agentEnvironment(readOptions({}), made({ FLYNN_CLOUD_METADATA: '' }, opened)).includes('METADATA'));
 });
 
 test('what an `up` was given for this host is kept, shown by later ones, and taken away by an empty value', () => {
@@ -184,6 +188,7 @@ test('what an `up` was given for this host is kept, shown by later ones, and tak
   assert.equal(settle(handed, cluster, machine).supervisor, 'own', 'what an up was given stays');
   // Of one host alone it would be, and a version of before refuses it.
   assert.equal('FLYNN_NETWORK_BACKEND' in forUpdate(readOptions({ FLYNN_NETWORK_BACKEND: 'vxlan' })), false);
+  assert.equal('FLYNN_CLOUD_METADATA' in forUpdate(readOptions({ FLYNN_CLOUD_METADATA: 'open' })), false);
   assert.equal(made({ FLYNN_SCHEDULERS: '/srv/night.ts' }, cluster).schedulers, '/srv/night.ts');
   const emptied = made({ FLYNN_SCHEDULERS: '' }, cluster);
   assert.equal('schedulers' in emptied, false);

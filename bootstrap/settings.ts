@@ -76,6 +76,8 @@ export const optionsSchema = z.object({
       'expected IPv4 addresses, with or without :port, with commas between them',
     )
     .optional(),
+  /** `open`: containers on this host reach what a cloud tells the machine of itself. Kept. */
+  FLYNN_CLOUD_METADATA: z.enum(['closed', 'open']).optional(),
   /** Schedulers of your own, by the absolute paths of their modules, with commas: the same ones on every host. Kept. */
   FLYNN_SCHEDULERS: z
     .string()
@@ -96,6 +98,7 @@ export type Options = z.output<typeof optionsSchema>;
 /** What this host is to do its own way, and where the cluster's state on its disk has it from one `up` to the next. */
 const keptOptions = [
   ['FLYNN_DNS_UPSTREAMS', 'dnsUpstreams'],
+  ['FLYNN_CLOUD_METADATA', 'cloudMetadata'],
   ['FLYNN_SCHEDULERS', 'schedulers'],
   ['FLYNN_SUPERVISOR', 'supervisor'],
 ] as const;
@@ -165,6 +168,7 @@ export const clusterSchema = z.object({
   sample: z.enum(['live', 'gone']).optional(),
   /** What an `up` was given for this host, as it was given. */
   dnsUpstreams: z.string().optional(),
+  cloudMetadata: z.enum(['closed', 'open']).optional(),
   schedulers: z.string().optional(),
   supervisor: supervisor.optional(),
 });
@@ -197,6 +201,7 @@ export const sharedSchema = clusterSchema.omit({
   authorityChange: true,
   sample: true,
   dnsUpstreams: true,
+  cloudMetadata: true,
   schedulers: true,
   supervisor: true,
 });
@@ -319,10 +324,11 @@ export function withKept(cluster: Cluster, options: Options): Cluster {
 
 /**
  * For what brings a host to another version. It leaves alone what restarts the agent: agents and programs of a version before hand
- * that on as they find it, whether or not anybody gave it. And how hosts send to each other: that would be this host's alone.
+ * that on as they find it, whether or not anybody gave it. And how hosts send to each other: that would be this host's alone. And what
+ * apps reach of a cloud: a version of before refuses what it does not know.
  */
 export function forUpdate(options: Options): Options {
-  const { FLYNN_SUPERVISOR: _1, FLYNN_NETWORK_BACKEND: _2, ...rest } = options;
+  const { FLYNN_SUPERVISOR: _1, FLYNN_NETWORK_BACKEND: _2, FLYNN_CLOUD_METADATA: _3, ...rest } = options;
   return rest;
 }
 

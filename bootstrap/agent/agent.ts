@@ -57,6 +57,7 @@ export function agentEnvironment(options: Options, cluster: Cluster): string {
     FLYNN_DOCKER_SOCKET: options.FLYNN_DOCKER_SOCKET,
     ...(isInstalled ? { FLYNN_INSTALLATION: root } : {}),
     ...(cluster.dnsUpstreams === undefined ? {} : { FLYNN_DNS_UPSTREAMS: cluster.dnsUpstreams }),
+    ...(cluster.cloudMetadata === undefined ? {} : { FLYNN_CLOUD_METADATA: cluster.cloudMetadata }),
     ...(cluster.schedulers === undefined ? {} : { FLYNN_SCHEDULERS: cluster.schedulers }),
     ...hostAllocatorEnv(),
   };

@@ -169,6 +169,7 @@ async function delegate(
     FLYNN_DOCKER_SOCKET: options.FLYNN_DOCKER_SOCKET,
     FLYNN_SUPERVISOR: setupOf(options, cluster).supervisor === 'own' ? 'own' : undefined,
     FLYNN_NETWORK_BACKEND: undefined,
+    FLYNN_CLOUD_METADATA: undefined,
   };
   return await new Promise<boolean>((fulfil, reject) => {
     const child = spawn(program, args, { stdio: ['inherit', 'inherit', 'inherit', lock.fd], env: ownEnv });

@@ -43,6 +43,8 @@ export const configSchema = z.object({
    * others. Encryption, which comes before it, is the cluster's to say (`network/encryption.ts`).
    */
   FLYNN_NETWORK_BACKEND: z.enum(['auto', 'direct', 'vxlan']).default('auto'),
+  /** `open`: containers on this host reach what a cloud tells the machine of itself at 169.254.169.254. */
+  FLYNN_CLOUD_METADATA: z.enum(['closed', 'open']).default('closed'),
   /** The tunnel's number and UDP port, the same on all hosts. */
   FLYNN_VXLAN_ID: integer.pipe(z.int().min(1).max(9_999_999)).default(defaultVxlanId),
   FLYNN_VXLAN_PORT: integer.pipe(z.int().min(1).max(65_535)).default(1115),

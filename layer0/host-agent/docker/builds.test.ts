@@ -10,7 +10,7 @@ import { test } from 'node:test';
 import { Readable } from 'node:stream';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { connectDocker } from './docker.ts';
-import { buildNetwork } from '../engine/labels.ts';
+import { buildBridge, buildNetwork } from '../engine/labels.ts';
 
 const cluster = 'test';
 const network = buildNetwork(cluster, 'b1');
@@ -28,12 +28,16 @@ type Images = Record<string, { Os: string; Architecture: string; OnBuild?: strin
 async function startEngine(images: Images = {}, registry: Images = {}) {
   const folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
   const asked: URL[] = [];
+  const bodies = new Map<string, string>();
   let events: ServerResponse | undefined;
   const say = (name: keyof typeof eventLines) => events?.write(`${JSON.stringify(eventLines[name])}\n`);
   const server = createServer((request, response) => {
     const url = new URL(request.url ?? '', 'http://engine');
     asked.push(url);
-    request.resume().on('end', () => {
+    let body = '';
+    request.on('data', (chunk: Buffer) => void (body += chunk.toString()));
+    request.on('end', () => {
+      bodies.set(url.pathname.replace(/^\/v[\d.]+/, ''), body);
       const json = (code: number, answer: unknown): void => {
         response.writeHead(code, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
       };
@@ -67,6 +71,7 @@ async function startEngine(images: Images = {}, registry: Images = {}) {
   await once(server.listen(socketPath), 'listening');
   return {
     asked,
+    bodies,
     socketPath,
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();
@@ -160,4 +165,31 @@ test('a step whose end is heard before that memory ran out is told to have neede
   );
   const since = Number(fake.asked.find(({ pathname }) => pathname.endsWith('/events'))?.searchParams.get('since'));
   assert.ok(since * 1_000 >= beganMs - 1, 'nothing is missed, and nothing of a build before is heard');
+});
+
+test('the network of a build has a bridge by which rules know its steps, and no addresses that no rule judges', async () => {
+  await using fake = await startEngine();
+  const engine = connectDocker({
+    socketPath: fake.socketPath,
+    cluster,
+    fetchBlob: () => Promise.reject(new FlynnError('not_found', 'no blob')),
+    scratchDir: tmpdir(),
+  });
+  const build = {
+    id: 'b1',
+    cache: 'app',
+    dockerfile: 'Dockerfile',
+    bases: [],
+    args: {},
+    limits,
+    onText: () => undefined,
+  };
+  await assert.rejects(engine.buildImage({ ...build, context: Readable.from(['x']) }));
+  const made: unknown = JSON.parse(fake.bodies.get('/networks/create') ?? '');
+  assert.partialDeepStrictEqual(made, {
+    Name: network,
+    EnableIPv6: false,
+    Options: { 'com.docker.network.bridge.name': buildBridge(network) },
+  });
+  assert.match(buildBridge(network), /^flb_[0-9a-f]{11}$/);
 });

@@ -18,7 +18,7 @@ import { BuildSteps, readBuildProgress } from '../builds/progress.ts';
 import { checkBases } from './base-images.ts';
 import { imageId } from './images.ts';
 import type { ImageContext } from './images.ts';
-import { buildNetwork, buildRepository, label } from '../engine/labels.ts';
+import { buildBridge, buildNetwork, buildRepository, label } from '../engine/labels.ts';
 
 /** Who asked holds the build to its own limit; this is for when nobody does any more. */
 const buildDeadlineMs = 24 * 60 * 60_000;
@@ -227,6 +227,9 @@ async function makeNetwork({ docker, cluster }: DockerContext, name: string, opt
       docker.createNetwork({
         Name: name,
         Driver: 'bridge',
+        Options: { 'com.docker.network.bridge.name': buildBridge(name) },
+        // Rules of ours judge IPv4 alone, and an engine may be told to give each new network the other as well.
+        EnableIPv6: false,
         Labels: { [label.cluster]: cluster, [label.build]: name },
         abortSignal,
       }),

@@ -52,6 +52,8 @@ export function dockerNetworks({ docker, cluster }: DockerContext): Pick<Engine,
               Name: network.name,
               Driver: 'bridge',
               CheckDuplicate: true,
+              // Rules of ours judge IPv4 alone, and an engine may be told to give each new network the other as well.
+              EnableIPv6: false,
               IPAM: { Driver: 'default', Config: [{ Subnet: network.subnet, Gateway: network.gateway }] },
               Options: {
                 'com.docker.network.bridge.name': network.bridge,

@@ -1,4 +1,5 @@
 /** The names and labels by which the engine's objects are known as ours. */
+import { createHash } from 'node:crypto';
 import { keyspaceSchema } from '@flynn/scheduler/job-template';
 import type { HostJob } from '@flynn/scheduler/cell';
 import type { Keyspace } from '@flynn/scheduler/job-template';
@@ -94,6 +95,17 @@ export function buildNetwork(cluster: string, id: string): string {
 
 export function buildNetworkPrefix(cluster: string): string {
   return `flynn-${cluster}-build-`;
+}
+
+/**
+ * What the bridges of builds are called, so that rules of the host tell what comes from a step. With a sign that the name of no
+ * cluster's own bridge has.
+ */
+export const buildBridgePrefix = 'flb_';
+
+/** At most 15 characters, which is all that a device's name may have. */
+export function buildBridge(network: string): string {
+  return `${buildBridgePrefix}${createHash('sha256').update(network).digest('hex').slice(0, 11)}`;
 }
 
 export function jobLabels(job: Pick<HostJob, 'id' | 'workloadId' | 'version' | 'template' | 'singleton'>): Labels {

@@ -121,13 +121,13 @@ export class Namespaces implements AsyncDisposable {
     return address;
   }
 
-  async addContainer(name: string, host: string, address: string): Promise<void> {
+  async addContainer(name: string, host: string, address: string, bridge = 'flynn0'): Promise<void> {
     await this.#add(name);
     const gateway = address.replace(/\d+$/, '1');
     const inside = `peer name eth0 netns ${this.#prefix}-${name}`;
     await outputOf(
       sh(`ip link add v${name} netns ${this.#prefix}-${host} type veth ${inside}
-        nsenter --net=/run/netns/${this.#prefix}-${host} ip link set v${name} master flynn0 up`),
+        nsenter --net=/run/netns/${this.#prefix}-${host} ip link set v${name} master ${bridge} up`),
     );
     await this.in(name).sh(
       `ip addr add ${address}/24 dev eth0; ip link set eth0 up; ip route add default via ${gateway}`,

@@ -9,6 +9,7 @@
  * not (yet) known reaches nothing in the cluster, and its packets are dropped, not refused: a job that has just started
  * tries again and finds its rules in place.
  */
+import { buildBridgePrefix as stepBridges } from '../engine/labels.ts';
 import { keyspacePort } from '../keyspaces/keyspace.ts';
 import { firstOf, overlaps } from './addresses.ts';
 import type { Lease } from './lease.ts';
@@ -18,6 +19,11 @@ import type { Access, Policy } from './policy.ts';
 const platformPorts = '{ 53, 1111-1117, 2379, 2380 }';
 const ports = { dns: 53, discovery: 1111, agent: 1113, keyspaces: keyspacePort, store: 2379 } as const;
 const withPorts = 'meta l4proto { tcp, udp }';
+/**
+ * Where clouds tell a machine about itself: what it was started with, a key to join by among it, and who it is to the cloud. It is
+ * told over HTTP; at the same addresses some have their name servers and clocks, which stay open. The second one is Azure's.
+ */
+const metadata = 'ip daddr { 169.254.0.0/16, 168.63.129.16 } tcp dport != 53 goto refuse';
 
 export type RulesetInput = Readonly<{
   settings: {
@@ -31,6 +37,7 @@ export type RulesetInput = Readonly<{
     /** Behind NAT. */
     site?: string;
     localAddress?: string;
+    isMetadataOpen?: boolean;
   };
   tunnel: string;
   /** Subnets that are reached through its device alone, and those between which this host passes on packets. */
@@ -64,6 +71,7 @@ export function rulesetOf(input: RulesetInput): string {
   const isInside = (lease: Lease): boolean =>
     overlaps(lease.subnet, lease.address) || wireguard?.encrypted.includes(lease.subnet) === true;
   const peers = others.flatMap((lease) => (isInside(lease) ? [lease.subnet] : [lease.address, lease.subnet]));
+  const told = settings.isMetadataOpen === true ? [] : [metadata];
   const inside = [range, ...[subnet, ...others.map((lease) => lease.subnet)].filter((one) => !overlaps(range, one))];
   const places = 'ipv4_addr . inet_service';
   const verdicts = policies.flatMap(({ sources }, index) =>
@@ -93,7 +101,10 @@ export function rulesetOf(input: RulesetInput): string {
       `ip daddr @hosts ${withPorts} th dport ${platformPorts} goto decide`,
       'ip daddr @hosts accept',
       'ip daddr @inside goto decide',
+      ...told,
     ]),
+    // Steps of builds may write any source into a packet. One of the cluster's would be believed.
+    chain('from_steps', ['ip saddr @inside drop', 'ip saddr @hosts drop', ...told]),
     chain('to_host', [
       `ip saddr != ${subnet} drop`,
       `ip saddr ${gateway} drop`,
@@ -110,6 +121,7 @@ export function rulesetOf(input: RulesetInput): string {
     ]),
     chain('forward', [
       'type filter hook forward priority -10; policy accept;',
+      `iifname "${stepBridges}*" jump from_steps`,
       `iifname "${input.tunnel}" oifname != "${bridge}" drop`,
       ...(wireguard === undefined ? [] : passages(wireguard.device, bridge)),
       `iifname "${bridge}" tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu`,
@@ -118,6 +130,7 @@ export function rulesetOf(input: RulesetInput): string {
     ]),
     chain('input', [
       'type filter hook input priority -10; policy accept;',
+      `iifname "${stepBridges}*" jump from_steps`,
       `iifname "${bridge}" jump to_host`,
       'iifname "lo" accept',
       ...(wireguard === undefined

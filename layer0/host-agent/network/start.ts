@@ -40,6 +40,7 @@ async function settingsOf(config: Config): Promise<() => NetworkSettings> {
     backend: config.FLYNN_NETWORK_BACKEND,
     vxlanId: config.FLYNN_VXLAN_ID,
     vxlanPort: config.FLYNN_VXLAN_PORT,
+    isMetadataOpen: config.FLYNN_CLOUD_METADATA === 'open',
     wireguard: {
       device: wireguardDevice(config.FLYNN_VXLAN_ID, config.FLYNN_SUBNET),
       port: config.FLYNN_WIREGUARD_PORT,

@@ -27,6 +27,8 @@ export type NetworkSettings = Readonly<{
   /** The private network that this host is in, behind NAT, and its address there. */
   site?: string;
   localAddress?: string;
+  /** Whether containers reach what the cloud tells the machine. */
+  isMetadataOpen?: boolean;
   /** `key` is the public half, `keyFile` has the private one. */
   wireguard: Readonly<{ device: string; port: number; key: string; keyFile: string }>;
 }>;
