@@ -128,6 +128,9 @@ async function bringUpLocked(given: Options, { env, token, site, formation, ...r
   if (!isToBegin) return false;
   if (isJoining) {
     const { hostId } = cluster;
+    const name = hostname();
+    if (options.FLYNN_HOST_ID === undefined && hostId !== name)
+      report(`This machine, ${name}, is to be host ${hostId}; FLYNN_HOST_ID gives it another name.`);
     const address = options.FLYNN_ADDRESS === undefined ? {} : { address: options.FLYNN_ADDRESS };
     const joining = {
       hostId,

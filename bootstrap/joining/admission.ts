@@ -100,6 +100,7 @@ export async function rejoinCluster(
   const address = site === undefined ? stored.address : stored.localAddress;
   const joining = {
     hostId,
+    subnet,
     release: versionOfThis(),
     withoutWireguard,
     ...(address === undefined ? {} : { address }),

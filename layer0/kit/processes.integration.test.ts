@@ -9,7 +9,7 @@ test('a process of the same words in a container on this machine is none of its 
   const mark = `flynn-test-${process.pid}`;
   const script = 'echo there; while :; do sleep 0.2; done';
   const start = (ahead: readonly string[]) => {
-    const [program = 'sh', ...args] = [...ahead, 'sh', '-c', script, mark];
+    const [program, ...args] = [...ahead, 'sh', '-c', script, mark];
     const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'] });
     return { child, there: once(child.stdout, 'data') };
   };

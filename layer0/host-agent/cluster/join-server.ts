@@ -6,13 +6,15 @@ import type { RunningServer, ServerOptions } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import { cellKeys } from '@flynn/scheduler/cell';
+import { decodeJson } from '@flynn/store/codec';
 import type { Store } from '@flynn/store/store';
 import { z } from 'zod';
 import { type EncryptionWord, readEncryption } from '../network/encryption.ts';
+import { leaseKey, leaseSchema } from '../network/lease.ts';
 import { wireguardRemedy } from '../network/wireguard.ts';
 import { connectFailure } from './connect-failure.ts';
 import { joinPort, joinRoute, joinVersion, judgePass } from './join.ts';
-import { leaseSubnet } from './subnets.ts';
+import { leaseSubnet, nameTaken } from './subnets.ts';
 
 const askAgainMs = 300;
 
@@ -82,9 +84,8 @@ export function startJoinServer(options: {
       now: options.now(),
       ...(site === undefined ? {} : { site }),
     };
-    // One that broke off may have another address there by now; one of its name that is up is somebody else.
-    const mayMove = site !== undefined && (await store.get(cellKeys.host(hostId), { signal: asked })) === undefined;
-    const lease = await leaseSubnet(store, request, { signal: asked, mayMove });
+    if (site !== undefined) await refuseOther(store, { ...request, subnet: body.subnet }, asked);
+    const lease = await leaseSubnet(store, request, { signal: asked, mayMove: site !== undefined });
     const where = site === undefined ? `at ${its}` : `behind the NAT of ${site}`;
     log.info({ hostId, address: its, site, subnet: lease.subnet }, `host ${hostId} ${where} joins the cluster`);
     const [endpoints, peers] = [[...options.endpoints()], [...options.peers()]];
@@ -95,6 +96,24 @@ export function startJoinServer(options: {
   const tls = options.shown ?? { certificate: options.admission.certificate, privateKey: options.admission.privateKey };
   const port = options.port ?? joinPort;
   return startServer({ name: 'join server', handlers: [handler], host: address, port, tls, log, signal });
+}
+
+/**
+ * `conflict` where the name is that of another machine behind NAT, whose place and data this one would get. Nobody sees there who
+ * asks: one that is up is somebody else, and so is one that has been, at another address, unless it says what it has of the range.
+ * A join that was broken off may come again with another address: nothing had the tunnel's key by then.
+ */
+async function refuseOther(
+  store: Store,
+  { hostId, address, subnet }: Readonly<{ hostId: string; address: string; subnet: string | undefined }>,
+  signal: AbortSignal,
+): Promise<void> {
+  const known = await store.get(leaseKey(hostId), { signal });
+  if (known === undefined) return;
+  const lease = decodeJson(leaseSchema, known.value, leaseKey(hostId));
+  const isThere = (await store.get(cellKeys.host(hostId), { signal })) !== undefined;
+  const wasElsewhere = lease.tunnelKey !== undefined && (lease.localAddress ?? lease.address) !== address;
+  if (isThere || (wasElsewhere && subnet !== lease.subnet)) throw nameTaken(lease);
 }
 
 /** An agent of before may have just ended there, and whoever joins answers in its place only now. */

@@ -202,6 +202,27 @@ test('a host behind NAT that broke off may come with another address; while it i
   await assert.rejects(ask('10.0.0.5'), isCode('conflict', /there is a host h4 at 10\.0\.0\.9 behind the NAT of home/));
 });
 
+test('a machine behind NAT does not get the place of another of its name that is off', async () => {
+  await using host = await startHost();
+  const asking = { signal: AbortSignal.timeout(60_000), port: host.port };
+  const ask = (address: string) => askToJoin(host.token, { hostId: 'raspberrypi', address, site: 'home' }, asking);
+  const { lease } = await ask('192.168.1.10');
+  const up = { ...lease, tunnelKey: `${'A'.repeat(43)}=` };
+  await host.store.transact({ then: [{ put: leaseKey('raspberrypi'), value: JSON.stringify(up) }] });
+  await assert.rejects(
+    ask('192.168.1.11'),
+    isCode('conflict', /there is a host raspberrypi at 192\.168\.1\.10 .*FLYNN_HOST_ID/),
+  );
+  // One that was left behind knows what it had, wherever it is by now.
+  const left = { hostId: 'raspberrypi', address: '192.168.1.12', site: 'home', subnet: lease.subnet };
+  assert.deepEqual((await askToJoin(host.token, left, asking)).lease, { ...up, localAddress: '192.168.1.12' });
+  await host.store.transact({ then: [{ put: leaseKey('raspberrypi'), value: JSON.stringify(up) }] });
+  // The machine itself, installed anew; not while it is there, which then is one of another network of that name.
+  assert.deepEqual((await ask('192.168.1.10')).lease, up);
+  await host.store.transact({ then: [{ put: cellKeys.host('raspberrypi'), value: '{}' }] });
+  await assert.rejects(ask('192.168.1.10'), isCode('conflict', /there is a host raspberrypi/));
+});
+
 test('a host whose address nobody reaches is told so before it has anything of the cluster, and of --behind-nat', async () => {
   await using host = await startHost();
   const asking = { signal: AbortSignal.timeout(60_000), port: host.port };

@@ -43,6 +43,8 @@ export const joinRoute = defineRoute({
     address: z.ipv4(),
     /** The private network that it is in, where the others do not reach that address. */
     site: siteSchema.optional(),
+    /** Of a host that was left behind: what it has of the range. One that is new to the cluster knows of none. */
+    subnet: z.cidrv4().optional(),
     /** A TCP port at which it can be reached already, if the others are to reach that address. */
     answersAt: z.int().min(1).max(65_535).optional(),
     /** Why the joining machine can have no WireGuard device, for people; absent where it can. */
@@ -119,6 +121,7 @@ export type JoiningHost = Readonly<{
   hostId: string;
   address?: string;
   site?: string;
+  subnet?: string;
   answersAt?: number;
   withoutWireguard?: string | undefined;
   release?: string;

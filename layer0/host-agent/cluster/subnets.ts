@@ -71,10 +71,7 @@ export async function leaseSubnet(
       if (isAt(lease, request)) return lease;
       // What a host is to the others, one that all reach or one behind NAT, stays.
       if (options.mayMove !== true || lease.site !== request.site) {
-        throw new FlynnError(
-          'conflict',
-          `there is a host ${hostId} at ${placeOf(lease)} already: choose another FLYNN_HOST_ID, or if it is gone for good remove it first with: flynn host remove ${hostId}`,
-        );
+        throw nameTaken(lease);
       }
       refuseTaken(entries, request);
       const moved: Lease = { ...lease, ...addressesOf(request, lease.subnet) };
@@ -127,6 +124,15 @@ export async function leaseSubnet(
     );
   }
   throw new FlynnError('conflict', 'too many hosts ask for a subnet at the same time: try again');
+}
+
+/** For who asks to be a host that another machine is. */
+export function nameTaken(lease: Lease): FlynnError {
+  const { hostId } = lease;
+  return new FlynnError(
+    'conflict',
+    `there is a host ${hostId} at ${placeOf(lease)} already: choose another FLYNN_HOST_ID, or if it is gone for good remove it first with: flynn host remove ${hostId}`,
+  );
 }
 
 /** In a private network its router says who has which, and gives that of a host that is off to another. */
