@@ -5,10 +5,10 @@ import { mkdir, readFile, readdir, rm, rmdir } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { namedOf } from '@flynn/host-agent/cluster/authority-rounds';
 import { readAuthoritySettings } from '@flynn/host-agent/trust/authorities';
-import { hasCode, hasErrno } from '@flynn/kit/errors';
+import { hasErrno } from '@flynn/kit/errors';
 import { readJsonFile, readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { z } from 'zod';
-import { runProgram } from './machine/program.ts';
+import { ensureKeyFiles, writePublicKey } from './machine/key-files.ts';
 import { type Cluster, clusterSchema } from './settings.ts';
 
 const clusterFile = (stateDir: string): string => join(stateDir, 'cluster.json');
@@ -40,7 +40,8 @@ export async function writeCluster(stateDir: string, cluster: Cluster): Promise<
 }
 
 /** What an `up` that was broken off early leaves, and what is in a file system of one's own. */
-const earlyFile = /^(engine\.json|dockerd\.log|restore\.json|ssh_host_ed25519_key(\.pub)?|\..*\.tmp|lost\+found)$/;
+const earlyFile =
+  /^(engine\.json|dockerd\.log|restore\.json|ssh_host_ed25519_key(\.new)?(\.pub)?|\..*\.tmp|lost\+found)$/;
 
 /** What is in that folder and nobody's of a cluster: it is none that `up` may take for its own, nor `down` take away. */
 export async function strangersIn(stateDir: string): Promise<string[]> {
@@ -81,31 +82,11 @@ const hostKeyFile = (stateDir: string): string => join(stateDir, 'ssh_host_ed255
 
 export type HostKey = Readonly<{ privateKey: string; publicKey: string }>;
 
-/** The git receiver's identity; the same for the cluster's life, or people's ssh would warn them. Its public half is there last. */
+/** The git receiver's identity; the same for the cluster's life, or people's ssh would warn them. */
 export async function ensureHostKey(stateDir: string): Promise<HostKey> {
   const file = hostKeyFile(stateDir);
-  if (!existsSync(`${file}.pub`) && !(await isMended(file))) {
-    await rm(file, { force: true });
-    await runProgram('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', 'flynn', '-f', file], { timeoutMs: 20_000 });
-  }
-  return { privateKey: await readFile(file, 'utf8'), publicKey: await readFile(`${file}.pub`, 'utf8') };
-}
-
-/** Whether what was broken off before its public half was there is a key. */
-async function isMended(file: string): Promise<boolean> {
-  if (!existsSync(file)) return false;
-  try {
-    await writePublicKey(file);
-    return true;
-  } catch (error) {
-    if (hasCode(error, 'internal')) return false;
-    throw error;
-  }
-}
-
-async function writePublicKey(file: string): Promise<void> {
-  const publicKey = await runProgram('ssh-keygen', ['-y', '-P', '', '-f', file], { timeoutMs: 20_000 });
-  await writeFileAtomic(`${file}.pub`, `${publicKey.trim()}\n`, { mode: 0o644 });
+  const publicFile = await ensureKeyFiles(file);
+  return { privateKey: await readFile(file, 'utf8'), publicKey: await readFile(publicFile, 'utf8') };
 }
 
 /** Makes a key that is known already this cluster's, also in the place of one that this host had before. */

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -94,4 +94,25 @@ test('without an SSH key one is made, and used again', () =>
     const text = await readFile(made.privateFile, 'utf8');
     assert.deepEqual(await ensureSshKey(person), made);
     assert.equal(await readFile(made.privateFile, 'utf8'), text);
+  }));
+
+test('an SSH key whose making was broken off is gone on with, and is the person’s', () =>
+  withPerson(async (person) => {
+    const made = await ensureSshKey(person);
+    const [publicFile = ''] = made.publicFiles;
+    const text = await readFile(publicFile, 'utf8');
+    await rm(publicFile);
+    // Who runs the tests may give away what is theirs to themselves alone.
+    const own = { ...person, uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
+    assert.deepEqual(await ensureSshKey(own), made);
+    const [type, key] = text.split(' ');
+    assert.deepEqual((await readFile(publicFile, 'utf8')).split(' ').slice(0, 2), [type, key]);
+    // The power went before anything of it was on the disk.
+    await writeFile(made.privateFile, '');
+    await rm(publicFile);
+    await ensureSshKey(person);
+    assert.notEqual(await readFile(publicFile, 'utf8'), text);
+    assert.match(await readFile(made.privateFile, 'utf8'), /PRIVATE KEY/);
+    assert.equal((await stat(made.privateFile)).mode & 0o777, 0o600);
+    assert.deepEqual((await readdir(person.configDir)).toSorted(), ['id_ed25519', 'id_ed25519.pub']);
   }));

@@ -6,6 +6,7 @@ import { join, relative } from 'node:path';
 import { type Cluster, loadClusters, saveClusters, withCluster, withoutCluster } from '@flynn/cli/clusters/clusters';
 import { withHostKey } from '@flynn/cli/clusters/known-hosts';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
+import { ensureKeyFiles } from '../machine/key-files.ts';
 import { runProgram, tryProgram } from '../machine/program.ts';
 import { type Former, type KnownAs, isNameOf, knownAs } from './known-as.ts';
 
@@ -80,14 +81,10 @@ export async function ensureSshKey(person: Person): Promise<SshKey> {
   for (const privateFile of own) if (await isUsable(privateFile)) return { privateFile, publicFiles };
   await makeFolder(person);
   const privateFile = join(person.configDir, 'id_ed25519');
-  if (!existsSync(privateFile)) {
-    await runProgram('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', 'flynn', '-f', privateFile], {
-      timeoutMs: 20_000,
-    });
-    await giveTo(person, privateFile);
-    await giveTo(person, `${privateFile}.pub`);
-  }
-  return { privateFile, publicFiles: [...publicFiles, `${privateFile}.pub`] };
+  const publicFile = await ensureKeyFiles(privateFile);
+  // Broken off before that, they are root's.
+  for (const file of [privateFile, publicFile]) await giveTo(person, file);
+  return { privateFile, publicFiles: [...publicFiles, publicFile] };
 }
 
 /** Whether it has no passphrase. */
