@@ -90,6 +90,10 @@ async function takeDownLocked(options: Options, { env, keepImages, isForced }: T
     say(`${styleText('green', '✔')} stopped the container engine, which was started for the cluster`);
   if (engine === 'in use')
     say('The container engine was started for the cluster and stays: others have containers in it.');
+  if (engine === 'silent')
+    say(
+      'The container engine was started for the cluster and stays: it does not say whether others have containers in it.',
+    );
   const strangers = await strangersIn(stateDir);
   if (strangers.length > 0) {
     say(`${stateDir} stays: it is no state directory of a cluster, and has ${listed(strangers)} in it`);

@@ -1,7 +1,7 @@
 /** Is a container engine one that hosts can be made of? Modes of its daemon rule out what the platform stands on. */
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
-import { engineAt } from './engine.ts';
+import { askEngine } from './engine.ts';
 import type { Problem } from './preflight.ts';
 
 const infoSchema = z.object({
@@ -30,7 +30,7 @@ const unfit = {
 } as const satisfies Record<string, Problem>;
 
 export async function readEngine(socket: string): Promise<EngineFacts> {
-  return engineFacts(await engineAt(socket).info());
+  return engineFacts(await askEngine(socket, (docker) => docker.info()));
 }
 
 /** `info`: what the engine says of itself. */

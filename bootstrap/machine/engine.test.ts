@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { closed } from '@flynn/kit/testing-sockets';
-import { daemonOf, isEngineUp, startEngineUnit, stopStartedEngine } from './engine.ts';
+import { askEngine, daemonOf, isEngineUp, startEngineUnit, stopStartedEngine } from './engine.ts';
 
 /** A folder with the note of an engine that was started once, and an engine that answers at its socket and is in use. */
 async function engineInUse() {
@@ -76,6 +76,26 @@ test('an engine that answers is up, one that is not there is not, and one that s
   assert.equal(await isEngineUp(join(engine.stateDir, 'docker.sock')), true);
 });
 
+test('an engine that says it is there and nothing else is told as that, and holds nobody', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
+  const socket = join(folder.path, 'docker.sock');
+  const left = Promise.withResolvers<void>();
+  const server = createServer((request, response) => {
+    if (request.url === '/_ping') response.end('OK');
+    else request.socket.once('close', () => left.resolve());
+  });
+  await once(server.listen(socket), 'listening');
+  assert.equal(await isEngineUp(socket), true);
+  await assert.rejects(
+    askEngine(socket, (docker) => docker.info(), 50),
+    { code: 'unavailable', message: /is there, and does not answer .*systemctl restart docker/ },
+  );
+  await left.promise;
+  server.closeAllConnections();
+  server.close();
+  await once(server, 'close');
+});
+
 /** In place of systemctl: units that start at boot are the words of a file. */
 const systemctl = `#!/bin/sh
 cd "\${0%/*}"
@@ -83,6 +103,7 @@ did=$1
 for unit in "$@"; do
   case $unit in docker*) ;; *) continue ;; esac
   case $did in
+    is-active) cat active 2>/dev/null; exit ;;
     is-enabled) exec grep -qx "$unit" enabled ;;
     enable) grep -qx "$unit" enabled || echo "$unit" >>enabled ;;
     disable) grep -vx "$unit" enabled >left; mv left enabled ;;
@@ -108,6 +129,14 @@ test('an engine that was enabled and did not run is stopped again, and starts at
     assert.equal(await readFile(at('enabled'), 'utf8'), before);
     await rm(at('engine.json'));
   }
+  // One that runs, and is slow to answer, is somebody's, and so may be what is in it.
+  const did = await readFile(at('did'), 'utf8');
+  await writeFile(at('active'), 'activating\n');
+  await startEngineUnit(folder.path, socket);
+  assert.equal(await stopStartedEngine(folder.path), 'not ours');
+  await writeFile(at('engine.json'), JSON.stringify({ unit: 'docker', socket }));
+  assert.equal(await stopStartedEngine(folder.path), 'silent');
+  assert.equal(await readFile(at('did'), 'utf8'), did);
   assert.match(
     await readFile(at('did'), 'utf8'),
     /^enable --now docker\nenable --now docker\nstop docker docker\.socket\n/,

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, open, readFile, rm } from 'node:fs/promises';
 import { get } from 'node:http';
 import { dirname, join } from 'node:path';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { readJsonFile, readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { waitFor, withDeadline } from '@flynn/kit/retry';
 import Docker from 'dockerode';
@@ -29,6 +29,26 @@ const daemonPidFile = '/var/run/docker.pid';
 
 export function engineAt(socket: string = defaultSocket): Docker {
   return new Docker({ socketPath: socket });
+}
+
+const askMs = 20_000;
+
+/** `unavailable` for one that says it is there and not what it is asked: where a lock in it hangs it is so for good. */
+export async function askEngine<T>(
+  socket: string,
+  ask: (docker: Docker) => Promise<T>,
+  patienceMs: number = askMs,
+): Promise<T> {
+  try {
+    return await ask(new Docker({ socketPath: socket, timeout: patienceMs }));
+  } catch (error) {
+    if (!hasErrno(error, 'ECONNRESET')) throw error;
+    throw new FlynnError(
+      'unavailable',
+      `the container engine at ${socket} is there, and does not answer what it is asked: start it anew (systemctl restart docker; journalctl -u docker tells what it said), and run the same command again`,
+      { cause: error },
+    );
+  }
 }
 
 /** A frozen engine accepts connections and says nothing: it is hung up on, or it would hold this process as long as it is so. */
@@ -81,8 +101,12 @@ export async function ensureEngine(
   return { docker: engineAt(socket), wasStarted: true };
 }
 
-/** Remembered first: broken off after it was started, it would be taken for somebody else's. */
+/**
+ * Remembered first: broken off after it was started, it would be taken for somebody else's. One that runs, or is about to, is that:
+ * it is only slow to answer.
+ */
 export async function startEngineUnit(stateDir: string, socket: string): Promise<void> {
+  if (await isUnderWay('docker')) return;
   // What an earlier one enabled was not so before.
   if ((await startedEngine(stateDir))?.unit === undefined) {
     const enabled: string[] = [];
@@ -97,6 +121,11 @@ const engineUnits = ['docker', 'docker.socket'];
 
 async function isEnabled(unit: string): Promise<boolean> {
   return (await tryProgram('systemctl', ['is-enabled', '--quiet', unit], { timeoutMs: 20_000 })).code === 0;
+}
+
+async function isUnderWay(unit: string): Promise<boolean> {
+  const { stdout } = await tryProgram('systemctl', ['is-active', unit], { timeoutMs: 20_000 });
+  return ['active', 'activating', 'reloading'].includes(stdout.trim());
 }
 
 function startedEngine(stateDir: string): Promise<StartedEngine | undefined> {
@@ -126,7 +155,7 @@ async function startDaemon(socket: string, logFile: string): Promise<number> {
 }
 
 /** Stops the engine if `up` started it and nothing runs or is kept in it any more. */
-export async function stopStartedEngine(stateDir: string): Promise<'stopped' | 'in use' | 'not ours'> {
+export async function stopStartedEngine(stateDir: string): Promise<'stopped' | 'in use' | 'silent' | 'not ours'> {
   const started = await startedEngine(stateDir);
   if (started === undefined) return 'not ours';
   const { pid, unit } = started;
@@ -135,6 +164,9 @@ export async function stopStartedEngine(stateDir: string): Promise<'stopped' | '
   if (await isEngineUp(started.socket)) {
     const containers = await engineAt(started.socket).listContainers({ all: true });
     if (containers.length > 0) return 'in use';
+  } else if (unit === undefined || (await isUnderWay(unit))) {
+    // Nobody knows what is in it.
+    return 'silent';
   }
   if (unit !== undefined) {
     await runProgram('systemctl', ['stop', ...engineUnits], { timeoutMs: 90_000 });

@@ -4,7 +4,7 @@ import { totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import { readAddress } from '@flynn/host-agent/doctor/address';
 import { isAgentRunning, setupOf } from '../agent/agent.ts';
-import { canStartEngine, engineAt, isEngineUp } from './engine.ts';
+import { askEngine, canStartEngine, isEngineUp } from './engine.ts';
 import { engineFacts, readEngine } from './engine-modes.ts';
 import { type Listener, ownerOf, readListeners } from './listeners.ts';
 import { readMachineNetworks } from './networks.ts';
@@ -83,7 +83,8 @@ async function withOwner(listener: Listener): Promise<Listener & { owner?: strin
 }
 
 async function hasRunningJobs(socket: string, cluster: string): Promise<boolean> {
-  const containers = await engineAt(socket).listContainers({ filters: { label: [`flynn.cluster=${cluster}`] } });
+  const filters = { label: [`flynn.cluster=${cluster}`] };
+  const containers = await askEngine(socket, (docker) => docker.listContainers({ filters }));
   return containers.length > 0;
 }
 
