@@ -75,7 +75,7 @@ async function takeDownLocked(options: Options, { env, keepImages, isForced }: T
     removeNetwork({ cluster: name, ...range, signal }),
   );
   for (const what of network) tell(what);
-  await emptyEngine(options, name, keepImages, tell);
+  if (await isEngineToEmpty(options, { isForced, report: say })) await emptyEngine(options, name, keepImages, tell);
   if (cluster !== undefined) {
     // Only now that nothing of it runs here, which the others may run instead.
     if (goesOn) {
@@ -114,21 +114,30 @@ export function goneText({ name, hasPlatform }: { name: string; hasPlatform?: bo
   return `The cluster ${name} is gone.`;
 }
 
+/** By force also a host goes whose engine is gone for good. `unavailable` for one that does not answer, and may have what is to go. */
+export async function isEngineToEmpty(
+  { FLYNN_DOCKER_SOCKET: socket, FLYNN_STATE_DIR: stateDir }: Pick<Options, 'FLYNN_DOCKER_SOCKET' | 'FLYNN_STATE_DIR'>,
+  { isForced, report }: { isForced: boolean; report: (line: string) => void },
+): Promise<boolean> {
+  if (await isEngineUp(socket)) return true;
+  if (!existsSync(stateDir)) return false;
+  const what = `the container engine at ${socket} does not answer`;
+  if (!isForced) {
+    throw new FlynnError(
+      'unavailable',
+      `${what}, and the cluster's containers are in it: start it and run ${commands.down} again; or, where it is gone for good, ${commands.force}`,
+    );
+  }
+  report(`${what}: what the cluster has in it (containers, volumes, images) stays there, or is gone with it.`);
+  return false;
+}
+
 async function emptyEngine(
   options: Options,
   name: string,
   keepImages: boolean,
   tell: (what: string) => void,
 ): Promise<void> {
-  if (!(await isEngineUp(options.FLYNN_DOCKER_SOCKET))) {
-    if (existsSync(options.FLYNN_STATE_DIR)) {
-      throw new FlynnError(
-        'unavailable',
-        `the container engine at ${options.FLYNN_DOCKER_SOCKET} does not answer, and the cluster's containers are in it: start it and run ${commands.down} again`,
-      );
-    }
-    return;
-  }
   const docker = engineAt(options.FLYNN_DOCKER_SOCKET);
   const tellCount = (count: number, kind: string): void => {
     if (count > 0) tell(`${count} ${count === 1 ? kind : `${kind}s`}`);
