@@ -49,6 +49,7 @@ function makeBundle(version: string, changed: Contents = {}, madeFor = platform,
     'bundle.json': JSON.stringify({ version, platform: madeFor }, undefined, 2),
     'bootstrap/packages': `#!/bin/sh\n[ "$1" = --note ] && echo nftables >>"$2"\n`,
     'bootstrap/install': readFileSync(script, 'utf8'),
+    'node_modules/.bin/node': '#!/bin/sh\necho v24\n',
     'bin/flynn': '#!/bin/sh\n',
     'bin/flynn-host': `#!/bin/sh
 echo "flynn-host ${version} $*"
@@ -115,6 +116,29 @@ test('a bundle is put in a folder of its version, with its commands; again it st
   const { ino } = lstatSync(at('opt/1.0.0/bundle.json'));
   assert.match(installed('--bundle', bundle), /is in .* already/);
   assert.equal(lstatSync(at('opt/1.0.0/bundle.json')).ino, ino);
+});
+
+test('whoever may log in may run the commands, however closed what root makes otherwise is', () => {
+  const bundle = makeBundle('1.0.0');
+  const umask = process.umask(0o077);
+  try {
+    installed('--bundle', bundle);
+  } finally {
+    process.umask(umask);
+  }
+  for (const path of ['opt', 'opt/1.0.0', 'opt/1.0.0/bin', 'opt/1.0.0/bin/flynn', 'bin']) {
+    assert.equal(lstatSync(at(path)).mode & 0o555, 0o555, path);
+  }
+});
+
+test('a version whose Node does not run here is not put in its place', () => {
+  const node = { 'node_modules/.bin/node': '#!/bin/sh\necho "version GLIBC_2.28 not found" >&2\nexit 1\n' };
+  refused(
+    /does not run on this machine: version GLIBC_2\.28 not found[\s\S]*glibc/,
+    '--bundle',
+    makeBundle('1.0.0', {}, platform, node),
+  );
+  assert.equal(existsSync(at('opt/1.0.0')), false);
 });
 
 test('another version goes beside it and is used from then on', () => {
