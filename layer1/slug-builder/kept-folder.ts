@@ -6,13 +6,15 @@ import type { BuildContext } from './buildpack.ts';
 import { runForOutput } from './command.ts';
 import { exists } from './nodejs/toolchain.ts';
 
+type Context = Pick<BuildContext, 'layout' | 'baseEnv' | 'signal' | 'keepCache'>;
+
 export class KeptFolder {
-  readonly #context: BuildContext;
+  readonly #context: Context;
   readonly #dir: string;
   readonly #folder: string;
 
   /** `name` is its place in the cache; `folder` where it belongs. */
-  constructor(context: BuildContext, name: string, folder: string) {
+  constructor(context: Context, name: string, folder: string) {
     this.#context = context;
     this.#dir = join(context.layout.cacheDir, name);
     this.#folder = folder;
@@ -28,12 +30,14 @@ export class KeptFolder {
     return true;
   }
 
+  /** From then on it is good, whatever becomes of the build. */
   async keep(key: string): Promise<void> {
     await rm(this.#dir, { recursive: true, force: true });
     if (!(await exists(this.#folder))) return;
     await mkdir(this.#dir, { recursive: true });
     await this.#copy(this.#folder, join(this.#dir, 'kept'));
     await writeFile(join(this.#dir, 'key'), key);
+    this.#context.keepCache();
   }
 
   async #copy(from: string, to: string): Promise<void> {

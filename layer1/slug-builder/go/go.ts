@@ -8,6 +8,7 @@ import { DebianToolchain } from '../debian/toolchain.ts';
 import { buildEnv } from '../environment.ts';
 import { exists } from '../nodejs/toolchain.ts';
 import { runTool } from '../tool-run.ts';
+import { whileFilling } from '../tool-store.ts';
 import { chooseVersion, wishIn } from '../wanted-version.ts';
 import { baseOf, checkGoVersion, parseGoMod, webBinary } from './modules.ts';
 
@@ -18,7 +19,7 @@ export const go: Buildpack = {
 };
 
 async function compile(context: BuildContext): Promise<Compiled> {
-  const { layout, out, appEnv, signal } = context;
+  const { layout, out, appEnv } = context;
   const { appDir, cacheDir } = layout;
   const module = parseGoMod(await readFile(join(appDir, 'go.mod'), 'utf8'));
 
@@ -47,9 +48,29 @@ async function compile(context: BuildContext): Promise<Compiled> {
     GOTOOLCHAIN: 'local',
     GOFLAGS: `-modcacherw ${appEnv['GOFLAGS'] ?? context.baseEnv['GOFLAGS'] ?? ''}`.trim(),
   };
-  const programs = await programsOf(context, env);
+  let programs: string[] = [];
+  const isFilled = await whileFilling(join(cacheDir, 'go'), context, async () => {
+    programs = await programsOf(context, env);
+    await buildPrograms(programs, context, env);
+  });
+  const web = webBinary(programs.map(baseOf), module.path);
+  return {
+    processTypes: web === undefined ? {} : { web },
+    configVars: {},
+    runtimes: [],
+    exports: { PATH, GOROOT: root },
+    isCacheChanged: debian.isChanged || isFilled,
+  };
+}
+
+async function buildPrograms(
+  programs: readonly string[],
+  context: BuildContext,
+  env: Readonly<Record<string, string>>,
+): Promise<void> {
+  const { layout, out, signal } = context;
   out.topic(`Building ${programs.length === 1 ? 'the program' : `${programs.length} programs`} with go build`);
-  await mkdir(join(appDir, 'bin'), { recursive: true });
+  await mkdir(join(layout.appDir, 'bin'), { recursive: true });
   await runTool(['go', 'build', '-trimpath', '-tags', 'heroku', '-o', 'bin/', ...programs], {
     context,
     env,
@@ -59,15 +80,7 @@ async function compile(context: BuildContext): Promise<Compiled> {
       'that the module proxy can be reached from the cluster; another is named with: flynn runner env set GOPROXY=URL. Modules of the repository itself need none: go mod vendor',
     ],
   });
-  await runForOutput(['go', 'clean', '-testcache'], { cwd: appDir, env, signal });
-  const web = webBinary(programs.map(baseOf), module.path);
-  return {
-    processTypes: web === undefined ? {} : { web },
-    configVars: {},
-    runtimes: [],
-    exports: { PATH, GOROOT: root },
-    isCacheChanged: true,
-  };
+  await runForOutput(['go', 'clean', '-testcache'], { cwd: layout.appDir, env, signal });
 }
 
 /** The packages that are programs, or those that GO_INSTALL_PACKAGE_SPEC names. */

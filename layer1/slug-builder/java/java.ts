@@ -9,6 +9,7 @@ import { buildEnv } from '../environment.ts';
 import { exists } from '../nodejs/toolchain.ts';
 import { type RuntimeEnv, atRunTime, debianPaths, withRuntime, writeProfileScript } from '../runtime-env.ts';
 import { runTool } from '../tool-run.ts';
+import { whileFilling } from '../tool-store.ts';
 import { chooseJava, javaWish, runnableJar } from './versions.ts';
 
 const architectures: Readonly<Record<string, string>> = { x64: 'amd64' };
@@ -52,7 +53,9 @@ async function compile(context: BuildContext): Promise<Compiled> {
   out.line(
     `${wish === undefined ? 'No system.properties' : `${wish.file} says ${wish.version}`}: Java ${runtime.name.split('-')[1] ?? version}`,
   );
-  if (pom !== undefined) await buildWithMaven(context, debian, version);
+  const isFilled =
+    pom !== undefined &&
+    (await whileFilling(join(layout.cacheDir, 'maven'), context, () => buildWithMaven(context, debian, version)));
   await debian.tidy();
 
   await writeProfileScript(appDir, 'java', javaEnv(atRunTime(runtime.name), version));
@@ -69,7 +72,7 @@ async function compile(context: BuildContext): Promise<Compiled> {
         ([name, value]) => baseEnv[name] !== value,
       ),
     ),
-    isCacheChanged: debian.isChanged || pom !== undefined,
+    isCacheChanged: debian.isChanged || isFilled,
   };
 }
 

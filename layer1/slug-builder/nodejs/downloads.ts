@@ -1,16 +1,15 @@
 /** What a package manager downloaded, kept for the app's next build. */
-import { lstat, readdir, rm, writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readTextFile } from '@flynn/kit/files';
 import type { BuildContext, Runtime } from '../buildpack.ts';
 import { sizeText } from '../output.ts';
+import { type Held, heldIn, nothingHeld } from '../tool-store.ts';
 
 /** More than this is sooner downloaded again than packed, stored and brought back at each build. */
 const mostBytes = 512 * 1024 ** 2;
 /** Packages that nothing needs any more stay with the others: with so many times what was needed at first it begins anew. */
 const mostGrowth = 2;
-
-type Held = { paths: ReadonlySet<string>; bytes: number };
 
 export class Downloads {
   /** For the managers' own folders. */
@@ -18,7 +17,7 @@ export class Downloads {
   readonly #root: string;
   readonly #firstFile: string;
   readonly #out: BuildContext['out'];
-  #before: Held = { paths: new Set(), bytes: 0 };
+  #before = nothingHeld;
 
   constructor({ layout, out }: Pick<BuildContext, 'layout' | 'out'>) {
     this.#root = join(layout.cacheDir, 'nodejs-downloads');
@@ -49,9 +48,9 @@ export class Downloads {
     if (held.bytes > mostBytes) {
       this.#out.line(`The packages downloaded are not kept for the next build: ${sizeText(held.bytes)}`);
       await this.#forget();
-      return before.paths.size > 0;
+      return before.files.size > 0;
     }
-    return held.paths.size !== before.paths.size || [...held.paths].some((path) => !before.paths.has(path));
+    return held.files.size !== before.files.size || [...held.files.keys()].some((path) => !before.files.has(path));
   }
 
   async #forget(): Promise<void> {
@@ -77,17 +76,4 @@ export function apartFromStore(runtimes: readonly Runtime[]): Record<string, str
   if (major === undefined) return {};
   const setting = `${Number(major) >= 11 ? 'pnpm' : 'npm'}_config`;
   return { [`${setting}_package_import_method`]: 'clone-or-copy', [`${setting}_side_effects_cache`]: 'false' };
-}
-
-async function heldIn(dir: string): Promise<Held> {
-  const entries = await readdir(dir, { recursive: true, withFileTypes: true }).catch(() => []);
-  const paths = new Set<string>();
-  let bytes = 0;
-  for (const entry of entries) {
-    if (!entry.isFile()) continue;
-    const path = join(entry.parentPath, entry.name);
-    paths.add(path.slice(dir.length));
-    bytes += (await lstat(path)).size;
-  }
-  return { paths, bytes };
 }
