@@ -19,10 +19,16 @@ export class OidcProvider implements AsyncDisposable {
   isTerse = false;
   /** Whether it knows the client as one that has a secret. */
   isConfidential = false;
+  /** Whether it answers nothing but 503. */
+  isAway = false;
   /** How often its keys were asked for. */
   keyRequests = 0;
+  /** How often anything was. */
+  requests = 0;
   readonly #server = createServer((request, response) => void this.#answer(request, response));
   readonly #codes = new Map<string, Pending>();
+  /** That it names still, and signs with no more. */
+  readonly #former: { kid: string; publicKey: KeyObject }[] = [];
   #key: { kid: string; privateKey: KeyObject; publicKey: KeyObject } = newKey();
   #issuer = '';
 
@@ -39,8 +45,9 @@ export class OidcProvider implements AsyncDisposable {
     return this.#issuer;
   }
 
-  /** From now on it signs with another key, and names no other. */
-  rotate(): void {
+  /** From now on it signs with another key, and names no other, or the former one too. */
+  rotate({ keepsFormer = false } = {}): void {
+    if (keepsFormer) this.#former.push(this.#key);
     this.#key = newKey();
   }
 
@@ -65,6 +72,8 @@ export class OidcProvider implements AsyncDisposable {
     const json = (status: number, value: unknown): void => {
       response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value));
     };
+    this.requests += 1;
+    if (this.isAway) return json(503, {});
     if (url.pathname === '/.well-known/openid-configuration') {
       return json(200, {
         issuer: this.#issuer,
@@ -81,7 +90,11 @@ export class OidcProvider implements AsyncDisposable {
     if (url.pathname === '/keys') {
       this.keyRequests += 1;
       return json(200, {
-        keys: [{ ...this.#key.publicKey.export({ format: 'jwk' }), kid: this.#key.kid, use: 'sig' }],
+        keys: [this.#key, ...this.#former].map(({ kid, publicKey }) => ({
+          ...publicKey.export({ format: 'jwk' }),
+          kid,
+          use: 'sig',
+        })),
       });
     }
     if (url.pathname === '/authorize') return this.#authorize(url.searchParams, response);

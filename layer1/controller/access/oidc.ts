@@ -2,12 +2,11 @@
  * Is this identity token a good one (OpenID Connect Core 1.0, section 3.1.3.7), and whose? Keys come from the provider's
  * own documents; one that is not known yet is looked for once more, since providers change them.
  */
-import { createPublicKey, verify } from 'node:crypto';
-import type { JsonWebKey, KeyObject } from 'node:crypto';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
-import { withDeadline } from '@flynn/kit/retry';
+import { verify } from 'node:crypto';
+import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
 import { type OidcIdentity, type Person, identityOf, isWhole, personSchema } from './oidc-claims.ts';
+import { ProviderDocuments, fetchJson } from './oidc-documents.ts';
 
 export type OidcSettings = Readonly<{
   /** As the provider writes it, to the letter. */
@@ -23,17 +22,10 @@ export type OidcSettings = Readonly<{
   takesUnbound?: boolean;
 }>;
 
-const fetchMs = 10_000;
-const configMs = 3_600_000;
-/** Somebody who sends made-up key ids must not make us ask the provider all the time. */
-const refetchMs = 10_000;
 const skewMs = 60_000;
 /** A token is for logging in with now. */
 const maxAgeMs = 10 * 60_000;
 
-const configSchema = z.looseObject({ issuer: z.string(), jwks_uri: z.url(), userinfo_endpoint: z.url().optional() });
-const keySchema = z.looseObject({ kty: z.string(), kid: z.string().optional(), use: z.string().optional() });
-const keysSchema = z.looseObject({ keys: z.array(keySchema) });
 const headerSchema = z.looseObject({ alg: z.string(), kid: z.string().nullish() });
 const claimsSchema = personSchema.extend({
   iss: z.string(),
@@ -52,17 +44,16 @@ const algorithms: Readonly<Record<string, { kty: string; hash: string | null }>>
   EdDSA: { kty: 'OKP', hash: null },
 };
 
-type Keys = ReadonlyMap<string, { kty: string; key: KeyObject }>;
-type Documents = { keys: Keys; userInfoUrl: string | undefined };
-
 export class OidcVerifier {
   readonly #settings: OidcSettings;
   readonly #now: () => number;
-  #documents: ({ at: number } & Documents) | undefined;
+  readonly #documents: ProviderDocuments;
 
-  constructor(settings: OidcSettings, now: () => number) {
+  /** `steadyNow` is one that nobody sets: by it documents get old. */
+  constructor(settings: OidcSettings, now: () => number, steadyNow: () => number = () => performance.now()) {
     this.#settings = settings;
     this.#now = now;
+    this.#documents = new ProviderDocuments(settings.issuer, steadyNow);
   }
 
   /**
@@ -75,7 +66,10 @@ export class OidcVerifier {
     const header = parsePart(headerSchema, head);
     const algorithm = Object.hasOwn(algorithms, header.alg) ? algorithms[header.alg] : undefined;
     if (algorithm === undefined) throw refusal(`it is signed with "${header.alg}", which is not taken`);
-    const found = await this.#keyOf(header.kid ?? '', signal);
+    const kid = header.kid ?? undefined;
+    const found = await this.#documents.keyFor({ kid, kty: algorithm.kty }, signal);
+    if (found === undefined && kid === undefined)
+      throw refusal('it does not say which of the provider’s keys is its own');
     if (found === undefined) throw refusal('it is signed with a key that the provider does not name');
     if (found.kty !== algorithm.kty) throw refusal(`its key is not one for ${header.alg}`);
     const isGood = verify(
@@ -108,72 +102,13 @@ export class OidcVerifier {
     if (claims.nonce !== nonce) throw refusal('it is not the answer to this login');
   }
 
-  async #keyOf(kid: string, signal: AbortSignal): Promise<{ kty: string; key: KeyObject } | undefined> {
-    const known = this.#documents;
-    const ageMs = known === undefined ? Infinity : this.#now() - known.at;
-    const found = known?.keys.get(kid);
-    if (found !== undefined && ageMs < configMs) return found;
-    if (ageMs < refetchMs) return undefined;
-    const documents = await this.#fetchDocuments(signal);
-    this.#documents = { at: this.#now(), ...documents };
-    return documents.keys.get(kid);
-  }
-
   /** Section 5.3: whatever it says counts only if it is of the one that the identity token is of. */
   async #userInfo(subject: string, accessToken: string, signal: AbortSignal): Promise<Person | undefined> {
-    const url = this.#documents?.userInfoUrl;
+    const url = this.#documents.userInfoUrl;
     if (url === undefined) return undefined;
     const person = await fetchJson(personSchema, url, signal, { authorization: `Bearer ${accessToken}` });
     if (person.sub !== subject) throw refusal('the access token with it is of somebody else');
     return person;
-  }
-
-  async #fetchDocuments(signal: AbortSignal): Promise<Documents> {
-    const { issuer } = this.#settings;
-    const config = await fetchJson(
-      configSchema,
-      `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`,
-      signal,
-    );
-    if (config.issuer !== issuer) {
-      throw new FlynnError(
-        'unavailable',
-        `the provider at ${issuer} calls itself ${config.issuer}: FLYNN_OIDC_ISSUER has to be that`,
-      );
-    }
-    const { keys } = await fetchJson(keysSchema, config.jwks_uri, signal);
-    const usable = keys.filter(({ use }) => use === undefined || use === 'sig');
-    const known = usable.flatMap((jwk) => {
-      const key = publicKeyOf(jwk);
-      return key === undefined ? [] : [[jwk.kid ?? '', { kty: jwk.kty, key }] as const];
-    });
-    return { keys: new Map(known), userInfoUrl: config.userinfo_endpoint };
-  }
-}
-
-/** Undefined for a kind of key that is not known here: it is not one of those that are taken. */
-function publicKeyOf(jwk: JsonWebKey): KeyObject | undefined {
-  try {
-    return createPublicKey({ key: jwk, format: 'jwk' });
-  } catch {
-    return undefined;
-  }
-}
-
-async function fetchJson<S extends z.ZodType>(
-  schema: S,
-  url: string,
-  signal: AbortSignal,
-  headers: Readonly<Record<string, string>> = {},
-): Promise<z.output<S>> {
-  try {
-    const answer = await fetch(url, { headers, signal: withDeadline(fetchMs, signal), redirect: 'error' });
-    if (!answer.ok) throw new FlynnError('unavailable', `it answered with status ${answer.status}`);
-    return schema.parse(await answer.json());
-  } catch (error) {
-    throw new FlynnError('unavailable', `the provider of identities cannot be asked (${url}): ${messageOf(error)}`, {
-      cause: error,
-    });
   }
 }
 
