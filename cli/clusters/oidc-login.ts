@@ -11,6 +11,8 @@ import { z } from 'zod';
 const fetchMs = 15_000;
 /** As long as somebody looks for their second factor. */
 const patienceMs = 5 * 60_000;
+/** As long as it takes to hand a browser on this machine a line of text. */
+const closeMs = 1_000;
 
 const configSchema = z.looseObject({ authorization_endpoint: z.url(), token_endpoint: z.url() });
 /** RFC 6749, 5.2. */
@@ -40,7 +42,7 @@ export async function askProvider(controllerUrl: string, provider: Provider, { a
   // By the address it is known by here, not by what it says of itself.
   const bound = { host: hostOf(controllerUrl), secret: newSecret() };
   const nonce = nonceFor(bound);
-  await using loopback = await listen();
+  await using loopback = await listen(state);
   const url = new URL(config.authorization_endpoint);
   const query = {
     response_type: 'code',
@@ -84,18 +86,21 @@ function codeOf(answer: Answer, state: string): string {
 
 type Loopback = AsyncDisposable & { redirectUri: string; answer: () => Promise<Answer> };
 
-/** For one answer, on a port nobody else knows of. */
-async function listen(): Promise<Loopback> {
+/** For one answer, on a port nobody else knows of. What is not to this login, as some page may send it here, does not end it. */
+async function listen(state: string): Promise<Loopback> {
   const answered = Promise.withResolvers<Answer>();
   const server = createServer((request, response) => {
     const url = new URL(request.url ?? '/', 'http://127.0.0.1');
-    if (url.pathname !== '/callback') {
-      response.writeHead(404).end();
-      return;
-    }
-    response.writeHead(200, { 'content-type': 'text/plain; charset=utf-8', connection: 'close' });
-    response.end('That is all: you can close this page and go back to the terminal.\n');
-    answered.resolve(url.searchParams);
+    const isCallback = url.pathname === '/callback';
+    const isOurs = isCallback && isSameSecret(url.searchParams.get('state') ?? '', state);
+    const status = isOurs ? 200 : isCallback ? 400 : 404;
+    response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8', connection: 'close' });
+    response.end(
+      isOurs
+        ? 'That is all: you can close this page and go back to the terminal.\n'
+        : 'This is not the answer to the login that is under way: open the address that the terminal shows.\n',
+    );
+    if (isOurs) answered.resolve(url.searchParams);
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -113,9 +118,13 @@ async function listen(): Promise<Loopback> {
       return answered.promise;
     },
     async [Symbol.asyncDispose]() {
-      server.closeAllConnections();
+      const closed = once(server, 'close');
       server.close();
-      await once(server, 'close');
+      server.closeIdleConnections();
+      // The browser has its page first, whatever became of the login.
+      const late = setTimeout(() => server.closeAllConnections(), closeMs);
+      await closed;
+      clearTimeout(late);
     },
   };
 }

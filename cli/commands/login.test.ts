@@ -70,7 +70,6 @@ test('where the browser is elsewhere, the address it ends up at is pasted; a pro
 test('an answer that is not to this login, a refusal, and a cluster without login end with what to do', async () => {
   await using it = await start();
   const answers: [(to: URL) => void, RegExp][] = [
-    [(to) => to.searchParams.set('state', 'forged'), /not one to this login/],
     [(to) => to.searchParams.set('error', 'access_denied'), /the provider refused: access_denied/],
     [(to) => to.searchParams.set('code', 'stolen'), /the provider refused: invalid_grant\n {2}start again/],
     [(to) => to.searchParams.delete('code'), /holds no code/],
@@ -100,6 +99,30 @@ test('an answer that is not to this login, a refusal, and a cluster without logi
   assert.match(none.stderr, /has no login: an admin makes a user with "flynn user add"/);
   assert.equal((await it.desk.run(['login', 'nosuch'])).code, 2);
   assert.equal((await it.desk.run(['login', 'x', 'example.com'])).code, 2);
+});
+
+test('what is no answer to this login does not end it; pasted, it does', async () => {
+  await using it = await start();
+  const io = it.desk.io();
+  const running = runCli(['login', 'home', it.controller.url], io);
+  const redirected = await fetch(await pageOf(io), { redirect: 'manual' });
+  const back = redirected.headers.get('location') ?? '';
+  const forged = new URL(back);
+  for (const state of ['forged', '']) {
+    forged.searchParams.set('state', state);
+    const refused = await fetch(forged);
+    assert.equal(refused.status, 400);
+    assert.match(await refused.text(), /not the answer to the login that is under way/);
+  }
+  assert.equal((await fetch(new URL('/favicon.ico', back))).status, 404);
+  assert.match(await (await fetch(back)).text(), /you can close this page/);
+  assert.equal(await running, 0, io.stderr.text);
+  const paste = it.desk.io();
+  const pasting = runCli(['login', '--paste', 'home'], paste);
+  await pageOf(paste);
+  paste.stdin.write(`${forged.href}\n`);
+  assert.equal(await pasting, 1);
+  assert.match(paste.stderr.text, /not one to this login/);
 });
 
 test('what another cluster is handed at a login opens nothing here, though it names this one’s provider and client', async () => {

@@ -90,11 +90,9 @@ export class OidcProvider implements AsyncDisposable {
     if (url.pathname === '/keys') {
       this.keyRequests += 1;
       return json(200, {
-        keys: [this.#key, ...this.#former].map(({ kid, publicKey }) => ({
-          ...publicKey.export({ format: 'jwk' }),
-          kid,
-          use: 'sig',
-        })),
+        keys: [this.#key, ...this.#former].map(({ kid, publicKey }) =>
+          Object.assign(publicKey.export({ format: 'jwk' }), { kid, use: 'sig' }),
+        ),
       });
     }
     if (url.pathname === '/authorize') return this.#authorize(url.searchParams, response);

@@ -99,11 +99,6 @@ export class Principal implements Caller {
     return isAtLeast(this.levelOn(app), isDatastore ? 'admin' : 'developer');
   }
 
-  /** Its apps by id, where it has more than it has everywhere. */
-  get grantedApps(): ReadonlyMap<string, Level> {
-    return this.#standing.apps;
-  }
-
   /** As the audit trail and rate limits know it. */
   get id(): string {
     if (this.token !== undefined) return `token:${this.token.id}`;
