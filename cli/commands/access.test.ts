@@ -84,6 +84,7 @@ test('a token is made, listed without what opens, used within its scope, and tak
   const made = await env.desk.run(['token', 'create', 'ci', '--scope', 'viewer', '--only', 'shop', '--expires', '12h']);
   const token = made.stdout.split('\n')[0] ?? '';
   assert.match(token, /^flynn_[a-z0-9]{12}_/);
+  assert.match(made.stdout, /shown only now, and good until 20\d\d-/);
   await accept(ci, made.stdout);
   assert.match((await ci.run(['apps'])).stdout, /shop/);
   assert.doesNotMatch((await ci.run(['apps'])).stdout, /blog/);

@@ -36,7 +36,10 @@ export function addTokenCommands(parent: Parent): void {
       };
       const made = await (await context.client()).call(tokens.create, { body });
       const line = await clusterLine(context, made.token);
-      context.show(made, () => [made.token, '', `It is shown only now. To use it elsewhere:`, `  ${line}`].join('\n'));
+      const until = made.expiresAt === undefined ? 'until it is taken back' : `until ${made.expiresAt}`;
+      context.show(made, () =>
+        [made.token, '', `It is shown only now, and good ${until}. To use it elsewhere:`, `  ${line}`].join('\n'),
+      );
     },
   });
 

@@ -134,7 +134,7 @@ export const tokens = {
       role: roleSchema.optional(),
       /** The only apps it is good for, by name or id. */
       apps: z.array(z.string()).min(1).max(50).optional(),
-      /** Default 90 days; null is for ever. */
+      /** Default 90 days, or as long as the token it is made with; null is for ever. `denied` where that ends before. */
       expiresInMs: z
         .int()
         .min(1_000)

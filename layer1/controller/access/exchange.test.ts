@@ -88,3 +88,25 @@ test('a token is exchanged for one that is good for no more and no longer, and s
   assert.deepEqual([ofRoot.role, ofRoot.user], ['admin', undefined]);
   assert.ok(Date.parse(ofRoot.expiresAt ?? '') <= Date.now() + 12 * hourMs);
 });
+
+test('a token that is to be good for longer than the one it is made with is refused, and is not made for less', async () => {
+  const day = await world.client.call(tokens.create, {
+    body: { name: 'login', user: 'ann', expiresInMs: 24 * hourMs },
+  });
+  await using client = clientOf(day.token);
+  for (const expiresInMs of [30 * 24 * hourMs, null]) {
+    await assert.rejects(
+      client.call(tokens.create, { body: { name: 'ci', expiresInMs } }),
+      (error) => hasCode(error, 'denied') && error.message.includes(`ends at ${day.expiresAt}`),
+    );
+  }
+  const less = await client.call(tokens.create, { body: { name: 'ci', expiresInMs: hourMs } });
+  assert.ok(Date.parse(less.expiresAt ?? '') <= Date.now() + hourMs);
+  assert.equal(
+    (await client.call(tokens.create, { body: { name: 'ci' } })).expiresAt,
+    day.expiresAt,
+    'nothing was said',
+  );
+  const link = { name: 'link', isLink: true, expiresInMs: 30 * 24 * hourMs };
+  assert.equal((await client.call(tokens.create, { body: link })).isLink, true);
+});

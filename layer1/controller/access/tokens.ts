@@ -33,7 +33,7 @@ export function tokenHandlers(deps: Deps): Handler[] {
       const principal = principalOf(call);
       const user = await ownerOf(deps, principal, body.user, signal);
       const limits = await limitsOf(deps, principal, body, signal);
-      const until = expiryOf(deps, principal, body.expiresInMs);
+      const until = expiryOf(deps, principal, body);
       const life = body.isLink === true ? linkUntil(deps, until) : { expiresAt: until };
       const made = await makeToken(deps, { name: body.name, user, limits, ...life }, signal);
       return { ...viewToken(made.resource, await namesOf(deps, [made.resource], signal)), token: made.text };
@@ -169,11 +169,27 @@ async function limitsOf(
   throw new FlynnError('denied', `this token's own scope is less: it is good for ${principal.limits.role} only`);
 }
 
-/** Never later than the token it is made with. */
-function expiryOf(deps: Deps, principal: Principal, lifeMs: number | null | undefined): string | undefined {
-  const own = principal.token?.expiresAt;
-  if (lifeMs === null) return own;
-  return earlier(own, new Date(deps.now() + (lifeMs ?? defaultLifeMs)).toISOString());
+/**
+ * Never later than the token it is made with, else who found one for a moment would have made it one for ever. Throws `denied`
+ * where more was asked for: whoever puts it where nobody looks, as into a build server, is not to find out when it ends. A link is
+ * for as long as can be had.
+ */
+function expiryOf(
+  deps: Deps,
+  { token, name }: Principal,
+  { expiresInMs: lifeMs, isLink = false }: { expiresInMs?: number | null | undefined; isLink?: boolean | undefined },
+): string | undefined {
+  const own = token?.expiresAt;
+  const wanted = lifeMs === null ? undefined : new Date(deps.now() + (lifeMs ?? defaultLifeMs)).toISOString();
+  const isLess = own !== undefined && (wanted === undefined || Date.parse(own) < Date.parse(wanted));
+  if (!isLess) return wanted;
+  if (lifeMs === undefined || isLink) return own;
+  throw new FlynnError(
+    'denied',
+    `a token is good for no longer than the one it is made with, and this one of ${name} ends at ${own}: ask for less. ` +
+      'Who has a key that lasts longer, as the root key, makes one that does: for a build server an admin adds a user with it, flynn user add ci',
+    { detail: { expiresAt: own } },
+  );
 }
 
 /** An admin sees all. A token whose scope is less than its owner sees itself, so that it can be given back. */
