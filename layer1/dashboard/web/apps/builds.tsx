@@ -1,11 +1,7 @@
 /** What pushes had done: builds, releases, deployments as operations, each with its log. */
-import { useEffect, useRef, useState } from 'preact/hooks';
 import type { operations } from '@flynn/controller/operations/api';
 import type { App, Operation } from '@flynn/controller/model';
-import { apiUrl } from '../api/client.ts';
-import { follow, type Link as Connection, pause } from '../api/following.ts';
-import { readEvents } from '../api/streams.ts';
-import { spansOf } from '../logs/ansi.ts';
+import { OperationLog } from '../logs/operation-log.tsx';
 import { AskedButton } from '../parts/acts.tsx';
 import { Badge } from '../parts/badge.tsx';
 import type { Tone } from '../parts/tone.ts';
@@ -145,58 +141,6 @@ export function BuildPage({ app, id }: { app: App; id: string }) {
           </section>
         )}
       </Shown>
-    </>
-  );
-}
-
-function OperationLog({ id }: { id: string }) {
-  const { api } = useServices();
-  const [lines, setLines] = useState<readonly string[]>([]);
-  const [link, setLink] = useState<Connection>({ is: 'connecting' });
-  const box = useRef<HTMLPreElement>(null);
-  const isAtEnd = useRef(true);
-  useEffect(() => {
-    const ended = new AbortController();
-    const { signal } = ended;
-    const url = apiUrl('/operations/:operation/log', { params: { operation: id } });
-    void follow({
-      open: async (lastEventId) => readEvents(await api.stream(url, { signal, lastEventId })),
-      onBegin: () => setLines([]),
-      onEvent: ({ event, data }) => {
-        if (event === 'line') setLines((known) => [...known, (data as { text: string }).text]);
-      },
-      isLast: ({ event }) => event === 'end',
-      onLink: setLink,
-      signal,
-      wait: pause,
-    });
-    return () => ended.abort();
-  }, [id]);
-  useEffect(() => {
-    if (isAtEnd.current && box.current !== null) box.current.scrollTop = box.current.scrollHeight;
-  }, [lines]);
-  const watch = () => {
-    const pre = box.current;
-    if (pre !== null) isAtEnd.current = pre.scrollHeight - pre.scrollTop - pre.clientHeight < 40;
-  };
-  return (
-    <>
-      <pre class="lines tall" tabIndex={0} aria-label="Its log" ref={box} onScroll={watch}>
-        {lines.map((line, at) => (
-          <div key={at} class="line">
-            {spansOf(line).map(({ text, classes }, part) => (
-              <span key={part} class={classes}>
-                {text}
-              </span>
-            ))}
-          </div>
-        ))}
-        {lines.length === 0 ? <span class="dim">Nothing yet.</span> : null}
-      </pre>
-      <div role="status" class="dim">
-        {link.is === 'lost' ? `Lost the log (${link.why}); trying again.` : null}
-        {link.is === 'refused' ? link.why : null}
-      </div>
     </>
   );
 }

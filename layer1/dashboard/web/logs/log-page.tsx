@@ -3,14 +3,14 @@ import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { Line } from '@flynn/log-aggregator/api';
 import { type Link as Connection, pause } from '../api/following.ts';
 import { readLines } from '../api/streams.ts';
+import { Bursts } from '../parts/bursts.ts';
+import { DrawnBlocks } from '../parts/drawn-blocks.tsx';
 import { useServices } from '../parts/services.ts';
 import type { AppView } from '../world/app-state.ts';
 import { spansOf } from './ansi.ts';
-import { added, emptyLog, followed, type LogBuffer } from './log-buffer.ts';
+import { added, emptyLog, followed, type LogBuffer, mostLines } from './log-buffer.ts';
 import { followLog, gapCommand, type LogItem, type LogQuery } from './log-following.ts';
 
-/** Lines come in bursts: they are drawn so often at most. */
-const drawEveryMs = 100;
 const clock = new Intl.DateTimeFormat(undefined, {
   hour: '2-digit',
   minute: '2-digit',
@@ -105,9 +105,7 @@ function LogLines({ query }: { query: LogQuery }) {
         ref={box}
         onScroll={watch}
       >
-        {kept.map(({ at, item }) => (
-          <Item key={at} item={item} query={query} />
-        ))}
+        <DrawnBlocks blocks={kept} draw={(item) => <Item item={item} query={query} />} />
         {kept.length === 0 && link.is === 'live' ? (
           <p class="dim">{query.search === undefined ? 'Nothing was said yet.' : 'No line has that text.'}</p>
         ) : null}
@@ -186,20 +184,10 @@ function useLog(query: LogQuery): {
   useEffect(() => {
     const ended = new AbortController();
     const { signal } = ended;
-    let pending: LogItem[] = [];
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const draw = () => {
-      timer = undefined;
-      const items = pending;
-      pending = [];
-      setBuffer((buffer) => added(buffer, items));
-    };
+    const bursts = new Bursts<LogItem>((items) => setBuffer((buffer) => added(buffer, items)), mostLines);
     void followLog(query, {
       open: async (url) => readLines(await api.stream(url, { signal })),
-      onItem: (item) => {
-        pending.push(item);
-        timer ??= setTimeout(draw, drawEveryMs);
-      },
+      onItem: (item) => bursts.add(item),
       onLink: setLink,
       signal,
       wait: pause,
@@ -207,7 +195,7 @@ function useLog(query: LogQuery): {
     });
     return () => {
       ended.abort();
-      clearTimeout(timer);
+      bursts.clear();
     };
   }, []);
   return { buffer, link, setIsFollowing: (isFollowing) => setBuffer((buffer) => followed(buffer, isFollowing)) };
