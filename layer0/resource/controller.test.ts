@@ -13,7 +13,7 @@ import { runReconciler } from './reconciler.ts';
 import type { Source } from './reconciler.ts';
 import { resyncPauseMs } from './reconciler.ts';
 import { ResourceService } from './service.ts';
-import { restartPauseMs, supervise } from './supervise.ts';
+import { restartPauseMs, supervise, superviseAll } from './supervise.ts';
 
 const log = silentLogger();
 const wait = { deadlineMs: 60_000, intervalMs: 5 };
@@ -72,6 +72,40 @@ test('stopping while a restart is awaited ends it at once', async () => {
   );
   await running;
   assert.equal(starts, 1);
+});
+
+test('of several tasks one that fails stops no other, and what it left behind ends before it is started again', async () => {
+  const stop = new AbortController();
+  const runs: AbortSignal[] = [];
+  const wereOver: boolean[] = [];
+  let others = 0;
+  const running = superviseAll(
+    [
+      {
+        name: 'failing',
+        async run(signal) {
+          wereOver.push(...runs.map(({ aborted }) => aborted));
+          runs.push(signal);
+          throw new Error('a bad day');
+        },
+      },
+      {
+        name: 'other',
+        async run(signal) {
+          others += 1;
+          await untilAborted(signal);
+          others -= 1;
+        },
+      },
+    ],
+    { signal: stop.signal, log },
+  );
+  await waitFor(() => runs.length === 2, { what: 'the second run', ...wait });
+  assert.deepEqual(wereOver, [true]);
+  assert.equal(others, 1);
+  stop.abort();
+  await running;
+  assert.equal(others, 0);
 });
 
 /** A controller that tells when it runs. */

@@ -98,3 +98,29 @@ test('a term that fails is followed by another', async () => {
   assert.equal(terms, 3);
   assert.equal(epochs.size, 3);
 });
+
+for (const { title, end } of [
+  { title: 'fails', end: () => Promise.reject(new Error('a bad day')) },
+  { title: 'gives its seat up', end: () => Promise.resolve() },
+]) {
+  test(`a term that ${title} is told to whatever it left behind`, async () => {
+    await using store = openTestStore();
+    const stop = new AbortController();
+    const terms: AbortSignal[] = [];
+    let wereOver: boolean[] = [];
+    await runAsLeader({
+      store,
+      name: 'test',
+      ttlSeconds: 1,
+      signal: stop.signal,
+      log,
+      async lead({ signal }) {
+        terms.push(signal);
+        if (terms.length === 1) return end();
+        wereOver = terms.map(({ aborted }) => aborted);
+        return stop.abort();
+      },
+    });
+    assert.deepEqual(wereOver, [true, false]);
+  });
+}

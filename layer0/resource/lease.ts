@@ -7,7 +7,7 @@ import { forever } from '@flynn/kit/tasks';
 import type { Compare, Revision, Store } from '@flynn/store/store';
 
 export type LeaderContext = {
-  /** Aborts when leadership is lost or `runAsLeader` is told to end. */
+  /** Aborts when leadership is lost, `runAsLeader` is told to end, or `lead` has ended, however it did. */
   signal: AbortSignal;
   /** Holds exactly as long as this term lasts. Every write a leader does carries it: leases alone exclude nobody. */
   epochCompare: Compare;
@@ -20,7 +20,10 @@ export type LeaderOptions = {
   ttlSeconds: number;
   signal: AbortSignal;
   log: Logger;
-  /** Runs for a term; the next begins only when it has returned. Returning early gives the seat up. */
+  /**
+   * Runs for a term; the next begins only when it has returned, so what it began has to have ended by then. Returning early gives
+   * the seat up.
+   */
   lead: (context: LeaderContext) => Promise<void>;
 };
 
@@ -52,12 +55,16 @@ async function campaignOnce(options: LeaderOptions, signal: AbortSignal): Promis
   );
   if (!succeeded) return;
   log.info({ leader: name, epoch: revision }, `leading ${name}`);
-  const term = AbortSignal.any([signal, lease.lost]);
+  const over = new AbortController();
+  const term = AbortSignal.any([signal, lease.lost, over.signal]);
   try {
     await options.lead({ signal: term, epochCompare: { key, createRevision: revision } });
   } catch (error) {
     if (!term.aborted) throw error;
     log.debug({ err: error, leader: name }, 'the term ended');
+  } finally {
+    // Giving the lease back is no loss of it: nothing else tells what was left behind that it leads no more.
+    over.abort();
   }
   if (signal.aborted) return;
   if (lease.lost.aborted) throw new FlynnError('unavailable', `the lease on leading ${name} was lost`);

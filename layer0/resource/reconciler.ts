@@ -3,6 +3,7 @@ import { hasCode } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { withDeadline } from '@flynn/kit/retry';
 import type { Mirror, MirrorChange } from '@flynn/store/mirror';
+import type { Supervised } from './supervise.ts';
 import { WorkQueue } from './work-queue.ts';
 import type { Again } from './work-queue.ts';
 
@@ -52,6 +53,11 @@ export type ReconcilerOptions = {
   deadlineMs?: number;
 };
 
+/** As one of several tasks that are kept going. */
+export function reconciling(options: Omit<ReconcilerOptions, 'signal'>): Supervised {
+  return { name: options.name, run: (signal) => runReconciler({ ...options, signal }) };
+}
+
 /** Runs until the signal aborts; resolves when the last run has ended. */
 export async function runReconciler(options: ReconcilerOptions): Promise<void> {
   const { name, sources, reconcile, log, signal, concurrency = 4, resyncMs = 300_000, deadlineMs = 120_000 } = options;
@@ -87,15 +93,18 @@ export async function runReconciler(options: ReconcilerOptions): Promise<void> {
       resyncPauseMs(resyncMs, random),
     );
   };
-  const unsubscribes = sources.map((source) => source.subscribe((id) => queue.add(id)));
-  resyncLater();
-  addAll();
-  await new Promise<void>((resolve) => {
-    signal.addEventListener('abort', () => resolve(), { once: true });
-  });
-  clearTimeout(resync);
-  for (const unsubscribe of unsubscribes) unsubscribe();
-  await queue.stop();
+  try {
+    using subscriptions = new DisposableStack();
+    for (const source of sources) subscriptions.defer(source.subscribe((id) => queue.add(id)));
+    resyncLater();
+    addAll();
+    await new Promise<void>((resolve) => {
+      signal.addEventListener('abort', () => resolve(), { once: true });
+    });
+  } finally {
+    clearTimeout(resync);
+    await queue.stop();
+  }
 }
 
 export function resyncPauseMs(resyncMs: number, random: () => number): number {

@@ -1,7 +1,8 @@
-/** Keeps a task going: one that ends or fails is started again, ever later while it dies young. */
+/** Keeps tasks going: one that ends or fails is started again, ever later while it dies young. */
 import { systemClock } from '@flynn/kit/clock';
 import type { Clock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
+import { TaskGroup } from '@flynn/kit/tasks';
 
 const minPauseMs = 500;
 const maxPauseMs = 60_000;
@@ -16,7 +17,17 @@ export type SuperviseOptions = {
   random?: () => number;
 };
 
-/** Resolves when the signal has aborted and the task has ended. */
+/** What runs until its signal aborts. */
+export type Supervised = Readonly<{ name: string; run: (signal: AbortSignal) => Promise<void> }>;
+
+/** Side by side: one that fails stops no other. Resolves when the signal has aborted and every task has ended. */
+export async function superviseAll(tasks: readonly Supervised[], options: SuperviseOptions): Promise<void> {
+  await using group = new TaskGroup({ signal: options.signal });
+  for (const { name, run } of tasks) group.run(name, (signal) => supervise(name, run, { ...options, signal }));
+  await group.done();
+}
+
+/** Resolves when the signal has aborted and the task has ended. What a run gets aborts when that run has ended, too. */
 export async function supervise(
   name: string,
   task: (signal: AbortSignal) => Promise<void>,
@@ -27,11 +38,14 @@ export async function supervise(
   while (!signal.aborted) {
     const startedMs = clock.now();
     let failure: unknown;
+    const over = new AbortController();
     try {
-      await task(signal);
+      await task(AbortSignal.any([signal, over.signal]));
     } catch (error) {
       failure = error;
     }
+    // What it left behind must not go on beside what the next run begins.
+    over.abort();
     if (signal.aborted) return;
     const livedMs = clock.now() - startedMs;
     deaths = livedMs < youngMs ? deaths + 1 : 1;

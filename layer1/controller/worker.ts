@@ -1,9 +1,11 @@
 /** The controller's background: one worker leads and reconciles, the others wait. All it knows is in the store. */
-import { pause, systemClock } from '@flynn/kit/clock';
-import { forever } from '@flynn/kit/tasks';
+import { pause } from '@flynn/kit/clock';
+import { TaskGroup, forever } from '@flynn/kit/tasks';
 import { runAsLeader } from '@flynn/resource/lease';
-import { keysOf, runReconciler } from '@flynn/resource/reconciler';
+import { keysOf, reconciling } from '@flynn/resource/reconciler';
 import type { Source } from '@flynn/resource/reconciler';
+import { superviseAll } from '@flynn/resource/supervise';
+import type { Supervised } from '@flynn/resource/supervise';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Compare } from '@flynn/store/store';
 import { stepDeletion } from './apps/deletion.ts';
@@ -109,41 +111,38 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
       const deploymentsByHosts = [keysOf(cell.hosts), keysOf(cell.settings)].map((source) =>
         mapSource(source, () => openDeployments.all()),
       );
-      const common = { log, signal: term };
-      await Promise.all([
-        collectRegularly(deps, blobs, { signal: term, epoch: epochCompare }),
-        addBuiltInProviders(deps, { signal: term, epoch: epochCompare }),
-        backUpRegularly(deps, blobs, { signal: term, epoch: epochCompare }),
-        blobs === undefined ? undefined : keepDatastores(deps, blobs, { apps, signal: term, epoch: epochCompare }),
-        blobs === undefined ? undefined : keepHistories(deps, blobs, { apps, signal: term, epoch: epochCompare }),
-        runReconciler({
+      const common = { log };
+      const epoch = epochCompare;
+      const tasks: Supervised[] = [
+        { name: 'collection', run: (signal) => collectRegularly(deps, blobs, { signal, epoch }) },
+        ...(blobs === undefined ? [] : keepingTasks(deps, blobs, { apps, epoch })),
+        reconciling({
           ...common,
           name: 'deployments',
           sources: [openDeployments, ...deploymentsOfApps, ...deploymentsByHosts],
           concurrency: 16,
-          reconcile: (id, { signal: run }) =>
-            stepDeployment(deps, id, { signal: run, upTimes, word, epoch: epochCompare }),
+          reconcile: (id, { signal: run }) => stepDeployment(deps, id, { signal: run, upTimes, word, epoch }),
         }),
-        runReconciler({
+        reconciling({
           ...common,
           name: 'app deletion',
           sources: [keysOf(apps), ...[statusApps, placedApps, evaluationApps].map(deletingApps)],
-          reconcile: (id, { signal: run }) => stepDeletion(deps, id, { signal: run, epoch: epochCompare }),
+          reconcile: (id, { signal: run }) => stepDeletion(deps, id, { signal: run, epoch }),
         }),
-        runReconciler({
+        reconciling({
           ...common,
           name: 'ended builds',
           sources: [endedBuilds, buildsUnderWay],
-          reconcile: (id, { signal: run }) => stopEndedBuild(deps, id, { signal: run, epoch: epochCompare }),
+          reconcile: (id, { signal: run }) => stopEndedBuild(deps, id, { signal: run, epoch }),
         }),
-        runReconciler({
+        reconciling({
           ...common,
           name: 'datastores on hosts that drain',
           sources: [mapSource(keysOf(cell.settings), () => datastoresOf(apps))],
           reconcile: (id, { signal: run }) => leaveDraining(deps, id, run),
         }),
-        forever('forgetting the trail', (s) => forget(deps, { signal: s, epoch: epochCompare }), { log, signal: term }),
-        runReconciler({
+        { name: 'forgetting the trail', run: (signal) => forgetRegularly(deps, { signal, epoch }) },
+        reconciling({
           ...common,
           name: 'cron',
           sources: [keysOf(apps), keysOf(crons, ({ spec }) => [spec.appId]), cronJobs],
@@ -154,31 +153,23 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
               statusesOf: (appId) => seenOf(cell, kept.statuses.of(appId)),
             }),
         }),
-        runReconciler({
+        reconciling({
           ...common,
           name: 'sources',
           sources: [keysOf(sources), endedPolls],
-          reconcile: (id, { signal: run }) => stepSource(deps, id, { signal: run, epoch: epochCompare }),
+          reconcile: (id, { signal: run }) => stepSource(deps, id, { signal: run, epoch }),
         }),
-        forever(
-          'looking for overdue operations',
-          async (run) => {
-            await watch.sweep({ signal: run, epoch: epochCompare });
-            await pause(sweepMs, run);
-          },
-          common,
-        ),
-        keepHistory(deps, { ...common, epoch: epochCompare }),
-        keepRunners(deps, { ...common, epoch: epochCompare }),
-        keepSealed(deps.sealed, { ...common, epoch: epochCompare }),
-        runReconciler({
+        { name: 'overdue operations', run: (signal) => sweepRegularly(deps, watch, { signal, epoch }) },
+        { name: 'history of operations', run: (signal) => keepHistory(deps, { log, signal, epoch }) },
+        { name: 'runners', run: (signal) => keepRunners(deps, { log, signal, epoch }) },
+        reconciling({
           ...common,
           name: 'review apps',
           sources: [keysOf(apps)],
           resyncMs: 600_000,
           reconcile: (id, { signal: run }) => stepReview(deps, id, { signal: run }),
         }),
-        runReconciler({
+        reconciling({
           ...common,
           name: 'clean-up',
           sources: [
@@ -188,9 +179,15 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
           ],
           concurrency: 1,
           resyncMs: 600_000,
-          reconcile: (appId, { signal: run }) => cleanUp(deps, appId, kept, { signal: run, epoch: epochCompare }),
+          reconcile: (appId, { signal: run }) => cleanUp(deps, appId, kept, { signal: run, epoch }),
         }),
-      ]);
+      ];
+      // What has an end of its own fails nobody, and is not begun again.
+      await using ending = new TaskGroup({ signal: term });
+      ending.run('built-in providers', (signal) => addBuiltInProviders(deps, { signal, epoch }));
+      ending.run('sealing', (signal) => keepSealed(deps.sealed, { log, signal, epoch }));
+      // The next term begins when all of this has ended.
+      await superviseAll(tasks, { log, signal: term });
     },
   });
 }
@@ -205,9 +202,21 @@ async function collectRegularly(deps: Deps, blobs: BlobCollector | undefined, op
   await forever('collection', step, { signal: options.signal, log: deps.log });
 }
 
+/** What is kept where there are blobs to keep it in. */
+function keepingTasks(
+  deps: Deps,
+  blobs: WorkerBlobs,
+  { apps, epoch }: { apps: Mirror<AppResource>; epoch: Compare },
+): Supervised[] {
+  return [
+    { name: 'backups', run: (signal) => backUpRegularly(deps, blobs, { signal, epoch }) },
+    { name: 'datastores', run: (signal) => keepDatastores(deps, blobs, { apps, signal, epoch }) },
+    { name: 'histories of datastores', run: (signal) => keepHistories(deps, blobs, { apps, signal, epoch }) },
+  ];
+}
+
 /** One that is wanted now is looked for every two seconds. */
-async function backUpRegularly(deps: Deps, blobs: BackupBlobs | undefined, options: Options): Promise<void> {
-  if (blobs === undefined) return;
+async function backUpRegularly(deps: Deps, blobs: BackupBlobs, options: Options): Promise<void> {
   const step = async (signal: AbortSignal): Promise<void> => {
     const waitMs = await stepBackups(deps, blobs, { ...options, signal });
     await pause(Math.max(0, Math.min(waitMs, backupLookMs)), signal);
@@ -235,7 +244,18 @@ function mapSource(source: Source, toIds: (id: string) => Iterable<string>): Sou
   };
 }
 
-async function forget(deps: Deps, options: Options): Promise<void> {
-  await forgetOld(deps, options);
-  await systemClock.sleep(forgetMs, options);
+async function forgetRegularly(deps: Deps, { signal, epoch }: Options): Promise<void> {
+  const step = async (run: AbortSignal): Promise<void> => {
+    await forgetOld(deps, { signal: run, epoch });
+    await pause(forgetMs, run);
+  };
+  await forever('forgetting the trail', step, { signal, log: deps.log });
+}
+
+async function sweepRegularly(deps: Deps, watch: OperationWatch, { signal, epoch }: Options): Promise<void> {
+  const step = async (run: AbortSignal): Promise<void> => {
+    await watch.sweep({ signal: run, epoch });
+    await pause(sweepMs, run);
+  };
+  await forever('looking for overdue operations', step, { signal, log: deps.log });
 }

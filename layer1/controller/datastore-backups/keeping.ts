@@ -1,5 +1,6 @@
 /** Looks after all datastores, a few of each lane at a time: whatever is changed about one, it is looked at again. */
-import { keysOf, runReconciler } from '@flynn/resource/reconciler';
+import { keysOf, reconciling } from '@flynn/resource/reconciler';
+import { superviseAll } from '@flynn/resource/supervise';
 import type { Compare } from '@flynn/store/store';
 import type { Mirror } from '@flynn/store/mirror';
 import type { AppResource } from '../resources.ts';
@@ -22,16 +23,16 @@ export async function keepDatastores(
   await using records = await deps.resources.mirror(datastoreBackupType, { signal });
   const datastores = keysOf(apps, ({ id, spec }) => (spec.datastore === undefined ? [] : [id]));
   const turns = new Turns();
-  const common = { log: deps.log, signal };
-  await Promise.all([
-    runReconciler({
+  const common = { log: deps.log };
+  const tasks = [
+    reconciling({
       ...common,
       name: 'plans of datastores',
       sources: [datastores],
       reconcile: (id, { signal: run }) => beginPlan(deps, id, { signal: run, epoch }),
     }),
     ...(['restores', 'asked', 'scheduled'] as const).map((lane) =>
-      runReconciler({
+      reconciling({
         ...common,
         name: `datastores, ${lane}`,
         sources: [datastores, keysOf(plans), keysOf(records, ({ owner }) => (owner === undefined ? [] : [owner.id]))],
@@ -41,5 +42,6 @@ export async function keepDatastores(
         reconcile: (id, { signal: run }) => stepDatastore(deps, blobs, id, { signal: run, epoch, lane, turns }),
       }),
     ),
-  ]);
+  ];
+  await superviseAll(tasks, { log: deps.log, signal });
 }

@@ -2,7 +2,8 @@
  * Looks after the histories of all datastores: their logs every minute, copies of all there is where they are due, and whether what
  * is kept of both is there.
  */
-import { keysOf, runReconciler } from '@flynn/resource/reconciler';
+import { keysOf, reconciling } from '@flynn/resource/reconciler';
+import { superviseAll } from '@flynn/resource/supervise';
 import type { Compare } from '@flynn/store/store';
 import type { Mirror } from '@flynn/store/mirror';
 import { wholeMs } from '../datastore-backups/making.ts';
@@ -29,35 +30,36 @@ export async function keepHistories(
   await using histories = await deps.resources.mirror(historyType, { signal });
   const datastores = keysOf(apps, ({ id, spec }) => (spec.datastore === undefined ? [] : [id]));
   // What is streamed has deadlines of its own.
-  const common = { deadlineMs: 2 * wholeMs, log: deps.log, signal };
-  await Promise.all([
-    runReconciler({
+  const common = { deadlineMs: 2 * wholeMs, log: deps.log };
+  const tasks = [
+    reconciling({
       ...common,
       name: 'logs of datastores',
       sources: [datastores, keysOf(plans), keysOf(histories)],
       concurrency: atOnce.logs,
       reconcile: (id, { signal: run }) => stepHistory(deps, blobs, id, { signal: run, epoch }),
     }),
-    runReconciler({
+    reconciling({
       ...common,
       name: 'pieces of logs of datastores',
       sources: [keysOf(histories)],
       concurrency: atOnce.pieces,
       reconcile: (id, { signal: run }) => stepMerge(deps, blobs, id, { signal: run, epoch }),
     }),
-    runReconciler({
+    reconciling({
       ...common,
       name: 'blobs of histories of datastores',
       sources: [keysOf(histories)],
       concurrency: atOnce.looks,
       reconcile: (id, { signal: run }) => stepLook(deps, blobs, id, { signal: run, epoch }),
     }),
-    runReconciler({
+    reconciling({
       ...common,
       name: 'copies of datastores',
       sources: [datastores, keysOf(histories)],
       concurrency: atOnce.copies,
       reconcile: (id, { signal: run }) => stepCopy(deps, blobs, id, { signal: run, epoch }),
     }),
-  ]);
+  ];
+  await superviseAll(tasks, { log: deps.log, signal });
 }

@@ -2,25 +2,31 @@
 import { appliances } from '@flynn/appliances/appliances';
 import { hasCode } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
-import { retry } from '@flynn/kit/retry';
+import { forever } from '@flynn/kit/tasks';
 import type { Compare } from '@flynn/store/store';
 import type { Deps } from '../deps.ts';
 import { findProvider } from '../providers/providers.ts';
 import { applianceOf, applianceUrl, providerType } from '../providers/types.ts';
 
-const deadlineMs = 24 * 3_600_000;
+const longestPauseMs = 60_000;
 
-/** There when it resolves, but where somebody has given the name to a provider of their own: theirs stays. */
+/**
+ * Each is there at some time, but where somebody has given the name to a provider of their own: theirs stays. One that cannot be
+ * read or made is tried again for as long as the signal lets it, and keeps no other from being there.
+ */
 export async function addBuiltInProviders(deps: Deps, options: { signal: AbortSignal; epoch: Compare }): Promise<void> {
-  const { signal } = options;
-  for (const name of Object.keys(deps.settings.applianceImages ?? {}).filter((one) => appliances.has(one))) {
-    await retry(() => addProvider(deps, name, options), {
-      what: `adding the provider ${name}`,
-      deadlineMs,
-      signal,
-      isRetryable: (error) => hasCode(error, 'unavailable', 'timeout'),
-    });
-  }
+  const names = Object.keys(deps.settings.applianceImages ?? {}).filter((one) => appliances.has(one));
+  await Promise.all(names.map((name) => addInTime(deps, name, options)));
+}
+
+async function addInTime(deps: Deps, name: string, options: { signal: AbortSignal; epoch: Compare }): Promise<void> {
+  const added = new AbortController();
+  const step = async (signal: AbortSignal): Promise<void> => {
+    await addProvider(deps, name, { ...options, signal });
+    added.abort();
+  };
+  const signal = AbortSignal.any([options.signal, added.signal]);
+  await forever(`adding the provider ${name}`, step, { signal, log: deps.log, maxMs: longestPauseMs });
 }
 
 async function addProvider(
