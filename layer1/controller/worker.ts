@@ -75,9 +75,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
       const word = new RoutersWord();
       using listeners = new DisposableStack();
       listeners.defer(
-        cell.hosts.onChange(({ key, after }) =>
-          upTimes.hostChanged(key, { isThere: after !== undefined, nowMs: deps.now() }),
-        ),
+        cell.hosts.onChange(({ key, after }) => upTimes.hostChanged(key, { isThere: after !== undefined })),
       );
       const statusApps = keysOf(cell.statuses, ({ workloadId }) => [appIdOf(workloadId)]);
       const placedApps = keysOf(cell.assignments, ({ groups }) => groups.map(({ workloadId }) => appIdOf(workloadId)));

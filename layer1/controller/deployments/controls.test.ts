@@ -244,22 +244,29 @@ test('the time until a canary is promoted by itself begins anew when it was not 
   const key = cellKeys.jobStatus(job?.hostId ?? '', job?.id ?? '');
   const status = jobStatusSchema.parse(JSON.parse((await world.store.get(key))?.value ?? ''));
   const startMs = Date.now() + hourMs;
+  let nowMs = startMs;
+  const now = () => nowMs;
   const step = async (afterMs: number, upTimes: UpTimes, state: JobStatus['state'] = 'running') => {
     const { revision } = await world.store.transact({
       then: [{ put: key, value: JSON.stringify({ ...status, state }) }],
     });
     await world.deps.cell.statuses.reached(revision);
-    const deps = { ...world.deps, now: () => startMs + afterMs };
+    nowMs = startMs + afterMs;
+    const deps = { ...world.deps, now };
     await stepDeployment(deps, id, { signal: new AbortController().signal, upTimes, word: new RoutersWord() });
     return (await get(id)).state;
   };
-  const upTimes = new UpTimes();
+  const upTimes = new UpTimes(now);
   assert.equal(await step(0, upTimes), 'canary');
   assert.equal(await step(hourMs - 5_000, upTimes), 'canary');
   assert.equal(await step(hourMs - 4_000, upTimes, 'starting'), 'canary');
   assert.equal(await step(hourMs - 3_000, upTimes), 'canary');
   assert.equal(await step(hourMs, upTimes), 'canary', 'it was ill');
-  assert.equal(await step(2 * hourMs - 3_000, new UpTimes()), 'canary', 'another worker has not seen it healthy yet');
+  assert.equal(
+    await step(2 * hourMs - 3_000, new UpTimes(now)),
+    'canary',
+    'another worker has not seen it healthy yet',
+  );
   assert.notEqual(await step(2 * hourMs - 3_000, upTimes), 'canary');
   await reach(id, 'complete');
 });
@@ -272,20 +279,21 @@ test('a canary on hold whose host is away for a moment gets the time that any jo
   const key = cellKeys.jobStatus(job?.hostId ?? '', job?.id ?? '');
   const status = jobStatusSchema.parse(JSON.parse((await world.store.get(key))?.value ?? ''));
   const daysMs = 3 * 86_400_000;
-  const upTimes = new UpTimes();
-  const step = (more: number, times: UpTimes) =>
-    stepDeployment({ ...world.deps, now: () => Date.now() + daysMs + more }, id, {
-      signal: new AbortController().signal,
-      upTimes: times,
-      word: new RoutersWord(),
-    });
+  let aheadMs = daysMs;
+  const now = () => Date.now() + aheadMs;
+  const upTimes = new UpTimes(now);
+  const step = (more: number, times: UpTimes) => {
+    aheadMs = daysMs + more;
+    const { signal } = new AbortController();
+    return stepDeployment({ ...world.deps, now }, id, { signal, upTimes: times, word: new RoutersWord() });
+  };
   await step(0, upTimes);
   const value = JSON.stringify({ ...status, state: 'starting' });
   const { revision } = await world.store.transact({ then: [{ put: key, value }] });
   await world.deps.cell.statuses.reached(revision);
   await step(1_000, upTimes);
   assert.equal((await get(id)).state, 'canary');
-  await step(2_000, new UpTimes());
+  await step(2_000, new UpTimes(now));
   assert.equal((await get(id)).state, 'canary', 'another worker gives it that time, too');
   await step(3_600_000, upTimes);
   assert.match((await reach(id, 'failed')).error ?? '', /nothing more came up within/);

@@ -67,7 +67,7 @@ async function checkCanary(deps: Deps, id: string, signal: AbortSignal): Promise
   // Each has been up for as long as it has to be, and hosts away for as long as they are waited for: else it would not wait to be
   // promoted.
   const seen = { seen: (_id: string, up: readonly unknown[]) => up.map(() => 0), awaySinceMs: () => 0 };
-  const trouble = troubleOf(typeStates(deps, world, seen));
+  const trouble = troubleOf(typeStates(deps, world, seen, Infinity));
   if (trouble === undefined) return;
   throw new FlynnError(
     'conflict',

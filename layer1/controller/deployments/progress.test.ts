@@ -40,26 +40,30 @@ test('a job is up since it was first seen so, in its present run, without a brea
   assert.deepEqual(times.seen('other', [job], 10), [10]);
 });
 
-test('a clock that is put back makes nobody wait for when it was', () => {
+test('what happens to a deployment is of when it was first seen, or as old as it was then', () => {
   const times = new UpTimes();
-  const job = { id: 'a', restarts: 0 };
-  assert.deepEqual(times.seen('d', [job], 1_000), [1_000]);
-  assert.deepEqual(times.seen('d', [job], 10), [10]);
-  assert.equal(times.steppedMs('d', 5, 10), 5);
-  assert.equal(times.steppedMs('d', 1_000, 10), 10);
-  assert.equal(times.steppedMs('d', 1_000, 20), 10);
-  assert.equal(times.steppedMs('d', 1_000, 7), 7);
-  assert.equal(times.steppedMs('d', 2_000, 30), 30, 'another step was taken');
+  assert.equal(times.firstMs('d', 'a step', { nowMs: 5 }), 5);
+  assert.equal(times.firstMs('d', 'a step', { nowMs: 9 }), 5);
+  assert.equal(times.firstMs('d', 'another', { nowMs: 9, ageMs: 3 }), 6);
+  assert.equal(times.firstMs('d', 'another', { nowMs: 20, ageMs: 500 }), 6, 'its clock was put forward');
+  assert.equal(
+    times.firstMs('d', 'a third', { nowMs: 20, ageMs: -50 }),
+    20,
+    'by a clock that is ahead it is yet to come',
+  );
+  times.forget('d');
+  assert.equal(times.firstMs('d', 'a step', { nowMs: 30 }), 30);
 });
 
 test('a host is away since it was seen to go, or was first asked for, and anew once it has been back', () => {
-  const times = new UpTimes();
-  times.hostChanged('h1', { isThere: false, nowMs: 5 });
+  let nowMs = 5;
+  const times = new UpTimes(() => nowMs);
+  times.hostChanged('h1', { isThere: false });
   assert.equal(times.awaySinceMs('h1', 9), 5);
   assert.equal(times.awaySinceMs('h2', 9), 9);
   assert.equal(times.awaySinceMs('h2', 20), 9);
-  assert.equal(times.awaySinceMs('h2', 7), 7, 'a clock that stepped back makes nothing longer');
-  times.hostChanged('h1', { isThere: true, nowMs: 20 });
-  times.hostChanged('h1', { isThere: false, nowMs: 30 });
+  times.hostChanged('h1', { isThere: true });
+  nowMs = 30;
+  times.hostChanged('h1', { isThere: false });
   assert.equal(times.awaySinceMs('h1', 31), 30);
 });

@@ -30,29 +30,38 @@ export function upJobs(statuses: readonly SeenStatus[], releaseId: string, type:
 }
 
 /**
- * Since when things are so, as one worker saw it. The next worker counts anew: a deployment takes longer then, never
- * shorter. What is said to be so since a time that is yet to come, by a clock that was ahead, is so since now.
+ * Since when things are so, as one worker saw it by its own steady clock: no other host's clock, and none that is put forward or
+ * stood still, makes a deployment's time shorter. The next worker counts anew: a deployment takes longer then.
  */
 export class UpTimes {
   readonly #since = new Map<string, ReadonlyMap<string, number>>();
-  readonly #ahead = new Map<string, { saidMs: number; seenMs: number }>();
+  readonly #first = new Map<string, Map<string, number>>();
   readonly #wentMs = new Map<string, number>();
   readonly #awaySince = new Map<string, number>();
+  readonly #steadyNow: () => number;
 
-  /** When the deployment's last step was taken, of which it says when. */
-  steppedMs(deploymentId: string, saidMs: number, nowMs: number): number {
-    if (saidMs <= nowMs) return saidMs;
-    const before = this.#ahead.get(deploymentId);
-    const seenMs = before?.saidMs === saidMs ? Math.min(before.seenMs, nowMs) : nowMs;
-    this.#ahead.set(deploymentId, { saidMs, seenMs });
-    return seenMs;
+  constructor(steadyNow: () => number = () => performance.now()) {
+    this.#steadyNow = steadyNow;
+  }
+
+  /** What all its times are told in. */
+  now(): number {
+    return this.#steadyNow();
+  }
+
+  /** When something was first seen of the deployment, or how long before that it was so already. */
+  firstMs(deploymentId: string, what: string, { nowMs, ageMs = 0 }: { nowMs: number; ageMs?: number }): number {
+    const first = this.#first.get(deploymentId) ?? new Map<string, number>();
+    const atMs = first.get(what) ?? nowMs - Math.max(0, ageMs);
+    this.#first.set(deploymentId, first.set(what, atMs));
+    return atMs;
   }
 
   /** Of the deployment's jobs that are up, when each was first seen so: now, if it was not a look ago. */
   seen(deploymentId: string, up: readonly Pick<JobStatus, 'id' | 'restarts'>[], nowMs: number): number[] {
     const before = this.#since.get(deploymentId);
     const runs = up.map(({ id, restarts }) => `${id}/${restarts}`);
-    const since = new Map(runs.map((run) => [run, Math.min(before?.get(run) ?? nowMs, nowMs)]));
+    const since = new Map(runs.map((run) => [run, before?.get(run) ?? nowMs]));
     this.#since.set(deploymentId, since);
     const isWhole = before !== undefined && [...before.keys()].every((run) => since.has(run));
     this.#wentMs.set(deploymentId, isWhole ? this.wentMs(deploymentId, nowMs) : nowMs);
@@ -61,18 +70,18 @@ export class UpTimes {
 
   /** When one of those that had been up last went: what takes its place has its time from then on. */
   wentMs(deploymentId: string, nowMs: number): number {
-    return Math.min(this.#wentMs.get(deploymentId) ?? nowMs, nowMs);
+    return this.#wentMs.get(deploymentId) ?? nowMs;
   }
 
   /** A host came or went. */
-  hostChanged(hostId: string, { isThere, nowMs }: { isThere: boolean; nowMs: number }): void {
+  hostChanged(hostId: string, { isThere }: { isThere: boolean }): void {
     if (isThere) this.#awaySince.delete(hostId);
-    else this.#awaySince.set(hostId, nowMs);
+    else this.#awaySince.set(hostId, this.now());
   }
 
   /** Since when a host that is away has been so: of one that nobody saw go, since it was first asked. */
   awaySinceMs(hostId: string, nowMs: number): number {
-    const sinceMs = Math.min(this.#awaySince.get(hostId) ?? nowMs, nowMs);
+    const sinceMs = this.#awaySince.get(hostId) ?? nowMs;
     this.#awaySince.set(hostId, sinceMs);
     return sinceMs;
   }
@@ -80,7 +89,7 @@ export class UpTimes {
   forget(deploymentId: string): void {
     this.#wentMs.delete(deploymentId);
     this.#since.delete(deploymentId);
-    this.#ahead.delete(deploymentId);
+    this.#first.delete(deploymentId);
   }
 }
 

@@ -101,6 +101,15 @@ test('a host that goes away late is left out before the deployment would fail fo
   assert.match(errorOf(at([short], { nowMs: leftOutAtMs })), /nothing more came up within 1 s/);
 });
 
+test('what is up and has yet to be so for long enough fails nothing, however long that is', () => {
+  const young = [web({ newUp: 1, upSinceMs: 5, settledAtMs: 3_005 })];
+  assert.deepEqual(at(young, { nowMs: 1_500 }), { do: 'wait', untilMs: 3_005 });
+  assert.deepEqual(at([web({ newUp: 2, upSinceMs: 5 })], { nowMs: 3_005 }), { do: 'switch' });
+  assert.match(errorOf(at([web({ newUp: 1, upSinceMs: 5 })], { nowMs: 3_005 })), /: 1 of 2 web jobs are up$/);
+  const late = errorOf(at(young, { nowMs: 1_500, deadlineMs: 1_500 }));
+  assert.match(late, /deadline: 1 of 2 web jobs are up for as long as they have to be$/);
+});
+
 test('canaries that are well are promoted by themselves when the time of all of them is over, where people asked for it', () => {
   const canary = (change: Partial<TypeState>, more: Partial<RolloutView> = {}) =>
     at(

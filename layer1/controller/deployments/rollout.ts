@@ -207,9 +207,10 @@ function advance(view: RolloutView): RolloutStep {
   }
   if (nowMs >= deadlineMs) return failing(types, `it was not through by its deadline: ${missingText(types)}`);
   if (isUp && counts !== 'done' && counts !== 'promotion' && counts !== 'wait') return { do: 'scale', ...counts };
-  // A host that went late is left out first: what is up without it may be enough.
+  // A host that went late is left out first: what is up without it may be enough. And so may be what is up, but not for long enough yet.
   const waitMs = stepWaitMs(view);
-  const limitMs = Math.max(progressMs + waitMs, ...types.map(({ leftOutAtMs = -Infinity }) => leftOutAtMs));
+  const others = types.flatMap(({ leftOutAtMs = -Infinity, settledAtMs = -Infinity }) => [leftOutAtMs, settledAtMs]);
+  const limitMs = Math.max(progressMs + waitMs, ...others);
   if (nowMs >= limitMs) {
     return failing(types, `nothing more came up within ${waitMs / 1000} s: ${missingText(types)}`);
   }
@@ -250,17 +251,20 @@ function failureText({ type, exitCode, error, lastError }: FailedJob): string {
 }
 
 function missingText(types: readonly TypeState[]): string {
-  const missing = types.flatMap(({ type, newUp, newExpected, oldPresent, oldWanted, blocked, isInPlace }) => {
-    if (newUp < newExpected) return [shortageText({ type, newUp, newExpected, blocked })];
-    const late = oldPresent - oldWanted;
-    return isInPlace || late <= 0 ? [] : [`${late} old ${type} jobs have not ended`];
-  });
+  const missing = types.flatMap(
+    ({ type, newUp, newExpected, oldPresent, oldWanted, blocked, isInPlace, settledAtMs }) => {
+      if (newUp < newExpected) return [shortageText({ type, newUp, newExpected, blocked, settledAtMs })];
+      const late = oldPresent - oldWanted;
+      return isInPlace || late <= 0 ? [] : [`${late} old ${type} jobs have not ended`];
+    },
+  );
   return missing.length === 0 ? 'its jobs came up too slowly' : missing.join('; ');
 }
 
-function shortageText(of: Pick<TypeState, 'type' | 'newUp' | 'newExpected' | 'blocked'>): string {
+function shortageText(of: Pick<TypeState, 'type' | 'newUp' | 'newExpected' | 'blocked' | 'settledAtMs'>): string {
   const why = of.blocked === undefined ? '' : ` (${of.blocked})`;
-  return `${of.newUp} of ${of.newExpected} ${of.type} jobs are up${why}`;
+  const isYoung = of.settledAtMs !== undefined;
+  return `${of.newUp} of ${of.newExpected} ${of.type} jobs are up${isYoung ? ' for as long as they have to be' : ''}${why}`;
 }
 
 /** What a release starts with: what was scaled for it, else what the old one has, and one `web` where there was none. */

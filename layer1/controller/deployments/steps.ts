@@ -37,7 +37,7 @@ export async function stepDeployment(
   const world = await readWorld(deps, app, deployment, signal);
   const step = nextStep(viewOf(deps, world, phase, upTimes));
   if (step.do === 'wait') {
-    return step.untilMs === undefined ? undefined : { againInMs: Math.max(1, step.untilMs - deps.now()) };
+    return step.untilMs === undefined ? undefined : { againInMs: Math.max(1, step.untilMs - upTimes.now()) };
   }
   // What was read is of before the wait: it is looked at again.
   if ((await word.await(deps, world, step, signal)) === 'waited') return { againInMs: 1 };
@@ -59,30 +59,51 @@ function phaseOf({ status }: DeploymentResource): RolloutView['phase'] | undefin
 }
 
 function viewOf(deps: Deps, world: World, phase: RolloutView['phase'], upTimes: UpTimes): RolloutView {
-  const { spec, status, createdAt } = world.deployment;
-  const { deadlineMs } = spec.rollout;
-  const nowMs = deps.now();
-  const heldSinceMs = phase === 'canary' && status.heldSince !== undefined ? Date.parse(status.heldSince) : undefined;
-  const onHoldMs = heldSinceMs === undefined ? 0 : nowMs - heldSinceMs;
-  const heldMs = (status.heldMs ?? 0) + Math.max(0, onHoldMs);
+  const { spec, status } = world.deployment;
+  const nowMs = upTimes.now();
   return {
-    types: typeStates(deps, world, upTimes),
+    types: typeStates(deps, world, upTimes, nowMs),
     plan: spec.rollout,
     phase,
     isPromoted: status.isPromoted === true,
-    heldSinceMs,
     task: world.task,
     hasPostdeploy: postdeployLine(world) !== undefined,
     abort: status.abort,
     failure: status.error,
     nowMs,
-    progressMs: progressMsOf(deps, world, upTimes),
+    progressMs: progressMsOf(deps, world, upTimes, nowMs),
     timeoutMs: spec.timeoutMs,
     patience: {
       startMs: startPatienceMs(world.next.processes),
       stopMs: stopPatienceMs(world.old?.processes),
       backMs: startPatienceMs(world.old?.processes),
     },
-    deadlineMs: deadlineMs === undefined ? undefined : Date.parse(createdAt) + deadlineMs + heldMs,
+    ...limitsOf(deps, world, phase, upTimes, nowMs),
+  };
+}
+
+/**
+ * What was written down to last over a change of workers is as old as it seems when it is first seen, and from then on as much older
+ * as it is by the steady clock. A deployment that took no step yet has just begun.
+ */
+function limitsOf(
+  deps: Deps,
+  { deployment }: World,
+  phase: RolloutView['phase'],
+  upTimes: UpTimes,
+  nowMs: number,
+): Pick<RolloutView, 'heldSinceMs' | 'deadlineMs'> {
+  const { id, spec, status, createdAt } = deployment;
+  const since = (what: string, saidAt: string) =>
+    upTimes.firstMs(id, `${what} ${saidAt}`, { nowMs, ageMs: deps.now() - Date.parse(saidAt) });
+  const { heldSince, heldMs = 0, steppedAt } = status;
+  const heldSinceMs = phase === 'canary' && heldSince !== undefined ? since('held since', heldSince) : undefined;
+  const begunMs =
+    steppedAt === undefined ? upTimes.firstMs(id, `made at ${createdAt}`, { nowMs }) : since('made at', createdAt);
+  const { deadlineMs } = spec.rollout;
+  if (deadlineMs === undefined) return { heldSinceMs };
+  return {
+    heldSinceMs,
+    deadlineMs: begunMs + deadlineMs + heldMs + (heldSinceMs === undefined ? 0 : nowMs - heldSinceMs),
   };
 }

@@ -136,11 +136,16 @@ export function workloadIds(appId: string, side: Side | undefined): Map<string, 
   return new Map(side.types.map((type) => [type, workloadIdOf(appId, runnable.release, type)]));
 }
 
-export function typeStates(deps: Deps, world: World, upTimes: Pick<UpTimes, 'seen' | 'awaySinceMs'>): TypeState[] {
+/** `nowMs`: by the clock of `upTimes`. */
+export function typeStates(
+  deps: Deps,
+  world: World,
+  upTimes: Pick<UpTimes, 'seen' | 'awaySinceMs'>,
+  nowMs: number,
+): TypeState[] {
   const { app, deployment, next, old, workloads, releaseIds } = world;
   const { cell } = deps;
   const { counts, oldCounts, rollout } = deployment.spec;
-  const nowMs = deps.now();
   const untilMs = (hostId: string) => upTimes.awaySinceMs(hostId, nowMs) + patienceMs(deployment.spec);
   const reasons = reasonsOf(cell);
   const statuses = statusesOfApp(cell, app.id);
@@ -221,19 +226,20 @@ function presentOld(
   return own.filter((status) => !hasEnded(status) && !leftOut.includes(status.hostId)).length + untold.length;
 }
 
-/** When something last happened that brings a deployment on: a job came up, an old one ended, a step was taken. */
-export function progressMsOf(deps: Deps, { app, deployment, next, old }: World, upTimes: UpTimes): number {
-  const { createdAt, status, spec } = deployment;
-  const nowMs = deps.now();
-  const times = statusesOfApp(deps.cell, app.id).flatMap((job) => {
+/** When something was last seen to happen that brings a deployment on: a job came up, an old one ended, a step was taken. */
+export function progressMsOf(deps: Deps, world: World, upTimes: UpTimes, nowMs: number): number {
+  const { app, deployment, next, old } = world;
+  const { id, createdAt, status, spec } = deployment;
+  const events = statusesOfApp(deps.cell, app.id).flatMap((job) => {
     const releaseId = job.meta['flynn.release'];
     if (spec.knownJobs.includes(job.id)) return [];
-    if (releaseId === next.releaseId && job.state === 'running' && !job.isUncertain) return [job.startedAt ?? 0];
-    return releaseId === old?.releaseId && job.isFinal ? [job.endedAt ?? 0] : [];
+    if (releaseId === next.releaseId && job.state === 'running' && !job.isUncertain)
+      return [`${job.id} is up since ${job.startedAt ?? 0}`];
+    return releaseId === old?.releaseId && job.isFinal ? [`${job.id} has ended`] : [];
   });
-  const steppedMs = upTimes.steppedMs(deployment.id, Date.parse(status.steppedAt ?? createdAt), nowMs);
+  const times = [`a step at ${status.steppedAt ?? createdAt}`, ...events].map((what) =>
+    upTimes.firstMs(id, what, { nowMs }),
+  );
   // All of a canary was up when it began to wait for people, which may have been days ago.
-  if (status.state === 'canary') times.push(upTimes.wentMs(deployment.id, nowMs));
-  // A host whose clock is ahead gives no deployment more time than it has.
-  return Math.max(steppedMs, ...times.filter((atMs) => atMs <= nowMs));
+  return Math.max(...times, status.state === 'canary' ? upTimes.wentMs(id, nowMs) : -Infinity);
 }
