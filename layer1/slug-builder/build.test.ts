@@ -90,7 +90,7 @@ async function bench(
         cacheBytes: 1024 ** 2,
         slugBytes: 1024 ** 2,
       },
-      keepCacheMs: 5_000,
+      keepCacheMs: 1_000,
     },
     t.signal,
   );

@@ -105,7 +105,7 @@ export async function build(job: BuildJob, deps: BuildDeps, signal: AbortSignal)
  * but for as long as a build that succeeded has left.
  */
 async function keepCache(job: BuildJob, deps: BuildDeps, signal: AbortSignal, leftMs = 0): Promise<void> {
-  const mostMs = Math.max(leftMs, deps.keepCacheMs ?? keepCacheMs);
+  const mostMs = Math.max(Math.ceil(leftMs), deps.keepCacheMs ?? keepCacheMs);
   const limited = AbortSignal.any([signal, AbortSignal.timeout(mostMs)]);
   await storeCache(job, deps, limited).catch((error: unknown) => {
     if (!signal.aborted) deps.out.warn(`${cacheNotStored}: ${messageOf(error)}`);
