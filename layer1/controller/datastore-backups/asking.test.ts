@@ -5,10 +5,10 @@ import { resourceKey } from '@flynn/resource/keys';
 import { dumpsAt } from '../backup/dumps.ts';
 import { appType } from '../resources.ts';
 import { freshBackups } from './asking.ts';
-import { startDatastoreWorld } from './datastore-fixture.ts';
+import { addDatastore, startDatastoreWorld } from './datastore-fixture.ts';
 import type { DatastoreWorld } from './datastore-fixture.ts';
 import { awaitsDeployment } from './lanes.ts';
-import { nextOrder } from './plan.ts';
+import { nextOrder, superfluous } from './plan.ts';
 import { backupPlanType, datastoreBackupType } from './types.ts';
 
 const { signal } = new AbortController();
@@ -210,4 +210,56 @@ test('a dump whose date is in the future is in no backup of the cluster after it
     );
   }
   assert.ok(nextOrder(await at.records(), Date.now()) > Date.parse(createdAt));
+});
+
+test('a datastore that is made while others are dumped is dumped as well, also where its members come up later', async () => {
+  await using at = await startDatastoreWorld();
+  await at.step(Date.now());
+  const { deps } = at.world;
+  let newId = '';
+  const all = () => deps.resources.list(datastoreBackupType, { signal });
+  const becomes = async (id: string | undefined, change: object) => {
+    await deps.resources.updateStatus(datastoreBackupType, id ?? '', (one) => ({ ...one.status, ...change }));
+  };
+  await wait(at, async (minute) => {
+    const [asked] = await askedOf(at);
+    if (minute === 1) {
+      await at.world.deployApp('late', { web: {} });
+      newId = (await addDatastore(at.world, 'late')).appId;
+      return becomes(asked?.id, { state: 'complete' });
+    }
+    const late = (await all()).find(({ owner }) => owner?.id === newId);
+    if (minute === 2) await becomes(late?.id, { state: 'retrying', attempt: 1, error: 'no member of it runs' });
+    if (minute === 5) await becomes(late?.id, { state: 'complete', attempt: 2 });
+  });
+  const states = (await all()).map(({ owner, status }) => [owner?.id === newId, status.state]);
+  assert.deepEqual(states.toSorted(), [
+    [false, 'complete'],
+    [true, 'complete'],
+  ]);
+});
+
+test('what a cluster brought with it and could not put back is in its backups, whatever was backed up since', async () => {
+  await using at = await startDatastoreWorld();
+  await at.step(Date.now());
+  const { store, resources } = at.world.deps;
+  const make = async (by: 'cluster backup' | 'schedule', orderMs: number) => {
+    const status = { state: 'complete' as const, attempt: 1, nextMs: 0, orderMs };
+    const input = { owner: { type: appType.name, id: at.appId }, spec: { by: { is: by } }, status };
+    return (await resources.create(datastoreBackupType, input, { signal })).id;
+  };
+  const taken = async () => {
+    const { revision } = await store.list('/flynn/none/');
+    return (await dumpsAt(store, { revision, signal })).map(({ id }) => id);
+  };
+  const brought = await make('cluster backup', 1);
+  const restore = { state: 'failed', isOwed: true, wantedMs: 0, attempt: 4, nextMs: 0 } as const;
+  await resources.updateStatus(backupPlanType, at.appId, ({ status }) => ({ ...status, restore }));
+  const since = await make('cluster backup', 2);
+  assert.deepEqual(await taken(), [brought]);
+  assert.deepEqual(superfluous(await at.records(), 1, (await at.plan()).status.restore), []);
+
+  // As it is once it was put back, or somebody does without it.
+  await resources.updateStatus(backupPlanType, at.appId, ({ status: { restore: _r, ...status } }) => status);
+  assert.deepEqual(await taken(), [since]);
 });

@@ -7,7 +7,7 @@ import { appType, ownedBy } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import { isOnItsWay } from './lanes.ts';
 import type { Maker } from './model.ts';
-import { inOrder, isUnsettled, newBackupId } from './plan.ts';
+import { inOrder, isUnsettled, maxAttempts, newBackupId, newestComplete } from './plan.ts';
 import { backupPlanType, datastoreBackupType } from './types.ts';
 import type { DatastoreBackupResource } from './types.ts';
 
@@ -82,20 +82,39 @@ async function hurry(
  * what is to be in it.
  */
 export async function askForAll(deps: AskingDeps, signal: AbortSignal): Promise<Asked[]> {
-  const { resources } = deps;
+  const asked: Asked[] = [];
+  for (const { app, known } of await backedUp(deps, signal)) {
+    const { id, status } = await askBeside(deps, known, { app, by: { is: 'cluster backup' } }, signal);
+    asked.push({ app, backupId: id, attempt: status.attempt, earlier: begunOf(known) });
+  }
+  return asked;
+}
+
+/** Of those that have none yet: they were made while others were waited for. Members of such a one may have yet to come up. */
+async function askForNew(deps: AskingDeps, signal: AbortSignal): Promise<Asked[]> {
+  const asked: Asked[] = [];
+  for (const { app, known } of await backedUp(deps, signal)) {
+    if (newestComplete(known) !== undefined) continue;
+    const { id } = await askBeside(deps, known, { app, by: { is: 'cluster backup' } }, signal);
+    asked.push({ app, backupId: id, attempt: maxAttempts, earlier: begunOf(known) });
+  }
+  return asked;
+}
+
+async function backedUp(
+  { resources }: Pick<AskingDeps, 'resources'>,
+  signal: AbortSignal,
+): Promise<{ app: AppResource; known: DatastoreBackupResource[] }[]> {
   const [apps, plans] = await Promise.all([
     resources.list(appType, { signal, where: isLiveDatastore }),
     resources.list(backupPlanType, { signal }),
   ]);
   const unsettled = new Set(plans.filter(({ status }) => isUnsettled(status.restore)).map(({ id }) => id));
-  const asked: Asked[] = [];
+  const found: { app: AppResource; known: DatastoreBackupResource[] }[] = [];
   for (const app of apps) {
-    if (unsettled.has(app.id)) continue;
-    const known = await recordsOf(deps, app, signal);
-    const { id, status } = await askBeside(deps, known, { app, by: { is: 'cluster backup' } }, signal);
-    asked.push({ app, backupId: id, attempt: status.attempt, earlier: begunOf(known) });
+    if (!unsettled.has(app.id)) found.push({ app, known: await recordsOf({ resources }, app, signal) });
   }
-  return asked;
+  return found;
 }
 
 function recordsOf(
@@ -118,18 +137,19 @@ export function isLiveDatastore({ spec, status, deletingSince }: AppResource): b
   return spec.datastore !== undefined && status.releaseId !== undefined && deletingSince === undefined;
 }
 
-/** Resolves once all are complete. `conflict` naming those that could not be made, or that stood still for twenty minutes. */
+/** Resolves once all are complete, also of those that were made meanwhile. `conflict` naming those that could not be made, or that stood still for twenty minutes. */
 export async function freshBackups(
   deps: AskingDeps,
   { signal, clock = systemClock }: { signal: AbortSignal; clock?: Clock },
 ): Promise<void> {
-  const asked = await askForAll(deps, signal);
-  const failed: string[] = [];
-  for (const one of asked) {
-    const error = await outcomeOf(deps, one, { signal, clock });
-    if (error !== undefined) failed.push(`${one.app.spec.name} (${error})`);
+  for (let asked = await askForAll(deps, signal); asked.length > 0; asked = await askForNew(deps, signal)) {
+    const failed: string[] = [];
+    for (const one of asked) {
+      const error = await outcomeOf(deps, one, { signal, clock });
+      if (error !== undefined) failed.push(`${one.app.spec.name} (${error})`);
+    }
+    if (failed.length > 0) throw notDumped(failed);
   }
-  if (failed.length > 0) throw notDumped(failed);
 }
 
 export function notDumped(failed: readonly string[]): FlynnError {

@@ -115,7 +115,22 @@ export function nextOrder(records: readonly DatastoreBackupResource[], nowMs: nu
 }
 
 export function newestComplete(records: readonly DatastoreBackupResource[]): DatastoreBackupResource | undefined {
-  return inOrder(records).findLast(({ status }) => status.state === 'complete');
+  return inOrder(records).findLast(isComplete);
+}
+
+/**
+ * What one of the cluster has in it: the newest. Where what a cluster brought with it was not put back, it is that: it came before all
+ * that were made there, and those have in them what the datastore had without it.
+ */
+export function backupOfCluster(
+  records: readonly DatastoreBackupResource[],
+  restore: PendingRestore | undefined,
+): DatastoreBackupResource | undefined {
+  return isUnsettled(restore) ? inOrder(records).find(isComplete) : newestComplete(records);
+}
+
+function isComplete({ status }: DatastoreBackupResource): boolean {
+  return status.state === 'complete';
 }
 
 /** What went wrong since the last that is complete. */
@@ -130,7 +145,7 @@ export function failureOf(records: readonly DatastoreBackupResource[]): Datastor
 
 /**
  * Those beyond the newest so many of their kind. Of what was made for backups of the cluster the newest is enough. What is to
- * be put back is not among them.
+ * be put back, or was and could not be, is not among them.
  */
 export function superfluous(
   records: readonly DatastoreBackupResource[],
@@ -138,11 +153,12 @@ export function superfluous(
   restore?: PendingRestore,
 ): DatastoreBackupResource[] {
   const newestFirst = inOrder(records).toReversed();
-  const complete = newestFirst.filter(({ status }) => status.state === 'complete');
+  const complete = newestFirst.filter(isComplete);
   const failed = newestFirst.filter(({ status }) => status.state === 'failed');
   const kinds = Map.groupBy(complete, ({ spec }) => spec.by.is);
   const beyond = [...kinds].flatMap(([kind, all]) => all.slice(kind === 'cluster backup' ? 1 : keep));
-  return [...beyond, ...failed.slice(keptFailures)].filter(({ id }) => !isPutBack(id, restore));
+  const owed = isUnsettled(restore) ? backupOfCluster(records, restore)?.id : undefined;
+  return [...beyond, ...failed.slice(keptFailures)].filter(({ id }) => id !== owed && !isPutBack(id, restore));
 }
 
 /** Whether it is that backup which is being put back, or is about to be. */
