@@ -1,27 +1,12 @@
 /** By the Python that members run: who leads, that two never do, and what a member does where something does not answer. */
-import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { test } from 'node:test';
-import { promisify } from 'node:util';
+import { assertPythonPasses } from '../python-fixture.ts';
 
-const run = promisify(execFile);
-
-async function assertPasses(file: string): Promise<void> {
-  const { FLYNN_TEST_REDIS_IMAGE: image = '' } = process.env;
-  const tests = ['--volume', `${import.meta.dirname}:/tests:ro`, '--env', 'PYTHONPATH=/usr/lib/flynn/redis'];
-  const program = ['--entrypoint', 'python3', image, '-B', `/tests/${file}`];
-  const { stderr } = await run('docker', [
-    'run',
-    '--rm',
-    '--user',
-    '0',
-    '--label',
-    'flynn.test=1',
-    ...tests,
-    ...program,
-  ]);
-  assert.match(stderr, /Ran [1-9]\d* tests/);
-}
+const assertPasses = (file: string) =>
+  assertPythonPasses(`${import.meta.dirname}/${file}`, {
+    image: process.env['FLYNN_TEST_REDIS_IMAGE'] ?? '',
+    pythonPath: '/usr/lib/flynn/redis',
+  });
 
 test('members decide by their rules, and whatever befalls their hosts two never take writes at the same time', () =>
   assertPasses('decision_test.py'));

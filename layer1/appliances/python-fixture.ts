@@ -1,0 +1,19 @@
+/** Tests in Python, of programs of an image. For tests. */
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { basename, dirname } from 'node:path';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+/** By the Python of that image, which the run has made ready. `pythonPath`: where the image has its modules, if it has some. */
+export async function assertPythonPasses(
+  file: string,
+  { image, pythonPath }: { image: string; pythonPath?: string },
+): Promise<void> {
+  const path = pythonPath === undefined ? [] : ['--env', `PYTHONPATH=${pythonPath}`];
+  const where = ['--user', '0', '--label', 'flynn.test=1', '--volume', `${dirname(file)}:/tests:ro`, ...path];
+  const program = ['--entrypoint', 'python3', image, '-B', `/tests/${basename(file)}`];
+  const { stderr } = await run('docker', ['run', '--rm', ...where, ...program]);
+  assert.match(stderr, /Ran [1-9]\d* tests/);
+}
