@@ -12,7 +12,8 @@ import type { Backup, BackupScheduleView, TargetAddress } from './model.ts';
 import { checkRestored } from './restore-state.ts';
 import { backupScheduleType, backupType, scheduleId } from './resources.ts';
 import type { BackupResource, BackupSchedule } from './resources.ts';
-import { giveUp } from './steps.ts';
+import { beginningOf } from './plan.ts';
+import { clusterOf, giveUp } from './steps.ts';
 import type { BackupBlobs } from './steps.ts';
 import { targetAt } from './place.ts';
 
@@ -61,7 +62,7 @@ export function backupHandlers(deps: Deps, blobs: BackupBlobs): Handler[] {
       parseSchedule(schedule, timezone);
       const place = 's3' in body.to ? body.to : { ...body.to, host: body.to.host ?? onlyHost(deps) };
       // Whoever says it is told now that it cannot be, and not by the first backup that is missing.
-      await targetAt(deps.hosts, place, { patienceMs: firstLookMs }).list(signal);
+      await targetAt(deps.hosts, place, { patienceMs: firstLookMs }).list(beginningOf(clusterOf(deps)), signal);
       const to = 's3' in place ? place : await withMount(deps, place, signal);
       const spec = {
         schedule,

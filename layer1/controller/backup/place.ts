@@ -25,8 +25,8 @@ function bucketTarget(
     async clear(beginning, signal) {
       await client.abortUploads(beginning, { signal });
     },
-    async list(signal) {
-      const objects = await client.list('', signal);
+    async list(beginning, signal) {
+      const objects = await client.list(beginning, signal);
       return objects.map(({ key }) => key).filter((name) => !name.includes('/'));
     },
     remove: (name, signal) => client.remove(name, signal),

@@ -327,6 +327,11 @@ test('in a bucket: whole, the newest are kept; what opens it is shown to nobody'
     desk.world.client.call(backups.schedule, {
       body: { schedule: '0 3 * * *', to: { s3: { ...place, ...more } }, keep: 2 },
     });
+  // What else there is in the bucket may be millions of objects.
+  const looked = new Set<string>();
+  s3.before = async (method, key, query) => {
+    if (method === 'GET' && key === '' && !query.has('uploads')) looked.add(query.get('prefix') ?? '');
+  };
   await assert.rejects(put({ secret: 'wrong' }), /SignatureDoesNotMatch/);
   await assert.rejects(put({ bucket: 'other' }), /NoSuchBucket/);
   assert.equal((await put({})).to, 's3://backups/flynn/test');
@@ -351,6 +356,7 @@ test('in a bucket: whole, the newest are kept; what opens it is shown to nobody'
     before,
     last,
   ]);
+  assert.deepEqual([...looked], [`flynn/test/${fileAt(desk, start).replace(/\d{8}T.*$/, '')}`]);
   const kept = s3.objects.get(last);
   assert.ok(kept);
   const { manifest } = await inspectArchive(Readable.from([kept]));

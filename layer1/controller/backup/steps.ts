@@ -169,8 +169,12 @@ async function forgetOld(
     const target = targetAt(deps.hosts, spec.to);
     const records = await deps.resources.list(backupType, { signal });
     const recorded = new Set(records.map((one) => one.spec.file));
-    const names = await target.list(signal);
-    for (const name of superfluous(names, { cluster: clusterOf(deps), keep: spec.keep, made, recorded })) {
+    const cluster = clusterOf(deps);
+    const names = await target.list(beginningOf(cluster), signal);
+    for (const { spec: former } of records.filter(({ spec }) => !spec.file.startsWith(beginningOf(cluster)))) {
+      names.push(...(await target.list(former.file, signal)));
+    }
+    for (const name of superfluous(names, { cluster, keep: spec.keep, made, recorded })) {
       await target.remove(name, signal);
       deps.log.info({ file: name, to: targetText(spec.to) }, 'an old backup was removed');
     }
@@ -212,7 +216,7 @@ async function settle(
   });
 }
 
-function clusterOf(deps: BackupDeps): NamedCluster {
+export function clusterOf(deps: Pick<Deps, 'settings' | 'runnerKey'>): NamedCluster {
   return { name: deps.settings.name, id: clusterIdOf(deps) };
 }
 

@@ -14,8 +14,8 @@ export type BackupTarget = Readonly<{
    * None of them may be under way.
    */
   clear(beginning: string, signal: AbortSignal): Promise<void>;
-  /** Names of what is there. `not_found` if the place is not. */
-  list(signal: AbortSignal): Promise<string[]>;
+  /** Names of what is there that begin so: a bucket may have a million others. `not_found` if the place is not. */
+  list(beginning: string, signal: AbortSignal): Promise<string[]>;
   /** One that is not there is fine. */
   remove(name: string, signal: AbortSignal): Promise<void>;
 }>;
@@ -79,9 +79,9 @@ export function directoryTarget(client: () => HttpClient, directory: string, mou
     },
     // The host's agent removes what is left whenever it writes.
     clear: async () => undefined,
-    async list(signal) {
+    async list(beginning, signal) {
       const found = await client().call(backupFileRoutes.list, { query: { directory } }, { signal });
-      return found.map(({ name }) => name);
+      return found.map(({ name }) => name).filter((name) => name.startsWith(beginning));
     },
     remove: (name, signal) => client().call(backupFileRoutes.remove, { query: { path: pathOf(name) } }, { signal }),
   };
