@@ -9,6 +9,7 @@ import type { Client, Front, Policy } from '../exchange.ts';
 import type { Deadlines, Watched } from '../http1/deadlines.ts';
 import type { Shared } from '../http1/front.ts';
 import { sendAnswer } from './answer.ts';
+import { Collected } from './collected.ts';
 import type { H2cUpstream } from './h2c-upstream.ts';
 import { Http1Upstream } from './http1-upstream.ts';
 import { Http2Head, readRequest } from './request.ts';
@@ -55,6 +56,7 @@ type Session = {
   readonly socket: Socket;
   readonly client: Client;
   readonly unread: Unread;
+  readonly collected: Collected;
   streams: number;
   isReady: boolean;
   idleSinceMs: number;
@@ -72,7 +74,7 @@ type Session = {
  *
  * INVARIANTS. Every stream that was accepted ends with an answer, or is reset. A session without streams is kept for 75 s;
  * while draining none takes new ones for longer than a moment. What a client can make the router hold is bounded per
- * session: 128 streams, 64 KB of fields each, 256 KB of body each and 1 MB of all (`unread`).
+ * session: 128 streams, 64 KB of fields each, 256 KB of body each and 1 MB of all (`unread`), and what is collected (`collected`).
  */
 export class Http2Front implements Front, Watched {
   readonly #policy: Policy;
@@ -105,6 +107,7 @@ export class Http2Front implements Front, Watched {
       socket,
       client,
       unread: new Unread(session, windowBytes),
+      collected: new Collected(),
       streams: 0,
       isReady: false,
       idleSinceMs: this.#deadlines.nowMs,
@@ -165,6 +168,7 @@ export class Http2Front implements Front, Watched {
       exchange: verdict.exchange,
       upstream: this.#upstreams[verdict.exchange.backendProtocol],
       deadlines: this.#deadlines,
+      collected: known.collected,
       onOver: () => this.#onStreamOver(known),
     });
     transfer.start();

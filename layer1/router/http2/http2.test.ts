@@ -291,6 +291,41 @@ describe('a request', () => {
     assert.equal((await replyOf(large)).body, body.toString());
   });
 
+  test('one session has only so much collected, whatever one buffer may have, and no body is refused for it', async (t) => {
+    const door = await openDoor(t);
+    const backend = await startBackend(t, async (incoming, response) => response.end(await text(incoming)));
+    door.policy.backends = [backendAt(backend.port)];
+    const size = 1_000_000;
+    door.policy.limits = { ...door.policy.limits, bufferBytes: size + 1 };
+    const session = door.connect();
+    const streams = Array.from({ length: 10 }, () => request(session, { ':method': 'POST' }, false));
+    for (const stream of streams) stream.write('a'.repeat(size));
+    await waitFor(() => door.policy.inUse >= 5, { what: 'backends to be taken before the bodies are whole', ...soon });
+    for (const stream of streams) stream.end();
+    for (const stream of streams) assert.equal((await replyOf(stream)).body.length, size);
+    // All that was counted is counted no more.
+    const used = door.policy.inUse;
+    const last = Array.from({ length: 4 }, () => request(session, { ':method': 'POST' }, false));
+    await Promise.all(last.map((stream) => new Promise((resolve) => stream.write('b'.repeat(size), resolve))));
+    assert.equal(door.policy.inUse, used);
+    for (const stream of last) stream.end();
+    for (const stream of last) assert.equal((await replyOf(stream)).body.length, size);
+  });
+
+  test('one alone has all of a large buffer', async (t) => {
+    const door = await openDoor(t);
+    const backend = await startBackend(t, async (incoming, response) => response.end(await text(incoming)));
+    door.policy.backends = [backendAt(backend.port)];
+    door.policy.limits = { ...door.policy.limits, bufferBytes: 8_000_000 };
+    const stream = request(door.connect(), { ':method': 'POST' }, false);
+    await new Promise((resolve) => stream.write('a'.repeat(6_000_000), resolve));
+    assert.equal(door.policy.inUse, 0);
+    // In pieces of a byte each, too.
+    for (let i = 0; i < 10_000; i += 1) stream.write('b');
+    stream.end();
+    assert.equal((await replyOf(stream)).body, `${'a'.repeat(6_000_000)}${'b'.repeat(10_000)}`);
+  });
+
   test('for an unknown host is answered by the policy', async (t) => {
     const door = await openDoor(t);
     const reply = await replyOf(request(door.connect(), { ':authority': 'other.test' }));

@@ -2,6 +2,8 @@
 import type { ServerHttp2Stream } from 'node:http2';
 import type { Fields } from '../exchange.ts';
 import type { Attempt } from './attempt.ts';
+import { Block, alone, smallBytes } from './block.ts';
+import type { Collected } from './collected.ts';
 import { trailerFields } from './fields.ts';
 import type { Http2Head } from './request.ts';
 
@@ -16,7 +18,11 @@ export class RequestBody {
   readonly #stream: ServerHttp2Stream;
   readonly #head: Http2Head;
   readonly #receiver: BodyReceiver;
+  readonly #ofSession: Collected;
   #collected: Buffer[] = [];
+  /** What came last of it, in small pieces. */
+  #small = new Block();
+  /** Counted for the session until a backend has taken them. */
   #collectedBytes = 0;
   /** Of all that was told. */
   bytes = 0;
@@ -29,10 +35,11 @@ export class RequestBody {
   /** The backend does not take more. */
   isHeldUp = false;
 
-  constructor(stream: ServerHttp2Stream, head: Http2Head, receiver: BodyReceiver) {
-    this.#stream = stream;
-    this.#head = head;
-    this.#receiver = receiver;
+  constructor(options: { stream: ServerHttp2Stream; head: Http2Head; receiver: BodyReceiver; collected: Collected }) {
+    this.#stream = options.stream;
+    this.#head = options.head;
+    this.#receiver = options.receiver;
+    this.#ofSession = options.collected;
   }
 
   /** Once, first. */
@@ -79,17 +86,41 @@ export class RequestBody {
   /** The backend takes more. */
   goOn(): void {
     this.isHeldUp = false;
+    this.#uncount();
     if (this.isReading) this.#stream.resume();
   }
 
-  /** Answers how much is there now. */
-  collect(bytes: Buffer): number {
-    this.#collected.push(bytes);
+  /** Answers whether that is enough. */
+  collect(bytes: Buffer, limitBytes: number): boolean {
+    if (bytes.length >= smallBytes || !this.#small.hasRoom(bytes)) this.#endBlock();
+    if (bytes.length >= smallBytes) this.#collected.push(alone(bytes));
+    else this.#small.add(bytes);
     this.#collectedBytes += bytes.length;
-    return this.#collectedBytes;
+    this.#ofSession.add(bytes.length);
+    return this.#collectedBytes >= limitBytes || this.#ofSession.isMuch(this.#collectedBytes);
   }
 
-  takeCollected(): Buffer[] {
-    return this.#collected.splice(0);
+  giveCollected(attempt: Attempt | undefined): void {
+    this.#endBlock();
+    for (const bytes of this.#collected.splice(0)) this.give(bytes, attempt);
+    if (!this.isHeldUp) this.#uncount();
+  }
+
+  dropCollected(): void {
+    this.#collected = [];
+    this.#small = new Block();
+    this.#uncount();
+  }
+
+  #endBlock(): void {
+    const { bytes } = this.#small;
+    if (bytes === undefined) return;
+    this.#collected.push(bytes);
+    this.#small = new Block();
+  }
+
+  #uncount(): void {
+    this.#ofSession.add(-this.#collectedBytes);
+    this.#collectedBytes = 0;
   }
 }

@@ -7,6 +7,7 @@ import type { Deadlines, Watched } from '../http1/deadlines.ts';
 import { closeWhenSent, sendAnswer, sendHead } from './answer.ts';
 import type { Extent, Failure, Receiver, Upstream } from './attempt.ts';
 import { Attempts } from './attempts.ts';
+import type { Collected } from './collected.ts';
 import { endWithTrailers } from './ending.ts';
 import { listBytes, objectOf } from './fields.ts';
 import type { Http2Head } from './request.ts';
@@ -59,6 +60,7 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     exchange: Exchange;
     upstream: Upstream;
     deadlines: Deadlines;
+    collected: Collected;
     onOver: () => void;
   }) {
     this.#stream = options.stream;
@@ -66,8 +68,8 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     this.#exchange = options.exchange;
     this.#deadlines = options.deadlines;
     this.#onOver = options.onOver;
-    this.#body = new RequestBody(options.stream, options.head, this);
-    const { upstream, exchange, head } = options;
+    const { upstream, exchange, head, stream, collected } = options;
+    this.#body = new RequestBody({ stream, head, receiver: this, collected });
     this.#attempts = new Attempts({ upstream, exchange, head, receiver: this });
     const { totalMs } = options.exchange.limits;
     this.#lastMs = totalMs > 0 ? options.deadlines.after(totalMs) : Infinity;
@@ -125,7 +127,7 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     this.#armForAnswer();
     if (this.#head.upgrade !== undefined) return;
     this.#sayContinue();
-    for (const bytes of this.#body.takeCollected()) this.#body.give(bytes, this.#attempts.attempt);
+    this.#body.giveCollected(this.#attempts.attempt);
     if (this.#body.isRead) this.#attempts.attempt?.end(this.#body.trailers);
     else this.#body.read();
   }
@@ -227,8 +229,8 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
       this.#body.give(bytes, this.#attempts.attempt);
       return;
     }
-    const collected = this.#body.collect(bytes);
-    if (this.#phase !== 'collecting' || collected < limits.bufferBytes) return;
+    const isEnough = this.#body.collect(bytes, limits.bufferBytes);
+    if (this.#phase !== 'collecting' || !isEnough) return;
     this.#stream.pause();
     this.#pick();
   }
@@ -295,7 +297,7 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
 
   #send(answer: ReturnType<Exchange['answerFor']>): void {
     this.#phase = 'over';
-    this.#body.takeCollected();
+    this.#body.dropCollected();
     this.#arm(this.#exchange.limits.idleMs);
     if (this.#stream.headersSent) return this.#breakOff();
     this.#status = answer.status;
@@ -312,6 +314,7 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
   #onClose(): void {
     const isAnswered = this.#phase === 'over' && this.#stream.rstCode === constants.NGHTTP2_NO_ERROR;
     this.#attempts.letGo();
+    this.#body.dropCollected();
     this.#phase = 'over';
     this.#deadlineMs = Infinity;
     this.#exchange.end({

@@ -1,9 +1,7 @@
 /** How much of the bodies that a client sends lies unread here, and how much more may it send? */
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
+import { Block, alone, smallBytes } from './block.ts';
 
-/** Smaller pieces are put together: an object for each takes many times what is in it. */
-const smallBytes = 2_048;
-const blockBytes = 4_096;
 /** A client that has less left than this, though there is room for as much as that, may be waiting to be told of it. */
 const littleBytes = 16_384;
 const roomBytes = 65_536;
@@ -107,30 +105,4 @@ export class Unread {
     this.#say(this.#windowBytes);
     this.#say(this.#windowBytes - this.#unread);
   }
-}
-
-class Block {
-  #memory: Buffer | undefined;
-  length = 0;
-
-  hasRoom(piece: Buffer): boolean {
-    return this.length + piece.length <= blockBytes;
-  }
-
-  add(piece: Buffer): void {
-    this.#memory ??= Buffer.allocUnsafeSlow(blockBytes);
-    this.length += piece.copy(this.#memory, this.length);
-  }
-
-  get bytes(): Buffer | undefined {
-    return this.#memory?.subarray(0, this.length);
-  }
-}
-
-/** What is kept of a piece would keep all that was read with it. */
-function alone(piece: Buffer): Buffer {
-  if (piece.length * 2 >= piece.buffer.byteLength) return piece;
-  const copy = Buffer.allocUnsafeSlow(piece.length);
-  piece.copy(copy);
-  return copy;
 }
