@@ -1,12 +1,12 @@
 /** The routes as the controller tells them. */
 import { routing } from '@flynn/controller/routes/api';
-import { routeSchema } from '@flynn/controller/model';
 import type { Route } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
 import { z } from 'zod';
+import { readRoute } from './read-route.ts';
 
 /** The id, of whatever else is said. */
 export const idSchema = z.object({ id: z.string() });
@@ -108,34 +108,13 @@ export class RouteFeed {
     }
   }
 
-  /** A route this version cannot read must not cost all the others, nor a setting it does not understand the route. */
   #read(data: unknown): Route | undefined {
-    const parsed = routeSchema.safeParse(data);
-    if (parsed.success) return parsed.data;
-    const problem = z.prettifyError(parsed.error);
-    const rest = withoutSettings(data, parsed.error);
-    const readable = rest === undefined ? undefined : routeSchema.safeParse(rest).data;
-    const what = readable === undefined ? 'a bad route' : 'a route with settings this version does not understand';
+    const { route, problem } = readRoute(data);
+    if (problem === undefined) return route;
+    const what = route === undefined ? 'a bad route' : 'a route with settings this version does not understand';
     this.#options.log.error({ data, problem }, `the controller sent ${what}`);
-    return readable;
+    return route;
   }
-}
-
-/** Without those that cannot be read: they are as if nobody had set them. Undefined if something else is wrong. */
-function withoutSettings(data: unknown, error: z.ZodError): unknown {
-  const copy: unknown = structuredClone(data);
-  for (const { path } of error.issues) {
-    const [group, setting] = path;
-    if ((group !== 'http' && group !== 'tcp') || !isRecord(copy)) return undefined;
-    const settings = copy[group];
-    if (isRecord(settings) && typeof setting === 'string') delete settings[setting];
-    else delete copy[group];
-  }
-  return copy;
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** Runs until the signal aborts. While the controller cannot be reached the last known routes stay as they are. */

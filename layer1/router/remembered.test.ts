@@ -184,11 +184,32 @@ test('a file that was cut off, garbled or of another cluster is not used', async
     ['a line missing', [lines[0], ...lines.slice(2)].join('\n')],
     ['goes on', `${whole}{}`],
     ['another format', whole.replace('"format":1', '"format":2')],
-    ['a bad route', whole.replace('"type":"http"', '"type":"x"')],
   ] as const) {
     await writeFile(file, bad);
     assert.equal((await open(folder)).routes, undefined, what);
   }
+});
+
+test('what another version wrote costs no more than what cannot be read of it, and routes are all asked for anew', async (t) => {
+  const folder = await folderOf(t);
+  const written = await write(folder, ['a', 'b', 'c'].map(routeOf));
+  const [head = '', a = '', b = '', c = ''] = written.trimEnd().split('\n');
+  assert.equal((await open(folder)).revision, '12');
+  const known = async (lines: readonly string[]) => {
+    const text = [head, ...lines, JSON.stringify({ lines: lines.length, more: 1 }), ''].join('\n');
+    await writeFile(join(folder, 'table.jsonl'), text);
+    const { routes, revision } = await open(folder);
+    return { routes: routes?.map(({ id }) => id), revision };
+  };
+  for (const [what, lines, routes] of [
+    ['a type', [a, b.replace('"type":"http"', '"type":"quic"'), c], ['a', 'c']],
+    ['a setting', [a, b.replace(/"protocol":"\w+"/, '"protocol":"h3"'), c], ['a', 'b', 'c']],
+    ['a service', [a, b, c, '{"service":"web","instances":[{"id":7}]}'], ['a', 'b', 'c']],
+    ['something else', [a, b, c, '{"listener":{}}'], ['a', 'b', 'c']],
+  ] as const) {
+    assert.deepEqual(await known(lines), { routes, revision: undefined }, what);
+  }
+  assert.deepEqual(await known([a, c]), { routes: ['a', 'c'], revision: '12' });
 });
 
 test('backends are of one start of the machine, and of an hour; routes are older', async (t) => {

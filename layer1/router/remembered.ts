@@ -10,13 +10,13 @@ import { instanceSchema } from '@flynn/discovery/api';
 import type { Instance } from '@flynn/discovery/api';
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import type { ServiceSet } from '@flynn/discovery/service-set';
-import { routeSchema } from '@flynn/controller/model';
 import type { Route } from '@flynn/controller/model';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { z } from 'zod';
 import type { RouteSink } from './feed.ts';
 import { Keeping, KeptFile } from './kept-file.ts';
+import { readRoute } from './read-route.ts';
 
 const headSchema = z.object({
   format: z.literal(1),
@@ -32,11 +32,13 @@ const headSchema = z.object({
   /** Of the routes, for going on from there: by the same release alone. Another one understands what this one left out. */
   revision: z.string().optional(),
 });
-const lineSchema = z.union([
-  z.strictObject({ route: routeSchema }),
-  z.strictObject({ service: z.string(), instances: z.array(instanceSchema), leader: z.string().optional() }),
-]);
-const tailSchema = z.strictObject({ lines: z.int() });
+const serviceSchema = z.object({
+  service: z.string(),
+  instances: z.array(instanceSchema),
+  leader: z.string().optional(),
+});
+const tailSchema = z.object({ lines: z.int() });
+const anyLine = z.record(z.string(), z.unknown());
 
 type Origin = Pick<z.output<typeof headSchema>, 'cluster' | 'boot' | 'release'>;
 type Known = { instances: readonly Instance[]; leader: string | undefined };
@@ -111,7 +113,7 @@ export class RememberedTable implements RouteSink {
     const file = new KeptFile(options.file);
     await file.clean(options.now(), options.log);
     try {
-      return new RememberedTable(options, head, await load(file, head, options.now()));
+      return new RememberedTable(options, head, await load(file, head, options));
     } catch (error) {
       options.log.warn({ err: error }, 'the last known routes cannot be used');
       return new RememberedTable(options, head);
@@ -242,14 +244,17 @@ async function isSettled(promise: Promise<unknown>): Promise<boolean> {
   return Promise.race([yes, new Promise<boolean>((resolve) => setImmediate(resolve, false))]);
 }
 
-/** undefined if there is none. Throws what is wrong with it. */
-async function load(file: KeptFile, expected: Origin, nowMs: number): Promise<Content | undefined> {
+/** undefined if there is none. Throws what is wrong with it; what only this version cannot read is told, and left out. */
+async function load(
+  file: KeptFile,
+  expected: Origin,
+  { now, log }: Pick<Required<RememberedOptions>, 'now' | 'log'>,
+): Promise<Content | undefined> {
   const lines = await file.read();
   if (lines === undefined) return undefined;
   let head: z.output<typeof headSchema> | undefined;
   let tail: z.output<typeof tailSchema> | undefined;
-  const routes: Route[] = [];
-  const services = new Map<string, Known>();
+  const table = new Table();
   try {
     for await (const text of lines) {
       const json: unknown = JSON.parse(text);
@@ -257,25 +262,51 @@ async function load(file: KeptFile, expected: Origin, nowMs: number): Promise<Co
       else if (tail !== undefined) throw new FlynnError('invalid', 'it goes on behind its end');
       else {
         tail = tailSchema.safeParse(json).data;
-        const line = tail === undefined ? lineSchema.parse(json) : undefined;
-        if (line !== undefined && 'route' in line) routes.push(line.route);
-        else if (line !== undefined) services.set(line.service, { instances: line.instances, leader: line.leader });
+        if (tail === undefined) table.read(anyLine.parse(json));
       }
     }
   } catch (error) {
     throw new FlynnError('invalid', `${file.path} is not as it should be: ${messageOf(error)}`, { cause: error });
   }
-  if (head === undefined || tail?.lines !== routes.length + services.size) {
+  if (head === undefined || tail?.lines !== table.lines) {
     throw new FlynnError('invalid', `${file.path} has no end: it was cut off`);
   }
   if (head.cluster !== expected.cluster) throw new FlynnError('invalid', `${file.path} is of another cluster`);
+  const { routes, services, problems } = table;
+  const [problem] = problems;
+  if (problem !== undefined) {
+    const what = 'of the last known table some lines are of another version, and used as far as they can be read';
+    log.error({ lines: problems.length, problem }, what);
+  }
   const { savedMs, silentSinceMs = {} } = head;
   for (const service of services.keys()) {
-    const ageMs = nowMs - (silentSinceMs[service] ?? savedMs);
+    const ageMs = now() - (silentSinceMs[service] ?? savedMs);
     if (head.boot !== expected.boot || ageMs > backendsMaxAgeMs) services.delete(service);
   }
-  const revision = head.release === expected.release ? head.revision : undefined;
-  return { savedMs, revision, routes, services };
+  // Going on from there would leave out for good what could not be read here.
+  const isWhole = head.release === expected.release && problem === undefined;
+  return { savedMs, revision: isWhole ? head.revision : undefined, routes, services };
+}
+
+/** What is made of the lines of a file that another version may have written. */
+class Table {
+  readonly routes: Route[] = [];
+  readonly services = new Map<string, Known>();
+  readonly problems: string[] = [];
+  lines = 0;
+
+  read(line: z.output<typeof anyLine>): void {
+    this.lines += 1;
+    if ('route' in line) {
+      const { route, problem } = readRoute(line.route);
+      if (route !== undefined) this.routes.push(route);
+      if (problem !== undefined) this.problems.push(problem);
+      return;
+    }
+    const { data, error } = serviceSchema.safeParse(line);
+    if (data === undefined) this.problems.push(z.prettifyError(error));
+    else this.services.set(data.service, { instances: data.instances, leader: data.leader });
+  }
 }
 
 /** The same in a container as on its host. */

@@ -16,6 +16,7 @@ import { startRouter } from '../router.ts';
 import { ControlPlane } from '../testing.ts';
 import { RememberedCertificates } from './remembered.ts';
 import type { RememberedCertificatesOptions } from './remembered.ts';
+import { SealedLines } from './sealed-lines.ts';
 import { CertificatePlane, servedBy, shake } from './testing.ts';
 
 const log = silentLogger();
@@ -152,6 +153,19 @@ test('a file that was cut off, put together anew or garbled is not used', async 
     await writeFile(join(folder, fileName), lines.map((line) => `${line}\n`).join(''));
     assert.equal((await open(folder)).certificates, undefined, what);
   }
+});
+
+test('a certificate that another version wrote costs none but itself', async (t) => {
+  const folder = await folderOf(t);
+  const sealed = new SealedLines({ secret: 'k', purpose: 'flynn router: the last known certificates' });
+  const lines = [
+    { certificate: bare('a') },
+    { certificate: { ...bare('b'), source: 'quantum' } },
+    { certificate: bare('c') },
+  ];
+  const all = [...lines, { lines: 3, savedMs: 1, more: 1 }].map((line) => sealed.close(JSON.stringify(line)));
+  await writeFile(join(folder, fileName), [JSON.stringify({ format: 1, salt: sealed.salt }), ...all, ''].join('\n'));
+  assert.deepEqual((await open(folder)).certificates, ['a', 'c'].map(bare));
 });
 
 test('a worker that is not the one to write reads only', async (t) => {

@@ -14,8 +14,8 @@ import { Keeping, KeptFile } from '../kept-file.ts';
 import { SealedLines } from './sealed-lines.ts';
 
 const headSchema = z.object({ format: z.literal(1), salt: z.base64() });
-const tailSchema = z.strictObject({ lines: z.int(), savedMs: z.number() });
-const lineSchema = z.union([z.strictObject({ certificate: servedCertificateSchema }), tailSchema]);
+const tailSchema = z.object({ lines: z.int(), savedMs: z.number() });
+const lineSchema = z.union([z.object({ certificate: z.record(z.string(), z.unknown()) }), tailSchema]);
 
 const purpose = 'flynn router: the last known certificates';
 /** Between two writes. */
@@ -55,7 +55,7 @@ export class RememberedCertificates {
     const file = new KeptFile(options.file);
     await file.clean(options.now(), options.log);
     try {
-      return new RememberedCertificates(options, file, await load(file, options.key));
+      return new RememberedCertificates(options, file, await load(file, options));
     } catch (error) {
       options.log.warn({ reason: messageOf(error) }, 'the last known certificates cannot be used');
       return new RememberedCertificates(options, file);
@@ -117,13 +117,17 @@ export class RememberedCertificates {
   }
 }
 
-/** undefined if there is none. Throws what is wrong with it. */
-async function load(file: KeptFile, key: string): Promise<Content | undefined> {
+/** undefined if there is none. Throws what is wrong with it; what only this version cannot read is told, and left out. */
+async function load(
+  file: KeptFile,
+  { key, log }: Pick<RememberedCertificatesOptions, 'key' | 'log'>,
+): Promise<Content | undefined> {
   const lines = await file.read();
   if (lines === undefined) return undefined;
   let sealed: SealedLines | undefined;
   let tail: z.output<typeof tailSchema> | undefined;
   const certificates: ServedCertificate[] = [];
+  const problems: string[] = [];
   try {
     for await (const text of lines) {
       if (tail !== undefined) throw new FlynnError('invalid', 'it goes on behind its end');
@@ -133,12 +137,25 @@ async function load(file: KeptFile, key: string): Promise<Content | undefined> {
         continue;
       }
       const line = lineSchema.parse(JSON.parse(sealed.open(text)));
-      if ('certificate' in line) certificates.push(line.certificate);
-      else tail = line;
+      if ('certificate' in line) {
+        const { data, error } = servedCertificateSchema.safeParse(line.certificate);
+        if (data === undefined) problems.push(z.prettifyError(error));
+        else certificates.push(data);
+      } else tail = line;
     }
   } catch (error) {
     throw new FlynnError('invalid', `${file.path} is not as it should be: ${messageOf(error)}`, { cause: error });
   }
-  if (tail?.lines !== certificates.length) throw new FlynnError('invalid', `${file.path} has no end: it was cut off`);
+  if (tail?.lines !== certificates.length + problems.length) {
+    throw new FlynnError('invalid', `${file.path} has no end: it was cut off`);
+  }
+  const [problem] = problems;
+  // Never the lines themselves: they hold keys.
+  if (problem !== undefined) {
+    log.error(
+      { lines: problems.length, problem },
+      'of the last known certificates some are of another version, and left out',
+    );
+  }
   return { savedMs: tail.savedMs, certificates };
 }
