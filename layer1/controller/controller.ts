@@ -22,6 +22,7 @@ import { backupHandlers } from './backup/handlers.ts';
 import { buildHandlers } from './builds/builds.ts';
 import { collectionHandlers } from './collection/handlers.ts';
 import type { Directory } from './access/directory.ts';
+import { HeldBlobs } from './collection/held-blobs.ts';
 import { OwnBlobs } from './collection/own-blobs.ts';
 import { ByApp } from './mirrors/by-app.ts';
 import { openCellView } from './mirrors/cell-view.ts';
@@ -156,7 +157,8 @@ export function controllerHandlers(
     hooks: (id: string) => HookResource | undefined;
   },
 ): Handler[] {
-  const own = new OwnBlobs(deps, blobs, directory);
+  const held = new HeldBlobs(deps, blobs);
+  const own = new OwnBlobs(deps, blobs, { directory, held });
   return [
     ...appHandlers(deps),
     ...releaseHandlers(deps, own, directory),
@@ -173,9 +175,9 @@ export function controllerHandlers(
     ...acmeHandlers(deps),
     ...keyHandlers(deps),
     ...operationHandlers(deps, own),
-    ...runnerHandlers(deps),
+    ...runnerHandlers(deps, held),
     ...runnerRegistryHandlers(deps),
-    ...runnerBlobHandlers(deps, blobs),
+    ...runnerBlobHandlers(held, blobs),
     ...runnerEnvHandlers(deps),
     ...hostHandlers(deps, blobs),
     ...evaluationHandlers(deps),

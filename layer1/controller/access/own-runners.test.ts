@@ -3,7 +3,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { apps, releases } from '../api.ts';
+import { apps, jobs, releases } from '../api.ts';
+import { resultMeta } from '../images/image-blobs.ts';
+import { operations } from '../operations/api.ts';
 import { platform } from '../platform/api.ts';
 import { createControllerClient } from '../client.ts';
 import { create, newApp } from '../operations/lifecycle-fixture.ts';
@@ -97,4 +99,73 @@ test('with other labels than it was added with it waits to be adopted', async ()
   await using own = await added(world, 'office');
   const other = new TestRunner({ client: own.client, id: 'office', token: own.token, labels: { zone: 'b' } });
   assert.equal((await other.register()).state, 'pending');
+});
+
+test('of another app it reads, makes and reports nothing, whose digests and ids it knows and whoever asked for what it holds', async () => {
+  await using blobs = await startTestBlobs();
+  await using world = await startTestController({ hasWorker: false, blobStoreUrl: blobs.url });
+  for (const name of ['shop', 'other']) await newApp(world.client, name);
+  const { digest } = await blobs.blobs.put('code of other');
+  const image = { base: 'slug-runner', layers: [{ digest, sizeBytes: 13 }] };
+  const { id: artifact } = await world.client.call(releases.createArtifact, { body: { type: 'slug', image } });
+  const release = { artifactId: artifact, processes: { web: {} } };
+  await world.client.call(releases.create, { params: { app: 'other' }, body: release });
+  const [elsewhere] = await create(world.client, 'other', {});
+  await blobs.blobs.putName(`builds/${elsewhere?.id}`, digest);
+  await world.client.call(operations.cancel, { params: { operation: elsewhere?.id ?? '' }, body: {} });
+  await using own = await added(world, 'office');
+  const { client, runner } = own;
+  await runner.register();
+  await create(world.client, 'shop', { input: { sourceDigest: (await blobs.blobs.put('source')).digest } });
+  const held = await runner.claim();
+  const params = { runner: 'office', digest };
+  const build = { operationId: held.id, sourceDigest: digest, commit: 'c', kind: 'slug' } as const;
+  const refused = {
+    'reading it': () => client.stream(runnerBlobs.get, { params }),
+    'looking at it': () => client.call(runnerBlobs.stat, { params }),
+    'its name': () => client.call(runnerBlobs.named, { params, query: { name: `builds/${elsewhere?.id}` } }),
+    'its artifact': () => client.call(releases.getArtifact, { params: { artifact } }),
+    'an artifact': () => client.call(releases.createArtifact, { body: { type: 'slug', image } }),
+    'a release': () => client.call(releases.create, { params: { app: 'shop' }, body: release }),
+    'a build': () => client.call(jobs.build, { params: { app: 'shop' }, body: build }),
+  };
+  for (const [what, asked] of Object.entries(refused)) {
+    await assert.rejects(asked(), (error) => hasCode(error, 'not_found', 'denied'), what);
+  }
+  const source = { runner: 'office', digest: held.input.sourceDigest ?? '' };
+  assert.equal(String(await (await client.stream(runnerBlobs.get, { params: source })).toArray()), 'source');
+  const output = { resultDigest: digest };
+  await runner.report({ ended: [{ id: held.id, state: 'complete', output }] });
+  const ended = await world.client.call(operations.get, { params: { operation: held.id } });
+  assert.deepEqual([ended.state, ended.output], ['failed', {}]);
+  assert.match(ended.error ?? '', /reported sha256:.*, which nobody stored for it today/);
+});
+
+test('what one runner stored for an app another makes an artifact and a release of', async () => {
+  await using blobs = await startTestBlobs();
+  await using world = await startTestController({ hasWorker: false, blobStoreUrl: blobs.url });
+  await newApp(world.client, 'shop');
+  await using first = await added(world, 'office');
+  await using second = await added(world, 'second');
+  for (const { runner } of [first, second]) await runner.register();
+  const chain = [
+    { id: 'one', kind: 'build' as const, input: {}, target: { runnerId: 'office' } },
+    { id: 'two', kind: 'release' as const, input: {}, dependsOn: ['one'], target: { runnerId: 'second' } },
+  ];
+  await world.client.call(operations.create, { params: { app: 'shop' }, body: { operations: chain } });
+  const build = await first.runner.claim();
+  const put = (text: string) =>
+    first.client.call(runnerBlobs.put, { params: { runner: 'office' }, query: {}, body: text });
+  const layer = await put('layer');
+  const left = { layers: [layer], sizeBytes: 5, processTypes: { web: 'x' }, buildpack: 'image', meta: {} };
+  const record = await put(JSON.stringify(left));
+  await first.runner.report({ ended: [{ id: build.id, state: 'complete', output: { resultDigest: record.digest } }] });
+  await second.runner.claim();
+  const params = { runner: 'second', digest: record.digest };
+  assert.deepEqual(JSON.parse(String(await (await second.client.stream(runnerBlobs.get, { params })).toArray())), left);
+  const image = { base: 'slug-runner', layers: [layer] };
+  const meta = { [resultMeta]: record.digest };
+  const { id } = await second.client.call(releases.createArtifact, { body: { type: 'slug', image, meta } });
+  const body = { artifactId: id, processes: { web: {} } };
+  await second.client.call(releases.create, { params: { app: 'shop' }, body });
 });

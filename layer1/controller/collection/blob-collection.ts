@@ -8,8 +8,8 @@ import { catalogueNames } from '../datastore-history/catalogue.ts';
 import { blobsOfArchive } from '../datastore-history/pieces.ts';
 import { archiveType, historyType } from '../datastore-history/types.ts';
 import { findOperation } from '../operations/records.ts';
-import { broughtNames } from './own-blobs.ts';
-import { blobsOfRecord, readBuildRecord } from '../images/build-record.ts';
+import { broughtNames } from './brought.ts';
+import { blobsOfRecords } from '../images/build-record.ts';
 import { blobsOf, resultMeta } from '../images/image-blobs.ts';
 import { appType, artifactType, operationType } from '../resources.ts';
 
@@ -84,24 +84,6 @@ async function resultsOf({ store }: Deps, operationIds: ReadonlySet<string>, sig
   for (const id of operationIds) {
     const digest = (await findOperation(store, id, { signal }))?.status.output['resultDigest'];
     if (digest !== undefined) found.push(digest);
-  }
-  return found;
-}
-
-/** Of builds whose release waits, for days where another one is tried out: no artifact names their layers yet. */
-async function blobsOfRecords(
-  blobs: BlobCollector,
-  digests: readonly string[],
-  signal: AbortSignal,
-): Promise<readonly string[]> {
-  const found: string[] = [];
-  for (const digest of new Set(digests)) {
-    try {
-      found.push(...blobsOfRecord(await readBuildRecord(blobs, digest, { signal })));
-    } catch (error) {
-      // It is not there, or is none: no release is made of it.
-      if (!hasCode(error, 'not_found', 'invalid')) throw error;
-    }
   }
   return found;
 }

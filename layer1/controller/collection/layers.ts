@@ -6,7 +6,7 @@ import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { Stall } from '@flynn/kit/stall';
 import { layers } from './api-layers.ts';
-import { madeOf } from './own-blobs.ts';
+import { madeOf } from './made-of.ts';
 import type { OwnBlobs } from './own-blobs.ts';
 import type { Deps } from '../deps.ts';
 import { principalOf } from '../access/principal.ts';

@@ -1,21 +1,21 @@
 /**
  * Which blobs may a caller make an app of? Those they brought within a day, and those of an artifact that an app has whose
- * code they may read. Nobody comes by bytes by knowing their digest: what is not theirs is not there, and to be sent.
+ * code they may read; of runners outside of the cluster see `HeldBlobs`. Nobody comes by bytes by knowing their digest: what is
+ * not theirs is not there, and to be sent.
  */
 import type { BlobClient } from '@flynn/blobstore/client';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { Directory } from '../access/directory.ts';
 import type { Principal } from '../access/principal.ts';
 import type { Deps } from '../deps.ts';
-import { blobsOf, resultMeta } from '../images/image-blobs.ts';
 import { blobsOfRecord, readBuildRecord } from '../images/build-record.ts';
-import type { Artifact, Operation } from '../model.ts';
+import type { Operation } from '../model.ts';
 import { findOperation, getOperation } from '../operations/records.ts';
-import { appType, artifactType, releaseType } from '../resources.ts';
+import { appType, artifactType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
-
-/** Names of what somebody brought begin so; they go a day later. */
-export const broughtNames = 'brought';
+import { broughtName } from './brought.ts';
+import type { HeldBlobs } from './held-blobs.ts';
+import { blobsOfApps, madeOf } from './made-of.ts';
 
 type Asked = Pick<Operation, 'input' | 'dependsOn'> & { id?: string | undefined };
 
@@ -24,15 +24,17 @@ export class OwnBlobs {
   readonly #blobs: Pick<BlobClient, 'get' | 'stat' | 'putName' | 'getName'>;
 
   readonly #directory: Pick<Directory, 'whoAsked'>;
+  readonly #held: Pick<HeldBlobs, 'missing'>;
 
   constructor(
     deps: Pick<Deps, 'resources' | 'store'>,
     blobs: Pick<BlobClient, 'get' | 'stat' | 'putName' | 'getName'>,
-    directory: Pick<Directory, 'whoAsked'>,
+    { directory, held }: { directory: Pick<Directory, 'whoAsked'>; held: Pick<HeldBlobs, 'missing'> },
   ) {
     this.#deps = deps;
     this.#blobs = blobs;
     this.#directory = directory;
+    this.#held = held;
   }
 
   /** Of a blob that is stored. Kept by the blob store: any controller knows it. */
@@ -93,16 +95,17 @@ export class OwnBlobs {
     digests: readonly string[],
     signal: AbortSignal,
   ): Promise<string[]> {
+    if (principal?.runnerId !== undefined) return this.#held.missing(principal.runnerId, digests, signal);
     if (principal?.isAdmin === true) return [];
     const others: string[] = [];
     for (const digest of new Set(digests)) {
-      const name = principal === undefined ? undefined : nameOf(principal.id, digest);
+      const name = principal === undefined ? undefined : broughtName(principal.id, digest);
       if (name === undefined || (await this.#blobs.getName(name, { signal })) === undefined) others.push(digest);
     }
     if (others.length === 0) return [];
     const mayRead = ({ id, spec }: AppResource): boolean =>
       id === ownAppId || principal?.canReadSecrets({ id, isSystem: spec.isSystem }) === true;
-    const readable = await this.#readable(mayRead, signal);
+    const readable = await blobsOfApps(this.#deps, mayRead, signal);
     return others.filter((digest) => !readable.has(digest));
   }
 
@@ -119,31 +122,9 @@ export class OwnBlobs {
     if (app === undefined || principal.canReadSecrets({ id: app.id, isSystem: app.spec.isSystem })) return;
     throw new FlynnError('invalid', `there is no operation ${id} to depend on: create it before or along`);
   }
-
-  async #readable(mayRead: (app: AppResource) => boolean, signal: AbortSignal): Promise<ReadonlySet<string>> {
-    const { resources } = this.#deps;
-    const [apps, releases, artifacts] = await Promise.all([
-      resources.list(appType, { signal }),
-      resources.list(releaseType, { signal }),
-      resources.list(artifactType, { signal }),
-    ]);
-    const appIds = new Set(apps.filter(mayRead).map(({ id }) => id));
-    const had = new Set(releases.flatMap(({ spec }) => (appIds.has(spec.appId) ? (spec.artifactId ?? []) : [])));
-    return new Set(artifacts.flatMap(({ id, spec }) => (had.has(id) ? madeOf(spec) : [])));
-  }
-}
-
-/** Its blobs, and the record that it is deployed by again. */
-export function madeOf({ image, meta }: Pick<Artifact, 'image' | 'meta'>): string[] {
-  const record = meta[resultMeta];
-  return [...blobsOf(image), ...(record === undefined ? [] : [record])];
 }
 
 /** What somebody brings with a token of theirs is also theirs when they push with a key; to another token it is not there. */
 function namesOf({ id, userId }: Principal, digest: string): string[] {
-  return [id, ...(userId === undefined ? [] : [`user:${userId}`])].map((owner) => nameOf(owner, digest));
-}
-
-function nameOf(owner: string, digest: string): string {
-  return `${broughtNames}/${owner.replace(':', '/')}/${digest.replace(/^sha256:/, '')}`;
+  return [id, ...(userId === undefined ? [] : [`user:${userId}`])].map((owner) => broughtName(owner, digest));
 }

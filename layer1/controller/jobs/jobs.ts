@@ -73,9 +73,11 @@ export function jobHandlers(deps: Deps): Handler[] {
         return runOneOff(deps, app, body, { principal, signal });
       });
     }),
-    handle(jobs.build, async ({ params, body, signal }) =>
-      forLiveApp(deps, params.app, signal, (app) => startBuild(deps, app, body, signal)),
-    ),
+    handle(jobs.build, async (call) => {
+      const { params, body, signal } = call;
+      if (principalOf(call).runnerId !== undefined) await checkOwnSource(deps, body, signal);
+      return forLiveApp(deps, params.app, signal, (app) => startBuild(deps, app, body, signal));
+    }),
     handle(jobs.attach, async (call) => {
       const { params, query, signal } = call;
       const app = await findApp(deps, params.app, signal);
@@ -222,6 +224,17 @@ async function contentOf(
 }
 
 type BuildInput = z.output<NonNullable<typeof jobs.build.body>>;
+
+/** A runner outside of the cluster has an operation built of what that begins with, and not of what it knows a digest of. */
+async function checkOwnSource(
+  deps: Deps,
+  { operationId, sourceDigest }: BuildInput,
+  signal: AbortSignal,
+): Promise<void> {
+  const operation = await findOperation(deps.store, operationId, { signal });
+  if (operation?.spec.input.sourceDigest === sourceDigest) return;
+  throw new FlynnError('denied', `operation ${operationId} is not to build ${sourceDigest}`);
+}
 
 /** Once per operation, however often it is asked for. */
 async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signal: AbortSignal): Promise<Job> {

@@ -3,10 +3,13 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { raceAbort, withDeadline } from '@flynn/kit/retry';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
+import type { z } from 'zod';
+import { principalOf } from '../access/principal.ts';
+import type { HeldBlobs } from '../collection/held-blobs.ts';
 import { operations } from './api.ts';
 import type { Deps } from '../deps.ts';
 import { OperationLog } from './log.ts';
-import { decodeOperation, getOperation, liveKey } from './records.ts';
+import { decodeOperation, findOperation, getOperation, liveKey } from './records.ts';
 import { checkHeld } from './state.ts';
 import type { OperationEvent } from './state.ts';
 import { ignoreOvertaken } from './writer.ts';
@@ -21,7 +24,7 @@ const claimWaitMs = 25_000;
 /** Often enough that silence shows, seldom enough that it costs the store nothing. */
 const beatWriteMs = 9_000;
 
-export function runnerHandlers(deps: Deps): Handler[] {
+export function runnerHandlers(deps: Deps, held: Pick<HeldBlobs, 'missingIn'>): Handler[] {
   const { writer, dispatch } = deps;
   const log = new OperationLog(deps.store);
 
@@ -56,9 +59,12 @@ export function runnerHandlers(deps: Deps): Handler[] {
       }
       return { operations: given.map((operation) => viewOperation(operation)) };
     }),
-    handle(operations.report, async ({ params, body, signal }) => {
+    handle(operations.report, async (call) => {
+      const { params, body, signal } = call;
       const { runner: runnerId } = params;
       await checkRunner(deps, runnerId, body.token, signal);
+      const isOutside = principalOf(call).runnerId !== undefined;
+      const ended = isOutside ? await withOwnResults({ ...deps, held }, body.ended, signal) : body.ended;
       const events: [id: string, event: OperationEvent][] = [
         ...body.begun.map(({ id, attempt }): [string, OperationEvent] => [
           id,
@@ -68,10 +74,7 @@ export function runnerHandlers(deps: Deps): Handler[] {
           id,
           { type: 'decline', runnerId, attempt },
         ]),
-        ...body.ended.map(({ id, ...outcome }): [string, OperationEvent] => [
-          id,
-          { type: 'finish', runnerId, outcome },
-        ]),
+        ...ended.map(({ id, ...outcome }): [string, OperationEvent] => [id, { type: 'finish', runnerId, outcome }]),
       ];
       const answers = await Promise.all(events.map(([id, event]) => applyReported(writer, id, event, signal)));
       return { refused: answers.filter((answer) => answer !== undefined) };
@@ -130,6 +133,31 @@ async function applyReported(
     if (!hasCode(error, 'conflict', 'not_found')) throw error;
     return { id, code: hasCode(error, 'conflict') ? 'conflict' : 'not_found', message: error.message };
   }
+}
+
+type Ended = z.output<NonNullable<typeof operations.report.body>>['ended'][number];
+
+/**
+ * What comes of an operation is what the next is made of: who reports other bytes than were stored or built for it would have
+ * those of another app.
+ */
+async function withOwnResults(
+  { store, held }: Pick<Deps, 'store'> & { held: Pick<HeldBlobs, 'missingIn'> },
+  ended: readonly Ended[],
+  signal: AbortSignal,
+): Promise<Ended[]> {
+  const checked = async (one: Ended): Promise<Ended> => {
+    const digests = ['resultDigest', 'sourceDigest'].flatMap((key) => one.output[key] ?? []);
+    if (digests.length === 0) return one;
+    const operation = await findOperation(store, one.id, { signal });
+    // Whoever writes it down says that it is none.
+    if (operation === undefined) return one;
+    const [missing] = await held.missingIn([operation], digests, signal);
+    if (missing === undefined) return one;
+    const error = `its runner reported ${missing}, which nobody stored for it today: try again`;
+    return { id: one.id, state: 'failed', error, output: {} };
+  };
+  return Promise.all(ended.map(checked));
 }
 
 function isToStop({ status }: OperationResource, runnerId: string): boolean {

@@ -18,7 +18,7 @@ import { withoutSecrets } from '../access/redaction.ts';
 import { checkNames } from '../access/service-names.ts';
 import { releases } from '../api.ts';
 import { collectArtifactsOf, removeRelease } from '../collection/collection.ts';
-import { madeOf } from '../collection/own-blobs.ts';
+import { madeOf } from '../collection/made-of.ts';
 import type { OwnBlobs } from '../collection/own-blobs.ts';
 import { checkDefaults } from '../processes/check-defaults.ts';
 import type { Runnable } from '../processes/compile.ts';
