@@ -147,3 +147,13 @@ test('the audit trail tells who did what, as text and as JSON', async () => {
     !(await env.desk.run(['audit', '--json'])).stdout.includes(/flynn_\w{12}_([\w-]{43})/.exec(known)?.[1] ?? 'none'),
   );
 });
+
+test('a token is taken back by its id or by itself, and what is neither is not sent', async () => {
+  await using env = await openDeskWithController();
+  const [token = ''] = (await env.desk.run(['token', 'create', 'ci'])).stdout.split('\n');
+  const pasted = await env.desk.run(['token', 'revoke', 'A-root-key-that-was-pasted']);
+  assert.equal(pasted.code, 2, pasted.stderr);
+  assert.match(pasted.stderr, /"flynn token list" shows the ids/);
+  const revoked = await env.desk.run(['token', 'revoke', token, '--json']);
+  assert.deepEqual(JSON.parse(revoked.stdout), { revoked: token.split('_')[1] });
+});

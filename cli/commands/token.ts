@@ -1,6 +1,7 @@
 import { self, tokens } from '@flynn/controller/access/api';
 import { parseDurationMs, usageError } from '../arguments.ts';
 import type { Token } from '@flynn/controller/access/model';
+import { tokenIdIn } from '@flynn/controller/access/token-text';
 import type { Context } from '../context.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
@@ -49,8 +50,12 @@ export function addTokenCommands(parent: Parent): void {
     summary: 'take a token back: it opens nothing from then on',
     arguments: [['<id>', 'as "flynn token list" shows it, or the token itself']],
     async run(context, _options, [id = '']) {
-      await (await context.client()).call(tokens.revoke, { params: { token: id } });
-      context.show({ revoked: id }, () => 'taken back');
+      // Paths are in logs, and what opens something is in none of them.
+      const token = tokenIdIn(id);
+      if (token === undefined)
+        throw usageError('this is no id of a token, and no token: "flynn token list" shows the ids');
+      await (await context.client()).call(tokens.revoke, { params: { token } });
+      context.show({ revoked: token }, () => 'taken back');
     },
   });
 

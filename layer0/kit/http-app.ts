@@ -208,6 +208,12 @@ function countingOf(metrics: Metrics): Koa.Middleware {
   };
 }
 
+/** What stands in the place of a token's id may be all of it: of such a route the log has the pattern. */
+function shownPath(context: Koa.Context): string {
+  const route = String(context.state['route'] ?? '');
+  return route.includes('/:token') ? route : context.path;
+}
+
 /** Around every request: its id, its log line, and the one translation of errors to HTTP. */
 async function observe(
   context: Koa.Context,
@@ -217,17 +223,18 @@ async function observe(
   const given = context.get('x-request-id');
   const requestId = /^[\w.-]{1,64}$/.test(given) ? given : newId();
   context.set('x-request-id', requestId);
-  const request = { requestId, method: context.method, path: context.path };
+  const asked = () => ({ requestId, method: context.method, path: shownPath(context) });
   const startedMs = performance.now();
   try {
     await next();
     log.debug(
-      { ...request, status: context.res.statusCode, ms: Math.round(performance.now() - startedMs) },
+      { ...asked(), status: context.res.statusCode, ms: Math.round(performance.now() - startedMs) },
       'answered',
     );
   } catch (error) {
     const failure = asFlynnError(error);
     const status = httpStatusOf(failure.code);
+    const request = asked();
     const line = { ...request, status, ms: Math.round(performance.now() - startedMs), err: error };
     if (status >= 500) log.error(line, `${request.method} ${request.path} failed`);
     else log.debug(line, 'refused');

@@ -2,14 +2,15 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { connect } from 'node:net';
+import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { z } from 'zod';
-import { hasCode } from './errors.ts';
+import { FlynnError, hasCode } from './errors.ts';
 import { HttpClient } from './http-client.ts';
 import { handle, startServer } from './http-server.ts';
 import { startLoopback } from './loopback.ts';
-import { silentLogger } from './log.ts';
+import { createLogger, silentLogger } from './log.ts';
 import { waitFor } from './retry.ts';
 import { defineRoute } from './routes.ts';
 import { createRoute, deadline, deleteRoute, echoJob, jobRoute } from './testing-routes.ts';
@@ -28,6 +29,23 @@ test('a bug in a handler is told as internal without its message, with the id un
   const body = await response.text();
   assert.match(body, /abc-1/);
   assert.doesNotMatch(body, /secret internals/);
+});
+
+test('what a token stands in has its route in the log, for it may be all of the token, and good', async () => {
+  const route = defineRoute({ method: 'DELETE', path: '/tokens/:token', response: 'empty', summary: 'a token' });
+  const fail = async () => Promise.reject(new FlynnError('unavailable', 'the store is away'));
+  const written = new PassThrough();
+  const log = createLogger('tester', { destination: written });
+  const options = { handlers: [handle(route, fail)], log, host: '127.0.0.1', port: 0, name: 'tester' };
+  const server = await startServer(options);
+  try {
+    assert.equal((await fetch(`${server.url}/tokens/secret`, { method: 'DELETE' })).status, 503);
+  } finally {
+    await server.close();
+  }
+  const logged = String(written.read());
+  assert.match(logged, /DELETE \/tokens\/:token failed/);
+  assert.doesNotMatch(logged, /secret/);
 });
 
 test('who waits for an answer is told that it is being worked on, and gets it; nobody of before 1.1 is', async () => {

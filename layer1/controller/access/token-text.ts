@@ -17,6 +17,14 @@ export function idInToken(text: string): string | undefined {
   return /^flynn_([a-z0-9]{12})_/.exec(text)?.[1];
 }
 
+/**
+ * People copy what they have: an id, or all of a token, by which it is known which one it is. Undefined for what is neither: that
+ * may be a secret of another kind, and is to be told nobody.
+ */
+export function tokenIdIn(text: string): string | undefined {
+  return idInToken(text) ?? (/^[a-z0-9]{12}$/.test(text) ? text : undefined);
+}
+
 /** In constant time. */
 export function hasHash(secret: string, hash: string): boolean {
   const own = Buffer.from(hashOf(secret), 'hex');

@@ -18,7 +18,7 @@ import { teamType, tokenType, userType } from './resources.ts';
 import type { TokenResource, UserResource } from './resources.ts';
 import { higher, narrowed } from './roles.ts';
 import type { Limits } from './roles.ts';
-import { idInToken, newTokenText } from './token-text.ts';
+import { tokenIdIn, newTokenText } from './token-text.ts';
 import { findUser } from './users.ts';
 
 const defaultLifeMs = 90 * 86_400_000;
@@ -69,8 +69,8 @@ export function tokenHandlers(deps: Deps): Handler[] {
     }),
     handle(tokens.revoke, async (call) => {
       const { params, signal } = call;
-      // People copy what they have: all of the token says which one it is.
-      const id = idInToken(params.token) ?? params.token;
+      const id = tokenIdIn(params.token);
+      if (id === undefined) throw new FlynnError('invalid', 'this is no id of a token: "flynn token list" shows them');
       const found = await resources.find(tokenType, id, { signal });
       if (found === undefined || !isOwn(principalOf(call), { id, userId: found.spec.userId })) throw noToken(id);
       try {

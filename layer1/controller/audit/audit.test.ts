@@ -107,7 +107,7 @@ test('who comes again and again with what changes nothing has one line of it, wi
   await using second = createControllerClient({ baseUrl: world.url, key: token });
   const asked = Array.from({ length: 200 }, (_, index) => {
     const asking = index % 2 === 0 ? client : second;
-    return assert.rejects(asking.call(tokens.revoke, { params: { token: `x${index}` } }), (error) =>
+    return assert.rejects(asking.call(tokens.revoke, { params: { token: `${index}`.padStart(12, 'x') } }), (error) =>
       hasCode(error, 'not_found'),
     );
   });
@@ -282,4 +282,41 @@ test('a deployment is told once it is under way, and ends without another entry'
   );
   assert.ok(found.changes.some(({ type, id }) => type === 'deployment' && id === deployment.id));
   assert.equal((await world.client.call(deployments.get, { params: { deployment: deployment.id } })).state, 'complete');
+});
+
+test('what is given in the place of a token’s id is told nobody, for it may be another key that is good', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  await using ann = await userClient(world, 'ann');
+  const pasted = 'A-root-key-that-was-pasted';
+  await assert.rejects(
+    ann.call(tokens.revoke, { params: { token: pasted } }),
+    (error) => hasCode(error, 'invalid') && !error.message.includes(pasted),
+  );
+  const [refused] = (await trailOf(world)).filter(({ action }) => action === 'DELETE /tokens/:token');
+  assert.deepEqual([refused?.outcome, refused?.params], ['invalid', { token: '[hidden]' }]);
+  assert.ok(!JSON.stringify(refused).includes(pasted));
+});
+
+test('an entry that cannot be read stands among the others as what it is, for admins', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  await using ann = await userClient(world, 'ann');
+  for (const name of ['one', 'two', 'three']) await world.client.call(apps.create, { body: { name } });
+  const made = (await trailOf(world)).filter(({ action }) => action === 'POST /apps');
+  const { entries } = await world.store.list(auditRoot);
+  const { key = '' } = entries.find((entry) => entry.key.endsWith(made[1]?.id ?? '')) ?? {};
+  await world.store.transact({ then: [{ put: key, value: 'sealed:1:gone:AAAA' }] });
+  const found = (await trailOf(world)).slice(0, 3);
+  assert.deepEqual(
+    found.map(({ id, outcome }) => [id, outcome]),
+    made.map(({ id }, index) => [id, index === 1 ? 'unreadable' : 'done']),
+  );
+  assert.equal(
+    (await world.client.call(audit.list, { query: { limit: 1, before: found[1]?.id } }))[0]?.id,
+    made[2]?.id,
+  );
+  assert.deepEqual(
+    (await trailOf(world, { user: 'root' })).filter(({ outcome }) => outcome === 'unreadable'),
+    [],
+  );
+  assert.deepEqual(await ann.call(audit.list, {}), []);
 });

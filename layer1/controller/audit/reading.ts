@@ -11,7 +11,7 @@ import { audit } from './api.ts';
 import { auditEntrySchema } from './model.ts';
 import type { AuditEntry } from './model.ts';
 import { superfluous } from './pruning.ts';
-import { auditRoot, keyOfId } from './trail.ts';
+import { auditRoot, keyOfId, timeOfId } from './trail.ts';
 
 const dayMs = 86_400_000;
 export const keepDays = 90;
@@ -51,12 +51,39 @@ async function* newestFirst(
     const page = before === undefined ? {} : { before };
     const { entries } = await store.list(auditRoot, { newest: count, ...page, signal });
     for (const { key, value } of entries.toReversed()) {
-      const entry = decodeJson(auditEntrySchema, value, key);
+      const entry = readEntry(key, value);
+      if (entry === undefined) continue;
       if (query.since !== undefined && Date.parse(entry.at) < Date.parse(query.since)) return;
       yield entry;
     }
     before = entries[0]?.key;
     if (entries.length < count || before === undefined) return;
+  }
+}
+
+/**
+ * One that cannot be read does not take away the others. When it was is in its key; undefined where that is none of the trail. For
+ * admins, who have to know that there is something: whose it is, and of which app, is in what cannot be read.
+ */
+function readEntry(key: string, value: string): AuditEntry | undefined {
+  try {
+    return decodeJson(auditEntrySchema, value, key);
+  } catch {
+    const id = key.slice(key.lastIndexOf('/') + 1);
+    const ms = timeOfId(id);
+    if (ms === undefined) return undefined;
+    return {
+      id,
+      at: new Date(ms).toISOString(),
+      requestId: '',
+      actor: { kind: 'service', name: 'unknown' },
+      action: 'an entry that cannot be read',
+      params: {},
+      from: { address: '' },
+      outcome: 'unreadable',
+      error: 'this entry is damaged, or of a later version of flynn',
+      changes: [],
+    };
   }
 }
 

@@ -10,7 +10,8 @@ import { decodeResource } from '@flynn/resource/record';
 import type { Revision, Store, Transaction } from '@flynn/store/store';
 import { principalOf, servicePrincipal } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
-import { idInToken } from '../access/token-text.ts';
+import { hiddenValue } from '../access/redaction.ts';
+import { idInToken, tokenIdIn } from '../access/token-text.ts';
 import { appType } from '../resources.ts';
 import { appIdIn, changesOf, withBefore } from './changes.ts';
 import type { KeyedChange } from './changes.ts';
@@ -125,13 +126,17 @@ function auditKey(id: string, at: string): string {
   return `${auditRoot}${at.slice(0, 10)}/${id}`;
 }
 
-/** An id begins with its time (RFC 9562, version 7: 48 bits of milliseconds). `invalid` for one that does not. */
+/** `invalid` for what is no id of the trail. */
 export function keyOfId(id: string): string {
+  const ms = timeOfId(id);
+  if (ms === undefined) throw new FlynnError('invalid', `"${id.slice(0, 60)}" is no id of the audit trail`);
+  return auditKey(id, new Date(ms).toISOString());
+}
+
+/** An id begins with its time (RFC 9562, version 7: 48 bits of milliseconds). Undefined for one that does not. */
+export function timeOfId(id: string): number | undefined {
   const [, high, low] = /^([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/.exec(id) ?? [];
-  if (high === undefined || low === undefined) {
-    throw new FlynnError('invalid', `"${id.slice(0, 60)}" is no id of the audit trail`);
-  }
-  return auditKey(id, new Date(Number.parseInt(high + low, 16)).toISOString());
+  return high === undefined || low === undefined ? undefined : Number.parseInt(high + low, 16);
 }
 
 function entryOf(who: Principal, route: Route, request: Requested): Omit<AuditEntry, 'id' | 'at'> {
@@ -147,12 +152,16 @@ function entryOf(who: Principal, route: Route, request: Requested): Omit<AuditEn
       ...(who.sshKey === undefined ? {} : { sshKey: who.sshKey }),
     },
     action: actionOf(route),
-    // A token may be named by all of it, and may be good still: it was not the caller's to take back, or that failed.
-    params: Object.fromEntries(Object.entries(params).map(([name, value]) => [name, idInToken(value) ?? value])),
+    params: Object.fromEntries(Object.entries(params).map(([name, value]) => [name, shownParam(name, value)])),
     from: { address: routedAddress(headers) ?? remoteAddress, ...(userAgent === undefined ? {} : { userAgent }) },
     outcome: 'done',
     changes: [],
   };
+}
+
+/** What is given in the place of a token's id may be all of it, or another key, and good still: that failed, or was not the caller's. */
+function shownParam(name: string, value: string): string {
+  return name === 'token' ? (tokenIdIn(value) ?? hiddenValue) : (idInToken(value) ?? value);
 }
 
 export class AuditTrail implements AsyncDisposable {
