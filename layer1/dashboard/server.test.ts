@@ -100,7 +100,7 @@ test('what is no key, or a key of the platform’s parts, or not said as it shou
     ['nothing', 401],
     [`flynn_abcdefghijkl_${'x'.repeat(43)}`, 401],
     [controller.key, 403],
-    [serviceToken(controller.userKey, 'router'), 403],
+    [serviceToken(controller.userKey, 'router'), 401],
   ] as const) {
     const answer = await login(token, { 'x-forwarded-for': `192.0.2.${status - 300}` });
     assert.equal(answer.status, status, token);

@@ -151,6 +151,27 @@ test('the cluster key opens nothing to whom a router passes on, and to a part wi
   assert.equal(await knock(events, world.userKey, { peer }), 'in', 'people');
 });
 
+test('a part’s token opens to that part alone, which asks by itself: not by way of a router, nor to another part', async () => {
+  for (const service of services) {
+    const token = serviceToken(world.userKey, service);
+    const route = routes.find((one) => mayCall(service, one) && one.method === 'GET');
+    assert.ok(route);
+    for (const peer of [undefined, `flynn:app/${service}`]) {
+      const own = peer === undefined ? {} : { peer };
+      assert.equal(await knock(route, token, own), 'in', `${service} as ${peer}`);
+      const headers = { 'x-forwarded-for': '203.0.113.9' };
+      assert.ok(
+        hasCode(await knock(route, token, { ...own, headers }), 'unauthenticated'),
+        `${service} through a router`,
+      );
+    }
+    for (const peer of ['router', 'blobstore', 'git-receiver'].filter((app) => app !== service)) {
+      const outcome = await knock(route, token, { peer: `flynn:app/${peer}` });
+      assert.ok(hasCode(outcome, 'unauthenticated'), `${service} as ${peer}`);
+    }
+  }
+});
+
 test('a push is the act of whom the SSH key belongs to, and needs developer on the app', async () => {
   const receiver = serviceToken(world.userKey, 'git-receiver');
   const push = operations.push;

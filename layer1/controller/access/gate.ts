@@ -1,6 +1,8 @@
 /** The one gate of the API: who is it, is it not too often, and may they? Whatever no rule allows is refused. */
+import { routedAddress } from '@flynn/kit/client-address';
 import { FlynnError } from '@flynn/kit/errors';
 import { type Gate, type GateRequest, credentialOf, unknownKey } from '@flynn/kit/http-gate';
+import { appRole } from '@flynn/kit/identity';
 import { isForMonitoring, metricsToken } from '@flynn/kit/metrics-token';
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import { isSameSecret } from '@flynn/kit/secrets';
@@ -23,7 +25,7 @@ import type { UserResource } from './resources.ts';
 import { isAtLeast, noLimits } from './roles.ts';
 import type { Role } from './roles.ts';
 import { ruleOf } from './rules.ts';
-import { mayCall, mayCallWithKey, serviceOf } from './service-token.ts';
+import { type Service, mayCall, mayCallWithKey, serviceOf } from './service-token.ts';
 
 type GateDeps = Pick<Deps, 'resources' | 'store' | 'settings' | 'now'> & RunnerDeps;
 
@@ -102,19 +104,28 @@ export function accessGate(options: GateOptions): Gate {
   }
 }
 
-async function whoHas(options: GateOptions, text: string, { peer, route, signal }: GateRequest): Promise<Principal> {
+async function whoHas(options: GateOptions, text: string, request: GateRequest): Promise<Principal> {
+  const { peer, route, signal } = request;
   if (isSameSecret(text, options.clusterKey)) {
     // What a router passes on is from people, whom this key alone is to open nothing; nor is it to open to a part what others need.
     if (peer !== undefined && !mayCallWithKey(peer, route)) throw unknownKey();
     return servicePrincipal('platform');
   }
   const service = serviceOf(text, options.rootKeys, options.tokenRounds);
-  if (service !== undefined) return servicePrincipal(service);
+  if (service !== undefined) {
+    if (!mayShowTokenOf(service, request)) throw unknownKey();
+    return servicePrincipal(service);
+  }
   const runner = await ownRunner(options.deps, text, signal);
   if (runner !== undefined) return runner;
   const known = await options.directory.authenticate(text, signal);
   if (known === undefined) throw isToken(text) ? unknownKey() : noRootKey();
   return known;
+}
+
+/** Parts ask here themselves, each with its own token: by way of a router, or with another's certificate, it was taken from them. */
+function mayShowTokenOf(service: Service, { peer, headers }: GateRequest): boolean {
+  return routedAddress(headers) === undefined && (peer === undefined || peer === appRole(service));
 }
 
 function isRootKey(text: string, rootKeys: readonly string[]): boolean {
