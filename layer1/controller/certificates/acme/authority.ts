@@ -3,7 +3,7 @@ import { generateKeyPairSync } from 'node:crypto';
 import { Agent } from 'node:https';
 import type acme from 'acme-client';
 import { systemClock } from '@flynn/kit/clock';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
 import { backoffMs, raceAbort } from '@flynn/kit/retry';
 import type { ChallengeType } from '../model.ts';
 import type { AcmeSpec } from './resources.ts';
@@ -39,6 +39,8 @@ const requestMs = 30_000;
 const proofMs = 120_000;
 /** Whatever it says: a date further away than a Date can be is none. */
 const longestRetryMs = 30 * 86_400_000;
+/** RFC 8555 6.7. */
+const forgotten = 'urn:ietf:params:acme:error:accountDoesNotExist';
 /** Of an order that is being made. */
 const polling = { backoffAttempts: 30, backoffMin: 250, backoffMax: 3_000 } as const;
 
@@ -172,6 +174,7 @@ function prepareRequests({ axios }: Library, ca: string | undefined): void {
     if (response === undefined) {
       throw new FlynnError('unavailable', `the authority cannot be reached: ${messageOf(error)}`, { cause: error });
     }
+    if (response.data?.type === forgotten) throw forgottenAccount(response.data.detail);
     if (response.status !== 429 && response.status !== 503) return response;
     const said = response.data?.detail ?? `it answered ${response.status}`;
     const retryAfterMs = retryAfterOf(response.headers['retry-after'], Date.now());
@@ -181,8 +184,17 @@ function prepareRequests({ axios }: Library, ca: string | undefined): void {
   });
 }
 
+function forgottenAccount(said = 'it knows no such account'): FlynnError {
+  return new FlynnError('not_found', `the authority said: ${said}`, { detail: { isAccountForgotten: true } });
+}
+
+/** Whether the authority does not know, or not any more, the account that it was asked with: its data was put back or made anew. */
+export function isAccountForgotten(error: unknown): boolean {
+  return asFlynnError(error).detail['isAccountForgotten'] === true;
+}
+
 type RequestFailure = Error & {
-  response?: { status: number; headers: Record<string, unknown>; data?: { detail?: string } };
+  response?: { status: number; headers: Record<string, unknown>; data?: { type?: string; detail?: string } };
 };
 
 /** Seconds, or a date (RFC 9110 10.2.3). */

@@ -353,3 +353,34 @@ test('an authority that is set while there is an account being made at another g
   const acme = await resources.find(acmeType, acmeId);
   assert.equal(acme?.status.accountUrl, 'https://live.test/account');
 });
+
+test('an account that its authority has forgotten is made again at once; forgotten again, that is a failure as any', async (t) => {
+  const { resources, deps, ca } = await setUp(t);
+  const status = { accountUrl: 'https://live.test/of-before' };
+  await resources.create(acmeType, { id: acmeId, spec: specOf('https://live.test') });
+  await resources.updateStatus(acmeType, acmeId, () => status);
+  const spec = { source: 'acme' as const, domains: ['app.test'], isAutomatic: false };
+  await resources.create(certificateType, { id: 'c1', spec });
+  const known = new Set<string>();
+  const open = (_spec: AcmeSpec, kept?: string): Authority => ({
+    register: async () => kept ?? 'https://live.test/anew',
+    async order() {
+      const forgotten = { detail: { isAccountForgotten: true } };
+      if (!known.has(kept ?? 'https://live.test/anew')) throw new FlynnError('not_found', 'no such account', forgotten);
+      return issueCertificate(ca, { name: 'app.test', addresses: ['app.test'] });
+    },
+  });
+  const { signal } = new AbortController();
+  const step = () => stepCertificate(deps, 'c1', { signal, open });
+  const after = async () => {
+    await step();
+    const { accountUrl } = (await resources.get(acmeType, acmeId)).status;
+    const { failure, issued } = (await resources.get(certificateType, 'c1')).status;
+    return [accountUrl, failure?.count, issued !== undefined];
+  };
+  assert.deepEqual(await after(), [undefined, undefined, false], 'forgotten');
+  assert.deepEqual(await after(), ['https://live.test/anew', 1, false], 'the new one is not known either');
+  known.add('https://live.test/anew');
+  await resources.updateStatus(certificateType, 'c1', ({ status: { failure: _failure, ...rest } }) => rest);
+  assert.deepEqual(await after(), ['https://live.test/anew', undefined, true]);
+});

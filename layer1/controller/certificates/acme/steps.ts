@@ -7,7 +7,7 @@ import type { Challenge } from '../model.ts';
 import { certificateType } from '../resources.ts';
 import type { CertificateResource, DnsRecord } from '../resources.ts';
 import { untilShown } from './arrival.ts';
-import { openAuthority } from './authority.ts';
+import { isAccountForgotten, openAuthority } from './authority.ts';
 import type { Authority, Proof } from './authority.ts';
 import { checkNames } from './names.ts';
 import { guarded, isStillFor, note, noteIssued } from './order.ts';
@@ -42,6 +42,11 @@ export async function stepCertificate(deps: StepDeps, id: string, options: StepO
     await issue(deps, { ordered: certificate, domains, acme: acme.spec, authority }, options);
   } catch (error) {
     signal.throwIfAborted();
+    if (acme.status.accountUrl !== undefined && isAccountForgotten(error)) {
+      // Looked at again it gets another, of the same key. What that one comes to is a failure as any.
+      await forgetAccount(deps, acme, options);
+      return { againInMs: 0 };
+    }
     await fail(deps, { ordered: certificate, domains }, error, options);
   }
   return { againInMs: 0 };
@@ -62,6 +67,17 @@ async function keepAccount(
     guarded(options),
   );
   return isSame(written.spec);
+}
+
+async function forgetAccount(
+  { resources, log }: StepDeps,
+  { status }: AcmeResource,
+  options: StepOptions,
+): Promise<void> {
+  const { accountUrl } = status;
+  log.warn({ accountUrl }, 'the authority has forgotten the account: it gets another');
+  const without = (now: AcmeResource) => (now.status.accountUrl === accountUrl ? {} : now.status);
+  await resources.updateStatus(acmeType, acmeId, without, guarded(options));
 }
 
 /** For these of its names. */
