@@ -40,6 +40,10 @@ test('a site that is built elsewhere is not guessed at: where an index.html is, 
     code: 'invalid',
     message: /There is one in dist\/shop\/browser\.\n.*\{"root": "dist\/shop\/browser"\}/,
   });
+  await assert.rejects(rootOf(t, ['docs/index.md', 'docs/.vitepress/dist/index.html', '.git/index.html']), {
+    code: 'invalid',
+    message: /There is one in docs\/\.vitepress\/dist\.\n/,
+  });
   await assert.rejects(rootOf(t, ['server.js']), { code: 'invalid', message: /Does the build make it\?/ });
 });
 
@@ -64,12 +68,21 @@ const elsewhere: [files: string[], isBuilt: boolean, start: Elsewhere, root: str
   [['public/app.html'], true, app, 'public'],
   [['index.html', 'public/a.png', 'dist/app.html'], true, app, 'dist'],
   [['index.html', 'app.html', 'public/a.png'], true, app, 'public'],
+  [['public/a.png', 'dist/en/index.html'], true, { url: '/en/', status: 302 }, 'dist'],
+  [['public/en.html', 'dist/server.js'], true, { url: '/en?from=start', status: 302 }, 'public'],
+  [['public/a.png', 'dist/server.js'], true, { url: 'https://example.com/', status: 302 }, 'public'],
 ];
 for (const [files, isBuilt, start, root] of elsewhere) {
   test(`where / is answered otherwise, of ${files.join(', ')}${isBuilt ? ', built,' : ''} ${root} is served`, async (t) => {
     assert.deepEqual(await rootOf(t, files, { isBuilt, start }), { root, hasStart: true });
   });
 }
+
+test('where / leads to a page that is in none of the folders, it is not found', async (t) => {
+  const start = { url: '/en/', status: 302 };
+  const files = ['public/a.png', 'dist/shop/browser/en/index.html'];
+  assert.deepEqual(await rootOf(t, files, { start }), { root: 'public', hasStart: false });
+});
 
 test('a site that nobody builds is where it was always looked for, unless only another folder has a page', async (t) => {
   const plain = { isBuilt: false };

@@ -11,6 +11,8 @@ const committed = ['public', 'dist'] as const;
 const built = ['dist', 'build', 'out', '.output/public', 'dist/client', '_site', 'public'] as const;
 /** Nobody's site is in these. */
 const passedOver: ReadonlySet<string> = new Set(['node_modules', 'vendor', 'src', 'test', 'tests']);
+/** Nor in hidden ones, but for what these tools build. */
+const hidden: ReadonlySet<string> = new Set(['.vitepress', '.vuepress']);
 const deepest = 4;
 
 export type SiteRoot = {
@@ -25,15 +27,28 @@ export type SiteRoot = {
  * index.html is.
  */
 export async function usualRoot(appDir: string, isBuilt: boolean, start: Elsewhere | undefined): Promise<SiteRoot> {
-  const page = start !== undefined && 'file' in start ? start.file : 'index.html';
   const withPage = isBuilt ? built : start === undefined ? [...committed, '.'] : [];
-  for (const root of withPage) if (await exists(join(appDir, root, page))) return { root, hasStart: true };
+  for (const page of pagesOf(start))
+    for (const root of withPage) if (await exists(join(appDir, root, page))) return { root, hasStart: true };
   if (!isBuilt || start !== undefined) {
-    const hasStart = start !== undefined;
+    const hasStart = start !== undefined && !(isBuilt && isOfSite(start));
     for (const root of committed) if (await isFolder(join(appDir, root))) return { root, hasStart };
     if (!isBuilt) return { root: '.', hasStart };
   }
   throw nowhere(await foldersWithIndex(appDir));
+}
+
+/** What is given for `/`, or where it leads; the first that there is tells the folder. */
+function pagesOf(start: Elsewhere | undefined): string[] {
+  if (start !== undefined && 'file' in start) return [start.file];
+  if (start === undefined || !isOfSite(start)) return ['index.html'];
+  const path = start.url.replace(/[?#].*$/s, '');
+  return [...(path.endsWith('/') ? [] : [path, `${path}.html`]), `${path}/index.html`, 'index.html'];
+}
+
+/** Whether it leads to a path of the site itself. */
+function isOfSite(start: Elsewhere): start is { url: string; status: number } {
+  return 'url' in start && /^\/(?!\/)/.test(start.url);
 }
 
 function nowhere(found: readonly string[]): FlynnError {
@@ -59,7 +74,7 @@ async function foldersWithIndex(appDir: string): Promise<string[]> {
     if (hasIndex && folder !== '.') found.push(folder);
     if (depth === deepest) return;
     for (const entry of entries) {
-      const isPassedOver = passedOver.has(entry.name) || entry.name.startsWith('.');
+      const isPassedOver = passedOver.has(entry.name) || (entry.name.startsWith('.') && !hidden.has(entry.name));
       if (entry.isDirectory() && !isPassedOver && found.length < 5) await look(join(folder, entry.name), depth + 1);
     }
   };

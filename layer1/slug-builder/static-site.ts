@@ -40,8 +40,7 @@ async function compile(context: BuildContext): Promise<Compiled> {
     );
   }
   for (const note of settings.notes) out.warn(note);
-  if (!hasStart)
-    out.warn(`There is no index.html in ${root === '.' ? 'the repository' : root}: / is answered as not found`);
+  if (!hasStart) out.warn(notFound(root, start));
   const rules = await withFilesThere(join(layout.appDir, root), settings.rules, out);
   out.topic('Installing the file server');
   const { runtime, isCacheChanged } = await installNodeOnly(context);
@@ -74,6 +73,13 @@ export async function withFilesThere(folder: string, rules: SiteRules, out: Buil
 function otherStart(rules: SiteRules): Elsewhere | undefined {
   const start = elsewhereOf(rules, '/');
   return start !== undefined && 'file' in start && start.file === '/index.html' ? undefined : start;
+}
+
+function notFound(root: string, start: Elsewhere | undefined): string {
+  const folder = root === '.' ? 'the repository' : root;
+  if (start === undefined || !('url' in start))
+    return `There is no index.html in ${folder}: / is answered as not found`;
+  return `static.json leads / to ${start.url}, and no usual folder has that page: ${folder} is served. Name the folder that has it as "root"`;
 }
 
 async function namedRoot(appDir: string, root: string, start: Elsewhere | undefined): Promise<SiteRoot> {
