@@ -12,7 +12,7 @@ export type KnownAs = Readonly<{
   other?: Cluster;
 }>;
 
-/** With the root key, but where somebody has a token of theirs: what they do is to be theirs. Another cluster's key is never lost. */
+/** With the root key, but where somebody has a token: what they do is to be theirs. Another cluster's key is never lost. */
 export function knownAs({ clusters }: Clusters, cluster: Cluster, former: Former = {}): KnownAs {
   const rootKeys = new Set([cluster.key, ...(former.keys ?? [])]);
   let other: Cluster | undefined;

@@ -123,7 +123,7 @@ async function whoHas(options: GateOptions, text: string, request: GateRequest):
   return known;
 }
 
-/** Parts ask here themselves, each with its own token: by way of a router, or with another's certificate, it was taken from them. */
+/** Parts ask here themselves, each with its own token: by way of a router, or by another part, it was taken from them. */
 function mayShowTokenOf(service: Service, { peer, headers }: GateRequest): boolean {
   return routedAddress(headers) === undefined && (peer === undefined || peer === appRole(service));
 }

@@ -159,7 +159,10 @@ function entryOf(who: Principal, route: Route, request: Requested): Omit<AuditEn
   };
 }
 
-/** What is given in the place of a token's id may be all of it, or another key, and good still: that failed, or was not the caller's. */
+/**
+ * What is given in the place of a token's id may be all of it, or another key, and good still: that failed, or was not the
+ * caller's.
+ */
 function shownParam(name: string, value: string): string {
   return name === 'token' ? (tokenIdIn(value) ?? hiddenValue) : (idInToken(value) ?? value);
 }
