@@ -10,7 +10,7 @@ import type { ContainerTable } from './containers/table.ts';
 import { DiskMeter } from './disk/meter.ts';
 import type { Container, Engine } from './engine/engine.ts';
 import { Fence } from './fencing/fence.ts';
-import { diskOf } from './disk/use.ts';
+import { diskRoomOf } from './disk/use.ts';
 import { Figures } from './usage/figures.ts';
 import type { Host } from './host.ts';
 import { closedFor, diskCondition, leaseCondition } from './hosts/record.ts';
@@ -85,8 +85,8 @@ export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<U
       .host()
       ?.assigned()
       .find(({ id }) => id === jobIdOf(container))?.template;
-  const meter = new DiskMeter({ engine, containers, onExceeded, room: () => diskOf(diskPath), templateOf, log });
-  const usedPercent = async () => (await diskOf(diskPath)).usedPercent;
+  const meter = new DiskMeter({ engine, containers, onExceeded, room: () => diskRoomOf(diskPath), templateOf, log });
+  const usedPercent = async () => (await diskRoomOf(diskPath)).usedPercent;
   const residentDir = join(deps.stateDir, 'resident');
   const named = async () => {
     const templates = (deps.host()?.assigned() ?? []).map(({ template }) => template);

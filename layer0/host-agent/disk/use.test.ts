@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
-import { diskOf, diskUseOf } from './use.ts';
+import { diskOf, diskUseOf, scarcestOf } from './use.ts';
 
 test('what is kept for root counts neither as used nor as free', () => {
   const use = diskUseOf({ bsize: 4_096, blocks: 1_000, bfree: 700, bavail: 300 });
@@ -17,4 +17,11 @@ test('it is the figure of df', async () => {
   const df = Number(/(\d+)%/.exec(shown)?.[1]);
   const { usedPercent } = await diskOf('/');
   assert.ok(Math.abs(df - usedPercent) < 3, `df ${df} %, here ${usedPercent} %`);
+});
+
+test('a disk is as full as it is of bytes or of files, where files are limited', () => {
+  const half = { bsize: 4_096, blocks: 1_000, bfree: 500, bavail: 500 };
+  assert.deepEqual(scarcestOf({ ...half, files: 1_000, ffree: 40 }), { usedPercent: 96, totalBytes: 4_096_000 });
+  assert.equal(scarcestOf({ ...half, files: 1_000, ffree: 900 }).usedPercent, 50);
+  assert.equal(scarcestOf({ ...half, files: 0, ffree: 0 }).usedPercent, 50);
 });

@@ -2,6 +2,7 @@
 import type { CallOptions, DiskUse, Usage } from '../engine/engine.ts';
 import type { DockerContext } from './containers.ts';
 import { engineCall } from './errors.ts';
+import { volumeName } from '../engine/labels.ts';
 import { readUsage } from '../usage/kernel-usage.ts';
 import { z } from 'zod';
 import { Shell, quoted } from '../shell.ts';
@@ -10,7 +11,12 @@ const diskDeadlineMs = 120_000;
 
 const graphDriverSchema = z.object({ GraphDriver: z.object({ Data: z.record(z.string(), z.string()) }) });
 
-type Paths = { upperDir: string | undefined; volumes: string[] };
+/** Files of the engine's in the container's folder, which root in the container may write. An engine may not say of them. */
+const enginesFile = z.string().default('');
+const enginesFilesSchema = z.object({ HostsPath: enginesFile, HostnamePath: enginesFile, ResolvConfPath: enginesFile });
+
+/** `beside`: what goes with the container too, and may be written by it. */
+type Paths = { upperDir: string | undefined; beside: string[]; volumes: string[] };
 
 /** Remembers what never changes: of a run its first process, of a container where its files are. */
 export class DockerUsage {
@@ -43,10 +49,12 @@ export class DockerUsage {
   }
 
   async diskUse(id: string, options: CallOptions): Promise<DiskUse> {
-    const { upperDir, volumes } = await this.#pathsOf(id, options);
-    const writable = upperDir === undefined ? undefined : await this.#bytesBelow([upperDir], options);
+    const { upperDir, beside, volumes } = await this.#pathsOf(id, options);
+    const written = await this.#bytesOf([...(upperDir === undefined ? [] : [upperDir]), ...beside], options);
+    const own = upperDir === undefined ? undefined : written.get(upperDir);
+    const besideBytes = beside.reduce((sum, path) => sum + (written.get(path) ?? 0), 0);
     return {
-      writableBytes: writable ?? (await this.#writableByEngine(id, options)),
+      writableBytes: (own ?? (await this.#writableByEngine(id, options))) + besideBytes,
       volumeBytes: (await this.#bytesBelow(volumes, options)) ?? 0,
     };
   }
@@ -69,8 +77,17 @@ export class DockerUsage {
     const info = await this.#inspect(id, options);
     // Engines whose images are containerd's say nothing of it, or not where.
     const data = graphDriverSchema.safeParse(info).data?.GraphDriver.Data ?? {};
-    const volumes = info.Mounts.filter(({ Type }) => Type === 'volume').map(({ Source }) => Source);
-    const paths = { upperDir: data['UpperDir'], volumes };
+    const mounted = info.Mounts.filter(({ Type }) => Type === 'volume');
+    const ownPrefix = volumeName(this.#context.cluster, '');
+    const isOwn = ({ Name: name = '' }: { Name?: string }): boolean => name.startsWith(ownPrefix);
+    // A VOLUME of the image has one without a name, unless the job has a volume there.
+    const nameless = mounted.filter((mount) => !isOwn(mount)).map(({ Source }) => Source);
+    const files = Object.values(enginesFilesSchema.safeParse(info).data ?? {}).filter((path) => path !== '');
+    const paths = {
+      upperDir: data['UpperDir'],
+      beside: [...nameless, ...files],
+      volumes: mounted.filter(isOwn).map(({ Source }) => Source),
+    };
     this.#paths.set(id, paths);
     return paths;
   }
@@ -99,25 +116,31 @@ export class DockerUsage {
     };
   }
 
-  /**
-   * In the background's background. Files that vanish meanwhile are left out; undefined if a folder is not to be seen from
-   * here.
-   */
+  /** Undefined if one of the folders is not to be seen from here. */
   async #bytesBelow(
     folders: readonly string[],
-    { signal }: CallOptions,
+    options: CallOptions,
     shell = this.#shell,
   ): Promise<number | undefined> {
-    if (folders.length === 0) return undefined;
+    const bytes = await this.#bytesOf(folders, options, shell);
+    if (folders.length === 0 || bytes.size < folders.length) return undefined;
+    return bytes.values().reduce((sum, one) => sum + one, 0);
+  }
+
+  /** In the background's background. Files that vanish meanwhile are left out, and so is what is not to be seen from here. */
+  async #bytesOf(paths: readonly string[], { signal }: CallOptions, shell = this.#shell): Promise<Map<string, number>> {
+    if (paths.length === 0) return new Map();
     // Its exit code tells of files that went while it looked; what it could add up it says all the same.
-    const script = `nice -n 19 du -skx -- ${folders.map(quoted).join(' ')}; true`;
+    const script = `nice -n 19 du -skx -- ${paths.map(quoted).join(' ')}; true`;
     const output = await shell.run(script, {
       deadlineMs: diskDeadlineMs,
       ...(signal === undefined ? {} : { signal }),
     });
-    const lines = output.split('\n').filter((line) => /^\d+\t/.test(line));
-    if (lines.length < folders.length) return undefined;
-    return lines.reduce((sum, line) => sum + Number.parseInt(line, 10) * 1024, 0);
+    const lines = output.split('\n').flatMap((line) => {
+      const [, kilobytes, path = ''] = /^(\d+)\t(.*)$/.exec(line) ?? [];
+      return kilobytes === undefined ? [] : [[path, Number(kilobytes) * 1024] as const];
+    });
+    return new Map(lines);
   }
 
   /** For storage drivers other than overlay2. */

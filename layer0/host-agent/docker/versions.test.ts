@@ -1,7 +1,7 @@
 /** What engines of other versions answer differently, as they do: 29 keeps its images in containerd, and speaks API 1.52. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtempDisposable } from 'node:fs/promises';
+import { mkdtempDisposable, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -68,6 +68,27 @@ test('where the engine does not tell where a container’s files are, it is aske
   const graph = { ...inspected, GraphDriver: { Name: 'overlayfs', Data: null } };
   await using other = await engineAnswering({ [`/containers/${id}/json`]: graph });
   assert.deepEqual(await other.engine.diskUse(id), { writableBytes: 12_288, volumeBytes: 0 });
+});
+
+test('what a container writes to a volume that its image asks for, or to files of the engine’s, is not in its volumes', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-usage-'));
+  const kilobytes = new Map([
+    ['upper', 8],
+    ['nameless', 64],
+    ['data', 32],
+    ['hosts', 16],
+  ]);
+  for (const [name, size] of kilobytes) await writeFile(join(folder.path, name), Buffer.alloc(size * 1024, 1));
+  const volume = (Name: string, file: string) => ({ Type: 'volume', Name, Source: join(folder.path, file) });
+  const info = {
+    ...inspected,
+    GraphDriver: { Name: 'overlay2', Data: { UpperDir: join(folder.path, 'upper') } },
+    Mounts: [volume('flynn-test.data', 'data'), volume('0f'.repeat(32), 'nameless')],
+    HostsPath: join(folder.path, 'hosts'),
+    ResolvConfPath: join(folder.path, 'gone'),
+  };
+  await using it = await engineAnswering({ [`/containers/${id}/json`]: info });
+  assert.deepEqual(await it.engine.diskUse(id), { writableBytes: (8 + 64 + 16) * 1024, volumeBytes: 32 * 1024 });
 });
 
 test('a volume on an engine whose files are elsewhere is of no known size', async () => {

@@ -1,6 +1,6 @@
 /** Is there room left on the disks the host lives on? */
 import { access, constants, stat, statfs } from 'node:fs/promises';
-import { diskUseOf } from '../disk/use.ts';
+import { diskUseOf, inodesUsedPercent } from '../disk/use.ts';
 import type { Found } from './finding.ts';
 
 export type DiskRoom = Readonly<{
@@ -88,7 +88,6 @@ async function deviceOf(path: string): Promise<number | undefined> {
 
 async function roomAt(path: string, holds: string): Promise<DiskRoom> {
   const room = await statfs(path);
-  const { files, ffree } = room;
   const { totalBytes, freeBytes, usedPercent } = diskUseOf(room);
   return {
     holds,
@@ -96,7 +95,7 @@ async function roomAt(path: string, holds: string): Promise<DiskRoom> {
     totalBytes,
     freeBytes,
     usedPercent,
-    usedInodesPercent: files === 0 ? undefined : percent(files - ffree, files),
+    usedInodesPercent: inodesUsedPercent(room),
     isReadOnly: await isReadOnly(path),
   };
 }
@@ -112,8 +111,4 @@ async function isReadOnly(path: string): Promise<boolean> {
 
 function codeOf(error: unknown): unknown {
   return error instanceof Error && 'code' in error ? error.code : undefined;
-}
-
-function percent(part: number, whole: number): number {
-  return whole === 0 ? 0 : Math.round((part / whole) * 1_000) / 10;
 }

@@ -148,7 +148,7 @@ export type Usage = Readonly<{
   network?: { receivedBytes: number; sentBytes: number };
 }>;
 
-/** What the container wrote over its image, and what is in its volumes. */
+/** What the container wrote that goes with it, in volumes without a name too, and what is in its volumes. */
 export type DiskUse = Readonly<{ writableBytes: number; volumeBytes: number }>;
 
 /** `platform`: as FROM says it. Default: the host's own. */
