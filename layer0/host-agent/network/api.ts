@@ -20,6 +20,8 @@ export const networkSchema = z.object({
   encryption: encryptionSchema.optional(),
   /** The word in the store cannot be read: the host keeps to what it knew last. */
   isUnreadable: z.boolean().optional(),
+  /** What cannot be put right on this host, for people; absent where there is nothing, and before agents told it. */
+  problems: z.array(z.string()).optional(),
   hosts: z.array(reachedHostSchema),
 });
 export type ShownNetwork = z.output<typeof networkSchema>;

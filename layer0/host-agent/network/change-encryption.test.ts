@@ -16,12 +16,14 @@ type Kind = {
   begun?: string;
   /** Whose agent is of before the word could be unreadable: it takes that for off. */
   former?: string;
+  /** Who cannot carry out anything, and says why. */
+  stuck?: string;
 };
 
 /** Hosts that follow at the second look; `deaf` is whom h1 does not hear. */
 function clusterAt(
   begun: Encryption,
-  { deaf, away = [], word = begun, differing = {}, begun: fresh, former }: Kind = {},
+  { deaf, away = [], word = begun, differing = {}, begun: fresh, former, stuck }: Kind = {},
 ) {
   const ids = ['h1', 'h2', 'h3'];
   const said: string[] = [];
@@ -44,6 +46,7 @@ function clusterAt(
     show: async (id: string): Promise<ShownNetwork> => {
       const look = (looks.get(id) ?? 0) + 1;
       looks.set(id, look);
+      if (id === stuck) return { encryption: begun, problems: ['there is no table raw'], hosts: reached(id) };
       const isUnreadable = wanted === 'unreadable';
       if (isUnreadable && id === fresh) return { isUnreadable, hosts: [] };
       if (isUnreadable && id === former) return { encryption: 'off', hosts: reached(id) };
@@ -166,4 +169,13 @@ test('while a host is away nothing is changed', async () => {
     (error) => hasCode(error, 'conflict') && error.message.startsWith('h2 is away'),
   );
   assert.deepEqual(cluster.said, []);
+});
+
+test('of a host that does not follow is told what it cannot carry out', async () => {
+  const cluster = clusterAt('off', { stuck: 'h3' });
+  await assert.rejects(
+    cluster.change('on', { deadlineMs: 50 }),
+    (error) =>
+      hasCode(error, 'unavailable') && /h3 has not followed yet: there is no table raw. It is as/.test(error.message),
+  );
 });

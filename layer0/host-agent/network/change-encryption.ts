@@ -137,8 +137,8 @@ async function untilCarriedOut(step: Step, { hosts, show }: EncryptionPorts, lim
 
 async function missingOn(id: string, { step, mustHear }: Step, show: EncryptionPorts['show']): Promise<string[]> {
   try {
-    const { encryption, hosts } = await show(id);
-    if (encryption !== step) return [`${id} has not followed yet`];
+    const { encryption, problems = [], hosts } = await show(id);
+    if (encryption !== step) return [[`${id} has not followed yet`, ...problems].join(': ')];
     return mustHear ? hosts.flatMap((one) => silenceOf(id, one)) : [];
   } catch (error) {
     return [`${id}: ${messageOf(error)}`];

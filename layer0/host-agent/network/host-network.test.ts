@@ -29,7 +29,7 @@ test('an agent that has carried out nothing yet says nothing of encryption, not 
   const running = network.run(ending.signal);
   try {
     await waitFor(() => network.problems.length > 0, { what: 'a check to fail', deadlineMs: 60_000, intervalMs: 5 });
-    assert.deepEqual(network.shown, { isUnreadable: true, hosts: [] });
+    assert.deepEqual(network.shown, { isUnreadable: true, problems: ['ip says no'], hosts: [] });
   } finally {
     ending.abort();
     await running;
@@ -151,6 +151,40 @@ test('a look that failed is taken again until it is known what was left, and the
   assert.equal(it.looks, looks);
   it.network.engineIsBack();
   await it.until('a look', () => it.looks === looks + 1);
+});
+
+test('what cannot be put right is all told, to who waits for this host as well, and hides neither ways nor repairs', async () => {
+  const near = { hostId: 'two', address: '192.0.2.3', subnet: '100.100.2.0/24', joinedAt: 2 };
+  const network = new HostNetwork({
+    settings: () => ({ ...testSettings, backend: 'direct' }),
+    file: '/nonexistent/network.json',
+    jobs: () => [],
+    run: async ({ program, args, input = '' }) => {
+      if (program === 'sh' && args.length === 2) return '[]\n'.repeat(8);
+      if (input.startsWith('*raw')) throw new FlynnError('internal', 'there is no table raw');
+      if (args[0] === 'route') throw new FlynnError('internal', 'RTNETLINK answers: File exists');
+      return '';
+    },
+    runBeside: async () => '',
+    checkEveryMs: 5,
+    log: silentLogger(),
+  });
+  network.follow(() => ({ leases: [near], endpoints: [], word: 'ready' }));
+  const ending = new AbortController();
+  const running = network.run(ending.signal);
+  try {
+    await waitFor(() => network.repairs > 0, { what: 'a second check', deadlineMs: 60_000, intervalMs: 5 });
+    const { encryption, problems = [], hosts } = network.shown;
+    assert.equal(encryption, undefined);
+    assert.match(problems.join(), /there is no table raw; RTNETLINK answers: File exists/);
+    assert.deepEqual(
+      hosts.map(({ hostId }) => hostId),
+      ['two'],
+    );
+  } finally {
+    ending.abort();
+    await running;
+  }
 });
 
 test('how often it looks is what its README says, and what follows for whoever meddles', async () => {

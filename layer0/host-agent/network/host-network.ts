@@ -84,7 +84,7 @@ export class HostNetwork {
   #lost = new Set<string>();
   #mayHaveLeftPorts = false;
   #engineFound = Promise.withResolvers<void>();
-  #carriedOut: Readonly<{ encryption: Encryption; links: readonly Link[] }> | undefined;
+  #carriedOut: Readonly<{ encryption: Encryption | undefined; links: readonly Link[] }> | undefined;
   #repairs = 0;
   #repairedAt: number[] = [];
 
@@ -101,12 +101,14 @@ export class HostNetwork {
     return this.#reach.lost.map(({ hostId }) => hostId).sort();
   }
 
-  /** As it was carried out last; nothing of it before the first time. */
+  /** Encryption as it was carried out last, absent before the first time; and what keeps anything from being carried out. */
   get shown(): ShownNetwork {
     const { encryption, links = [] } = this.#carriedOut ?? {};
+    const problems = [...this.#problems.values()];
     return {
       ...(encryption === undefined ? {} : { encryption }),
       ...(this.#isUnreadable ? { isUnreadable: true } : {}),
+      ...(problems.length === 0 ? {} : { problems }),
       hosts: links.map((link) => this.#reachedHost(link)),
     };
   }
@@ -322,11 +324,13 @@ export class HostNetwork {
     const areRulesCurrent = this.#applied?.ruleset === state.ruleset && this.#applied.rules === actual.rules;
     const changes = difference(actual, state, settings, areRulesCurrent, { given: this.#given, lost: this.#lost });
     const failures: unknown[] = [];
+    const done: string[] = [];
     let areTunnelsRight = true;
     for (const change of changes) {
       try {
         await this.#carryOut(change, signal);
         if (change.command.program === 'nft') await this.#noteRules(state.ruleset, signal);
+        done.push(change.what);
       } catch (error) {
         if (signal.aborted) throw error;
         if (change.command.program === 'wg') areTunnelsRight = false;
@@ -340,14 +344,16 @@ export class HostNetwork {
         state.wireguard?.peers.flatMap(({ key, endpoint }) => (endpoint === undefined ? [] : [[key, endpoint]])),
       );
     }
-    if (failures.length > 0) throw failures[0];
-    this.#carriedOut = { encryption, links: state.links };
+    const isDone = failures.length === 0;
+    // What cannot be put right hides nothing else: neither the ways, nor what somebody changed and was put right.
+    this.#carriedOut = { encryption: isDone ? encryption : this.#carriedOut?.encryption, links: state.links };
+    const settled = JSON.stringify(state);
+    if (done.length > 0 && settled === this.#settled) this.#tellRepair(done);
+    this.#settled = settled;
+    if (!isDone) throw oneOf(failures);
     if (actual.bridge === undefined) {
       throw new FlynnError('unavailable', `the bridge ${settings.bridge} is gone: restart the container engine`);
     }
-    const settled = JSON.stringify(state);
-    if (changes.length > 0 && settled === this.#settled) this.#tellRepair(changes.map(({ what }) => what));
-    this.#settled = settled;
     // Without changes nothing was waited for in here, so this is still so.
     this.#right = changes.length === 0 ? text : undefined;
   }
@@ -375,4 +381,10 @@ export class HostNetwork {
     await remember(this.#options.file, this.#known);
     this.#remembered = text;
   }
+}
+
+function oneOf(failures: readonly unknown[]): unknown {
+  if (failures.length === 1) return failures[0];
+  const [cause] = failures;
+  return new FlynnError('unavailable', failures.map(messageOf).join('; '), { cause });
 }
