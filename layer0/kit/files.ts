@@ -10,13 +10,18 @@ export type NewFile = {
   mode?: number;
   /** Default: who writes. */
   owner?: { uid: number; gid: number };
+  /**
+   * Default true. Otherwise the disk is not waited for: readers see the old or the new one still, but after a power cut it may be
+   * damaged. For what is written all the time, and can be done without.
+   */
+  isSynced?: boolean;
 };
 
 /** The folder has to exist. The file has its mode and owner from the moment it is there under its name. */
 export async function writeFileAtomic(
   file: string,
   data: string | Uint8Array,
-  { mode = 0o600, owner }: NewFile = {},
+  { mode = 0o600, owner, isSynced = true }: NewFile = {},
 ): Promise<void> {
   const folder = path.dirname(file);
   const temporary = path.join(folder, `.${path.basename(file)}.${shortId()}.tmp`);
@@ -26,12 +31,13 @@ export async function writeFileAtomic(
     if (owner !== undefined) await handle.chown(owner.uid, owner.gid);
     await handle.chmod(mode);
     await handle.writeFile(data);
-    await handle.sync();
+    if (isSynced) await handle.sync();
     await rename(temporary, file);
   } catch (error) {
     await rm(temporary, { force: true });
     throw error;
   }
+  if (!isSynced) return;
   // The rename itself is only on disk once the folder is.
   await using handle = await open(folder, 'r');
   await handle.sync();

@@ -1,4 +1,4 @@
-/** How far each container's log was read, kept on disk so that a restart neither loses nor repeats lines. */
+/** How far each container's log was read, kept on disk so that a restart loses no lines, and repeats few. */
 import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { pause } from '@flynn/kit/clock';
@@ -21,7 +21,8 @@ export type ContainerCursor = Readonly<{
   endedAtMs?: number;
 }>;
 
-const saveEveryMs = 500;
+/** What was read since comes twice after a crash, as after a power cut: no reason to keep the disk, which etcd waits for, busy. */
+const saveEveryMs = 5_000;
 
 export class LogCursors {
   readonly #path: string;
@@ -79,11 +80,11 @@ export class LogCursors {
     this.#isDirty = false;
     try {
       const file = [...this.#cursors].map(([id, { cursor, endedAtMs }]) => [id, { ...written(cursor), endedAtMs }]);
-      await writeFileAtomic(this.#path, JSON.stringify(Object.fromEntries(file)));
+      await writeFileAtomic(this.#path, JSON.stringify(Object.fromEntries(file)), { isSynced: false });
       this.#isFailing = false;
     } catch (error) {
       this.#isDirty = true;
-      // Told once: on a full disk a line every half second makes it worse.
+      // Told once: on a full disk a line every few seconds makes it worse.
       if (this.#isFailing) return;
       this.#isFailing = true;
       this.#log.warn(`could not save how far logs are read; after a restart lines may come twice: ${messageOf(error)}`);
