@@ -7,6 +7,7 @@ import { withAppliances } from './datastores/datastore-fixture.ts';
 import { providers } from './providers/api.ts';
 import { startTestController } from './testing.ts';
 import type { TestController } from './testing.ts';
+import { workerSeat } from './worker-seat.ts';
 
 const wait = { deadlineMs: 60_000, intervalMs: 5 };
 
@@ -20,7 +21,7 @@ function providerRecords({ store }: TestController, count: number) {
 }
 
 function termOf({ store }: TestController): Promise<number> {
-  const look = async () => (await store.get(leaderKey('controller-worker')))?.createRevision;
+  const look = async () => (await store.get(leaderKey(workerSeat)))?.createRevision;
   return waitFor(look, { what: 'a term', ...wait });
 }
 

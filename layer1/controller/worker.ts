@@ -39,6 +39,7 @@ import { sourceType } from './source/resource.ts';
 import { stepSource } from './source/steps.ts';
 import type { AppResource } from './resources.ts';
 import { keepRunners } from './operations/runner-registry.ts';
+import { workerSeat } from './worker-seat.ts';
 
 const leaseTtlSeconds = 5;
 const sweepMs = 1_000;
@@ -59,7 +60,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
   const { store, log } = deps;
   await runAsLeader({
     store,
-    name: 'controller-worker',
+    name: workerSeat,
     ttlSeconds: leaseTtlSeconds,
     signal,
     log,

@@ -315,11 +315,11 @@ test('complete is when the last old job has ended; meanwhile the new release is 
   await reach(id, 'finishing');
   const [old] = await world.jobsOf('slow', 1, ({ releaseId }) => releaseId === first.id);
   assert.equal((await world.client.call(apps.get, { params: { app: 'slow' } })).releaseId, second.id);
-  await assert.rejects(abort(id), isCode('conflict', /the new release is live; go back with: flynn rollback/));
+  await assert.rejects(abort(id), isCode('conflict', /is live\. .* flynn kill JOB .* go back with: flynn rollback/));
   const scaled = { params: { app: 'slow', release: second.id }, body: { processes: { web: 3 } } };
   await world.client.call(formations.put, scaled);
   await world.jobsOf('slow', 3, ({ releaseId, state }) => releaseId === second.id && state === 'running');
-  await assert.rejects(begin('slow', first), isCode('conflict', /under way/));
+  await assert.rejects(begin('slow', first), isCode('conflict', /under way: wait .* flynn kill JOB ends one/));
   await world.restartWorker();
   assert.equal((await get(id)).state, 'finishing');
   const host = world.hosts.find(({ id: hostId }) => hostId === old?.hostId);

@@ -102,6 +102,10 @@ function released({ heldSince = '', ...status }: Status, at: string): Status {
   return { ...status, state: 'running', heldMs, steppedAt: at };
 }
 
+/** Of one whose release is live: nothing else of its app is deployed before its last jobs have ended. */
+export const wayToEnd =
+  'It waits for jobs that have yet to end, its postdeploy or old ones: flynn ps lists them, flynn kill JOB ends one';
+
 function refusal(act: Act, { state }: Status): FlynnError {
   const isOver = state === 'complete' || state === 'failed';
   const what = isOver ? `it is ${state}` : `it is ${state.replace('_', ' ')}`;
@@ -112,9 +116,11 @@ function refusal(act: Act, { state }: Status): FlynnError {
       ? 'there is nothing to promote any more'
       : 'only a canary whose jobs are up can be promoted; resume one that is paused',
     abort:
-      state === 'finishing' || state === 'complete'
-        ? 'the new release is live; go back with: flynn rollback'
-        : 'there is nothing to abort any more',
+      state === 'finishing'
+        ? `the new release is live. ${wayToEnd}. Then go back with: flynn rollback`
+        : state === 'complete'
+          ? 'the new release is live; go back with: flynn rollback'
+          : 'there is nothing to abort any more',
   };
   return new FlynnError('conflict', `cannot ${act} this deployment, ${what}: ${next[act]}`, { detail: { state } });
 }

@@ -12,7 +12,7 @@ import { deployments } from '../api.ts';
 import { statusesOfApp } from '../mirrors/cell-view.ts';
 import { compileWorkload, workloadIdOf } from '../processes/compile.ts';
 import type { Runnable } from '../processes/compile.ts';
-import { controlHandlers } from './controls.ts';
+import { controlHandlers, wayToEnd } from './controls.ts';
 import { deploymentEvents } from './events.ts';
 import { checkDeployedLinks } from '../access/links.ts';
 import { checkDatastores, checkNoSuchPart } from '../access/neighbours.ts';
@@ -150,13 +150,7 @@ async function deploy(
   const { release } = asked;
   const rollout = changedRollout(app.spec.rollout, asked.rollout);
   if (app.status.deploymentId !== undefined) {
-    throw new FlynnError(
-      'conflict',
-      `a deployment of ${app.spec.name} is under way: wait for it to end, see flynn deployment`,
-      {
-        detail: { deploymentId: app.status.deploymentId },
-      },
-    );
+    throw underWay(deps, app, app.status.deploymentId);
   }
   const oldId = app.status.releaseId;
   const [runnable, prepared, old, oldFormation] = await Promise.all([
@@ -225,6 +219,13 @@ async function deploy(
   ];
   const revision = await resources.commit(pieces, { signal });
   return { ...deployment.resource, revision };
+}
+
+function underWay(deps: Deps, { spec }: AppResource, deploymentId: string): FlynnError {
+  const isLive = deps.deployments.snapshot.entries.get(deploymentId)?.value.status.state === 'finishing';
+  const more = isLive ? `. ${wayToEnd}` : '';
+  const message = `a deployment of ${spec.name} is under way: wait for it to end, see flynn deployment${more}`;
+  return new FlynnError('conflict', message, { detail: { deploymentId } });
 }
 
 /** That nobody scales the release whose counts were read: who does compares the app, which that does not change. */

@@ -59,6 +59,21 @@ test('what an agent found is told, with since when it was first seen', async () 
   assert.equal(second.findings.find(({ check }) => check === 'disks')?.since, seen.since);
 });
 
+test('that nobody leads the worker is told at the second look of every minute, and no more once somebody does', async () => {
+  await using world = await startTestController({ hosts: 1 });
+  await world.stopWorker();
+  const { signal } = new AbortController();
+  const looked = async () => {
+    const { findings } = await world.web.health.watch(signal);
+    return findings.filter(({ check }) => check === 'worker').map(({ severity }) => severity);
+  };
+  assert.deepEqual(await looked(), []);
+  assert.deepEqual(await looked(), ['critical']);
+  await world.restartWorker();
+  const isLed = async () => (await looked()).length === 0;
+  await waitFor(isLed, { what: 'a worker that leads', deadlineMs: 30_000, intervalMs: 20 });
+});
+
 test('a host whose agent is away is told by what the cell knows, within the patience', async () => {
   await using world = await startTestController({ hosts: 1 });
   const watch = new HealthWatch(

@@ -20,6 +20,8 @@ import type { ClusterHealth, Component, HealthEvent, Target } from './api.ts';
 import { routeCertificateFindings } from './certificates.ts';
 import { componentFindings, componentsOf } from './components.ts';
 import type { HealthEvents } from './events.ts';
+import { notedTerms, readTerm, seatFindings } from './seat.ts';
+import type { Term } from './seat.ts';
 import { stuckFindings } from './stuck.ts';
 import { targetsOf } from './targets.ts';
 import { Unseen } from './unseen.ts';
@@ -32,7 +34,7 @@ const agentsAsked = 2;
 
 type HealthDeps = Pick<
   Deps,
-  'resources' | 'cell' | 'hosts' | 'operations' | 'deployments' | 'runners' | 'settings' | 'log' | 'now'
+  'store' | 'resources' | 'cell' | 'hosts' | 'operations' | 'deployments' | 'runners' | 'settings' | 'log' | 'now'
 >;
 
 export class HealthWatch {
@@ -42,6 +44,8 @@ export class HealthWatch {
   readonly #events: HealthEvents | undefined;
   readonly #sightings = new Sightings();
   readonly #unseen = new Unseen();
+  /** Of the looks of every minute. */
+  #terms: readonly Term[] = [];
   #last: ClusterHealth | undefined;
 
   /** `checks`: beside its own. `events`: where is told what began and ended. */
@@ -82,6 +86,7 @@ export class HealthWatch {
       this.#unseen.note(seen.unknown, now());
       return this.#sightings.dated(this.#withUnseen(seen), now());
     };
+    await this.#noteTerm(signal);
     this.#last = await this.#look(ownPatienceMs, remembered, signal);
     return this.#last;
   }
@@ -91,6 +96,15 @@ export class HealthWatch {
     const { now } = this.#deps;
     const recalled = (seen: Verdict): Finding[] => this.#sightings.recalled(this.#withUnseen(seen), now());
     return this.#look(patienceMs, recalled, signal);
+  }
+
+  /** A store that does not answer is told by its own check, and says nothing of who leads. */
+  async #noteTerm(signal: AbortSignal): Promise<void> {
+    try {
+      this.#terms = notedTerms(this.#terms, await readTerm(this.#deps.store, withDeadline(ownPatienceMs, signal)));
+    } catch (error) {
+      this.#deps.log.debug({ err: error }, 'who leads the worker cannot be read');
+    }
   }
 
   #withUnseen(seen: Verdict): Finding[] {
@@ -132,6 +146,7 @@ export class HealthWatch {
       },
       { name: 'work', find: async () => this.#work(await apps) },
       { name: 'operations', find: async () => this.#stuck(await apps) },
+      { name: 'worker', find: async () => seatFindings(this.#terms) },
       {
         name: 'certificates',
         find: async (until) => [

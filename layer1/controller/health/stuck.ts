@@ -14,7 +14,6 @@ export type StuckFacts = Readonly<{
 const marks = {
   queuedMs: 5 * 60_000,
   runningMs: 2 * 3_600_000,
-  pendingMs: 60_000,
   deployingMs: 3_600_000,
   /** A canary, or a deployment on hold, waits for people. */
   heldMs: 24 * 3_600_000,
@@ -97,19 +96,6 @@ function deploymentFindings({ deployments, nameOf }: StuckFacts, now: number): F
         },
       ];
     }
-    if (state === 'pending' && ageMs >= marks.pendingMs) {
-      return [
-        {
-          severity: 'critical',
-          subject,
-          matter: 'deployment pending',
-          what: 'a deployment was not begun with',
-          since: createdAt,
-          why: 'no worker of the controller carries deployments out',
-          remedy: 'flynn -a controller ps; flynn -a controller log -t worker',
-        },
-      ];
-    }
     if (ageMs < marks.deployingMs) return [];
     return [
       {
@@ -119,7 +105,10 @@ function deploymentFindings({ deployments, nameOf }: StuckFacts, now: number): F
         what: `a deployment goes on and on (${state})`,
         since: createdAt,
         why: 'nothing else of that app is deployed meanwhile',
-        remedy: `flynn deployment follow ${id} shows what it waits for; flynn deployment abort ends it`,
+        remedy:
+          state === 'finishing'
+            ? `flynn deployment follow ${id} shows what it waits for: jobs that flynn ps lists, and flynn kill JOB ends`
+            : `flynn deployment follow ${id} shows what it waits for; flynn deployment abort ends it`,
       },
     ];
   });
