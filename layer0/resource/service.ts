@@ -221,13 +221,20 @@ export class ResourceService {
     return this.change(type, id, without, options);
   }
 
-  /** Removes it, or while it has finalizers marks it with `deletingSince`. Returns its last state. */
+  /**
+   * Removes it, or while it has finalizers marks it with `deletingSince`. Returns its last state. `change`: in the same write, of how
+   * it is to go; where it is going already, as far as its type lets that be changed then.
+   */
   async delete<Spec, Status, SpecInput>(
     type: Type<Spec, Status, SpecInput>,
     id: string,
-    options: WriteOptions<Spec, Status> = {},
+    options: WriteOptions<Spec, Status> & {
+      change?: (current: Resource<Spec, Status>) => ResourceChange<Spec, Status>;
+    } = {},
   ): Promise<Resource<Spec, Status>> {
-    return this.#repeat(type, id, options, (current) => {
+    const { change } = options;
+    return this.#repeat(type, id, options, (found) => {
+      const current = change === undefined ? found : changed(type, found, change(found), this.#timestamp());
       if (current.deletingSince !== undefined && current.finalizers.length > 0) return current;
       const at = this.#timestamp();
       return deepFreeze({ ...current, deletingSince: current.deletingSince ?? at, updatedAt: at });

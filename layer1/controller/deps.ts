@@ -111,8 +111,13 @@ export async function findLiveApp(
   signal?: AbortSignal,
 ): Promise<AppResource> {
   const app = await findApp(deps, nameOrId, signal);
-  if (app.deletingSince !== undefined) throw new FlynnError('conflict', `the app ${app.spec.name} is being deleted`);
+  checkLive(app);
   return app;
+}
+
+/** Throws `conflict`. */
+export function checkLive({ deletingSince, spec }: AppResource): void {
+  if (deletingSince !== undefined) throw new FlynnError('conflict', `the app ${spec.name} is being deleted`);
 }
 
 const maxAttempts = 8;

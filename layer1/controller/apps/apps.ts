@@ -214,8 +214,8 @@ async function removeApp(
   const jobs = jobsOfApp(app.id, cellOf(cell), { all: false, nowMs: deps.now() });
   const before = removesVolumes ? await findVolumes(deps, { appId: app.id, signal }) : undefined;
   // Also where it is not to be: somebody may have begun to delete it with them, and have thought better of it.
-  await resources.change(appType, app.id, ({ spec }) => ({ spec: { ...spec, removesVolumes } }), { signal });
-  await resources.delete(appType, app.id, { signal });
+  const change = ({ spec }: AppResource) => ({ spec: { ...spec, removesVolumes } });
+  await resources.delete(appType, app.id, { signal, change });
   const counts = {
     routes: routes.length,
     releases: releases.length,

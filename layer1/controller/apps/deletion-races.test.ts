@@ -1,7 +1,7 @@
 /** What is asked for an app at the very moment somebody deletes it. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { hasCode } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { waitFor } from '@flynn/kit/retry';
 import { resourceKey } from '@flynn/resource/keys';
@@ -11,6 +11,7 @@ import { routing } from '../routes/api.ts';
 import { operations } from '../operations/api.ts';
 import { appFinalizer, appType } from '../resources.ts';
 import { startTestController } from '../testing.ts';
+import { beforeWrite } from '../testing/race-fixture.ts';
 
 const params = { app: 'doomed' };
 const push = { pushId: 'p', sourceDigest: 'd', commit: 'c', branch: 'main' };
@@ -51,6 +52,53 @@ for (const [what, ask] of Object.entries(requests)) {
     );
   });
 }
+
+test('a release of an app that is going by the time it is written is refused, and leaves nothing behind', async () => {
+  const store = createMemoryStore();
+  await using world = await startTestController({ store });
+  const { app } = await world.deployApp('doomed', { web: {} });
+  await world.stopWorker();
+  let removing: Promise<unknown> | undefined;
+  const isMarked = async () => (await world.deps.resources.get(appType, app.id)).deletingSince !== undefined;
+  beforeWrite(store, '"put":"/flynn/resource/release/', async () => {
+    removing = world.client.call(apps.remove, { params });
+    await waitFor(isMarked, { what: 'the mark', deadlineMs: 30_000, intervalMs: 5 });
+  });
+  const made = world.client.call(releases.create, { params, body: { env: { A: 'secret' } } });
+  await assert.rejects(made, (error) => hasCode(error, 'conflict') && /is being deleted/.test(error.message));
+  await world.restartWorker();
+  await removing;
+  const { entries } = await store.list('/flynn/');
+  const left = entries.filter(({ key, value }) => key.includes(app.id) || value.includes(app.id));
+  assert.deepEqual(
+    left.map(({ key }) => key),
+    [],
+  );
+});
+
+test('what comes to an app between the look at what it has and its end is looked for again', async () => {
+  const store = createMemoryStore();
+  await using world = await startTestController({ store });
+  const { app, release } = await world.deployApp('doomed', { web: {} });
+  const key = resourceKey('release', 'late');
+  beforeWrite(store, `"delete":"${resourceKey('release', release.id)}"`, async () => {
+    const { value = '' } = (await store.get(resourceKey('release', release.id))) ?? {};
+    await store.transact({ then: [{ put: key, value: value.replaceAll(release.id, 'late') }] });
+    await world.deps.resources.change(appType, app.id, () => ({ labels: { made: 'late' } }));
+  });
+  await world.client.call(apps.remove, { params });
+  assert.equal(await store.get(key), undefined);
+});
+
+test('a deletion with volumes that does not come about leaves no word of them', async () => {
+  const store = createMemoryStore();
+  await using world = await startTestController({ store });
+  const { app } = await world.deployApp('doomed', { web: {} });
+  beforeWrite(store, 'deletingSince', () => Promise.reject(new FlynnError('invalid', 'the store is full')));
+  await assert.rejects(world.client.call(apps.remove, { params, query: { volumes: true } }), /the store is full/);
+  const { spec, deletingSince } = await world.deps.resources.get(appType, app.id);
+  assert.deepEqual([spec.removesVolumes, deletingSince], [false, undefined]);
+});
 
 test('what another app takes over of one that goes it keeps', async () => {
   const store = createMemoryStore();

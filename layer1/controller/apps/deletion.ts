@@ -90,8 +90,11 @@ async function takeApart(deps: Deps, id: string, options: Options): Promise<void
     return { againInMs: lookAgainMs };
   }
   if (app.spec.datastore !== undefined) await removeKeyspace(deps.store, id, { signal });
+  // Who makes something of an app writes or compares its record: what came after the listing changed it, and is looked for again.
+  const { revision: expectRevision } = await deps.resources.get(appType, id, { signal });
   await removeEverything(deps, id, options);
-  await deps.resources.removeFinalizer(appType, id, appFinalizer, { signal, also: () => ({ compare: [epoch] }) });
+  const also = () => ({ compare: [epoch] });
+  await deps.resources.removeFinalizer(appType, id, appFinalizer, { signal, also, expectRevision });
   deps.log.info({ app: app.spec.name, id }, 'app deleted');
 }
 

@@ -99,10 +99,7 @@ export async function stepReview(deps: Deps, id: string, { signal }: { signal: A
   if (parent !== undefined && (Number.isNaN(leftMs) || leftMs > 0)) {
     return { againInMs: Number.isNaN(leftMs) ? longestWaitMs : Math.min(longestWaitMs, leftMs) };
   }
-  const marked = await deps.resources.change(appType, id, ({ spec }) => ({ spec: { ...spec, removesVolumes: true } }), {
-    signal,
-    expectRevision: app.revision,
-  });
-  await deps.resources.delete(appType, id, { signal, expectRevision: marked.revision });
+  const change = ({ spec }: AppResource) => ({ spec: { ...spec, removesVolumes: true } });
+  await deps.resources.delete(appType, id, { signal, expectRevision: app.revision, change });
   deps.log.info({ app: app.spec.name }, 'review app over');
 }

@@ -208,8 +208,8 @@ export async function removeDatastore(deps: Deps, resourceId: string, options: O
   const app = await datastoreOf(deps, resourceId, signal);
   if (app === undefined) return undefined;
   if (app.deletingSince === undefined) {
-    await deps.resources.change(appType, app.id, ({ spec }) => ({ spec: { ...spec, removesVolumes: true } }), guarded);
-    await deps.resources.delete(appType, app.id, { ...guarded, expectUid: app.uid });
+    const change = ({ spec }: AppResource) => ({ spec: { ...spec, removesVolumes: true } });
+    await deps.resources.delete(appType, app.id, { ...guarded, expectUid: app.uid, change });
   }
   const what = Object.values(app.waitingFor)[0];
   return `${app.spec.name} to be gone${what === undefined ? '' : `, which waits for ${what}`}`;

@@ -27,7 +27,7 @@ import { guardedContent } from '../datastores/guards.ts';
 import { checkImage } from '../images/check-image.ts';
 import { holdsCounts } from '../deployments/phases.ts';
 import { resolveReferences } from './env-references.ts';
-import { findApp, findLiveApp, forLiveApp, runnableApp } from '../deps.ts';
+import { checkLive, findApp, findLiveApp, forLiveApp, runnableApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { isOvertaken, overtaken } from './overtaken.ts';
 import { pageOf } from '../paging.ts';
@@ -176,7 +176,9 @@ async function createFrom(
   const numbered = await resources.updateStatus(
     appType,
     app.id,
-    ({ status }) => {
+    (current) => {
+      checkLive(current);
+      const { status } = current;
       if (isTakenOver && isOther(status, app.status)) throw beingDeployed(app, status.deploymentId);
       if ((isPart || input.basis !== undefined) && hasOtherBasis(status, app.status)) throw overtaken(app.spec.name);
       return { ...status, lastVersion: status.lastVersion + 1 };
