@@ -30,6 +30,7 @@ import { type Problem, type Scope, judge } from './machine/preflight.ts';
 import { rangeWarnings } from './machine/range-use.ts';
 import { untilBooted } from './machine/readiness.ts';
 import { type Rotation, beginning, rootKeyNews, told, withNextRootKey, withNextRound } from './rotation/rotation.ts';
+import { readUpgradeText } from './machine/engine-modes.ts';
 import { sampleName } from './platform/sample-app.ts';
 import { withNextSealingKey } from './rotation/sealing-key-round.ts';
 import {
@@ -182,6 +183,7 @@ async function bringUpLocked(given: Options, { env, token, site, formation, ...r
   for (const line of keptText(cluster, options)) process.stdout.write(`${line}\n`);
   if (cluster.hasPlatform) await formCluster(context, formation);
   else await runSteps(joinStepsOf(context));
+  process.stdout.write(await readUpgradeText(options.FLYNN_DOCKER_SOCKET));
   if (backup !== undefined) {
     let unwell: readonly Unwell[] = [];
     const host = { stateDir: options.FLYNN_STATE_DIR, cluster, log: silentLogger() };

@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { engineThat } from './engine-fixture.ts';
-import { engineFacts, engineProblems, readEngine, refuseUnfitEngine } from './engine-modes.ts';
+import {
+  engineFacts,
+  engineProblems,
+  readEngine,
+  readUpgradeText,
+  refuseUnfitEngine,
+  upgradeText,
+} from './engine-modes.ts';
 
 test('an engine that maps users, or runs without root, is told as one that no host is made of, with what to change', () => {
   const told = (SecurityOptions: unknown): string =>
@@ -26,4 +33,15 @@ test('one that was just started is asked too: what was changed by then is said',
   });
   await using fit = await engineThat(() => ({ status: 200, body: {} }));
   await refuseUnfitEngine(fit.socket, { done: 'It was started.' });
+});
+
+test('where containers end with their engine, people are told before its next upgrade', async () => {
+  await using engine = await engineThat(() => ({ status: 200, body: { LiveRestoreEnabled: false } }));
+  assert.match(await readUpgradeText(engine.socket), /live-restore/);
+  await using silent = await engineThat(() => ({ status: 500, body: {} }));
+  assert.equal(await readUpgradeText(silent.socket), '');
+  assert.equal(upgradeText({ LiveRestoreEnabled: true }), '');
+  assert.equal(upgradeText({}), '');
+  assert.equal(upgradeText({ LiveRestoreEnabled: false, Swarm: { LocalNodeState: 'active' } }), '');
+  assert.notEqual(upgradeText({ LiveRestoreEnabled: false, Swarm: { LocalNodeState: 'inactive' } }), '');
 });

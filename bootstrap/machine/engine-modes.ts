@@ -51,3 +51,27 @@ export async function refuseUnfitEngine(socket: string, { done }: { done: string
   const [problem] = engineProblems((await readEngine(socket)).modes);
   if (problem !== undefined) throw new FlynnError('conflict', `${problem.what}: ${problem.remedy}. ${done}`);
 }
+
+const liveSchema = z.object({
+  LiveRestoreEnabled: z.boolean(),
+  Swarm: z.object({ LocalNodeState: z.string() }).optional(),
+});
+
+/** For people, of what the engine says of itself: what its next upgrade does. Its configuration is theirs to change. */
+export function upgradeText(info: unknown): string {
+  const { data } = liveSchema.safeParse(info);
+  if (data === undefined || data.LiveRestoreEnabled) return '';
+  // An engine in a swarm refuses it.
+  if (data.Swarm !== undefined && data.Swarm.LocalNodeState !== 'inactive') return '';
+  return `An upgrade of the container engine, which machines may do by themselves at night, ends everything on this host, etcd too.
+  With "live-restore": true in /etc/docker/daemon.json and systemctl reload docker, containers run on (docs/operating.md)\n`;
+}
+
+/** Nothing of an engine that does not say. */
+export async function readUpgradeText(socket: string): Promise<string> {
+  try {
+    return upgradeText(await askEngine(socket, (docker) => docker.info()));
+  } catch {
+    return '';
+  }
+}
