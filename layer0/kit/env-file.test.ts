@@ -43,6 +43,15 @@ test('a .env file is read with its comments, quotes and line ends', () => {
   });
 });
 
+test('a bare value has runs of spaces of any length in it', { timeout: 60_000 }, () => {
+  const gap = ' '.repeat(100_000);
+  assert.deepEqual(read(`A=x${gap}y${gap}#${gap}z\nB=x${gap}y${gap}\nC=${gap}# no`), {
+    A: `x${gap}y`,
+    B: `x${gap}y`,
+    C: '',
+  });
+});
+
 test('what is in single quotes in a .env file comes out as it went in', () => {
   fc.assert(
     fc.property(

@@ -30,7 +30,7 @@ const escapes: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t' };
  * or to a # after white space, so that a # within a password stays. Quoted values may span lines.
  */
 const assignment =
-  /^[^\S\n]*(?:export[^\S\n]+)?([A-Za-z_][A-Za-z0-9_]*)[^\S\n]*=(?:[^\S\n]*'([^']*)'|[^\S\n]*"((?:[^"\\]|\\[^])*)"|(?![^\S\n]*['"])([^\n]*?))[^\S\n]*(?:(?<=\s)#[^\n]*)?$/gmu;
+  /^[^\S\n]*(?:export[^\S\n]+)?([A-Za-z_][A-Za-z0-9_]*)[^\S\n]*=(?:[^\S\n]*'([^']*)'|[^\S\n]*"((?:[^"\\]|\\[^])*)"|(?![^\S\n]*['"])(.*))[^\S\n]*(?:(?<=\s)#[^\n]*)?$/gmu;
 
 /** Assignments, empty lines and # comments; of a name that is set twice the last value. */
 export function readEnvFile(text: string): EnvFile {
@@ -39,7 +39,9 @@ export function readEnvFile(text: string): EnvFile {
     .replace(/^\u{feff}/u, '')
     .replaceAll(assignment, (_, name: string, single?: string, double?: string, bare?: string) => {
       const unquoted = double?.replaceAll(/\\([^])/g, (__, char: string) => escapes[char] ?? char);
-      found.push([name, single ?? unquoted ?? bare?.trim() ?? '']);
+      // Not by the expression above: where a bare value may end anywhere, a run of spaces is gone through again and again.
+      const uncommented = bare?.replace(/(?<=\s)#.*/u, '').trim();
+      found.push([name, single ?? unquoted ?? uncommented ?? '']);
       return '';
     });
   const wrong = rest.split('\n').find((line) => line.trim() !== '' && !line.trim().startsWith('#'));
