@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { deploymentType } from '../resources.ts';
 import { startTestController } from '../testing.ts';
+import { slowlyTold } from '../testing/slow-watch.ts';
 import { cleanUp, keptByApp } from './clean-up.ts';
 
 const { signal } = new AbortController();
@@ -43,4 +44,33 @@ test('of the app that is looked at the oldest deployments and one-off jobs go th
   const { entries } = await store.list(cellKeys.workloads);
   const ofApp = (app: string) => entries.filter(({ key }) => key.startsWith(`${cellKeys.workloads}${app}-run-`)).length;
   assert.deepEqual([ofApp('a'), ofApp('b')], [1, 30], 'one has not ended');
+});
+
+test('a job of more than a day stays to be asked how it ended, where its end is heard of after that nobody wants it', async () => {
+  const store = slowlyTold(cellKeys.status);
+  await using world = await startTestController({ store, hosts: 0, hasWorker: false });
+  const { cell, now } = world.deps;
+  const dayMs = 24 * 3_600_000;
+  const demand = { cpuMillis: 1, memoryBytes: 1, diskBytes: 0, family: 'f' };
+  const workload = { id: 'a-run-1', kind: 'ephemeral', count: 0, version: '1', demand };
+  const status = {
+    id: 'h-1',
+    hostId: 'h',
+    workloadId: 'a-run-1',
+    version: '1',
+    meta: {},
+    createdAt: now() - 2 * dayMs,
+  };
+  const ended = { ...status, state: 'done', isFinal: true, exitCode: 0, endedAt: now() };
+  const put = (key: string, value: object) => store.transact({ then: [{ put: key, value: JSON.stringify(value) }] });
+  const running = await put(cellKeys.jobStatus('h', 'h-1'), { ...status, state: 'running', isFinal: false });
+  await cell.statuses.reached(running.revision);
+  await put(cellKeys.jobStatus('h', 'h-1'), ended);
+  const { revision } = await put(cellKeys.workload('a-run-1'), workload);
+  await cell.workloads.reached(revision);
+  using kept = keptByApp(world.deps);
+  const leader = { put: '/flynn/leader/test', value: '1' };
+  const epoch = { key: leader.put, createRevision: (await store.transact({ then: [leader] })).revision };
+  await cleanUp(world.deps, 'a', kept, { signal, epoch });
+  assert.notEqual(await store.get(cellKeys.workload('a-run-1')), undefined);
 });

@@ -49,10 +49,19 @@ export async function cleanUp(
       .commit([removePiece(deploymentType, deployment), { compare: [epoch] }], { signal })
       .catch(ignoreGone);
   }
-  const statuses = seenOf(deps.cell, kept.statuses.of(appId));
-  const old = expiredOneOffs(kept.workloads.of(appId), statuses, deps.now()).slice(0, deletionBatch);
+  const old = (await expiredNow(deps, appId, kept, signal)).slice(0, deletionBatch);
   const then = old.flatMap((id) => workloadRemoval(id, evaluationContext(deps)));
   if (then.length > 0) await deps.store.transact({ compare: [epoch], then }, { signal });
+}
+
+/** Mirrors keep no order: how a job ended is written before that it is not wanted any more, but may be seen after it. */
+async function expiredNow(deps: Deps, appId: string, kept: KeptByApp, signal: AbortSignal): Promise<string[]> {
+  const { cell } = deps;
+  const look = (): string[] =>
+    expiredOneOffs(kept.workloads.of(appId), seenOf(cell, kept.statuses.of(appId)), deps.now());
+  if (look().length === 0) return [];
+  await cell.statuses.reached(cell.workloads.snapshot.revision, { signal });
+  return look();
 }
 
 function expiredDeployments(all: readonly DeploymentResource[]): DeploymentResource[] {
