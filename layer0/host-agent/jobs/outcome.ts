@@ -51,7 +51,7 @@ export function outcomeOfEnd(job: DesiredJob | undefined, container: End, record
       ? { status: { ...ended, state: 'done', isFinal: false, nextStartAt: now }, failures: 0 }
       : done();
   }
-  if (cause === undefined && !isRestarted && container.exitCode === 0 && !container.isOutOfMemory) return done();
+  if (cause === undefined && !isRestarted && container.exitCode === 0) return done();
 
   const error = cause === undefined ? explainEnd(container, job) : explainStop(cause);
   const crashed = { ...ended, state: 'crashed' as const, error };
@@ -122,11 +122,27 @@ function explainStop(cause: Exclude<StopCause, { type: 'expired' | 'requested' }
   return cause.type === 'unwanted' ? 'stopped: it was not wanted any more' : cause.message;
 }
 
+/** The code of a process that was killed: without it, what was killed for its memory was another one, at any time of the run. */
+const killedCode = 137;
+
 function explainEnd(container: End, job: HostJob): string {
-  if (container.isOutOfMemory) return outOfMemoryMessage(limitsOf(job.template).memoryBytes);
+  const { memoryBytes } = limitsOf(job.template);
+  if (container.isOutOfMemory && container.exitCode === killedCode) return outOfMemoryMessage(memoryBytes);
   if (container.error !== undefined) return container.error;
   const code = container.exitCode ?? 0;
-  return code === 0 ? 'ended by itself, with exit code 0' : `ended with ${exitCodeText(code)}`;
+  const ended = code === 0 ? 'ended by itself, with exit code 0' : `ended with ${exitCodeText(code)}`;
+  return container.isOutOfMemory ? `${ended}; a process of it had been ${outOfMemoryMessage(memoryBytes)}` : ended;
+}
+
+/** For whoever waits for its end, beside the exit code. */
+export function outOfMemoryText({
+  exitCode,
+  isOutOfMemory,
+}: Pick<End, 'exitCode' | 'isOutOfMemory'>): string | undefined {
+  if (!isOutOfMemory || exitCode === 0) return undefined;
+  return exitCode === killedCode
+    ? outOfMemoryMessage(undefined)
+    : `a process of it was ${outOfMemoryMessage(undefined)}`;
 }
 
 export function outOfMemoryMessage(limitBytes: number | undefined): string {

@@ -8,6 +8,7 @@ import { waitFor } from '@flynn/kit/retry';
 import type { JobStatus } from '@flynn/scheduler/cell';
 import type { ContainerTable } from '../containers/table.ts';
 import type { Container, Engine, OutputChunk } from '../engine/engine.ts';
+import { outOfMemoryText } from '../jobs/outcome.ts';
 import { followLines, linesOf } from '../logs/read.ts';
 import type { Session, Sessions } from './session.ts';
 
@@ -182,8 +183,7 @@ async function sayExit({ containers, statusOf }: AttachDeps, jobId: string, sock
     () => {
       const container = containers.ofJob(jobId);
       const status = statusOf(jobId);
-      if (container?.state === 'exited')
-        return { code: container.exitCode ?? 0, error: container.isOutOfMemory ? 'killed: out of memory' : undefined };
+      if (container?.state === 'exited') return { code: container.exitCode ?? 0, error: outOfMemoryText(container) };
       return status?.isFinal === true && { code: status.exitCode ?? 1, error: status.error };
     },
     { what: `the exit of ${jobId}`, deadlineMs: exitDeadlineMs, intervalMs: 5 },
