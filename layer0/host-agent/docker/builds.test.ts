@@ -1,7 +1,7 @@
 /** A build that fails, by what an engine that is pretended says of it, and when. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtempDisposable } from 'node:fs/promises';
+import { mkdtempDisposable, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -25,7 +25,7 @@ const eventLines = {
 type Images = Record<string, { Os: string; Architecture: string; OnBuild?: string[] }>;
 
 /** An engine on which a step of the one build is killed for its memory; that it was is said after the end of the build. */
-async function startEngine(images: Images = {}, registry: Images = {}) {
+async function startEngine(images: Images = {}, registry: Images = {}, step?: object) {
   const folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
   const asked: URL[] = [];
   const bodies = new Map<string, string>();
@@ -43,6 +43,12 @@ async function startEngine(images: Images = {}, registry: Images = {}) {
       };
       if (url.pathname.endsWith('/events')) {
         events = response;
+        response.writeHead(200, { 'content-type': 'application/json' }).flushHeaders();
+      } else if (step !== undefined && url.pathname.endsWith('/containers/json')) {
+        json(200, [{ Id: 'c1', SizeRw: 4_096, HostConfig: { NetworkMode: network } }]);
+      } else if (step !== undefined && url.pathname.endsWith('/containers/c1/json')) {
+        json(200, { Id: 'c1', ...step });
+      } else if (step !== undefined && url.pathname.endsWith('/build')) {
         response.writeHead(200, { 'content-type': 'application/json' }).flushHeaders();
       } else if (url.pathname.endsWith('/build')) {
         say('connect');
@@ -192,4 +198,23 @@ test('the network of a build has a bridge by which rules know its steps, and no 
     Options: { 'com.docker.network.bridge.name': buildBridge(network) },
   });
   assert.match(buildBridge(network), /^flb_[0-9a-f]{11}$/);
+});
+
+test('what a step writes to a VOLUME is held to the limit of its build', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-volume-'));
+  await writeFile(join(folder.path, 'f'), Buffer.alloc(2 * 1024 ** 2, 1));
+  const mount = { Type: 'volume', Name: '0f'.repeat(32), Source: folder.path };
+  await using fake = await startEngine({}, {}, { Mounts: [mount] });
+  const engine = connectDocker({
+    socketPath: fake.socketPath,
+    cluster,
+    fetchBlob: () => Promise.reject(new FlynnError('not_found', 'no blob')),
+    scratchDir: tmpdir(),
+  });
+  const build = { id: 'b1', cache: 'app', dockerfile: 'Dockerfile', bases: [], args: {}, onText: () => undefined };
+  const request = { ...build, limits: { ...limits, diskBytes: 1024 ** 2 }, context: Readable.from(['x']) };
+  await assert.rejects(
+    engine.buildImage(request, { signal: AbortSignal.timeout(60_000) }),
+    (error) => hasCode(error, 'exhausted') && /wrote 2 MB to the disk; the limit is 1 MB/.test(error.message),
+  );
 });

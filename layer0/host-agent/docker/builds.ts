@@ -18,6 +18,7 @@ import { BuildSteps, readBuildProgress } from '../builds/progress.ts';
 import { checkBases } from './base-images.ts';
 import { imageId } from './images.ts';
 import type { ImageContext } from './images.ts';
+import type { DockerUsage } from './usage.ts';
 import { buildBridge, buildNetwork, buildRepository, label } from '../engine/labels.ts';
 
 /** Who asked holds the build to its own limit; this is for when nobody does any more. */
@@ -29,11 +30,16 @@ const killedMs = 10_000;
 const cleanUpDeadlineMs = 60_000;
 
 /** Answers the tag of the image. When it fails or is cancelled, nothing it made is left but what earlier builds share. */
-export async function buildImage(context: ImageContext, build: ImageBuild, options: CallOptions): Promise<string> {
+export async function buildImage(
+  context: ImageContext,
+  usage: StepUsage,
+  build: ImageBuild,
+  options: CallOptions,
+): Promise<string> {
   const network = buildNetwork(context.cluster, build.id);
   context.builds.add(network);
   try {
-    return await buildIn(network, context, build, options);
+    return await buildIn(network, context, usage, build, options);
   } finally {
     context.builds.delete(network);
   }
@@ -42,6 +48,7 @@ export async function buildImage(context: ImageContext, build: ImageBuild, optio
 async function buildIn(
   network: string,
   context: ImageContext,
+  usage: StepUsage,
   build: ImageBuild,
   options: CallOptions,
 ): Promise<string> {
@@ -50,7 +57,7 @@ async function buildIn(
   const ending = new AbortController();
   const signal = options.signal === undefined ? ending.signal : AbortSignal.any([options.signal, ending.signal]);
   const steps = new BuildSteps();
-  const guard = new StepGuard(context, network, build);
+  const guard = new StepGuard(context, network, usage, build);
   let isKept = false;
   await makeNetwork(context, network, { signal });
   const watching = guard.run(ending.signal).catch((error: unknown) => ending.abort(error));
@@ -114,10 +121,13 @@ const engineEvent = z.object({
   }),
 });
 
+type StepUsage = Pick<DockerUsage, 'besideBytes' | 'forget'>;
+
 /** Looks after the containers of one build's steps while it goes on. */
 class StepGuard {
   readonly #context: DockerContext;
   readonly #network: string;
+  readonly #usage: StepUsage;
   readonly #limits: ImageBuild['limits'];
   readonly #listening = Promise.withResolvers<void>();
   /** Rejects when a step runs without its limit of processes. */
@@ -126,9 +136,10 @@ class StepGuard {
   readonly #outOfMemory = Promise.withResolvers<void>();
   wasOutOfMemory = false;
 
-  constructor(context: DockerContext, network: string, { limits }: ImageBuild) {
+  constructor(context: DockerContext, network: string, usage: StepUsage, { limits }: ImageBuild) {
     this.#context = context;
     this.#network = network;
+    this.#usage = usage;
     this.#limits = limits;
   }
 
@@ -196,7 +207,13 @@ class StepGuard {
       await pause(diskLookMs, signal);
       if (signal.aborted) return;
       const rows = await stepContainers(this.#context, this.#network, { signal, size: true });
-      const bytes = rows.reduce((sum, row) => sum + ('SizeRw' in row ? Number(row.SizeRw ?? 0) : 0), 0);
+      const written = rows.reduce((sum, row) => sum + ('SizeRw' in row ? Number(row.SizeRw ?? 0) : 0), 0);
+      const beside = await besideOf(
+        this.#usage,
+        rows.map(({ Id }) => Id),
+        { signal },
+      );
+      const bytes = written + beside;
       if (bytes <= this.#limits.diskBytes) continue;
       const size = (value: number): string => `${Math.round(value / 1024 ** 2)} MB`;
       throw new FlynnError(
@@ -205,6 +222,22 @@ class StepGuard {
       );
     }
   }
+}
+
+/** What steps have in volumes, as VOLUME gives them, and in files of the engine's: their own sizes say nothing of it. */
+async function besideOf(usage: StepUsage, ids: readonly string[], options: CallOptions): Promise<number> {
+  let bytes = 0;
+  for (const id of ids) {
+    try {
+      bytes += await usage.besideBytes(id, options);
+    } catch (error) {
+      // It has ended, or has more files than can be counted in time: its own size still holds it.
+      if (!hasCode(error, 'not_found', 'conflict', 'timeout')) throw error;
+    } finally {
+      usage.forget(id);
+    }
+  }
+  return bytes;
 }
 
 async function stepContainers(

@@ -154,7 +154,7 @@ export function connectDocker(options: DockerOptions): Engine {
         throw error;
       }
     },
-    buildImage: (build, options = {}) => buildImage(context, build, options),
+    buildImage: (build, options = {}) => buildImage(context, usage, build, options),
     removeBuildsLeft: (options = {}) => removeBuildsLeft(context, options),
     exportImages: (names, options = {}) => exportImages(context, names, options),
     prefetchImages: (names, options = {}) => prefetchImages(context, names, options),

@@ -26,6 +26,8 @@ export class DockerUsage {
   readonly #shell = new Shell();
   /** Their limits are nobody's here: measuring a large one may not hold up what containers are measured for. */
   readonly #volumeShell = new Shell();
+  /** Nor what steps of builds are measured for. */
+  readonly #stepShell = new Shell();
 
   constructor(context: DockerContext) {
     this.#context = context;
@@ -57,6 +59,12 @@ export class DockerUsage {
       writableBytes: (own ?? (await this.#writableByEngine(id, options))) + besideBytes,
       volumeBytes: (await this.#bytesBelow(volumes, options)) ?? 0,
     };
+  }
+
+  /** What goes with a container beside what it wrote over its image, of which the engine tells. */
+  async besideBytes(id: string, options: CallOptions): Promise<number> {
+    const { beside } = await this.#pathsOf(id, options);
+    return (await this.#bytesOf(beside, options, this.#stepShell)).values().reduce((sum, bytes) => sum + bytes, 0);
   }
 
   async volumeBytes(name: string, options: CallOptions): Promise<number | undefined> {
