@@ -14,7 +14,7 @@ import { isCronJob, stepCron } from './cron/steps.ts';
 import { stepBackups } from './backup/steps.ts';
 import type { BackupBlobs } from './backup/steps.ts';
 import type { BlobCollector } from './collection/blob-collection.ts';
-import { seenOf, valuesOf } from './mirrors/cell-view.ts';
+import { statusesOfApp, valuesOf } from './mirrors/cell-view.ts';
 import { cleanUp, keptByApp } from './collection/clean-up.ts';
 import { forgetOld } from './collection/forgetting.ts';
 import { collectAll } from './collection/rounds.ts';
@@ -149,7 +149,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
             stepCron(deps, id, {
               signal: run,
               linesOf: (appId) => lines.of(appId),
-              statusesOf: (appId) => seenOf(cell, kept.statuses.of(appId)),
+              statusesOf: (appId) => statusesOfApp(cell, appId),
             }),
         }),
         reconciling({

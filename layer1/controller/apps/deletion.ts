@@ -173,7 +173,7 @@ function hasJobs(deps: Deps, id: string): boolean {
   const hosts = cell.hosts.snapshot.entries;
   return (
     statusesOfApp(cell, id).some((status) => !hasEnded(status) && hosts.has(status.hostId)) ||
-    placedJobs(cell).some((job) => appIdOf(job.workloadId) === id && hosts.has(job.hostId)) ||
+    placedJobs(cell, (workloadId) => appIdOf(workloadId) === id).some((job) => hosts.has(job.hostId)) ||
     valuesOf(cell.evaluations).some((evaluation) => isOpen(evaluation) && appIdOf(evaluation.workloadId) === id)
   );
 }

@@ -1,11 +1,11 @@
 /** What an app has too much of: ended operations with their logs, deployments and one-off jobs of old. */
 import { hasCode } from '@flynn/kit/errors';
 import { removePiece } from '@flynn/resource/piece';
-import type { JobStatus, Workload } from '@flynn/scheduler/cell';
+import type { Workload } from '@flynn/scheduler/cell';
 import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare } from '@flynn/store/store';
 import { ByApp } from '../mirrors/by-app.ts';
-import { seenOf } from '../mirrors/cell-view.ts';
+import { statusesOfApp } from '../mirrors/cell-view.ts';
 import { appIdOf } from '../processes/compile.ts';
 import { evaluationContext } from '../deps.ts';
 import type { Deps } from '../deps.ts';
@@ -19,19 +19,15 @@ const deletionBatch = 30;
 
 type KeptByApp = Disposable & {
   workloads: ByApp<Workload>;
-  statuses: ByApp<JobStatus>;
 };
 
 /** Every app is looked at every few minutes: what all have is not to be gone through for each of them. */
 export function keptByApp({ cell }: Pick<Deps, 'cell'>): KeptByApp {
-  const kept = {
-    workloads: new ByApp(cell.workloads, ({ id }) => appIdOf(id)),
-    statuses: new ByApp(cell.statuses, ({ workloadId }) => appIdOf(workloadId)),
-  };
+  const workloads = new ByApp(cell.workloads, ({ id }) => appIdOf(id));
   return {
-    ...kept,
+    workloads,
     [Symbol.dispose]() {
-      for (const one of Object.values(kept)) one[Symbol.dispose]();
+      workloads[Symbol.dispose]();
     },
   };
 }
@@ -57,8 +53,7 @@ export async function cleanUp(
 /** Mirrors keep no order: how a job ended is written before that it is not wanted any more, but may be seen after it. */
 async function expiredNow(deps: Deps, appId: string, kept: KeptByApp, signal: AbortSignal): Promise<string[]> {
   const { cell } = deps;
-  const look = (): string[] =>
-    expiredOneOffs(kept.workloads.of(appId), seenOf(cell, kept.statuses.of(appId)), deps.now());
+  const look = (): string[] => expiredOneOffs(kept.workloads.of(appId), statusesOfApp(cell, appId), deps.now());
   if (look().length === 0) return [];
   await cell.statuses.reached(cell.workloads.snapshot.revision, { signal });
   return look();

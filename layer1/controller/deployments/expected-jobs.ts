@@ -57,7 +57,7 @@ export function expectedJobs(
 /** For each slot of the workload whose data is on a host that is away, that host: it begins nowhere else. */
 function ownersAway(cell: Cell, { id, count, demand }: Workload): string[] {
   if (demand.volumes.length === 0 || demand.canLeaveVolumes === true) return [];
-  const jobs = placedJobs(cell).filter(({ workloadId, index }) => workloadId === id && index < count);
+  const jobs = placedJobs(cell, (workloadId) => workloadId === id).filter(({ index }) => index < count);
   return [...Map.groupBy(jobs, ({ index }) => index).values()].flatMap((ofSlot) => {
     const [hostId] = ofSlot.map((job) => job.hostId);
     const isAway = ofSlot.every((job) => !cell.hosts.snapshot.entries.has(job.hostId));

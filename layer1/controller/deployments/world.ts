@@ -1,12 +1,12 @@
 /** What a step of a deployment looks at, read at its beginning. */
 import { cellKeys, workloadSchema } from '@flynn/scheduler/cell';
 import type { JobStatus, Workload } from '@flynn/scheduler/cell';
+import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { decodeJson } from '@flynn/store/codec';
 import {
   matchingHosts,
   placedJobs,
   reasonsOf,
-  seenStatuses,
   statusesOfApp,
   stayingStatuses,
   takesJobs,
@@ -14,7 +14,7 @@ import {
 } from '../mirrors/cell-view.ts';
 import type { CellView, PlacedJob } from '../mirrors/cell-view.ts';
 import type { Scripts } from '../apps/app-json.ts';
-import { workloadIdOf } from '../processes/compile.ts';
+import { appIdOf, workloadIdOf } from '../processes/compile.ts';
 import type { Runnable } from '../processes/compile.ts';
 import { expectedJobs, patienceMs } from './expected-jobs.ts';
 import type { Patient } from './patience.ts';
@@ -156,7 +156,8 @@ export function typeStates(
   const types = [...new Set([...nextIds.keys(), ...oldIds.keys()])];
   const up = types.flatMap((type) => upJobs(staying, next.releaseId, type));
   const upSince = upTimes.seen(deployment.id, up, nowMs);
-  const placed = placedJobs(cell).filter((job) => cell.hosts.snapshot.entries.has(job.hostId));
+  const isOwn = (workloadId: string) => appIdOf(workloadId) === app.id;
+  const placed = placedJobs(cell, isOwn).filter((job) => cell.hosts.snapshot.entries.has(job.hostId));
   return types.map((type): TypeState => {
     const nextId = nextIds.get(type);
     const oldId = oldIds.get(type);
@@ -183,7 +184,7 @@ export function typeStates(
       followers,
       leftOutAtMs,
       oldUp: old === undefined ? 0 : upJobs(staying, old.releaseId, type).length,
-      oldPresent: oldId === undefined ? 0 : presentOld(deps, world, oldId, { placed, leftOut }),
+      oldPresent: oldId === undefined ? 0 : presentOld(deps, world, oldId, { statuses, placed, leftOut }),
       isInPlace,
       isSwitched,
       failed: failed !== undefined && failed.meta['flynn.type'] === type ? { ...failed, type } : undefined,
@@ -211,11 +212,15 @@ function presentOld(
   { cell }: Deps,
   { old }: World,
   workloadId: string,
-  { placed, leftOut }: { placed: readonly PlacedJob[]; leftOut: readonly string[] },
+  {
+    statuses,
+    placed,
+    leftOut,
+  }: { statuses: readonly SeenStatus[]; placed: readonly PlacedJob[]; leftOut: readonly string[] },
 ): number {
   const templates = cell.templates.snapshot.entries;
   const isOld = (meta: JobStatus['meta'] | undefined) => meta?.['flynn.release'] === old?.releaseId;
-  const own = seenStatuses(cell, (status) => status.workloadId === workloadId && isOld(status.meta));
+  const own = statuses.filter((status) => status.workloadId === workloadId && isOld(status.meta));
   const told = new Set(own.map(({ id }) => id));
   const untold = placed.filter(
     (job) =>

@@ -27,6 +27,7 @@ import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Store } from '@flynn/store/store';
 import { appIdOf } from '../processes/compile.ts';
+import { ByApp } from './by-app.ts';
 import { attributesOf, failedConstraint } from '@flynn/scheduler/feasible';
 import { seenStatus } from '@flynn/scheduler/lost-jobs';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
@@ -47,6 +48,7 @@ export interface CellView extends AsyncDisposable {
   readonly evaluations: Mirror<Evaluation>;
   readonly assignments: Mirror<Assignment>;
   readonly statuses: Mirror<JobStatus>;
+  readonly statusesByApp: Pick<ByApp<JobStatus>, 'of'>;
 }
 
 export async function openCellView(options: { store: Store; log: Logger; signal?: AbortSignal }): Promise<CellView> {
@@ -60,6 +62,7 @@ export async function openCellView(options: { store: Store; log: Logger; signal?
     openMirror({ ...options, prefix: cellKeys.assignments, decode: (json) => assignmentSchema.parse(json) }),
     openMirror({ ...options, prefix: cellKeys.status, decode: (json) => jobStatusSchema.parse(json) }),
   ]);
+  const statusesByApp = new ByApp(statuses, ({ workloadId }) => appIdOf(workloadId));
   return {
     hosts,
     settings,
@@ -69,7 +72,9 @@ export async function openCellView(options: { store: Store; log: Logger; signal?
     evaluations,
     assignments,
     statuses,
+    statusesByApp,
     async [Symbol.asyncDispose]() {
+      statusesByApp[Symbol.dispose]();
       await Promise.all(
         [hosts, settings, claims, workloads, templates, evaluations, assignments, statuses].map((mirror) =>
           mirror[Symbol.asyncDispose](),
@@ -114,7 +119,7 @@ function assignedJobs(cell: CellView, hostId: string): Set<string> {
 }
 
 export function statusesOfApp(cell: CellView, appId: string): SeenStatus[] {
-  return seenStatuses(cell, ({ workloadId }) => appIdOf(workloadId) === appId);
+  return seenOf(cell, cell.statusesByApp.of(appId));
 }
 
 /** But for jobs that their host was told to stop: it says that they run until no router chooses them any more. */
@@ -129,12 +134,19 @@ export function stayingStatuses(cell: CellView, appId: string): SeenStatus[] {
   return statusesOfApp(cell, appId).filter(({ id }) => !leaving.has(id));
 }
 
-/** Every job some host has been told of, with that host: assignment keys are `<host>/<plan>`. Once told to stop, it is to stop. */
-export function placedJobs(cell: Pick<CellView, 'assignments'>): PlacedJob[] {
+/**
+ * Every job some host has been told of, with that host: assignment keys are `<host>/<plan>`. Once told to stop, it is to stop.
+ * `isWanted`: of which workloads; of all there are it is much.
+ */
+export function placedJobs(
+  cell: Pick<CellView, 'assignments'>,
+  isWanted: (workloadId: string) => boolean = () => true,
+): PlacedJob[] {
   const jobs = new Map<string, PlacedJob>();
   for (const [key, { value }] of cell.assignments.snapshot.entries) {
     const [hostId = ''] = key.split('/');
     for (const { workloadId, version, jobs: ofGroup } of value.groups) {
+      if (!isWanted(workloadId)) continue;
       for (const job of ofGroup) {
         if (job.desired === 'stop' || !jobs.has(job.id)) jobs.set(job.id, { ...job, workloadId, version, hostId });
       }
