@@ -222,8 +222,8 @@ export class ResourceService {
   }
 
   /**
-   * Removes it, or while it has finalizers marks it with `deletingSince`. Returns its last state. `change`: in the same write, of how
-   * it is to go; where it is going already, as far as its type lets that be changed then.
+   * Removes it, or while it has finalizers marks it with `deletingSince`. Returns its last state. `change`: in the same write, of
+   * how it is to go; where it is going already, as far as its type lets that be changed then.
    */
   async delete<Spec, Status, SpecInput>(
     type: Type<Spec, Status, SpecInput>,

@@ -207,7 +207,7 @@ function advance(view: RolloutView): RolloutStep {
   }
   if (nowMs >= deadlineMs) return failing(types, `it was not through by its deadline: ${missingText(types)}`);
   if (isUp && counts !== 'done' && counts !== 'promotion' && counts !== 'wait') return { do: 'scale', ...counts };
-  // A host that went late is left out first: what is up without it may be enough. And so may be what is up, but not for long enough yet.
+  // A host that went late is left out first: what is up without it may be enough. So may be what is up, but not for long enough.
   const waitMs = stepWaitMs(view);
   const others = types.flatMap(({ leftOutAtMs = -Infinity, settledAtMs = -Infinity }) => [leftOutAtMs, settledAtMs]);
   const limitMs = Math.max(progressMs + waitMs, ...others);

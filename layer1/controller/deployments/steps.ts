@@ -83,8 +83,8 @@ function viewOf(deps: Deps, world: World, phase: RolloutView['phase'], upTimes: 
 }
 
 /**
- * What was written down to last over a change of workers is as old as it seems when it is first seen, and from then on as much older
- * as it is by the steady clock. A deployment that took no step yet has just begun.
+ * What was written down for the next worker too is as old as it seems when it is first seen, and from then on as much older as it
+ * is by the steady clock. A deployment that took no step yet has just begun.
  */
 function limitsOf(
   deps: Deps,
