@@ -1,45 +1,13 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { login } from '@flynn/controller/access/api-login';
-import { startLogin } from '@flynn/controller/access/login-fixture';
 import { startTestController } from '@flynn/controller/testing';
-import { hasCode } from '@flynn/kit/errors';
-import { HttpClient } from '@flynn/kit/http-client';
-import { waitFor } from '@flynn/kit/retry';
-import type { z } from 'zod';
 import { runCli } from '../program.ts';
-import { Desk, type TestIo } from '../testing.ts';
-
-async function start() {
-  const it = await startLogin({ scopes: 'openid email profile groups' });
-  const desk = await Desk.open();
-  return {
-    provider: it.provider,
-    controller: it.world,
-    desk,
-    async [Symbol.asyncDispose]() {
-      await desk[Symbol.asyncDispose]();
-      await it[Symbol.asyncDispose]();
-    },
-  };
-}
-
-/** The address that the command shows, once it does. */
-async function pageOf(io: TestIo): Promise<string> {
-  return waitFor(() => /^ {2}(http\S+)$/m.exec(io.stderr.text)?.[1], {
-    what: 'the page',
-    deadlineMs: 60_000,
-    intervalMs: 10,
-  });
-}
+import { pageOf, startDesk } from './login-fixture.ts';
 
 test('a person logs in with a browser on their machine, and is known from then on', async () => {
-  await using it = await start();
+  await using it = await startDesk();
   const io = it.desk.io();
   const running = runCli(['login', 'home', it.controller.url], io);
   const page = await fetch(await pageOf(io));
@@ -55,7 +23,7 @@ test('a person logs in with a browser on their machine, and is known from then o
 });
 
 test('where the browser is elsewhere, the address it ends up at is pasted; a provider may tell who it is apart', async () => {
-  await using it = await start();
+  await using it = await startDesk();
   it.provider.isTerse = true;
   const io = it.desk.io();
   const running = runCli(['login', '--paste', 'home', it.controller.url], io);
@@ -68,7 +36,7 @@ test('where the browser is elsewhere, the address it ends up at is pasted; a pro
 });
 
 test('an answer that is not to this login, a refusal, and a cluster without login end with what to do', async () => {
-  await using it = await start();
+  await using it = await startDesk();
   const answers: [(to: URL) => void, RegExp][] = [
     [(to) => to.searchParams.set('error', 'access_denied'), /the provider refused: access_denied/],
     [(to) => to.searchParams.set('code', 'stolen'), /the provider refused: invalid_grant\n {2}start again/],
@@ -102,7 +70,7 @@ test('an answer that is not to this login, a refusal, and a cluster without logi
 });
 
 test('what is no answer to this login does not end it; pasted, it does', async () => {
-  await using it = await start();
+  await using it = await startDesk();
   const io = it.desk.io();
   const running = runCli(['login', 'home', it.controller.url], io);
   const redirected = await fetch(await pageOf(io), { redirect: 'manual' });
@@ -125,41 +93,8 @@ test('what is no answer to this login does not end it; pasted, it does', async (
   assert.match(paste.stderr.text, /not one to this login/);
 });
 
-test('what another cluster is handed at a login opens nothing here, though it names this one’s provider and client', async () => {
-  await using it = await start();
-  const handed = Promise.withResolvers<z.output<typeof login.create.body>>();
-  const { issuer, clientId } = it.provider;
-  const evil = createServer((request, response) => {
-    void text(request).then((body) => {
-      if (body !== '') handed.resolve(login.create.body.parse(JSON.parse(body)));
-      response.writeHead(body === '' ? 200 : 403, { 'content-type': 'application/json' });
-      response.end(JSON.stringify(body === '' ? { issuer, clientId, scope: 'openid email' } : {}));
-    }, handed.reject);
-  }).listen(0, '127.0.0.2');
-  await using _closing = {
-    async [Symbol.asyncDispose]() {
-      evil.closeAllConnections();
-      evil.close();
-      await once(evil, 'close');
-    },
-  };
-  await once(evil, 'listening');
-  const address = evil.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
-  const io = it.desk.io();
-  const running = runCli(['login', 'evil', `http://127.0.0.2:${port}`], io);
-  await (await fetch(await pageOf(io))).text();
-  const body = await handed.promise;
-  await using anybody = new HttpClient({ baseUrl: it.controller.url, name: 'the controller' });
-  const { bound: _, ...unbound } = body;
-  for (const one of [body, unbound, { ...body, bound: { host: '127.0.0.1', secret: body.bound?.secret ?? '' } }]) {
-    await assert.rejects(anybody.call(login.create, { body: one }), (error) => hasCode(error, 'denied'));
-  }
-  assert.notEqual(await running, 0);
-});
-
 test('a cluster that has people log in elsewhere than before is asked about first', async () => {
-  await using it = await start();
+  await using it = await startDesk();
   const io = it.desk.io();
   const running = runCli(['login', 'home', it.controller.url], io);
   await (await fetch(await pageOf(io))).text();
@@ -181,7 +116,7 @@ test('a cluster that has people log in elsewhere than before is asked about firs
 });
 
 test('a provider that is away is named, and so is why it cannot be asked', async () => {
-  await using it = await start();
+  await using it = await startDesk();
   await it.provider[Symbol.asyncDispose]();
   const away = await it.desk.run(['login', 'home', it.controller.url]);
   assert.equal(away.code, 1);

@@ -1,8 +1,9 @@
 import { createInterface } from 'node:readline/promises';
 import { login } from '@flynn/controller/access/api-login';
 import { platform } from '@flynn/controller/platform/api';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
+import type { z } from 'zod';
 import { usageError } from '../arguments.ts';
 import {
   type Cluster,
@@ -14,7 +15,7 @@ import {
 } from '../clusters/clusters.ts';
 import { rememberHostKey } from '../clusters/known-hosts.ts';
 import { type Context, connect, controllerName } from '../context.ts';
-import { type Answer, type Provider, askProvider } from '../clusters/oidc-login.ts';
+import { type Answer, type Proof, type Provider, askProvider } from '../clusters/oidc-login.ts';
 import { explainTrust, trustOf, trustOptions } from '../clusters/trust.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -64,7 +65,7 @@ export function addLoginCommand(parent: Parent): void {
       const asked = await askProvider(controllerUrl, provider, {
         ask: (page) => show(context, page, options.paste === true),
       });
-      const made = await anybody.call(login.create, { body: asked });
+      const made = await handIn(anybody, asked);
       await using client = connect(controllerUrl, made.token, trust);
       const { gitUrl, gitHostKey, domain, httpPort } = await client.call(platform.cluster, {});
       const { ca: _, ...kept } = (isFormer ? former : undefined) ?? {};
@@ -88,6 +89,18 @@ export function addLoginCommand(parent: Parent): void {
       context.show({ user, cluster: called, expiresAt }, () => `logged in to ${called} as ${user}, until ${expiresAt}`);
     },
   });
+}
+
+/** A controller of a version before does not know what a nonce is made of, and refuses what it does not know. */
+async function handIn(anybody: HttpClient, proof: Proof): Promise<z.output<typeof login.create.response>> {
+  try {
+    return await anybody.call(login.create, { body: proof });
+  } catch (error) {
+    const unknown = hasCode(error, 'invalid') ? error.detail['unknown'] : undefined;
+    if (!Array.isArray(unknown) || !unknown.includes('bound')) throw error;
+    const { bound: _, ...rest } = proof;
+    return anybody.call(login.create, { body: rest });
+  }
 }
 
 /** What comes of a login at the provider is handed to the cluster: whoever broke into that must not choose what this is. */
