@@ -92,7 +92,7 @@ export const configSchema = z.object({
    * another cluster at which they log in comes in here as them.
    */
   FLYNN_OIDC_UNBOUND_LOGINS: z.enum(['refused', 'allowed']).default('refused'),
-  /** Of one token; bursts of four times as many are fine. */
+  /** Of one token, and of all together that nobody knows; bursts of four times as many are fine. */
   FLYNN_REQUESTS_PER_SECOND: integer.pipe(z.int().min(1)).default(500),
   PORT: integer.default(3000),
   /** Where a worker, which has no API, serves its figures. */

@@ -85,7 +85,8 @@ export async function openWeb(options: {
   const { deps, store, rootKeys, clusterKey, tokenRounds = [0], rate = defaultRate } = options;
   const { resources, now, newId, log } = deps;
   const trail = new AuditTrail({ store, log, now, newId });
-  const directory = await Directory.open({ store, resources, now });
+  const rateLimit = new RateLimit(rate, now);
+  const directory = await Directory.open({ store, resources, now, strangers: rateLimit });
   const certificates = await resources.mirror(certificateType);
   const hooks = await resources.mirror(hookType);
   const metrics = options.metrics ?? new Metrics();
@@ -150,7 +151,7 @@ export async function openWeb(options: {
       rootKeys,
       clusterKey,
       tokenRounds,
-      rateLimit: new RateLimit(rate, now),
+      rateLimit,
       trail,
     }),
     elsewhere: inClear({

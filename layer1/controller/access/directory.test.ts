@@ -1,14 +1,17 @@
 /** What is open ends when its caller loses something, however late the news come and whatever is asked meanwhile. */
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { shortId } from '@flynn/kit/ids';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { ResourceService } from '@flynn/resource/service';
 import { createMemoryStore } from '@flynn/store/memory';
-import type { Store } from '@flynn/store/store';
+import type { ListOptions, Store } from '@flynn/store/store';
 import { storeWith } from '@flynn/store/store-with';
 import { appType, ownedBy } from '../resources.ts';
 import { Directory } from './directory.ts';
+import { RateLimit } from './rate-limit.ts';
 import { grantId, grantType, tokenType, userType } from './resources.ts';
 import { newTokenText } from './token-text.ts';
 
@@ -38,6 +41,8 @@ class Lock {
 }
 
 let store: Store;
+/** What was listed, and how. */
+const lists: ListOptions[] = [];
 /** Of what watches tell, and of what is read of a user. */
 let [news, reads]: [Lock, Lock] = [new Lock(), new Lock()];
 let resources: ResourceService;
@@ -55,6 +60,10 @@ beforeEach(async () => {
         await news.opened;
         yield batch;
       }
+    },
+    async list(prefix, options = {}) {
+      lists.push(options);
+      return raw.list(prefix, options);
     },
     async get(key, options) {
       const entry = await raw.get(key, options);
@@ -141,4 +150,29 @@ test('nor does one that is taken back while its owner is about to be refused', a
   await waitFor(() => bob.signal?.aborted, { what: 'the end of what is open', ...waiting });
   reads.open();
   assert.equal(await asked, undefined);
+});
+
+test('however many are turned away at one time, what was given is looked for once, without reading it', async () => {
+  const bob = await come();
+  lists.length = 0;
+  await Promise.all(Array.from({ length: 50 }, async () => directory.again(bob, undefined, signal)));
+  assert.ok(lists.length > 0 && lists.length <= 4, `${lists.length} listings`);
+  assert.ok(lists.every(({ isKeysOnly }) => isKeysOnly === true));
+});
+
+test('who comes with tokens that nobody knows is counted, all together; one that was made meanwhile is good', async () => {
+  const strangers = new RateLimit({ burst: 3, perSecond: 1 }, () => 0);
+  await using counting = await Directory.open({ store, resources, now: Date.now, strangers });
+  const unknown = () => counting.authenticate(newTokenText(shortId()).text, signal);
+  for (let count = 0; count < 3; count += 1) assert.equal(await unknown(), undefined);
+  await assert.rejects(unknown(), (error) => hasCode(error, 'exhausted') && /that nobody knows/.test(error.message));
+  assert.equal(await counting.authenticate('nonsense', signal), undefined, 'the store is not asked');
+  const { text: later, hash } = newTokenText('aaaaaaaaaaaa');
+  await resources.create(
+    tokenType,
+    { id: 'aaaaaaaaaaaa', spec: { name: 't', hash, role: 'admin', userId } },
+    { signal },
+  );
+  const probe = async () => counting.authenticate(later, signal).catch(() => undefined);
+  assert.ok(await waitFor(probe, { what: 'the token to be known', ...waiting }));
 });

@@ -1,5 +1,7 @@
 /** People, teams, grants and tokens as this process knows them: all in memory, kept current by watches. */
 import { FlynnError } from '@flynn/kit/errors';
+import { FreshWork } from '@flynn/kit/fresh-work';
+import { withDeadline } from '@flynn/kit/retry';
 import { resourceKey, resourcePrefix } from '@flynn/resource/keys';
 import { decodeResource } from '@flynn/resource/record';
 import type { ResourceService } from '@flynn/resource/service';
@@ -12,6 +14,7 @@ import { resourceType } from '../providers/types.ts';
 import type { ProvidedResource } from '../providers/types.ts';
 import { Principal, everything, rootPrincipal } from './principal.ts';
 import type { HavingOf, PrincipalFacts } from './principal.ts';
+import type { RateLimit } from './rate-limit.ts';
 import { grantType, teamType, tokenType, userType } from './resources.ts';
 import type { GrantResource, TeamResource, TokenResource, UserResource } from './resources.ts';
 import { higher, isAtLeast, isReduced, levelOnDatastore, noLimits } from './roles.ts';
@@ -21,6 +24,7 @@ import { hasHash, parseToken } from './token-text.ts';
 /** A token is good for at most this long after it was taken back, even if this process hears of nothing. */
 const trustMs = 10_000;
 const sweepMs = 1_000;
+const newestMs = 10_000;
 
 type Presence = {
   leave: AbortController;
@@ -30,6 +34,8 @@ type Presence = {
   expiresAt: string | undefined;
 };
 type PresentToken = NonNullable<PrincipalFacts['token']>;
+/** Counts those who come with tokens that are not known. */
+type Strangers = Pick<RateLimit, 'takeFor'>;
 type Records = Readonly<{ teams: TeamResource[]; grants: GrantResource[] }>;
 
 /**
@@ -55,14 +61,18 @@ export class Directory implements AsyncDisposable {
   /** Of those who are here, by their token: aborts when they lose something, or it expires. */
   readonly #presences = new Map<string, Presence>();
   readonly #sweep: NodeJS.Timeout;
+  readonly #newest = new FreshWork(() => this.#readNewest());
+  readonly #strangers: Strangers | undefined;
 
   private constructor(options: {
     store: Store;
     now: () => number;
+    strangers: Strangers | undefined;
     mirrors: Pick<Directory, 'users' | 'teams' | 'grants' | 'tokens' | 'apps' | 'provided'>;
   }) {
     this.#store = options.store;
     this.#now = options.now;
+    this.#strangers = options.strangers;
     ({
       users: this.users,
       teams: this.teams,
@@ -81,9 +91,11 @@ export class Directory implements AsyncDisposable {
     store: Store;
     resources: ResourceService;
     now: () => number;
+    /** Without one nobody is counted. */
+    strangers?: Strangers;
     signal?: AbortSignal;
   }): Promise<Directory> {
-    const { store, resources, now } = options;
+    const { store, resources, now, strangers } = options;
     const limits = options.signal === undefined ? {} : { signal: options.signal };
     const [users, teams, grants, tokens, apps, provided] = await Promise.all([
       resources.mirror(userType, limits),
@@ -93,7 +105,7 @@ export class Directory implements AsyncDisposable {
       resources.mirror(appType, limits),
       resources.mirror(resourceType, limits),
     ]);
-    return new Directory({ store, now, mirrors: { users, teams, grants, tokens, apps, provided } });
+    return new Directory({ store, now, strangers, mirrors: { users, teams, grants, tokens, apps, provided } });
   }
 
   readonly havingOf: HavingOf = (appId) => {
@@ -111,11 +123,14 @@ export class Directory implements AsyncDisposable {
     }));
   }
 
-  /** Whose token it is; undefined for one that is not, or no longer, good. */
+  /** Whose token it is; undefined for one that is not, or no longer, good. `exhausted` where too many are not known here. */
   async authenticate(text: string, signal: AbortSignal): Promise<Principal | undefined> {
     const parsed = parseToken(text);
     if (parsed === undefined) return undefined;
     const { id, secret } = parsed;
+    // The store is asked: it may have been made a moment ago. By the time that whoever has it comes again it is known here.
+    const isKnown = this.tokens.snapshot.entries.has(id);
+    if (!isKnown) this.#strangers?.takeFor('nobody', 'whoever has tokens that nobody knows');
     const token = await this.#currentToken(id, signal);
     if (token === undefined || !hasHash(secret, token.spec.hash)) return undefined;
     if (this.#isOver(token.spec)) {
@@ -217,11 +232,20 @@ export class Directory implements AsyncDisposable {
 
   /** Teams and grants as they are in the store, where they have not gone: who logs in was put into teams a moment ago. */
   async #catchUp(signal: AbortSignal): Promise<void> {
-    const { teams, grants } = await this.#readAll(signal);
-    await Promise.all([
-      this.teams.reached(newestOf(teams), { signal }),
-      this.grants.reached(newestOf(grants), { signal }),
-    ]);
+    const { teams, grants } = await this.#newest.run(signal);
+    await Promise.all([this.teams.reached(teams, { signal }), this.grants.reached(grants, { signal })]);
+  }
+
+  /** When a team, and a grant, was changed last: once for all who are refused at one time, for whoever asks again and again is. */
+  async #readNewest(): Promise<{ teams: number; grants: number }> {
+    const options = { isKeysOnly: true, signal: withDeadline(newestMs) };
+    const [teams = 0, grants = 0] = await Promise.all(
+      [teamType, grantType].map(async ({ name }) => {
+        const { entries } = await this.#store.list(resourcePrefix(name), options);
+        return entries.reduce((newest, { modRevision }) => Math.max(newest, modRevision), 0);
+      }),
+    );
+    return { teams, grants };
   }
 
   async #catchUpWithUser(userId: string, signal: AbortSignal): Promise<void> {
@@ -311,10 +335,6 @@ export class Directory implements AsyncDisposable {
 
 function valuesOf<T>(mirror: Mirror<T>): T[] {
   return [...mirror.snapshot.entries.values()].map(({ value }) => value);
-}
-
-function newestOf(all: readonly { revision: number }[]): number {
-  return all.reduce((newest, { revision }) => Math.max(newest, revision), 0);
 }
 
 /** Of the user, of the teams they are in, and of what each of these was given on single apps. */
