@@ -253,7 +253,7 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
         path: '/etc/postgresql-common/pg_service.conf',
         mode: 0o644,
       },
-      ...['', '-begin', '-client', '-history', '-members', '-owners', '-recover', '-roles', '-settle'].map((name) => ({
+      ...['', '-begin', '-client', '-history', '-members', '-owners', '-put', '-recover', '-roles', '-settle'].map((name) => ({
         type: 'repository' as const,
         source: `layer1/appliances/postgres/flynn-postgres${name}`,
         path: `${programs}/flynn-postgres${name}`,

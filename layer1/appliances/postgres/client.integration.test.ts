@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import { type Ended, keyspace } from '../members-fixture.ts';
-import { type PostgresMembers, startMembers } from './members-fixture.ts';
+import { pieces, type PostgresMembers, startMembers } from './members-fixture.ts';
 import { postgres } from './postgres.ts';
 
 const { dump, restore, import: importing, switchover } = postgres.commands;
@@ -15,16 +15,6 @@ before(async () => {
 after(async () => {
   await place?.[Symbol.asyncDispose]();
 });
-
-/** As the controller sends it. */
-function pieces(content: Uint8Array): Buffer {
-  const parts: Buffer[] = [];
-  for (let at = 0; at < content.length; at += 100_000) {
-    const piece = Buffer.from(content.subarray(at, at + 100_000));
-    parts.push(Buffer.from(`${piece.length}\n`), piece);
-  }
-  return Buffer.concat([...parts, Buffer.from('0\n')]);
-}
 
 const importAll = (content: Uint8Array | string) => place.exec(importing, { input: pieces(Buffer.from(content)) });
 

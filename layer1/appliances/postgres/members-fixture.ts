@@ -42,3 +42,13 @@ export async function startMembers({
     [Symbol.asyncDispose]: () => members[Symbol.asyncDispose](),
   };
 }
+
+/** As the controller sends what is to be imported. */
+export function pieces(content: Uint8Array): Buffer {
+  const parts: Buffer[] = [];
+  for (let at = 0; at < content.length; at += 100_000) {
+    const piece = Buffer.from(content.subarray(at, at + 100_000));
+    parts.push(Buffer.from(`${piece.length}\n`), piece);
+  }
+  return Buffer.concat([...parts, Buffer.from('0\n')]);
+}

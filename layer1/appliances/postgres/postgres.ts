@@ -1,7 +1,7 @@
 /**
  * PostgreSQL 17 under Patroni: `flynn-postgres` starts a member, `flynn-postgres-client` is for what is done with what is in it
- * (`flynn-postgres-roles` reads which roles a dump names, `flynn-postgres-owners` leaves some out), `flynn-postgres-history` and
- * `-recover` for going back to a moment, `flynn-postgres-members` for who of them leads.
+ * (`flynn-postgres-put` restores a dump, `-roles` reads which roles it names, `-owners` leaves some out), `flynn-postgres-history`
+ * and `-recover` for going back to a moment, `flynn-postgres-members` for who of them leads.
  */
 import { type Appliance, type Login, keyspacePassword } from '../appliance.ts';
 import { scramVerifier } from './scram.ts';
