@@ -15,7 +15,7 @@ after(async () => {
   await place?.[Symbol.asyncDispose]();
 });
 // Nothing of the test before is there.
-beforeEach(() => place.query('DROP OWNED BY app'));
+beforeEach(() => place.query('DROP OWNED BY app CASCADE'));
 
 const asApp = (sql: string) => place.query(`SET ROLE app; ${sql}`);
 
@@ -140,4 +140,13 @@ test('SQL that an editor of Windows has saved is read as any other', async () =>
     assertDone(await place.exec(importing, { input: pieces(Buffer.from(written)) }));
     assert.equal(await place.query("SELECT string_agg(name, ',' ORDER BY name) FROM item"), 'one,two');
   }
+});
+
+test('a dump that finds nothing to write says that it is at it', async () => {
+  await asApp('CREATE TABLE item ()');
+  // In the place of pg_dump: a table whose rows are dead is read for as long.
+  const reads = "#!/bin/sh\nexec psql -qtAc 'SELECT count(*) FROM pg_sleep(17)'\n";
+  const shim = `mkdir -p /tmp/shim; printf '%s' "$1" >/tmp/shim/pg_dump; chmod 755 /tmp/shim/pg_dump; shift; PATH=/tmp/shim:$PATH exec "$@"`;
+  const { code, stdout, stderr } = await place.exec(['sh', '-c', shim, 'sh', reads, ...dump]);
+  assert.deepEqual([code, stdout.toString(), stderr], [0, '1\n', '\r']);
 });
