@@ -29,6 +29,14 @@ class Leases(Place):
         with self.assertRaisesRegex(Refused, "its lead has just ended"):
             handover.hand_over(self.member, None)
 
+    def test_a_copy_that_was_seen_to_have_all_too_late_is_not_handed_over_to(self):
+        self.lead()
+        self.acknowledge()
+        candidate = mock.Mock(address="10.0.0.2")
+        times = iter([0, 0, handover.CATCH_UP_S + 0.1, handover.CATCH_UP_S + 0.1])
+        with mock.patch("handover.now", lambda: next(times)), self.assertRaisesRegex(Refused, "has yet to catch up"):
+            handover.until_it_has(self.member, candidate, 100)
+
     def test_with_the_store_back_it_takes_the_lead_that_nobody_has(self):
         self.test_no_time_is_given_for_a_lease_that_the_lead_does_not_hang_on()
         self.store.away = set()

@@ -1,7 +1,9 @@
 """Restores: what is not whole, does not fit or is not waited for changes nothing."""
 
+import contextlib
 import io
 import socket
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -112,6 +114,24 @@ class Restores(Place):
             source = self.reading(master_link_status="up", used_memory="50")
             with mock.patch("replacement.until_loaded"), mock.patch.object(self.valkey, "info", self.info_until_kept):
                 replacement.load(self.member, self.valkey, source, 100, wanted)
+
+    def test_what_was_full_and_makes_room_for_itself_comes_back(self):
+        source = mock.Mock(port=1234)
+        for policy, used, fits in (("noeviction", 101, False), ("allkeys-lru", 105, True), ("allkeys-lru", 120, False)):
+            self.valkey.infos.update(used_memory=str(used), maxmemory_policy=policy)
+            with mock.patch("replacement.until_loaded"), mock.patch("replacement.keep") as keep, contextlib.ExitStack() as stack:
+                if not fits:
+                    stack.enter_context(self.assertRaisesRegex(replacement.Spoiled, "raise the limit first"))
+                replacement.load(self.member, self.valkey, source, 100, wanted)
+            self.assertEqual(fits, keep.called)
+
+    def test_one_that_is_not_read_through_in_time_is_refused(self):
+        with tempfile.NamedTemporaryFile() as file, mock.patch("subprocess.run") as run:
+            file.write(b"REDIS0011")
+            file.flush()
+            run.side_effect = subprocess.TimeoutExpired("valkey-check-rdb", 1)
+            with self.assertRaisesRegex(Refused, "nothing was replaced"):
+                replacement.check(file.name)
 
     def info_until_kept(self, *_):
         if ("CONFIG", "SET", "appendonly", "yes") in self.valkey.asked:
