@@ -253,12 +253,14 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
         path: '/etc/postgresql-common/pg_service.conf',
         mode: 0o644,
       },
-      ...['', '-begin', '-client', '-history', '-members', '-owners', '-put', '-recover', '-roles', '-settle'].map((name) => ({
-        type: 'repository' as const,
-        source: `layer1/appliances/postgres/flynn-postgres${name}`,
-        path: `${programs}/flynn-postgres${name}`,
-        mode: 0o755,
-      })),
+      ...['', '-begin', '-client', '-history', '-members', '-owners', '-put', '-recover', '-roles', '-settle'].map(
+        (name) => ({
+          type: 'repository' as const,
+          source: `layer1/appliances/postgres/flynn-postgres${name}`,
+          path: `${programs}/flynn-postgres${name}`,
+          mode: 0o755,
+        }),
+      ),
     ],
     // What is on volumes is a user's whose number no later package may change. The compiler of queries is a third of the image,
     // and seldom of use to what is small. That Patroni lets nobody lead unheard for less than 20 s is a guess of its own: whatever
