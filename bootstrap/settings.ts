@@ -324,8 +324,8 @@ export function withKept(cluster: Cluster, options: Options): Cluster {
 
 /**
  * For what brings a host to another version. It leaves alone what restarts the agent: agents and programs of a version before hand
- * that on as they find it, whether or not anybody gave it. And how hosts send to each other: that would be this host's alone. And what
- * apps reach of a cloud: a version of before refuses what it does not know.
+ * that on as they find it, whether or not anybody gave it. And how hosts send to each other: that would be this host's alone.
+ * And what apps reach of a cloud: a version of before refuses what it does not know.
  */
 export function forUpdate(options: Options): Options {
   const { FLYNN_SUPERVISOR: _1, FLYNN_NETWORK_BACKEND: _2, FLYNN_CLOUD_METADATA: _3, ...rest } = options;

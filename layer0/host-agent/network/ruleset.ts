@@ -203,7 +203,7 @@ function policyRules({ access, isOpen }: Policy, number: number, gateway: string
 function bridgeChains({ settings, bridgeMac, canMatchBridge }: RulesetInput): string[] {
   if (bridgeMac === undefined) return [];
   const { bridge, subnet, gateway } = settings;
-  // Of other bridges, such as one that the machine's own address is on, frames that other hosts send to containers pass as they are.
+  // On other bridges, such as one with the machine's own address, frames from other hosts to containers are as they are to be.
   const here = canMatchBridge ? `meta ibrname "${bridge}"` : `ip saddr ${subnet}`;
   return [
     chain('prerouting', [
