@@ -137,7 +137,10 @@ export function isLiveDatastore({ spec, status, deletingSince }: AppResource): b
   return spec.datastore !== undefined && status.releaseId !== undefined && deletingSince === undefined;
 }
 
-/** Resolves once all are complete, also of those that were made meanwhile. `conflict` naming those that could not be made, or that stood still for twenty minutes. */
+/**
+ * Resolves once all are complete, also of those that were made meanwhile. `conflict` naming those that could not be made, or that
+ * stood still for twenty minutes.
+ */
 export async function freshBackups(
   deps: AskingDeps,
   { signal, clock = systemClock }: { signal: AbortSignal; clock?: Clock },

@@ -119,8 +119,8 @@ export function newestComplete(records: readonly DatastoreBackupResource[]): Dat
 }
 
 /**
- * What one of the cluster has in it: the newest. Where what a cluster brought with it was not put back, it is that: it came before all
- * that were made there, and those have in them what the datastore had without it.
+ * What one of the cluster has in it: the newest. Where what a cluster brought with it was not put back, it is that: it came before
+ * all that were made there, and those have in them what the datastore had without it.
  */
 export function backupOfCluster(
   records: readonly DatastoreBackupResource[],
