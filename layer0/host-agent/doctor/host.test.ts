@@ -77,7 +77,10 @@ test('an update that was cut is told on the host that was at it, with what goes 
   const [found, ...more] = (await left.examine(20_000, signal)).findings;
   assert.deepEqual([found?.check, found?.severity, found?.since, more], ['update', 'warning', since, []]);
   assert.match(found?.what ?? '', /to version 0\.2\.0, and that is not through/);
-  assert.match(found?.remedy ?? '', /update --to 0\.2\.0 goes on; flynn-host update --to 0\.1\.0 goes back/);
+  assert.match(
+    found?.remedy ?? '',
+    /update --to 0\.2\.0 goes on \(with --bundle FILE .*\); flynn-host update --to 0\.1\.0 goes back/,
+  );
 });
 
 test('a check that hangs is unknown, and what the others find is kept with since when', async () => {

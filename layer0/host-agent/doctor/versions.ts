@@ -15,7 +15,7 @@ export function versionFindings(hosts: readonly Readonly<{ id: string; version: 
       what: `hosts are of different versions: ${told.join('; ')}`,
       why: 'an update is under way or was broken off, or left hosts that were away: versions beside each other are for the time of an update',
       remedy:
-        'unless an update is at it now, on the host that keeps the platform: flynn-host update --to VERSION, the one that all are to be',
+        'unless an update is at it now, on the host that keeps the platform: flynn-host update --to VERSION, the one that all are to be (with --bundle FILE where hosts lack it, as one that was away does)',
     },
   ];
 }

@@ -32,8 +32,8 @@ export function forgetUpdate(stateDir: string): Promise<void> {
   return rm(fileIn(stateDir), { force: true });
 }
 
-/** What goes on with one that is not through, for people. */
+/** What goes on with one that is not through, for people. Hosts are sent a bundle in their turn alone: without it those lack it. */
 export function goOnCommands({ version, previous }: Pick<UpdateRecord, 'version' | 'previous'>): string {
   const back = previous === undefined ? '' : `; flynn-host update --to ${previous} goes back`;
-  return `flynn-host update --to ${version} goes on${back}`;
+  return `flynn-host update --to ${version} goes on (with --bundle FILE where hosts lack it)${back}`;
 }
