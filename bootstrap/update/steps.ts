@@ -66,7 +66,7 @@ export async function stepsOfUpdate(context: UpdateContext): Promise<Step[]> {
   ];
 }
 
-/** All members but that of the host whose turn it is: without it they are still a majority. */
+/** All members but that of the host whose turn it is: without it they are still a majority, or `checkVoters` has refused. */
 async function untilStoreServes(place: Place, without: string, report: Report): Promise<void> {
   report('looking at the store');
   await waitFor(

@@ -40,14 +40,20 @@ test('a plain up in the middle of an update is refused, with what goes on and wh
   const refused = (pattern: RegExp) => (error: unknown) => hasCode(error, 'conflict') && pattern.test(error.message);
   await check(keeper);
   await assert.rejects(asUpdate(dir.path, move, cut));
-  await assert.rejects(check(keeper), refused(/--to 0\.2\.0 goes on; flynn-host update --to 0\.1\.0 goes back/));
+  await assert.rejects(
+    check(keeper),
+    refused(/--to 0\.2\.0 goes on \(with --bundle FILE .*\); flynn-host update --to 0\.1\.0 goes back/),
+  );
   assert.equal(started, 1, 'going on needs the store, and nothing may have started it');
   await check(undefined);
   await check({ ...keeper, hasPlatform: false });
   // What is in use is the version before until the end, so that on the way back there is none to go back to.
   for (let again = 0; again < 2; again += 1) {
     await assert.rejects(asUpdate(dir.path, { version: '0.1.0', previous: undefined }, cut));
-    await assert.rejects(check(keeper), refused(/--to 0\.1\.0 goes on; flynn-host update --to 0\.2\.0 goes back/));
+    await assert.rejects(
+      check(keeper),
+      refused(/--to 0\.1\.0 goes on \(with --bundle FILE .*\); flynn-host update --to 0\.2\.0 goes back/),
+    );
   }
   await asUpdate(dir.path, move, async () => 'moved');
   await check(keeper);

@@ -42,6 +42,7 @@ import {
 } from './checks.ts';
 import { removeUnknownParts } from '../platform/unknown-parts.ts';
 import { stepsOfUpdate } from './steps.ts';
+import { checkVoters } from './voters.ts';
 
 type Env = Record<string, string | undefined>;
 
@@ -191,7 +192,10 @@ async function checkMovable(
   const hosts = await withStore(place, hostsOf);
   await checkKeeping(place);
   await checkAway(place, { hosts, leavesAway });
-  if (mayReturn) await checkMembers(place, hosts);
+  if (mayReturn) {
+    await checkMembers(place, hosts);
+    await checkVoters(place, hosts, version);
+  }
   const versions = await versionsOf(place, hosts);
   if (mayReturn && versions.silent.length > 0) {
     const silent = versions.silent.join(', ');
