@@ -1,16 +1,19 @@
 /** `flynn-host collect-debug`: what is going on here, gathered while parts of it may be broken, without secrets. */
 import { execFile } from 'node:child_process';
 import { createWriteStream } from 'node:fs';
-import { open } from 'node:fs/promises';
+import { open, rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
-import { messageOf } from '@flynn/kit/errors';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
-import { pack } from 'tar-stream';
+import { type Pack, pack } from 'tar-stream';
 import { routes } from '../api.ts';
 import type { Installation } from './installation.ts';
 import { withoutEnvironment } from './jobs.ts';
+
+/** In the state directory; the last of each. What an update did here is in `update.log`, why it failed in `refresh.json`. */
+const stateFiles = ['agent.log', 'agent.log.1', 'update.log', 'update.json', 'refresh.json'];
 
 const programDeadlineMs = 15_000;
 const logTailBytes = 1024 * 1024;
@@ -30,16 +33,46 @@ const programs: readonly (readonly [string, string, ...string[]])[] = [
   ['network/sockets', 'ss', '-ltnup'],
 ];
 
-/** Answers where the file is. */
+/** Answers where the file is. `unavailable` where it cannot be written, as on a full disk; then no part of it stays. */
 export async function collectDebug(client: HttpClient, installation: Installation, file?: string): Promise<string> {
   const at = new Date().toISOString().replaceAll(/[:.]/g, '-');
   const name = `flynn-debug-${installation.environment['FLYNN_HOST_ID'] ?? 'host'}-${at}`;
   const path = resolve(file ?? `${name}.tar.gz`);
   const tar = pack();
   const writing = pipeline(tar, createGzip(), createWriteStream(path, { mode: 0o600 }));
+  try {
+    // Whichever fails first: what cannot be written is gathered for nobody.
+    await Promise.race([writing, gather(tar, name, { client, installation })]);
+    tar.finalize();
+    await writing;
+    return path;
+  } catch (error) {
+    tar.destroy();
+    await removePart(path);
+    throw new FlynnError(
+      'unavailable',
+      `${path} cannot be written: ${messageOf(error)}. Name a file on a disk that has room: flynn-host collect-debug FILE`,
+      { cause: error },
+    );
+  }
+}
+
+/** Not a device that was named in the place of a file. */
+async function removePart(path: string): Promise<void> {
+  const isFile = await stat(path).then(
+    (found) => found.isFile(),
+    () => false,
+  );
+  if (isFile) await rm(path);
+}
+
+type Asked = Readonly<{ client: HttpClient; installation: Installation }>;
+
+async function gather(tar: Pack, name: string, { client, installation }: Asked): Promise<void> {
   const secrets = secretsOf(installation.environment);
-  const add = async (entry: string, gather: () => Promise<string>): Promise<void> => {
-    const text = await gather().catch((error: unknown) => `could not be gathered: ${messageOf(error)}\n`);
+  const add = async (entry: string, find: () => Promise<string>): Promise<void> => {
+    if (tar.destroyed) return;
+    const text = await find().catch((error: unknown) => `could not be gathered: ${messageOf(error)}\n`);
     tar.entry({ name: `${name}/${entry}` }, redact(text, secrets));
   };
   const json = (value: unknown) => `${JSON.stringify(withoutEnvironment(value), undefined, 2)}\n`;
@@ -54,7 +87,7 @@ export async function collectDebug(client: HttpClient, installation: Installatio
         .map((pair) => pair.join('='))
         .join('\n')}\n`,
   );
-  await add('agent/agent.log', () => tailOf(join(installation.stateDir, 'agent.log')));
+  for (const file of stateFiles) await add(`agent/${file}`, () => tailOf(join(installation.stateDir, file)));
   await add('agent/journal', () =>
     output('journalctl', [
       '-u',
@@ -70,9 +103,6 @@ export async function collectDebug(client: HttpClient, installation: Installatio
   await add('engine/containers', () => output('docker', [...socket, 'ps', '-a', '--no-trunc']));
   await add('engine/images', () => output('docker', [...socket, 'images']));
   for (const [entry, program, ...args] of programs) await add(entry, () => output(program, args));
-  tar.finalize();
-  await writing;
-  return path;
 }
 
 function secretsOf(environment: Readonly<Record<string, string>>): string[] {
