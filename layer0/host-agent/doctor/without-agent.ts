@@ -2,10 +2,11 @@
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
-import { readTextFile } from '@flynn/kit/files';
+import { readJsonFile, readTextFile } from '@flynn/kit/files';
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import { withDeadline } from '@flynn/kit/retry';
 import type { EtcdStatus } from '@flynn/store/etcd-status';
+import { z } from 'zod';
 import { isAgentThere } from '../agent-process.ts';
 import { etcdQuotaBytes } from '../cluster/etcd-resident.ts';
 import { readUpdate } from '../update/record.ts';
@@ -51,7 +52,7 @@ export async function examineWithoutAgent(
   const subject = `host ${hostId}`;
   const { signal } = new AbortController();
   const checks: Check[] = [
-    { name: 'disks', find: async () => diskFindings(subject, await readDisks(placesBelow(stateDir))) },
+    { name: 'disks', find: async () => diskFindings(subject, await readDisks(await placesBelow(stateDir))) },
     { name: 'limits', find: async () => limitFindings(subject, await readKernelCounts(await countInotify())) },
     ...addressChecks(subject, options),
     { name: 'kernel', find: async () => kernelFindings(subject, await readKernelSettings()) },
@@ -116,11 +117,19 @@ async function membersFindings(
   return etcdFindings(await etcd(signal), facts);
 }
 
-function placesBelow(stateDir: string): { holds: string; path: string }[] {
+async function placesBelow(stateDir: string): Promise<{ holds: string; path: string }[]> {
   return [
     { holds: "the agent's state", path: stateDir },
-    { holds: "the engine's data", path: '/var/lib/docker' },
+    { holds: "the engine's data", path: await engineDataDir() },
   ];
+}
+
+const daemonSchema = z.object({ 'data-root': z.string().default('/var/lib/docker') });
+
+/** As the engine is told to have it: an agent that is down is mostly so with its engine, which then says nothing itself. */
+export async function engineDataDir(settings = '/etc/docker/daemon.json'): Promise<string> {
+  const known = await readJsonFile(settings, daemonSchema);
+  return (known ?? daemonSchema.parse({}))['data-root'];
 }
 
 /** What the agent said last: systemd has its log, or it is a file. */
