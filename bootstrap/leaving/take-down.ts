@@ -114,7 +114,7 @@ export function goneText({ name, hasPlatform }: { name: string; hasPlatform?: bo
   return `The cluster ${name} is gone.`;
 }
 
-/** By force also a host goes whose engine is gone for good. `unavailable` for one that does not answer, and may have what is to go. */
+/** By force a host goes whose engine is gone for good. `unavailable` for one that does not answer, and may have what is to go. */
 export async function isEngineToEmpty(
   { FLYNN_DOCKER_SOCKET: socket, FLYNN_STATE_DIR: stateDir }: Pick<Options, 'FLYNN_DOCKER_SOCKET' | 'FLYNN_STATE_DIR'>,
   { isForced, report }: { isForced: boolean; report: (line: string) => void },
