@@ -27,8 +27,12 @@ export interface Receiver {
   onHead(status: number, fields: string[], extent: Extent): void;
   /** What comes and goes from here on is not a body but the other protocol. */
   onUpgraded(fields: string[]): void;
-  /** The bytes are the receiver's. One that cannot take more now calls `pause`. */
+  /**
+   * The bytes are the receiver's. One that cannot take more now calls `pause`. If it `isCrowded` by then it does so, and `resume`
+   * not before all that it was given is out of its hands: bytes may lie in memory that is used again after it.
+   */
   onData(bytes: Buffer): void;
+  readonly isCrowded?: boolean;
   onEnd(trailers: Fields): void;
   /** More of the body may be written. */
   onDrain(): void;

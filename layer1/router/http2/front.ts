@@ -15,6 +15,7 @@ import { Http1Upstream } from './http1-upstream.ts';
 import { Http2Head, readRequest } from './request.ts';
 import { Transfer } from './transfer.ts';
 import { Unread } from './unread.ts';
+import { Unsent } from './unsent.ts';
 
 /** From the connection to the client's SETTINGS. */
 const prefaceMs = 10_000;
@@ -57,6 +58,7 @@ type Session = {
   readonly client: Client;
   readonly unread: Unread;
   readonly collected: Collected;
+  readonly unsent: Unsent;
   streams: number;
   isReady: boolean;
   idleSinceMs: number;
@@ -74,7 +76,8 @@ type Session = {
  *
  * INVARIANTS. Every stream that was accepted ends with an answer, or is reset. A session without streams is kept for 75 s;
  * while draining none takes new ones for longer than a moment. What a client can make the router hold is bounded per
- * session: 128 streams, 64 KB of fields each, 256 KB of body each and 1 MB of all (`unread`), and what is collected (`collected`).
+ * session: 128 streams, 64 KB of fields each, 256 KB of body each and 1 MB of all (`unread`), what is collected (`collected`), and
+ * of answers 1 MB of all and what was read at once of each (`unsent`).
  */
 export class Http2Front implements Front, Watched {
   readonly #policy: Policy;
@@ -108,6 +111,7 @@ export class Http2Front implements Front, Watched {
       client,
       unread: new Unread(session, windowBytes),
       collected: new Collected(),
+      unsent: new Unsent(),
       streams: 0,
       isReady: false,
       idleSinceMs: this.#deadlines.nowMs,
@@ -169,6 +173,7 @@ export class Http2Front implements Front, Watched {
       upstream: this.#upstreams[verdict.exchange.backendProtocol],
       deadlines: this.#deadlines,
       collected: known.collected,
+      unsent: known.unsent,
       onOver: () => this.#onStreamOver(known),
     });
     transfer.start();

@@ -12,6 +12,9 @@ import { http1AnswerFields, trailerFields } from './fields.ts';
 import { requestText } from './http1-request.ts';
 import { copyOf } from './slab.ts';
 
+/** Smaller pieces are copied for a receiver that is crowded too: lending them costs the connection if they are an answer's last. */
+const lentBytes = 8_192;
+
 export class Http1Upstream implements Upstream {
   readonly #pools: Pools;
 
@@ -35,6 +38,8 @@ class Http1Attempt implements Attempt, AnswerReceiver {
   #isConnected = false;
   #isSent = false;
   #isTunnel = false;
+  /** Of what the connection reads into something is lent until `resume`. */
+  #hasLent = false;
   #trailers: Fields = [];
 
   constructor(pools: Pools, backend: Backend, request: UpstreamRequest, receiver: Receiver) {
@@ -79,6 +84,7 @@ class Http1Attempt implements Attempt, AnswerReceiver {
   }
 
   resume(): void {
+    this.#hasLent = false;
     this.#connection?.socket.resume();
   }
 
@@ -117,8 +123,12 @@ class Http1Attempt implements Attempt, AnswerReceiver {
   }
 
   onBytes(buffer: Buffer, from: number, to: number): void {
-    // The buffer is used again for what is read next.
-    this.#receiver?.onData(copyOf(buffer, from, to));
+    const receiver = this.#receiver;
+    if (receiver === undefined) return;
+    // The buffer is used again for what is read next. Who takes nothing for now has nothing read, and would have it twice.
+    const isLent = receiver.isCrowded === true && to - from >= lentBytes;
+    this.#hasLent ||= isLent;
+    receiver.onData(isLent ? buffer.subarray(from, to) : copyOf(buffer, from, to));
   }
 
   onTail(text: string): void {
@@ -130,7 +140,7 @@ class Http1Attempt implements Attempt, AnswerReceiver {
   onEnd(): void {
     const connection = this.#connection;
     if (connection === undefined) return;
-    if (this.#isSent) {
+    if (this.#isSent && !this.#hasLent) {
       connection.socket.resume();
       this.#pools.give(connection);
     } else connection.destroy();

@@ -13,6 +13,7 @@ import { listBytes, objectOf } from './fields.ts';
 import type { Http2Head } from './request.ts';
 import { RequestBody } from './request-body.ts';
 import type { BodyReceiver } from './request-body.ts';
+import type { Unsent, UnsentOfStream } from './unsent.ts';
 
 /** Of preliminary answers: more are left out. */
 const informedBytes = 65_536;
@@ -49,6 +50,8 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
   #isOpenEnded = false;
   readonly #body: RequestBody;
   #isClientFull = false;
+  readonly #ofSession: Unsent;
+  readonly #unsent: UnsentOfStream;
   #status = 0;
   #bytesOut = 0;
   #isBrokenOff = false;
@@ -61,6 +64,7 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     upstream: Upstream;
     deadlines: Deadlines;
     collected: Collected;
+    unsent: Unsent;
     onOver: () => void;
   }) {
     this.#stream = options.stream;
@@ -69,6 +73,8 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     this.#deadlines = options.deadlines;
     this.#onOver = options.onOver;
     const { upstream, exchange, head, stream, collected } = options;
+    this.#ofSession = options.unsent;
+    this.#unsent = options.unsent.watch(stream);
     this.#body = new RequestBody({ stream, head, receiver: this, collected });
     this.#attempts = new Attempts({ upstream, exchange, head, receiver: this });
     const { totalMs } = options.exchange.limits;
@@ -183,11 +189,15 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     this.#bytesOut += bytes.length;
     this.#arm(this.#exchange.limits.idleMs);
     if (!this.#stream.writable) return;
-    if (this.#stream.write(bytes)) return;
+    const hasRoom = this.#stream.write(bytes, this.#onSent);
+    this.#unsent.count();
+    if (hasRoom && !this.isCrowded) return;
     this.#attempts.attempt?.pause();
-    if (this.#isClientFull) return;
     this.#isClientFull = true;
-    this.#stream.once('drain', () => this.#onClientDrain());
+  }
+
+  get isCrowded(): boolean {
+    return this.#ofSession.isMuch;
   }
 
   onEnd(trailers: Fields): void {
@@ -275,6 +285,11 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     this.onInformation(100, []);
   }
 
+  readonly #onSent = (error?: Error | null): void => {
+    this.#unsent.count();
+    if (this.#isClientFull && (error ?? null) === null && this.#stream.writableLength === 0) this.#onClientDrain();
+  };
+
   #onClientDrain(): void {
     this.#isClientFull = false;
     this.#arm(this.#exchange.limits.idleMs);
@@ -315,6 +330,7 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     const isAnswered = this.#phase === 'over' && this.#stream.rstCode === constants.NGHTTP2_NO_ERROR;
     this.#attempts.letGo();
     this.#body.dropCollected();
+    this.#unsent.count();
     this.#phase = 'over';
     this.#deadlineMs = Infinity;
     this.#exchange.end({
