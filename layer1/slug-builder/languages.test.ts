@@ -5,24 +5,7 @@ import { baseOf, checkGoVersion, parseGoMod, webBinary } from './go/modules.ts';
 import { mavenSettings } from './java/java.ts';
 import { chooseJava, javaWish, runnableJar } from './java/versions.ts';
 import { checkPhp, extensionPackages, parseComposerJson, satisfiesComposer } from './php/composer-json.ts';
-import { requirementsOfPipfileLock } from './python/pipfile.ts';
 import { checkGemfileRuby, hasGem, rubyOfGemfile, rubyOfLock } from './ruby/gemfile.ts';
-
-test('a Pipfile.lock becomes lines for pip, with digests if all have them', () => {
-  const hashed = {
-    flask: { version: '==3.0', hashes: ['sha256:aa', 'sha256:bb'], markers: "python_version >= '3.8'" },
-  };
-  assert.equal(
-    requirementsOfPipfileLock(JSON.stringify({ default: hashed })),
-    "flask==3.0 ; python_version >= '3.8' --hash=sha256:aa --hash=sha256:bb\n",
-  );
-  const mixed = { ...hashed, mine: { git: 'https://h/x.git', ref: 'abc' }, any: { version: '*', extras: ['a', 'b'] } };
-  assert.equal(
-    requirementsOfPipfileLock(JSON.stringify({ default: mixed })),
-    "flask==3.0 ; python_version >= '3.8'\nmine @ git+https://h/x.git@abc\nany[a,b]\n",
-  );
-  assert.throws(() => requirementsOfPipfileLock('{"default": []}'), { code: 'invalid', message: /pipenv lock/ });
-});
 
 test('go.mod tells the module and its Go, and a newer one than there is is refused', () => {
   assert.deepEqual(parseGoMod('// x\nmodule example.com/a/v2\n\ngo 1.22.3\n'), {

@@ -15,7 +15,11 @@ import { chooseManager, isBerryLockfile, pnpmRangeOf } from './nodejs/lockfiles.
 import { parsePackageJson, startCommand } from './nodejs/package-json.ts';
 import { parseComposerJson, satisfiesComposer } from './php/composer-json.ts';
 import { parseProcfile } from './procfile.ts';
-import { requirementsOfPipfileLock } from './python/pipfile.ts';
+import { requirementFiles } from './python/locked.ts';
+import { readPipfileLock } from './python/pipfile.ts';
+import { readPoetryLock } from './python/poetry-lock.ts';
+import { readPyProject } from './python/pyproject.ts';
+import { readUvLock } from './python/uv-lock.ts';
 import { checkGemfileRuby, rubyOfGemfile, rubyOfLock } from './ruby/gemfile.ts';
 import { createIgnore } from './slugignore.ts';
 import { readSettings } from './static-settings.ts';
@@ -131,7 +135,17 @@ const parsers: [string, fc.Arbitrary<string>, (given: string) => unknown][] = [
   ['lockfiles', text, (given) => [pnpmRangeOf(given), isBerryLockfile(given)]],
   ['composer.json', json, parseComposerJson],
   ['a constraint of Composer', text, (given) => satisfiesComposer('8.4.1', given)],
-  ['Pipfile.lock', json, requirementsOfPipfileLock],
+  ['Pipfile.lock', json, (given) => requirementFiles(readPipfileLock(given))],
+  [
+    'uv.lock',
+    text,
+    (given) => requirementFiles(readUvLock(`[[package]]\nname = "a"\nsource = { git = "${given}" }\n${given}`)),
+  ],
+  [
+    'pyproject.toml and poetry.lock',
+    text,
+    (given) => readPoetryLock(given, readPyProject(`[project]\ndependencies = ["${given}"]`)),
+  ],
   [
     'go.mod',
     text,

@@ -1,6 +1,7 @@
-/** What does a Pipfile.lock install, as lines for pip? */
+/** What does a Pipfile.lock install? */
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { z } from 'zod';
+import { folderOf, isUsualIndex, type Lock, type LockedPackage, withMarkers } from './locked.ts';
 
 const entrySchema = z.object({
   version: z.string().optional(),
@@ -9,12 +10,16 @@ const entrySchema = z.object({
   extras: z.array(z.string()).default([]),
   git: z.string().optional(),
   ref: z.string().optional(),
+  subdirectory: z.string().optional(),
   file: z.string().optional(),
   path: z.string().optional(),
 });
-const lockSchema = z.object({ default: z.record(z.string(), entrySchema).default({}) });
+const lockSchema = z.object({
+  _meta: z.object({ sources: z.array(z.object({ url: z.string() })).default([]) }).optional(),
+  default: z.record(z.string(), entrySchema).default({}),
+});
 
-export function requirementsOfPipfileLock(text: string): string {
+export function readPipfileLock(text: string): Lock {
   let lock: z.output<typeof lockSchema>;
   try {
     lock = lockSchema.parse(JSON.parse(text.replace(/^\uFEFF/, '')));
@@ -23,23 +28,24 @@ export function requirementsOfPipfileLock(text: string): string {
       cause: error,
     });
   }
-  const entries = Object.entries(lock.default);
-  // pip wants digests of all or of none.
-  const hasAllHashes = entries.every(([, { hashes }]) => hashes.length > 0);
-  const lines = entries.map(([name, entry]) => {
-    const hashes = hasAllHashes ? entry.hashes.map((hash) => ` --hash=${hash}`).join('') : '';
-    const markers = entry.markers === undefined ? '' : ` ; ${entry.markers}`;
-    return `${requirementOf(name, entry)}${markers}${hashes}\n`;
-  });
-  return lines.join('');
+  const sources = (lock._meta?.sources ?? []).map(({ url }) => url.replaceAll(/\$([A-Z_][A-Z0-9_]*)/g, '${$1}'));
+  return {
+    packages: Object.entries(lock.default).map(([name, entry]) => lockedPackage(name, entry)),
+    indexes: sources.filter((url) => !isUsualIndex(url)),
+    isPackage: false,
+  };
 }
 
-function requirementOf(name: string, entry: z.output<typeof entrySchema>): string {
+function lockedPackage(name: string, entry: z.output<typeof entrySchema>): LockedPackage {
+  const { hashes, markers, git, ref, subdirectory } = entry;
   const extras = entry.extras.length === 0 ? '' : `[${entry.extras.join(',')}]`;
-  if (entry.git !== undefined) {
-    return `${name}${extras} @ git+${entry.git}${entry.ref === undefined ? '' : `@${entry.ref}`}`;
+  if (git !== undefined) {
+    const folder = subdirectory === undefined ? '' : `#subdirectory=${subdirectory}`;
+    const place = `git+${git}${ref === undefined ? '' : `@${ref}`}${folder}`;
+    return { requirement: withMarkers(`${name}${extras} @ ${place}`, markers), hashes: [] };
   }
   const place = entry.file ?? entry.path;
-  if (place !== undefined) return `${place}${extras}`;
-  return `${name}${extras}${entry.version === undefined || entry.version === '*' ? '' : entry.version}`;
+  if (place !== undefined) return { requirement: withMarkers(`${folderOf(place)}${extras}`, markers), hashes: [] };
+  const version = entry.version === undefined || entry.version === '*' ? '' : entry.version;
+  return { requirement: withMarkers(`${name}${extras}${version}`, markers), hashes };
 }

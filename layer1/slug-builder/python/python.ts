@@ -1,7 +1,5 @@
 /** The Python buildpack: Debian's Python, and what pip installs in a virtual environment of the app. */
-import { readFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { readTextFile } from '@flynn/kit/files';
 import type { BuildContext, Buildpack, Compiled } from '../buildpack.ts';
 import { runForOutput } from '../command.ts';
 import { DebianToolchain } from '../debian/toolchain.ts';
@@ -11,12 +9,10 @@ import { exists } from '../nodejs/toolchain.ts';
 import { type RuntimeEnv, atRunTime, debianPaths, slugDir, withRuntime, writeProfileScript } from '../runtime-env.ts';
 import { runTool } from '../tool-run.ts';
 import { chooseVersion, wishIn } from '../wanted-version.ts';
-import { requirementsOfPipfileLock } from './pipfile.ts';
+import { installationOf, signOf } from './installation.ts';
 
-/** The first that is there says what to install. */
-const signs = ['requirements.txt', 'Pipfile.lock', 'pyproject.toml', 'setup.py'] as const;
 /** Part of the cache's key: higher when what the builder does to the environment changes. */
-const builderVersion = '1';
+const builderVersion = '2';
 
 export const python: Buildpack = {
   name: 'python',
@@ -25,11 +21,6 @@ export const python: Buildpack = {
   },
   compile,
 };
-
-async function signOf(appDir: string): Promise<(typeof signs)[number] | undefined> {
-  for (const sign of signs) if (await exists(join(appDir, sign))) return sign;
-  return undefined;
-}
 
 function pythonEnv(dir: string, appDir: string): RuntimeEnv {
   const { PATH, LD_LIBRARY_PATH } = debianPaths(dir);
@@ -71,7 +62,7 @@ async function compile(context: BuildContext): Promise<Compiled> {
   };
 }
 
-type Installation = {
+type Wanted = {
   context: BuildContext;
   /** With the app's variables, and without. */
   env: Readonly<Record<string, string>>;
@@ -81,25 +72,20 @@ type Installation = {
 };
 
 /** Answers whether anything was installed anew. */
-async function installPackages({ context, env, own, program, runtime }: Installation): Promise<boolean> {
+async function installPackages({ context, env, own, program, runtime }: Wanted): Promise<boolean> {
   const { layout, out, signal } = context;
   const { appDir } = layout;
-  const sign = await signOf(appDir);
   const venv = join(appDir, '.venv');
   const kept = new KeptFolder(context, 'venv', venv);
-  const text = await requirementsText(appDir);
-  // A requirement that is part of the source changes with it.
-  const key =
-    sign === 'requirements.txt' || sign === 'Pipfile.lock' ? keyOf(builderVersion, runtime, appDir, text) : undefined;
-  const isKeepable = key !== undefined && !/^\s*(?:-e\b|--editable\b|\.|file:|\S+\s*@\s*file:)/m.test(text);
+  const { steps, dependsOn } = await installationOf(context);
+  const key = dependsOn === undefined ? undefined : keyOf(builderVersion, runtime, appDir, dependsOn);
   out.topic(`Installing dependencies with pip`);
-  if (isKeepable && (await kept.restore(key))) {
+  if (key !== undefined && (await kept.restore(key))) {
     out.line('Restoring the virtual environment: nothing it depends on has changed');
     return false;
   }
   const options = { cwd: appDir, env: own, signal };
   await runForOutput([program, '-m', 'venv', '--clear', '--without-pip', venv], options);
-  const [what, called] = await toInstall(sign, context);
   const pip = [program, '-m', 'pip', '--python', join(venv, 'bin/python'), 'install'] as const;
   const quiet = [
     '--no-compile',
@@ -108,15 +94,18 @@ async function installPackages({ context, env, own, program, runtime }: Installa
     '--progress-bar=off',
     '--no-warn-script-location',
   ];
-  await runTool([...pip, ...quiet, ...what], {
-    context,
-    env,
-    called,
-    check: [
-      'that every package and version exists, and supports this Python',
-      'that the package index can be reached from the cluster; another is named with: flynn runner env set PIP_INDEX_URL=URL',
-    ],
-  });
+  for (const { args, called } of steps) {
+    await runTool([...pip, ...quiet, ...args], {
+      context,
+      env,
+      called,
+      check: [
+        'that every package and version exists, and supports this Python',
+        'that the package index can be reached from the cluster; another is named with: flynn runner env set PIP_INDEX_URL=URL',
+        ...(args.includes('.') ? ['that the app can be made a package: its own words are above'] : []),
+      ],
+    });
+  }
   // Times in a slug are all the same, so compiled files are told apart by what they were made of.
   await runForOutput(
     [program, '-m', 'compileall', '-q', '-j', '2', '--invalidation-mode', 'unchecked-hash', venv],
@@ -125,41 +114,8 @@ async function installPackages({ context, env, own, program, runtime }: Installa
     if (signal.aborted) throw error;
     // A package may carry files for other versions; what cannot be compiled is not meant to be imported.
   });
-  if (isKeepable) await kept.keep(key);
+  if (key !== undefined) await kept.keep(key);
   return true;
-}
-
-async function toInstall(
-  sign: (typeof signs)[number] | undefined,
-  { layout, out }: BuildContext,
-): Promise<[string[], string]> {
-  if (sign === 'requirements.txt') return [['-r', sign], 'pip install -r requirements.txt'];
-  if (sign === 'Pipfile.lock') {
-    const file = join(layout.scratchDir, 'requirements-of-pipfile.txt');
-    await writeFile(file, requirementsOfPipfileLock(await readFile(join(layout.appDir, sign), 'utf8')));
-    return [['-r', file], 'pip install of Pipfile.lock'];
-  }
-  for (const [lock, command] of [
-    ['poetry.lock', 'poetry export -o requirements.txt'],
-    ['uv.lock', 'uv export -o requirements.txt'],
-  ] as const) {
-    if (!(await exists(join(layout.appDir, lock)))) continue;
-    out.warn(`${lock} is not read: each build may get other versions.\nCommit what it says for pip: ${command}`);
-  }
-  return [['.'], 'pip install .'];
-}
-
-/** All that may say what is installed, in an order that is always the same. */
-async function requirementsText(appDir: string): Promise<string> {
-  const names = (await readdir(appDir)).filter((name) =>
-    /^(?:Pipfile\.lock|.*(?:requirements|constraints).*\.(?:txt|in))$/i.test(name),
-  );
-  const nested: string[] = await readdir(join(appDir, 'requirements')).catch(() => []);
-  const files = [...names.sort(), ...nested.sort().map((name) => `requirements/${name}`)];
-  const texts = await Promise.all(
-    files.map(async (file) => `${file}\n${(await readTextFile(join(appDir, file)).catch(() => '')) ?? ''}\n`),
-  );
-  return texts.join('');
 }
 
 /** Django's static files belong to the slug. */

@@ -1,0 +1,55 @@
+/** What does a pyproject.toml say of the app? */
+import { z } from 'zod';
+import { readToml } from './toml.ts';
+
+const poetryNeed = z.looseObject({
+  extras: z.array(z.string()).default([]),
+  markers: z.string().optional(),
+  optional: z.boolean().default(false),
+});
+const schema = z.object({
+  'build-system': z.unknown().optional(),
+  project: z.looseObject({ dependencies: z.array(z.string()).default([]) }).optional(),
+  tool: z
+    .looseObject({
+      poetry: z
+        .looseObject({
+          'package-mode': z.boolean().default(true),
+          dependencies: z.record(z.string(), z.union([z.string(), poetryNeed, z.array(poetryNeed)])).default({}),
+        })
+        .optional(),
+    })
+    .optional(),
+});
+
+export type PyProject = Readonly<{
+  /** Whether something says how to make a package of the app. */
+  isPackage: boolean;
+  /** As pip reads them: `name[extra]>=1 ; markers`. */
+  requirements: readonly string[];
+  /** What the app needs by itself, in production. */
+  needs: readonly { name: string; extras: readonly string[]; markers: string | undefined }[];
+}>;
+
+export function readPyProject(text: string): PyProject {
+  const { project, tool, 'build-system': buildSystem } = readToml(text, schema, { name: 'pyproject.toml' });
+  const poetry = tool?.poetry;
+  const requirements = project?.dependencies ?? [];
+  const ofProject = requirements.map((requirement) => {
+    const [, name = '', extras = '', markers] =
+      /^\s*([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?[^;]*(?:;\s*(.*))?$/.exec(requirement) ?? [];
+    return { name, extras: extras.split(',').flatMap((extra) => extra.trim() || []), markers };
+  });
+  const ofPoetry = Object.entries(poetry?.dependencies ?? {})
+    .filter(([name]) => name !== 'python')
+    .flatMap(([name, given]) => [given].flat().map((need) => ({ name, need })))
+    .flatMap(({ name, need }) => {
+      if (typeof need === 'string') return [{ name, extras: [], markers: undefined }];
+      return need.optional ? [] : [{ name, extras: need.extras, markers: need.markers }];
+    });
+  return {
+    isPackage: buildSystem !== undefined && (poetry?.['package-mode'] ?? true),
+    requirements,
+    needs: [...ofProject, ...ofPoetry],
+  };
+}
