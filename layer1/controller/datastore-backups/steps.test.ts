@@ -144,8 +144,7 @@ test('without a member that runs it fails, and says how to look', async () => {
   await using at = await startDatastoreWorld();
   await at.step(Date.now());
   await at.world.client.call(routes.run, { params: at.params });
-  const statuses = { snapshot: { entries: new Map() } };
-  const cell = { ...at.world.deps.cell, statuses };
+  const cell = { ...at.world.deps.cell, statusesByApp: { of: () => [] } };
   Object.assign(at.world.deps, { cell });
   await at.step(Date.now());
   assert.match(
