@@ -48,8 +48,9 @@ export type WorkersOptions = {
 
 /**
  * INVARIANTS. After `start` there are always `count` workers, or on their way: one that ends is started again, the first time
- * at once, then after growing pauses. A worker's death costs nobody but its own connections. One that stands still is killed. Beside them are those that leave,
- * until their last connection has ended; the one with index 0 never does. Each knows how many there are. After `stop` none is left.
+ * at once, then after growing pauses. A worker's death costs nobody but its own connections. One that stands still is killed.
+ * Beside them are those that leave, until their last connection has ended; the one with index 0 never does. Each knows how many
+ * there are. After `stop` none is left.
  */
 export class Workers {
   readonly #options: WorkersOptions;
