@@ -251,8 +251,15 @@ test('what no engine knows is told by its line', () => {
 test('only declared arguments are given: what is given is in the image for everybody to read', () => {
   const env = { VERSION: '2', NAME: 'n', OTHER: 'o', SECRET: 's', y: 'no' };
   assert.deepEqual(argsOf('FROM x\nARG A\n', env), {});
-  const { y: _y, ...args } = argsOf(dockerfile, env);
+  assert.deepEqual(argsOf(dockerfile, env), { VERSION: '2', NAME: 'n', OTHER: 'o' });
+});
+
+test('arguments may be declared over several lines, with comments between them', () => {
+  const text =
+    'ARG VERSION=1 \\\n  # which one\n  NAME=slim \\\r\n\tOTHER\nFROM x:$VERSION-$NAME\nRUN echo \\\n  ARG SECRET\n';
+  const args = argsOf(text, { VERSION: '2', NAME: 'n', OTHER: 'o', SECRET: 's', which: 'no' });
   assert.deepEqual(args, { VERSION: '2', NAME: 'n', OTHER: 'o' });
+  assert.match(withPlainBases(text, args), /^FROM x:2-n$/m);
 });
 
 test('the arguments that BuildKit gives by itself are there: for FROM in any case, for steps that declare them', () => {

@@ -3,6 +3,7 @@ import { isLocalName } from '@flynn/host-agent/images/names';
 import { Outside } from '@flynn/kit/outside';
 import { type Instruction, checkReading, flagsOf, instructionsOf, refusal, withFlags } from './instructions.ts';
 import { swallowing } from './swallowed-lines.ts';
+import { pairsOf } from './variables.ts';
 
 /** Images of the platform's, by names that mean the same on every cluster; the engine's are longer. */
 const ownImage = /^flynn\/[a-z0-9-]+(?::[A-Za-z0-9_.-]+)?$/;
@@ -239,8 +240,7 @@ export function saysCommand(dockerfile: string): boolean {
 
 /** Of the app's variables those that the Dockerfile declares with ARG: they become part of the image's history. */
 export function argsOf(dockerfile: string, env: Readonly<Record<string, string>>): Record<string, string> {
-  const lines = [...dockerfile.matchAll(/^\s*ARG\s+([^\r\n]+)/gim)].map(([, text = '']) => text);
-  const words = lines.flatMap((line) => line.match(/(?<=^|\s)[A-Za-z_]\w*/g) ?? []);
-  const declared = new Set(words);
+  const lines = instructionsOf(dockerfile).filter(({ name }) => name === 'ARG');
+  const declared = new Set(lines.flatMap(({ text }) => pairsOf(text).map(([name]) => name)));
   return Object.fromEntries(Object.entries(env).filter(([name]) => declared.has(name)));
 }

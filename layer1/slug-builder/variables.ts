@@ -235,7 +235,7 @@ function valueIn(stage: Stage, text: string): Value {
 }
 
 /** Of ARG and ENV, also of the form that gives one variable all of the line. */
-function pairsOf(text: string): [string, string | undefined][] {
+export function pairsOf(text: string): [string, string | undefined][] {
   const [, keyword = '', rest = ''] = /^(\w+)\s+([^]*)$/.exec(text) ?? [];
   const words = rest.match(/(?:\\[^]|"(?:\\[^]|[^"\\])*"|'[^']*'|\S)+/g) ?? [];
   if (keyword.toUpperCase() === 'ENV' && !(words[0]?.includes('=') ?? false)) {
