@@ -2,7 +2,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import type { Layout } from './buildpack.ts';
+import type { BuildContext, GivenContext, Layout } from './buildpack.ts';
 import { type SlugPlan, compileSlug } from './compile.ts';
 import { baseEnv } from './environment.ts';
 import { createOutput } from './output.ts';
@@ -11,6 +11,8 @@ type Bench = AsyncDisposable & {
   dir: string;
   layout: Layout;
   output: () => string;
+  /** What a part of a buildpack is given. */
+  context: () => BuildContext;
   compile: (appEnv?: Record<string, string>, cacheIsGood?: (isGood: boolean) => void) => Promise<SlugPlan>;
 };
 
@@ -28,22 +30,20 @@ export async function bench(files: Record<string, string>): Promise<Bench> {
   await write(layout.appDir, files);
   let said = '';
   const out = createOutput((text) => (said += text));
+  const given = (appEnv: Record<string, string>): GivenContext => ({
+    layout,
+    appEnv,
+    baseEnv: baseEnv({ PATH: process.env['PATH'] }, { home: layout.appDir, commit: 'abc' }),
+    out,
+    nowMs: 0,
+    signal: AbortSignal.timeout(60_000),
+  });
   return {
     dir,
     layout,
     output: () => said,
-    compile: (appEnv = {}, cacheIsGood) =>
-      compileSlug(
-        {
-          layout,
-          appEnv,
-          baseEnv: baseEnv({ PATH: process.env['PATH'] }, { home: layout.appDir, commit: 'abc' }),
-          out,
-          nowMs: 0,
-          signal: AbortSignal.timeout(60_000),
-        },
-        cacheIsGood,
-      ),
+    context: () => ({ ...given({}), isBuilt: false, keepCache: () => undefined }),
+    compile: (appEnv = {}, cacheIsGood) => compileSlug(given(appEnv), cacheIsGood),
     [Symbol.asyncDispose]: () => rm(dir, { recursive: true, force: true }),
   };
 }

@@ -2,8 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { baseOf, checkGoVersion, parseGoMod, webBinary } from './go/modules.ts';
-import { mavenSettings } from './java/java.ts';
-import { chooseJava, javaWish, runnableJar } from './java/versions.ts';
+import { chooseJava, javaWish } from './java/versions.ts';
 import { checkPhp, extensionPackages, parseComposerJson, satisfiesComposer } from './php/composer-json.ts';
 import { checkGemfileRuby, hasGem, rubyOfGemfile, rubyOfLock } from './ruby/gemfile.ts';
 
@@ -97,6 +96,15 @@ test('Java is what system.properties or the pom ask for, or the next newer one',
   });
   assert.deepEqual(javaWish({ pom: '<java.version>1.8</java.version>' }), { version: '8', file: 'pom.xml' });
   assert.equal(javaWish({ pom: '<project/>' }), undefined);
+  const commented = '<!-- <java.version>11</java.version> --><java.version>25</java.version>';
+  assert.equal(javaWish({ pom: commented })?.version, '25');
+  const named = '<jdk>21</jdk><maven.compiler.release>${jdk}</maven.compiler.release>';
+  assert.equal(javaWish({ pom: named })?.version, '21');
+  const endless =
+    '<a>${b}</a><b>${a}</b><java.version>${a}</java.version><maven.compiler.target>17</maven.compiler.target>';
+  assert.equal(javaWish({ pom: endless })?.version, '17');
+  const compiler = '<artifactId>maven-compiler-plugin</artifactId><configuration><release>25</release></configuration>';
+  assert.equal(javaWish({ pom: `<plugin><release>8</release></plugin><plugin>${compiler}</plugin>` })?.version, '25');
   assert.equal(chooseJava({ version: '17', file: 'f' }, ['21', '25']), '21');
   assert.equal(chooseJava({ version: '22', file: 'f' }, ['21', '25']), '25');
   assert.equal(chooseJava(undefined, ['25', '21']), '21');
@@ -104,20 +112,4 @@ test('Java is what system.properties or the pom ask for, or the next newer one',
     message: /Java 26, and there is 21, 25/,
   });
   assert.throws(() => javaWish({ systemProperties: 'java.runtime.version=new' }), { code: 'invalid' });
-});
-
-test('the app is the one jar that is not sources, documentation or an original', () => {
-  assert.equal(runnableJar(['a-1.jar', 'a-1-sources.jar', 'original-a-1.jar', 'classes']), 'a-1.jar');
-  assert.equal(runnableJar(['a.jar', 'b.jar']), undefined);
-});
-
-test("Maven's settings name the mirror and the proxy", () => {
-  assert.equal(mavenSettings({}), '<settings></settings>\n');
-  const text = mavenSettings({
-    MAVEN_MIRROR_URL: 'https://m.example/a&b',
-    https_proxy: 'http://p.example:3128',
-    no_proxy: '.local',
-  });
-  assert.match(text, /<url>https:\/\/m\.example\/a&amp;b<\/url>/);
-  assert.match(text, /<host>p\.example<\/host><port>3128<\/port><nonProxyHosts>\*\.local</);
 });

@@ -1,5 +1,5 @@
 /** The Java buildpack: builds with Maven what has a pom.xml, and runs a jar. The slug has the runtime, not the compiler. */
-import { readdir, rm, writeFile } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readTextFile } from '@flynn/kit/files';
 import type { BuildContext, Buildpack, Compiled } from '../buildpack.ts';
@@ -10,7 +10,9 @@ import { exists } from '../nodejs/toolchain.ts';
 import { type RuntimeEnv, atRunTime, debianPaths, withRuntime, writeProfileScript } from '../runtime-env.ts';
 import { runTool } from '../tool-run.ts';
 import { whileFilling } from '../tool-store.ts';
-import { chooseJava, javaWish, runnableJar } from './versions.ts';
+import { findJar, possibleJars } from './jars.ts';
+import { settingsFlags } from './maven-settings.ts';
+import { chooseJava, javaWish } from './versions.ts';
 
 const architectures: Readonly<Record<string, string>> = { x64: 'amd64' };
 
@@ -18,7 +20,7 @@ export const java: Buildpack = {
   name: 'java',
   async detect({ layout }) {
     if (await exists(join(layout.appDir, 'pom.xml'))) return 'Java';
-    return runnableJar(await readdir(layout.appDir)) === undefined ? undefined : 'Java';
+    return possibleJars(await readdir(layout.appDir)).length === 1 ? 'Java' : undefined;
   },
   compile,
 };
@@ -59,10 +61,7 @@ async function compile(context: BuildContext): Promise<Compiled> {
   await debian.tidy();
 
   await writeProfileScript(appDir, 'java', javaEnv(atRunTime(runtime.name), version));
-  const inTarget = await readdir(join(appDir, 'target')).catch(() => []);
-  const built = runnableJar(inTarget);
-  const jar =
-    pom === undefined ? runnableJar(await readdir(appDir)) : built === undefined ? undefined : `target/${built}`;
+  const jar = await findJar(pom === undefined ? '.' : 'target', context);
   return {
     processTypes: jar === undefined ? {} : { web: `java $JAVA_OPTS -jar ${jar}` },
     configVars: {},
@@ -96,8 +95,6 @@ async function buildWithMaven(context: BuildContext, debian: DebianToolchain, ve
   out.topic('Building with Maven');
   const { dir } = await debian.install('maven', ['maven', `openjdk-${version}-jdk-headless`]);
   await trust(dir, version, context);
-  const settings = join(scratchDir, 'maven-settings.xml');
-  await writeFile(settings, mavenSettings(context.baseEnv));
   const hasWrapper = await exists(join(appDir, 'mvnw'));
   const program = hasWrapper ? 'mvnw' : 'mvn';
   const split = (text: string): string[] => text.split(/\s+/).filter((word) => word !== '');
@@ -113,35 +110,17 @@ async function buildWithMaven(context: BuildContext, debian: DebianToolchain, ve
   });
   // What a wrapper fetches goes below the home folder, and that is the app.
   const env = { ...own, MAVEN_USER_HOME: join(cacheDir, 'maven'), HOME: scratchDir };
-  const flags = ['-B', '-ntp', '-s', settings, `-Dmaven.repo.local=${join(cacheDir, 'maven/repository')}`];
+  const flags = ['-B', '-ntp', `-Dmaven.repo.local=${join(cacheDir, 'maven/repository')}`];
   const command = hasWrapper ? (['sh', './mvnw'] as const) : (['mvn'] as const);
-  await runTool([...command, ...flags, ...options, ...goals], {
+  // Of several -s Maven takes the first, and the options may have one.
+  await runTool([...command, ...flags, ...options, ...(await settingsFlags(context)), ...goals], {
     context,
     env,
     called: `${program} ${[...options, ...goals].join(' ')}`,
     check: [
       'that it works on a fresh clone with this Java',
       "that Maven's repository can be reached from the cluster; a mirror is named with: flynn runner env set MAVEN_MIRROR_URL=URL",
+      'that a repository that asks for a password has a <server> in a settings.xml at the top of the repository, with ${env.NAME} for a variable of the app',
     ],
   });
-}
-
-/** A mirror and a proxy, where there are any: Maven reads neither from the environment. */
-export function mavenSettings(env: Readonly<Record<string, string>>): string {
-  const escape = (text: string): string => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
-  const mirror = env['MAVEN_MIRROR_URL'];
-  const proxy = env['https_proxy'] ?? env['HTTPS_PROXY'];
-  const parts: string[] = [];
-  if (mirror !== undefined) {
-    parts.push(`<mirrors><mirror><id>mirror</id><mirrorOf>*</mirrorOf><url>${escape(mirror)}</url></mirror></mirrors>`);
-  }
-  if (proxy !== undefined && URL.canParse(proxy)) {
-    const { hostname, port, protocol } = new URL(proxy);
-    const direct = (env['no_proxy'] ?? env['NO_PROXY'] ?? '').split(',').filter((host) => host !== '');
-    const number = port === '' ? (protocol === 'https:' ? '443' : '80') : port;
-    parts.push(
-      `<proxies><proxy><active>true</active><protocol>http</protocol><host>${escape(hostname)}</host><port>${number}</port><nonProxyHosts>${escape(direct.map((host) => (host.startsWith('.') ? `*${host}` : host)).join('|'))}</nonProxyHosts></proxy></proxies>`,
-    );
-  }
-  return `<settings>${parts.join('')}</settings>\n`;
 }

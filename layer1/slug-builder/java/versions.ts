@@ -6,10 +6,31 @@ import type { Wish } from '../wanted-version.ts';
 export function javaWish(files: { systemProperties?: string | undefined; pom?: string | undefined }): Wish | undefined {
   const property = /^\s*java\.runtime\.version\s*[=:]\s*(\S+)/m.exec(files.systemProperties ?? '')?.[1];
   if (property !== undefined) return { version: majorOf(property, 'system.properties'), file: 'system.properties' };
-  const element = /<(?:maven\.compiler\.release|java\.version|maven\.compiler\.target)>\s*([\d.]+)\s*</.exec(
-    files.pom ?? '',
-  )?.[1];
-  return element === undefined ? undefined : { version: majorOf(element, 'pom.xml'), file: 'pom.xml' };
+  const version = versionOfPom(files.pom ?? '');
+  return version === undefined ? undefined : { version: majorOf(version, 'pom.xml'), file: 'pom.xml' };
+}
+
+const properties = ['maven.compiler.release', 'java.version', 'maven.compiler.target'];
+
+/** Of its properties the first, else what it configures the compiler with. */
+function versionOfPom(text: string): string | undefined {
+  const pom = text.replace(/<!--[^]*?-->/g, '');
+  const [, plugin = ''] = /<artifactId>\s*maven-compiler-plugin\s*<\/artifactId>([^]*?)<\/plugin>/.exec(pom) ?? [];
+  const wanted = [...valuesOf(pom, properties), ...valuesOf(plugin, ['release', 'target'])];
+  return wanted.map((value) => resolved(value, pom)).find((value) => value !== undefined);
+}
+
+function valuesOf(xml: string, names: readonly string[]): string[] {
+  const pattern = new RegExp(`<(?:${names.map((name) => RegExp.escape(name)).join('|')})>\\s*([^<\\s]+)\\s*<`, 'g');
+  return [...xml.matchAll(pattern)].map(([, value = '']) => value);
+}
+
+/** Undefined for what no property of the pom itself makes a version of. */
+function resolved(value: string, pom: string, most = 5): string | undefined {
+  const [, name] = /^\$\{([\w.-]+)\}$/.exec(value) ?? [];
+  if (name === undefined) return /^[\d.]+$/.test(value) ? value : undefined;
+  const [next] = valuesOf(pom, [name]);
+  return next === undefined || most === 0 ? undefined : resolved(next, pom, most - 1);
 }
 
 /** "21", "21.0.3" and "openjdk-21" are 21; "1.8" is 8. */
@@ -37,12 +58,4 @@ export function chooseJava(wish: Wish | undefined, available: readonly string[])
     'invalid',
     `${wish.file} asks for Java ${wish.version}, and there is ${sorted.join(', ')}: ask for one of these, or build with a buildpack that brings its own (BUILDPACK_URL)`,
   );
-}
-
-/** The jar that is the app among those a build made; undefined when there is none, or several that could be. */
-export function runnableJar(names: readonly string[]): string | undefined {
-  const jars = names.filter(
-    (name) => name.endsWith('.jar') && !/(?:-(?:sources|javadoc|tests|plain)\.jar$)|^original-/.test(name),
-  );
-  return jars.length === 1 ? jars[0] : undefined;
 }
