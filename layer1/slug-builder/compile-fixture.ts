@@ -1,5 +1,5 @@
 /** For tests: an app's files in temporary folders, and what compiling them makes and says. */
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { BuildContext, GivenContext, Layout } from './buildpack.ts';
@@ -13,6 +13,8 @@ type Bench = AsyncDisposable & {
   output: () => string;
   /** What a part of a buildpack is given. */
   context: () => BuildContext;
+  /** The variables of a build where the program of this name is this script. */
+  withProgram: (name: string, script: string) => Promise<Record<string, string>>;
   compile: (appEnv?: Record<string, string>, cacheIsGood?: (isGood: boolean) => void) => Promise<SlugPlan>;
 };
 
@@ -38,11 +40,19 @@ export async function bench(files: Record<string, string>): Promise<Bench> {
     nowMs: 0,
     signal: AbortSignal.timeout(60_000),
   });
+  const context = (): BuildContext => ({ ...given({}), isBuilt: false, keepCache: () => undefined });
   return {
     dir,
     layout,
     output: () => said,
-    context: () => ({ ...given({}), isBuilt: false, keepCache: () => undefined }),
+    context,
+    async withProgram(name, script) {
+      const bin = join(dir, 'bin');
+      await write(bin, { [name]: `#!/bin/sh\n${script}\n` });
+      await chmod(join(bin, name), 0o755);
+      const env = context().baseEnv;
+      return { ...env, PATH: `${bin}:${env['PATH'] ?? ''}` };
+    },
     compile: (appEnv = {}, cacheIsGood) => compileSlug(given(appEnv), cacheIsGood),
     [Symbol.asyncDispose]: () => rm(dir, { recursive: true, force: true }),
   };

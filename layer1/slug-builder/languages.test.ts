@@ -24,7 +24,8 @@ test('the web process of Go is the only program, or the one called like the modu
   assert.equal(webBinary(['a', 'x'], 'example.com/x/v3'), 'bin/x');
   assert.equal(webBinary(['a', 'server'], 'example.com/x'), 'bin/server');
   assert.equal(webBinary(['a', 'b'], 'example.com/x'), undefined);
-  assert.equal(baseOf('example.com/tool/v2'), 'tool');
+  for (const version of ['v2', 'v10']) assert.equal(baseOf(`example.com/tool/${version}`), 'tool');
+  for (const name of ['v0', 'v1', 'v01']) assert.equal(baseOf(`example.com/tool/${name}`), name);
 });
 
 const rubies: [string, string | undefined][] = [

@@ -1,7 +1,6 @@
 /** The Go buildpack: Debian's Go builds the module's programs into bin/. None of the toolchain is in the slug. */
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { FlynnError } from '@flynn/kit/errors';
 import type { BuildContext, Buildpack, Compiled } from '../buildpack.ts';
 import { runForOutput } from '../command.ts';
 import { DebianToolchain } from '../debian/toolchain.ts';
@@ -11,6 +10,7 @@ import { runTool } from '../tool-run.ts';
 import { whileFilling } from '../tool-store.ts';
 import { chooseVersion, wishIn } from '../wanted-version.ts';
 import { baseOf, checkGoVersion, parseGoMod, webBinary } from './modules.ts';
+import { programsOf, whatToCheck } from './programs.ts';
 
 export const go: Buildpack = {
   name: 'go',
@@ -75,25 +75,7 @@ async function buildPrograms(
     context,
     env,
     called: `go build -o bin/ ${programs.join(' ')}`,
-    check: [
-      'that "go build" works on a fresh clone, and that go.mod and go.sum are up to date: go mod tidy',
-      'that the module proxy can be reached from the cluster; another is named with: flynn runner env set GOPROXY=URL. Modules of the repository itself need none: go mod vendor',
-    ],
+    check: whatToCheck,
   });
   await runForOutput(['go', 'clean', '-testcache'], { cwd: layout.appDir, env, signal });
-}
-
-/** The packages that are programs, or those that GO_INSTALL_PACKAGE_SPEC names. */
-async function programsOf(context: BuildContext, env: Readonly<Record<string, string>>): Promise<string[]> {
-  const { appEnv, layout, signal } = context;
-  const named = (appEnv['GO_INSTALL_PACKAGE_SPEC'] ?? '').split(/\s+/).filter((spec) => spec !== '');
-  const format = '{{if eq .Name "main"}}{{.ImportPath}}{{end}}';
-  const options = { cwd: layout.appDir, env, signal };
-  const text = await runForOutput(['go', 'list', '-f', format, ...(named.length > 0 ? named : ['./...'])], options);
-  const programs = text.split('\n').filter((line) => line !== '');
-  if (programs.length > 0) return programs;
-  throw new FlynnError(
-    'invalid',
-    'no package of this module is a program: one with "package main" and "func main()" has to be there',
-  );
 }

@@ -33,5 +33,5 @@ export function webBinary(names: readonly string[], module: string): string | un
 export function baseOf(importPath: string): string {
   const parts = importPath.split('/');
   const last = parts.at(-1) ?? importPath;
-  return /^v[2-9]\d*$/.test(last) && parts.length > 1 ? (parts.at(-2) ?? last) : last;
+  return /^v(?:[2-9]|[1-9]\d+)$/.test(last) && parts.length > 1 ? (parts.at(-2) ?? last) : last;
 }

@@ -19,9 +19,12 @@ import {
 } from '../runtime-env.ts';
 import { runTool } from '../tool-run.ts';
 import { chooseVersion, wishIn } from '../wanted-version.ts';
-import { checkGemfileRuby, hasGem, rubyOfGemfile, rubyOfLock } from './gemfile.ts';
+import { precompileAssets } from './assets.ts';
+import { checkGemfileRuby, rubyOfGemfile, rubyOfLock } from './gemfile.ts';
 
 const builderVersion = '1';
+/** As RubyGems calls this machine. */
+const platform = `${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-linux`;
 /** How the app runs, unless its variables say otherwise. */
 const configVars = {
   RACK_ENV: 'production',
@@ -84,7 +87,7 @@ async function compile(context: BuildContext): Promise<Compiled> {
   const env = { ...configVars, ...withRuntime(buildEnv(context), runtimeEnv) };
   out.topic('Installing gems with Bundler');
   const isInstalled = await installGems({ context, env, lock, runtime: runtime.name });
-  if (lock !== undefined && hasGem(lock, 'rake')) await precompileAssets(context, env);
+  if (lock !== undefined) await precompileAssets(context, env, lock);
   await writeProfileScript(appDir, 'ruby', rubyEnv(atRunTime(runtime.name), version, slugDir));
   return {
     processTypes: await defaultTypes(appDir),
@@ -132,7 +135,7 @@ async function installGems({ context, env, lock, runtime }: Installation): Promi
     env,
     called: 'bundle install',
     check: [
-      'that Gemfile and Gemfile.lock agree, and that the lockfile has this platform: bundle lock --add-platform x86_64-linux',
+      `that Gemfile and Gemfile.lock agree, and that the lockfile has this platform: bundle lock --add-platform ${platform}`,
       'that the gem server can be reached from the cluster; a mirror is named with: flynn runner env set BUNDLE_MIRROR__ALL=URL',
     ],
   });
@@ -141,21 +144,6 @@ async function installGems({ context, env, lock, runtime }: Installation): Promi
   const isSame = (await readTextFile(join(layout.cacheDir, 'gems/key'))) === key;
   if (!isSame) await kept.keep(key);
   return !isSame;
-}
-
-async function precompileAssets(context: BuildContext, env: Readonly<Record<string, string>>): Promise<void> {
-  const { layout, out, signal } = context;
-  if (!(await exists(join(layout.appDir, 'Rakefile')))) return;
-  const options = { cwd: layout.appDir, env: { SECRET_KEY_BASE_DUMMY: '1', ...env }, signal };
-  const tasks = await runForOutput(['bundle', 'exec', 'rake', '-P', '--trace'], options);
-  if (!/^rake assets:precompile$/m.test(tasks)) return;
-  out.topic('Precompiling assets');
-  await runTool(['bundle', 'exec', 'rake', 'assets:precompile'], {
-    context,
-    env: options.env,
-    called: 'rake assets:precompile',
-    check: ['that it works on a fresh clone with RAILS_ENV=production', 'that variables it needs are set: flynn env'],
-  });
 }
 
 async function defaultTypes(appDir: string): Promise<Record<string, string>> {
