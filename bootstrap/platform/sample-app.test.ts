@@ -4,7 +4,7 @@ import { chmod, mkdir, mkdtempDisposable, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { commitSample, sshCommand } from './sample-app.ts';
+import { commitSample, sampleStanding, sshCommand } from './sample-app.ts';
 
 test('the sample is pushed to this machine, by the host key that the domain is known by, wherever its name leads', () => {
   const seen = (gitUrl: string): string[] => {
@@ -22,6 +22,16 @@ test('the sample is pushed to this machine, by the host key that the domain is k
     'port 2222',
   ]);
   assert.ok(seen('ssh://git@apps.example.invalid:22').includes('hostkeyalias apps.example.invalid'));
+});
+
+test('the sample is pushed until it was there once, and never into an app that somebody made of its name', () => {
+  assert.equal(sampleStanding(undefined, undefined), 'to be pushed');
+  assert.equal(sampleStanding({}, undefined), 'to be pushed', 'its push failed');
+  for (const before of ['live', 'gone'] as const) {
+    assert.equal(sampleStanding(undefined, before), 'gone');
+    assert.equal(sampleStanding({}, before), 'gone');
+    assert.equal(sampleStanding({ releaseId: 'r1' }, before), 'live');
+  }
 });
 
 /** Of before 2.28: it refuses the option, and knows no variable for its file of settings. */

@@ -8,11 +8,24 @@ import { FlynnError } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import type { SshKey } from '../cli/config.ts';
 import { root } from '../origin.ts';
+import type { Cluster } from '../settings.ts';
 import { runProgram, tryProgram } from '../machine/program.ts';
 
 export const sampleName = 'hello';
 /** Some seconds, and many minutes on a slow machine: what it does is shown, and whoever waits may interrupt it. */
 const pushMs = 20 * 60_000;
+
+/**
+ * Once it was there it is not pushed again: an app of its name without a release is somebody's own, and the key that it was pushed
+ * with may have been taken away.
+ */
+export function sampleStanding(
+  app: Readonly<{ releaseId?: string | undefined }> | undefined,
+  before: Cluster['sample'],
+): 'live' | 'gone' | 'to be pushed' {
+  if (app?.releaseId !== undefined) return 'live';
+  return before === undefined ? 'to be pushed' : 'gone';
+}
 
 export type PushOptions = { gitUrl: string; key: SshKey; knownHostsFile: string; report: (line: string) => void };
 

@@ -44,7 +44,7 @@ import { listVolumes } from '../leaving/removal.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from '../restore/steps.ts';
 import { beginning, closing, isOpen, knownRootKeys, rootKeysOf, withLiveKeys } from '../rotation/rotation.ts';
 import { tellAuthority, tellRotation } from '../rotation/entry.ts';
-import { pushSample, sampleName, untilAnswers } from '../platform/sample-app.ts';
+import { pushSample, sampleName, sampleStanding, untilAnswers } from '../platform/sample-app.ts';
 import { type Cluster, gatewayOf } from '../settings.ts';
 import { appUrlOf, controllerNameOf, controllerUrlOf, dashboardNameOf, gitHostOf, gitUrlOf } from '../domain/urls.ts';
 import { ensureSealing, tellControllersSeal, unsealedText } from '../rotation/sealing.ts';
@@ -111,11 +111,12 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
       const url = appUrlOf(sampleName, cluster);
       return withPlatform(async (platform) => {
         const existing = await platform.find(sampleName);
-        if (existing?.releaseId !== undefined) {
+        const standing = sampleStanding(existing, cluster.sample);
+        if (standing === 'live') {
           await become({ ...cluster, sample: 'live' });
           return 'there already';
         }
-        if (existing === undefined && cluster.sample !== undefined) {
+        if (standing === 'gone') {
           await become({ ...cluster, sample: 'gone' });
           return 'was deleted, and stays so';
         }
