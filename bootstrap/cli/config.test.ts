@@ -36,6 +36,18 @@ test('the list of clusters is its owner’s only, and removing the last cluster 
     await assert.rejects(stat(person.configDir), { code: 'ENOENT' });
   }));
 
+test('a token for a cluster goes with the whole of it alone, and one for another cluster of the name stays', () =>
+  withPerson(async (person) => {
+    const controllerUrl = 'https://controller.one.localhost';
+    const token = { ...entry('one', 'flynn_abcdefghijkl_of_ann'), controllerUrl };
+    const asked = { name: 'one', keys: ['key of one'] };
+    await addCluster(person, token);
+    assert.equal(await removeCluster(person, asked), false, 'others go on with it');
+    assert.equal(await removeCluster(person, { ...asked, wasAt: { controllerUrl: 'https://elsewhere' } }), false);
+    assert.equal(await removeCluster(person, { ...asked, wasAt: { controllerUrl } }), true);
+    await assert.rejects(stat(person.configDir), { code: 'ENOENT' });
+  }));
+
 test('a cluster that is there is brought up to date, keeping what others wrote about it and the default', () =>
   withPerson(async (person) => {
     await addCluster(person, entry('one'));

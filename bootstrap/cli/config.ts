@@ -8,7 +8,7 @@ import { withHostKey } from '@flynn/cli/clusters/known-hosts';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { ensureKeyFiles } from '../machine/key-files.ts';
 import { runProgram, tryProgram } from '../machine/program.ts';
-import { type Former, type KnownAs, isNameOf, knownAs } from './known-as.ts';
+import { type Former, type KnownAs, type Place, isNameOf, isTokenFor, knownAs } from './known-as.ts';
 
 /** Whose configuration it is: with sudo, that of who called it. */
 export type Person = Readonly<{ home: string; configDir: string; uid?: number; gid?: number }>;
@@ -41,15 +41,17 @@ export async function addCluster(person: Person, cluster: Cluster, former?: Form
 }
 
 /**
- * Whether there was one with this name, as `knownAs` gives it, and one of the keys: another cluster may have taken the name. What
- * was put beside the list goes with its last cluster.
+ * Whether there was one with this name, as `knownAs` gives it, and one of the keys: another cluster may have taken the name. `wasAt`:
+ * of a cluster that is gone as a whole, whose tokens open nothing either: the next one there would be taken for it. What was put
+ * beside the list goes with its last cluster.
  */
 export async function removeCluster(
   person: Person,
-  { name, keys }: { name: string; keys: readonly string[] },
+  { name, keys, wasAt }: { name: string; keys: readonly string[]; wasAt?: Place },
 ): Promise<boolean> {
   const before = await loadClusters(person.configDir);
-  const gone = before.clusters.filter((one) => isNameOf(name, one.name) && keys.includes(one.key));
+  const isIts = (one: Cluster) => keys.includes(one.key) || (wasAt !== undefined && isTokenFor(one, wasAt));
+  const gone = before.clusters.filter((one) => isNameOf(name, one.name) && isIts(one));
   if (gone.length === 0) return false;
   const after = gone.reduce((left, one) => withoutCluster(left, one.name), before);
   if (after.clusters.length > 0) {

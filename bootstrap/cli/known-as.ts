@@ -4,6 +4,8 @@ import { type Cluster, type Clusters, isSameAddress, isSamePlace } from '@flynn/
 /** What the cluster had before, by which it may be known: root keys beside its own, and domains. */
 export type Former = Readonly<{ keys?: readonly string[]; domains?: readonly string[] }>;
 
+export type Place = Pick<Cluster, 'controllerUrl' | 'ca'>;
+
 export type KnownAs = Readonly<{
   entry: Cluster;
   /** A token of somebody is there, and stays. */
@@ -23,7 +25,7 @@ export function knownAs({ clusters }: Clusters, cluster: Cluster, former: Former
     const isOthers = other === undefined ? {} : { other };
     if (found === undefined) return { entry: named, isByToken: false, ...isOthers };
     if (rootKeys.has(found.key)) return { entry: renewed(found, named), isByToken: false, ...isOthers };
-    if (isToken(found.key) && isHere(found, cluster, former)) {
+    if (isTokenFor(found, placeFor(found, cluster, former))) {
       return { entry: { ...renewed(found, named), key: found.key }, isByToken: true, ...isOthers };
     }
     // One that was there before: nothing answers to its key at this address any more.
@@ -48,14 +50,15 @@ function nameOf(cluster: string, count: number): string {
   return count === 1 ? cluster : `${cluster}-${count}`;
 }
 
-/** As all tokens are written. Root keys begin otherwise. */
-function isToken(key: string): boolean {
-  return key.startsWith('flynn_');
+/** All tokens are written so. Root keys begin otherwise. */
+export function isTokenFor(one: Cluster, place: Place): boolean {
+  return one.key.startsWith('flynn_') && isSamePlace(one, place);
 }
 
-function isHere(found: Cluster, cluster: Cluster, { domains = [] }: Former): boolean {
+/** Where one of this entry's domain would be: it may be a former one. */
+function placeFor(found: Cluster, cluster: Cluster, { domains = [] }: Former): Place {
   const { controllerUrl } = domains.includes(found.domain) ? found : cluster;
-  return isSamePlace(found, { controllerUrl, ca: cluster.ca });
+  return { controllerUrl, ca: cluster.ca };
 }
 
 /** What others wrote about the cluster is kept, and https:// is never given up for http://. */

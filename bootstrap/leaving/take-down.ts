@@ -10,6 +10,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { removeAgent } from '../agent/agent.ts';
 import { forgetHost, leaveCluster, leaveMs } from './leaving.ts';
 import { findPerson, removeCluster } from '../cli/config.ts';
+import { secureControllerUrlOf } from '../domain/urls.ts';
 import { engineAt, isEngineUp, stopStartedEngine } from '../machine/engine.ts';
 import { withHostLock } from '../host-lock.ts';
 import { readHostOptions } from '../host-options.ts';
@@ -82,7 +83,9 @@ async function takeDownLocked(options: Options, { env, keepImages, isForced }: T
       await part('telling the cluster', 60_000, (_signal, report) => forgetHost({ stateDir, cluster }, report));
     }
     const person = await findPerson(options.FLYNN_CONFIG_DIR, env);
-    if (await removeCluster(person, { name, keys: knownRootKeys(cluster) }))
+    const wasAt = { controllerUrl: secureControllerUrlOf(cluster), ca: cluster.authority.certificate };
+    const isGone = cluster.hasPlatform && !goesOn;
+    if (await removeCluster(person, { name, keys: knownRootKeys(cluster), ...(isGone ? { wasAt } : {}) }))
       tell(`the cluster from ${person.configDir}`);
   }
   const engine = await part('stopping the container engine', 120_000, () => stopStartedEngine(stateDir));
