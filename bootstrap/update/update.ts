@@ -194,7 +194,7 @@ async function checkMovable(
   await checkAway(place, { hosts, leavesAway });
   if (mayReturn) {
     await checkMembers(place, hosts);
-    await checkVoters(place, hosts, version);
+    await checkVoters(place, version);
   }
   const versions = await versionsOf(place, hosts);
   if (mayReturn && versions.silent.length > 0) {
