@@ -6,14 +6,20 @@
 /** Markers that all have to hold; none: always. */
 type Way = ReadonlySet<string>;
 
+/** With each package that has several they may double. Of more than this, what all of them have is condition enough. */
+const mostWays = 32;
+
 export class Conditions {
   #ways: Way[] = [];
 
-  /** Whether it says anything new. */
-  add(way: Way): boolean {
-    if (this.#ways.some((known) => [...known].every((marker) => way.has(marker)))) return false;
-    this.#ways = [...this.#ways.filter((known) => ![...way].every((marker) => known.has(marker))), way];
-    return true;
+  /** What it says that is new, for what is led to from there. */
+  add(way: Way): Way | undefined {
+    if (this.#ways.some((known) => known.isSubsetOf(way))) return undefined;
+    this.#ways = [...this.#ways.filter((known) => !way.isSubsetOf(known)), way];
+    if (this.#ways.length <= mostWays) return way;
+    const common = this.#ways.reduce((some, others) => some.intersection(others));
+    this.#ways = [common];
+    return common;
   }
 
   /** As a marker; undefined where it is installed always. */

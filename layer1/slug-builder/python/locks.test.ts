@@ -139,6 +139,62 @@ test('a uv.lock is installed as it is: what the app needs and nothing of develop
   assert.throws(() => readUvLock('[[package]'), { code: 'invalid', message: /uv\.lock is not usable[^]*uv lock/ });
 });
 
+test('of a version that comes from two places, uv.lock says who is meant; of a workspace without a project all members are installed', () => {
+  const wheel = 'wheels = [{ url = "https://h/t.whl", hash = "sha256:01", size = 1 }]';
+  const torch = (index: string, hash: string): string =>
+    `[[package]]\nname = "torch"\nversion = "2.4.1"\nsource = { registry = "${index}" }\n${wheel.replace('01', hash)}\n`;
+  const [pypi, cpu] = ['https://pypi.org/simple', 'https://download.pytorch.org/whl/cpu'];
+  const lock = readUvLock(`
+[manifest]
+members = ["api", "jobs"]
+[[package]]
+name = "api"
+version = "1"
+source = { editable = "packages/api" }
+dependencies = [
+    { name = "torch", version = "2.4.1", source = { registry = "${pypi}" }, marker = "sys_platform == 'darwin'" },
+    { name = "torch", version = "2.4.1", source = { registry = "${cpu}" }, marker = "sys_platform != 'darwin'" },
+]
+[[package]]
+name = "jobs"
+version = "1"
+source = { virtual = "packages/jobs" }
+dependencies = [{ name = "six" }]
+[[package]]
+name = "six"
+version = "1.16"
+source = { registry = "${pypi}" }
+${wheel}
+${torch(pypi, '02')}${torch(cpu, '03')}`);
+  assert.deepEqual(linesOf(lock), [
+    `--extra-index-url ${cpu}`,
+    "torch==2.4.1 ; (sys_platform == 'darwin') --hash=sha256:02",
+    "torch==2.4.1 ; (sys_platform != 'darwin') --hash=sha256:03",
+    'six==1.16 --hash=sha256:01',
+    `--extra-index-url ${cpu}`,
+    './packages/api',
+  ]);
+  assert.equal(lock.isPackage, false);
+});
+
+test('however many ways lead to a package, its markers are found in time, and those that all ways have are kept', () => {
+  const stages = 16;
+  const one = (name: string, dependencies: readonly string[]): string =>
+    `[[package]]\nname = "${name}"\nversion = "1"\nsource = { registry = "https://pypi.org/simple" }\ndependencies = [${dependencies.join()}]\n`;
+  const all = Array.from({ length: stages }, (_, at) => [
+    one(`n${at}`, [
+      `{ name = "a${at}", marker = "python_version < '3.${at}'" }`,
+      `{ name = "b${at}", marker = "platform_machine == 'm${at}'" }`,
+    ]),
+    ...['a', 'b'].map((name) => one(`${name}${at}`, [`{ name = "n${at + 1}" }`])),
+  ]).flat();
+  const app = `[[package]]\nname = "app"\nversion = "1"\nsource = { virtual = "." }\ndependencies = [{ name = "n0", marker = "sys_platform == 'win32'" }]\n`;
+  const { packages } = readUvLock([app, ...all, one(`n${stages}`, [])].join(''));
+  const last = packages.find(({ requirement }) => requirement.startsWith(`n${stages}==`))?.requirement ?? '';
+  assert.ok(last.includes("sys_platform == 'win32'"), last);
+  assert.ok(packages.every(({ requirement }) => requirement.length < 50_000));
+});
+
 const poetryProject = readPyProject(`
 [tool.poetry]
 name = "shop"
@@ -246,4 +302,33 @@ files = [{file = "p.whl", hash = "sha256:07"}]
     'uvicorn==0.30 --hash=sha256:04',
     'uvloop==0.20 ; (sys_platform != "win32" and python_version >= "3") --hash=sha256:05',
   ]);
+});
+
+test('an older poetry.lock has its digests at its end; who needs what in which Python, or platform, says pyproject.toml', () => {
+  const one = (name: string, version: string): string =>
+    `[[package]]\nname = "${name}"\nversion = "${version}"\ncategory = "main"\noptional = false\n`;
+  const project = readPyProject(`
+[tool.poetry.dependencies]
+python = "^3.9"
+tomli = { version = "^2", python = "<3.11" }
+pywin32 = { version = "*", platform = "win32" }
+numpy = [
+    { version = "^1.26", python = "^3.9, <3.12" },
+    { version = "^2", python = "~3.12 || 3.13", markers = "os_name == 'posix'" },
+]
+`);
+  const files = '[metadata.files]\ntomli = [{file = "t.whl", hash = "sha256:01"}]\nnumpy = []\n';
+  const lines = linesOf(
+    readPoetryLock([one('tomli', '2'), one('pywin32', '3'), one('numpy', '2'), files].join(''), project),
+  );
+  assert.deepEqual(lines, [
+    "tomli==2 ; (python_full_version < '3.11') --hash=sha256:01",
+    "pywin32==3 ; (sys_platform == 'win32')",
+    "numpy==2 ; ((python_full_version >= '3.9' and python_full_version == '3.*' and python_full_version < '3.12')) or (((os_name == 'posix') and ((python_full_version >= '3.12' and python_full_version == '3.12.*') or (python_full_version == '3.13.*'))))",
+  ]);
+  const two = [one('numpy', '1.26.4'), one('numpy', '2.1.0')].join('');
+  assert.throws(() => readPoetryLock(two, project), {
+    code: 'invalid',
+    message: /numpy is 1\.26\.4 and when 2\.1\.0[^]*Poetry 2/,
+  });
 });

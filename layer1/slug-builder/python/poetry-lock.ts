@@ -1,4 +1,5 @@
 /** What does a poetry.lock install for production? */
+import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
 import { Conditions, always, narrowed } from './conditions.ts';
 import { folderOf, isUsualIndex, type Lock, type LockedPackage, withMarkers } from './locked.ts';
@@ -11,6 +12,7 @@ const needSchema = z.looseObject({
   extras: z.array(z.string()).default([]),
   optional: z.boolean().default(false),
 });
+const filesSchema = z.array(z.object({ hash: z.string() }));
 const packageSchema = z.object({
   name: z.string(),
   version: z.string(),
@@ -18,7 +20,7 @@ const packageSchema = z.object({
   /** Of Poetry 2: which groups have it, and under which markers. */
   groups: z.array(z.string()).optional(),
   markers: groupMarkers.optional(),
-  files: z.array(z.object({ hash: z.string() })).default([]),
+  files: filesSchema.default([]),
   dependencies: z
     .record(z.string(), z.union([z.string(), needSchema, z.array(z.union([z.string(), needSchema]))]))
     .default({}),
@@ -32,16 +34,22 @@ const packageSchema = z.object({
     })
     .optional(),
 });
-const lockSchema = z.object({ package: z.array(packageSchema).default([]) });
+const lockSchema = z.object({
+  package: z.array(packageSchema).default([]),
+  /** Before Poetry 1.5 digests are here. */
+  metadata: z.object({ files: z.record(z.string(), filesSchema).default({}) }).optional(),
+});
 type Package = z.output<typeof packageSchema>;
 
 /** Without groups of development. Throws `invalid` for what is no such file. */
 export function readPoetryLock(text: string, project: PyProject): Lock {
-  const { package: packages } = readToml(text, lockSchema, { name: 'poetry.lock', anew: 'poetry lock' });
+  const { package: packages, metadata } = readToml(text, lockSchema, { name: 'poetry.lock', anew: 'poetry lock' });
+  const hashesOf = ({ name, files }: Package): string[] =>
+    (files.length > 0 ? files : (metadata?.files[name] ?? [])).map(({ hash }) => hash);
   const found = packages.some(({ groups }) => groups !== undefined) ? ofMain(packages) : reached(packages, project);
   const indexes = new Set(found.flatMap(({ one: { source } }) => (source?.type === 'legacy' ? [source.url] : [])));
   return {
-    packages: found.map(({ one, markers }) => lockedPackage(one, markers)),
+    packages: found.map(({ one, markers }) => lockedPackage(one, markers, hashesOf(one))),
     indexes: [...indexes].filter((url) => !isUsualIndex(url)),
     isPackage: project.isPackage,
   };
@@ -64,27 +72,47 @@ function reached(packages: readonly Package[], { needs }: PyProject): Reached[] 
       const key = JSON.stringify([one.name, one.version, ...extras]);
       const known = seen.get(key) ?? new Conditions();
       seen.set(key, known);
-      if (!known.add(way)) continue;
+      const added = known.add(way);
+      if (added === undefined) continue;
       const own = conditions.get(one) ?? new Conditions();
       conditions.set(one, own);
-      own.add(way);
+      own.add(added);
       const wanted = new Set(extras.flatMap((extra) => one.extras[extra] ?? []).map((need) => normal(nameOf(need))));
       for (const [needed, given] of Object.entries(one.dependencies)) {
         for (const need of [given].flat()) {
           const { markers, extras: more, optional } = typeof need === 'string' ? needSchema.parse({}) : need;
           if (optional && !wanted.has(normal(needed))) continue;
-          visit(needed, more, narrowed(way, withoutExtra(markers)));
+          visit(needed, more, narrowed(added, withoutExtra(markers)));
         }
       }
     }
   };
   for (const { name, extras, markers } of needs) visit(name, extras, narrowed(always, markers));
-  return [...conditions].map(([one, { text }]) => ({ one, markers: text }));
+  const found = [...conditions].map(([one, { text }]) => ({ one, markers: text }));
+  refuseSeveral(found);
+  return found;
 }
 
-function lockedPackage({ name, version, files, source }: Package, markers: string | undefined): LockedPackage {
+/** pip refuses two of a name with words that help nobody. Poetry 2 writes down which is for whom. */
+function refuseSeveral(found: readonly Reached[]): void {
+  for (const { one, markers } of found) {
+    const other = found.find(
+      (two) => two.one !== one && two.markers === markers && normal(two.one.name) === normal(one.name),
+    );
+    if (other === undefined) continue;
+    throw new FlynnError(
+      'invalid',
+      `poetry.lock was written by a Poetry before 2, and does not say when ${one.name} is ${one.version} and when ${other.one.version}. Write it anew with Poetry 2: poetry lock`,
+    );
+  }
+}
+
+function lockedPackage(
+  { name, version, source }: Package,
+  markers: string | undefined,
+  hashes: readonly string[],
+): LockedPackage {
   const folder = source?.subdirectory === undefined ? '' : `#subdirectory=${source.subdirectory}`;
-  const hashes = files.map(({ hash }) => hash);
   const locked = (requirement: string, known: readonly string[]): LockedPackage => {
     return { requirement: withMarkers(requirement, markers), hashes: known };
   };

@@ -1,10 +1,13 @@
 /** What does a pyproject.toml say of the app? */
 import { z } from 'zod';
+import { pythonMarkers } from './python-range.ts';
 import { readToml } from './toml.ts';
 
 const poetryNeed = z.looseObject({
   extras: z.array(z.string()).default([]),
   markers: z.string().optional(),
+  python: z.string().optional(),
+  platform: z.string().optional(),
   optional: z.boolean().default(false),
 });
 const schema = z.object({
@@ -45,11 +48,20 @@ export function readPyProject(text: string): PyProject {
     .flatMap(([name, given]) => [given].flat().map((need) => ({ name, need })))
     .flatMap(({ name, need }) => {
       if (typeof need === 'string') return [{ name, extras: [], markers: undefined }];
-      return need.optional ? [] : [{ name, extras: need.extras, markers: need.markers }];
+      return need.optional ? [] : [{ name, extras: need.extras, markers: markersOf(need) }];
     });
   return {
     isPackage: buildSystem !== undefined && (poetry?.['package-mode'] ?? true),
     requirements,
     needs: [...ofProject, ...ofPoetry],
   };
+}
+
+function markersOf({ markers, python, platform }: z.output<typeof poetryNeed>): string | undefined {
+  const all = [
+    markers,
+    python === undefined ? undefined : pythonMarkers(python),
+    platform === undefined ? undefined : `sys_platform == '${platform}'`,
+  ].filter((one) => one !== undefined);
+  return all.length < 2 ? all[0] : all.map((one) => `(${one})`).join(' and ');
 }

@@ -1,4 +1,5 @@
 /** What does a uv.lock install for production? */
+import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { Conditions, always, narrowed } from './conditions.ts';
 import { folderOf, isUsualIndex, type Lock, type LockedPackage, withMarkers } from './locked.ts';
@@ -18,6 +19,8 @@ const sourceSchema = z.object({
 const dependencySchema = z.object({
   name: z.string(),
   version: z.string().optional(),
+  /** With the version, where there are several of the name. */
+  source: sourceSchema.optional(),
   extra: z.array(z.string()).default([]),
   marker: z.string().optional(),
 });
@@ -30,15 +33,22 @@ const packageSchema = z.object({
   sdist: fileSchema.optional(),
   wheels: z.array(fileSchema).default([]),
 });
-const lockSchema = z.object({ package: z.array(packageSchema).default([]) });
+const lockSchema = z.object({
+  package: z.array(packageSchema).default([]),
+  manifest: z.object({ members: z.array(z.string()).default([]) }).optional(),
+});
 type Package = z.output<typeof packageSchema>;
 type Dependency = z.output<typeof dependencySchema>;
 
-/** Without groups of development. Throws `invalid` for what is no such file, or has nothing of the app. */
+/**
+ * Without groups of development. Of a workspace whose root is no project all its members, as uv does. Throws `invalid` for what is
+ * no such file.
+ */
 export function readUvLock(text: string): Lock {
-  const { package: packages } = readToml(text, lockSchema, { name: 'uv.lock', anew: 'uv lock' });
-  const app = packages.find(({ source }) => [source.virtual, source.editable, source.directory].includes('.'));
-  const found = app === undefined ? [] : reached(packages, app);
+  const { package: packages, manifest } = readToml(text, lockSchema, { name: 'uv.lock', anew: 'uv lock' });
+  const app = packages.find(isRoot);
+  const members = packages.filter(({ name }) => manifest?.members.includes(name) === true);
+  const found = reached(packages, app === undefined ? members : [app]);
   const indexes = new Set(found.flatMap(({ one }) => one.source.registry ?? []));
   return {
     packages: found.flatMap(({ one, markers }) => lockedPackage(one, markers)),
@@ -49,38 +59,47 @@ export function readUvLock(text: string): Lock {
 
 type Reached = { one: Package; markers: string | undefined };
 
-/** What the app needs, and what that needs; not the app itself. */
-function reached(packages: readonly Package[], app: Package): Reached[] {
+function isRoot({ source }: Package): boolean {
+  return [source.virtual, source.editable, source.directory].includes('.');
+}
+
+/** These and what they need, and what that needs; not the app itself. */
+function reached(packages: readonly Package[], roots: readonly Package[]): Reached[] {
   const conditions = new Map<Package, Conditions>();
   /** With each extra it may need others. */
   const seen = new Map<string, Conditions>();
   const visit = (one: Package, extra: string | undefined, way: ReadonlySet<string>): void => {
     const known = seen.get(keyOf(one, extra)) ?? new Conditions();
     seen.set(keyOf(one, extra), known);
-    if (!known.add(way)) return;
+    const added = known.add(way);
+    if (added === undefined) return;
     const own = conditions.get(one) ?? new Conditions();
     conditions.set(one, own);
-    own.add(way);
+    own.add(added);
     const needed = extra === undefined ? one.dependencies : (one['optional-dependencies'][extra] ?? []);
     for (const dependency of needed) {
-      const next = narrowed(way, dependency.marker);
+      const next = narrowed(added, dependency.marker);
       for (const other of packagesOf(packages, dependency)) {
         for (const wanted of [undefined, ...dependency.extra]) visit(other, wanted, next);
       }
     }
   };
-  visit(app, undefined, always);
-  conditions.delete(app);
-  return [...conditions].map(([one, { text }]) => ({ one, markers: text }));
+  for (const root of roots) visit(root, undefined, always);
+  return [...conditions].filter(([one]) => !isRoot(one)).map(([one, { text }]) => ({ one, markers: text }));
 }
 
 function keyOf({ name, version, source }: Package, extra: string | undefined): string {
   return JSON.stringify([name, version, source, extra]);
 }
 
-/** A name may be there in several versions: then who needs it says which. */
-function packagesOf(packages: readonly Package[], { name, version }: Dependency): Package[] {
-  return packages.filter((one) => one.name === name && (version === undefined || one.version === version));
+/** A name may be there in several versions, and a version from several places: then who needs it says which. */
+function packagesOf(packages: readonly Package[], { name, version, source }: Dependency): Package[] {
+  return packages.filter(
+    (one) =>
+      one.name === name &&
+      (version === undefined || one.version === version) &&
+      (source === undefined || isDeepStrictEqual(one.source, source)),
+  );
 }
 
 function lockedPackage(
