@@ -213,6 +213,8 @@ test('a pull of which nothing is heard is given up; one that goes on is not', as
 test('of a stack one layer at a time is unpacked, what is below it counts to how large it is, and an engine that does not load it builds it', async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
   const sizes = new Map([['base:1', 1]]);
+  let loads = 0;
+  let DriverStatus = [['Backing Filesystem', 'extfs']];
   const server = createServer((request, response) => {
     const url = new URL(request.url ?? '', 'http://engine');
     const name = decodeURIComponent(url.pathname).replace(/^\/images\/|\/json$/g, '');
@@ -221,10 +223,13 @@ test('of a stack one layer at a time is unpacked, what is below it counts to how
       response.end(JSON.stringify(body));
     };
     request.resume().once('end', () => {
-      if (url.pathname === '/info') return answer(200, { DockerRootDir: folder.path });
+      if (url.pathname === '/info') return answer(200, { DockerRootDir: folder.path, DriverStatus });
       const size = sizes.get(name);
       // It wants to be given what it has.
-      if (url.pathname === '/images/load') return answer(200, { errorDetail: { message: `no file 0.tar` } });
+      if (url.pathname === '/images/load') {
+        loads += 1;
+        return answer(200, { errorDetail: { message: `no file 0.tar` } });
+      }
       if (url.pathname !== '/build') {
         const there = { Id: `sha256:${name}`, Size: size, RootFS: { Type: 'layers', Layers: [`sha256:${name}`] } };
         return size === undefined ? answer(404, {}) : answer(200, there);
@@ -252,8 +257,13 @@ test('of a stack one layer at a time is unpacked, what is below it counts to how
     assert.deepEqual(unpacked, [1, 1, 1, 1], 'the fourth is one too many');
     // Neither are those that came a way on for those after them.
     await assert.rejects(engine.ensureImage({ base: 'base:1', layers: layers(8) }), tooLarge);
-    assert.equal(sizes.size, 4);
+    assert.deepEqual([sizes.size, loads], [4, 3]);
     assert.deepEqual(await readdir(scratchDir), []);
+    // That one whose images are containerd's does not load it is known before it is given anything.
+    DriverStatus = [['driver-type', 'io.containerd.snapshotter.v1']];
+    sizes.set('base:2', 1);
+    await engine.ensureImage({ base: 'base:2', layers: layers(1) });
+    assert.deepEqual([sizes.size, loads], [6, 3]);
   } finally {
     server.closeAllConnections();
     server.close();

@@ -8,6 +8,7 @@ import { pipeline } from 'node:stream/promises';
 import { pack } from 'tar-stream';
 import { systemClock } from '@flynn/kit/clock';
 import type Docker from 'dockerode';
+import { z } from 'zod';
 import type { CallOptions, FetchBlob, Labels } from '../engine/engine.ts';
 import type { DockerContext } from './containers.ts';
 import { loadArchive, wantsAll } from './archives.ts';
@@ -21,6 +22,9 @@ import { unpackLayer } from '../images/layers.ts';
 import type { UnpackedLayer } from '../images/layers.ts';
 
 const buildDeadlineMs = 15 * 60_000;
+
+/** Pairs of a name and a value. */
+const storageSchema = z.object({ DriverStatus: z.array(z.array(z.string())).nullish() });
 
 export type Stack = { base: string; layers: { digest: string; sizeBytes: number }[] };
 
@@ -88,15 +92,27 @@ type Made = {
   labels: Labels;
 };
 
-/** Loaded it is written once less than built, and the engine packs nothing anew to learn its digest. */
+/**
+ * Loaded it is written once less than built, and the engine packs nothing anew to learn its digest. An engine that wants all that is
+ * below too builds: to give it that would be to have it pack it first.
+ */
 async function make(context: DockerContext, stack: Made, options: CallOptions): Promise<void> {
+  if (await keepsInContainerd(context, options)) return build(context, stack, options);
   try {
     await load(context, stack, options);
   } catch (error) {
     if (!wantsAll(error)) throw error;
-    // To give it all that is below would be to have it pack that first.
     await build(context, stack, options);
   }
+}
+
+/** Such an engine wants all, and says so only once it has written what it was given. */
+async function keepsInContainerd({ docker }: DockerContext, options: CallOptions): Promise<boolean> {
+  const info: unknown = await engineCall('asking the engine about itself', () => docker.info(), options);
+  const status = storageSchema.safeParse(info).data?.DriverStatus ?? [];
+  return status.some(
+    ([name, value]) => name === 'driver-type' && value?.startsWith('io.containerd.snapshotter') === true,
+  );
 }
 
 async function load(
