@@ -100,11 +100,11 @@ export async function rejoinCluster(
   const address = site === undefined ? stored.address : stored.localAddress;
   const joining = {
     hostId,
-    subnet,
     release: versionOfThis(),
     withoutWireguard,
     ...(address === undefined ? {} : { address }),
-    ...(site === undefined ? {} : { site }),
+    // Told where it is looked at: hosts of a version before refuse the field, and are to say that versions differ.
+    ...(site === undefined ? {} : { site, subnet }),
   };
   const cluster = await joinCluster(token, joining, options);
   if (cluster.subnet !== subnet) {
