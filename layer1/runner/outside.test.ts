@@ -92,6 +92,21 @@ test('an image is fetched with the login that the runner holds, of which nobody 
   }
 });
 
+test('a layer that only others have here it fetches all the same, whoever asked; what it stored for the app is there', async () => {
+  await using world = await startWorld();
+  await using registry = await startRegistry(login);
+  await using config = await configFile({ [registry.host]: { auth: encoded } });
+  await using _own = await startOwnRunner(world, { id: 'office', plain: [registry.host], registryConfig: config.file });
+  await world.blobs.put('layer');
+  const lines: string[] = [];
+  for (const _time of [1, 2]) {
+    const fetched = await outcome(world, (await fetchImage(world, `${registry.host}/team/app:1.4`))?.id);
+    assert.equal(fetched.operation.state, 'complete', fetched.lines.join('\n'));
+    lines.push(...fetched.lines.filter((line) => line.includes('layer of')).map((line) => line.trim()));
+  }
+  assert.deepEqual(lines, ['layer of 0.0 MB', 'layer of 0.0 MB: there already']);
+});
+
 test('what the runner holds counts more than what the cluster keeps, and its refusal says whose it is', async () => {
   await using world = await startWorld();
   await using registry = await startRegistry(login);
