@@ -117,7 +117,7 @@ test(
             const lines = read();
             const last = lines.at(-2) ?? '';
             if (last.includes(`number ${count} `) && last.endsWith('}')) return { isDone: true };
-            // Each gets further than the one before: what was noted twice a second is where the next one begins.
+            // Each gets further than the one before: what was noted every few seconds is where the next one begins.
             return lines.length > before + 100 && textOf('cursors.json') !== cursorsBefore && { isDone: false };
           },
           { what: 'lines', deadlineMs: 60_000, intervalMs: 10 },

@@ -36,7 +36,7 @@ test('requirements are those of all files that are named, wherever in the app th
 });
 
 test('what is installed of the app itself is seen, however it is written', async () => {
-  await using app = await appOf({ 'libs/greet/setup.py': '', 'wheels/a.whl': '' });
+  await using app = await appOf({ 'libs/greet/setup.py': '', 'wheels/a.whl': '', 'b.whl': '', 'redis/conf': '' });
   const local = [
     '-e .',
     './libs/greet',
@@ -44,10 +44,12 @@ test('what is installed of the app itself is seen, however it is written', async
     'libs/greet[x] ; python_version > "3"',
     'greet @ file:///app/x',
     'wheels/a.whl',
+    'b.whl',
   ];
   for (const line of local) assert.equal(await hasLocal(app.path, `flask==3 # x\n${line}\n`), true, line);
   const others = [
     'greet==1.0',
+    'redis==5.0',
     '# ./libs/greet',
     '-r other.txt',
     'greet @ https://example.com/g.whl',

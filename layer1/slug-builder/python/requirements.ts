@@ -20,12 +20,16 @@ export async function requirementsText(appDir: string, file: string): Promise<st
   return [...texts].map(([name, text]) => `${name}\n${text}\n`).join('');
 }
 
+/** As pip does: a folder has a slash, and a bare name is one of an index, whatever the app's folders are called; or of an archive. */
+const isPlace = /\/|\.(?:whl|zip|tar|t[gbx]z|gz|bz2|xz)$/i;
+
 /** Whether something of the app itself is installed: that changes with the source. */
 export async function hasLocal(appDir: string, text: string): Promise<boolean> {
   for (const line of linesOf(text)) {
     if (/^(?:-e|--editable)\b|^\.|^\/|^file:|@\s*file:/.test(line)) return true;
     const [, place = ''] = /^([^\s;[#@=<>~!]+)/.exec(line) ?? [];
-    if (place !== '' && !place.startsWith('-') && isWithin(place) && (await exists(join(appDir, place)))) return true;
+    if (isPlace.test(place) && !place.startsWith('-') && isWithin(place) && (await exists(join(appDir, place))))
+      return true;
   }
   return false;
 }
