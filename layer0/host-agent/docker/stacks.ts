@@ -93,8 +93,8 @@ type Made = {
 };
 
 /**
- * Loaded it is written once less than built, and the engine packs nothing anew to learn its digest. An engine that wants all that is
- * below too builds: to give it that would be to have it pack it first.
+ * Loaded it is written once less than built, and the engine packs nothing anew to learn its digest. An engine that wants what is
+ * below too builds: to give it that would be to have it pack all of it first.
  */
 async function make(context: DockerContext, stack: Made, options: CallOptions): Promise<void> {
   if (await keepsInContainerd(context, options)) return build(context, stack, options);

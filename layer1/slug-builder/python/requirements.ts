@@ -20,7 +20,7 @@ export async function requirementsText(appDir: string, file: string): Promise<st
   return [...texts].map(([name, text]) => `${name}\n${text}\n`).join('');
 }
 
-/** As pip does: a folder has a slash, and a bare name is one of an index, whatever the app's folders are called; or of an archive. */
+/** To pip a folder has a slash: a bare name is one of an index, whatever the app's folders are called, or that of an archive. */
 const isPlace = /\/|\.(?:whl|zip|tar|t[gbx]z|gz|bz2|xz)$/i;
 
 /** Whether something of the app itself is installed: that changes with the source. */
