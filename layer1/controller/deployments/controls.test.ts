@@ -7,7 +7,7 @@ import type { ErrorCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { cellKeys, jobStatusSchema } from '@flynn/scheduler/cell';
 import type { JobStatus } from '@flynn/scheduler/cell';
-import { apps, deployments, formations } from '../api.ts';
+import { apps, deployments, formations, jobs } from '../api.ts';
 import { deploymentControls } from './api-controls.ts';
 import { changedStatus } from './controls.ts';
 import { changedRollout } from './settings.ts';
@@ -315,11 +315,16 @@ test('complete is when the last old job has ended; meanwhile the new release is 
   await reach(id, 'finishing');
   const [old] = await world.jobsOf('slow', 1, ({ releaseId }) => releaseId === first.id);
   assert.equal((await world.client.call(apps.get, { params: { app: 'slow' } })).releaseId, second.id);
-  await assert.rejects(abort(id), isCode('conflict', /is live\. .* flynn kill JOB .* go back with: flynn rollback/));
+  await assert.rejects(abort(id), isCode('conflict', /is live, .* old jobs, .* go back with: flynn rollback/));
+  // It is being stopped already: there is nothing that would end it sooner.
+  await world.client.call(jobs.stop, { params: { app: 'slow', job: old?.id ?? '' } });
   const scaled = { params: { app: 'slow', release: second.id }, body: { processes: { web: 3 } } };
   await world.client.call(formations.put, scaled);
   await world.jobsOf('slow', 3, ({ releaseId, state }) => releaseId === second.id && state === 'running');
-  await assert.rejects(begin('slow', first), isCode('conflict', /under way: wait .* flynn kill JOB ends one/));
+  await assert.rejects(
+    begin('slow', first),
+    isCode('conflict', /under way: wait .*; it waits for old jobs, which end/),
+  );
   await world.restartWorker();
   assert.equal((await get(id)).state, 'finishing');
   const host = world.hosts.find(({ id: hostId }) => hostId === old?.hostId);

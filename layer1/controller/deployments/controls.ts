@@ -3,6 +3,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { deploymentControls } from './api-controls.ts';
+import { lastWaitText } from './phases.ts';
 import { progressOf } from './progress.ts';
 import { troubleOf } from './rollout.ts';
 import { readWorld, typeStates } from './world.ts';
@@ -102,11 +103,8 @@ function released({ heldSince = '', ...status }: Status, at: string): Status {
   return { ...status, state: 'running', heldMs, steppedAt: at };
 }
 
-/** Of one whose release is live: nothing else of its app is deployed before its last jobs have ended. */
-export const wayToEnd =
-  'It waits for jobs that have yet to end, its postdeploy or old ones: flynn ps lists them, flynn kill JOB ends one';
-
-function refusal(act: Act, { state }: Status): FlynnError {
+function refusal(act: Act, status: Status): FlynnError {
+  const { state } = status;
   const isOver = state === 'complete' || state === 'failed';
   const what = isOver ? `it is ${state}` : `it is ${state.replace('_', ' ')}`;
   const next: Readonly<Record<Act, string>> = {
@@ -117,7 +115,7 @@ function refusal(act: Act, { state }: Status): FlynnError {
       : 'only a canary whose jobs are up can be promoted; resume one that is paused',
     abort:
       state === 'finishing'
-        ? `the new release is live. ${wayToEnd}. Then go back with: flynn rollback`
+        ? `the new release is live, and ${lastWaitText(status)}; then go back with: flynn rollback`
         : state === 'complete'
           ? 'the new release is live; go back with: flynn rollback'
           : 'there is nothing to abort any more',

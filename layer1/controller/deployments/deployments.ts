@@ -12,7 +12,7 @@ import { deployments } from '../api.ts';
 import { statusesOfApp } from '../mirrors/cell-view.ts';
 import { compileWorkload, workloadIdOf } from '../processes/compile.ts';
 import type { Runnable } from '../processes/compile.ts';
-import { controlHandlers, wayToEnd } from './controls.ts';
+import { controlHandlers } from './controls.ts';
 import { deploymentEvents } from './events.ts';
 import { checkDeployedLinks } from '../access/links.ts';
 import { checkDatastores, checkNoSuchPart } from '../access/neighbours.ts';
@@ -22,7 +22,7 @@ import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
 import { takenNames, turnFor } from '../access/name-turns.ts';
 import { checkNames } from '../access/service-names.ts';
-import { hasEnded } from './phases.ts';
+import { hasEnded, lastWaitText } from './phases.ts';
 import { changedRollout } from './settings.ts';
 import { taskId, taskLine, taskPiece } from './tasks.ts';
 import { evaluationContext, findApp, findLiveApp } from '../deps.ts';
@@ -222,8 +222,8 @@ async function deploy(
 }
 
 function underWay(deps: Deps, { spec }: AppResource, deploymentId: string): FlynnError {
-  const isLive = deps.deployments.snapshot.entries.get(deploymentId)?.value.status.state === 'finishing';
-  const more = isLive ? `. ${wayToEnd}` : '';
+  const status = deps.deployments.snapshot.entries.get(deploymentId)?.value.status;
+  const more = status?.state === 'finishing' ? `; ${lastWaitText(status)}` : '';
   const message = `a deployment of ${spec.name} is under way: wait for it to end, see flynn deployment${more}`;
   return new FlynnError('conflict', message, { detail: { deploymentId } });
 }

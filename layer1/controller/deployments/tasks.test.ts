@@ -1,6 +1,7 @@
 /** What runs once around a deployment: the states as a table, and against a whole controller. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { cellKeys, jobStatusSchema } from '@flynn/scheduler/cell';
 import { seenStatus } from '@flynn/scheduler/lost-jobs';
@@ -207,6 +208,18 @@ test('a failing postdeploy leaves the release live, and the deployment says so',
   const ended = await reach(world, id, 'complete');
   assert.equal(ended.warning, 'its postdeploy failed: it ended with exit code 2');
   assert.equal((await world.client.call(apps.get, { params: { app: 'shop' } })).releaseId, newReleaseId);
+});
+
+test('a postdeploy that hangs is named to who would go back, and ends as they are told', async () => {
+  await using world = await startTestController();
+  const { id } = await beginWith(world, { postdeployEach: 'hang' });
+  const { postdeployJobId = '' } = await reach(world, id, 'finishing');
+  await world.jobsOf('shop', 1, ({ workloadId, state }) => workloadId === postdeployJobId && state === 'running');
+  const wayOut = new RegExp(`it waits for its postdeploy, which flynn kill ${postdeployJobId} ends`);
+  const abort = world.client.call(deploymentControls.abort, { params: { deployment: id }, body: {} });
+  await assert.rejects(abort, (error) => hasCode(error, 'conflict') && wayOut.test(error.message));
+  await world.client.call(jobs.stop, { params: { app: 'shop', job: postdeployJobId } });
+  await reach(world, id, 'complete');
 });
 
 test('a postdeploy that no host takes is given up: the deployment ends, and it does not run later', async () => {

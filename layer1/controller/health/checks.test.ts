@@ -122,7 +122,7 @@ describe('what does not get on', () => {
       return found?.remedy ?? '';
     };
     assert.match(remedyOf('running'), /flynn deployment abort/);
-    assert.match(remedyOf('finishing'), /flynn kill JOB/, 'what is live cannot be aborted');
+    assert.match(remedyOf('finishing'), /it waits for old jobs/, 'what is live cannot be aborted');
   });
 });
 

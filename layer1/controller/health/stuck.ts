@@ -1,5 +1,6 @@
 /** Which operations and deployments do not get on? Pure. */
 import type { Found } from '@flynn/host-agent/doctor/finding';
+import { lastWaitText } from '../deployments/phases.ts';
 import type { DeploymentResource, OperationResource, RunnerResource } from '../resources.ts';
 
 export type StuckFacts = Readonly<{
@@ -78,7 +79,8 @@ function operationFindings({ operations, nameOf }: StuckFacts, now: number): Fou
 }
 
 function deploymentFindings({ deployments, nameOf }: StuckFacts, now: number): Found[] {
-  return deployments.flatMap(({ id, spec, status: { state }, createdAt, updatedAt }): Found[] => {
+  return deployments.flatMap(({ id, spec, status, createdAt, updatedAt }): Found[] => {
+    const { state } = status;
     if (state === 'complete' || state === 'failed') return [];
     const subject = nameOf(spec.appId);
     const ageMs = now - Date.parse(createdAt);
@@ -107,7 +109,7 @@ function deploymentFindings({ deployments, nameOf }: StuckFacts, now: number): F
         why: 'nothing else of that app is deployed meanwhile',
         remedy:
           state === 'finishing'
-            ? `flynn deployment follow ${id} shows what it waits for: jobs that flynn ps lists, and flynn kill JOB ends`
+            ? `flynn deployment follow ${id} shows how far it is: ${lastWaitText(status)}`
             : `flynn deployment follow ${id} shows what it waits for; flynn deployment abort ends it`,
       },
     ];
