@@ -189,9 +189,11 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     this.#bytesOut += bytes.length;
     this.#arm(this.#exchange.limits.idleMs);
     if (!this.#stream.writable) return;
+    // As it was when they were given, too: bytes may be lent, and nothing may be read in their place before they are out.
+    const wasCrowded = this.isCrowded;
     const hasRoom = this.#stream.write(bytes, this.#onSent);
     this.#unsent.count();
-    if (hasRoom && !this.isCrowded) return;
+    if (hasRoom && !wasCrowded && !this.isCrowded) return;
     this.#attempts.attempt?.pause();
     this.#isClientFull = true;
   }
