@@ -1,4 +1,5 @@
 /** Which buildpacks build this app? */
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
 import { type BuildContext, type Buildpack, nothingCompiled } from './buildpack.ts';
@@ -12,6 +13,7 @@ import { php } from './php/php.ts';
 import { python } from './python/python.ts';
 import { ruby } from './ruby/ruby.ts';
 import { staticSite } from './static-site.ts';
+import { unbuiltIn, unreadLockfile } from './unbuilt.ts';
 
 /** For apps that need nothing built: what they run is in the repository. */
 const procfileOnly: Buildpack = {
@@ -22,6 +24,21 @@ const procfileOnly: Buildpack = {
 
 /** In the order they are tried. */
 const builtIns: readonly Buildpack[] = [ruby, nodejs, python, java, php, go, staticSite, procfileOnly];
+
+const lookedFor: readonly string[] = [
+  'Unable to select a buildpack. Looked for, in this order:',
+  '- the variable BUILDPACK_URL of the app: flynn env set BUILDPACK_URL=https://…',
+  '- a file .buildpacks',
+  '- the buildpacks of an app.json',
+  '- Gemfile (Ruby)',
+  '- package.json (Node.js)',
+  '- requirements.txt, Pipfile.lock, pyproject.toml or setup.py (Python)',
+  '- pom.xml, or one .jar (Java)',
+  '- composer.json, index.php or public/index.php (PHP)',
+  '- go.mod (Go)',
+  '- static.json, Staticfile, index.html or public/index.html (static site)',
+  '- Procfile',
+];
 
 type Detected = { buildpack: Buildpack; label: string };
 
@@ -53,29 +70,18 @@ export async function selectBuildpacks(context: BuildContext, ofAppJson: readonl
     if (label !== undefined) found.push({ buildpack, label });
   }
   const [first, ...others] = found;
+  const names = await readdir(layout.appDir);
+  const unbuilt = unbuiltIn(names);
+  if (first?.buildpack === procfileOnly && unbuilt !== undefined) throw new FlynnError('invalid', unbuilt);
   if (first !== undefined) {
+    const unread = first.buildpack === nodejs ? unreadLockfile(names) : undefined;
+    if (unread !== undefined) out.warn(unread);
     const languages = others.filter(({ buildpack }) => buildpack !== procfileOnly && buildpack !== staticSite);
     if (languages.length > 0) tellOthers(first, languages, out);
     return [{ buildpack: first.buildpack, recognize: async () => first.label }];
   }
-  throw new FlynnError(
-    'invalid',
-    [
-      'Unable to select a buildpack. Looked for, in this order:',
-      '- the variable BUILDPACK_URL of the app: flynn env set BUILDPACK_URL=https://…',
-      '- a file .buildpacks',
-      '- the buildpacks of an app.json',
-      '- Gemfile (Ruby)',
-      '- package.json (Node.js)',
-      '- requirements.txt, Pipfile.lock, pyproject.toml or setup.py (Python)',
-      '- pom.xml, or one .jar (Java)',
-      '- composer.json, index.php or public/index.php (PHP)',
-      '- go.mod (Go)',
-      '- static.json, Staticfile, index.html or public/index.html (static site)',
-      '- Procfile',
-      'None is at the top of the repository. Is the file committed?',
-    ].join('\n'),
-  );
+  const reason = unbuilt ?? 'None is at the top of the repository. Is the file committed?';
+  throw new FlynnError('invalid', [...lookedFor, reason].join('\n'));
 }
 
 /** An app of two languages builds with one of them, unless somebody says in which order both are wanted. */

@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { bench } from './compile-fixture.ts';
+import { unbuiltIn, unreadLockfile } from './unbuilt.ts';
+
+const repositories: [string[], RegExp | undefined][] = [
+  [['Procfile', 'build.gradle.kts', 'gradlew'], /build\.gradle\.kts.*builds Gradle.*BUILDPACK_URL/],
+  [['Shop.csproj'], /Shop\.csproj.*\.NET/],
+  [['Cargo.lock', 'Cargo.toml'], /Cargo\.toml.*Rust/],
+  [['Pipfile'], /pipenv lock/],
+  [['Procfile', 'run', 'Makefile', 'README.md'], undefined],
+];
+for (const [names, expected] of repositories) {
+  test(`${names.join(', ')}: ${expected === undefined ? 'nothing has to be built' : 'it is said what nobody builds'}`, () => {
+    if (expected === undefined) assert.equal(unbuiltIn(names), undefined);
+    else assert.match(unbuiltIn(names) ?? '', expected);
+  });
+}
+
+test('a Procfile does not make an app of what nobody built, unless somebody says that it does', async () => {
+  await using b = await bench({ 'build.gradle': '', Procfile: 'web: java -jar build/libs/app.jar\n' });
+  await assert.rejects(b.compile(), { code: 'invalid', message: /no buildpack here builds Gradle[^]*procfile/ });
+  assert.equal((await b.compile({ BUILDPACK_URL: 'procfile' })).buildpack, 'procfile');
+});
+
+test('what was found instead is part of what was looked for', async () => {
+  await using b = await bench({ 'Cargo.toml': '' });
+  await assert.rejects(b.compile(), {
+    code: 'invalid',
+    message: /Looked for[^]*Cargo\.toml, and no buildpack here builds Rust/,
+  });
+});
+
+test("Bun's lockfile is not passed over in silence", () => {
+  assert.match(unreadLockfile(['package.json', 'bun.lock']) ?? '', /bun\.lock, and no Bun here/);
+  assert.equal(unreadLockfile(['bun.lock', 'package-lock.json']), undefined);
+  assert.equal(unreadLockfile(['package.json']), undefined);
+});
