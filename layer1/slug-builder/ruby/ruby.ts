@@ -1,12 +1,9 @@
 /** The Ruby buildpack: Debian's Ruby and Bundler, and what a Gemfile names in vendor/bundle. */
-import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readTextFile } from '@flynn/kit/files';
 import type { BuildContext, Buildpack, Compiled } from '../buildpack.ts';
-import { runForOutput } from '../command.ts';
 import { DebianToolchain } from '../debian/toolchain.ts';
 import { buildEnv } from '../environment.ts';
-import { KeptFolder, keyOf } from '../kept-folder.ts';
 import { exists } from '../nodejs/toolchain.ts';
 import {
   type RuntimeEnv,
@@ -17,14 +14,11 @@ import {
   withRuntime,
   writeProfileScript,
 } from '../runtime-env.ts';
-import { runTool } from '../tool-run.ts';
 import { chooseVersion, wishIn } from '../wanted-version.ts';
 import { precompileAssets } from './assets.ts';
 import { checkGemfileRuby, rubyOfGemfile, rubyOfLock } from './gemfile.ts';
+import { installGems } from './gems.ts';
 
-const builderVersion = '1';
-/** As RubyGems calls this machine. */
-const platform = `${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-linux`;
 /** How the app runs, unless its variables say otherwise. */
 const configVars = {
   RACK_ENV: 'production',
@@ -98,52 +92,6 @@ async function compile(context: BuildContext): Promise<Compiled> {
     ),
     isCacheChanged: debian.isChanged || isInstalled,
   };
-}
-
-type Installation = {
-  context: BuildContext;
-  env: Readonly<Record<string, string>>;
-  lock: string | undefined;
-  runtime: string;
-};
-
-/** Answers whether anything was installed anew. */
-async function installGems({ context, env, lock, runtime }: Installation): Promise<boolean> {
-  const { layout, out, signal } = context;
-  const { appDir } = layout;
-  const options = { cwd: appDir, env, signal };
-  if (lock === undefined) {
-    out.warn(
-      'There is no Gemfile.lock: each build may get other versions of gems.\nRun "bundle install" and commit the lockfile it writes.',
-    );
-  }
-  const settings = {
-    path: 'vendor/bundle',
-    without: env['BUNDLE_WITHOUT'] ?? 'development:test',
-    ...(lock === undefined ? {} : { deployment: 'true' }),
-  };
-  for (const [name, value] of Object.entries(settings)) {
-    await runForOutput(['bundle', 'config', 'set', '--local', name, value], options);
-  }
-  const bundle = join(appDir, 'vendor/bundle');
-  const kept = new KeptFolder(context, 'gems', bundle);
-  const key = lock === undefined ? undefined : keyOf(builderVersion, runtime, lock, settings.without);
-  if (key !== undefined) await kept.restore(key);
-  // Quick when all is there; and what stands in the repository itself (path:, git:) is looked at again.
-  await runTool(['bundle', 'install', '--jobs', '4', '--retry', '2'], {
-    context,
-    env,
-    called: 'bundle install',
-    check: [
-      `that Gemfile and Gemfile.lock agree, and that the lockfile has this platform: bundle lock --add-platform ${platform}`,
-      'that the gem server can be reached from the cluster; a mirror is named with: flynn runner env set BUNDLE_MIRROR__ALL=URL',
-    ],
-  });
-  await rm(join(env['GEM_HOME'] ?? bundle, 'cache'), { recursive: true, force: true });
-  if (key === undefined) return false;
-  const isSame = (await readTextFile(join(layout.cacheDir, 'gems/key'))) === key;
-  if (!isSame) await kept.keep(key);
-  return !isSame;
 }
 
 async function defaultTypes(appDir: string): Promise<Record<string, string>> {
