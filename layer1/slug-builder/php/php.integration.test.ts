@@ -3,7 +3,6 @@ import { describeSample } from '../samples.ts';
 describeSample({
   app: 'php',
   says: /-----> PHP app detected[^]*composer\.json asks for \^8\.2: PHP 8\.4\.\d+[^]*Installing example\/greeting/,
-  saves: /Nothing to install, update or remove/,
   answers: /^Hello from PHP 8\.4, \/\n/,
   runtimes: 1,
   stops: 0,

@@ -7,16 +7,14 @@ import type { BuildContext, Buildpack, Compiled } from '../buildpack.ts';
 import { runForOutput } from '../command.ts';
 import { DebianToolchain } from '../debian/toolchain.ts';
 import { buildEnv } from '../environment.ts';
-import { KeptFolder, keyOf } from '../kept-folder.ts';
 import { exists } from '../nodejs/toolchain.ts';
 import { type RuntimeEnv, atRunTime, debianPaths, slugDir, withRuntime, writeProfileScript } from '../runtime-env.ts';
-import { runTool } from '../tool-run.ts';
 import { chooseVersion } from '../wanted-version.ts';
 import { type ComposerJson, checkPhp, extensionPackages, parseComposerJson } from './composer-json.ts';
+import { installPackages } from './packages.ts';
 
 const signs = ['composer.json', 'index.php', 'public/index.php'] as const;
 const nothingRequired: ComposerJson = { php: undefined, extensions: [], docroot: undefined };
-const builderVersion = '1';
 
 export const php: Buildpack = {
   name: 'php',
@@ -60,8 +58,11 @@ async function compile(context: BuildContext): Promise<Compiled> {
 
   const runtimeEnv = phpEnv(runtime.dir, version, appDir);
   const env = withRuntime(buildEnv(context), runtimeEnv);
-  const isInstalled =
-    text === undefined ? false : await installPackages({ context, env, debian, version, runtime: runtime.name });
+  let isFetched = false;
+  if (text !== undefined) {
+    out.topic('Installing dependencies with Composer');
+    isFetched = await installPackages(context, env, await composerOf(context, debian, version));
+  }
   await debian.tidy();
   const root = await docroot(appDir, composer.docroot);
   await mkdir(join(appDir, '.flynn'), { recursive: true });
@@ -75,7 +76,7 @@ async function compile(context: BuildContext): Promise<Compiled> {
     exports: Object.fromEntries(
       Object.entries(withRuntime(baseEnv, runtimeEnv)).filter(([name, value]) => baseEnv[name] !== value),
     ),
-    isCacheChanged: debian.isChanged || isInstalled,
+    isCacheChanged: debian.isChanged || isFetched,
   };
 }
 
@@ -101,50 +102,14 @@ async function configure(dir: string, version: string, runDir: string): Promise<
   });
 }
 
-type Installation = {
-  context: BuildContext;
-  env: Readonly<Record<string, string>>;
-  debian: DebianToolchain;
-  version: string;
-  runtime: string;
-};
-
-/** Answers whether anything was installed anew. */
-async function installPackages({ context, env, debian, version, runtime }: Installation): Promise<boolean> {
-  const { layout, out, signal } = context;
-  const { appDir } = layout;
-  out.topic('Installing dependencies with Composer');
-  const lock = await readTextFile(join(appDir, 'composer.lock'));
-  const manifest = (await readTextFile(join(appDir, 'composer.json'))) ?? '';
-  if (lock === undefined) {
-    out.warn(
-      'There is no composer.lock: each build may get other versions of packages.\nRun "composer install" and commit the lockfile it writes.',
-    );
-  }
+/** Composer with its own libraries where they are: it looks for them where Debian installs them. */
+async function composerOf(context: BuildContext, debian: DebianToolchain, version: string): Promise<string> {
+  const { layout, baseEnv, signal } = context;
   const { dir } = await debian.install('composer', ['composer', `php${version}-cli`]);
   const script = 'grep -rlZ /usr/share/php "$1" --include=*.php | xargs -0r sed -i "s,/usr/share/php,$1,g"';
-  await runForOutput(['bash', '-c', script, 'bash', join(dir, 'usr/share/php')], { cwd: appDir, env, signal });
-  const vendor = join(appDir, 'vendor');
-  const kept = new KeptFolder(context, 'vendor', vendor);
-  const key = lock === undefined ? undefined : keyOf(builderVersion, runtime, lock, manifest);
-  const isRestored = key !== undefined && (await kept.restore(key));
-  const composerEnv = {
-    ...env,
-    COMPOSER_HOME: join(layout.scratchDir, 'composer'),
-    COMPOSER_CACHE_DIR: join(layout.scratchDir, 'composer-cache'),
-  };
-  const flags = ['--no-dev', '--prefer-dist', '--optimize-autoloader', '--no-interaction', '--no-progress'];
-  await runTool(['php', join(dir, 'usr/bin/composer'), 'install', ...flags], {
-    context,
-    env: composerEnv,
-    called: 'composer install',
-    check: [
-      'that composer.json and composer.lock agree: composer update --lock',
-      'that the package repository can be reached from the cluster: a mirror is named in composer.json as "repositories"',
-    ],
-  });
-  if (key !== undefined && !isRestored) await kept.keep(key);
-  return !isRestored;
+  const command = ['bash', '-c', script, 'bash', join(dir, 'usr/share/php')] as const;
+  await runForOutput(command, { cwd: layout.appDir, env: baseEnv, signal });
+  return join(dir, 'usr/bin/composer');
 }
 
 async function docroot(appDir: string, named: string | undefined): Promise<string> {
