@@ -190,6 +190,10 @@ test('progress keeps to its line, however narrow the terminal is', () => {
     output.columns = 5;
     mock.timers.tick(100);
     assert.equal(visibleOf(output), '');
+    // One that nobody gave a size.
+    output.columns = 0;
+    mock.timers.tick(100);
+    assert.match(visibleOf(output), /a\.git 1\.1s$/);
   } finally {
     mock.restoreAll();
     mock.timers.reset();

@@ -132,8 +132,9 @@ export async function writeTo(output: Output, data: string | Uint8Array): Promis
   for (const event of events) output.off(event, onTaken);
 }
 
-export function sizeOf(output: Output): { columns: number; rows: number } {
-  return { columns: output.columns ?? 80, rows: output.rows ?? 24 };
+/** A terminal that nobody gave a size says 0. */
+export function sizeOf({ columns = 0, rows = 0 }: Output): { columns: number; rows: number } {
+  return { columns: columns > 0 ? columns : 80, rows: rows > 0 ? rows : 24 };
 }
 
 const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
