@@ -10,8 +10,8 @@ export function isLive({ state, postdeployJobId }: Pick<Deployment, 'state' | 'p
 }
 
 /**
- * What one whose release is live waits for: nothing else of its app is deployed before. Only a postdeploy can be ended: old jobs are
- * being stopped, and whoever stops one of them again changes nothing.
+ * What one whose release is live waits for: nothing else of its app is deployed before. Only a postdeploy can be ended: old jobs
+ * are being stopped, and whoever stops one of them again changes nothing.
  */
 export function lastWaitText({ postdeployJobId }: Pick<Deployment, 'postdeployJobId'>): string {
   const old = 'old jobs, which end by themselves once they have had their time to stop (flynn ps lists them)';
