@@ -41,9 +41,9 @@ export async function addCluster(person: Person, cluster: Cluster, former?: Form
 }
 
 /**
- * Whether there was one with this name, as `knownAs` gives it, and one of the keys: another cluster may have taken the name. `wasAt`:
- * of a cluster that is gone as a whole, whose tokens open nothing either: the next one there would be taken for it. What was put
- * beside the list goes with its last cluster.
+ * Whether there was one with this name, as `knownAs` gives it, and one of the keys: another cluster may have taken the name.
+ * `wasAt`: of a cluster that is gone as a whole, whose tokens open nothing either: the next one there would be taken for it.
+ * What was put beside the list goes with its last cluster.
  */
 export async function removeCluster(
   person: Person,

@@ -90,7 +90,7 @@ export function describeOutside(theCluster: () => TestCluster, index: number): v
     const files = await imageWith(cluster, 'dockerfile', 'srv/greeting', 'Hello from a private registry\n');
     await office.startRegistry(files, login);
     const image = `${office.registry}/team/app:1.4`;
-    // To the app that has the layers: those of others a runner out there comes by in the registry alone, which has none of them here.
+    // To the app that has the layers: those of others this runner comes by in the registry alone, which has none of them here.
     const deployed = await office.flynn(['-a', 'dockerfile', 'deploy', '--image', image, '--runner', 'registry=team']);
     assert.match(deployed.stdout, /layer of \S+ MB: there already[\s\S]*=====> Application deployed/);
     await waitFor(async () => (await cluster.get('dockerfile')).body === 'Hello from a private registry\n', {
