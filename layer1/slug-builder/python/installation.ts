@@ -60,7 +60,9 @@ async function ofProject(context: Context, project: PyProject): Promise<Installa
   if (await exists(join(appDir, 'poetry.lock'))) {
     return ofLock(context, 'poetry.lock', readPoetryLock(await textOf(appDir, 'poetry.lock'), project));
   }
-  if (project.isPackage) return { steps: [wholeApp], dependsOn: undefined };
+  if (project.isPackage || project.isToldByBuild || (await hasSetup(appDir))) {
+    return { steps: [wholeApp], dependsOn: undefined };
+  }
   if (project.needs.length > project.requirements.length) {
     throw new FlynnError(
       'invalid',
@@ -77,6 +79,11 @@ async function ofProject(context: Context, project: PyProject): Promise<Installa
     called: 'pip install of pyproject.toml',
   };
   return { steps: [step], dependsOn: (await hasLocal(appDir, text)) ? undefined : text };
+}
+
+/** Whether setuptools, which pip takes where no build system is named, has files of its own. setup.cfg has settings of others too. */
+async function hasSetup(appDir: string): Promise<boolean> {
+  return (await exists(join(appDir, 'setup.py'))) || /^install_requires\b/m.test(await textOf(appDir, 'setup.cfg'));
 }
 
 /** What a lock names is all there is: nothing that another package asks for comes beside it. */

@@ -12,7 +12,13 @@ const poetryNeed = z.looseObject({
 });
 const schema = z.object({
   'build-system': z.unknown().optional(),
-  project: z.looseObject({ dependencies: z.array(z.string()).default([]) }).optional(),
+  project: z
+    .looseObject({
+      dependencies: z.array(z.string()).default([]),
+      /** What a build of the package says. */
+      dynamic: z.array(z.string()).default([]),
+    })
+    .optional(),
   tool: z
     .looseObject({
       poetry: z
@@ -28,6 +34,8 @@ const schema = z.object({
 export type PyProject = Readonly<{
   /** Whether something says how to make a package of the app. */
   isPackage: boolean;
+  /** Whether only such a build tells what the app needs. */
+  isToldByBuild: boolean;
   /** As pip reads them: `name[extra]>=1 ; markers`. */
   requirements: readonly string[];
   /** What the app needs by itself, in production. */
@@ -52,6 +60,7 @@ export function readPyProject(text: string): PyProject {
     });
   return {
     isPackage: buildSystem !== undefined && (poetry?.['package-mode'] ?? true),
+    isToldByBuild: poetry === undefined && project?.dynamic.includes('dependencies') === true,
     requirements,
     needs: [...ofProject, ...ofPoetry],
   };
