@@ -73,8 +73,10 @@ describe('a host whose agent does not answer', { timeout: 120_000 }, () => {
   it('is asked about the disk that the engine is told to have its data on', async () => {
     const settings = join(stateDir, 'daemon.json');
     assert.equal(await engineDataDir(settings), '/var/lib/docker');
-    await writeFile(settings, '{ "log-driver": "local" }');
-    assert.equal(await engineDataDir(settings), '/var/lib/docker');
+    for (const text of ['{ "log-driver": "local" }', '', '{ "data-root": }']) {
+      await writeFile(settings, text);
+      assert.equal(await engineDataDir(settings), '/var/lib/docker');
+    }
     await writeFile(settings, '{ "data-root": "/data/docker" }');
     assert.equal(await engineDataDir(settings), '/data/docker');
   });

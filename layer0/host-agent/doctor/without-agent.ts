@@ -126,9 +126,12 @@ async function placesBelow(stateDir: string): Promise<{ holds: string; path: str
 
 const daemonSchema = z.object({ 'data-root': z.string().default('/var/lib/docker') });
 
-/** As the engine is told to have it: an agent that is down is mostly so with its engine, which then says nothing itself. */
+/**
+ * As the engine is told to have it: an agent that is down is mostly so with its engine, which then says nothing itself. Where that
+ * cannot be read (an empty file is fine for engines) disks are looked at all the same.
+ */
 export async function engineDataDir(settings = '/etc/docker/daemon.json'): Promise<string> {
-  const known = await readJsonFile(settings, daemonSchema);
+  const known = await readJsonFile(settings, daemonSchema).catch(() => undefined);
   return (known ?? daemonSchema.parse({}))['data-root'];
 }
 
