@@ -81,7 +81,7 @@ async function ofProject(context: Context, project: PyProject): Promise<Installa
   return { steps: [step], dependsOn: (await hasLocal(appDir, text)) ? undefined : text };
 }
 
-/** Whether setuptools, which pip takes where no build system is named, has files of its own. setup.cfg has settings of others too. */
+/** Whether setuptools, which pip takes where no build system is named, has files of its own. setup.cfg has others' settings too. */
 async function hasSetup(appDir: string): Promise<boolean> {
   return (await exists(join(appDir, 'setup.py'))) || /^install_requires\b/m.test(await textOf(appDir, 'setup.cfg'));
 }
