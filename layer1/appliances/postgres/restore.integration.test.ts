@@ -62,6 +62,30 @@ test('what tables, types, keys and indices call is called without the rights of 
   assert.equal(await place.query("SELECT count(*) FROM pg_roles WHERE rolname = 'app_restore' AND rolcanlogin"), '0');
 });
 
+test('what one of the app’s logins made as itself is made without the rights of a superuser, too', async () => {
+  await place.query(`SET ROLE app_1; ${evil}
+    CREATE TABLE others (id int CHECK (evil(1) = 1)) PARTITION BY RANGE ((id + evil(1)));
+    CREATE TABLE other PARTITION OF others DEFAULT; INSERT INTO others VALUES (3)`);
+  const { stdout } = await place.exec(dump);
+  assertDone(await place.exec(restore, { input: stdout }));
+  assert.equal(await superusers(), 'postgres');
+  assert.equal(await place.query('SELECT tableowner, id FROM pg_tables, others WHERE tablename = $$other$$'), 'app|3');
+});
+
+test('thousands of tables come back, which are more than can be locked at once with what is theirs', async () => {
+  await place.query(`DO $$ BEGIN FOR n IN 1..3000 LOOP
+    EXECUTE format('CREATE TABLE t%s (id serial, name text); ALTER TABLE t%s OWNER TO app', n, n);
+    COMMIT;
+  END LOOP; END $$`);
+  const { stdout } = await place.exec(dump);
+  assertDone(await place.exec(restore, { input: stdout }));
+  const owners =
+    "SELECT relkind, relowner::regrole, count(*) FROM pg_class WHERE relname ~ '^t[0-9]' GROUP BY 1, 2 ORDER BY 1";
+  assert.equal(await place.query(owners), 'S|app|3000\nr|app|3000');
+  // They cannot be dropped at once, either.
+  assertDone(await place.exec(importing, { input: pieces(Buffer.from('CREATE TABLE item ();\n')) }));
+});
+
 test('what an admin made beside comes back as it was: tables, schemas, rights, keys to it, rows that nobody else reads', async () => {
   await place.query(`CREATE ROLE reporting;
     CREATE SCHEMA kept; GRANT USAGE ON SCHEMA kept TO app; CREATE TABLE kept.own (id int); ALTER TABLE kept.own OWNER TO app;
