@@ -10,6 +10,8 @@ const { dump, restore, import: importing } = postgres.commands;
 let place: PostgresMembers;
 before(async () => {
   place = await startMembers({ count: 1 });
+  // With it there are the app's logins.
+  assertDone(await place.exec(importing, { input: pieces(Buffer.from('SELECT 1;\n')) }));
 });
 after(async () => {
   await place?.[Symbol.asyncDispose]();
