@@ -71,7 +71,7 @@ test('what one of the app’s logins made as itself is made without the rights o
   const { stdout } = await place.exec(dump);
   assertDone(await place.exec(restore, { input: stdout }));
   assert.equal(await superusers(), 'postgres');
-  assert.equal(await place.query('SELECT tableowner, id FROM pg_tables, others WHERE tablename = $$other$$'), 'app|3');
+  assert.equal(await asApp('SELECT tableowner, id FROM pg_tables, others WHERE tablename = $$other$$'), 'app|3');
 });
 
 test('thousands of tables come back, which are more than can be locked at once with what is theirs', async () => {
