@@ -57,6 +57,13 @@ test('a build that fails says everything first, however its output was cut', asy
   assert.deepEqual(lines, ['one', 'two', 'three']);
 });
 
+test('what a step complains of letter by letter is one line', async () => {
+  const lines: string[] = [];
+  const pieces = [...'curl: (22)', ' not there\n'].map((text) => ({ stream: `\u001b[91m${text}\u001b[0m` }));
+  await readBuildProgress(progressOf(...pieces), new BuildSteps(), (line) => void lines.push(line));
+  assert.equal(lines[0], '\u001b[91mcurl: (22) not there');
+});
+
 test('a step that fails says its code, however long its command is', async () => {
   const message = `The command '/bin/sh -c begin ${String.raw`\n`.repeat(30_000)} end' returned a non-zero code: 7`;
   await assert.rejects(

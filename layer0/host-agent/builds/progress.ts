@@ -33,6 +33,8 @@ export class BuildSteps {
 /** `error` is the older word for what `errorDetail` says. */
 type Progress = { stream?: string; status?: string; error?: string; errorDetail?: { message?: string } };
 
+/** What a step writes to its standard error is painted red piece by piece, and a piece may be a letter. */
+const betweenPieces = '\u001b[0m\u001b[91m';
 /** How the engine says that a base image adds steps of its own. */
 const trigger = /^# Executing \d+ build triggers?/;
 const maxLineBytes = 8 * 1024;
@@ -52,7 +54,8 @@ export async function readBuildProgress(
   const messages = new LineSplitter({ maxBytes: 16 * 1024 ** 2 });
   const lines = new LineSplitter({ maxBytes: maxLineBytes });
   const told = async (found: readonly string[]): Promise<void> => {
-    for (const line of found) {
+    for (const marked of found) {
+      const line = marked.replaceAll(betweenPieces, '');
       if (trigger.test(line))
         throw new FlynnError(
           'invalid',
