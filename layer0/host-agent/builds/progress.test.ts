@@ -59,7 +59,7 @@ test('a build that fails says everything first, however its output was cut', asy
 
 test('what a step complains of letter by letter is one line', async () => {
   const lines: string[] = [];
-  const pieces = [...'curl: (22)', ' not there\n'].map((text) => ({ stream: `\u001b[91m${text}\u001b[0m` }));
+  const pieces = ['cur', 'l', ': (22)', ' not there\n'].map((text) => ({ stream: `\u001b[91m${text}\u001b[0m` }));
   await readBuildProgress(progressOf(...pieces), new BuildSteps(), (line) => void lines.push(line));
   assert.equal(lines[0], '\u001b[91mcurl: (22) not there');
 });
