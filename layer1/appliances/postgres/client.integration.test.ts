@@ -205,6 +205,16 @@ test('what was left by one that was killed between its last steps is mended by t
   assert.equal(await contentOf(), was);
 });
 
+test('who has begun to lead ends what was left before, and not what has begun since', async () => {
+  const mend = (since: number) => place.exec(['/usr/lib/flynn/flynn-postgres-client', 'mend', String(since)]);
+  const now = Math.floor(Date.now() / 1_000);
+  await place.query('CREATE DATABASE app_restoring', 'postgres');
+  assertDone(await mend(now - 600));
+  assert.equal(await databases(), 'app,app_restoring,postgres');
+  assertDone(await mend(now + 600));
+  assert.equal(await databases(), 'app,postgres');
+});
+
 test('what was left by one whose host died goes with a dump, hours later: it may be under way until then', async () => {
   const { members } = await place.copied();
   const primary = members.find(({ isPrimary }) => isPrimary)?.address;
