@@ -223,7 +223,8 @@ async function findJob(params: JobParams, execution: Execution): Promise<Job> {
     );
   } catch (error) {
     if (!hasCode(error, 'not_found')) throw error;
-    throw new FlynnError('invalid', 'the build is gone: somebody stopped it. Push again', { cause: error });
+    const why = 'somebody stopped it, or the host that it was to run on was lost before it began';
+    throw new FlynnError('invalid', `the build is gone: ${why}. Push again`, { cause: error });
   }
 }
 
