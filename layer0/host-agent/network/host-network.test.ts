@@ -23,7 +23,7 @@ test('an agent that has carried out nothing yet says nothing of encryption, not 
     runBeside: async () => '',
     log: silentLogger(),
   });
-  assert.deepEqual(network.shown, { hosts: [] });
+  assert.deepEqual({ ...network.shown }, { hosts: [] });
   network.follow(() => ({ leases: [], endpoints: [], word: 'unreadable' }));
   const ending = new AbortController();
   const running = network.run(ending.signal);
