@@ -3,9 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { zstdCompressSync } from 'node:zlib';
 import { hasCode } from '@flynn/kit/errors';
-import { shortId } from '@flynn/kit/ids';
 import Docker from 'dockerode';
-import { collect, endOf } from '../engine/conformance.ts';
+import { collect, endOf, specOf } from '../engine/conformance.ts';
 import { label } from '../engine/labels.ts';
 import { layerWith, withDocker } from './blobs-fixture.ts';
 import { testImage } from './fixture.ts';
@@ -53,19 +52,9 @@ test('a stack has what its layers add and without what they take away, as its ba
     assert.ok(Config.Env.includes('FROM_BASE=1'));
     assert.deepEqual(RootFS.Layers?.slice(0, -3), below.RootFS.Layers);
 
-    const id = await engine.create({
-      name: `flynn-stack-${shortId()}`,
-      labels: { 'flynn.test': '1' },
-      imageRef: ref,
-      hostname: 'stacked',
-      command: ['sh', '-c', 'ls -A /app; cat /app/two'],
-      env: { PATH: '/usr/bin:/bin' },
-      network: { type: 'bridge', name: network.name, dns: [] },
-      volumes: [],
-      tty: false,
-      stdin: false,
-      limits: { memoryBytes: 64 * 2 ** 20, cpuMillis: 100, pids: 50, files: 100 },
-    });
+    const subject = { engine, imageName: testImage, network: { type: 'bridge', name: network.name, dns: [] } } as const;
+    const spec = await specOf(subject, 'ls -A /app; cat /app/two');
+    const id = await engine.create({ ...spec, imageRef: ref });
     await engine.start(id);
     assert.equal((await endOf(engine, id)).exitCode, 0);
     const lines = (await collect(engine.logs(id, { follow: false }))).map(({ message }) => message);

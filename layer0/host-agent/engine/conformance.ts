@@ -245,7 +245,11 @@ export function testEngine(name: string, open: () => Promise<Subject>): void {
   });
 }
 
-async function specOf({ engine, imageName, network }: Subject, script: string): Promise<ContainerSpec> {
+/** Of a container with that as its program. */
+export async function specOf(
+  { engine, imageName, network }: Pick<Subject, 'engine' | 'imageName' | 'network'>,
+  script: string,
+): Promise<ContainerSpec> {
   const jobId = `h1-${shortId()}`;
   return {
     name: `flynn-conformance-${jobId}`,
