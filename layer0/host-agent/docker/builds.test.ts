@@ -147,26 +147,26 @@ for (const [what, bases, images, pattern] of begun) {
   });
 }
 
-test('a step whose end is heard before that memory ran out is told to have needed too much of it', async () => {
-  await using fake = await startEngine();
-  const beganMs = Date.now();
-  const engine = connectDocker({
-    socketPath: fake.socketPath,
-    cluster,
-    fetchBlob: () => Promise.reject(new FlynnError('not_found', 'no blob')),
-    scratchDir: tmpdir(),
-  });
-  const build = {
+function buildOn({ socketPath }: Awaited<ReturnType<typeof startEngine>>): Promise<unknown> {
+  const fetchBlob = () => Promise.reject(new FlynnError('not_found', 'no blob'));
+  const engine = connectDocker({ socketPath, cluster, fetchBlob, scratchDir: tmpdir() });
+  return engine.buildImage({
     id: 'b1',
     cache: 'app',
     dockerfile: 'Dockerfile',
     bases: [],
     args: {},
     limits,
+    context: Readable.from(['x']),
     onText: () => undefined,
-  };
+  });
+}
+
+test('a step whose end is heard before that memory ran out is told to have needed too much of it', async () => {
+  await using fake = await startEngine();
+  const beganMs = Date.now();
   await assert.rejects(
-    engine.buildImage({ ...build, context: Readable.from(['x']) }),
+    buildOn(fake),
     (error) => hasCode(error, 'exhausted') && /more memory than its limit of 128 MB/.test(error.message),
   );
   const since = Number(fake.asked.find(({ pathname }) => pathname.endsWith('/events'))?.searchParams.get('since'));
@@ -175,22 +175,7 @@ test('a step whose end is heard before that memory ran out is told to have neede
 
 test('the network of a build has a bridge by which rules know its steps, and no addresses that no rule judges', async () => {
   await using fake = await startEngine();
-  const engine = connectDocker({
-    socketPath: fake.socketPath,
-    cluster,
-    fetchBlob: () => Promise.reject(new FlynnError('not_found', 'no blob')),
-    scratchDir: tmpdir(),
-  });
-  const build = {
-    id: 'b1',
-    cache: 'app',
-    dockerfile: 'Dockerfile',
-    bases: [],
-    args: {},
-    limits,
-    onText: () => undefined,
-  };
-  await assert.rejects(engine.buildImage({ ...build, context: Readable.from(['x']) }));
+  await assert.rejects(buildOn(fake));
   const made: unknown = JSON.parse(fake.bodies.get('/networks/create') ?? '');
   assert.partialDeepStrictEqual(made, {
     Name: network,
