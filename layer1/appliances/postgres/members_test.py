@@ -1,4 +1,4 @@
-"""Who is to lead where nobody does: by a Patroni that is none, of members that are at addresses of this machine."""
+"""Who is to lead: by a Patroni that is none, of members that are at addresses of this machine."""
 
 import contextlib
 import http.server
@@ -20,7 +20,7 @@ def replica(timeline, received, replayed):
 
 
 @contextlib.contextmanager
-def patroni(members, told):
+def patroni(members, told, looked=lambda: None):
     """Each member says of itself what is in `told`; whoever is made the primary is. What is asked for is in the list."""
     asked = []
 
@@ -29,6 +29,8 @@ def patroni(members, told):
             pass
 
         def do_GET(self):
+            if self.path == "/cluster":
+                looked()
             said = told.get(self.server.server_address[0]) if self.path == "/patroni" else {"members": members}
             self.answer(503 if said is None else 200, said)
 
@@ -36,12 +38,17 @@ def patroni(members, told):
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             asked.append((self.path, body))
             for one in members:
+                if one["name"] == body.get("leader"):
+                    one.update(role="replica", state="running")
                 if one["name"] == body.get("candidate"):
                     one.update(role="leader", state="running")
             self.answer(200, {})
 
         def do_PATCH(self):
-            self.rfile.read(int(self.headers["content-length"]))
+            count = json.loads(self.rfile.read(int(self.headers["content-length"])))["synchronous_node_count"]
+            # One is what there is anyway.
+            if count != 1:
+                asked.append((self.path, count))
             self.answer(200, {})
 
         def answer(self, code, said):
@@ -92,6 +99,45 @@ class WithoutPrimary(unittest.TestCase):
             ended = switchover()
             self.assertEqual((ended.returncode, asked), (1, []))
             self.assertRegex(ended.stderr, r"no member runs that could take over: 127\.0\.0\.3 \(creating replica\)")
+
+
+class WithPrimary(unittest.TestCase):
+    def setUp(self):
+        self.leader = {**member(2, state="running"), "role": "leader"}
+        self.copy = member(3)
+        self.other = {**member(4), "role": "sync_standby", "lag": 0}
+
+    def test_what_one_said_that_has_just_begun_to_follow_is_not_held_against_it(self):
+        for said in ({}, {"lag": "unknown"}, {"lag": 32 << 20}):
+            looks = []
+            copy = {**self.copy, **said}
+
+            def looked(looks=looks, copy=copy):
+                looks.append(len(looks))
+                if len(looks) == 3:
+                    copy["lag"] = 0
+                elif len(looks) == 4:
+                    copy["role"] = "sync_standby"
+
+            with self.subTest(said), patroni([{**self.leader}, copy, self.other], {}, looked) as asked:
+                ended = switchover("127.0.0.3")
+                self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+                self.assertEqual(asked, [("/config", 2), ("/switchover", {"leader": "m2", "candidate": "m3"})])
+
+    def test_one_that_stays_too_far_behind_is_refused_before_any_commit_waits_for_it(self):
+        self.copy["lag"] = 2 << 20
+        with patroni([self.leader, self.copy, self.other], {}) as asked:
+            ended = switchover("127.0.0.3")
+            self.assertEqual((ended.returncode, asked), (1, []))
+            self.assertRegex(ended.stderr, r"127\.0\.0\.3 has yet to catch up")
+
+    def test_one_that_does_not_run_is_not_waited_for(self):
+        self.copy["state"] = "starting"
+        looks = []
+        with patroni([self.leader, self.copy, self.other], {}, lambda: looks.append(len(looks))) as asked:
+            ended = switchover("127.0.0.3")
+            self.assertEqual((ended.returncode, asked, len(looks)), (1, [], 1))
+            self.assertRegex(ended.stderr, r"127\.0\.0\.3 does not run \(starting\)")
 
 
 unittest.main()
