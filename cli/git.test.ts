@@ -41,6 +41,42 @@ test('a remote without .git at its end counts too', () => {
   assert.equal(remoteUrl(`${gitUrl}/`, 'hello'), `${gitUrl}/hello.git`);
 });
 
+test('a remote counts as the receiver reads it: slashes at its end, another user, capitals in the name of the host', () => {
+  for (const url of [
+    `${gitUrl}/hello.git/`,
+    `${gitUrl}/hello/`,
+    `${gitUrl}//hello.git`,
+    'ssh://flynn.localhost:2222/hello.git',
+    'ssh://git@Flynn.LocalHost:2222/hello.git',
+  ]) {
+    assert.equal(appOfRemotes([{ name: 'x', url }], gitUrl), 'hello', url);
+  }
+  for (const url of [gitUrl, `${gitUrl}/`, `${gitUrl}/a/b.git`, 'ssh://git@flynn.localhost/hello.git', 'git@flynn:x']) {
+    assert.equal(appOfRemotes([{ name: 'x', url }], gitUrl), undefined, url);
+  }
+});
+
+test('a remote is of the cluster where git itself says so: by a short name for its URL, or one for pushes', async () => {
+  await using desk = await Desk.open();
+  const io = desk.io();
+  const git = (...args: string[]) => execFileSync('git', ['-C', desk.home, ...args]);
+  const appFound = async () => appOfRemotes(await listRemotes(io), gitUrl);
+  execFileSync('git', ['init', '-q', desk.home]);
+  git('remote', 'add', 'flynn', 'home:hello.git');
+  assert.equal(await appFound(), undefined);
+  git('config', `url.${gitUrl}/.insteadOf`, 'home:');
+  assert.equal(await appFound(), 'hello');
+  assert.deepEqual(await listRemotes(io), [{ name: 'flynn', url: 'home:hello.git', reached: `${gitUrl}/hello.git` }]);
+  git('remote', 'set-url', 'flynn', 'https://example.com/me/code.git');
+  git('remote', 'set-url', '--push', 'flynn', `${gitUrl}/pushed.git`);
+  assert.equal(await appFound(), 'pushed');
+  // The cluster's own URL may lead through a tunnel.
+  git('config', '--unset', 'remote.flynn.pushurl');
+  git('remote', 'set-url', 'flynn', `${gitUrl}/tunnelled.git`);
+  git('config', 'url.ssh://git@127.0.0.1:2022/.insteadOf', `${gitUrl}/`);
+  assert.equal(await appFound(), 'tunnelled');
+});
+
 test('remotes of a real repository are listed, added and removed', async () => {
   await using desk = await Desk.open();
   const io = desk.io();

@@ -9,7 +9,8 @@ import type { Io } from './io.ts';
 
 const run = promisify(execFile);
 
-export type Remote = { name: string; url: string };
+/** `reached`: where git goes when it pushes, where that is not what was written: by `insteadOf` or a URL of its own for pushes. */
+export type Remote = { name: string; url: string; reached?: string };
 
 async function git(io: Io, args: readonly string[]): Promise<string | undefined> {
   try {
@@ -22,10 +23,19 @@ async function git(io: Io, args: readonly string[]): Promise<string | undefined>
 }
 
 export async function listRemotes(io: Io): Promise<Remote[]> {
-  const listing = (await git(io, ['config', '--get-regexp', String.raw`^remote\..*\.url$`])) ?? '';
+  const written = ['config', '--get-regexp', String.raw`^remote\..*\.url$`];
+  const [listing = '', verbose = ''] = await Promise.all([git(io, written), git(io, ['remote', '--verbose'])]);
+  const resolved = verbose.split('\n').flatMap((line): [string, string][] => {
+    const [, name, url] = /^([^\t]+)\t(.+) \(push\)$/.exec(line) ?? [];
+    return name !== undefined && url !== undefined ? [[name, url]] : [];
+  });
+  // Of several URLs git pushes to each: the first is what people think of.
+  const pushed = new Map(resolved.toReversed());
   return listing.split('\n').flatMap((line) => {
     const [, name, url] = /^remote\.(.+)\.url (.+)$/.exec(line) ?? [];
-    return name !== undefined && url !== undefined ? [{ name, url }] : [];
+    if (name === undefined || url === undefined) return [];
+    const reached = pushed.get(name);
+    return [{ name, url, ...(reached === undefined || reached === url ? {} : { reached }) }];
   });
 }
 
@@ -76,15 +86,27 @@ export async function removeRemote(io: Io, name: string): Promise<void> {
  * several, none is meant more than the others: `invalid`.
  */
 export function appOfRemotes(remotes: readonly Remote[], gitUrl: string): string | undefined {
-  const prefix = `${gitUrl.replace(/\/$/, '')}/`;
-  const appOf = ({ url }: Remote): string => url.slice(prefix.length).replace(/\.git$/, '');
-  const ours = remotes.filter((remote) => remote.url.startsWith(prefix));
-  const named = ours.find((remote) => remote.name === 'flynn');
-  if (named !== undefined) return appOf(named);
-  const apps = new Set(ours.map(appOf));
+  const ours = remotes.flatMap(({ name, url, reached }) => {
+    const app = appAt(url, gitUrl) ?? appAt(reached ?? url, gitUrl);
+    return app === undefined ? [] : [{ name, app }];
+  });
+  const named = ours.find(({ name }) => name === 'flynn');
+  if (named !== undefined) return named.app;
+  const apps = new Set(ours.map(({ app }) => app));
   if (apps.size < 2) return [...apps][0];
-  const each = ours.map((remote) => `${remote.name} is ${appOf(remote)}`).join(', ');
+  const each = ours.map(({ name, app }) => `${name} is ${app}`).join(', ');
   throw new FlynnError('invalid', `which app? Of the git remotes here ${each}\n  name it with -a NAME`);
+}
+
+/** The app that is pushed to at this URL of the cluster: with or without `.git`, and slashes as the receiver takes them. */
+function appAt(url: string, gitUrl: string): string | undefined {
+  if (!URL.canParse(url) || !URL.canParse(gitUrl)) return undefined;
+  const [found, base] = [new URL(url), new URL(gitUrl)];
+  const of = ({ protocol, hostname, port }: URL): string => `${protocol}//${hostname.toLowerCase()}:${port || '22'}`;
+  if (of(found) !== of(base)) return undefined;
+  const path = base.pathname.replace(/\/+$/, '');
+  if (!found.pathname.startsWith(`${path}/`)) return undefined;
+  return /^\/+([^/]+?)(?:\.git)?\/*$/.exec(found.pathname.slice(path.length))?.[1];
 }
 
 export function remoteUrl(gitUrl: string, app: string): string {
