@@ -9,8 +9,11 @@ import { handle, startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { statsSince } from '../routes/figures.ts';
+import { z } from 'zod';
 import { openDeskWithController } from '../testing.ts';
 import { runCli } from '../program.ts';
+
+const readingSchema = z.object({ seconds: z.number(), routes: z.array(z.object({ requests: z.number() })) });
 
 function statsOf(id: string, appId: string, requests: number): RouteStats {
   const counts = [...latencyBoundsMs.map(() => 0), 0];
@@ -84,7 +87,14 @@ test('with -w it is told what came in each interval, until it is interrupted', a
   await waitFor(() => io.stdout.text.split('"seconds"').length > 2, { what: 'two readings', deadlineMs: 60_000 });
   assert.equal(io.signal('SIGINT'), 1);
   assert.equal(await running, 0, io.stderr.text);
-  const requests = [...io.stdout.text.matchAll(/"requests": (\d+)/g)].map(([, count]) => Number(count));
+  const readings = io.stdout.text
+    .trimEnd()
+    .split('\n')
+    .map((line): unknown => JSON.parse(line));
+  const requests = z
+    .array(readingSchema)
+    .parse(readings)
+    .map(({ routes: [one] }) => one?.requests);
   assert.ok(requests.length >= 2 && requests.every((count) => count === 10), requests.join());
 });
 

@@ -71,11 +71,15 @@ async function show(
   const cluster = await context.cluster();
   const names = new Map(routes.map((route) => [route.id, urlsOf([route], cluster)[0] ?? route.id]));
   const took = seconds === undefined ? {} : { seconds };
-  context.show({ ...took, routes: stats, routers, silent }, () => {
+  const value = { ...took, routes: stats, routers, silent };
+  const text = () => {
     const rows = stats.map((one) => [names.get(one.id) ?? one.id, ...statsRow(one, seconds)]);
     if (rows.length === 0) return `no request yet (${formatCount(routers, 'router')})`;
     return formatTable(['ROUTE', ...statsColumns(seconds)], rows);
-  });
+  };
+  // Of one reading after the other each is a line: whoever reads them tells by it where one ends.
+  if (context.options.json && seconds !== undefined) context.print(JSON.stringify(value));
+  else context.show(value, text);
   if (silent.length === 0) return;
   const who = silent.map(({ address, why }) => `\n  ${address}: ${why}`).join('');
   context.tell(`flynn: ${formatCount(silent.length, 'router')} could not be asked and is missing here${who}`);
