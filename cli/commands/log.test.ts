@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
+import { fakeClock } from '@flynn/kit/clock';
 import { handle } from '@flynn/kit/http-server';
 import { startLoopback } from '@flynn/kit/loopback';
 import { waitFor } from '@flynn/kit/retry';
@@ -127,5 +128,26 @@ test('`log -f` shows lines as they come, until Ctrl-C', async () => {
   await waitFor(() => io.stdout.text === 'one\n', { what: 'the line', deadlineMs: 30_000 });
   assert.equal(io.signal('SIGINT'), 1);
   assert.equal(await ran, 0);
+  assert.equal(io.stderr.text, '');
+});
+
+test('`log -f --until` ends at that time, and at once where it has passed', async () => {
+  await using env = await openLog([line('one')]);
+  const clock = fakeClock(Date.parse('2030-01-31T12:00Z'));
+  const run = (until: string, io = env.desk.io({ clock })) => {
+    return { io, code: runCli(['-a', 'hello', 'log', '-f', '--raw', '--until', until], io) };
+  };
+  const passed = run('2030-01-31T11:59Z');
+  assert.equal(await passed.code, 0);
+  assert.equal(passed.io.stdout.text, 'one\n');
+  assert.deepEqual(env.queries, [{ follow: false, lines: 10_000, until: '2030-01-31T11:59:00.000Z' }]);
+
+  const { io, code } = run('2030-03-31T12:00Z');
+  await waitFor(() => io.stdout.text === 'one\n', { what: 'the line', deadlineMs: 30_000 });
+  const early = 'it goes on';
+  await clock.advance(59 * 86_400_000);
+  assert.equal(await Promise.race([code, new Promise((resolve) => setImmediate(resolve, early))]), early);
+  await clock.advance(3_000);
+  assert.equal(await code, 0);
   assert.equal(io.stderr.text, '');
 });

@@ -1,5 +1,6 @@
 import { releases } from '@flynn/controller/api';
 import { platform } from '@flynn/controller/platform/api';
+import { type Clock, pause } from '@flynn/kit/clock';
 import { type ReadOptions, defaultLines, maxLines } from '@flynn/log-aggregator/api';
 import { parseTime, parseWhole } from '../arguments.ts';
 import type { Context } from '../context.ts';
@@ -8,6 +9,11 @@ import { gapText } from '../logs/gap.ts';
 import { type LogRecord, logRecords } from '../logs/stream.ts';
 import { paint, visible, writeTo } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
+
+/** A line is here so long after it was said, at the latest, where nothing is in its way. */
+const arrivalMs = 3_000;
+/** No timer of Node's runs for more than 24 days. */
+const longestTimerMs = 86_400_000;
 
 type LogOptions = {
   follow?: boolean;
@@ -34,7 +40,7 @@ export function addLogCommand(parent: Parent): void {
         `how many of the newest lines (else ${defaultLines}; all when a time or a text is given)`,
       ],
       since: ['--since <time>', 'from a time on: 10m ago, or 2030-01-31T12:00Z; UTC without a zone'],
-      until: ['--until <time>', 'up to a time'],
+      until: ['--until <time>', 'up to a time; with -f it ends then'],
       search: ['--search <text>', 'with this text in them'],
       type: ['-t, --type <type>', 'of one process type'],
       job: ['-j, --job <job>', 'of one job'],
@@ -43,11 +49,12 @@ export function addLogCommand(parent: Parent): void {
       raw: ['--raw', 'without time and source'],
     },
     async run(context, options) {
-      const query = queryOf(options, Date.now());
+      const query = queryOf(options, context.io.clock.now());
       const client = await context.client();
       const ending = new AbortController();
       const { signal } = ending;
       const offSignal = context.io.onSignal('SIGINT', () => ending.abort());
+      const end = endAt(query, context.io.clock, ending);
       try {
         const app = await context.appName();
         if (options.release !== undefined) {
@@ -73,9 +80,21 @@ export function addLogCommand(parent: Parent): void {
         if (!signal.aborted) throw error;
       } finally {
         offSignal();
+        ending.abort();
+        await end;
       }
     },
   });
+}
+
+/** Ends what is followed up to a time once that has come, and lines of before it are here. */
+async function endAt({ follow = false, until }: ReadOptions, clock: Clock, ending: AbortController): Promise<void> {
+  if (!follow || until === undefined) return;
+  const endMs = Date.parse(until) + arrivalMs;
+  while (!ending.signal.aborted && clock.now() < endMs) {
+    await pause(Math.min(endMs - clock.now(), longestTimerMs), ending.signal, clock);
+  }
+  ending.abort();
 }
 
 /** What is asked of the cluster; the times are checked before anything is. */
@@ -86,11 +105,13 @@ function queryOf(options: LogOptions, now: number): ReadOptions {
     lines === undefined
       ? isNarrow && maxLines
       : parseWhole(lines, { what: 'a number of lines', min: 0, max: maxLines });
+  const end = until === undefined ? undefined : parseTime(until, now);
   return {
-    follow: options.follow ?? false,
+    // Of a time that has passed nothing comes any more: what is kept is all.
+    follow: options.follow === true && (end === undefined || Date.parse(end) + arrivalMs > now),
     ...(wanted === false ? {} : { lines: wanted }),
     ...(since === undefined ? {} : { since: parseTime(since, now) }),
-    ...(until === undefined ? {} : { until: parseTime(until, now) }),
+    ...(end === undefined ? {} : { until: end }),
     ...(search === undefined ? {} : { search }),
     ...(type === undefined ? {} : { processType: type }),
     ...(job === undefined ? {} : { jobId: job }),
