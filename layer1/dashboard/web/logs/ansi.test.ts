@@ -19,13 +19,26 @@ describe('escape sequences', () => {
     ]);
   });
 
+  it('with colons are one code with its parts', () => {
+    const classesOf = (codes: string) => spansOf(`\x1b[${codes}mx`)[0]?.classes;
+    assert.equal(classesOf('38:2::1:31:3'), '');
+    assert.equal(classesOf('38:2:1:31:3;1'), 'ansi-bold');
+    assert.equal(classesOf('48:2::4:1:3;31'), 'ansi-red');
+    assert.equal(classesOf('38:5:9;4'), 'ansi-red ansi-underlined');
+    assert.equal(classesOf('4:3'), 'ansi-underlined');
+    assert.equal(classesOf('4;4:0'), '');
+    // Of what underlines, a colour is not shown.
+    assert.equal(classesOf('4:3;58:2::1:31:3'), 'ansi-underlined');
+    assert.equal(classesOf('58;5;1'), '');
+    assert.equal(classesOf('58;2;1;31;4'), '');
+  });
+
   it('of anything else are not there', () => {
-    assert.deepEqual(spansOf('\x1b]0;title\x07a\x1b[2Kb\x1b(Bc\x00'), [
-      { text: 'a', classes: '' },
-      { text: 'b', classes: '' },
-      // Of a charset the choice itself is text like any other.
-      { text: 'Bc', classes: '' },
-    ]);
+    const line = '\x1b]0;title\x07a\x1b[2Kb\x1b(Bc\x00\x1b[>4;2md\x1b[?25le\x1b[1 qf';
+    assert.deepEqual(
+      spansOf(line),
+      Array.from('abcdef', (text) => ({ text, classes: '' })),
+    );
     assert.deepEqual(spansOf('10 %\r100 %\r'), [{ text: '100 %', classes: '' }]);
   });
 

@@ -14,8 +14,8 @@ const plain: Style = { isBold: false, isDim: false, isItalic: false, isUnderline
 
 const names = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white'] as const;
 
-/** CSI … letter; OSC … BEL or ST; any other escape of two characters. */
-const sequence = /\x1b\[([0-9;:?]*)([A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b./g;
+/** CSI … letter; OSC … BEL or ST; a choice, as of a charset; any other escape of two characters. */
+const sequence = /\x1b\[([0-?]*)[ -/]*([@-~])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]+[0-~]|\x1b./g;
 
 /** What is no text and no colour (moves of the cursor, titles, links) is left out; of overwritten lines the last is shown. */
 export function spansOf(line: string): Span[] {
@@ -31,38 +31,48 @@ export function spansOf(line: string): Span[] {
   for (const match of shown.matchAll(sequence)) {
     add(match.index);
     from = match.index + match[0].length;
-    if (match[2] === 'm') style = restyled(style, (match[1] ?? '').split(/[;:]/).map(Number));
+    // With a sign in front it is a terminal's own, and no colour.
+    const codes = match[2] === 'm' && !/[<=>?]/.test(match[1] ?? '') ? (match[1] ?? '').split(';') : [];
+    style = restyled(style, codes);
   }
   add(shown.length);
   return spans;
 }
 
-function restyled(style: Style, codes: readonly number[]): Style {
+/** A code may have parts of its own behind colons, which are of no other: `4:3`, `38:5:9`, `38:2::1:2:3`. */
+function restyled(style: Style, codes: readonly string[]): Style {
   let next = style;
   for (let at = 0; at < codes.length; at += 1) {
-    const code = codes[at] ?? 0;
-    if (code === 0) next = plain;
-    else if (code === 1) next = { ...next, isBold: true };
-    else if (code === 2) next = { ...next, isDim: true };
-    else if (code === 3) next = { ...next, isItalic: true };
-    else if (code === 4) next = { ...next, isUnderlined: true };
-    else if (code === 22) next = { ...next, isBold: false, isDim: false };
-    else if (code === 23) next = { ...next, isItalic: false };
-    else if (code === 24) next = { ...next, isUnderlined: false };
-    else if (code === 38 || code === 48) {
-      // 256 colours and true ones: the eight that there are classes for, else as it is.
-      const isIndexed = codes[at + 1] === 5;
-      const name = isIndexed ? names[((codes[at + 2] ?? 8) % 16) % 8] : undefined;
-      if (isIndexed && (codes[at + 2] ?? 16) < 16) next = coloured(next, code === 38, name);
-      at += isIndexed ? 2 : 4;
-    } else if (code === 39) next = coloured(next, true, undefined);
-    else if (code === 49) next = coloured(next, false, undefined);
-    else if (code >= 30 && code <= 37) next = coloured(next, true, names[code - 30]);
-    else if (code >= 90 && code <= 97) next = coloured(next, true, names[code - 90]);
-    else if (code >= 40 && code <= 47) next = coloured(next, false, names[code - 40]);
-    else if (code >= 100 && code <= 107) next = coloured(next, false, names[code - 100]);
+    const [code = 0, ...parts] = (codes[at] ?? '').split(':').map(Number);
+    if (code === 38 || code === 48 || code === 58) {
+      const rest = parts.length > 0 ? parts : codes.slice(at + 1).map(Number);
+      if (code !== 58) next = recoloured(next, code === 38, rest);
+      if (parts.length === 0) at += rest[0] === 5 ? 2 : 4;
+    } else if (code === 4) next = { ...next, isUnderlined: parts[0] !== 0 };
+    else if (parts.length === 0) next = simplyRestyled(next, code);
   }
   return next;
+}
+
+/** 256 colours and true ones: the eight that there are classes for, else as it is. */
+function recoloured(style: Style, isFront: boolean, [mode, index = 16]: readonly number[]): Style {
+  return mode === 5 && index < 16 ? coloured(style, isFront, names[index % 8]) : style;
+}
+
+function simplyRestyled(style: Style, code: number): Style {
+  if (code === 0) return plain;
+  if (code === 1) return { ...style, isBold: true };
+  if (code === 2) return { ...style, isDim: true };
+  if (code === 3) return { ...style, isItalic: true };
+  if (code === 22) return { ...style, isBold: false, isDim: false };
+  if (code === 23) return { ...style, isItalic: false };
+  if (code === 24) return { ...style, isUnderlined: false };
+  if (code === 39 || code === 49) return coloured(style, code === 39, undefined);
+  if (code >= 30 && code <= 37) return coloured(style, true, names[code - 30]);
+  if (code >= 90 && code <= 97) return coloured(style, true, names[code - 90]);
+  if (code >= 40 && code <= 47) return coloured(style, false, names[code - 40]);
+  if (code >= 100 && code <= 107) return coloured(style, false, names[code - 100]);
+  return style;
 }
 
 function coloured({ colour, background, ...rest }: Style, isFront: boolean, name: string | undefined): Style {
