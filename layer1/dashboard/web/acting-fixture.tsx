@@ -12,7 +12,14 @@ import { WorldFeed } from './world/feed.ts';
 /** @public The test has it out of a bundle. Until `close` the document of the process is this page's. */
 export function openPage(
   path: string,
-  facts: { identity: Identity; told: readonly StreamEvent[]; call?: Api['call']; onLogOut?: () => Promise<void> },
+  facts: {
+    identity: Identity;
+    told: readonly StreamEvent[];
+    call?: Api['call'];
+    /** Of streams other than that of all changes. */
+    stream?: Api['stream'];
+    onLogOut?: () => Promise<void>;
+  },
 ): OpenPage {
   const { identity, told, call = () => new Promise(() => {}), onLogOut = async () => {} } = facts;
   const stream = new TransformStream<Uint8Array, Uint8Array>();
@@ -21,7 +28,8 @@ export function openPage(
     void writer.write(new TextEncoder().encode(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`));
   const api: Api = {
     call,
-    stream: async () => stream.readable,
+    stream: async (url, options) =>
+      facts.stream === undefined || url.startsWith('/api/events') ? stream.readable : facts.stream(url, options),
     hasSession: async () => true,
     logIn: async () => {},
     logOut: async () => {},
@@ -44,7 +52,8 @@ export function openPage(
     async close() {
       render(null, place);
       ended.abort();
-      await writer.close();
+      // Silent for long it was given up on already.
+      await writer.abort();
       await running;
       Reflect.deleteProperty(globalThis, 'document');
     },

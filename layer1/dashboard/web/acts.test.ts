@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { before, describe, it, type TestContext } from 'node:test';
 import type { Identity } from '@flynn/controller/access/model';
 import type { Release } from '@flynn/controller/model';
+import type { Line } from '@flynn/log-aggregator/api';
 import type { Api } from './api/client.ts';
 import { Failure } from './api/failure.ts';
 import type { StreamEvent } from './api/streams.ts';
@@ -11,11 +12,22 @@ import type { OpenPage } from './document-fixture.ts';
 import { fakeTimers } from './timers-fixture.ts';
 import { put, someApp, someFormation, someJob, someRelease, whole } from './world/world-fixture.ts';
 
-type Facts = Readonly<{ told?: readonly StreamEvent[]; call?: Api['call']; onLogOut?: () => Promise<void> }>;
+type Facts = Readonly<{
+  told?: readonly StreamEvent[];
+  call?: Api['call'];
+  stream?: Api['stream'];
+  onLogOut?: () => Promise<void>;
+}>;
 type Acting = { openPage: (path: string, facts: Facts & { identity: Identity }) => OpenPage };
 
 const identity: Identity = { kind: 'user', name: 'ann', role: 'developer', teams: [], apps: [] };
 const running = [put('app', someApp()), put('formation', someFormation({ web: 2 })), put('job', someJob()), whole];
+
+/** What the app said so many seconds after noon. */
+function logLine(second: number): Line {
+  const timestamp = `2020-01-31T12:00:0${second}.000Z`;
+  return { jobId: 'j1', hostId: 'h1', processType: 'web', stream: 'stdout', timestamp, message: `line ${second}` };
+}
 
 describe('on the pages', () => {
   let acting: Acting;
@@ -26,9 +38,12 @@ describe('on the pages', () => {
   /** Time goes by where the test says so, by `after`. */
   function open(t: TestContext, path: string, facts: Facts = {}) {
     const { after, restore } = fakeTimers();
-    t.after(restore);
     const page = acting.openPage(path, { identity, told: running, ...facts });
-    t.after(() => page.close());
+    t.after(async () => {
+      await page.close();
+      // What the page still waited to do is not done without its document.
+      restore();
+    });
     return { ...page, after, text: () => page.document.root.textContent };
   }
 
@@ -138,5 +153,50 @@ describe('on the pages', () => {
     await page.after(200);
     assert.deepEqual(asked, [{ releaseId: 'r1', replaces: 'r2' }]);
     assert.match(page.text(), /shop was changed by somebody else/);
+  });
+
+  it('a log is let go of a minute after nobody looks at it any more, and goes on where it was', async (t) => {
+    const kept = [logLine(1), logLine(2)];
+    const asked: URL[] = [];
+    const streams = new Set<URL>();
+    const stream: Api['stream'] = async (url, { signal }) => {
+      const own = new URL(url, 'http://flynn');
+      asked.push(own);
+      streams.add(own);
+      return new ReadableStream({
+        start(controller) {
+          for (const line of kept) controller.enqueue(new TextEncoder().encode(`${JSON.stringify(line)}\n`));
+          signal.addEventListener('abort', () => {
+            streams.delete(own);
+            controller.error(signal.reason);
+          });
+        },
+        cancel: () => void streams.delete(own),
+      });
+    };
+    const page = open(t, '/apps/shop/logs', { stream });
+    const linesShown = () => page.text().match(/line \d/g);
+    await page.after(500);
+    assert.deepEqual(linesShown(), ['line 1', 'line 2']);
+
+    page.document.show('hidden');
+    await page.after(30_000);
+    page.document.show('visible');
+    await page.after(40_000);
+    page.document.show('hidden');
+    await page.after(59_000);
+    assert.equal(streams.size, 1, 'who is away for a moment keeps it');
+    await page.after(2_000);
+    assert.equal(streams.size, 0);
+
+    kept.push(logLine(3));
+    const before = asked.length;
+    await page.after(600_000);
+    assert.equal(asked.length, before, 'nothing is asked meanwhile');
+    page.document.show('visible');
+    await page.after(500);
+    assert.equal(streams.size, 1);
+    assert.deepEqual(linesShown(), ['line 1', 'line 2', 'line 3']);
+    assert.equal(asked.at(-1)?.searchParams.get('since'), '2020-01-31T11:59:02.000Z');
   });
 });

@@ -98,9 +98,10 @@ export class FakeElement {
 }
 
 export class FakeDocument {
-  readonly visibilityState = 'visible';
+  visibilityState: 'visible' | 'hidden' = 'visible';
   title = '';
   readonly root: FakeElement = this.createElement('body');
+  readonly #watchers = new Set<Listener>();
 
   createElement(name: string): FakeElement {
     return new FakeElement(this, name);
@@ -120,9 +121,19 @@ export class FakeDocument {
     return this.root.all().find((element) => element.attribute('id') === id) ?? null;
   }
 
-  addEventListener(): void {}
+  addEventListener(type: string, listener: Listener): void {
+    if (type === 'visibilitychange') this.#watchers.add(listener);
+  }
 
-  removeEventListener(): void {}
+  removeEventListener(_type: string, listener: Listener): void {
+    this.#watchers.delete(listener);
+  }
+
+  /** As somebody goes to another tab of the browser, or comes back. */
+  show(visibilityState: 'visible' | 'hidden'): void {
+    this.visibilityState = visibilityState;
+    for (const listener of this.#watchers) listener({ type: 'visibilitychange' });
+  }
 
   /** The button with that text or label, which can be pressed; `within`: the first element of that name. */
   button(name: string, within = 'body'): FakeElement {

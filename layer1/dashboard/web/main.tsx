@@ -8,6 +8,7 @@ import { followTokens, takeToken } from './given-token.ts';
 import { Login } from './login.tsx';
 import { Question } from './parts/acts.tsx';
 import { FailureNotice, Reading } from './parts/notices.tsx';
+import { useIsWatched } from './parts/watched.ts';
 import { type Page, pageAt, pathOf } from './routing.ts';
 import { endSession, readSession, type Session } from './session.ts';
 import { WorldFeed } from './world/feed.ts';
@@ -103,27 +104,6 @@ function Main() {
         </>
       );
   }
-}
-
-/** Browsers have six connections to a server without TLS, for all their tabs: one that nobody looks at lets go of its own. */
-const hiddenMs = 60_000;
-
-function useIsWatched(): boolean {
-  const [isWatched, setIsWatched] = useState(true);
-  useEffect(() => {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const look = () => {
-      clearTimeout(timer);
-      if (document.visibilityState === 'visible') setIsWatched(true);
-      else timer = setTimeout(() => setIsWatched(false), hiddenMs);
-    };
-    document.addEventListener('visibilitychange', look);
-    return () => {
-      clearTimeout(timer);
-      document.removeEventListener('visibilitychange', look);
-    };
-  }, []);
-  return isWatched;
 }
 
 /** One stream of changes for as long as somebody is logged in. */

@@ -12,6 +12,7 @@ import type { Tone } from '../parts/tone.ts';
 import { Link } from '../parts/link.tsx';
 import { useLoaded } from '../parts/loading.ts';
 import { Empty, Shown } from '../parts/notices.tsx';
+import { useIsWatched } from '../parts/watched.ts';
 import { useServices, useWorld } from '../parts/services.ts';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
@@ -224,11 +225,12 @@ function useDeployment(deployment: Deployment): { latest: Deployment; link: Conn
   const [latest, setLatest] = useState(deployment);
   const [link, setLink] = useState<Connection>({ is: 'connecting' });
   const isOpen = isUnderWay(deployment);
+  const isWatched = useIsWatched();
   useEffect(() => {
     if (!isOpen) setLatest(deployment);
   }, [deployment, isOpen]);
   useEffect(() => {
-    if (!isOpen) return undefined;
+    if (!isOpen || !isWatched) return undefined;
     const ended = new AbortController();
     const { signal } = ended;
     const url = apiUrl('/deployments/:deployment/events', { params: { deployment: deployment.id } });
@@ -249,6 +251,6 @@ function useDeployment(deployment: Deployment): { latest: Deployment; link: Conn
       wait: pause,
     });
     return () => ended.abort();
-  }, [deployment.id, isOpen]);
+  }, [deployment.id, isOpen, isWatched]);
   return { latest, link };
 }

@@ -14,6 +14,17 @@ export type LogItem =
   /** Here was a line that a disk damaged. */
   | Readonly<{ is: 'unreadable' }>;
 
+/** How far a log was told: whoever follows it from there on tells nothing twice. */
+export type LogPlace = {
+  /** In the order they were told; those that may come again. */
+  readonly told: Set<string>;
+  newest: string | undefined;
+};
+
+export function logStart(): LogPlace {
+  return { told: new Set(), newest: undefined };
+}
+
 /** What somebody sees first, and the most the cluster gives in one answer. */
 const firstLines = 500;
 const mostLines = 10_000;
@@ -37,19 +48,19 @@ export async function followLog(
     signal: AbortSignal;
     wait: (ms: number, signal: AbortSignal) => Promise<void>;
     now: () => number;
+    /** Where somebody left off; what is told from here on is kept in it. Default: nothing was told yet. */
+    place?: LogPlace;
   },
 ): Promise<void> {
-  const { open, onItem, onLink, signal, wait, now } = ports;
-  /** In the order they were told; those that may come again. */
-  const told = new Set<string>();
-  let newest: string | undefined;
+  const { open, onItem, onLink, signal, wait, now, place = logStart() } = ports;
+  const { told } = place;
   /** Until one that was told before comes again, the last of them: one that is newer than it comes after a gap. */
   let sought: string | undefined;
   let failures = 0;
   onLink({ is: 'connecting' });
   while (!signal.aborted) {
     try {
-      const reached = newest === undefined ? undefined : until(newest, now());
+      const reached = place.newest === undefined ? undefined : until(place.newest, now());
       const part = reached === undefined ? { lines: firstLines } : { lines: mostLines, since: before(reached) };
       const lines = await open(logUrl(query, part));
       onLink({ is: 'live' });
@@ -73,7 +84,7 @@ export async function followLog(
         }
         told.add(json);
         forgetOldest(told);
-        if (newest === undefined || line.timestamp > newest) newest = line.timestamp;
+        if (place.newest === undefined || line.timestamp > place.newest) place.newest = line.timestamp;
         onItem({ is: 'line', line });
       }
       if (signal.aborted) return;

@@ -6,10 +6,11 @@ import { readLines } from '../api/streams.ts';
 import { Bursts } from '../parts/bursts.ts';
 import { DrawnBlocks } from '../parts/drawn-blocks.tsx';
 import { useServices } from '../parts/services.ts';
+import { useIsWatched } from '../parts/watched.ts';
 import type { AppView } from '../world/app-state.ts';
 import { spansOf } from './ansi.ts';
 import { added, emptyLog, followed, type LogBuffer, mostLines } from './log-buffer.ts';
-import { followLog, gapCommand, type LogItem, type LogQuery } from './log-following.ts';
+import { followLog, gapCommand, type LogItem, type LogQuery, logStart } from './log-following.ts';
 
 const clock = new Intl.DateTimeFormat(undefined, {
   hour: '2-digit',
@@ -181,10 +182,16 @@ function useLog(query: LogQuery): {
   const { api } = useServices();
   const [buffer, setBuffer] = useState(emptyLog);
   const [link, setLink] = useState<Connection>({ is: 'connecting' });
+  const [place] = useState(logStart);
+  const [bursts] = useState(
+    () => new Bursts<LogItem>((items) => setBuffer((buffer) => added(buffer, items)), mostLines),
+  );
+  useEffect(() => () => bursts.clear(), []);
+  const isWatched = useIsWatched();
   useEffect(() => {
+    if (!isWatched) return undefined;
     const ended = new AbortController();
     const { signal } = ended;
-    const bursts = new Bursts<LogItem>((items) => setBuffer((buffer) => added(buffer, items)), mostLines);
     void followLog(query, {
       open: async (url) => readLines(await api.stream(url, { signal })),
       onItem: (item) => bursts.add(item),
@@ -192,11 +199,9 @@ function useLog(query: LogQuery): {
       signal,
       wait: pause,
       now: Date.now,
+      place,
     });
-    return () => {
-      ended.abort();
-      bursts.clear();
-    };
-  }, []);
+    return () => ended.abort();
+  }, [isWatched]);
   return { buffer, link, setIsFollowing: (isFollowing) => setBuffer((buffer) => followed(buffer, isFollowing)) };
 }

@@ -1,5 +1,5 @@
 /** What an operation says, as it comes. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { apiUrl } from '../api/client.ts';
 import { follow, type Link as Connection, pause } from '../api/following.ts';
 import { readEvents } from '../api/streams.ts';
@@ -8,6 +8,7 @@ import { Bursts } from '../parts/bursts.ts';
 import { DrawnBlocks } from '../parts/drawn-blocks.tsx';
 import { Commands } from '../parts/notices.tsx';
 import { useServices } from '../parts/services.ts';
+import { useIsWatched } from '../parts/watched.ts';
 import { spansOf } from './ansi.ts';
 
 const mostLines = 10_000;
@@ -59,18 +60,33 @@ function useOperationLog(id: string): { lines: Blocks<string>; link: Connection 
   const { api } = useServices();
   const [lines, setLines] = useState<Blocks<string>>([]);
   const [link, setLink] = useState<Connection>({ is: 'connecting' });
+  /** How far it was told. */
+  const place = useMemo(
+    (): { lastId: string | undefined; isWhole: boolean } => ({ lastId: undefined, isWhole: false }),
+    [id],
+  );
+  const bursts = useMemo(
+    () => new Bursts<string>((more) => setLines((known) => newest(grown(known, more), mostLines)), mostLines),
+    [id],
+  );
+  useEffect(() => () => bursts.clear(), [bursts]);
+  const isWatched = useIsWatched();
   useEffect(() => {
+    if (!isWatched || place.isWhole) return undefined;
     const ended = new AbortController();
     const { signal } = ended;
     const url = apiUrl('/operations/:operation/log', { params: { operation: id } });
-    const bursts = new Bursts<string>((more) => setLines((known) => newest(grown(known, more), mostLines)), mostLines);
     void follow({
       open: async (lastEventId) => readEvents(await api.stream(url, { signal, lastEventId })),
+      after: place.lastId,
       onBegin: () => {
+        place.lastId = undefined;
         bursts.clear();
         setLines([]);
       },
-      onEvent: ({ event, data }) => {
+      onEvent: ({ id: eventId, event, data }) => {
+        place.lastId = eventId ?? place.lastId;
+        place.isWhole = event === 'end';
         if (event === 'line') bursts.add((data as { text: string }).text);
       },
       isLast: ({ event }) => event === 'end',
@@ -78,10 +94,7 @@ function useOperationLog(id: string): { lines: Blocks<string>; link: Connection 
       signal,
       wait: pause,
     });
-    return () => {
-      ended.abort();
-      bursts.clear();
-    };
-  }, [id]);
+    return () => ended.abort();
+  }, [id, isWatched]);
   return { lines, link };
 }

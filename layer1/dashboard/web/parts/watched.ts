@@ -1,0 +1,26 @@
+/** A page that nobody looks at lets go of its connections. */
+import { useEffect, useState } from 'preact/hooks';
+
+/** Browsers have six connections to a server without TLS, for all their tabs, and a cluster has places for so many that follow logs. */
+const hiddenMs = 60_000;
+
+/** Whether somebody looks at the page, or did within the last minute. */
+export function useIsWatched(): boolean {
+  const [isWatched, setIsWatched] = useState(true);
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const look = () => {
+      clearTimeout(timer);
+      if (document.visibilityState === 'visible') setIsWatched(true);
+      else timer = setTimeout(() => setIsWatched(false), hiddenMs);
+    };
+    // It may have been opened behind another.
+    look();
+    document.addEventListener('visibilitychange', look);
+    return () => {
+      clearTimeout(timer);
+      document.removeEventListener('visibilitychange', look);
+    };
+  }, []);
+  return isWatched;
+}
