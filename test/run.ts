@@ -36,7 +36,7 @@ type Batch = {
 };
 
 const batches: readonly Batch[] = [
-  { suites: ['unit'], isGrouped: true, needsImages: false, concurrency: 3, timeoutMs: 120_000, processMs: 600_000 },
+  { suites: ['unit'], isGrouped: true, needsImages: false, concurrency: 5, timeoutMs: 120_000, processMs: 600_000 },
   { suites: ['integration'], needsImages: true, concurrency: 4, timeoutMs: 300_000, processMs: 1_800_000 },
   // A cluster has work for two cores: two at a time take as long, and starve each other.
   { suites: ['e2e', 'chaos'], needsImages: true, concurrency: 1, timeoutMs: 3_600_000, processMs: 3_600_000 },
