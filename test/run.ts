@@ -102,18 +102,27 @@ using leftovers = new Leftovers();
 const ending = new AbortController();
 for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(name, () => ending.abort());
 
-for (const batch of batches) {
+const runs = batches
+  .filter((batch) => (wanted === undefined ? batch.isForAsking !== true : batch.suites.includes(wanted)))
+  .map((batch) => ({
+    batch,
+    files: batch.suites
+      .filter((suite) => wanted === undefined || wanted === suite)
+      .flatMap((suite) => all.filter((file) => suiteOf(file) === suite && isAsked(file, suite))),
+  }))
+  .filter(({ files }) => files.length > 0);
+
+process.env['TMPDIR'] = leftovers.folder;
+// They are made ready beside the unit tests, which leave a processor half idle; what goes wrong is told where they are needed.
+const images = runs.some(({ batch }) => batch.needsImages) ? ensureTestImages() : undefined;
+images?.catch(() => undefined);
+
+for (const { batch, files } of runs) {
   if (ending.signal.aborted) break;
-  if (wanted === undefined ? batch.isForAsking : !batch.suites.includes(wanted)) continue;
-  const files = batch.suites
-    .filter((suite) => wanted === undefined || wanted === suite)
-    .flatMap((suite) => all.filter((file) => suiteOf(file) === suite && isAsked(file, suite)));
-  if (files.length === 0) continue;
   if (batch.needsImages) {
-    Object.assign(process.env, await ensureTestImages());
+    Object.assign(process.env, await images);
     leftovers.lookAtEngine();
   }
-  process.env['TMPDIR'] = leftovers.folder;
   process.env['FLYNN_TEST_PROCESS_MS'] = String(batch.processMs);
   const stream = run({
     files: batch.isGrouped ? writeGroups(groupsOf(files), leftovers.folder) : files,
