@@ -69,7 +69,7 @@ export async function compileSlug(
   const added = Object.keys(defaults).filter((type) => declared[type] === undefined);
   if (added.length > 0) out.line(`Default types for ${label} -> ${added.join(', ')}`);
   if (Object.keys(processTypes).length === 0) {
-    throw await nothingStarts(layout.appDir, selection.at(-1)?.buildpack.name === 'nodejs');
+    throw await nothingStarts(layout.appDir, selection.at(-1)?.buildpack.name);
   }
 
   // As with the Procfile: of a repository of several apps a buildpack brings that of the one to the top.

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { nothingStarts } from './how-to-start.ts';
 
-async function said(t: TestContext, files: readonly string[], main?: string, isNode = true): Promise<string> {
+async function said(t: TestContext, files: readonly string[], main?: string, buildpack = 'nodejs'): Promise<string> {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-starts-'));
   t.after(() => rm(dir, { recursive: true, force: true }));
   await writeFile(join(dir, 'package.json'), JSON.stringify({ main }));
@@ -13,7 +13,7 @@ async function said(t: TestContext, files: readonly string[], main?: string, isN
     await mkdir(dirname(join(dir, file)), { recursive: true });
     await writeFile(join(dir, file), '');
   }
-  const { code, message } = await nothingStarts(dir, isNode);
+  const { code, message } = await nothingStarts(dir, buildpack);
   assert.equal(code, 'invalid');
   assert.match(message, /^Nothing says how to start this app\. /);
   return message;
@@ -39,6 +39,12 @@ test('of a site that was built the buildpacks are told that serve it', async (t)
   assert.match(message, /a site in dist: .*\nprintf 'nodejs\\nstatic\\n' > \.buildpacks && git add \.buildpacks$/);
 });
 
+test('of an app of Bun it is Bun that starts or builds it', async (t) => {
+  assert.ok((await said(t, ['dist/main.js'], undefined, 'bun')).includes("'web: bun dist/main.js'"));
+  assert.match(await said(t, ['dist/index.html'], undefined, 'bun'), /printf 'bun\\nstatic\\n'/);
+  assert.match(await said(t, [], undefined, 'bun'), /"web: bun server\.js"/);
+});
+
 test('the main file of package.json counts where it is there and can stand in a command line', async (t) => {
   assert.match(await said(t, ['lib/start.mjs', 'index.js'], './lib/start.mjs'), /'web: node lib\/start\.mjs'/);
   assert.match(await said(t, ['index.js'], './lib/none.js'), /'web: node index\.js'/);
@@ -46,5 +52,5 @@ test('the main file of package.json counts where it is there and can stand in a 
 });
 
 test('of another language nothing is guessed', async (t) => {
-  assert.match(await said(t, ['dist/index.html'], undefined, false), /as "web: COMMAND": .* \$PORT\.$/);
+  assert.match(await said(t, ['dist/index.html'], undefined, 'go'), /as "web: COMMAND": .* \$PORT\.$/);
 });

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile } from '@flynn/kit/files';
-import { parsePackageJson } from './nodejs/package-json.ts';
+import { parsePackageJson, plainFile } from './nodejs/package-json.ts';
 import { exists } from './nodejs/toolchain.ts';
 
 /** What frameworks build that is started, and the line that starts it. */
@@ -27,24 +27,29 @@ const usualMains = [
   'app.mjs',
 ];
 
-/** `isNode`: its main language is that of Node.js. */
-export async function nothingStarts(appDir: string, isNode: boolean): Promise<FlynnError> {
-  const advice = isNode
-    ? await whatToDo(appDir)
+/** `buildpack` is that of its main language. */
+export async function nothingStarts(appDir: string, buildpack: string | undefined): Promise<FlynnError> {
+  const advice = isJavaScript(buildpack)
+    ? await whatToDo(appDir, buildpack)
     : 'Commit a Procfile with a line that does, as "web: COMMAND": the command listens on the port in $PORT.';
   return new FlynnError('invalid', `Nothing says how to start this app. ${advice}`);
 }
 
-async function whatToDo(appDir: string): Promise<string> {
+function isJavaScript(buildpack: string | undefined): buildpack is 'nodejs' | 'bun' {
+  return buildpack === 'nodejs' || buildpack === 'bun';
+}
+
+async function whatToDo(appDir: string, buildpack: 'nodejs' | 'bun'): Promise<string> {
   const has = (file: string): Promise<boolean> => exists(join(appDir, file));
   for (const [file, line] of servers) if (await has(file)) return procfile(line, `The build made ${file}.`);
   for (const folder of sites) {
     if (!(await has(`${folder}/index.html`))) continue;
-    return `The build made a site in ${folder}: to have it served, commit .buildpacks:\nprintf 'nodejs\\nstatic\\n' > .buildpacks && git add .buildpacks`;
+    return `The build made a site in ${folder}: to have it served, commit .buildpacks:\nprintf '${buildpack}\\nstatic\\n' > .buildpacks && git add .buildpacks`;
   }
+  const program = buildpack === 'bun' ? 'bun' : 'node';
   const main = await mainOf(appDir);
-  if (main !== undefined) return procfile(`node ${main}`, `There is ${main}.`);
-  return 'Commit a Procfile with a line like "web: node server.js", with the file that listens on $PORT; a "start" script in package.json does as well.';
+  if (main !== undefined) return procfile(`${program} ${main}`, `There is ${main}.`);
+  return `Commit a Procfile with a line like "web: ${program} server.js", with the file that listens on $PORT; a "start" script in package.json does as well.`;
 }
 
 function procfile(line: string, why: string): string {
@@ -53,8 +58,7 @@ function procfile(line: string, why: string): string {
 
 async function mainOf(appDir: string): Promise<string | undefined> {
   const text = await readTextFile(join(appDir, 'package.json'));
-  const named = text === undefined ? undefined : parsePackageJson(text).main?.replace(/^\.\//, '');
-  const isPlain = named !== undefined && /^\w[\w@+./-]*\.[cm]?[jt]s$/.test(named);
-  for (const file of [...(isPlain ? [named] : []), ...usualMains]) if (await exists(join(appDir, file))) return file;
+  const named = plainFile(text === undefined ? undefined : parsePackageJson(text).main);
+  for (const file of [...named, ...usualMains]) if (await exists(join(appDir, file))) return file;
   return undefined;
 }

@@ -1,19 +1,22 @@
 /** Which buildpacks build this app? */
-import { readdir } from 'node:fs/promises';
+import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
 import { type BuildContext, type Buildpack, nothingCompiled } from './buildpack.ts';
+import { bun } from './bun/bun.ts';
 import { fetchBuildpack, withoutPassword } from './buildpack-source.ts';
 import { customBuildpack, readBuildpacksFile } from './custom-buildpack.ts';
 import { go } from './go/go.ts';
 import { java } from './java/java.ts';
+import { type JavaScriptChoice, chooseJavaScript } from './javascript.ts';
 import { nodejs } from './nodejs/nodejs.ts';
+import { parsePackageJson } from './nodejs/package-json.ts';
 import { exists } from './nodejs/toolchain.ts';
 import { php } from './php/php.ts';
 import { python } from './python/python.ts';
 import { ruby } from './ruby/ruby.ts';
 import { staticSite } from './static-site.ts';
-import { unbuiltIn, unreadLockfile } from './unbuilt.ts';
+import { unbuiltIn } from './unbuilt.ts';
 
 /** For apps that need nothing built: what they run is in the repository. */
 const procfileOnly: Buildpack = {
@@ -23,7 +26,10 @@ const procfileOnly: Buildpack = {
 };
 
 /** In the order they are tried. */
-const builtIns: readonly Buildpack[] = [ruby, nodejs, python, java, php, go, staticSite, procfileOnly];
+const builtIns: readonly Buildpack[] = [ruby, bun, nodejs, python, java, php, go, staticSite, procfileOnly];
+
+/** One app is for one of them, unless somebody names another. */
+const ofJavaScript: ReadonlySet<Buildpack> = new Set([bun, nodejs]);
 
 const lookedFor: readonly string[] = [
   'Unable to select a buildpack. Looked for, in this order:',
@@ -31,6 +37,7 @@ const lookedFor: readonly string[] = [
   '- a file .buildpacks',
   '- the buildpacks of an app.json',
   '- Gemfile (Ruby)',
+  '- package.json with bun.lock or bun.lockb, or packageManager bun@… in it (Bun)',
   '- package.json (Node.js)',
   '- requirements.txt, Pipfile.lock, pyproject.toml or setup.py (Python)',
   '- pom.xml, or one .jar (Java)',
@@ -64,24 +71,39 @@ export async function selectBuildpacks(context: BuildContext, ofAppJson: readonl
     for (const text of listed) selection.push(await chosen(text, by, context));
     return selection;
   }
+  const names = await readdir(layout.appDir);
+  const javaScript = await javaScriptOf(layout.appDir, names);
   const found: Detected[] = [];
   for (const buildpack of builtIns) {
+    if (ofJavaScript.has(buildpack) && buildpack.name !== javaScript?.name) continue;
     const label = await buildpack.detect(context);
     if (label !== undefined) found.push({ buildpack, label });
   }
   const [first, ...others] = found;
-  const names = await readdir(layout.appDir);
   const unbuilt = unbuiltIn(names);
   if (first?.buildpack === procfileOnly && unbuilt !== undefined) throw new FlynnError('invalid', unbuilt);
   if (first !== undefined) {
-    const unread = first.buildpack === nodejs ? unreadLockfile(names) : undefined;
-    if (unread !== undefined) out.warn(unread);
+    if (javaScript?.note !== undefined && first.buildpack === nodejs) out.warn(javaScript.note);
     const languages = others.filter(({ buildpack }) => buildpack !== procfileOnly && buildpack !== staticSite);
     if (languages.length > 0) tellOthers(first, languages, out);
     return [{ buildpack: first.buildpack, recognize: async () => first.label }];
   }
   const reason = unbuilt ?? 'None is at the top of the repository. Is the file committed?';
   throw new FlynnError('invalid', [...lookedFor, reason].join('\n'));
+}
+
+async function javaScriptOf(appDir: string, names: readonly string[]): Promise<JavaScriptChoice | undefined> {
+  if (!names.includes('package.json')) return undefined;
+  return chooseJavaScript(names, await packageManagerOf(appDir));
+}
+
+/** Undefined too where package.json cannot be read: who builds by it says so. */
+async function packageManagerOf(appDir: string): Promise<string | undefined> {
+  try {
+    return parsePackageJson(await readFile(join(appDir, 'package.json'), 'utf8')).packageManager;
+  } catch {
+    return undefined;
+  }
 }
 
 /** An app of two languages builds with one of them, unless somebody says in which order both are wanted. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bench } from './compile-fixture.ts';
-import { unbuiltIn, unreadLockfile } from './unbuilt.ts';
+import { unbuiltIn } from './unbuilt.ts';
 
 const repositories: [string[], RegExp | undefined][] = [
   [['Procfile', 'build.gradle.kts', 'gradlew'], /build\.gradle\.kts.*builds Gradle.*BUILDPACK_URL/],
@@ -29,10 +29,4 @@ test('what was found instead is part of what was looked for', async () => {
     code: 'invalid',
     message: /Looked for[^]*Cargo\.toml, and no buildpack here builds Rust/,
   });
-});
-
-test("Bun's lockfile is not passed over in silence", () => {
-  assert.match(unreadLockfile(['package.json', 'bun.lock']) ?? '', /bun\.lock, and no Bun here/);
-  assert.equal(unreadLockfile(['bun.lock', 'package-lock.json']), undefined);
-  assert.equal(unreadLockfile(['package.json']), undefined);
 });

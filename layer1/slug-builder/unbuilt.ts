@@ -1,6 +1,4 @@
 /** What in a repository is for a tool that no buildpack here runs, and what can be done? Pure. */
-import { lockfileOf } from './nodejs/lockfiles.ts';
-
 /** In the order in which they say what an app is. */
 const tools: readonly [file: RegExp, tool: string][] = [
   [/^(?:build|settings)\.gradle(?:\.kts)?$/, 'Gradle'],
@@ -25,19 +23,4 @@ export function unbuiltIn(names: readonly string[]): string | undefined {
     if (found !== undefined) return `There is ${found}, and no buildpack here builds ${tool}. ${otherBuilds}`;
   }
   return undefined;
-}
-
-const strangers: readonly [file: string, tool: string][] = [
-  ['bun.lock', 'Bun'],
-  ['bun.lockb', 'Bun'],
-  ['deno.lock', 'Deno'],
-];
-const known = new Set<string>([...Object.values(lockfileOf), 'npm-shrinkwrap.json']);
-
-/** Of an app that is built with Node.js: that its lockfile is read by nothing here. */
-export function unreadLockfile(names: readonly string[]): string | undefined {
-  if (names.some((name) => known.has(name))) return undefined;
-  const [file, tool] = strangers.find(([name]) => names.includes(name)) ?? [];
-  if (file === undefined) return undefined;
-  return `There is ${file}, and no ${tool} here: npm installs what package.json says, in versions that are not those of ${file}, and a script that runs ${tool?.toLowerCase()} will fail.\nCommit a lockfile of npm (npm install --package-lock-only) and start it with Node.js, or commit a Dockerfile that brings ${tool}.`;
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
 import type { BuildContext } from '../buildpack.ts';
 import { exitReason, runShown } from '../command.ts';
+import { keepingBuilt } from './built-packages.ts';
 import type { Downloads } from './downloads.ts';
 import type { Manager } from './managers.ts';
 import { type PackageJson, missingStart, needsPackages, startProgram } from './package-json.ts';
@@ -72,7 +73,9 @@ export async function pruneDependencies(
   const program = startProgram(manifest, web);
   const hasProgram = (): Promise<boolean> => exists(join(context.layout.appDir, 'node_modules/.bin', program ?? ''));
   const hadProgram = await hasProgram();
-  await runManager(manager.prune, project, context, ['that the lockfile is up to date']);
+  const { prune } = manager;
+  const pruned = (): Promise<void> => runManager(prune, project, context, ['that the lockfile is up to date']);
+  await (manager.prunesAnew === true ? keepingBuilt(context.layout.appDir, pruned) : pruned());
   if (program !== undefined && hadProgram && !(await hasProgram())) {
     context.out.warn(missingStart(program, manifest, manager.program));
   }

@@ -29,7 +29,12 @@ export function rangeOf(tool: string, written: string | undefined): string {
 }
 
 /** The newest version in the range. `invalid`, naming the newest there are, if none is. */
-export function newestInRange(tool: string, range: string, versions: readonly string[]): string {
+export function newestInRange(
+  tool: string,
+  range: string,
+  versions: readonly string[],
+  by = `engines.${tool} in package.json`,
+): string {
   const found = semver.maxSatisfying(versions, range);
   if (found !== null) return found;
   const newest = semver
@@ -38,7 +43,7 @@ export function newestInRange(tool: string, range: string, versions: readonly st
     .slice(0, 5);
   throw new FlynnError(
     'invalid',
-    `engines.${tool} in package.json asks for ${range}, and there is no such version: the newest are ${newest.join(', ')}`,
+    `${by} asks for ${range}, and there is no such version: the newest are ${newest.join(', ')}`,
   );
 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { chooseManager, isBerryLockfile, pnpmRangeOf } from './lockfiles.ts';
+import { chooseBun, chooseManager, isBerryLockfile, pnpmRangeOf } from './lockfiles.ts';
 
 const chosen: [string[], string | undefined, string, string | undefined][] = [
   [['package.json', 'package-lock.json'], undefined, 'npm', 'package-lock.json'],
@@ -27,6 +27,16 @@ test('several lockfiles are refused by name, with what to type', () => {
 
 test('a lockfile of another manager than declared is refused', () => {
   assert.throws(() => chooseManager(['yarn.lock'], 'pnpm@9.1.0'), { message: /pnpm@9\.1\.0.*yarn\.lock/ });
+});
+
+test("an app of Bun is installed by Bun's lockfile, and by no other", () => {
+  assert.deepEqual(chooseBun(['bun.lock', 'bun.lockb', 'package-lock.json']), { name: 'bun', lockfile: 'bun.lock' });
+  assert.deepEqual(chooseBun(['bun.lockb']), { name: 'bun', lockfile: 'bun.lockb' });
+  assert.deepEqual(chooseBun(['package.json']), { name: 'bun', lockfile: undefined });
+  assert.throws(() => chooseBun(['yarn.lock']), {
+    code: 'invalid',
+    message: /lockfile is yarn\.lock: run "bun install"/,
+  });
 });
 
 test("a lockfile tells its manager's version", () => {

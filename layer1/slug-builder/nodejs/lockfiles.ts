@@ -2,9 +2,11 @@
 import { FlynnError } from '@flynn/kit/errors';
 
 export const lockfileOf = { npm: 'package-lock.json', yarn: 'yarn.lock', pnpm: 'pnpm-lock.yaml' } as const;
-export type ManagerName = keyof typeof lockfileOf;
+export type ManagerName = keyof typeof lockfileOf | 'bun';
 
-const names: readonly ManagerName[] = ['npm', 'yarn', 'pnpm'];
+const names = ['npm', 'yarn', 'pnpm'] as const;
+/** The second is that of Bun before 1.2. */
+export const bunLockfiles = ['bun.lock', 'bun.lockb'] as const;
 
 export type ChosenManager = {
   name: ManagerName;
@@ -36,6 +38,24 @@ export function chooseManager(files: readonly string[], packageManager: string |
     );
   }
   return { name, lockfile: name === 'npm' && shrinkwrap ? 'npm-shrinkwrap.json' : lockfileOf[name] };
+}
+
+/** Those of the Node.js buildpack's managers. */
+export function lockfilesOfNode(files: readonly string[]): string[] {
+  return [...names.map((name) => lockfileOf[name]), 'npm-shrinkwrap.json'].filter((name) => files.includes(name));
+}
+
+/** Of an app of Bun. `invalid` for a lockfile of another manager alone: Bun installs other versions than those in it. */
+export function chooseBun(files: readonly string[]): ChosenManager {
+  const lockfile = bunLockfiles.find((name) => files.includes(name));
+  const [other] = lockfilesOfNode(files);
+  if (lockfile === undefined && other !== undefined) {
+    throw new FlynnError(
+      'invalid',
+      `this app is built with Bun, but its lockfile is ${other}: run "bun install", commit bun.lock, and remove the other (git rm ${other})`,
+    );
+  }
+  return { name: 'bun', lockfile };
 }
 
 /** The pnpm that wrote a lockfile, as a range. */

@@ -1,4 +1,4 @@
-/** How npm, Yarn and pnpm are told to do the same things. */
+/** How npm, Yarn, pnpm and Bun are told to do the same things. */
 import type { ManagerName } from './lockfiles.ts';
 
 export type Manager = {
@@ -10,6 +10,8 @@ export type Manager = {
   install: readonly string[];
   /** Removes development dependencies; undefined where there is nothing to do it with. */
   prune: readonly string[] | undefined;
+  /** Whether `prune` is another install, beside which what the build made in packages has to be kept. */
+  prunesAnew?: true;
   /** Yarn 2 and later. */
   isBerry?: true;
 };
@@ -54,4 +56,24 @@ export function pnpmManager(hasLockfile: boolean): Manager {
     install: ['install', '--prod=false', hasLockfile ? '--frozen-lockfile' : '--no-frozen-lockfile'],
     prune: ['prune', '--prod', '--ignore-scripts'],
   };
+}
+
+/**
+ * Bun would link packages to its cache, which is kept: programs of a build write into them. Only those that `trustedDependencies`
+ * names have their install scripts run, as anywhere with Bun.
+ */
+export function bunManager(hasLockfile: boolean): Manager {
+  const flags = [...(hasLockfile ? ['--frozen-lockfile'] : []), '--backend=copyfile', '--no-progress'];
+  return {
+    program: 'bun',
+    packageName: bunPackage(process.arch),
+    install: ['install', ...flags],
+    prune: ['install', '--production', '--ignore-scripts', ...flags],
+    prunesAnew: true,
+  };
+}
+
+/** Of an older Bun the other one for x64 needs a processor with AVX2, and a slug runs on any host of its kind. */
+export function bunPackage(arch: string): string {
+  return arch === 'arm64' ? '@oven/bun-linux-aarch64' : `@oven/bun-linux-${arch}-baseline`;
 }

@@ -1,4 +1,4 @@
-/** The Node.js buildpack. */
+/** The Node.js buildpack, and what it has in common with that of Bun. */
 import { mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readTextFile } from '@flynn/kit/files';
@@ -8,12 +8,12 @@ import { parseProcfile } from '../procfile.ts';
 import { slugDir } from '../runtime-env.ts';
 import { type Project, installDependencies, pruneDependencies, runScript } from './dependencies.ts';
 import { Downloads, apartFromStore } from './downloads.ts';
-import { isInRange, npmRangeFor, rangeOf } from './engines.ts';
 import { headerSettings } from './headers.ts';
-import { chooseManager, isBerryLockfile, pnpmRangeOf } from './lockfiles.ts';
-import { type Manager, npmManager, pnpmManager, yarnBerryManager, yarnClassicManager } from './managers.ts';
+import { type ChosenManager, chooseManager } from './lockfiles.ts';
+import type { Manager } from './managers.ts';
 import { type PackageJson, buildScript, parsePackageJson, startCommand } from './package-json.ts';
-import { Toolchain, exists, findImageNpm } from './toolchain.ts';
+import { exists } from './toolchain.ts';
+import { type Tools, installTools } from './tools.ts';
 
 /** Where runtimes are when the slug runs. */
 const runtimeRoot = '/opt/flynn';
@@ -27,12 +27,24 @@ export const nodejs: Buildpack = {
 };
 
 async function compile(context: BuildContext): Promise<Compiled> {
-  const { layout, out } = context;
-  const manifest = parsePackageJson(await readFile(join(layout.appDir, 'package.json'), 'utf8'));
-  const files = await readdir(layout.appDir);
+  const { appDir } = context.layout;
+  const manifest = parsePackageJson(await readFile(join(appDir, 'package.json'), 'utf8'));
+  const files = await readdir(appDir);
   const chosen = chooseManager(files, manifest.packageManager);
+  context.out.topic('Installing Node.js');
+  return compileProject(context, manifest, chosen, async () =>
+    startCommand(manifest, chosen.name, files.includes('server.js')),
+  );
+}
 
-  out.topic('Installing Node.js');
+/** `start` answers the command line of `web` where there is no Procfile: asked once the app is built. */
+export async function compileProject(
+  context: BuildContext,
+  manifest: PackageJson,
+  chosen: ChosenManager,
+  start: () => Promise<string | undefined>,
+): Promise<Compiled> {
+  const { layout, out } = context;
   const tools = await installTools(context, manifest, chosen);
   const downloads = new Downloads(context);
   const env = {
@@ -57,7 +69,7 @@ async function compile(context: BuildContext): Promise<Compiled> {
     out.topic('Building');
     await runScript(script, project, context);
   }
-  const web = startCommand(manifest, tools.manager.program, files.includes('server.js'));
+  const web = await start();
   const procfile = parseProcfile((await readTextFile(join(layout.appDir, 'Procfile'))) ?? '');
   await pruneDependencies(project, procfile['web'] ?? web, context);
   // Yarn's archives are needed at run time only where they stand in for node_modules.
@@ -74,93 +86,6 @@ async function compile(context: BuildContext): Promise<Compiled> {
   };
 }
 
-type Tools = {
-  manager: Manager;
-  runtimes: Runtime[];
-  /** Where the headers are that came with this Node, where they did. */
-  includeDir: string | undefined;
-  npmLib: string;
-  isCacheChanged: boolean;
-};
-type Chosen = ReturnType<typeof chooseManager>;
-
-/** Node itself, for buildpacks that need nothing else of it. */
-export async function installNodeOnly(context: BuildContext): Promise<{ runtime: Runtime; isCacheChanged: boolean }> {
-  const toolchain = new Toolchain(context, await findImageNpm(context.baseEnv['PATH'] ?? ''));
-  const range = rangeOf('node', undefined);
-  const { name, dir } = await toolchain.installNode(await nodeVersion(toolchain, range));
-  await toolchain.tidy();
-  return { runtime: { name, dir }, isCacheChanged: toolchain.isChanged };
-}
-
-async function nodeVersion(toolchain: Toolchain, range: string): Promise<string> {
-  const running = process.versions.node;
-  return isInRange(running, range) ? running : toolchain.resolve('node', `node-linux-${process.arch}`, range);
-}
-
-async function installTools(context: BuildContext, manifest: PackageJson, chosen: Chosen): Promise<Tools> {
-  const { out } = context;
-  const imageNpm = await findImageNpm(context.baseEnv['PATH'] ?? '');
-  const toolchain = new Toolchain(context, imageNpm);
-
-  const range = rangeOf('node', manifest.engines['node']);
-  const version = await nodeVersion(toolchain, range);
-  out.line(`engines.node ${manifest.engines['node'] ?? `is not set, taking ${range}`}: Node.js ${version}`);
-  const { includeDir, ...node } = await toolchain.installNode(version);
-
-  const wantsNpm = manifest.engines['npm'];
-  const npmRange = rangeOf('npm', wantsNpm);
-  const isImageNpmFine = isInRange(imageNpm.version, npmRange) && isInRange(version, imageNpm.nodeRange);
-  const npmVersion = isImageNpmFine
-    ? imageNpm.version
-    : await toolchain.resolve('npm', 'npm', wantsNpm === undefined ? npmRangeFor(version) : npmRange);
-  out.line(`npm ${npmVersion}`);
-  const npm = await toolchain.installTool('npm', 'npm', npmVersion);
-  const runtimes: Runtime[] = [node, npm];
-
-  const { manager, version: managerVersion } = await managerOf(context, manifest, chosen, toolchain);
-  if (managerVersion !== undefined && manager.packageName !== undefined) {
-    out.line(`${manager.program} ${managerVersion}`);
-    runtimes.push(await toolchain.installTool(manager.program, manager.packageName, managerVersion));
-  }
-  await toolchain.tidy();
-  return { manager, runtimes, includeDir, npmLib: join(npm.dir, 'lib'), isCacheChanged: toolchain.isChanged };
-}
-
-async function managerOf(
-  { layout }: BuildContext,
-  manifest: PackageJson,
-  { name, lockfile }: Chosen,
-  toolchain: Toolchain,
-): Promise<{ manager: Manager; version?: string }> {
-  const hasLockfile = lockfile !== undefined;
-  if (name === 'npm') return { manager: npmManager(hasLockfile) };
-  const text = hasLockfile ? await readFile(join(layout.appDir, lockfile), 'utf8') : '';
-  const declared = /^(?:yarn|pnpm)@([^+]+)/.exec(manifest.packageManager ?? '')?.[1];
-  const wanted = declared ?? manifest.engines[name];
-  if (name === 'pnpm') {
-    const version = await toolchain.resolve(
-      'pnpm',
-      'pnpm',
-      wanted === undefined ? pnpmRangeOf(text) : rangeOf('pnpm', wanted),
-    );
-    return { manager: pnpmManager(hasLockfile), version };
-  }
-  const settings = (await readTextFile(join(layout.appDir, '.yarnrc.yml'))) ?? '';
-  const isBerry = isBerryLockfile(text) || (declared !== undefined && !declared.startsWith('1.'));
-  const yarnPath = /^yarnPath:\s*["']?([^"'\s]+)/m.exec(settings)?.[1];
-  if (isBerry && yarnPath !== undefined) {
-    // Any yarn hands over to the one the repository brings.
-    const version = await toolchain.resolve('yarn', 'yarn', '^1.22.0');
-    const brought = /yarn-(\d[^/]*)\.[cm]?js$/.exec(yarnPath)?.[1];
-    return { manager: { ...yarnBerryManager(brought ?? '3.0.0', hasLockfile), packageName: 'yarn' }, version };
-  }
-  const packageName = isBerry ? '@yarnpkg/cli-dist' : 'yarn';
-  const range = rangeOf('yarn', wanted ?? (isBerry ? '^4.0.0' : '^1.22.0'));
-  const version = await toolchain.resolve('yarn', packageName, range);
-  return { manager: isBerry ? yarnBerryManager(version, hasLockfile) : yarnClassicManager(hasLockfile), version };
-}
-
 function projectEnv(context: BuildContext, { manager, runtimes }: Tools, downloadDir: string): Record<string, string> {
   const { layout } = context;
   const scratch = (name: string): string => join(layout.scratchDir, name);
@@ -174,6 +99,8 @@ function projectEnv(context: BuildContext, { manager, runtimes }: Tools, downloa
     YARN_ENABLE_GLOBAL_CACHE: 'false',
     YARN_ENABLE_TELEMETRY: 'false',
     pnpm_config_pm_on_fail: pinIgnored,
+    // Packages have to be part of the slug, not links to what is kept for the next build.
+    BUN_INSTALL_GLOBAL_STORE: '0',
     XDG_CACHE_HOME: scratch('cache'),
     XDG_DATA_HOME: manager.program === 'pnpm' ? join(downloadDir, 'data') : scratch('data'),
     ...apartFromStore(runtimes),
@@ -188,6 +115,7 @@ function downloadFolders({ isBerry }: Manager, dir: string): Record<string, stri
     // To Yarn 2 and later it would mean the archives that Plug'n'Play reads at run time: those have to be part of the slug.
     ...(isBerry ? {} : { YARN_CACHE_FOLDER: join(dir, 'yarn') }),
     YARN_GLOBAL_FOLDER: join(dir, 'yarn-global'),
+    BUN_INSTALL_CACHE_DIR: join(dir, 'bun'),
   };
 }
 

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
+  bunStartCommand,
   buildScript,
   missingStart,
   needsPackages,
   parsePackageJson,
+  plainFile,
   startCommand,
   startProgram,
 } from './package-json.ts';
@@ -30,6 +32,25 @@ for (const [scripts, hasServerFile, expected] of starts) {
   });
 }
 
+const bunStarts: [Record<string, string>, string | undefined, string | undefined][] = [
+  [{ start: 'bun src/server.ts' }, 'index.ts', 'bun src/server.ts'],
+  [{ start: 'NODE_ENV=production node dist/main.js' }, undefined, 'NODE_ENV=production node dist/main.js'],
+  [{ start: 'next start -p $PORT' }, undefined, 'bun run start'],
+  [{ start: 'bun server.ts', prestart: 'bun migrate.ts' }, undefined, 'bun run start'],
+  [{}, 'index.ts', 'bun index.ts'],
+  [{}, undefined, undefined],
+];
+for (const [scripts, file, expected] of bunStarts) {
+  test(`Bun with ${JSON.stringify(scripts)} ${file === undefined ? '' : `and ${file} `}starts ${expected ?? 'nothing'}`, () => {
+    assert.equal(bunStartCommand(parsePackageJson(JSON.stringify({ scripts })), file), expected);
+  });
+}
+
+test('a file that package.json names is started where it needs no quotes', () => {
+  assert.deepEqual(plainFile('./src/app.tsx'), ['src/app.tsx']);
+  for (const other of [undefined, "a'b.js", '../x.js', '/x.js', 'styles.css']) assert.deepEqual(plainFile(other), []);
+});
+
 test('heroku-postbuild takes the place of build', () => {
   assert.equal(buildScript(parsePackageJson('{"scripts":{"build":"a","heroku-postbuild":"b"}}')), 'heroku-postbuild');
   assert.equal(buildScript(parsePackageJson('{"scripts":{"build":"a"}}')), 'build');
@@ -53,6 +74,7 @@ const programs: [start: string, web: string | undefined, program: string | undef
   ['nest start', 'npm start', 'nest'],
   ['NODE_ENV=production tsx src/server.ts', 'yarn run start', 'tsx'],
   ['vite preview', 'pnpm start --port $PORT', 'vite'],
+  ['vite preview', 'bun run start', 'vite'],
   ['nest start', 'npm run start:prod', undefined],
   ['nest start', undefined, undefined],
   ['$RUNNER start', 'npm start', undefined],

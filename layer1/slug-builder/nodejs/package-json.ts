@@ -13,6 +13,7 @@ const packageSchema = z.object({
   packageManager: z.string().optional(),
   /** Of no use to a build when it is something else. */
   main: z.string().optional().catch(undefined),
+  module: z.string().optional().catch(undefined),
   workspaces: z.unknown().optional(),
 });
 export type PackageJson = z.output<typeof packageSchema>;
@@ -37,17 +38,35 @@ export function needsPackages(manifest: PackageJson): boolean {
 }
 
 /** Variables in front are fine; anything a shell or npm would have to interpret is not. */
-const plainNode = /^(?:[A-Z_][A-Z0-9_]*=[\w@%+:,./-]* +)*node(?: +[\w@%+=:,./-]+)+$/;
+const plainStart = {
+  node: /^(?:[A-Z_][A-Z0-9_]*=[\w@%+:,./-]* +)*node(?: +[\w@%+=:,./-]+)+$/,
+  bun: /^(?:[A-Z_][A-Z0-9_]*=[\w@%+:,./-]* +)*(?:node|bun)(?: +[\w@%+=:,./-]+)+$/,
+} as const;
 
 /**
  * The command line of `web` when there is no Procfile: what `scripts.start` says if it only starts Node, so that signals
  * reach the app and not a package manager between.
  */
 export function startCommand(manifest: PackageJson, manager: string, hasServerFile: boolean): string | undefined {
-  const { start, prestart, poststart } = manifest.scripts;
-  if (start === undefined) return hasServerFile ? 'node server.js' : undefined;
-  const isPlain = plainNode.test(start.trim()) && prestart === undefined && poststart === undefined;
-  return isPlain ? start.trim() : `${manager} start`;
+  return startScript(manifest, plainStart.node, `${manager} start`) ?? (hasServerFile ? 'node server.js' : undefined);
+}
+
+/** The same of an app of Bun, with the file of it that `bun` starts where nothing else is said. */
+export function bunStartCommand(manifest: PackageJson, file: string | undefined): string | undefined {
+  return startScript(manifest, plainStart.bun, 'bun run start') ?? (file === undefined ? undefined : `bun ${file}`);
+}
+
+function startScript({ scripts }: PackageJson, plain: RegExp, run: string): string | undefined {
+  const { start, prestart, poststart } = scripts;
+  if (start === undefined) return undefined;
+  const isPlain = plain.test(start.trim()) && prestart === undefined && poststart === undefined;
+  return isPlain ? start.trim() : run;
+}
+
+/** Files that package.json names, `main` and the like, which can stand in a command line. */
+export function plainFile(named: string | undefined): string[] {
+  const file = named?.replace(/^\.\//, '');
+  return file !== undefined && /^\w[\w@+./-]*\.[cm]?[jt]sx?$/.test(file) ? [file] : [];
 }
 
 /** Heroku's own name wins over `build`. */
@@ -60,7 +79,7 @@ export function buildScript(manifest: PackageJson): string | undefined {
  * tell.
  */
 export function startProgram(manifest: PackageJson, web: string | undefined): string | undefined {
-  if (web === undefined || !/^(?:npm|yarn|pnpm)(?: run)? start(?:\s|$)/.test(web)) return undefined;
+  if (web === undefined || !/^(?:npm|yarn|pnpm|bun)(?: run)? start(?:\s|$)/.test(web)) return undefined;
   return /^(?:[A-Z_][A-Z0-9_]*=[^\s;&|]* +)*([\w.-]+)(?:\s|$)/.exec(manifest.scripts['start']?.trim() ?? '')?.[1];
 }
 
@@ -68,7 +87,7 @@ export function startProgram(manifest: PackageJson, web: string | undefined): st
 export function missingStart(program: string, { scripts }: PackageJson, manager: string): string {
   const other = Object.keys(scripts).find((name) => /^start[:-]prod/.test(name));
   return [
-    `"${manager} start" runs ${program}, which was removed with the development dependencies: it will not be found. Either`,
+    `"${manager === 'bun' ? 'bun run' : manager} start" runs ${program}, which was removed with the development dependencies: it will not be found. Either`,
     ...(other === undefined
       ? []
       : [`- start the app with ${other}: echo 'web: ${manager} run ${other}' > Procfile && git add Procfile`]),

@@ -57,14 +57,17 @@ export class Toolchain {
     return this.#isChanged;
   }
 
-  /** The newest version in a range. The registry's list is asked for twice a day at most; an old one does when it is away. */
-  async resolve(tool: string, packageName: string, range: string): Promise<string> {
+  /**
+   * The newest version in a range. The registry's list is asked for twice a day at most; an old one does when it is away. `by` is
+   * who asks for the range.
+   */
+  async resolve(tool: string, packageName: string, range: string, by?: string): Promise<string> {
     const file = join(this.#storeDir, `versions-${packageName.replaceAll('/', '+')}.json`);
     // A damaged list is asked for anew, as a missing one is: the cache only saves time.
     const known = await readJsonFile(file, versionListSchema).catch(() => undefined);
     this.#used.add(file);
     if (known !== undefined && this.#context.nowMs - known.checkedAtMs < listIsFreshMs) {
-      return newestInRange(tool, range, known.versions);
+      return newestInRange(tool, range, known.versions, by);
     }
     let versions: string[];
     try {
@@ -72,7 +75,7 @@ export class Toolchain {
       versions = z.array(z.string()).parse(typeof answer === 'string' ? [answer] : answer);
     } catch (error) {
       if (hasCode(error, 'cancelled')) throw error;
-      if (known !== undefined) return newestInRange(tool, range, known.versions);
+      if (known !== undefined) return newestInRange(tool, range, known.versions, by);
       throw new FlynnError(
         'unavailable',
         `could not ask the npm registry which versions of ${tool} there are. ${messageOf(error)}\nCheck that this cluster's hosts reach the registry, then push again.`,
@@ -82,7 +85,7 @@ export class Toolchain {
     await mkdir(this.#storeDir, { recursive: true });
     await writeFile(file, JSON.stringify({ checkedAtMs: this.#context.nowMs, versions }));
     this.#isChanged = true;
-    return newestInRange(tool, range, versions);
+    return newestInRange(tool, range, versions, by);
   }
 
   /** Node in `<runtimeDir>/node-<version>`; the image's own without a download if it is that version. */
@@ -106,8 +109,16 @@ export class Toolchain {
     return { ...runtime, includeDir: headers };
   }
 
-  /** A package with programs, in `<runtimeDir>/<tool>-<version>`: `bin` has links to them. */
-  async installTool(tool: string, packageName: string, version: string): Promise<Runtime> {
+  /**
+   * A package with programs, in `<runtimeDir>/<tool>-<version>`: `bin` has links to them. `programs` are their names and paths
+   * where the package itself does not say.
+   */
+  async installTool(
+    tool: string,
+    packageName: string,
+    version: string,
+    programs?: Readonly<Record<string, string>>,
+  ): Promise<Runtime> {
     const runtime = this.#runtime(tool, version);
     const lib = join(runtime.dir, 'lib');
     await mkdir(lib, { recursive: true });
@@ -122,7 +133,7 @@ export class Toolchain {
       await this.#placeNative(native, lib, Object.values(typeof bin === 'string' ? [bin] : bin));
     const binDir = join(runtime.dir, 'bin');
     await mkdir(binDir, { recursive: true });
-    for (const [name, path] of Object.entries(typeof bin === 'string' ? { [tool]: bin } : bin)) {
+    for (const [name, path] of Object.entries(programs ?? (typeof bin === 'string' ? { [tool]: bin } : bin))) {
       const program = join(lib, path);
       await chmod(program, 0o755);
       await rm(join(binDir, name), { force: true });

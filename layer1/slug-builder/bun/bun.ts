@@ -1,0 +1,33 @@
+/** The Bun buildpack: that of Node.js with Bun as the package manager, and as what the app starts with. */
+import { readFile, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { BuildContext, Buildpack, Compiled } from '../buildpack.ts';
+import { chooseBun } from '../nodejs/lockfiles.ts';
+import { compileProject } from '../nodejs/nodejs.ts';
+import { type PackageJson, bunStartCommand, parsePackageJson, plainFile } from '../nodejs/package-json.ts';
+import { exists } from '../nodejs/toolchain.ts';
+
+const usualFiles = ['index.ts', 'index.tsx', 'index.js', 'server.ts', 'server.js'] as const;
+
+export const bun: Buildpack = {
+  name: 'bun',
+  detect: async ({ layout }) => ((await exists(join(layout.appDir, 'package.json'))) ? 'Bun' : undefined),
+  compile,
+};
+
+async function compile(context: BuildContext): Promise<Compiled> {
+  const { appDir } = context.layout;
+  const manifest = parsePackageJson(await readFile(join(appDir, 'package.json'), 'utf8'));
+  const chosen = chooseBun(await readdir(appDir));
+  // Programs of packages begin with "#!/usr/bin/env node", and most frameworks are tried with Node.js alone.
+  context.out.topic('Installing Bun and Node.js');
+  return compileProject(context, manifest, chosen, async () =>
+    bunStartCommand(manifest, await fileToStart(appDir, manifest)),
+  );
+}
+
+async function fileToStart(appDir: string, { module, main }: PackageJson): Promise<string | undefined> {
+  for (const file of [...plainFile(module), ...plainFile(main), ...usualFiles])
+    if (await exists(join(appDir, file))) return file;
+  return undefined;
+}

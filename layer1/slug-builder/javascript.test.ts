@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { bench } from './compile-fixture.ts';
+import { chooseJavaScript } from './javascript.ts';
+import { selectBuildpacks } from './selection.ts';
+
+const apps: [names: string[], packageManager: string | undefined, name: string, note?: RegExp][] = [
+  [[], undefined, 'nodejs'],
+  [['package-lock.json'], undefined, 'nodejs'],
+  [['bun.lock'], undefined, 'bun'],
+  [['bun.lockb'], undefined, 'bun'],
+  [[], 'bun@1.4.5', 'bun'],
+  [['package-lock.json'], 'bun@1.4.5', 'bun'],
+  [['bun.lock', 'yarn.lock'], undefined, 'nodejs', /There are yarn\.lock and bun\.lock: .*git rm yarn\.lock/],
+  [['bun.lock'], 'pnpm@9.1.0', 'nodejs', /packageManager says pnpm@9\.1\.0: .*remove that/],
+];
+for (const [names, packageManager, name, note] of apps) {
+  test(`package.json${names.map((each) => ` and ${each}`).join('')}, of ${packageManager ?? 'no manager'}, is for ${name}`, () => {
+    const choice = chooseJavaScript(['package.json', ...names], packageManager);
+    assert.equal(choice.name, name);
+    if (note === undefined) assert.equal(choice.note, undefined);
+    else assert.match(choice.note ?? '', note);
+  });
+}
+
+test('an app of Bun does not look like one of Node.js too, and either can be named', async () => {
+  const names = async (files: Record<string, string>): Promise<[string[], string]> => {
+    await using b = await bench({ 'package.json': '{}', 'bun.lock': '{}', ...files });
+    const selection = await selectBuildpacks(b.context());
+    for (const { recognize } of selection) await recognize(b.context());
+    return [selection.map(({ buildpack }) => buildpack.name), b.output()];
+  };
+  assert.deepEqual(await names({}), [['bun'], '']);
+  assert.deepEqual((await names({ '.buildpacks': 'nodejs\n' }))[0], ['nodejs']);
+  const [first, said] = await names({ Gemfile: '' });
+  assert.deepEqual(first, ['ruby']);
+  assert.match(said, /looks like Bun too[^]*printf 'bun\\nruby\\n'/);
+});
