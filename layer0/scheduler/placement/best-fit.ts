@@ -1,6 +1,6 @@
 /** Hosts with room in the order of how tight they fit: own slice first, the smallest large enough gap first. */
-import type { Grid } from './grid.ts';
-import { gridLevels } from './grid.ts';
+import { misfitOf } from './grid.ts';
+import type { Grid, Levels } from './grid.ts';
 import type { HostClass } from './host-classes.ts';
 import type { Placement } from './request.ts';
 
@@ -20,8 +20,7 @@ interface Walk {
 /** Every open host of the classes once that may fit: not those whose cell says that they do not. */
 class GridWalk implements Walk {
   readonly #grids: readonly Grid[];
-  readonly #cpu: number;
-  readonly #memory: number;
+  readonly #levels: Levels;
   /** The next cell of each grid, -1 at its end. */
   readonly #next: number[];
   readonly #random: () => number;
@@ -30,12 +29,11 @@ class GridWalk implements Walk {
   #at = 0;
   #left = 0;
 
-  constructor(grids: readonly Grid[], levels: { cpu: number; memory: number }, random: () => number) {
+  constructor(grids: readonly Grid[], levels: Levels, random: () => number) {
     this.#grids = grids;
-    this.#cpu = levels.cpu;
-    this.#memory = levels.memory;
+    this.#levels = levels;
     this.#random = random;
-    this.#next = grids.map((grid) => grid.nextCell(levels.cpu, levels.memory, 0, 0));
+    this.#next = grids.map((grid) => grid.nextCell(levels, 0));
   }
 
   get isInCell(): boolean {
@@ -51,21 +49,21 @@ class GridWalk implements Walk {
 
   #open(): boolean {
     let best = -1;
-    let nearest = 2 * gridLevels;
+    let least = Infinity;
     for (let i = 0; i < this.#next.length; i++) {
       const cell = this.#next[i] ?? -1;
-      const diagonal = (cell >> 5) + (cell & 31);
-      if (cell >= 0 && diagonal < nearest) {
-        nearest = diagonal;
+      const misfit = cell < 0 ? Infinity : misfitOf(cell, this.#levels);
+      if (misfit < least) {
+        least = misfit;
         best = i;
       }
     }
     const grid = this.#grids[best];
     if (grid === undefined) return this.#openDeferred();
     const cell = this.#next[best] ?? 0;
-    this.#next[best] = grid.nextCell(this.#cpu, this.#memory, nearest, (cell >> 5) + 1);
+    this.#next[best] = grid.nextCell(this.#levels, least + 1);
     this.#enter(grid.cells[cell] ?? []);
-    const isDoubtful = cell >> 5 === this.#cpu || (cell & 31) === this.#memory;
+    const isDoubtful = cell >> 5 === this.#levels.cpu || (cell & 31) === this.#levels.memory;
     if (isDoubtful && this.#left > doubtfulFirst) {
       const at = (this.#at + doubtfulFirst) % this.#cell.length;
       this.#deferred.push({ cell: this.#cell, at, left: this.#left - doubtfulFirst });

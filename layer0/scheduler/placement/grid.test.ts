@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { Grid, gridLevels, levelOf, scaleFor } from './grid.ts';
+import { Grid, gridLevels, levelOf, misfitOf, scaleFor } from './grid.ts';
 
 test('levels go up with amounts, half an octave each, and the scale is on the topmost', () => {
   const scale = scaleFor(60_000);
@@ -19,21 +19,24 @@ test('levels go up with amounts, half an octave each, and the scale is on the to
   );
 });
 
-test('walking the cells from one on visits every cell above it that holds a host, nearest first', () => {
+test('walking the cells from one on visits every cell above it that holds a host, the least misfit first', () => {
   const cells = fc.uniqueArray(fc.nat(gridLevels * gridLevels - 1), { maxLength: 80 });
   fc.assert(
     fc.property(cells, fc.nat(31), fc.nat(31), (held, cpu, memory) => {
+      const levels = { cpu, memory };
       const grid = new Grid();
       for (const [host, cell] of held.entries()) grid.add(cell, host);
       const visited: number[] = [];
-      for (let cell = grid.nextCell(cpu, memory, 0, 0); cell >= 0;) {
+      for (let cell = grid.nextCell(levels, 0); cell >= 0;) {
         visited.push(cell);
-        cell = grid.nextCell(cpu, memory, (cell >> 5) + (cell & 31), (cell >> 5) + 1);
+        cell = grid.nextCell(levels, misfitOf(cell, levels) + 1);
       }
-      const distance = (cell: number): number => (cell >> 5) + (cell & 31);
+      const more = (cell: number): [cpu: number, memory: number] => [(cell >> 5) - cpu, (cell & 31) - memory];
       const expected = held
-        .filter((cell) => cell >> 5 >= cpu && (cell & 31) >= memory)
-        .toSorted((a, b) => distance(a) - distance(b) || a - b);
+        .filter((cell) => Math.min(...more(cell)) >= 0)
+        .toSorted(
+          (a, b) => Math.max(...more(a)) - Math.max(...more(b)) || Math.min(...more(a)) - Math.min(...more(b)) || a - b,
+        );
       assert.deepEqual(visited, expected);
     }),
   );
@@ -50,5 +53,5 @@ test('a host that leaves a cell gives its position to the last one', () => {
   assert.deepEqual(grid.cells[40], [7]);
   assert.equal(grid.remove(40, 0), -1);
   assert.equal(grid.size, 0);
-  assert.equal(grid.nextCell(0, 0, 0, 0), -1);
+  assert.equal(grid.nextCell({ cpu: 0, memory: 0 }, 0), -1);
 });

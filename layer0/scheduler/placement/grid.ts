@@ -1,9 +1,8 @@
 /**
  * Hosts of one class in 32 × 32 cells by what is free of cpu and memory, half an octave apart, so that the smallest gap
- * that is large enough is found without looking at hosts. A bitmap per anti-diagonal says which cells hold any.
+ * that is large enough is found without looking at hosts. Bitmaps per level say which cells hold any.
  */
 export const gridLevels = 32;
-const diagonals = 2 * gridLevels - 1;
 
 /** Which half octave below `scale` (a power of two, at least the largest amount) an amount is in: 31 is the topmost. */
 export function levelOf(amount: number, scale: number): number {
@@ -18,11 +17,27 @@ export function scaleFor(amount: number): number {
   return 2 ** Math.ceil(Math.log2(Math.max(amount, 1)));
 }
 
+/** What there is of a cell: its cpu level, its memory level. */
+export type Levels = Readonly<{ cpu: number; memory: number }>;
+
+/**
+ * How badly a cell fits, from (cpu, memory) on, another number for each cell: by how many levels there is more than is asked for of
+ * the one resource of which there is most more, then of the other. So jobs go where both come to an end together: on a host
+ * with much memory and little cpu, jobs that need cpu would leave memory that nobody can use.
+ */
+export function misfitOf(cell: number, { cpu, memory }: Levels): number {
+  const moreCpu = (cell >>> 5) - cpu;
+  const moreMemory = (cell & 31) - memory;
+  const [most, least] = moreCpu > moreMemory ? [moreCpu, moreMemory] : [moreMemory, moreCpu];
+  return (most << 6) | (least << 1) | (moreCpu > moreMemory ? 1 : 0);
+}
+
 export class Grid {
   /** Hosts by cell; a cell is its cpu level × 32 + its memory level. */
   readonly cells: (number[] | undefined)[] = Array.from({ length: gridLevels * gridLevels });
-  /** For cpu level + memory level: a bit per cpu level whose cell there holds a host. */
-  readonly diagonals = new Int32Array(diagonals);
+  /** For each cpu level a bit per memory level whose cell there holds a host, and the other way round. */
+  readonly #ofCpu = new Int32Array(gridLevels);
+  readonly #ofMemory = new Int32Array(gridLevels);
   #size = 0;
 
   get size(): number {
@@ -48,26 +63,36 @@ export class Grid {
     return last;
   }
 
-  /** The cell from (cpu, memory) up that is nearest to it, on or after the given diagonal and cpu level; -1: none. */
-  nextCell(cpu: number, memory: number, diagonal: number, fromCpu: number): number {
-    for (let d = Math.max(diagonal, cpu + memory); d < diagonals; d++) {
-      const lowest = Math.max(cpu, d - gridLevels + 1, d === diagonal ? fromCpu : 0);
-      const highest = Math.min(gridLevels - 1, d - memory);
-      if (lowest > highest) continue;
-      const row = 31 - Math.clz32(lowestBit((this.diagonals[d] ?? 0) & (-1 << lowest) & (-1 >>> (31 - highest))));
-      if (row >= 0) return row * gridLevels + (d - row);
+  /** The cell with the least misfit, of those with as much as is given at least; -1: none. */
+  nextCell({ cpu, memory }: Levels, misfit: number): number {
+    const first = misfit >>> 6;
+    for (let most = first; most < gridLevels - Math.min(cpu, memory); most++) {
+      const least = most === first ? (misfit >>> 1) & 31 : 0;
+      const past = most === first ? misfit & 1 : 0;
+      const byMemory = firstBit(this.#ofMemory[memory + most] ?? 0, cpu + least + past, cpu + most) - cpu;
+      const byCpu = firstBit(this.#ofCpu[cpu + most] ?? 0, memory + least, memory + most - 1) - memory;
+      if (byMemory === Infinity && byCpu === Infinity) continue;
+      return byMemory <= byCpu
+        ? (cpu + byMemory) * gridLevels + memory + most
+        : (cpu + most) * gridLevels + memory + byCpu;
     }
     return -1;
   }
 
   #mark(cell: number, isHeld: boolean): void {
-    const cpu = cell >>> 5;
-    const diagonal = cpu + (cell & 31);
-    const bits = this.diagonals[diagonal] ?? 0;
-    this.diagonals[diagonal] = isHeld ? bits | (1 << cpu) : bits & ~(1 << cpu);
+    const [cpu, memory] = [cell >>> 5, cell & 31];
+    this.#ofCpu[cpu] = withBit(this.#ofCpu[cpu] ?? 0, memory, isHeld);
+    this.#ofMemory[memory] = withBit(this.#ofMemory[memory] ?? 0, cpu, isHeld);
   }
 }
 
-function lowestBit(bits: number): number {
-  return bits & -bits;
+function withBit(bits: number, at: number, isSet: boolean): number {
+  return isSet ? bits | (1 << at) : bits & ~(1 << at);
+}
+
+/** The lowest bit that is set from one to another; Infinity: none. */
+function firstBit(bits: number, from: number, to: number): number {
+  if (bits === 0 || from > to || from >= gridLevels) return Infinity;
+  const within = bits & (-1 << from) & (-1 >>> (gridLevels - 1 - Math.min(to, gridLevels - 1)));
+  return within === 0 ? Infinity : 31 - Math.clz32(within & -within);
 }

@@ -97,6 +97,32 @@ describe('every policy', () => {
 });
 
 describe('pack', () => {
+  for (const policy of ['pack', 'spread'] as const) {
+    test(`${policy} leaves no memory on hosts of which all cpu is taken, and no cpu the other way round, where others suit better`, () => {
+      const shapes = [
+        { cpuMillis: 32_000, memoryBytes: 32_000 * mebibyte },
+        { cpuMillis: 4_000, memoryBytes: 128_000 * mebibyte },
+      ];
+      const table = tableOf(
+        Array.from({ length: 60 }, (_, at) => hostOf(`h${at}`, { capacity: shapes[at % 2] ?? demandOf() })),
+      );
+      const demands = [
+        demandOf({ cpuMillis: 100, memoryBytes: 4_000 * mebibyte }),
+        demandOf({ cpuMillis: 2_000, memoryBytes: 500 * mebibyte }),
+        demandOf({ cpuMillis: 250, memoryBytes: 1_000 * mebibyte }),
+      ];
+      const random = randomOf(3);
+      let taken = 0;
+      for (;;) {
+        const demand = demands[Math.floor(random() * demands.length)] ?? demandOf();
+        if (sum(place(table, requestOf({ policy, demand, random }), 1)) === 0) break;
+        taken += demand.cpuMillis;
+      }
+      const share = taken / (30 * 36_000);
+      assert.ok(share > 0.9, `of the cpu ${Math.round(100 * share)} % were taken when a job found no room`);
+    });
+  }
+
   test('fills the tightest host that has room', () => {
     const table = tableOf([hostOf('empty'), hostOf('tight'), hostOf('full')]);
     table.claim(table.indexOf('tight') ?? -1, demandOf(), 7);

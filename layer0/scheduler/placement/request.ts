@@ -5,7 +5,7 @@ import type { HostTable } from './host-table.ts';
 import type { Selection } from './selection.ts';
 
 /**
- * - `pack`: the host with the smallest gap that is large enough, filled up before the next.
+ * - `pack`: the host that has least to spare, of cpu or of memory, whichever it has more of; filled up before the next.
  * - `spread`: where the workload has fewest jobs: by the first attribute's values, within one by the next attribute's,
  *   then by host; among equals as `pack`.
  * - `two_choices`: the emptier of two random hosts. Schedulers that plan at the same time rarely meet.
