@@ -38,8 +38,8 @@ export function addEvaluationCommands(parent: Parent): void {
           ['placed', found.placed === undefined ? undefined : String(found.placed)],
           ['waiting', found.waiting === undefined ? undefined : String(found.waiting)],
           ...Object.entries(found.obstacles ?? {}).map(([why, count]): [string, string] => [
-            `hosts without: ${why}`,
-            String(count),
+            'obstacle',
+            `${why} (${count} ${count === 1 ? 'host' : 'hosts'})`,
           ]),
           ['created', new Date(found.createdAt).toISOString()],
           ['not before', waitOf(found, Date.now())],

@@ -155,7 +155,7 @@ test('`eval list` and `eval info` say what waits and why', async () => {
   );
   const info = await env.desk.run(['eval', 'info', id]);
   assert.match(info.stdout, /^state +blocked$/m);
-  assert.match(info.stdout, /^hosts without: memory +2$/m);
+  assert.match(info.stdout, /^obstacle +memory \(2 hosts\)$/m);
   const wrong = await env.desk.run(['eval', 'list', '--state', 'stuck']);
   assert.equal(wrong.code, 2);
   assert.match(wrong.stderr, /"stuck" is no state: one of pending/);

@@ -110,12 +110,14 @@ describe('a change wakes', () => {
       ['memory', {}, { memory: 3 }],
       ['port', {}, { 'port 80 is taken': 1 }],
       ['closed', {}, { cordoned: 2 }],
+      ['large', {}, { 'asks for more memory than the host has': 2 }],
     ];
     assert.deepEqual(namesOf(blockedWith(...entries).relieve(reliefOf(6), 0)), ['memory', 'port']);
     assert.deepEqual(namesOf(blockedWith(...entries).relieve(reliefOf(6, { kind: 'opened' }), 0)), [
       'memory',
       'port',
       'closed',
+      'large',
     ]);
     assert.deepEqual(namesOf(blockedWith(['nowhere', {}, {}]).relieve(reliefOf(6, { kind: 'opened' }), 0)), [
       'nowhere',

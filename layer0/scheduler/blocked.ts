@@ -7,8 +7,9 @@ import { advance, supersede } from './evaluations.ts';
 import { mayPreempt } from './preemption.ts';
 import { hostAttribute, passes } from './placement/host-classes.ts';
 import type { Attributes } from './placement/host-classes.ts';
+import { isBeyondHost } from './placement/request.ts';
 
-/** What may be missing; `closed`: hosts there are, but cordoned; `volume`: the host with the data. */
+/** What may be missing; `closed`: hosts there are, but cordoned or too small; `volume`: the host with the data. */
 export const dimensions = ['memory', 'cpu', 'port', 'constraint', 'closed', 'volume'] as const;
 export type Dimension = (typeof dimensions)[number];
 
@@ -210,7 +211,7 @@ export function dimensionsOf({ obstacles = {}, reason = '' }: Evaluation): Reado
 
 function dimensionOf(obstacle: string): Dimension {
   if (obstacle === 'memory' || obstacle === 'cpu') return obstacle;
-  if (obstacle === 'cordoned') return 'closed';
+  if (obstacle === 'cordoned' || isBeyondHost(obstacle)) return 'closed';
   return /^port \d+ is taken$/.test(obstacle) ? 'port' : 'constraint';
 }
 

@@ -27,14 +27,7 @@ export function choose(table: HostTable, request: PlaceRequest): number | undefi
 /** Hosts for up to `count` jobs, as many as fit, each host once. Costs little more for a thousand than for one. */
 export function chooseMany(table: HostTable, request: PlaceRequest, count: number): HostShare[] {
   const placement = new Placement(table, request);
-  let left = count;
-  for (const index of request.prefer ?? []) {
-    if (left === 0) break;
-    if (placement.roomAnywhere(index, 1) === 0) continue;
-    placement.take(index, 1);
-    left -= 1;
-  }
-  if (left > 0) left -= placeBy[request.policy](placement, left);
+  let left = count - placeBy[request.policy](placement, count);
   if (left > 0 && request.penalties !== undefined) placePenalised(placement, left, request.penalties);
   const shares: HostShare[] = [];
   for (const [index, jobs] of placement.placed) shares.push({ index, count: jobs });

@@ -7,7 +7,7 @@ export type Explanation = Readonly<{
   hosts: number;
   /** Hosts on which one more job fits. */
   fitting: number;
-  /** Hosts that failed each check, by its text; a host counts for the first it fails. */
+  /** Hosts that failed each check, by its text; a host counts for the first it fails, and for all that it has too little of. */
   obstacles: Readonly<Record<string, number>>;
 }>;
 
@@ -18,9 +18,9 @@ export function explain(table: HostTable, request: PlaceRequest): Explanation {
   let fitting = 0;
   for (let index = 0; index < table.end; index++) {
     if (table.idOf(index) === undefined) continue;
-    const obstacle = placement.obstacle(index);
-    if (obstacle === undefined) fitting += 1;
-    else obstacles.set(obstacle, (obstacles.get(obstacle) ?? 0) + 1);
+    const found = placement.obstacles(index);
+    if (found.length === 0) fitting += 1;
+    for (const obstacle of found) obstacles.set(obstacle, (obstacles.get(obstacle) ?? 0) + 1);
   }
   const mostFirst = [...obstacles].toSorted(([a, x], [b, y]) => y - x || (a < b ? -1 : 1));
   return { hosts: table.size, fitting, obstacles: Object.fromEntries(mostFirst) };

@@ -55,15 +55,15 @@ describe('every policy', () => {
       assert.deepEqual([...place(table, request, 4).entries()], [['good', 4]]);
     });
 
-    test(`${policy} prefers hosts, and takes those with failures last, fewest first`, () => {
-      const table = tableOf(['a', 'b', 'c', 'd'].map((id) => hostOf(id, { capacity: demandOf() })));
+    test(`${policy} takes hosts with failures last, fewest first`, () => {
+      const table = tableOf(['a', 'b', 'c'].map((id) => hostOf(id, { capacity: demandOf() })));
       const index = (id: string): number => table.indexOf(id) ?? -1;
       const penalties = new Map([
         [index('a'), 2],
         [index('b'), 1],
       ]);
-      const request = requestOf({ policy, penalties, prefer: [index('d')] });
-      const order = ['d', 'c', 'b', 'a'];
+      const request = requestOf({ policy, penalties });
+      const order = ['c', 'b', 'a'];
       assert.deepEqual(
         order.map(() => [...place(table, request, 1).keys()][0]),
         order,
@@ -256,19 +256,22 @@ describe('constraints', () => {
 });
 
 describe('explain', () => {
-  test('counts each host for the first check it fails', () => {
+  test('counts each host for the first check it fails, and for all that it has too little of', () => {
     const table = tableOf([
       hostOf('cordoned', { isOpen: false, attributes: { disk: 'ssd' } }),
       hostOf('hdd', { attributes: { disk: 'hdd' } }),
       hostOf('port', { attributes: { disk: 'ssd' } }),
       hostOf('memory', { attributes: { disk: 'ssd' } }),
       hostOf('cpu', { attributes: { disk: 'ssd' } }),
+      hostOf('both', { attributes: { disk: 'ssd' } }),
+      hostOf('small', { attributes: { disk: 'ssd' }, capacity: { memoryBytes: 10 * mebibyte, cpuMillis: 50 } }),
       hostOf('good', { attributes: { disk: 'ssd' } }),
     ]);
     const index = (id: string): number => table.indexOf(id) ?? -1;
     table.claim(index('port'), demandOf({ hostPorts: [80], family: 'other' }));
     table.setUsed(index('memory'), { memoryBytes: 990 * mebibyte, cpuMillis: 0 });
     table.setUsed(index('cpu'), { memoryBytes: 0, cpuMillis: 990 });
+    table.setUsed(index('both'), { memoryBytes: 990 * mebibyte, cpuMillis: 990 });
     const request = requestOf({
       demand: demandOf({ hostPorts: [80] }),
       constraints: [constraint('disk', 'in', 'ssd')],
@@ -277,9 +280,17 @@ describe('explain', () => {
     assert.deepEqual(
       { hosts, fitting, obstacles },
       {
-        hosts: 6,
+        hosts: 8,
         fitting: 1,
-        obstacles: { 'disk is not ssd': 1, cordoned: 1, 'port 80 is taken': 1, memory: 1, cpu: 1 },
+        obstacles: {
+          'disk is not ssd': 1,
+          cordoned: 1,
+          'port 80 is taken': 1,
+          memory: 2,
+          cpu: 2,
+          'asks for more memory than the host has': 1,
+          'asks for more cpu than the host has': 1,
+        },
       },
     );
   });

@@ -20,14 +20,20 @@ export type PlaceRequest = Readonly<{
   spread?: readonly string[];
   /** Jobs the workload has already, by host: what `spread` and `distinct` count. */
   same?: ReadonlyMap<number, number>;
-  /** Tried before all others, in this order, one job each. */
-  prefer?: readonly number[];
   exclude?: ReadonlySet<number>;
   /** Recent failures of the workload by host: taken only when no other host has room, fewest failures first. */
   penalties?: ReadonlyMap<number, number>;
   /** In [0, 1). The same table, request and numbers give the same hosts. */
   random: () => number;
 }>;
+
+/** What an empty host has not either. */
+const beyond = { memory: 'asks for more memory than the host has', cpu: 'asks for more cpu than the host has' };
+
+/** Whether only another host helps, or more of this one. */
+export function isBeyondHost(obstacle: string): boolean {
+  return obstacle === beyond.memory || obstacle === beyond.cpu;
+}
 
 /** Jobs for one host. */
 export type HostShare = Readonly<{ index: number; count: number }>;
@@ -78,25 +84,40 @@ export class Placement {
 
   /** In words for people: the first check that the host fails. */
   obstacle(index: number): string | undefined {
-    const { constraints = [], exclude } = this.request;
-    const failed = constraints.find((c) => !passes(c, this.table.valueOf(index, c.attribute)));
-    if (failed !== undefined) return constraintText(failed);
-    if (!this.table.isOpen(index)) return 'cordoned';
-    const clash = constraints.find((c) => c.operator === 'distinct' && !this.#isUnused(index, c.attribute));
-    if (clash !== undefined) return constraintText(clash);
-    if (exclude?.has(index) === true) return 'excluded';
-    return this.shortage(index);
+    return this.obstacles(index)[0];
   }
 
-  /** The same of its room alone: whether the job may be there at all is not looked at. */
+  /** The same, and of its room all that is short: whoever makes room by what the first says is not to be told another then. */
+  obstacles(index: number): readonly string[] {
+    const { constraints = [], exclude } = this.request;
+    const failed = constraints.find((c) => !passes(c, this.table.valueOf(index, c.attribute)));
+    if (failed !== undefined) return [constraintText(failed)];
+    if (!this.table.isOpen(index)) return ['cordoned'];
+    const clash = constraints.find((c) => c.operator === 'distinct' && !this.#isUnused(index, c.attribute));
+    if (clash !== undefined) return [constraintText(clash)];
+    if (exclude?.has(index) === true) return ['excluded'];
+    return this.#shortages(index);
+  }
+
+  /** What is short of its room, the first: whether the job may be there at all is not looked at. */
   shortage(index: number): string | undefined {
+    return this.#shortages(index)[0];
+  }
+
+  /** What nobody can make room for comes first. */
+  #shortages(index: number): readonly string[] {
     const { demand } = this.request;
+    const { memoryCapacity, memoryFree, cpuCapacity, cpuFree } = this.table.columns;
+    const tooMuch: string[] = [];
+    if (demand.memoryBytes > (memoryCapacity[index] ?? 0)) tooMuch.push(beyond.memory);
+    if (demand.cpuMillis > (cpuCapacity[index] ?? 0)) tooMuch.push(beyond.cpu);
+    if (tooMuch.length > 0) return tooMuch;
     const port = this.table.takenPort(index, demand);
-    if (port !== undefined) return `port ${port} is taken`;
-    const { memoryFree, cpuFree } = this.table.columns;
-    if (demand.memoryBytes > (memoryFree[index] ?? 0)) return 'memory';
-    if (demand.cpuMillis > (cpuFree[index] ?? 0)) return 'cpu';
-    return undefined;
+    if (port !== undefined) return [`port ${port} is taken`];
+    const short: string[] = [];
+    if (demand.memoryBytes > (memoryFree[index] ?? 0)) short.push('memory');
+    if (demand.cpuMillis > (cpuFree[index] ?? 0)) short.push('cpu');
+    return short;
   }
 
   /** A host without the attribute never passes. */
