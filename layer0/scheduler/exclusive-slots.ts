@@ -111,7 +111,7 @@ function slotAfter(
 function obstacleTo(keep: PlacedJob, workload: Workload, input: ReconcileInput): string | undefined {
   if (!canMove(keep, workload)) return keep.version === workload.version ? undefined : volumeObstacle(keep, input);
   const departure = input.departures.get(keep.hostId);
-  if (departure?.why !== 'unsuited' || input.hasRoom()) return undefined;
+  if (departure?.why !== 'unsuited' || input.hasRoomFor(keep)) return undefined;
   return `it runs on ${keep.hostId}, which does not match (${departure.failed}), and no host that does has room`;
 }
 

@@ -6,6 +6,7 @@ import { ToyCell } from './toy-cell.ts';
 const cellWith = (...things: Parameters<ToyCell['put']>) => new ToyCell().put(...things);
 const slotsOf = (cell: ToyCell) =>
   cell.jobsOf('db').map(({ hostId, version, desired }) => `${hostId} ${version} ${desired}`);
+const eachOnItsOwn = { attribute: 'host', operator: 'distinct' as const, values: [] };
 const ssd = { attribute: 'disk', operator: 'in' as const, values: ['ssd'] };
 
 describe('a slot with volumes', () => {
@@ -113,6 +114,28 @@ describe('a slot with volumes', () => {
     cell.settings.set(other, { cordoned: false, tags: { disk: 'ssd' } });
     settle();
     assert.deepEqual([jobs(), cell.blockedOf('db').length], [[`${other} v2 run`], 0]);
+  });
+  it('that can be left runs on where all hosts that match have a job of the workload, which may have one on each', () => {
+    const cell = cellWith(hostOf('h1'), hostOf('h2'), hostOf('h3'));
+    const volumes = [{ name: 'logs', path: '/d', isReplaceable: true }];
+    const constraints = [{ attribute: 'disk', operator: 'not_in' as const, values: ['slow'] }, { ...eachOnItsOwn }];
+    cell.put(workloadOf({ id: 'db', count: 3, template: { volumes }, constraints }));
+    cell.run('db');
+    cell.step();
+    cell.settings.set('h2', { cordoned: false, tags: { disk: 'slow' } });
+    for (let round = 0; round < 3; round += 1) {
+      cell.run('db', 'host_changed');
+      cell.step();
+    }
+    assert.deepEqual(slotsOf(cell).sort(), ['h1 v1 run', 'h2 v1 run', 'h3 v1 run']);
+    const why = 'it runs on h2, which does not match (disk is slow), and no host that does has room';
+    assert.equal(cell.blockedOf('db')[0]?.reason, `2 placed, 1 waiting: ${why}`);
+    cell.put(hostOf('h4'));
+    for (let round = 0; round < 3; round += 1) {
+      cell.run('db', 'capacity');
+      cell.step();
+    }
+    assert.deepEqual(cell.hostsOf('db'), ['h1', 'h3', 'h4']);
   });
   it('has its next version wait while its host drains: nothing is stopped for what cannot begin', () => {
     const cell = cellWith(hostOf('h1'), db('v1'));

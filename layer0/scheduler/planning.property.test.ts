@@ -79,7 +79,7 @@ function sketched(sketch: typeof inputs extends fc.Arbitrary<infer T> ? T : neve
     departures: new Map(Object.entries(sketch.departures)),
     isThere: (hostId) => !sketch.lost.includes(hostId),
     homeOf: (index) => (sketch.hasVolume ? hostIds[index % hostIds.length] : undefined),
-    hasRoom: () => sketch.hasRoom,
+    hasRoomFor: () => sketch.hasRoom,
     now,
   };
   return { workload, placed, input };

@@ -14,7 +14,7 @@ export const inputOf = (placed: readonly PlacedJob[], more: Partial<ReconcileInp
   departures: new Map(),
   isThere: (hostId) => more.lostHosts?.has(hostId) !== true,
   homeOf: () => undefined,
-  hasRoom: () => true,
+  hasRoomFor: () => true,
   now,
   ...more,
 });

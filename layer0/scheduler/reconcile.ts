@@ -46,8 +46,8 @@ export type ReconcileInput = Readonly<{
   isThere: (hostId: string) => boolean;
   /** Where the slot had its job last, of a workload with volumes. */
   homeOf: (index: number) => string | undefined;
-  /** Whether one more job fits on any host it may go to: that looks at every host. */
-  hasRoom: () => boolean;
+  /** Whether another job in the place of this one fits on any host it may go to: that looks at every host. */
+  hasRoomFor: (job: PlacedJob) => boolean;
   now: number;
 }>;
 

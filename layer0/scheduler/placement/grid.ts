@@ -71,7 +71,7 @@ export class Grid {
       const past = most === first ? misfit & 1 : 0;
       const byMemory = firstBit(this.#ofMemory[memory + most] ?? 0, cpu + least + past, cpu + most) - cpu;
       const byCpu = firstBit(this.#ofCpu[cpu + most] ?? 0, memory + least, memory + most - 1) - memory;
-      if (byMemory === Infinity && byCpu === Infinity) continue;
+      if (byMemory >= gridLevels && byCpu >= gridLevels) continue;
       return byMemory <= byCpu
         ? (cpu + byMemory) * gridLevels + memory + most
         : (cpu + most) * gridLevels + memory + byCpu;
@@ -90,9 +90,12 @@ function withBit(bits: number, at: number, isSet: boolean): number {
   return isSet ? bits | (1 << at) : bits & ~(1 << at);
 }
 
-/** The lowest bit that is set from one to another; Infinity: none. */
+/** Above all levels by as many as there are: less any of them it is none still. */
+const noBit = 2 * gridLevels;
+
+/** The lowest bit that is set from one to another. */
 function firstBit(bits: number, from: number, to: number): number {
-  if (bits === 0 || from > to || from >= gridLevels) return Infinity;
+  if (bits === 0 || from > to || from >= gridLevels) return noBit;
   const within = bits & (-1 << from) & (-1 >>> (gridLevels - 1 - Math.min(to, gridLevels - 1)));
-  return within === 0 ? Infinity : 31 - Math.clz32(within & -within);
+  return within === 0 ? noBit : 31 - Math.clz32(within & -within);
 }

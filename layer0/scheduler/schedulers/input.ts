@@ -1,7 +1,8 @@
 import type { Workload } from '../cell.ts';
-import type { Cell } from '../cell-view.ts';
+import type { Cell, PlacedJob } from '../cell-view.ts';
 import { departuresOf } from '../drain.ts';
 import { explain } from '../placement/explain.ts';
+import type { HostTable } from '../placement/host-table.ts';
 import type { PlanContext } from '../plan.ts';
 import type { ReconcileInput } from '../reconcile.ts';
 
@@ -13,8 +14,24 @@ export function inputOf(workload: Workload, cell: Cell, context: PlanContext): R
   return {
     ...input,
     departures: departuresOf(workload, input.placed, cell, now),
-    hasRoom: () => explain(table, { policy: 'spread', demand, constraints, random }).fitting > 0,
+    hasRoomFor: (job) => {
+      const same = hostsOf(
+        input.placed.filter(({ id }) => id !== job.id),
+        table,
+      );
+      return explain(table, { policy: 'spread', demand, constraints, same, random }).fitting > 0;
+    },
   };
+}
+
+/** How many of the jobs there are on each host: those that ended have their slots until they are let go. */
+function hostsOf(jobs: readonly PlacedJob[], table: HostTable): ReadonlyMap<number, number> {
+  const counts = new Map<number, number>();
+  for (const { hostId } of jobs) {
+    const index = table.indexOf(hostId);
+    if (index !== undefined) counts.set(index, (counts.get(index) ?? 0) + 1);
+  }
+  return counts;
 }
 
 /**
@@ -29,7 +46,7 @@ export function baseInputOf(workloadId: string, cell: Cell, { lostHosts, now }: 
     departures: new Map(),
     isThere: (hostId) => cell.hosts.has(hostId),
     homeOf: (index) => cell.homesOf(workloadId)[index],
-    hasRoom: () => true,
+    hasRoomFor: () => true,
     now,
   };
 }
