@@ -163,3 +163,19 @@ it('a workload whose slots may have one job only is left alone', () => {
   settle(cell);
   assert.equal(cell.run('web', 'rebalance').hosts.size, 0);
 });
+
+it('a host is emptier only if neither its memory nor its cpu is scarcer', () => {
+  const cell = new ToyCell().put(hostOf('h1'), workloadOf({ id: 'web' }));
+  cell.run('web');
+  const others = (id: string, hostId: string, memoryBytes: number, cpuMillis: number) =>
+    cell.assign(placedOf(workloadOf({ id, template: { resources: { memoryBytes, cpuMillis } } }), id, { hostId }));
+  others('hot', 'h2', 10 * mebibyte, 3_700);
+  others('large', 'h1', 500 * mebibyte, 100);
+  cell.put(hostOf('h2'));
+  settle(cell);
+  assert.equal(cell.run('web', 'rebalance').hosts.size, 0, 'of the cpu of h2 nearly nothing would be left');
+  cell.put(hostOf('h3'));
+  cell.run('web', 'rebalance');
+  settle(cell);
+  assert.deepEqual(counts(cell), { h3: 1 });
+});

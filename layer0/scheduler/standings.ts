@@ -86,10 +86,17 @@ export class Standings {
       (path, depth) => (this.#alike.get(path) ?? 0) - (path === own[depth] ? 1 : 0),
     );
     counts.push((this.#same.get(index) ?? 0) - (index === from ? 1 : 0));
-    const { memoryCapacity, memoryFree } = this.#context.table.columns;
     const extra = (this.#planned.get(index) ?? 0) + (index === from ? 0 : 1);
-    const memory = (memoryFree[index] ?? 0) - extra * this.#workload.demand.memoryBytes;
-    return { index, counts, fill: 1 - memory / Math.max(1, memoryCapacity[index] ?? 0) };
+    return { index, counts, fill: this.#fillWith(index, extra) };
+  }
+
+  /** How full the host is with so many more, by whichever resource is scarcer. */
+  #fillWith(index: number, extra: number): number {
+    const { memoryCapacity, memoryFree, cpuCapacity, cpuFree } = this.#context.table.columns;
+    const { memoryBytes, cpuMillis } = this.#workload.demand;
+    const memory = partOf((memoryFree[index] ?? 0) - extra * memoryBytes, memoryCapacity[index] ?? 0);
+    const cpu = partOf((cpuFree[index] ?? 0) - extra * cpuMillis, cpuCapacity[index] ?? 0);
+    return 1 - Math.min(memory, cpu);
   }
 
   #count(index: number | undefined, by: number): void {
@@ -108,6 +115,11 @@ export class Standings {
     }
     return paths;
   }
+}
+
+/** Where there is nothing at all nothing gets scarce. */
+function partOf(free: number, capacity: number): number {
+  return capacity > 0 ? free / capacity : 1;
 }
 
 function isBetter(there: Standing, here: Standing): boolean {
