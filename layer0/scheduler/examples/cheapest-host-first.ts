@@ -19,17 +19,24 @@ export const schedule: Scheduler['schedule'] = (evaluation, workload, cell, cont
   return makePlan({ evaluation, workload, decision, policy: 'pack', choose: chooseCheapest }, cell, context);
 };
 
-/** Hosts of one price are filled before the next price is looked at; `chooseMany` sees to constraints, room and ports. */
+/**
+ * Hosts of one price are filled before the next price is looked at; `chooseMany` sees to constraints, room and ports. What has
+ * been chosen counts as there the next time: by a `distinct` constraint it may rule out hosts of other prices.
+ */
 function chooseCheapest(table: HostTable, request: PlaceRequest, count: number): HostShare[] {
-  const byPrice = Map.groupBy(hostsOf(table), (index) => priceOf(table, index));
+  const hosts = hostsOf(table);
+  const byPrice = Map.groupBy(hosts, (index) => priceOf(table, index));
+  const same = new Map(request.same);
   const shares: HostShare[] = [];
   let left = count;
   for (const price of [...byPrice.keys()].sort((a, b) => a - b)) {
     if (left === 0) break;
-    const exclude = new Set(hostsOf(table).filter((index) => priceOf(table, index) !== price));
-    const found = chooseMany(table, { ...request, exclude }, left);
-    shares.push(...found);
-    left -= found.reduce((sum, { count }) => sum + count, 0);
+    const exclude = new Set(hosts.filter((index) => priceOf(table, index) !== price));
+    for (const share of chooseMany(table, { ...request, same, exclude }, left)) {
+      shares.push(share);
+      same.set(share.index, (same.get(share.index) ?? 0) + share.count);
+      left -= share.count;
+    }
   }
   return shares;
 }

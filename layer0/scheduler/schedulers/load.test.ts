@@ -34,6 +34,19 @@ describe('schedulers by configuration', () => {
       ],
     );
   });
+  it('load the example, by which what was chosen of one price counts when the next one is looked at', async () => {
+    const schedulers = await loadSchedulers([example]);
+    const constraints = [{ attribute: 'zone', operator: 'distinct' as const }];
+    const inZone = (id: string, zone: string, price: string) => hostOf(id, { attributes: { zone, price } });
+    const cell = new ToyCell().put(
+      inZone('h1', 'a', '10'),
+      inZone('h2', 'a', '20'),
+      inZone('h3', 'b', '30'),
+      workloadOf({ kind: 'cheapest', count: 3, constraints }),
+    );
+    cell.run('web', 'workload', { schedulers });
+    assert.deepEqual(cell.hostsOf('web'), ['h1', 'h3']);
+  });
   it('say which kinds there are when nobody plans for one', () => {
     const cell = new ToyCell().put(workloadOf({ kind: 'cheapest' }));
     const end = cell.run('web').outcomes[0]?.end;
