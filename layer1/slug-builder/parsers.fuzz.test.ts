@@ -9,6 +9,7 @@ import { withCopyStages } from './copy-stages.ts';
 import { parseRelease } from './custom-buildpack.ts';
 import { withPlainBases } from './dockerfile.ts';
 import { checkGoVersion, parseGoMod } from './go/modules.ts';
+import { checkGradle, gradleOf, javaOfGradle, modulesOf, taskOf } from './java/gradle-files.ts';
 import { chooseJava, javaWish } from './java/versions.ts';
 import { rangeOf } from './nodejs/engines.ts';
 import { chooseManager, isBerryLockfile, pnpmRangeOf } from './nodejs/lockfiles.ts';
@@ -59,6 +60,8 @@ const ofVersions = [
   'module ',
   'java.runtime.version=',
   '<java.version>',
+  'jvmToolchain(',
+  'gradle-8.zip',
   'python-',
   'v',
   '3',
@@ -158,6 +161,16 @@ const parsers: [string, fc.Arbitrary<string>, (given: string) => unknown][] = [
     'system.properties and pom.xml',
     text,
     (given) => chooseJava(javaWish({ systemProperties: given, pom: given }), ['21']),
+  ],
+  [
+    'build.gradle',
+    text,
+    (given) => {
+      const builds = [{ file: 'build.gradle', text: `plugins {${given}` }];
+      chooseJava(javaOfGradle(builds), ['21']);
+      checkGradle(gradleOf(`distributionUrl=${given}`), '21');
+      return [taskOf(builds), modulesOf(`include ${given}`)];
+    },
   ],
   ['.gitmodules', text, parseModules],
   ['.slugignore', text, (given) => createIgnore(given)('a/b c/d.md', false)],

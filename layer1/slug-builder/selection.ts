@@ -40,7 +40,7 @@ const lookedFor: readonly string[] = [
   '- package.json with bun.lock or bun.lockb, or packageManager bun@… in it (Bun)',
   '- package.json (Node.js)',
   '- requirements.txt, Pipfile.lock, pyproject.toml or setup.py (Python)',
-  '- pom.xml, or one .jar (Java)',
+  '- pom.xml, build.gradle(.kts), settings.gradle(.kts), gradlew, or one .jar (Java)',
   '- composer.json, index.php or public/index.php (PHP)',
   '- go.mod (Go)',
   '- static.json, Staticfile, index.html or public/index.html (static site)',

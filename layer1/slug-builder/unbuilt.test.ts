@@ -4,7 +4,7 @@ import { bench } from './compile-fixture.ts';
 import { unbuiltIn } from './unbuilt.ts';
 
 const repositories: [string[], RegExp | undefined][] = [
-  [['Procfile', 'build.gradle.kts', 'gradlew'], /build\.gradle\.kts.*builds Gradle.*BUILDPACK_URL/],
+  [['Procfile', 'build.sbt'], /build\.sbt.*builds sbt.*BUILDPACK_URL/],
   [['Shop.csproj'], /Shop\.csproj.*\.NET/],
   [['Cargo.lock', 'Cargo.toml'], /Cargo\.toml.*Rust/],
   [['Pipfile'], /pipenv lock/],
@@ -18,8 +18,8 @@ for (const [names, expected] of repositories) {
 }
 
 test('a Procfile does not make an app of what nobody built, unless somebody says that it does', async () => {
-  await using b = await bench({ 'build.gradle': '', Procfile: 'web: java -jar build/libs/app.jar\n' });
-  await assert.rejects(b.compile(), { code: 'invalid', message: /no buildpack here builds Gradle[^]*procfile/ });
+  await using b = await bench({ 'build.sbt': '', Procfile: 'web: java -jar target/app.jar\n' });
+  await assert.rejects(b.compile(), { code: 'invalid', message: /no buildpack here builds sbt[^]*procfile/ });
   assert.equal((await b.compile({ BUILDPACK_URL: 'procfile' })).buildpack, 'procfile');
 });
 

@@ -1,7 +1,6 @@
 /** What in a repository is for a tool that no buildpack here runs, and what can be done? Pure. */
 /** In the order in which they say what an app is. */
 const tools: readonly [file: RegExp, tool: string][] = [
-  [/^(?:build|settings)\.gradle(?:\.kts)?$/, 'Gradle'],
   [/^build\.sbt$/, 'sbt'],
   [/^project\.clj$/, 'Leiningen'],
   [/^Cargo\.toml$/, 'Rust'],

@@ -1,4 +1,4 @@
-/** Which jar is the app? */
+/** Which jar is the app, and how is it started? */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
@@ -7,9 +7,19 @@ import { runForOutput } from '../command.ts';
 import { exists } from '../nodejs/toolchain.ts';
 
 /** Quarkus makes a folder of the app, and beside it a jar that has neither its packages nor a main class. */
-const ofQuarkus = 'target/quarkus-app/quarkus-run.jar';
+const ofQuarkus = 'quarkus-app/quarkus-run.jar';
 /** As plugins call the jar that has all it needs, where the plain one is there too. */
 const hasAll = /-(?:jar-with-dependencies|all|exec|fat|runner|shaded|uber)\.jar$/;
+
+export type Jar = {
+  /** From the app's top. */
+  path: string;
+  /** What leads a framework that asks for no PORT by itself to it. */
+  flags: readonly string[];
+};
+
+/** Or why there is none, where there are jars at all. */
+export type Choice = Readonly<{ jar: Jar } | { jar?: undefined; why?: string }>;
 
 /** Of the names in a folder: what is not sources, documentation or an original. */
 export function possibleJars(names: readonly string[]): string[] {
@@ -25,24 +35,38 @@ export function jarToStart(startable: readonly string[]): string | undefined {
   return whole.length === 1 ? whole[0] : undefined;
 }
 
-/** Its path in the app, of those in `folder`. Undefined where nothing tells which it is: said why, unless there is a Procfile. */
-export async function findJar(folder: string, context: BuildContext): Promise<string | undefined> {
+/** Maven has its jars where `quarkus-app` is, and Gradle in `libs` beside that. */
+export async function chooseJar(folders: { quarkus: string; jars: string }, context: BuildContext): Promise<Choice> {
   const { appDir } = context.layout;
-  if (folder === 'target' && (await exists(join(appDir, ofQuarkus)))) return ofQuarkus;
-  const jars = possibleJars(await readdir(join(appDir, folder)).catch(() => []));
-  const startable: string[] = [];
-  for (const name of jars) if (hasMainClass(await manifestOf(join(folder, name), context))) startable.push(name);
-  const found = jarToStart(startable);
-  if (found !== undefined) return join(folder, found);
-  if (await exists(join(appDir, 'Procfile'))) return undefined;
-  if (startable.length > 0) context.out.line(`Which of ${startable.join(', ')} is started only a Procfile can say`);
-  else if (jars.length > 0)
-    context.out.line(`"java -jar" cannot start ${jars.join(', ')}: its manifest names no Main-Class`);
-  return undefined;
+  const quarkus = join(folders.quarkus, ofQuarkus);
+  if (await exists(join(appDir, quarkus))) return { jar: { path: quarkus, flags: ['-Dquarkus.http.port=$PORT'] } };
+  const jars = possibleJars(await readdir(join(appDir, folders.jars)).catch(() => []));
+  const startable = new Map<string, string>();
+  for (const name of jars) {
+    const manifest = await manifestOf(join(folders.jars, name), context);
+    if (hasMainClass(manifest)) startable.set(name, manifest);
+  }
+  const names = [...startable.keys()];
+  const found = jarToStart(names);
+  if (found !== undefined)
+    return { jar: { path: join(folders.jars, found), flags: flagsOf(startable.get(found) ?? '') } };
+  if (names.length > 0) return { why: `Which of ${names.join(', ')} is started only a Procfile can say` };
+  return jars.length === 0
+    ? {}
+    : { why: `"java -jar" cannot start ${jars.join(', ')}: its manifest names no Main-Class` };
+}
+
+/** What the app says itself in JAVA_OPTS comes later, and counts. */
+export function commandOf({ path, flags }: Jar): string {
+  return ['java', ...flags, '$JAVA_OPTS', '-jar', path].join(' ');
 }
 
 export function hasMainClass(manifest: string): boolean {
   return /^Main-Class:[ \t]*\S/im.test(manifest);
+}
+
+function flagsOf(manifest: string): string[] {
+  return /^Spring-Boot-Version:/im.test(manifest) ? ['-Dserver.port=$PORT'] : [];
 }
 
 /** Empty for a jar that has none, and for what is no jar. */

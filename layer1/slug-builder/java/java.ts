@@ -1,69 +1,59 @@
-/** The Java buildpack: builds with Maven what has a pom.xml, and runs a jar. The slug has the runtime, not the compiler. */
-import { readdir, rm } from 'node:fs/promises';
+/** The Java buildpack: builds with Maven or Gradle, and runs what comes out. The slug has the runtime, not the compiler. */
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readTextFile } from '@flynn/kit/files';
 import type { BuildContext, Buildpack, Compiled } from '../buildpack.ts';
-import { runForOutput } from '../command.ts';
 import { DebianToolchain } from '../debian/toolchain.ts';
-import { buildEnv } from '../environment.ts';
 import { exists } from '../nodejs/toolchain.ts';
-import { type RuntimeEnv, atRunTime, debianPaths, withRuntime, writeProfileScript } from '../runtime-env.ts';
-import { runTool } from '../tool-run.ts';
+import { atRunTime, withRuntime, writeProfileScript } from '../runtime-env.ts';
 import { whileFilling } from '../tool-store.ts';
-import { findJar, possibleJars } from './jars.ts';
-import { settingsFlags } from './maven-settings.ts';
+import { type GradleSource, buildWithGradle, checkWrapper, gradleHomeOf, readGradle } from './gradle.ts';
+import { isOfMicronaut, javaOfGradle, taskOf } from './gradle-files.ts';
+import { startOfGradle, tidyGradle } from './gradle-start.ts';
+import { chooseJar, commandOf, possibleJars } from './jars.ts';
+import { javaEnv, trust } from './jdk.ts';
+import { buildWithMaven } from './maven.ts';
 import { chooseJava, javaWish } from './versions.ts';
-
-const architectures: Readonly<Record<string, string>> = { x64: 'amd64' };
 
 export const java: Buildpack = {
   name: 'java',
   async detect({ layout }) {
     if (await exists(join(layout.appDir, 'pom.xml'))) return 'Java';
+    if ((await readGradle(layout.appDir)) !== undefined) return 'Gradle';
     return possibleJars(await readdir(layout.appDir)).length === 1 ? 'Java' : undefined;
   },
   compile,
 };
 
-function homeOf(dir: string, version: string): string {
-  return `${dir}/usr/lib/jvm/java-${version}-openjdk-${architectures[process.arch] ?? process.arch}`;
-}
-
-function javaEnv(dir: string, version: string): RuntimeEnv {
-  const home = homeOf(dir, version);
-  return {
-    paths: { PATH: [`${home}/bin`], LD_LIBRARY_PATH: debianPaths(dir).LD_LIBRARY_PATH },
-    values: {
-      JAVA_HOME: home,
-      // Otherwise three quarters of the job's memory stay unused.
-      JAVA_TOOL_OPTIONS: '-XX:MaxRAMPercentage=70 -XX:+ExitOnOutOfMemoryError',
-    },
-  };
-}
-
 async function compile(context: BuildContext): Promise<Compiled> {
   const { layout, out, baseEnv } = context;
   const { appDir } = layout;
   const pom = await readTextFile(join(appDir, 'pom.xml'));
-  const wish = javaWish({ systemProperties: await readTextFile(join(appDir, 'system.properties')), pom });
+  const gradle = pom === undefined ? await readGradle(appDir) : undefined;
+  const ofGradle = javaOfGradle(gradle?.builds ?? []);
+  const wish = javaWish({ systemProperties: await readTextFile(join(appDir, 'system.properties')), pom }) ?? ofGradle;
 
   out.topic('Installing Java');
   const debian = new DebianToolchain(context);
-  const version = chooseJava(wish, await debian.versions('openjdk-', /^openjdk-(\d+)-jre-headless$/));
+  const available = await debian.versions('openjdk-', /^openjdk-(\d+)-jre-headless$/);
+  const version = chooseJava(wish, available);
+  if (gradle !== undefined) await checkWrapper(appDir, version);
   const runtime = await debian.install('java', [`openjdk-${version}-jre-headless`]);
   await trust(runtime.dir, version, context);
   out.line(
     `${wish === undefined ? 'No system.properties' : `${wish.file} says ${wish.version}`}: Java ${runtime.name.split('-')[1] ?? version}`,
   );
-  const isFilled =
-    pom !== undefined &&
-    (await whileFilling(join(layout.cacheDir, 'maven'), context, () => buildWithMaven(context, debian, version)));
+  if (ofGradle?.isExact === true && ofGradle.version !== version) {
+    out.warn(
+      `${ofGradle.file} asks for a toolchain of Java ${ofGradle.version}, and no other: here is ${version}. Gradle fails unless it may fetch that one itself.\nAsk for a toolchain of ${available.join(' or ')}; options.release compiles for an older one.`,
+    );
+  }
+  const { isFilled, web } = await built({ context, debian, version }, { hasPom: pom !== undefined, gradle });
   await debian.tidy();
 
   await writeProfileScript(appDir, 'java', javaEnv(atRunTime(runtime.name), version));
-  const jar = await findJar(pom === undefined ? '.' : 'target', context);
   return {
-    processTypes: jar === undefined ? {} : { web: `java $JAVA_OPTS -jar ${jar}` },
+    processTypes: web === undefined ? {} : { web },
     configVars: {},
     runtimes: [runtime],
     exports: Object.fromEntries(
@@ -75,52 +65,36 @@ async function compile(context: BuildContext): Promise<Compiled> {
   };
 }
 
-/** The certificates that everything else here trusts, as Java reads them. Without a password there is nothing random in it. */
-async function trust(dir: string, version: string, context: BuildContext): Promise<void> {
-  const { baseEnv, layout, signal } = context;
-  const bundle = baseEnv['SSL_CERT_FILE'] ?? '/etc/ssl/certs/ca-certificates.crt';
-  const store = join(homeOf(dir, version), 'lib/security/cacerts');
-  await rm(store, { force: true });
-  const flags = ['-nokeys', '-jdktrust', 'anyExtendedKeyUsage', '-certpbe', 'NONE', '-nomac', '-passout', 'pass:'];
-  await runForOutput(['openssl', 'pkcs12', '-export', '-in', bundle, '-out', store, ...flags], {
-    cwd: layout.scratchDir,
-    env: baseEnv,
-    signal,
-  });
+type Tools = { context: BuildContext; debian: DebianToolchain; version: string };
+type Built = {
+  /** Whether the cache is worth storing again. */
+  isFilled: boolean;
+  /** Undefined where a Procfile is needed. */
+  web: string | undefined;
+};
+
+async function built(tools: Tools, app: { hasPom: boolean; gradle: GradleSource | undefined }): Promise<Built> {
+  const { context, debian, version } = tools;
+  if (app.gradle !== undefined) return builtByGradle(tools, app.gradle);
+  const { cacheDir } = context.layout;
+  const isFilled =
+    app.hasPom &&
+    (await whileFilling(join(cacheDir, 'maven'), context, () => buildWithMaven(context, debian, version)));
+  const folder = app.hasPom ? 'target' : '.';
+  const choice = await chooseJar({ quarkus: folder, jars: folder }, context);
+  if (choice.jar !== undefined) return { isFilled, web: commandOf(choice.jar) };
+  const hasProcfile = await exists(join(context.layout.appDir, 'Procfile'));
+  if (choice.why !== undefined && !hasProcfile) context.out.line(choice.why);
+  return { isFilled, web: undefined };
 }
 
-async function buildWithMaven(context: BuildContext, debian: DebianToolchain, version: string): Promise<void> {
-  const { layout, out, appEnv } = context;
-  const { appDir, scratchDir, cacheDir } = layout;
-  out.topic('Building with Maven');
-  const { dir } = await debian.install('maven', ['maven', `openjdk-${version}-jdk-headless`]);
-  await trust(dir, version, context);
-  const hasWrapper = await exists(join(appDir, 'mvnw'));
-  const program = hasWrapper ? 'mvnw' : 'mvn';
-  const split = (text: string): string[] => text.split(/\s+/).filter((word) => word !== '');
-  const goals = split(appEnv['MAVEN_CUSTOM_GOALS'] ?? 'clean package');
-  const options = split(appEnv['MAVEN_CUSTOM_OPTS'] ?? '-DskipTests');
-  const home = homeOf(dir, version);
-  const own = withRuntime(buildEnv(context), {
-    paths: {
-      PATH: [`${home}/bin`, join(dir, 'usr/share/maven/bin')],
-      LD_LIBRARY_PATH: debianPaths(dir).LD_LIBRARY_PATH,
-    },
-    values: { JAVA_HOME: home, M2_HOME: join(dir, 'usr/share/maven') },
-  });
-  // What a wrapper fetches goes below the home folder, and that is the app.
-  const env = { ...own, MAVEN_USER_HOME: join(cacheDir, 'maven'), HOME: scratchDir };
-  const flags = ['-B', '-ntp', `-Dmaven.repo.local=${join(cacheDir, 'maven/repository')}`];
-  const command = hasWrapper ? (['sh', './mvnw'] as const) : (['mvn'] as const);
-  // Of several -s Maven takes the first, and the options may have one.
-  await runTool([...command, ...flags, ...options, ...(await settingsFlags(context)), ...goals], {
-    context,
-    env,
-    called: `${program} ${[...options, ...goals].join(' ')}`,
-    check: [
-      'that it works on a fresh clone with this Java',
-      "that Maven's repository can be reached from the cluster; a mirror is named with: flynn runner env set MAVEN_MIRROR_URL=URL",
-      'that a repository that asks for a password has a <server> in a settings.xml at the top of the repository, with ${env.NAME} for a variable of the app',
-    ],
-  });
+async function builtByGradle(tools: Tools, { builds, modules }: GradleSource): Promise<Built> {
+  const { context } = tools;
+  const named = context.appEnv['GRADLE_TASK']?.trim() ?? '';
+  const task = named === '' ? taskOf(builds) : named;
+  const app = { modules, isOfMicronaut: isOfMicronaut(builds) };
+  const isFilled = await whileFilling(gradleHomeOf(context), context, () => buildWithGradle(tools, task));
+  const web = await startOfGradle(app, context);
+  await tidyGradle(app, context);
+  return { isFilled, web };
 }

@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BuildContext } from '../buildpack.ts';
 import { exists } from '../nodejs/toolchain.ts';
+import { type Login, type Proxy, directHosts, loginOf, proxyOf, withoutLogin } from './proxies.ts';
 
 /** The cluster's are the global ones: what the app's own say counts before them, as its logins at private repositories. */
 export async function settingsFlags({
@@ -19,53 +20,32 @@ export async function settingsFlags({
 
 export function mavenSettings(env: Readonly<Record<string, string>>): string {
   const mirror = env['MAVEN_MIRROR_URL'];
-  const proxy = env['https_proxy'] ?? env['HTTPS_PROXY'];
+  const proxy = proxyOf(env, 'https');
   const parts: string[] = [];
   if (mirror !== undefined) parts.push(...mirrorParts(mirror));
-  if (proxy !== undefined && URL.canParse(proxy)) {
-    parts.push(proxyPart(new URL(proxy), env['no_proxy'] ?? env['NO_PROXY'] ?? ''));
-  }
+  if (proxy !== undefined) parts.push(proxyPart(proxy, directHosts(env)));
   return `<settings>${parts.join('')}</settings>\n`;
 }
 
 /** Maven takes a password out of a server of the same id, and out of no address. */
 function mirrorParts(mirror: string): string[] {
   const url = URL.canParse(mirror) ? new URL(mirror) : undefined;
-  const login = url === undefined ? '' : loginOf(url);
-  const plain = url === undefined || login === '' ? mirror : withoutLogin(url);
+  const login = url === undefined ? undefined : loginOf(url);
+  const plain = url === undefined || login === undefined ? mirror : withoutLogin(url);
   const part = element('mirror', `<id>mirror</id><mirrorOf>*</mirrorOf>${element('url', escaped(plain))}`);
-  const server = element('servers', element('server', `<id>mirror</id>${login}`));
-  return [...(login === '' ? [] : [server]), element('mirrors', part)];
+  const server = element('servers', element('server', `<id>mirror</id>${loginPart(login)}`));
+  return [...(login === undefined ? [] : [server]), element('mirrors', part)];
 }
 
-function proxyPart(url: URL, noProxy: string): string {
-  const direct = noProxy.split(',').filter((host) => host !== '');
-  const hosts = direct.map((host) => (host.startsWith('.') ? `*${host}` : host)).join('|');
-  const port = url.port === '' ? (url.protocol === 'https:' ? '443' : '80') : url.port;
-  const where = `${element('host', escaped(url.hostname))}<port>${port}</port>${loginOf(url)}`;
-  const part = `<active>true</active><protocol>http</protocol>${where}${element('nonProxyHosts', escaped(hosts))}`;
+function proxyPart({ host, port, login }: Proxy, direct: string): string {
+  const where = `${element('host', escaped(host))}<port>${port}</port>${loginPart(login)}`;
+  const part = `<active>true</active><protocol>http</protocol>${where}${element('nonProxyHosts', escaped(direct))}`;
   return element('proxies', element('proxy', part));
 }
 
-function loginOf({ username, password }: URL): string {
-  if (username === '' && password === '') return '';
-  return element('username', escaped(decoded(username))) + element('password', escaped(decoded(password)));
-}
-
-function withoutLogin(url: URL): string {
-  const plain = new URL(url);
-  plain.username = '';
-  plain.password = '';
-  return plain.href;
-}
-
-/** A percent sign that begins no character stays, as other tools leave it. */
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
+function loginPart(login: Login | undefined): string {
+  if (login === undefined) return '';
+  return element('username', escaped(login.username)) + element('password', escaped(login.password));
 }
 
 function element(name: string, content: string): string {

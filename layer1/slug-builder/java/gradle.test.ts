@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { bench } from '../compile-fixture.ts';
+import { checkWrapper, readGradle } from './gradle.ts';
+import { java } from './java.ts';
+
+const starting = 'exec "$JAVACMD" -classpath gradle/wrapper/gradle-wrapper.jar';
+
+test('any file of Gradle at the top makes the app one of it, and a pom.xml counts before', async () => {
+  for (const file of ['build.gradle', 'build.gradle.kts', 'settings.gradle', 'settings.gradle.kts', 'gradlew']) {
+    await using b = await bench({ [file]: '' });
+    assert.equal(await java.detect(b.context()), 'Gradle', file);
+  }
+  await using both = await bench({ 'pom.xml': '', 'build.gradle': '' });
+  assert.equal(await java.detect(both.context()), 'Java');
+  await using none = await bench({ 'lib/build.gradle': '' });
+  assert.equal(await java.detect(none.context()), undefined);
+});
+
+test('build files of modules are read too', async () => {
+  await using b = await bench({
+    'settings.gradle.kts': 'include("app")',
+    'app/build.gradle.kts': 'plugins {}',
+    'other/build.gradle': '',
+  });
+  assert.deepEqual(await readGradle(b.layout.appDir), {
+    builds: [{ file: 'app/build.gradle.kts', text: 'plugins {}' }],
+    modules: ['app'],
+  });
+});
+
+test('an app without its wrapper is refused, and told how to make one', async () => {
+  await using without = await bench({ 'build.gradle': '' });
+  await assert.rejects(checkWrapper(without.layout.appDir, '21'), {
+    code: 'invalid',
+    message: /no gradlew[^]*"gradle wrapper".*commit/,
+  });
+  await using half = await bench({ gradlew: starting });
+  await assert.rejects(checkWrapper(half.layout.appDir, '21'), {
+    code: 'invalid',
+    message: /\.gitignore[^]*git add -f gradle\/wrapper/,
+  });
+  await using old = await bench({
+    gradlew: starting,
+    'gradle/wrapper/gradle-wrapper.jar': '',
+    'gradle/wrapper/gradle-wrapper.properties': 'distributionUrl=https\\://x.example/gradle-7.6-bin.zip\n',
+  });
+  await assert.rejects(checkWrapper(old.layout.appDir, '21'), { code: 'invalid', message: /Gradle 7\.6/ });
+  await checkWrapper(old.layout.appDir, '17');
+});
