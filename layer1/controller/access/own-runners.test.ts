@@ -62,6 +62,35 @@ test('it reads and stores for the apps of which it holds an operation, and no lo
   assert.equal((await client.call(platform.cluster, {})).name, 'test');
 });
 
+test('what it asks for of an operation that is known to be its own does not cost reading all operations', async () => {
+  await using blobs = await startTestBlobs();
+  await using world = await startTestController({ hasWorker: false, blobStoreUrl: blobs.url });
+  await newApp(world.client, 'shop');
+  await using own = await added(world, 'office');
+  const { client, runner } = own;
+  await runner.register();
+  await create(world.client, 'shop', {});
+  const held = await runner.claim();
+  const { digest } = await client.call(runnerBlobs.put, { params: { runner: 'office' }, query: {}, body: 'bytes' });
+  await blobs.blobs.putName(`builds/${held.id}`, digest);
+  await waitFor(() => world.deps.queue.heldBy('office').size === 1, { what: 'the claim', deadlineMs: 30_000 });
+  const lists: string[] = [];
+  const list = world.store.list.bind(world.store);
+  world.store.list = (prefix, options) => {
+    lists.push(prefix);
+    return list(prefix, options);
+  };
+  const blob = { runner: 'office', digest };
+  await client.call(runnerBlobs.stat, { params: blob });
+  await (await client.stream(runnerBlobs.get, { params: blob })).toArray();
+  await client.call(runnerBlobs.named, { params: { runner: 'office' }, query: { name: `builds/${held.id}` } });
+  const ofOperations = () => lists.filter((prefix) => prefix.startsWith('/flynn/resource/operation/')).length;
+  assert.equal(ofOperations(), 0);
+  const unknown = { runner: 'office', digest: `sha256:${'0'.repeat(64)}` };
+  await assert.rejects(client.call(runnerBlobs.stat, { params: unknown }), (error) => hasCode(error, 'not_found'));
+  assert.ok(ofOperations() > 0, 'before it is told no, they are');
+});
+
 test('it is nobody but itself, what runners have no business with is closed to it, and forgotten it is nobody', async () => {
   await using world = await startTestController({ hasWorker: false });
   await newApp(world.client, 'shop');

@@ -7,27 +7,36 @@ import type { BlobClient } from '@flynn/blobstore/client';
 import type { Deps } from '../deps.ts';
 import { blobsOfRecords } from '../images/build-record.ts';
 import { isHeldBy } from '../operations/holding.ts';
-import { findOperation } from '../operations/records.ts';
+import { decodeOperation, findOperation, liveKey } from '../operations/records.ts';
 import { operationType } from '../resources.ts';
 import type { OperationResource } from '../resources.ts';
 import { broughtName } from './brought.ts';
 import { blobsOfApps } from './made-of.ts';
 
 export class HeldBlobs {
-  readonly #deps: Pick<Deps, 'resources' | 'store'>;
+  readonly #deps: Pick<Deps, 'resources' | 'store' | 'queue'>;
   readonly #blobs: Pick<BlobClient, 'get' | 'stat' | 'putName' | 'getName'>;
 
   constructor(
-    deps: Pick<Deps, 'resources' | 'store'>,
+    deps: Pick<Deps, 'resources' | 'store' | 'queue'>,
     blobs: Pick<BlobClient, 'get' | 'stat' | 'putName' | 'getName'>,
   ) {
     this.#deps = deps;
     this.#blobs = blobs;
   }
 
-  /** Those that the runner holds. */
+  /** All that the runner holds, also what another controller gave it a moment ago: that costs reading every live operation. */
   held(runnerId: string, signal: AbortSignal): Promise<OperationResource[]> {
     return this.#deps.resources.list(operationType, { signal, where: isHeldBy({ runnerId }) });
+  }
+
+  /** What this controller knows the runner to hold, as it is in the store now: a read for each, however many others there are. */
+  async known(runnerId: string, signal: AbortSignal): Promise<OperationResource[]> {
+    const ids = [...this.#deps.queue.heldBy(runnerId)];
+    const entries = await Promise.all(ids.map((id) => this.#deps.store.get(liveKey(id), { signal })));
+    return entries
+      .flatMap((entry) => (entry === undefined ? [] : [decodeOperation(entry)]))
+      .filter(isHeldBy({ runnerId }));
   }
 
   /** A blob that was stored for these: whichever runner goes on with them, or with what follows, may have it. */
@@ -35,9 +44,10 @@ export class HeldBlobs {
     for (const appId of appsOf(operations)) await this.#blobs.putName(nameOf(appId, digest), digest, { signal });
   }
 
-  /** Of these what the runner has no operation for. */
+  /** Of these what the runner has no operation for. Only before that is said all live operations are read. */
   async missing(runnerId: string, digests: readonly string[], signal: AbortSignal): Promise<string[]> {
-    return this.missingIn(await this.held(runnerId, signal), digests, signal);
+    const left = await this.missingIn(await this.known(runnerId, signal), digests, signal);
+    return left.length === 0 ? [] : this.missingIn(await this.held(runnerId, signal), left, signal);
   }
 
   async missingIn(

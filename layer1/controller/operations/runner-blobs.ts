@@ -14,7 +14,7 @@ const putMs = 24 * 3_600_000;
 
 /** The gate has seen to it that a runner asks as itself. What it has no operation for reads as not there. */
 export function runnerBlobHandlers(
-  held: Pick<HeldBlobs, 'held' | 'keep' | 'missingIn'>,
+  held: Pick<HeldBlobs, 'held' | 'known' | 'keep' | 'missing'>,
   blobs: Pick<BlobClient, 'get' | 'getName' | 'put' | 'stat'>,
 ): Handler[] {
   const heldBy = async (runnerId: string, signal: AbortSignal): Promise<OperationResource[]> => {
@@ -23,8 +23,9 @@ export function runnerBlobHandlers(
     throw new FlynnError('denied', `runner ${runnerId} has no operation to read or store anything for`);
   };
   const checkIts = async (runnerId: string, digest: string, signal: AbortSignal): Promise<void> => {
-    const operations = await heldBy(runnerId, signal);
-    if ((await held.missingIn(operations, [digest], signal)).length === 0) return;
+    if ((await held.missing(runnerId, [digest], signal)).length === 0) return;
+    // One that holds nothing is told that, and not that there is no such blob.
+    await heldBy(runnerId, signal);
     throw new FlynnError('not_found', `there is no blob ${digest} of an operation that runner ${runnerId} holds`);
   };
   return [
@@ -50,8 +51,8 @@ export function runnerBlobHandlers(
       return blobs.stat(digest, { signal });
     }),
     handle(runnerBlobs.named, async ({ params: { runner }, query: { name }, signal }) => {
-      const operations = await heldBy(runner, signal);
-      const isIts = operations.some(({ id }) => name === `builds/${id}`);
+      const isOf = (operations: readonly OperationResource[]) => operations.some(({ id }) => name === `builds/${id}`);
+      const isIts = isOf(await held.known(runner, signal)) || isOf(await heldBy(runner, signal));
       const found = isIts ? await blobs.getName(name, { signal }) : undefined;
       if (found !== undefined) return found;
       throw new FlynnError('not_found', `no build has left ${name}`);
