@@ -14,6 +14,8 @@ import { addCommand, type Parent } from './command.ts';
 
 /** The controller answers after 25 s at the latest with how far it is; it goes on by itself. */
 const followMs = 10 * 60_000;
+/** A provider has half an hour to make something. */
+const madeMs = 35 * 60_000;
 const interrupted = 'stopped: if it was asked for by then, "flynn resource" tells how it is';
 
 export function addResourceCommand(parent: Parent): void {
@@ -37,7 +39,7 @@ export function addResourceCommand(parent: Parent): void {
     async run(context, { config, replace = false }, [provider = '']) {
       const app = await context.appName();
       const asked = { provider, app, config: configOf(config), isReplacing: replace };
-      const { made, version: got } = await addResource(context, asked);
+      const { made, version: got } = await addResource(context, asked, madeMs);
       context.show(made, () => `Created resource ${made.id}${got === undefined ? '.' : ` and release ${got}.`}`);
     },
   });

@@ -61,7 +61,8 @@ export const resourceSchema = z.object({
   config: z.record(z.string(), z.unknown()),
   /** Names; the apps have what they hold. */
   variables: z.array(z.string()),
-  state: z.enum(['pending', 'ready', 'removing']),
+  /** `provisioning`: its provider has begun, and needs its time. */
+  state: z.enum(['pending', 'provisioning', 'ready', 'removing']),
   /** What it waits for, in words. */
   waitingFor: z.string().optional(),
   failure: failureSchema.optional(),

@@ -3,7 +3,8 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { after, before, beforeEach, test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
-import { deprovision, isUnsent, provision } from './protocol.ts';
+import type { Provisioned } from './model.ts';
+import { deprovision, isLater, isRefused, isUnsent, provision } from './protocol.ts';
 import { TestProvider, answeredByRouter, answers, hangs } from './test-provider.ts';
 import type { Misbehaviour } from './test-provider.ts';
 
@@ -22,8 +23,10 @@ after(async () => {
 
 const { signal } = new AbortController();
 const asked = () => ({ name: 'pg', url: provider.url, token: 'hunter3' });
-const make = (key = 'k1', deadlineMs = 20_000) =>
-  provision(asked(), { config: { size: 'small' }, key }, { signal, deadlineMs });
+const make = async (key = 'k1', deadlineMs = 20_000): Promise<Provisioned> => {
+  const given = await provision(asked(), { config: { size: 'small' }, key }, { signal, deadlineMs });
+  return isLater(given) ? assert.fail('it is only begun') : given;
+};
 
 async function failure(work: Promise<unknown>): Promise<FlynnError> {
   try {
@@ -94,6 +97,24 @@ test('what a router of flynn’s answers in its place says nothing of what is th
       assert.equal(isUnsent(error), unsent);
     }
   }
+});
+
+test('what is only begun is asked for again, when the provider says or when we like', async () => {
+  const rows: [Record<string, string>, number | undefined][] = [
+    [{ 'retry-after': '7' }, 7_000],
+    [{}, undefined],
+    [{ 'retry-after': 'Wed, 21 Oct 2026 07:28:00 GMT' }, undefined],
+    [{ 'retry-after': '-1' }, undefined],
+  ];
+  for (const [headers, laterMs] of rows) {
+    provider.misbehaves = answers(202, '', headers);
+    assert.deepEqual(await provision(asked(), { config: {}, key: 'k' }, { signal }), { laterMs });
+    assert.deepEqual(await deprovision(asked(), 'a', { signal }), { laterMs });
+  }
+  provider.misbehaves = answers(422, '');
+  assert.equal(isRefused(await failure(make())), true);
+  provider.misbehaves = answers(404, '');
+  assert.equal(isRefused(await failure(make())), false, 'it may be somebody else who answers there');
 });
 
 test('a provider that hangs is given up, and one that is not there has heard of nothing', async () => {

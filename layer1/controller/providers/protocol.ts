@@ -1,6 +1,6 @@
 /**
  * How a provider is asked: docs/resources.md. POST for something new, with a key that makes asking again the same wish;
- * DELETE for what is to go.
+ * DELETE for what is to go. Either may be answered with 202: it is at it, and is to be asked the same again.
  *
  * Errors, all told with the provider's name: `invalid`, what it refuses, in its own words; `denied`, when it refuses us;
  * `unavailable` for all else, and for what a router of flynn's answers in its place. `isUnsent` says that nothing of the request
@@ -18,10 +18,13 @@ const defaultDeadlineMs = 20_000;
 /** An app of the cluster that was started a moment ago is known by name before each host's rules let others in. */
 const settlesMs = 3_000;
 const againMs = 250;
+const accepted = 202;
 const maxAnswerBytes = 64 * 1024;
 const shownCharacters = 300;
 /** Refused for now, and not for what was asked. */
 const passing: ReadonlySet<number> = new Set([408, 425, 429]);
+/** As whoever is at an address that was never asked for anything says. */
+const elsewhere: ReadonlySet<number> = new Set([404, 405]);
 /** What a router of flynn's says in the place of an app; of these the app has heard nothing. */
 const routerHeader = 'x-flynn-error';
 const neverPassedOn: ReadonlySet<string> = new Set(['unknown-host', 'no-backends', 'starting', 'maintenance']);
@@ -29,17 +32,20 @@ const neverPassedOn: ReadonlySet<string> = new Set(['unknown-host', 'no-backends
 export type Asked = Pick<ProviderResource['spec'], 'name' | 'url' | 'token'>;
 type Options = Readonly<{ signal: AbortSignal; deadlineMs?: number }>;
 type Init = Readonly<{ method: string; headers?: Record<string, string>; body?: string }>;
-type Answer = Readonly<{ status: number; text: string }>;
+type Answer = Readonly<{ status: number; text: string; retryAfter: string | null }>;
+/** It has begun, and says when to ask again, or not. */
+export type Later = Readonly<{ laterMs: number | undefined }>;
 
 /** With the same key it is the same thing, however often it is asked for. */
 export async function provision(
   provider: Asked,
   { config, key }: Readonly<{ config: unknown; key: string }>,
   options: Options,
-): Promise<Provisioned> {
+): Promise<Provisioned | Later> {
   const headers = { 'content-type': 'application/json', 'idempotency-key': key };
   const init = { method: 'POST', headers, body: JSON.stringify({ config }) };
-  const { status, text } = await ask(provider, provider.url, init, options);
+  const { status, text, retryAfter } = await ask(provider, provider.url, init, options);
+  if (status === accepted) return laterOf(retryAfter);
   if (status !== 200 && status !== 201) throw refusal(provider, status, text);
   const { data, error } = provisionedSchema.safeParse(jsonOf(text));
   if (data !== undefined) return data;
@@ -48,16 +54,32 @@ export async function provision(
   throw new FlynnError('unavailable', `${named(provider)} answered with something unexpected (${where})`);
 }
 
-/** Resolves once it is gone, also if it was before. */
-export async function deprovision(provider: Asked, externalId: string, options: Options): Promise<void> {
+/** Undefined once it is gone, also if it was before. */
+export async function deprovision(provider: Asked, externalId: string, options: Options): Promise<Later | undefined> {
   const url = `${provider.url.replace(/\/$/, '')}/${encodeURIComponent(externalId)}`;
-  const { status, text } = await ask(provider, url, { method: 'DELETE' }, options);
-  if ((status >= 200 && status < 300) || status === 404 || status === 410) return;
+  const { status, text, retryAfter } = await ask(provider, url, { method: 'DELETE' }, options);
+  if (status === accepted) return laterOf(retryAfter);
+  if ((status >= 200 && status < 300) || status === 404 || status === 410) return undefined;
   throw refusal(provider, status, text);
+}
+
+export function isLater(answer: object | undefined): answer is Later {
+  return answer !== undefined && 'laterMs' in answer;
+}
+
+/** A moment by its clock says nothing here: only a number of seconds counts. */
+function laterOf(retryAfter: string | null): Later {
+  const seconds = retryAfter?.trim() ?? '';
+  return { laterMs: /^\d{1,6}$/.test(seconds) ? Number(seconds) * 1_000 : undefined };
 }
 
 export function isUnsent(error: unknown): boolean {
   return error instanceof FlynnError && error.detail['isUnsent'] === true;
+}
+
+/** It refuses what was asked, by itself: no address that leads elsewhere by now. */
+export function isRefused(error: unknown): boolean {
+  return error instanceof FlynnError && error.code === 'invalid' && error.detail['isElsewhere'] !== true;
 }
 
 async function ask(provider: Asked, url: string, init: Init, { signal, deadlineMs }: Options): Promise<Answer> {
@@ -85,7 +107,8 @@ async function askOnce(
   try {
     // Elsewhere the token is nobody's business.
     const response = await fetch(url, { ...init, headers, redirect: 'manual', signal: limited });
-    const answer = { status: response.status, text: await textOf(response) };
+    const retryAfter = response.headers.get('retry-after');
+    const answer = { status: response.status, text: await textOf(response), retryAfter };
     const code = response.headers.get(routerHeader);
     if (code !== null) throw byRouter(provider, answer.status, code);
     return answer;
@@ -140,7 +163,8 @@ function refusal(provider: Asked, status: number, text: string): FlynnError {
   if (status < 400 || status >= 500 || passing.has(status)) {
     return new FlynnError('unavailable', `${named(provider)} answered ${answer}`);
   }
-  return new FlynnError('invalid', `${named(provider)} refuses this (${answer})`);
+  const detail = elsewhere.has(status) ? { detail: { isElsewhere: true } } : {};
+  return new FlynnError('invalid', `${named(provider)} refuses this (${answer})`, detail);
 }
 
 /** Its own words: `message` or `error` of JSON, else a text as it is; on one line. */

@@ -19,12 +19,13 @@ import { heldLookMs, whatHolds } from './holding.ts';
 import { addTo, takeFrom } from './links.ts';
 import type { Linked, Renewal } from './links.ts';
 import type { Failure, Provisioned } from './model.ts';
-import { deprovision, isUnsent, provision } from './protocol.ts';
+import { deprovision, isLater, isRefused, isUnsent, provision } from './protocol.ts';
+import type { Later } from './protocol.ts';
 import { renewalOf, stepRotation } from './rotation.ts';
 import { applianceOf, isLinked, providerFinalizer, providerType, resourceType } from './types.ts';
 import type { ProvidedResource, ProviderResource } from './types.ts';
+import { goingOn, longestPauseMs, mostMs } from './under-way.ts';
 
-const longestPauseMs = 60_000;
 /** Of what is being made here: how often it is looked at. */
 const lookAgainMs = 250;
 const upkeepMs = 15_000;
@@ -43,11 +44,13 @@ export async function stepResource(deps: Deps, id: string, options: Options): Pr
 }
 
 async function obtain(deps: Deps, resource: ProvidedResource, options: Options): Promise<void | Again> {
+  if (resource.status.underWay?.isOver === true) return undefined;
   const waitMs = waitMsOf(deps, resource);
   if (waitMs > 0) return { againInMs: waitMs };
   try {
     const provider = await providerOf(deps, resource, options);
     const given = await askFor(deps, provider, resource, options);
+    if (isLater(given)) return await waitForIt(deps, { resource, provider, later: given }, options);
     if ('waitsFor' in given) {
       await write(deps, resource.id, options, () => ({ conditions: [notReady('Making', given.waitsFor)] }));
       return { againInMs: lookAgainMs };
@@ -57,6 +60,7 @@ async function obtain(deps: Deps, resource: ProvidedResource, options: Options):
       status: {
         ...status,
         failure: undefined,
+        underWay: undefined,
         isAsked: true,
         externalId: id,
         env,
@@ -67,12 +71,56 @@ async function obtain(deps: Deps, resource: ProvidedResource, options: Options):
   } catch (error) {
     options.signal.throwIfAborted();
     const failure = nextFailure(deps, resource, error);
+    const { underWay } = resource.status;
+    if (underWay !== undefined && isRefused(error)) {
+      // It had said that it knows of it: nothing is left of what it refuses now.
+      await giveUp(deps, resource, { ...failure, underWay, isAsked: false }, options);
+      return undefined;
+    }
     await write(deps, resource.id, options, ({ status }) => ({
       status: { ...status, isAsked: mayBeThere(resource, error), failure },
       conditions: [notReady('Provider', failure.message)],
     }));
     return { againInMs: failure.nextMs - deps.now() };
   }
+}
+
+/** Its provider has begun, and is asked again; up to half an hour. */
+async function waitForIt(
+  deps: Deps,
+  { resource, provider, later }: { resource: ProvidedResource; provider: ProviderResource; later: Later },
+  options: Options,
+): Promise<void | Again> {
+  const underWay = goingOn(resource.status.underWay, later, { isOfRemoval: false, nowMs: deps.now() });
+  const { name } = provider.spec;
+  if (underWay.isOver === true) {
+    const late = `the provider ${name} was not through with it after ${mostMs / 60_000} min, and is asked no more`;
+    const failure = nextFailure(deps, resource, new FlynnError('unavailable', late));
+    await giveUp(deps, resource, { ...failure, underWay, isAsked: true }, options);
+    return undefined;
+  }
+  await write(deps, resource.id, options, ({ status }) => ({
+    status: { ...status, failure: undefined, underWay },
+    conditions: [notReady('Provisioning', `the provider ${name} has begun to make it`)],
+  }));
+  return { againInMs: underWay.nextMs - deps.now() };
+}
+
+/** It is asked for no more; whoever wanted it removes it, and may ask for another. */
+async function giveUp(
+  deps: Deps,
+  { id }: ProvidedResource,
+  {
+    underWay,
+    isAsked,
+    ...failure
+  }: NonNullable<Status['failure']> & { underWay: NonNullable<Status['underWay']>; isAsked: boolean },
+  options: Options,
+): Promise<void> {
+  await write(deps, id, options, ({ status }) => ({
+    status: { ...status, isAsked, failure, underWay: { ...underWay, isOver: true } },
+    conditions: [notReady('Provider', failure.message)],
+  }));
 }
 
 /** What a provider gave; of a datastore of the platform's own the names it is served under, too. */
@@ -84,7 +132,7 @@ async function askFor(
   provider: ProviderResource,
   { id, uid, spec, status }: ProvidedResource,
   options: Options,
-): Promise<Obtained | Readonly<{ waitsFor: string }>> {
+): Promise<Obtained | Later | Readonly<{ waitsFor: string }>> {
   if (!status.isAsked) {
     await write(deps, id, options, (current) => ({ status: { ...current.status, isAsked: true } }));
   }
@@ -246,10 +294,18 @@ async function remove(deps: Deps, resource: ProvidedResource, options: Options):
   const waitMs = waitMsOf(deps, now);
   if (waitMs > 0) return { againInMs: waitMs };
   try {
-    const waitsFor = await giveBack(deps, now, options);
-    if (waitsFor !== undefined) {
-      await tellWaiting(deps, resource.id, waitsFor, options);
+    const left = await giveBack(deps, now, options);
+    if (typeof left === 'string') {
+      await tellWaiting(deps, resource.id, left, options);
       return { againInMs: lookAgainMs };
+    }
+    if (left !== undefined) {
+      const underWay = goingOn(now.status.underWay, left, { isOfRemoval: true, nowMs: deps.now() });
+      await write(deps, now.id, options, ({ status }) => ({
+        status: { ...status, failure: undefined, underWay },
+        waitingFor: { [providerFinalizer]: 'its provider, which has begun to take it back' },
+      }));
+      return { againInMs: underWay.nextMs - deps.now() };
     }
   } catch (error) {
     options.signal.throwIfAborted();
@@ -267,30 +323,38 @@ async function letGo({ resources }: Deps, { id }: ProvidedResource, options: Opt
   await resources.removeFinalizer(resourceType, id, providerFinalizer, guarded(options));
 }
 
-/** What it waits for, if it takes its time. */
-async function giveBack(deps: Deps, resource: ProvidedResource, options: Options): Promise<string | undefined> {
+/** What it waits for, if it takes its time, or when to ask its provider again. */
+async function giveBack(deps: Deps, resource: ProvidedResource, options: Options): Promise<string | Later | undefined> {
   const { externalId, isAsked } = resource.status;
   const known = await deps.resources.find(providerType, resource.spec.providerId, options);
   // Of what is made here it is seen whether there is anything.
   if (known !== undefined && applianceOf(known) !== undefined) return removeDatastore(deps, resource.id, options);
   if (externalId === undefined && !isAsked) return undefined;
   const provider = await providerOf(deps, resource, options);
-  if (externalId !== undefined) {
-    await deprovision(provider.spec, externalId, options);
-    return undefined;
-  }
-  // It was asked for, and what came of that was never heard: the same wish tells what there is to take back.
-  const key = resource.uid;
+  if (externalId !== undefined) return deprovision(provider.spec, externalId, options);
+  const given = await whatCameOf(provider, resource, options);
+  if (given === undefined || isLater(given)) return given;
+  // Taken back by its name from here on: once it is gone the same wish would make another.
+  await write(deps, resource.id, options, ({ status }) => ({ status: { ...status, externalId: given.id } }));
+  return deprovision(provider.spec, given.id, options);
+}
+
+/** It was asked for, and what came of that was never heard: the same wish tells what there is to take back. */
+async function whatCameOf(
+  provider: ProviderResource,
+  { id, uid, spec: { config }, status: { underWay } }: ProvidedResource,
+  options: Options,
+): Promise<Provisioned | Later | undefined> {
   try {
-    const { id } = await provision(provider.spec, { config: resource.spec.config, key }, options);
-    await deprovision(provider.spec, id, options);
+    return await provision(provider.spec, { config, key: uid }, options);
   } catch (error) {
     if (!(error instanceof FlynnError) || error.code !== 'invalid') throw error;
+    // It knew of it, and what it had begun came to nothing.
+    if (underWay !== undefined && isRefused(error)) return undefined;
     // What it refuses now it may have made before.
-    const remedy = `look whether it made something for the key ${key}; an admin has it forgotten: flynn resource remove ${resource.id} --forget`;
+    const remedy = `look whether it made something for the key ${uid}; an admin has it forgotten: flynn resource remove ${id} --forget`;
     throw new FlynnError('invalid', `${error.message}: ${remedy}`, { cause: error });
   }
-  return undefined;
 }
 
 async function providerOf(deps: Deps, { spec }: ProvidedResource, options: Options): Promise<ProviderResource> {
@@ -341,9 +405,10 @@ function nextFailure(
   return { ...failureOf(error), isOfRemoval, count: before + 1, nextMs: now() + pauseMs };
 }
 
-function waitMsOf({ now }: Pick<Deps, 'now'>, { status: { failure }, deletingSince }: ProvidedResource): number {
-  if (failure === undefined || failure.isOfRemoval !== (deletingSince !== undefined)) return 0;
-  return dueInMs(failure.nextMs, now(), longestPauseMs);
+function waitMsOf({ now }: Pick<Deps, 'now'>, { status, deletingSince }: ProvidedResource): number {
+  const set = status.failure ?? status.underWay;
+  if (set === undefined || set.isOfRemoval !== (deletingSince !== undefined)) return 0;
+  return dueInMs(set.nextMs, now(), longestPauseMs);
 }
 
 function without<T>(of: Readonly<Record<string, T>>, name: string): Record<string, T> {

@@ -11,6 +11,7 @@ import { applianceProtocol, isApplianceUrl } from '../datastores/names.ts';
 import { envSchema } from '../processes/env.ts';
 import { ownedBy } from '../resources.ts';
 import { configSchema, failureSchema } from './model.ts';
+import { underWaySchema } from './under-way.ts';
 
 export const providerType = defineType({
   name: 'provider',
@@ -108,6 +109,8 @@ export const resourceType = defineType({
     services: z.array(z.string()).optional(),
     /** Of the last time it was asked, for the resource or to take it back; `count`: in a row. */
     failure: failureSchema.extend({ isOfRemoval: z.boolean(), count: z.int(), nextMs: z.number() }).optional(),
+    /** Its provider is at it, and is asked again: see under-way.ts. */
+    underWay: underWaySchema.optional(),
     rotation: rotationSchema.optional(),
     /** Of a datastore whose password was made anew: since when `env` has it, and which primary's job was told of it. */
     login: z

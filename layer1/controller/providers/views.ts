@@ -35,7 +35,8 @@ function failureOf(resource: ProvidedResource): Failure | undefined {
 
 export function stateOf({ status, deletingSince }: ProvidedResource): ResourceView['state'] {
   if (deletingSince !== undefined) return 'removing';
-  return status.externalId === undefined ? 'pending' : 'ready';
+  if (status.externalId !== undefined) return 'ready';
+  return status.underWay === undefined || status.underWay.isOver === true ? 'pending' : 'provisioning';
 }
 
 export function viewApps({ spec, status, deletingSince }: ProvidedResource): ResourceApp[] {
