@@ -25,14 +25,15 @@ type UpdateContext = {
   place: Place;
   env: Readonly<Record<string, string | undefined>>;
   version: string;
-  previous: string | undefined;
+  /** What its hosts and parts are of until they have moved: the images of that stay as well. */
+  other: string | undefined;
   bundle: BundleCopy | undefined;
   /** Hosts that cannot become so, and stay what they are. */
   staying: readonly string[];
 };
 
 export async function stepsOfUpdate(context: UpdateContext): Promise<Step[]> {
-  const { options, place, env, version, previous, bundle, staying } = context;
+  const { options, place, env, version, other, bundle, staying } = context;
   const cluster = settle(options, place.cluster, await thisMachine(place.cluster));
   const person = await findPerson(options.FLYNN_CONFIG_DIR, env);
   const { base, platform } = stepsOf({ options, cluster, person, env, isUpdate: true });
@@ -60,7 +61,7 @@ export async function stepsOfUpdate(context: UpdateContext): Promise<Step[]> {
         return await moveHost(place, await ownHost(place), { version, bundle, report });
       },
     },
-    { title: 'Images told to the hosts', run: () => tellImages(place, previous) },
+    { title: 'Images told to the hosts', run: () => tellImages(place, other) },
     ...platform,
     { title: `Version ${version} in use`, run: useThis },
   ];
@@ -90,8 +91,8 @@ async function tellStoreImage(place: Place): Promise<void> {
  * Which images hosts keep: those of both versions until the end. Told once they have them, so that none fetches them from
  * another.
  */
-async function tellImages(place: Place, previous: string | undefined): Promise<void> {
-  const bundles = [readBundle(), previous === undefined ? undefined : readBundle(join(dirname(root), previous))];
+async function tellImages(place: Place, other: string | undefined): Promise<void> {
+  const bundles = [readBundle(), other === undefined ? undefined : readBundle(join(dirname(root), other))];
   const names = bundles.flatMap((bundle) =>
     bundle === undefined ? [] : platformImages(Object.entries(bundle.images)),
   );

@@ -7,7 +7,7 @@ import { readUpdate } from '@flynn/host-agent/update/record';
 import { hasCode } from '@flynn/kit/errors';
 import { made } from '../cluster-fixture.ts';
 import { readOptions } from '../settings.ts';
-import { type MoveOutcome, asUpdate, beginReturn, checkUpdated, isNews } from './unended.ts';
+import { type MoveOutcome, asUpdate, beginReturn, checkUpdated, isNews, otherVersion } from './unended.ts';
 
 const folder = () => mkdtempDisposable(join(tmpdir(), 'flynn-update-'));
 const move = { version: '0.2.0', previous: '0.1.0' };
@@ -29,6 +29,18 @@ test('an update is known to have begun until all is of one version again', async
   }
   assert.equal(await asUpdate(dir.path, move, async () => 'partly'), 'partly');
   assert.equal(await known(), '0.2.0');
+});
+
+test('images of the other version stay until all has moved, also on the way back and where one that was cut goes on', async () => {
+  await using dir = await folder();
+  assert.equal(otherVersion(move, undefined), '0.1.0');
+  assert.equal(await asUpdate(dir.path, move, async () => 'partly'), 'partly');
+  const left = await readUpdate(dir.path);
+  // What is in use is 0.1.0 until the end: hosts and parts are of 0.2.0.
+  assert.equal(otherVersion({ version: '0.1.0', previous: undefined }, left), '0.2.0');
+  // What is in use is 0.2.0 already: parts are of 0.1.0.
+  assert.equal(otherVersion({ version: '0.2.0', previous: undefined }, left), '0.1.0');
+  assert.equal(otherVersion({ version: '0.2.0', previous: undefined }, undefined), undefined);
 });
 
 test('a plain up in the middle of an update is refused, with what goes on and what goes back, also on the way back', async () => {

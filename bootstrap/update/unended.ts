@@ -22,8 +22,7 @@ export async function asUpdate(
   { version, previous }: Move,
   task: () => Promise<MoveOutcome>,
 ): Promise<MoveOutcome> {
-  // On the way back from one that was left, which all others may be of by now, the version in use is the one to go back to.
-  const other = previous ?? otherOf(await readUpdate(stateDir), version);
+  const other = otherVersion({ version, previous }, await readUpdate(stateDir));
   const since = new Date().toISOString();
   await writeUpdate(stateDir, { version, since, ...(other === undefined ? {} : { previous: other }) });
   const outcome = await task();
@@ -48,8 +47,12 @@ export function isNews(
   return outcome !== 'moved' || isMove || (left !== undefined && left.isReturning !== true);
 }
 
-function otherOf(left: UpdateRecord | undefined, version: string): string | undefined {
-  return left?.version === version ? left.previous : left?.version;
+/**
+ * The one that parts of the cluster may be of until it has moved: what is in use here; or, on the way back from an update that was
+ * left, and where one that was cut goes on after this was put in use, that of which the record tells.
+ */
+export function otherVersion({ version, previous }: Move, left: UpdateRecord | undefined): string | undefined {
+  return previous ?? (left?.version === version ? left.previous : left?.version);
 }
 
 /**

@@ -28,7 +28,7 @@ import { runProgram } from '../machine/program.ts';
 import { versionInUse } from './refresh.ts';
 import { readOptions, forUpdate } from '../settings.ts';
 import { readCluster } from '../state.ts';
-import { asUpdate, beginReturn, isNews } from './unended.ts';
+import { asUpdate, beginReturn, isNews, otherVersion } from './unended.ts';
 import { runSteps } from '../steps/list.ts';
 import {
   checkAway,
@@ -222,8 +222,9 @@ async function moveCluster(
   const but = staying.length === 0 ? '' : `, but for ${staying.join(', ')}`;
   process.stdout.write(`${[...known, ...silent].join(', ')}; all of them are to be ${version}${but}\n`);
   const bundle = file === undefined ? undefined : await copyOf(file);
-  const steps = await stepsOfUpdate({ options, place, env, version, previous, bundle, staying });
   const left = await readUpdate(place.stateDir);
+  const other = otherVersion({ version, previous }, left);
+  const steps = await stepsOfUpdate({ options, place, env, version, other, bundle, staying });
   const outcome = await asUpdate(place.stateDir, { version, previous }, async () => {
     try {
       await runSteps(steps, signal);
