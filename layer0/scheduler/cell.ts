@@ -234,6 +234,8 @@ export const jobStatusSchema = z.object({
   restarts: z.int().nonnegative().default(0),
   /** Of a job that was started again: how its run before ended, unless somebody asked for that. */
   lastError: z.string().optional(),
+  /** With what code that run ended. A host of a version before does not tell. */
+  lastExitCode: z.int().optional(),
   /** When a crashed job is started again. */
   nextStartAt: z.number().optional(),
   createdAt: z.number(),

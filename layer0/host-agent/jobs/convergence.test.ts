@@ -126,7 +126,7 @@ test('a job that crashes is started again at once, then waits', () =>
     assert.equal((crashed.nextStartAt ?? 0) - (crashed.endedAt ?? 0) >= 900, true);
     assert.deepEqual(await evaluationsIn(store), []);
     const again = await agent.reach(job, 'started a third time', (s) => s.restarts >= 2);
-    assert.equal(again.lastError, 'ended with exit code 7');
+    assert.deepEqual([again.lastError, again.lastExitCode], ['ended with exit code 7', 7]);
     await agent.stop();
   }));
 
@@ -347,7 +347,7 @@ test('told to stop, a service job is started again and a one-off job is done', (
     assert.equal((await agent.reach(single, 'over', (s) => s.isFinal)).state, 'done');
     const again = await agent.reach(service, 'running again', (s) => s.state === 'running' && s.restarts === 1);
     assert.equal(again.isFinal, false);
-    assert.equal(again.lastError, undefined, 'it was asked for');
+    assert.deepEqual([again.lastError, again.lastExitCode], [undefined, undefined], 'it was asked for');
     await agent.stop();
   }));
 

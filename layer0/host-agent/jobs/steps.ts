@@ -189,10 +189,11 @@ async function startContainer(
 
 function starting(record: JobRecord, isAgain: boolean): JobRecord {
   const { stopCause: _, beginsAnew: __, ...rest } = record;
-  const { lastError: before, ...status } = withoutRun(record.status);
+  const { lastError, lastExitCode, ...status } = withoutRun(record.status);
   const restarts = status.restarts + (isAgain ? 1 : 0);
-  const lastError = isAgain ? record.status.error : before;
-  const why = lastError === undefined ? {} : { lastError };
+  const { error, exitCode } = isAgain ? record.status : { error: lastError, exitCode: lastExitCode };
+  const code = exitCode === undefined ? {} : { lastExitCode: exitCode };
+  const why = error === undefined ? {} : { lastError: error, ...code };
   return { ...rest, status: { ...status, ...why, state: 'starting', restarts }, isWatched: false };
 }
 
@@ -216,7 +217,10 @@ async function checkVolumes(job: HostJob, context: StepContext, signal: AbortSig
   }
   const lastError = `${gone}: it began again with an empty one`;
   log.error({ jobId: job.id }, lastError);
-  jobs.update(job.id, (was) => ({ ...was, status: { ...was.status, lastError } }));
+  jobs.update(job.id, (was) => {
+    const { lastExitCode: _, ...status } = was.status;
+    return { ...was, status: { ...status, lastError } };
+  });
 }
 
 async function createContainer(

@@ -127,6 +127,13 @@ test('a release whose job crashes fails: its last lines are told, the old releas
   assert.equal((await world.client.call(apps.get, { params: { app: 'fragile' } })).releaseId, good.id);
   const left = await jobsOf('fragile', 2, () => true);
   assert.deepEqual(left.map(({ id }) => id).sort(), before.map(({ id }) => id).sort());
+
+  world.setBehaviour((job) =>
+    job.template.meta['flynn.release'] === bad.id ? { is: 'crash', code: 127, isBack: true } : { is: 'run' },
+  );
+  const back = await world.deploy('fragile', bad.id);
+  assert.equal(back.state, 'failed');
+  assert.equal(back.failedJob?.exitCode, 127, 'also of one that runs again by now');
   world.setBehaviour(() => ({ is: 'run' }));
   const again = await world.deploy('fragile', bad.id);
   assert.equal(again.state, 'complete', 'what crashed in the failed deployment is not held against the next');

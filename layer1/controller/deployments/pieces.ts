@@ -211,12 +211,14 @@ async function failureOf(
 ): Promise<Pick<Status, 'error' | 'failedJob'>> {
   const failed = statusesOfApp(deps.cell, app.id).find(({ id }) => id === job?.id);
   if (failed === undefined) return { error };
+  // It may run again by now: then it is how its run before ended that is meant.
+  const exitCode = failed.exitCode ?? failed.lastExitCode;
   return {
     error,
     failedJob: {
       id: failed.id,
       type: failed.meta['flynn.type'] ?? '',
-      ...(failed.exitCode === undefined ? {} : { exitCode: failed.exitCode }),
+      ...(exitCode === undefined ? {} : { exitCode }),
       lines: await lastLines(deps, failed, signal),
     },
   };

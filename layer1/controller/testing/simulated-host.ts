@@ -2,6 +2,7 @@
 import { Readable } from 'node:stream';
 import type { Duplex } from 'node:stream';
 import { FlynnError } from '@flynn/kit/errors';
+import { exitCodeText } from '@flynn/kit/exit-codes';
 import { encodeFrame, readFrames } from '@flynn/kit/frames';
 import { handle, startServer } from '@flynn/kit/http-server';
 import type { RunningServer } from '@flynn/kit/http-server';
@@ -35,7 +36,8 @@ export type Behaviour =
   | { is: 'run'; lines?: readonly string[]; lingers?: boolean }
   | { is: 'hang' }
   | { is: 'exit'; code: number; lines?: readonly string[] }
-  | { is: 'crash'; code: number; lines?: readonly string[] }
+  /** `isBack`: it was started again before anybody looked. */
+  | { is: 'crash'; code: number; lines?: readonly string[]; isBack?: boolean }
   | { is: 'fail'; error: string };
 
 /** What it says on either output, and how it ends. */
@@ -216,6 +218,10 @@ export class SimulatedHost implements AsyncDisposable {
       case 'exit':
         return this.#write(job.id, ended(behaviour.code));
       case 'crash':
+        if (behaviour.isBack === true) {
+          const before = { lastError: `ended with ${exitCodeText(behaviour.code)}`, lastExitCode: behaviour.code };
+          return this.#write(job.id, { state: 'running', restarts: 1, ...before });
+        }
         return this.#write(job.id, { state: 'crashed', exitCode: behaviour.code, nextStartAt: Date.now() + 60_000 });
       case 'fail':
         return this.#write(job.id, { state: 'failed', isFinal: true, error: behaviour.error, endedAt: Date.now() });
