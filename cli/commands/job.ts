@@ -1,6 +1,7 @@
 import { exitCodeText } from '@flynn/kit/exit-codes';
 import { jobs, releases } from '@flynn/controller/api';
 import type { Job } from '@flynn/controller/model';
+import { FlynnError } from '@flynn/kit/errors';
 import { autoscaleLines, listAutoscales } from '../apps/autoscale.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { gatherWaiting } from '../deployments/waiting-jobs.ts';
@@ -61,15 +62,44 @@ export function addJobCommands(parent: Parent): void {
     async run(context, _options, ids) {
       const client = await context.client();
       const app = await context.appName();
-      for (const job of ids) {
-        await context.progress(`stopping ${job}`, () =>
-          client.call(jobs.stop, { params: { app, job } }, { timeoutMs: 60_000 }),
+      const stopped: string[] = [];
+      const hadEnded: string[] = [];
+      for (const id of ids) {
+        const job = await client.call(jobs.get, { params: { app, job: id } });
+        const now = Date.now();
+        if (isOver(job)) {
+          hadEnded.push(id);
+          if (!context.options.json) context.print(overText(id, job, now));
+          continue;
+        }
+        const nextStart = nextStartOf(job, now);
+        if (nextStart !== undefined) {
+          const why = `${id} does not run now (${endOf(job) ?? job.state}) and ${nextStart}`;
+          throw new FlynnError('conflict', `${why}: scale ${job.type} down instead`);
+        }
+        await context.progress(`stopping ${id}`, () =>
+          client.call(jobs.stop, { params: { app, job: id } }, { timeoutMs: 60_000 }),
         );
-        if (!context.options.json) context.print(`${job} stopped`);
+        stopped.push(id);
+        if (!context.options.json) context.print(`${id} stopped`);
       }
-      if (context.options.json) context.print(JSON.stringify({ stopped: ids }, undefined, 2));
+      const told = hadEnded.length === 0 ? { stopped } : { stopped, hadEnded };
+      if (context.options.json) context.print(JSON.stringify(told, undefined, 2));
     },
   });
+}
+
+const ends: ReadonlySet<Job['state']> = new Set(['done', 'crashed', 'failed', 'lost']);
+
+/** For good: what its host starts again has a moment at which it does. */
+function isOver({ state, nextStartAt }: Job): boolean {
+  return ends.has(state) && nextStartAt === undefined;
+}
+
+function overText(id: string, job: Job, nowMs: number): string {
+  const how = endOf(job);
+  const when = job.endedAt === undefined ? '' : ` ${formatAge(job.endedAt, nowMs)} ago`;
+  return `${id} had ended before${when}: it is ${job.state}${how === undefined ? '' : ` (${how})`}; "flynn ps" lists what runs`;
 }
 
 function noteOf(job: Job, nowMs: number): string | undefined {

@@ -309,3 +309,26 @@ test('`kill` stops a job, and one of a formation comes back', async () => {
   assert.equal(unknown.code, 1);
   assert.match(unknown.stderr, /hello has no job nosuch/);
 });
+
+test('`kill` of a job that has ended says how and when, and of one that waits to be started again that', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {}, worker: {} });
+  env.controller.setBehaviour(({ template }) =>
+    template.meta['flynn.type'] === 'worker' ? { is: 'crash', code: 3 } : { is: 'exit', code: 7 },
+  );
+  const params = { app: 'hello' };
+  const single = await env.controller.client.call(jobs.run, { params, body: { command: ['false'] } });
+  const isOver = async () => (await env.desk.run(['-a', 'hello', 'ps', '--all'])).stdout.includes('exit code 7');
+  await waitFor(isOver, { what: 'the job to end', deadlineMs: 30_000 });
+  const ended = await env.desk.run(['-a', 'hello', 'kill', single.id]);
+  assert.equal(ended.code, 0, ended.stderr);
+  assert.match(ended.stdout, /had ended before \d+s ago: it is failed \(exit code 7\); "flynn ps" lists what runs\n$/);
+  const asJson = await env.desk.run(['-a', 'hello', 'kill', '--json', single.id]);
+  assert.deepEqual(JSON.parse(asJson.stdout), { stopped: [], hadEnded: [single.id] });
+
+  await env.desk.run(['-a', 'hello', 'scale', '-n', 'worker=1']);
+  const [crashed] = await env.controller.jobsOf('hello', 1, ({ state }) => state === 'crashed');
+  const waiting = await env.desk.run(['-a', 'hello', 'kill', crashed?.id ?? '']);
+  assert.equal(waiting.code, 1);
+  assert.match(waiting.stderr, /does not run now \(exit code 3\) and starts again in \d+ s: scale worker down instead/);
+});
