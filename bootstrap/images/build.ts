@@ -7,11 +7,11 @@ import { FlynnError } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { withDeadline } from '@flynn/kit/retry';
 import type Docker from 'dockerode';
-import { engineAt } from '../machine/engine.ts';
+import { engineAt, within } from '../machine/engine.ts';
 import { archiveOf } from './archive.ts';
 import type { Stamp } from './bundle.ts';
 import { debianImage, hasImage } from './debian.ts';
-import { type Prepared, nodeId, prepareFile } from './ingredients.ts';
+import { type Prepared, type TarEntry, nodeId, prepareFile } from './ingredients.ts';
 import { type Machine, readMachine } from './machine.ts';
 import { type ImageName, type ImageRecipe, debianSuite, imageNames, recipes } from './recipes.ts';
 import { tagOf } from './tag.ts';
@@ -19,6 +19,8 @@ import { tagOf } from './tag.ts';
 /** Two at once: downloading one image's packages while another's are unpacked; more fight for the disk. */
 const concurrency = 2;
 const buildMs = 900_000;
+/** What the engine does for one on the way: its disk may be slow. */
+const stepMs = 120_000;
 
 /** Of the containers images are made in. */
 export const buildContainerPrefix = 'flynn-build-';
@@ -86,7 +88,9 @@ async function build(context: BuildContext, { parent, ...rest }: Build): Promise
     await buildOn(debian.ref, context, rest);
   } finally {
     // Only its name goes: the image built on it keeps what it is made of.
-    if (debian.source !== 'present') await docker.getImage(debian.ref).remove();
+    if (debian.source !== 'present') {
+      await within(stepMs, (abortSignal) => docker.getImage(debian.ref).remove({ abortSignal }));
+    }
   }
 }
 
@@ -97,20 +101,23 @@ async function buildOn(
 ): Promise<void> {
   const packages = recipe.packages ?? [];
   await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-image-'));
-  const container = await docker.createContainer({
+  const wanted = {
     name: `${buildContainerPrefix}${tag.replace(/\W+/g, '-')}-${shortId()}`,
     Image: parent,
     Entrypoint: [],
     Cmd: installCommand(packages, recipe.setup),
     // The machine's own network, names and proxies, whatever they are.
     HostConfig: { NetworkMode: 'host', Binds: [`${folder.path}:/run/flynn-build:ro`] },
-  });
+  };
+  const container = await within(stepMs, (abortSignal) => docker.createContainer({ ...wanted, abortSignal }));
+  const put = (contents: readonly TarEntry[]) =>
+    within(stepMs, (abortSignal) => container.putArchive(archiveOf(contents), { path: '/', abortSignal }));
   try {
     const entries = (await Promise.all(files.map((file) => file.entries()))).flat();
-    if (entries.length > 0) await container.putArchive(archiveOf(entries), { path: '/' });
+    if (entries.length > 0) await put(entries);
     if (packages.length > 0) {
       await writeMachine(folder.path, machine);
-      await container.start();
+      await within(stepMs, (abortSignal) => container.start({ abortSignal }));
       const { StatusCode: code }: { StatusCode: number } = await container.wait({ abortSignal: withDeadline(buildMs) });
       if (code !== 0)
         throw new FlynnError(
@@ -118,7 +125,7 @@ async function buildOn(
           `${tag}: installing ${packages.join(' ')} failed:\n${await lastLines(container)}`,
         );
       // Debian's packages may have written over what the recipe puts in their place.
-      if (entries.length > 0) await container.putArchive(archiveOf(entries), { path: '/' });
+      if (entries.length > 0) await put(entries);
     }
     const [repo, version] = tag.split(':');
     await container.commit({
@@ -128,7 +135,7 @@ async function buildOn(
       abortSignal: withDeadline(buildMs),
     });
   } finally {
-    await container.remove({ force: true, v: true });
+    await within(stepMs, (abortSignal) => container.remove({ force: true, v: true, abortSignal }));
   }
 }
 
@@ -187,7 +194,8 @@ export function changesOf(recipe: ImageRecipe): string {
 }
 
 async function lastLines(container: Docker.Container): Promise<string> {
-  const output: Buffer = await container.logs({ stdout: true, stderr: true, tail: 15 });
+  const request = { stdout: true, stderr: true, tail: 15 };
+  const output: Buffer = await within(stepMs, (abortSignal) => container.logs({ ...request, abortSignal }));
   // The engine puts 8 bytes before each piece: the stream, three zeros, and the piece's length.
   let text = '';
   for (let offset = 0; offset + 8 <= output.length;) {

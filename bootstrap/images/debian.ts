@@ -7,6 +7,7 @@ import { readProgress } from '@flynn/host-agent/docker/images';
 import { FlynnError } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import type Docker from 'dockerode';
+import { askMs, within } from '../machine/engine.ts';
 import { hasProgram, runProgram } from '../machine/program.ts';
 import type { Machine } from './machine.ts';
 
@@ -36,9 +37,9 @@ export async function debianImage(
   return { ref: await debootstrap(docker, options), source: 'packages' };
 }
 
-export async function hasImage(docker: Docker, ref: string): Promise<boolean> {
+export async function hasImage(docker: Docker, ref: string, patienceMs = askMs): Promise<boolean> {
   try {
-    await docker.getImage(ref).inspect();
+    await within(patienceMs, () => docker.getImage(ref).inspect());
     return true;
   } catch (error) {
     if (statusOf(error) === 404) return false;

@@ -6,7 +6,7 @@ import { get } from 'node:http';
 import { dirname, join } from 'node:path';
 import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { readJsonFile, readTextFile, writeFileAtomic } from '@flynn/kit/files';
-import { waitFor, withDeadline } from '@flynn/kit/retry';
+import { raceAbort, waitFor, withDeadline } from '@flynn/kit/retry';
 import Docker from 'dockerode';
 import { z } from 'zod';
 import { hasProgram, runProgram, tryProgram } from './program.ts';
@@ -31,7 +31,7 @@ export function engineAt(socket: string = defaultSocket): Docker {
   return new Docker({ socketPath: socket });
 }
 
-const askMs = 20_000;
+export const askMs = 20_000;
 
 /** `unavailable` for one that says it is there and not what it is asked: where a lock in it hangs it is so for good. */
 export async function askEngine<T>(
@@ -43,12 +43,27 @@ export async function askEngine<T>(
     return await ask(new Docker({ socketPath: socket, timeout: patienceMs }));
   } catch (error) {
     if (!hasErrno(error, 'ECONNRESET')) throw error;
-    throw new FlynnError(
-      'unavailable',
-      `the container engine at ${socket} is there, and does not answer what it is asked: start it anew (systemctl restart docker; journalctl -u docker tells what it said), and run the same command again`,
-      { cause: error },
-    );
+    throw silent(`the container engine at ${socket}`, error);
   }
+}
+
+/** The same of an engine at hand. Not every call of the library heeds a signal: such a one is left behind. */
+export async function within<T>(patienceMs: number, ask: (abortSignal: AbortSignal) => Promise<T>): Promise<T> {
+  const signal = withDeadline(patienceMs);
+  try {
+    return await raceAbort(ask(signal), signal);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    throw silent('the container engine', error);
+  }
+}
+
+function silent(engine: string, cause: unknown): FlynnError {
+  return new FlynnError(
+    'unavailable',
+    `${engine} is there, and does not answer what it is asked: start it anew (systemctl restart docker; journalctl -u docker tells what it said), and run the same command again`,
+    { cause },
+  );
 }
 
 /** A frozen engine accepts connections and says nothing: it is hung up on, or it would hold this process as long as it is so. */
@@ -162,7 +177,7 @@ export async function stopStartedEngine(stateDir: string): Promise<'stopped' | '
   // What was noted may be of an engine long gone: the one that answers now is whoever's that started it.
   if (unit === undefined && (pid === undefined || !(await isDaemon(pid)))) return 'not ours';
   if (await isEngineUp(started.socket)) {
-    const containers = await engineAt(started.socket).listContainers({ all: true });
+    const containers = await askEngine(started.socket, (docker) => docker.listContainers({ all: true }));
     if (containers.length > 0) return 'in use';
   } else if (unit === undefined || (await isUnderWay(unit))) {
     // Nobody knows what is in it.
