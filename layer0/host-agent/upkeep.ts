@@ -7,6 +7,7 @@ import type { HostRecord } from '@flynn/scheduler/cell';
 import type { Lease, Revision, Store } from '@flynn/store/store';
 import { Cleaner } from './disk/cleaner.ts';
 import type { ContainerTable } from './containers/table.ts';
+import { type Excess, excessText } from './disk/excess.ts';
 import { DiskMeter } from './disk/meter.ts';
 import type { Container, Engine } from './engine/engine.ts';
 import { Fence } from './fencing/fence.ts';
@@ -106,9 +107,8 @@ export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<U
     deps.host()?.jobs.update(jobIdOf(container), (record) => ({ ...record, stopCause: record.stopCause ?? cause }));
   }
 
-  function onExceeded(container: Container, usedBytes: number, limitBytes: number): void {
-    const megabytes = (bytes: number) => Math.ceil(bytes / 2 ** 20);
-    const message = `killed: wrote ${megabytes(usedBytes)} MiB outside its volumes (limit ${megabytes(limitBytes)} MiB)`;
+  function onExceeded(container: Container, excess: Excess): void {
+    const message = excessText(excess);
     deps.note(container, message);
     stopFor(container, { type: 'disk_full', message });
   }

@@ -33,7 +33,7 @@ test('who wrote more than its limit is told of, and nobody is measured again at 
     engine: {
       async diskUse(id) {
         measured.push(id);
-        return { writableBytes: written.get(id) ?? 0, volumeBytes: 5 };
+        return { writableBytes: written.get(id) ?? 0, writableFiles: 1, volumeBytes: 5 };
       },
     },
     containers: {
@@ -45,7 +45,7 @@ test('who wrote more than its limit is told of, and nobody is measured again at 
         { ...container('d'), state: 'exited' },
       ],
     },
-    onExceeded: ({ id }, usedBytes, limitBytes) => void exceeded.push([id, usedBytes, limitBytes]),
+    onExceeded: ({ id }, { used, limit }) => void exceeded.push([id, used, limit]),
     log: silentLogger(),
   });
   const { signal } = new AbortController();
@@ -53,7 +53,7 @@ test('who wrote more than its limit is told of, and nobody is measured again at 
   await meter.measure(signal);
   assert.deepEqual(measured, ['a', 'b'], 'c has no limit, and time');
   assert.deepEqual(exceeded, [['a', 101, 100]]);
-  assert.deepEqual(meter.useOf('b'), { writableBytes: 100, volumeBytes: 5 });
+  assert.deepEqual(meter.useOf('b'), { writableBytes: 100, writableFiles: 1, volumeBytes: 5 });
   assert.equal(meter.useOf('c'), undefined);
   assert.equal(meter.useOf('d'), undefined);
 });
@@ -69,11 +69,11 @@ test('a job without a limit has ten GiB, or a quarter of the disk, and is measur
       engine: {
         async diskUse(id) {
           measured.push(id);
-          return { writableBytes: id === 'a' ? 250 : 251, volumeBytes: 0 };
+          return { writableBytes: id === 'a' ? 250 : 251, writableFiles: 1, volumeBytes: 0 };
         },
       },
       containers: { isCurrent: true, all: () => [...jobs, resident, container('build')] },
-      onExceeded: ({ id }, _usedBytes, limitBytes) => void exceeded.push([id, limitBytes]),
+      onExceeded: ({ id }, { limit }) => void exceeded.push([id, limit]),
       room: async () => room,
       log: silentLogger(),
     });
@@ -94,12 +94,12 @@ test('a job without a limit has ten GiB, or a quarter of the disk, and is measur
 test('the limit is the job’s, whatever a container of a version before has from its image', async () => {
   const exceeded: [string, number][] = [];
   const meter = new DiskMeter({
-    engine: { diskUse: async () => ({ writableBytes: 300, volumeBytes: 0 }) },
+    engine: { diskUse: async () => ({ writableBytes: 300, writableFiles: 1, volumeBytes: 0 }) },
     containers: {
       isCurrent: true,
       all: () => ['a', 'b'].map((id) => container(id, { 'flynn.job': id, 'flynn.temp-disk': '1000000' })),
     },
-    onExceeded: ({ id }, _usedBytes, limitBytes) => void exceeded.push([id, limitBytes]),
+    onExceeded: ({ id }, { limit }) => void exceeded.push([id, limit]),
     room: async () => ({ usedPercent: 90, totalBytes: 1_000 }),
     templateOf: ({ id }) => (id === 'a' ? {} : { tempDiskBytes: 200 }),
     log: silentLogger(),
@@ -109,6 +109,19 @@ test('the limit is the job’s, whatever a container of a version before has fro
     ['a', 250],
     ['b', 200],
   ]);
+});
+
+test('who makes files beyond what the disk has for one is told of, however small they are', async () => {
+  const exceeded: unknown[] = [];
+  const meter = new DiskMeter({
+    engine: { diskUse: async () => ({ writableBytes: 4_096, writableFiles: 150_001, volumeBytes: 0 }) },
+    containers: { isCurrent: true, all: () => [container('a', { 'flynn.job': 'a' })] },
+    onExceeded: ({ id }, excess) => void exceeded.push([id, excess]),
+    room: async () => ({ usedPercent: 80, totalBytes: 40 * 2 ** 30, totalFiles: 600_000 }),
+    log: silentLogger(),
+  });
+  await meter.measure(new AbortController().signal);
+  assert.deepEqual(exceeded, [['a', { of: 'files', used: 150_001, limit: 150_000 }]]);
 });
 
 test('what cannot be measured in time is not measured all the time', async () => {
@@ -138,7 +151,7 @@ test('a job that wrote more than its limit is stopped, told why, and started aga
   const job = jobOf('writer', { tempDiskBytes: 100 });
   const message = 'killed: wrote 1 MiB outside its volumes (limit 1 MiB)';
   const meter = new DiskMeter({
-    engine: { diskUse: async () => ({ writableBytes: 101, volumeBytes: 0 }) },
+    engine: { diskUse: async () => ({ writableBytes: 101, writableFiles: 1, volumeBytes: 0 }) },
     containers: agent.containers,
     onExceeded: () => agent.host.jobs.update(job.id, (was) => ({ ...was, stopCause: { type: 'disk_full', message } })),
     log: silentLogger(),

@@ -6,7 +6,9 @@ import { defaultTempDiskBytes } from '@flynn/scheduler/job-template';
 import type { JobTemplate } from '@flynn/scheduler/job-template';
 import type { ContainerTable } from '../containers/table.ts';
 import type { Container, DiskUse, Engine } from '../engine/engine.ts';
+import { type Excess, excessOf } from './excess.ts';
 import { label, ownLabel, residentOf } from '../engine/labels.ts';
+import type { DiskRoom } from './use.ts';
 
 /** Of containers with a limit of their own, and of the others, as long as the disk has room. */
 const limitedEveryMs = 30_000;
@@ -29,9 +31,6 @@ function defaultLimitOf({ labels }: Container, room: DiskRoom | undefined): numb
   return Math.min(defaultTempDiskBytes, Math.floor(room.totalBytes / 4));
 }
 
-/** Where the engine has its containers. */
-export type DiskRoom = { usedPercent: number; totalBytes: number };
-
 type LimitedTemplate = Pick<JobTemplate, 'tempDiskBytes'>;
 
 /** `soonMs`: when it is measured next if the disk is short. */
@@ -44,7 +43,7 @@ type Measure = { use?: DiskUse; nextMs: number; soonMs: number };
 export class DiskMeter {
   readonly #engine: Pick<Engine, 'diskUse'>;
   readonly #containers: Pick<ContainerTable, 'all' | 'isCurrent'>;
-  readonly #onExceeded: (container: Container, usedBytes: number, limitBytes: number) => void;
+  readonly #onExceeded: (container: Container, excess: Excess) => void;
   readonly #room: (() => Promise<DiskRoom>) | undefined;
   readonly #templateOf: (container: Container) => LimitedTemplate | undefined;
   readonly #log: Logger;
@@ -54,7 +53,7 @@ export class DiskMeter {
   constructor(options: {
     engine: Pick<Engine, 'diskUse'>;
     containers: Pick<ContainerTable, 'all' | 'isCurrent'>;
-    onExceeded: (container: Container, usedBytes: number, limitBytes: number) => void;
+    onExceeded: (container: Container, excess: Excess) => void;
     /** Without, only who has a limit of its own is held to one. */
     room?: () => Promise<DiskRoom>;
     /** Of its job, where that is known: a container of an earlier version may say what its image did. */
@@ -135,9 +134,8 @@ export class DiskMeter {
     try {
       const use = await this.#engine.diskUse(container.id, { signal });
       const tookMs = note(use);
-      if (limitBytes !== undefined && use.writableBytes > limitBytes) {
-        this.#onExceeded(container, use.writableBytes, limitBytes);
-      }
+      const excess = limitBytes === undefined ? undefined : excessOf(use, limitBytes, room?.totalFiles);
+      if (excess !== undefined) this.#onExceeded(container, excess);
       await pause(Math.min(tickMs, tookMs / shareOfTime), signal);
     } catch (error) {
       if (signal.aborted || hasCode(error, 'not_found')) return;

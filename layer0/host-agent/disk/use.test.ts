@@ -21,7 +21,8 @@ test('it is the figure of df', async () => {
 
 test('a disk is as full as it is of bytes or of files, where files are limited', () => {
   const half = { bsize: 4_096, blocks: 1_000, bfree: 500, bavail: 500 };
-  assert.deepEqual(scarcestOf({ ...half, files: 1_000, ffree: 40 }), { usedPercent: 96, totalBytes: 4_096_000 });
+  const short = { usedPercent: 96, totalBytes: 4_096_000, totalFiles: 1_000 };
+  assert.deepEqual(scarcestOf({ ...half, files: 1_000, ffree: 40 }), short);
   assert.equal(scarcestOf({ ...half, files: 1_000, ffree: 900 }).usedPercent, 50);
-  assert.equal(scarcestOf({ ...half, files: 0, ffree: 0 }).usedPercent, 50);
+  assert.deepEqual(scarcestOf({ ...half, files: 0, ffree: 0 }), { usedPercent: 50, totalBytes: 4_096_000 });
 });

@@ -4,6 +4,9 @@ import { statfs } from 'node:fs/promises';
 type Blocks = { bsize: number; blocks: number; bfree: number; bavail: number };
 type Inodes = { files: number; ffree: number };
 
+/** Without `totalFiles` the file system makes as many as are needed. */
+export type DiskRoom = Readonly<{ usedPercent: number; totalBytes: number; totalFiles?: number }>;
+
 /** `usedPercent` is used / (used + what may still be written), to a tenth: 100 is when nothing may. */
 export function diskUseOf({ bsize, blocks, bfree, bavail }: Blocks) {
   const used = blocks - bfree;
@@ -27,11 +30,12 @@ export function inodesUsedPercent({ files, ffree }: Inodes): number | undefined 
 }
 
 /** By what there is less left of: without inodes no file can be made, however much room there is. */
-export function scarcestOf(room: Blocks & Inodes): { usedPercent: number; totalBytes: number } {
+export function scarcestOf(room: Blocks & Inodes): DiskRoom {
   const { totalBytes, usedPercent } = diskUseOf(room);
-  return { totalBytes, usedPercent: Math.max(usedPercent, inodesUsedPercent(room) ?? 0) };
+  const percent = Math.max(usedPercent, inodesUsedPercent(room) ?? 0);
+  return { totalBytes, usedPercent: percent, ...(room.files === 0 ? {} : { totalFiles: room.files }) };
 }
 
-export async function diskRoomOf(path: string) {
+export async function diskRoomOf(path: string): Promise<DiskRoom> {
   return scarcestOf(await statfs(path));
 }

@@ -3,7 +3,8 @@ import type { CallOptions, DiskUse, Usage } from '../engine/engine.ts';
 import type { DockerContext } from './containers.ts';
 import { engineCall } from './errors.ts';
 import { volumeName } from '../engine/labels.ts';
-import { readUsage } from '../usage/kernel-usage.ts';
+import { deletedBytes } from '../usage/deleted-files.ts';
+import { isOf, readUsage } from '../usage/kernel-usage.ts';
 import { z } from 'zod';
 import { Shell, quoted } from '../shell.ts';
 
@@ -17,6 +18,17 @@ const enginesFilesSchema = z.object({ HostsPath: enginesFile, HostnamePath: engi
 
 /** `beside`: what goes with the container too, and may be written by it. */
 type Paths = { upperDir: string | undefined; beside: string[]; volumes: string[] };
+
+type Files = Readonly<{ bytes: number; count: number }>;
+
+/** Blocks and files of each starting point. Large numbers are written out: some awks have an exponent for them. */
+const addUp =
+  '$2 > 1 && $3 != "d" && seen[$4]++ { next } { blocks[$5] += $1; count[$5]++ } ' +
+  'END { for (path in count) printf "%.0f\\t%.0f\\t%s\\n", blocks[path], count[path], path }';
+
+function sumOf(found: ReadonlyMap<string, Files>): number {
+  return found.values().reduce((sum, { bytes }) => sum + bytes, 0);
+}
 
 /** Remembers what never changes: of a run its first process, of a container where its files are. */
 export class DockerUsage {
@@ -52,11 +64,14 @@ export class DockerUsage {
 
   async diskUse(id: string, options: CallOptions): Promise<DiskUse> {
     const { upperDir, beside, volumes } = await this.#pathsOf(id, options);
-    const written = await this.#bytesOf([...(upperDir === undefined ? [] : [upperDir]), ...beside], options);
+    const written = await this.#filesOf([...(upperDir === undefined ? [] : [upperDir]), ...beside], options);
     const own = upperDir === undefined ? undefined : written.get(upperDir);
-    const besideBytes = beside.reduce((sum, path) => sum + (written.get(path) ?? 0), 0);
+    const besideBytes = beside.reduce((sum, path) => sum + (written.get(path)?.bytes ?? 0), 0);
+    const pid = await this.#pidOf(id, options);
+    const open = pid === undefined ? 0 : await deletedBytes(pid, id);
     return {
-      writableBytes: (own ?? (await this.#writableByEngine(id, options))) + besideBytes,
+      writableBytes: (own?.bytes ?? (await this.#writableByEngine(id, options))) + besideBytes + open,
+      writableFiles: written.values().reduce((sum, { count }) => sum + count, 0),
       volumeBytes: (await this.#bytesBelow(volumes, options)) ?? 0,
     };
   }
@@ -64,7 +79,7 @@ export class DockerUsage {
   /** What goes with a container beside what it wrote over its image, of which the engine tells. */
   async besideBytes(id: string, options: CallOptions): Promise<number> {
     const { beside } = await this.#pathsOf(id, options);
-    return (await this.#bytesOf(beside, options, this.#stepShell)).values().reduce((sum, bytes) => sum + bytes, 0);
+    return sumOf(await this.#filesOf(beside, options, this.#stepShell));
   }
 
   async volumeBytes(name: string, options: CallOptions): Promise<number | undefined> {
@@ -130,25 +145,37 @@ export class DockerUsage {
     options: CallOptions,
     shell = this.#shell,
   ): Promise<number | undefined> {
-    const bytes = await this.#bytesOf(folders, options, shell);
-    if (folders.length === 0 || bytes.size < folders.length) return undefined;
-    return bytes.values().reduce((sum, one) => sum + one, 0);
+    const found = await this.#filesOf(folders, options, shell);
+    return folders.length === 0 || found.size < folders.length ? undefined : sumOf(found);
   }
 
-  /** In the background's background. Files that vanish meanwhile are left out, and so is what is not to be seen from here. */
-  async #bytesOf(paths: readonly string[], { signal }: CallOptions, shell = this.#shell): Promise<Map<string, number>> {
+  /**
+   * In the background's background, one walk for both. A file of several names is one. Files that vanish meanwhile are left
+   * out, and so is what is not to be seen from here.
+   */
+  async #filesOf(paths: readonly string[], { signal }: CallOptions, shell = this.#shell): Promise<Map<string, Files>> {
     if (paths.length === 0) return new Map();
-    // Its exit code tells of files that went while it looked; what it could add up it says all the same.
-    const script = `nice -n 19 du -skx -- ${paths.map(quoted).join(' ')}; true`;
-    const output = await shell.run(script, {
+    // Exit codes tell of files that went while it looked; what could be added up is told all the same.
+    const find = `nice -n 19 find ${paths.map(quoted).join(' ')} -xdev -printf '%b\\t%n\\t%y\\t%D:%i\\t%H\\n'`;
+    const output = await shell.run(`export LC_ALL=C; ${find} | nice -n 19 awk -F '\\t' '${addUp}'; true`, {
       deadlineMs: diskDeadlineMs,
       ...(signal === undefined ? {} : { signal }),
     });
     const lines = output.split('\n').flatMap((line) => {
-      const [, kilobytes, path = ''] = /^(\d+)\t(.*)$/.exec(line) ?? [];
-      return kilobytes === undefined ? [] : [[path, Number(kilobytes) * 1024] as const];
+      const [, blocks, count, path = ''] = /^(\d+)\t(\d+)\t(.*)$/.exec(line) ?? [];
+      return blocks === undefined ? [] : [[path, { bytes: Number(blocks) * 512, count: Number(count) }] as const];
     });
     return new Map(lines);
+  }
+
+  /** Undefined of one that does not run. */
+  async #pidOf(id: string, options: CallOptions): Promise<number | undefined> {
+    const known = this.#pids.get(id);
+    if (known !== undefined && isOf(known, id)) return known;
+    const { State: state } = await this.#inspect(id, options);
+    if (!state.Running) return undefined;
+    this.#pids.set(id, state.Pid);
+    return state.Pid;
   }
 
   /** For storage drivers other than overlay2. */

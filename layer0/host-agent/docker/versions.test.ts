@@ -1,12 +1,14 @@
 /** What engines of other versions answer differently, as they do: 29 keeps its images in containerd, and speaks API 1.52. */
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempDisposable, writeFile } from 'node:fs/promises';
+import { link, mkdir, mkdtempDisposable, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
+import { promisify } from 'node:util';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { readProgress } from './images.ts';
 import { connectDocker } from './docker.ts';
@@ -63,11 +65,11 @@ const inspected = {
 
 test('where the engine does not tell where a container’s files are, it is asked how large they are', async () => {
   await using it = await engineAnswering({ [`/containers/${id}/json`]: inspected });
-  assert.deepEqual(await it.engine.diskUse(id), { writableBytes: 12_288, volumeBytes: 0 });
+  assert.deepEqual(await it.engine.diskUse(id), { writableBytes: 12_288, writableFiles: 0, volumeBytes: 0 });
   assert.equal((await it.engine.inspect(id)).address, '100.100.0.2');
   const graph = { ...inspected, GraphDriver: { Name: 'overlayfs', Data: null } };
   await using other = await engineAnswering({ [`/containers/${id}/json`]: graph });
-  assert.deepEqual(await other.engine.diskUse(id), { writableBytes: 12_288, volumeBytes: 0 });
+  assert.deepEqual(await other.engine.diskUse(id), { writableBytes: 12_288, writableFiles: 0, volumeBytes: 0 });
 });
 
 test('what a container writes to a volume that its image asks for, or to files of the engine’s, is not in its volumes', async () => {
@@ -88,7 +90,22 @@ test('what a container writes to a volume that its image asks for, or to files o
     ResolvConfPath: join(folder.path, 'gone'),
   };
   await using it = await engineAnswering({ [`/containers/${id}/json`]: info });
-  assert.deepEqual(await it.engine.diskUse(id), { writableBytes: (8 + 64 + 16) * 1024, volumeBytes: 32 * 1024 });
+  const use = { writableBytes: (8 + 64 + 16) * 1024, writableFiles: 3, volumeBytes: 32 * 1024 };
+  assert.deepEqual(await it.engine.diskUse(id), use);
+});
+
+test('files count with their bytes: each once, whatever it is called, and the empty ones too', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-usage-'));
+  const upper = join(folder.path, "it's upper");
+  await mkdir(join(upper, 'below\nof a\tname'), { recursive: true });
+  await writeFile(join(upper, 'large'), Buffer.alloc(64 * 1024, 1));
+  await link(join(upper, 'large'), join(upper, 'below\nof a\tname', 'the same'));
+  for (const name of ['a', 'b', 'c']) await writeFile(join(upper, name), '');
+  const info = { ...inspected, GraphDriver: { Name: 'overlay2', Data: { UpperDir: upper } } };
+  await using it = await engineAnswering({ [`/containers/${id}/json`]: info });
+  const { stdout } = await promisify(execFile)('du', ['-skx', upper]);
+  const use = { writableBytes: Number.parseInt(stdout, 10) * 1024, writableFiles: 6, volumeBytes: 0 };
+  assert.deepEqual(await it.engine.diskUse(id), use);
 });
 
 test('a volume on an engine whose files are elsewhere is of no known size', async () => {

@@ -148,8 +148,11 @@ export type Usage = Readonly<{
   network?: { receivedBytes: number; sentBytes: number };
 }>;
 
-/** What the container wrote that goes with it, in volumes without a name too, and what is in its volumes. */
-export type DiskUse = Readonly<{ writableBytes: number; volumeBytes: number }>;
+/**
+ * What the container wrote that goes with it, in volumes without a name too, and what is in its volumes. `writableFiles`: how
+ * many files and folders the first is, as far as they can be seen.
+ */
+export type DiskUse = Readonly<{ writableBytes: number; writableFiles: number; volumeBytes: number }>;
 
 /** `platform`: as FROM says it. Default: the host's own. */
 export type BaseImage = Readonly<{ name: string; platform?: string | undefined }>;

@@ -217,7 +217,7 @@ export function createMemoryEngine(
     },
     async diskUse(id, call) {
       await enter(call);
-      return { writableBytes: find(id).writtenBytes, volumeBytes: 0 };
+      return { writableBytes: find(id).writtenBytes, writableFiles: 0, volumeBytes: 0 };
     },
     async ensureVolume(name, { labels, ...call } = {}) {
       await enter(call);

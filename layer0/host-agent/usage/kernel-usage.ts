@@ -5,13 +5,13 @@ import type { Usage } from '../engine/engine.ts';
 /** Where the kernel's files are; tests have others. */
 export type KernelFiles = Readonly<{ proc: string; controlGroups: string }>;
 
-const machine: KernelFiles = { proc: '/proc', controlGroups: '/sys/fs/cgroup' };
+export const machineFiles: KernelFiles = { proc: '/proc', controlGroups: '/sys/fs/cgroup' };
 
 /**
  * Undefined when the process is gone or is not of this container. These files are not on any disk: reading them at once takes
  * microseconds, and a tenth of what it costs to wait for them.
  */
-export function readUsage(pid: number, containerId: string, files: KernelFiles = machine): Usage | undefined {
+export function readUsage(pid: number, containerId: string, files: KernelFiles = machineFiles): Usage | undefined {
   const groups = text(`${files.proc}/${pid}/cgroup`);
   if (groups === undefined || !groups.includes(containerId)) return undefined;
   const pathOf = (controller: string): string | undefined => pathIn(groups, controller, containerId);
@@ -20,6 +20,21 @@ export function readUsage(pid: number, containerId: string, files: KernelFiles =
   if (usage === undefined) return undefined;
   const network = readNetwork(files.proc, pid);
   return { ...usage, ...(network === undefined ? {} : { network }) };
+}
+
+/** Whether the process runs and is one of the container's. */
+export function isOf(pid: number, containerId: string, { proc }: KernelFiles = machineFiles): boolean {
+  return text(`${proc}/${pid}/cgroup`)?.includes(containerId) === true;
+}
+
+/** The file that names the container's processes; undefined when this one is gone or is not of it. */
+export function processesFile(pid: number, containerId: string, files: KernelFiles): string | undefined {
+  const groups = text(`${files.proc}/${pid}/cgroup`);
+  if (groups === undefined || !groups.includes(containerId)) return undefined;
+  const [controller, path] = ['pids', 'memory']
+    .map((name) => [`/${name}`, pathIn(groups, name, containerId)] as const)
+    .find(([, one]) => one !== undefined) ?? ['', pathIn(groups, '', containerId)];
+  return path === undefined ? undefined : `${files.controlGroups}${controller}${path}/cgroup.procs`;
 }
 
 /**
