@@ -88,7 +88,7 @@ before(async () => {
     store,
     tls: undefined,
     containers,
-    network: { repairedAt: [], problems: [] },
+    network: { repairedAt: [], problems: [], holders: [] },
     identity: undefined,
     log,
     engine,

@@ -145,6 +145,16 @@ describe('limits of the kernel', () => {
     assert.match(brief(of({ threads: { used: 99, limit: 100 } })).join(''), /^critical: 99 of 100 processes/);
   });
 
+  it('name the container that has most of the connections, and whether it gets more', () => {
+    const crowded = { ...counts, connections: { used: 900, limit: 1_000 } };
+    const [found] = limitFindings('host h1', crowded, { name: 'web.1', jobId: 'j1', count: 700, isHeld: true });
+    assert.match(found?.what ?? '', /; the container web\.1 has begun 700 of them, and is refused more until/);
+    assert.match(found?.remedy ?? '', /flynn-host log j1 .*sysctl -w net\.netfilter\.nf_conntrack_max=4000/);
+    const [other] = limitFindings('host h1', crowded, { name: 'web.1', jobId: 'j1', count: 400, isHeld: false });
+    assert.match(other?.what ?? '', /400 of them$/);
+    assert.deepEqual(limitFindings('host h1', counts, { name: 'web.1', jobId: 'j1', count: 4, isHeld: false }), []);
+  });
+
   it('memory is short when little is left, or when processes wait for it', () => {
     const of = (availableBytes: number, stalledPercent: number | undefined) =>
       brief(limitFindings('h', { ...counts, memory: { totalBytes: 100, availableBytes, stalledPercent } }));

@@ -19,7 +19,7 @@ import { Sightings, examine, lessThan } from './finding.ts';
 import type { Check, Finding, Verdict } from './finding.ts';
 import { kernelFindings, readKernelSettings } from './kernel.ts';
 import { countInotify, limitFindings, readKernelCounts } from './limits.ts';
-import type { KernelCounts } from './limits.ts';
+import type { Crowding, KernelCounts } from './limits.ts';
 import { updateFindings } from './versions.ts';
 
 export type HostDoctorDeps = Readonly<{
@@ -36,6 +36,8 @@ export type HostDoctorDeps = Readonly<{
   /** Of the cluster, that this host is at, or has left where it was. */
   update: () => Promise<UpdateRecord | undefined>;
   address: () => Promise<AddressFacts>;
+  /** Undefined while there is room for connections, or nobody is known. */
+  crowding?: () => Crowding | undefined;
   /** Of all processors; undefined while it is not known. */
   cpuUsedPercent: () => number | undefined;
   now: () => number;
@@ -135,7 +137,7 @@ export class HostDoctor {
         name: 'limits',
         find: async () => {
           counts = await read.counts(this.#inotifyInstances);
-          return limitFindings(subject, counts);
+          return limitFindings(subject, counts, this.#deps.crowding?.());
         },
       },
       { name: 'address', find: async () => addressFindings(subject, await this.#deps.address()) },

@@ -47,7 +47,10 @@ const counted = [
   },
 ] as const;
 
-export function limitFindings(subject: string, counts: KernelCounts): Found[] {
+/** Who has begun most connections: `isHeld`, and begins no more for the moment. */
+export type Crowding = Readonly<{ name: string; jobId: string; count: number; isHeld: boolean }>;
+
+export function limitFindings(subject: string, counts: KernelCounts, crowding?: Crowding): Found[] {
   const findings = counted.flatMap(({ name, what, why, sysctl }): Found[] => {
     const { used, limit } = counts[name] ?? { used: 0, limit: 0 };
     const percent = limit === 0 ? 0 : (used / limit) * 100;
@@ -57,13 +60,25 @@ export function limitFindings(subject: string, counts: KernelCounts): Found[] {
         severity: percent >= marks.critical ? 'critical' : 'warning',
         subject,
         matter: name,
-        what: `${used} of ${limit} ${what} are in use`,
+        what: `${used} of ${limit} ${what} are in use${name === 'connections' ? crowdText(crowding) : ''}`,
         why,
-        remedy: `sysctl -w ${sysctl}=${limit * 4}, and the same line in /etc/sysctl.d/ for the next boot`,
+        remedy: `${name === 'connections' ? crowdRemedy(crowding) : ''}sysctl -w ${sysctl}=${limit * 4}, and the same line in /etc/sysctl.d/ for the next boot`,
       },
     ];
   });
   return [...findings, ...memoryFindings(subject, counts.memory)];
+}
+
+function crowdText(crowding: Crowding | undefined): string {
+  if (crowding === undefined) return '';
+  const { name, count, isHeld } = crowding;
+  const held = isHeld ? ', and is refused more until they are fewer than half of what there may be' : '';
+  return `; the container ${name} has begun ${count} of them${held}`;
+}
+
+function crowdRemedy(crowding: Crowding | undefined): string {
+  if (crowding === undefined) return '';
+  return `see what it does (flynn-host log ${crowding.jobId} there), and where it is to have so many: `;
 }
 
 function memoryFindings(

@@ -17,6 +17,7 @@ import type { Config } from '../config.ts';
 import type { ContainerTable } from '../containers/table.ts';
 import type { Fence } from '../fencing/fence.ts';
 import type { HostNetwork } from '../network/host-network.ts';
+import { jobIdOf } from '../jobs/plan.ts';
 import type { Rivals } from '../fencing/rivals.ts';
 import { readUpdate } from '../update/record.ts';
 import { readAddress } from './address.ts';
@@ -38,7 +39,7 @@ export type DoctorDeps = Readonly<{
   store: EtcdClient;
   tls: EtcdTls | undefined;
   containers: ContainerTable;
-  network: Pick<HostNetwork, 'repairedAt' | 'problems'>;
+  network: Pick<HostNetwork, 'repairedAt' | 'problems' | 'holders'>;
   /** Undefined while the agent waits for the store: it knows nothing of what is to run then. */
   work:
     | Readonly<{
@@ -140,6 +141,12 @@ function hostDoctor(deps: DoctorDeps): HostDoctor {
         networkRepairs: network.repairedAt,
         networkProblems: network.problems,
       };
+    },
+    crowding() {
+      const [first] = network.holders;
+      const container = containers.all().find(({ address }) => address !== undefined && address === first?.address);
+      if (first === undefined || container === undefined) return undefined;
+      return { name: container.name, jobId: jobIdOf(container), count: first.count, isHeld: first.isHeld };
     },
     certificates: () => ownCertificates(config),
     update: () => readUpdate(config.FLYNN_STATE_DIR),

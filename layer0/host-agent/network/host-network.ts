@@ -7,6 +7,7 @@ import { parseNetwork, readNetwork, readRules } from './actual.ts';
 import { canMatchBridge } from './bridge-match.ts';
 import { type Change, difference, nft } from './difference.ts';
 import type { ReachedHost, ShownNetwork } from './api.ts';
+import type { Crowd, Holder } from './crowd.ts';
 import { type Encryption, type EncryptionWord, encryptionOf } from './encryption.ts';
 import { removeLeftPorts } from './left-ports.ts';
 import type { Link } from './links.ts';
@@ -39,6 +40,7 @@ export type HostNetworkOptions = {
   /** Where to remember what the store said. */
   file: string;
   jobs: () => readonly LocalJob[];
+  crowd?: Pick<Crowd, 'held' | 'holders'>;
   run: Run;
   /** For what may take its time: whatever else is to be run does not wait for it. */
   runBeside: Run;
@@ -139,6 +141,11 @@ export class HostNetwork {
   get problems(): string[] {
     const failures = [...this.#problems].map(([complaint, problem]) => `${complaint}: ${problem}`);
     return [...failures, ...this.#reach.problems(performance.now())];
+  }
+
+  /** Who has begun most of the host's connections, while these are too many. */
+  get holders(): readonly Holder[] {
+    return this.#options.crowd?.holders ?? [];
   }
 
   /** From now on the cluster is what `read` answers. */
@@ -272,8 +279,8 @@ export class HostNetwork {
 
   #wanted(machine: Machine): NetworkState {
     const { settings } = this;
-    const { jobs } = this.#options;
-    return wanted({ settings, machine, ...this.#known, jobs: jobs() });
+    const { jobs, crowd } = this.#options;
+    return wanted({ settings, machine, ...this.#known, jobs: jobs(), held: crowd?.held ?? [] });
   }
 
   /** Rules alone: what changes with every job. */

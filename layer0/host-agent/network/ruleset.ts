@@ -51,6 +51,8 @@ export type RulesetInput = Readonly<{
   policies: readonly Policy[];
   /** All announced ports, as `address . port`. */
   services: readonly string[];
+  /** Addresses of jobs that begin no connections for the moment: see `crowd.ts`. */
+  held?: readonly string[];
 }>;
 
 export function tableName(cluster: string): string {
@@ -71,6 +73,8 @@ export function rulesetOf(input: RulesetInput): string {
   const isInside = (lease: Lease): boolean =>
     overlaps(lease.subnet, lease.address) || wireguard?.encrypted.includes(lease.subnet) === true;
   const peers = others.flatMap((lease) => (isInside(lease) ? [lease.subnet] : [lease.address, lease.subnet]));
+  const held = [...new Set(input.held)].sort();
+  const refused = held.length === 0 ? [] : [`ip saddr { ${held.join(', ')} } goto refuse`];
   const told = settings.isMetadataOpen === true ? [] : [metadata];
   const inside = [range, ...[subnet, ...others.map((lease) => lease.subnet)].filter((one) => !overlaps(range, one))];
   const places = 'ipv4_addr . inet_service';
@@ -97,6 +101,7 @@ export function rulesetOf(input: RulesetInput): string {
       `ip saddr != ${subnet} drop`,
       `ip saddr ${gateway} drop`,
       'ct state established,related accept',
+      ...refused,
       'ct status dnat accept',
       `ip daddr @hosts ${withPorts} th dport ${platformPorts} goto decide`,
       'ip daddr @hosts accept',
@@ -109,6 +114,7 @@ export function rulesetOf(input: RulesetInput): string {
       `ip saddr != ${subnet} drop`,
       `ip saddr ${gateway} drop`,
       'ct state established,related accept',
+      ...refused,
       `ip daddr ${gateway} ${withPorts} th dport ${ports.dns} accept`,
       `${withPorts} th dport ${platformPorts} goto decide`,
       'accept',

@@ -13,6 +13,7 @@ import { label } from '../engine/labels.ts';
 import { lanAddress } from '../hosts/own-addresses.ts';
 import { Shell, quoted } from '../shell.ts';
 import { readInterfaces } from './actual.ts';
+import { Crowd } from './crowd.ts';
 import { type EncryptionWord, encryptionKey, encryptionSchema } from './encryption.ts';
 import { HostNetwork } from './host-network.ts';
 import { type Lease, leasePrefix, leaseSchema } from './lease.ts';
@@ -73,10 +74,18 @@ export async function startNetwork(
   { config, containers, log }: { config: Config; containers: ContainerTable; log: Logger },
   tasks: TaskGroup,
 ): Promise<HostNetwork> {
+  const jobs = () => localJobsOf(containers.all());
+  const crowd = new Crowd({
+    addresses: () => jobs().map(({ address }) => address),
+    run: runnerOf(new Shell()),
+    onChange: () => network.changed(),
+    log,
+  });
   const network = new HostNetwork({
     settings: await settingsOf(config),
     file: join(config.FLYNN_STATE_DIR, networkFile),
-    jobs: () => localJobsOf(containers.all()),
+    jobs,
+    crowd,
     run: runnerOf(new Shell()),
     runBeside: runProgram,
     log,
@@ -86,6 +95,7 @@ export async function startNetwork(
     await untilCurrent(containers, signal);
     await network.run(signal);
   });
+  tasks.run('connections', (signal) => crowd.run(signal));
   return network;
 }
 

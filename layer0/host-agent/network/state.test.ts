@@ -192,6 +192,17 @@ for (const [what, change, expected] of drifts) {
 const keyed = (one: Lease, more: Partial<Lease> = {}): Lease => ({ ...one, tunnelKey: `key-${one.hostId}`, ...more });
 const home = keyed(lease('home', '100.100.4.1', '100.100.4.0/24', 4), { site: 'home', localAddress: '192.0.2.130' });
 const office = keyed(lease('office', '100.100.5.1', '100.100.5.0/24', 5), { site: 'office' });
+test('a job that may begin no connections is refused them everywhere, and keeps those that it has', () => {
+  const input = { settings, machine, leases: [self], jobs: [], endpoints: [], encryption: 'off' as const };
+  const rules = rulesOf(wanted({ ...input, held: ['100.100.1.3', '100.100.1.2', '100.100.1.3'] }));
+  const refused = 'ct state established,related accept ip saddr { 100.100.1.2, 100.100.1.3 } goto refuse';
+  for (const chain of ['from_jobs', 'to_host']) {
+    const [, text = ''] = new RegExp(`chain ${chain} {([^]*?accept [^]*?)chain`).exec(rules) ?? [];
+    assert.ok(text.includes(refused), `${chain}: ${text}`);
+  }
+  assert.equal(wanted(input).ruleset, wanted({ ...input, held: [] }).ruleset);
+});
+
 const rulesOf = (state: NetworkState): string => state.ruleset.replaceAll(/\s+/g, ' ');
 
 test('a cluster that is all public and in clear has nothing of WireGuard, whether or not hosts have keys', () => {

@@ -86,6 +86,7 @@ export function wanted(input: {
   endpoints: readonly Endpoint[];
   /** Between all hosts, as the cluster is told. */
   encryption: Encryption;
+  held?: readonly string[];
 }): NetworkState {
   const { settings, machine, jobs, endpoints, encryption } = input;
   const { bridge, subnet, gateway, vxlanId } = settings;
@@ -145,6 +146,7 @@ export function wanted(input: {
       canMatchBridge: machine.canMatchBridge,
       others,
       policies,
+      held: input.held ?? [],
       // They are many, and few hosts have a job that may reach them all.
       services: policies.some(({ access }) => access.includes('services')) ? placesOf(endpoints) : [],
     }),
