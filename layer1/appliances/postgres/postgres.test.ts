@@ -44,3 +44,10 @@ test('whoever is next is told with nothing that opens anything, and is never who
   assert.match(input, /^app SCRAM-SHA-256\$\S+\napp_1 SCRAM-SHA-256\$\S+\n$/);
   assert.doesNotMatch([...command, input].join(' '), /former|other/);
 });
+
+test('a superuser’s names are looked up in no schema where the app makes functions, whatever is set on the database', () => {
+  const secrets = Object.fromEntries(postgres.secrets.map((name) => [name, name.toLowerCase()]));
+  const input = { login: postgres.logins.first(secrets), host: (role: string) => role };
+  assert.equal(postgres.console({ ...input, secrets }).env['PGOPTIONS'], '-c search_path=');
+  assert.equal(postgres.console(input).env['PGOPTIONS'], undefined);
+});

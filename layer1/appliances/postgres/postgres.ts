@@ -11,6 +11,11 @@ const history = '/usr/lib/flynn/flynn-postgres-history';
 const recovery = '/usr/lib/flynn/flynn-postgres-recover';
 const members = '/usr/lib/flynn/flynn-postgres-members';
 const patroniPort = 8_008;
+/**
+ * Where "app" makes functions, one of its own may fit a call better than PostgreSQL's. So a superuser's names are looked up nowhere
+ * else. With pg_catalog named, extensions would be made in there.
+ */
+const ownNamesAlone = '-c search_path=';
 
 export const postgres: Appliance = {
   name: 'postgres',
@@ -52,7 +57,7 @@ export const postgres: Appliance = {
       PGCONNECT_TIMEOUT: '10',
       ...(secrets === undefined
         ? {}
-        : { PGUSER: 'postgres', PGPASSWORD: secrets['POSTGRES_SUPERUSER_PASSWORD'] ?? '' }),
+        : { PGUSER: 'postgres', PGPASSWORD: secrets['POSTGRES_SUPERUSER_PASSWORD'] ?? '', PGOPTIONS: ownNamesAlone }),
     },
   }),
   commands: {
