@@ -199,4 +199,23 @@ describe('on the pages', () => {
     assert.deepEqual(linesShown(), ['line 1', 'line 2', 'line 3']);
     assert.equal(asked.at(-1)?.searchParams.get('since'), '2020-01-31T11:59:02.000Z');
   });
+
+  it('what takes longer to answer than the time after which it is read again is shown all the same', async (t) => {
+    let asked = 0;
+    const call = async (line: string, _input: unknown, { signal }: { signal?: AbortSignal } = {}) => {
+      if (line !== 'GET /apps/:app/cron') return new Promise(() => {});
+      asked += 1;
+      await new Promise((resolve) => setTimeout(resolve, 12_000));
+      signal?.throwIfAborted();
+      return [];
+    };
+    const page = open(t, '/apps/shop/cron', { call: call as Api['call'] });
+    await page.after(11_000);
+    assert.match(page.text(), /Reading the schedule/);
+    await page.after(4_000);
+    assert.match(page.text(), /Nothing runs on a schedule/);
+    assert.equal(asked, 1);
+    await page.after(20_000);
+    assert.equal(asked, 2, 'once it has answered it is read again');
+  });
 });

@@ -39,7 +39,7 @@ export function Backups({ app, resource, datastore }: { app: App; resource: Reso
   const { api, session } = useServices();
   const params = { resource: resource.id };
   const [isWatched, setIsWatched] = useState(false);
-  const { loaded, reload } = useLoaded(resource.id, async (signal) => {
+  const { loaded, reload, refresh } = useLoaded(resource.id, async (signal) => {
     const found = await api.call<typeof datastoreBackups.list>(
       'GET /resources/:resource/backups',
       { params },
@@ -50,7 +50,7 @@ export function Backups({ app, resource, datastore }: { app: App; resource: Reso
     );
     return found;
   });
-  useEvery(isWatched ? backupsEveryMs : 60_000, reload);
+  useEvery(isWatched ? backupsEveryMs : 60_000, refresh);
   // On a datastore's own app roles are told by the apps that have it: the API judges.
   const isOwn = mayChange(app, session.identity) || app.datastore !== undefined;
   return (

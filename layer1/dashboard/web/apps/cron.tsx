@@ -23,12 +23,12 @@ const runTones: Readonly<Record<CronRun['state'], Tone>> = {
 
 export function CronLines({ app }: { app: App }) {
   const { api } = useServices();
-  const { loaded, reload } = useLoaded(
+  const { loaded, reload, refresh } = useLoaded(
     app.id,
     (signal) => api.call<typeof crons.list>('GET /apps/:app/cron', { params: { app: app.name } }, { signal }),
     app.releaseId,
   );
-  useEvery(10_000, reload);
+  useEvery(10_000, refresh);
   return (
     <Shown loaded={loaded} what="the schedule" reload={reload}>
       {(found) =>

@@ -80,10 +80,10 @@ const none: readonly Autoscale[] = [];
 /** Those of its types that are scaled by themselves. */
 function useRanges(app: App): readonly Autoscale[] {
   const { api } = useServices();
-  const { loaded, reload } = useLoaded(app.id, (signal) =>
+  const { loaded, refresh } = useLoaded(app.id, (signal) =>
     api.call<typeof autoscales.list>('GET /apps/:app/autoscale', { params: { app: app.name } }, { signal }),
   );
-  useEvery(rangesEveryMs, reload);
+  useEvery(rangesEveryMs, refresh);
   return loaded.is === 'ready' ? loaded.value : none;
 }
 

@@ -32,7 +32,7 @@ export function Resources({ app }: { app: App }) {
   const { datastore } = app;
   const [isAsked, setIsAsked] = useState(false);
   const mayAdd = datastore === undefined && !app.isSystem && mayChange(app, session.identity);
-  const { loaded, reload } = useLoaded(
+  const { loaded, reload, refresh } = useLoaded(
     app.id,
     async (signal) =>
       datastore === undefined
@@ -47,7 +47,7 @@ export function Resources({ app }: { app: App }) {
     app.releaseId,
   );
   const isWatched = isAsked || (loaded.is === 'ready' && loaded.value.some(isChanging));
-  useEvery(isWatched ? changingEveryMs : atRestEveryMs, reload);
+  useEvery(isWatched ? changingEveryMs : atRestEveryMs, refresh);
   return (
     <>
       {datastore === undefined ? null : <Members app={app} />}
@@ -172,10 +172,10 @@ function Removal(props: { app: App; resource: ResourceView; name: string; onChan
 
 function Members({ app }: { app: App }) {
   const { api } = useServices();
-  const { loaded, reload } = useLoaded(app.id, (signal) =>
+  const { loaded, reload, refresh } = useLoaded(app.id, (signal) =>
     api.call<typeof datastores.get>('GET /apps/:app/datastore', { params: { app: app.name } }, { signal }),
   );
-  useEvery(10_000, reload);
+  useEvery(10_000, refresh);
   return (
     <Section title="Members">
       <Shown loaded={loaded} what="the database" reload={reload}>

@@ -201,10 +201,10 @@ function NewRoute({ app, onAdded }: { app: string; onAdded: () => void }) {
 
 function Stats({ app, routes }: { app: string; routes: readonly RouteView[] }) {
   const { api } = useServices();
-  const { loaded, reload } = useLoaded(app, (signal) =>
+  const { loaded, reload, refresh } = useLoaded(app, (signal) =>
     api.call<typeof routing.stats>('GET /apps/:app/route-stats', { params: { app }, query: {} }, { signal }),
   );
-  useEvery(statsEveryMs, reload);
+  useEvery(statsEveryMs, refresh);
   return (
     <Section title="Requests">
       <Shown loaded={loaded} what="figures" reload={reload}>

@@ -20,10 +20,10 @@ const tones: Readonly<Record<Backup['state'], Tone>> = {
 
 export function ClusterBackups() {
   const { api } = useServices();
-  const { loaded, reload } = useLoaded('backups', (signal) =>
+  const { loaded, reload, refresh } = useLoaded('backups', (signal) =>
     api.call<typeof backups.list>('GET /backups', {}, { signal }),
   );
-  useEvery(10_000, reload);
+  useEvery(10_000, refresh);
   return (
     <Shown loaded={loaded} what="backups" reload={reload}>
       {({ schedule, backups: found }) =>

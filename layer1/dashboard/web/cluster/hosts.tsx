@@ -26,13 +26,15 @@ const tones: Readonly<Record<HostView['state'], Tone>> = {
 
 export function Hosts() {
   const { api } = useServices();
-  const { loaded, reload } = useLoaded('hosts', (signal) => api.call<typeof hosts.list>('GET /hosts', {}, { signal }));
+  const { loaded, reload, refresh } = useLoaded('hosts', (signal) =>
+    api.call<typeof hosts.list>('GET /hosts', {}, { signal }),
+  );
   // What is used of a host its agent tells, and may take its time.
   const examined = useLoaded('examined', (signal) =>
     api.call<typeof health.get>('GET /status', { query: { patienceMs: 3_000 } }, { signal }),
   );
-  useEvery(lookEveryMs, reload);
-  useEvery(3 * lookEveryMs, examined.reload);
+  useEvery(lookEveryMs, refresh);
+  useEvery(3 * lookEveryMs, examined.refresh);
   const told = examined.loaded.is === 'ready' ? examined.loaded.value.hosts : [];
   return (
     <Shown loaded={loaded} what="hosts" reload={reload}>
@@ -109,10 +111,10 @@ function tagsText(tags: Readonly<Record<string, string>>): string {
 
 export function HostPage({ id }: { id: string }) {
   const { api, session } = useServices();
-  const { loaded, reload } = useLoaded(id, (signal) =>
+  const { loaded, reload, refresh } = useLoaded(id, (signal) =>
     api.call<typeof hosts.get>('GET /hosts/:host', { params: { host: id } }, { signal }),
   );
-  useEvery(lookEveryMs, reload);
+  useEvery(lookEveryMs, refresh);
   return (
     <>
       <p>

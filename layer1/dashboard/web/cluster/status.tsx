@@ -21,10 +21,10 @@ const healthTones: Readonly<Record<ClusterHealth['health'], readonly [tone: Tone
 
 export function Status() {
   const { api } = useServices();
-  const { loaded, reload } = useLoaded('status', (signal) =>
+  const { loaded, reload, refresh } = useLoaded('status', (signal) =>
     api.call<typeof health.get>('GET /status', { query: { patienceMs: 3_000 } }, { signal }),
   );
-  useEvery(lookEveryMs, reload);
+  useEvery(lookEveryMs, refresh);
   return (
     <Shown loaded={loaded} what="how the cluster is" reload={reload}>
       {(found) => {

@@ -27,7 +27,7 @@ export function AppCharts(props: {
   const { app, types, deployments, isAsked } = props;
   const { api } = useServices();
   const known = useRef<Hour | undefined>(undefined);
-  const { loaded, reload } = useLoaded(app.id, async (signal) => {
+  const { loaded, reload, refresh } = useLoaded(app.id, async (signal) => {
     const before = known.current;
     const ask = (query: { since?: string }) => {
       const input = { params: { app: app.name }, query };
@@ -37,7 +37,7 @@ export function AppCharts(props: {
     known.current = hourOf(knowsMore(told, before) ? await ask({}) : told, before);
     return known.current;
   });
-  useEvery(everyMs, reload);
+  useEvery(everyMs, refresh);
   // A controller of a version before knows no figures.
   if (loaded.is !== 'loading' && loaded.failure?.code === 'not_found') return null;
   const hour = loaded.is === 'ready' ? loaded.value : nothing(Date.now(), types);

@@ -10,22 +10,26 @@ export type Loaded<T> =
   | Readonly<{ is: 'ready'; value: T; failure?: Failure }>;
 
 /**
- * Reads when the page is opened, when `subject` changes, and on `reload`. With another `version` of the same subject what was read
+ * Reads when the page is opened, when `subject` changes, and on `reload`; on `refresh` only if nothing is being read: an answer that
+ * takes longer than the time between two of them would never be shown. With another `version` of the same subject what was read
  * is shown on until it is read again: what somebody is about to do there stays open. What comes too late is left.
  */
 export function useLoaded<T>(
   subject: string,
   load: (signal: AbortSignal) => Promise<T>,
   version = '',
-): { loaded: Loaded<T>; reload: () => void } {
+): { loaded: Loaded<T>; reload: () => void; refresh: () => void } {
   const [state, setState] = useState<{ subject: string; loaded: Loaded<T> }>({ subject, loaded: { is: 'loading' } });
   const [round, setRound] = useState(0);
   const loader = useRef(load);
   loader.current = load;
+  const isUnderWay = useRef(false);
   useEffect(() => {
     const ended = new AbortController();
+    isUnderWay.current = true;
     const take = (change: (before: Loaded<T>) => Loaded<T>) => {
       if (ended.signal.aborted) return;
+      isUnderWay.current = false;
       setState((state) => ({ subject, loaded: change(state.subject === subject ? state.loaded : { is: 'loading' }) }));
     };
     loader
@@ -38,7 +42,10 @@ export function useLoaded<T>(
     return () => ended.abort();
   }, [subject, round, version]);
   const reload = useCallback(() => setRound((round) => round + 1), []);
-  return { loaded: state.subject === subject ? state.loaded : { is: 'loading' }, reload };
+  const refresh = useCallback(() => {
+    if (!isUnderWay.current) reload();
+  }, [reload]);
+  return { loaded: state.subject === subject ? state.loaded : { is: 'loading' }, reload, refresh };
 }
 
 /** Reads again every so often while the page is looked at. For what there is no stream of. */
