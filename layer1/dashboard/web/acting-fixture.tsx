@@ -1,27 +1,67 @@
 /** A page that is open, for tests to press what is on it: bundled and loaded by acts.test.ts, as Node runs no TSX. */
 import type { Identity } from '@flynn/controller/access/model';
-import { render } from 'preact';
+import { type ComponentChild, render } from 'preact';
+import { useState } from 'preact/hooks';
 import type { Api } from './api/client.ts';
 import type { StreamEvent } from './api/streams.ts';
 import { Dashboard } from './dashboard.tsx';
 import { FakeDocument, type OpenPage } from './document-fixture.ts';
+import { Gate } from './gate.tsx';
 import { someCluster } from './rendering-fixture.tsx';
 import { pageAt } from './routing.ts';
+import type { Session } from './session.ts';
 import { WorldFeed } from './world/feed.ts';
 
+type Facts = {
+  identity: Identity;
+  told: readonly StreamEvent[];
+  call?: Api['call'];
+  /** Of streams other than that of all changes. */
+  stream?: Api['stream'];
+  onLogOut?: () => Promise<void>;
+};
+
 /** @public The test has it out of a bundle. Until `close` the document of the process is this page's. */
-export function openPage(
-  path: string,
-  facts: {
-    identity: Identity;
-    told: readonly StreamEvent[];
-    call?: Api['call'];
-    /** Of streams other than that of all changes. */
-    stream?: Api['stream'];
-    onLogOut?: () => Promise<void>;
-  },
-): OpenPage {
-  const { identity, told, call = () => new Promise(() => {}), onLogOut = async () => {} } = facts;
+export function openPage(path: string, facts: Facts): OpenPage {
+  const page = pageAt(path);
+  const { onLogOut = async () => {} } = facts;
+  return open(facts, ({ api, feed, session }) => (
+    <Dashboard api={api} feed={feed} session={session} page={page} go={() => {}} onLogOut={onLogOut} />
+  ));
+}
+
+/** @public With what is there for whoever is logged in no more. `be`: another session from then on. */
+export function openGate(path: string, facts: Facts): OpenPage & { be: (session: Session) => void; session: In } {
+  const page = pageAt(path);
+  const own = { is: 'in', identity: facts.identity, cluster: someCluster } as const;
+  const place: { be: (session: Session) => void } = { be: () => {} };
+  const Gated = ({ api, feed }: Surroundings) => {
+    const [session, be] = useState<Session>(own);
+    place.be = be;
+    return (
+      <Gate
+        api={api}
+        session={session}
+        token={undefined}
+        onLoggedIn={async () => {}}
+        onRead={() => {}}
+        onLookedAt={() => {}}
+      >
+        {(shown) => (
+          <Dashboard api={api} feed={feed} session={shown} page={page} go={() => {}} onLogOut={async () => {}} />
+        )}
+      </Gate>
+    );
+  };
+  const opened = open(facts, (surroundings) => <Gated {...surroundings} />);
+  return { ...opened, session: own, be: (session) => place.be(session) };
+}
+
+type In = Extract<Session, { is: 'in' }>;
+type Surroundings = Readonly<{ api: Api; feed: WorldFeed; session: In }>;
+
+function open(facts: Facts, draw: (surroundings: Surroundings) => ComponentChild): OpenPage {
+  const { identity, told, call = () => new Promise(() => {}) } = facts;
   const stream = new TransformStream<Uint8Array, Uint8Array>();
   const writer = stream.writable.getWriter();
   const tell = ({ event, data }: StreamEvent) =>
@@ -41,11 +81,7 @@ export function openPage(
   const document = new FakeDocument();
   const place = document.root as unknown as Element;
   Reflect.set(globalThis, 'document', document);
-  const session = { is: 'in', identity, cluster: someCluster } as const;
-  render(
-    <Dashboard api={api} feed={feed} session={session} page={pageAt(path)} go={() => {}} onLogOut={onLogOut} />,
-    place,
-  );
+  render(draw({ api, feed, session: { is: 'in', identity, cluster: someCluster } }), place);
   return {
     document,
     tell,

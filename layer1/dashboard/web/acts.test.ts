@@ -9,6 +9,7 @@ import { Failure } from './api/failure.ts';
 import type { StreamEvent } from './api/streams.ts';
 import { loadBundled } from './bundling-fixture.ts';
 import type { OpenPage } from './document-fixture.ts';
+import { type Session, sessionOver } from './session.ts';
 import { fakeTimers } from './timers-fixture.ts';
 import { put, someApp, someFormation, someJob, someRelease, whole } from './world/world-fixture.ts';
 
@@ -18,7 +19,12 @@ type Facts = Readonly<{
   stream?: Api['stream'];
   onLogOut?: () => Promise<void>;
 }>;
-type Acting = { openPage: (path: string, facts: Facts & { identity: Identity }) => OpenPage };
+type In = Extract<Session, { is: 'in' }>;
+type Gated = OpenPage & { be: (session: Session) => void; session: In };
+type Acting = {
+  openPage: (path: string, facts: Facts & { identity: Identity }) => OpenPage;
+  openGate: (path: string, facts: Facts & { identity: Identity }) => Gated;
+};
 
 const identity: Identity = { kind: 'user', name: 'ann', role: 'developer', teams: [], apps: [] };
 const running = [put('app', someApp()), put('formation', someFormation({ web: 2 })), put('job', someJob()), whole];
@@ -217,5 +223,41 @@ describe('on the pages', () => {
     assert.equal(asked, 1);
     await page.after(20_000);
     assert.equal(asked, 2, 'once it has answered it is read again');
+  });
+
+  it('what is being typed as the login ends is there still for who logs in again, and not for another', async (t) => {
+    const { after, restore } = fakeTimers();
+    t.after(restore);
+    const page = acting.openGate('/', { identity, told: running });
+    t.after(() => page.close());
+    await after(200);
+    page.document.press('New app');
+    await after(200);
+    page.document.button('Create');
+    page.be(sessionOver(page.session));
+    await after(200);
+    page.document.button('Create', 'main');
+    assert.match(page.document.root.textContent, /The session is over: log in again/);
+    page.be({ ...page.session, identity: { ...identity, token: { id: 't2' } } });
+    await after(200);
+    page.document.button('Create');
+    assert.doesNotMatch(page.document.root.textContent, /The session is over/);
+    page.be(sessionOver(page.session));
+    await after(200);
+    page.be({ ...page.session, identity: { ...identity, name: 'bob' } });
+    await after(200);
+    page.document.button('New app');
+  });
+
+  it('nothing is left of the pages of who has logged out', async (t) => {
+    const { after, restore } = fakeTimers();
+    t.after(restore);
+    const page = acting.openGate('/', { identity, told: running });
+    t.after(() => page.close());
+    await after(200);
+    page.be({ is: 'out', why: 'You are logged out.' });
+    await after(200);
+    assert.doesNotMatch(page.document.root.textContent, /New app|shop/);
+    assert.match(page.document.root.textContent, /You are logged out/);
   });
 });

@@ -33,7 +33,7 @@ export function Login(props: {
     void run(token.trim());
   };
   return (
-    <main class="login">
+    <>
       <h1>flynn</h1>
       {why === undefined ? null : (
         <p class="notice" role="status">
@@ -72,6 +72,6 @@ export function Login(props: {
         In a terminal, <code>flynn dashboard</code> opens this page with one; <code>flynn token create browser</code>{' '}
         makes a token to paste here.
       </p>
-    </main>
+    </>
   );
 }

@@ -2,15 +2,14 @@
 import { render } from 'preact';
 import { useCallback, useEffect, useMemo, useState } from 'preact/hooks';
 import { createApi } from './api/client.ts';
-import { asFailure } from './api/failure.ts';
+import { asFailure, Failure } from './api/failure.ts';
 import { Dashboard } from './dashboard.tsx';
+import { Gate } from './gate.tsx';
 import { followTokens, takeToken } from './given-token.ts';
-import { Login } from './login.tsx';
 import { Question } from './parts/acts.tsx';
-import { FailureNotice, Reading } from './parts/notices.tsx';
 import { useIsWatched } from './parts/watched.ts';
 import { type Page, pageAt, pathOf } from './routing.ts';
-import { endSession, readSession, type Session } from './session.ts';
+import { endSession, readSession, type Session, sessionOver, sessionRead } from './session.ts';
 import { WorldFeed } from './world/feed.ts';
 
 /** Out of the address and the history before anything else happens. */
@@ -25,19 +24,17 @@ function Main() {
     () =>
       createApi({
         fetch: (url, init) => fetch(url, init),
-        onSessionOver: () =>
-          setSession((known) =>
-            known.is === 'in' ? { is: 'out', why: 'The session is over: log in again, and you are back here.' } : known,
-          ),
+        onSessionOver: () => setSession(sessionOver),
       }),
     [],
   );
   const read = useCallback(async () => {
-    try {
-      setSession(await readSession(api));
-    } catch (error) {
-      setSession({ is: 'unreachable', why: asFailure(error).message });
-    }
+    const told = await readSession(api).catch(asFailure);
+    setSession((known) => sessionRead(known, told));
+  }, [api]);
+  const look = useCallback(async () => {
+    const told = await readSession(api).catch(asFailure);
+    if (!(told instanceof Failure) && told.is === 'in') setSession(told);
   }, [api]);
   const go = useCallback((to: Page) => {
     history.pushState(undefined, '', pathOf(to));
@@ -65,58 +62,51 @@ function Main() {
     await read();
   }, [read]);
 
-  switch (session.is) {
-    case 'checking':
-      return (
-        <main class="login">
-          <Reading what="who you are" />
-        </main>
-      );
-    case 'unreachable':
-      return (
-        <main class="login">
-          <FailureNotice failure={asFailure(new Error(session.why))} onRetry={() => void read()} />
-        </main>
-      );
-    case 'out':
-      return <Login api={api} why={session.why} token={token} onLoggedIn={onLoggedIn} />;
-    case 'in':
-    default:
-      return (
-        <>
-          {token === undefined ? null : (
-            <Question
-              title="Log in as somebody else?"
-              confirm="Log in"
-              act={async () => {
-                await api.logIn(token);
-                location.assign('/');
-              }}
-              onClose={() => setToken(undefined)}
-            >
-              <p>
-                You are logged in as {session.identity.name}. The address that you opened has a token, which may be
-                another's.
-              </p>
-            </Question>
-          )}
-          <SessionPages key={session.identity.name} api={api} session={session} page={page} go={go} onLogOut={logOut} />
-        </>
-      );
-  }
+  return (
+    <>
+      {session.is === 'in' && token !== undefined ? (
+        <Question
+          title="Log in as somebody else?"
+          confirm="Log in"
+          act={async () => {
+            await api.logIn(token);
+            location.assign('/');
+          }}
+          onClose={() => setToken(undefined)}
+        >
+          <p>
+            You are logged in as {session.identity.name}. The address that you opened has a token, which may be
+            another's.
+          </p>
+        </Question>
+      ) : null}
+      <Gate
+        api={api}
+        session={session}
+        token={token}
+        onLoggedIn={onLoggedIn}
+        onRead={() => void read()}
+        onLookedAt={() => void look()}
+      >
+        {(shown) => (
+          <SessionPages api={api} session={shown} isOver={session.is !== 'in'} page={page} go={go} onLogOut={logOut} />
+        )}
+      </Gate>
+    </>
+  );
 }
 
 /** One stream of changes for as long as somebody is logged in. */
-function SessionPages(props: Omit<Parameters<typeof Dashboard>[0], 'feed'>) {
+function SessionPages({ isOver, ...props }: Omit<Parameters<typeof Dashboard>[0], 'feed'> & { isOver: boolean }) {
   const { api, session } = props;
   const feed = useMemo(() => new WorldFeed(session.identity), []);
   const isWatched = useIsWatched();
   useEffect(() => {
-    if (!isWatched) return undefined;
+    if (!isWatched || isOver) return undefined;
     const ended = new AbortController();
     void feed.run(api, ended.signal);
     return () => ended.abort();
-  }, [api, feed, isWatched]);
+  }, [api, feed, isWatched, isOver]);
   return <Dashboard {...props} feed={feed} />;
 }
 

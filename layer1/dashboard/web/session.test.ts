@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import type { Identity } from '@flynn/controller/access/model';
 import { createApi } from './api/client.ts';
-import { endSession, roleText, tokenOf } from './session.ts';
+import { Failure } from './api/failure.ts';
+import { endSession, formerOf, roleText, type Session, sessionOver, sessionRead, tokenOf } from './session.ts';
 
 describe('a login by an address', () => {
   it('takes the token of /login alone', () => {
@@ -54,5 +56,37 @@ describe('who somebody is', () => {
     assert.equal(roleText({ ...nobody, apps: [{ name: 'shop', role: 'viewer' }] }), 'roles on one app');
     assert.equal(roleText({ ...nobody, kind: 'root', role: 'admin' }), 'root key');
     assert.equal(roleText({ ...nobody, kind: 'root', role: 'admin', token: { id: 't' } }), 'admin');
+  });
+});
+
+describe('a session that is over', () => {
+  const identity: Identity = { kind: 'user', name: 'ann', role: 'developer', teams: [], apps: [] };
+  const cluster = {
+    name: 'test',
+    domain: 'example.com',
+    formerDomains: [],
+    gitUrl: 'ssh://git@example.com',
+    httpPort: 80,
+    version: '0',
+    keepsRegistryLogins: true,
+    heedsBuildPlace: true,
+  };
+  const session = { is: 'in', identity, cluster } as const;
+
+  it('is known until somebody is in again, whatever comes between', () => {
+    const away = new Failure('unavailable', 'the cluster cannot be reached');
+    const known = [{ is: 'out' } as const, away, new Failure('unauthenticated', 'the login is over')].reduce<Session>(
+      sessionRead,
+      sessionOver(session),
+    );
+    assert.deepEqual(known, { is: 'out', why: 'the login is over', former: session });
+    assert.equal(formerOf(sessionRead(known, away)), session);
+    assert.deepEqual(sessionRead(known, session), session);
+  });
+
+  it('is nobody’s where there was none', () => {
+    const known = sessionRead({ is: 'checking' }, { is: 'out' });
+    assert.deepEqual(known, { is: 'out' });
+    assert.equal(sessionOver(known), known);
   });
 });

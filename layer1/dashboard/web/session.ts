@@ -4,16 +4,46 @@ import type { self } from '@flynn/controller/access/api';
 import type { Identity } from '@flynn/controller/access/model';
 import type { ResponseOf } from '@flynn/kit/routes';
 import type { Api } from './api/client.ts';
-import { asFailure } from './api/failure.ts';
+import { asFailure, Failure } from './api/failure.ts';
 
 export type ClusterInfo = ResponseOf<typeof platform.cluster>;
 
 export type Session =
   | Readonly<{ is: 'checking' }>
-  /** `why`: what is told beside the form, when there was a session before. */
-  | Readonly<{ is: 'out'; why?: string }>
-  | Readonly<{ is: 'unreachable'; why: string }>
-  | Readonly<{ is: 'in'; identity: Identity; cluster: ClusterInfo }>;
+  /** `why`: what is told beside the form, when there was a session before. `former`: that one, where nobody has ended it. */
+  | Readonly<{ is: 'out'; why?: string; former?: In }>
+  | Readonly<{ is: 'unreachable'; why: string; former?: In }>
+  | In;
+
+type In = Readonly<{ is: 'in'; identity: Identity; cluster: ClusterInfo }>;
+
+/** Whose pages are there still: what they have typed is not lost with their login. */
+export function formerOf(session: Session): In | undefined {
+  if (session.is === 'in') return session;
+  return session.is === 'checking' ? undefined : session.former;
+}
+
+/** Something that was asked needed a login, and there is none any more. */
+export function sessionOver(known: Session): Session {
+  if (known.is !== 'in') return known;
+  return {
+    is: 'out',
+    why: 'The session is over: log in again, and you are back here, with all that you have typed.',
+    former: known,
+  };
+}
+
+/** As it was read, or why it could not be. */
+export function sessionRead(known: Session, read: Session | Failure): Session {
+  if (!(read instanceof Failure)) return read.is === 'out' ? { ...read, ...kept(known) } : read;
+  if (read.code === 'unauthenticated') return { is: 'out', why: read.message, ...kept(known) };
+  return { is: 'unreachable', why: read.message, ...kept(known) };
+}
+
+function kept(known: Session): { former?: In } {
+  const former = formerOf(known);
+  return former === undefined ? {} : { former };
+}
 
 /** Throws Failure. */
 export async function readSession(api: Api): Promise<Session> {

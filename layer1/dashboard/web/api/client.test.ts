@@ -66,6 +66,29 @@ describe('calling the API', () => {
     assert.equal(isOver(), 1);
   });
 
+  it('asks nothing more once the session is over, until somebody is logged in again', async () => {
+    let isIn = false;
+    const refusal = { code: 'unauthenticated', message: 'the login is over', detail: {} };
+    const { api, asked, isOver } = apiOf(({ url }) => {
+      if (url === '/session') isIn = true;
+      return isIn ? Response.json([]) : Response.json(refusal, { status: 401 });
+    });
+    for (const _ of [1, 2]) await assert.rejects(api.call<typeof apps.list>('GET /apps', {}), refusal);
+    assert.deepEqual([asked.length, isOver()], [1, 1]);
+    await api.logIn('x');
+    assert.deepEqual(await api.call<typeof apps.list>('GET /apps', {}), []);
+  });
+
+  it('takes no answer to what was asked before a login for the end of that', async () => {
+    const { promise, resolve } = Promise.withResolvers<Response>();
+    const { api, isOver } = apiOf(({ url }) => (url === '/session' ? Response.json({}) : promise));
+    const late = api.call<typeof apps.list>('GET /apps', {});
+    await api.logIn('x');
+    resolve(Response.json({ code: 'unauthenticated', message: 'over', detail: {} }, { status: 401 }));
+    await assert.rejects(late, { code: 'unauthenticated' });
+    assert.equal(isOver(), 0);
+  });
+
   it('takes a connection that did not come about for one that may come about later', async () => {
     const { api } = apiOf(() => Promise.reject(new TypeError('Failed to fetch')));
     await assert.rejects(api.call<typeof apps.list>('GET /apps', {}), { code: 'unavailable' });

@@ -33,20 +33,35 @@ export type Api = Readonly<{
 
 type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
-/** `onSessionOver`: what was asked needs a login, and there is none any more. */
+/** `onSessionOver`: what was asked needs a login, and there is none any more. Until there is one again nothing is asked. */
 export function createApi(ports: { fetch: Fetch; onSessionOver: () => void; newId?: () => string }): Api {
   const { onSessionOver, newId = randomId } = ports;
+  let over: Failure | undefined;
+  /** What was asked before a login says nothing of it. */
+  let logins = 0;
 
   async function ask(url: string, init: RequestInit): Promise<Response> {
+    const isOfSession = url === '/session';
+    if (over !== undefined && !isOfSession) throw over;
+    const asked = logins;
     let response: Response;
     try {
       response = await ports.fetch(url, { ...init, credentials: 'same-origin', redirect: 'error' });
     } catch (error) {
       throw asFailure(error);
     }
-    if (response.ok) return response;
+    if (response.ok) {
+      if (isOfSession) {
+        over = undefined;
+        logins += 1;
+      }
+      return response;
+    }
     const failure = failureOf(response.status, await jsonOf(response));
-    if (failure.code === 'unauthenticated' && url !== '/session') onSessionOver();
+    if (failure.code === 'unauthenticated' && !isOfSession && asked === logins) {
+      over = failure;
+      onSessionOver();
+    }
     throw failure;
   }
 

@@ -1,0 +1,73 @@
+/**
+ * What somebody sees who is logged in, or is to log in. Where a login is over the form stands above the pages, which stay as they are:
+ * what was typed there is not lost, and goes on for whoever logs in as the same person.
+ */
+import { type ComponentChildren, Fragment } from 'preact';
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
+import type { Api } from './api/client.ts';
+import { Failure } from './api/failure.ts';
+import { Login } from './login.tsx';
+import { FailureNotice, Reading } from './parts/notices.tsx';
+import { formerOf, type Session } from './session.ts';
+
+type In = Extract<Session, { is: 'in' }>;
+
+export function Gate(props: {
+  api: Api;
+  session: Session;
+  token: string | undefined;
+  onLoggedIn: () => Promise<void>;
+  onRead: () => void;
+  /** Somebody may have logged in elsewhere: it is read, and nothing is said of it if not. */
+  onLookedAt: () => void;
+  children: (session: In) => ComponentChildren;
+}) {
+  const { session, children } = props;
+  const shown = formerOf(session);
+  const entrance = session.is === 'in' ? null : <Entrance {...props} session={session} />;
+  return (
+    <>
+      {shown === undefined ? null : <Fragment key={shown.identity.name}>{children(shown)}</Fragment>}
+      {entrance === null ? null : shown === undefined ? (
+        <main class="login">{entrance}</main>
+      ) : (
+        <Above onLookedAt={props.onLookedAt}>{entrance}</Above>
+      )}
+    </>
+  );
+}
+
+function Entrance(props: Omit<Parameters<typeof Gate>[0], 'session'> & { session: Exclude<Session, In> }) {
+  const { api, session, token, onLoggedIn, onRead } = props;
+  switch (session.is) {
+    case 'checking':
+      return <Reading what="who you are" />;
+    case 'unreachable':
+      return <FailureNotice failure={new Failure('unavailable', session.why)} onRetry={onRead} />;
+    case 'out':
+    default:
+      return <Login api={api} why={session.why} token={token} onLoggedIn={onLoggedIn} />;
+  }
+}
+
+/** Above questions that are open, too. Whoever comes back to it may have logged in beside, in another tab. */
+function Above({ onLookedAt, children }: { onLookedAt: () => void; children: ComponentChildren }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const latest = useRef(onLookedAt);
+  latest.current = onLookedAt;
+  const open = () => dialog.current?.showModal();
+  // Before the form takes the focus: in what is not open nothing has it.
+  useLayoutEffect(open, []);
+  useEffect(() => {
+    const look = () => {
+      if (document.visibilityState === 'visible') latest.current();
+    };
+    document.addEventListener('visibilitychange', look);
+    return () => document.removeEventListener('visibilitychange', look);
+  }, []);
+  return (
+    <dialog ref={dialog} class="login entrance" aria-label="Log in again" onClose={open}>
+      {children}
+    </dialog>
+  );
+}
