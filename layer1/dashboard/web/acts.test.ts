@@ -260,4 +260,41 @@ describe('on the pages', () => {
     assert.doesNotMatch(page.document.root.textContent, /New app|shop/);
     assert.match(page.document.root.textContent, /You are logged out/);
   });
+
+  it('who answers a question has the focus again where they were, or in the table where that is gone', async (t) => {
+    const taken = (id: string) => ({
+      id,
+      name: id,
+      user: 'ann',
+      role: 'developer',
+      createdAt: '2030-01-31T12:00:00.000Z',
+    });
+    let known = [taken('ci'), taken('laptop')];
+    const call = async (line: string) => {
+      if (line === 'GET /tokens') return known;
+      if (line !== 'DELETE /tokens/:token') return new Promise(() => {});
+      known = known.filter(({ id }) => id !== 'ci');
+      return undefined;
+    };
+    const page = open(t, '/cluster/people', { call: call as Api['call'] });
+    const focused = () => page.document.activeElement.attribute('aria-label') ?? page.document.activeElement.localName;
+    await page.after(200);
+    page.document.press('Take back ci');
+    await page.after(200);
+    page.document.press('Leave it', 'dialog');
+    await page.after(200);
+    assert.equal(focused(), 'Take back ci');
+    page.document.press('Take back ci');
+    await page.after(200);
+    page.document.press('Take it back', 'dialog');
+    await page.after(200);
+    assert.doesNotMatch(page.text(), /ciann/);
+    assert.equal(focused(), 'Tokens');
+  });
+
+  it('each page has a title of its own', async (t) => {
+    const page = open(t, '/apps/shop/deployments/d1');
+    await page.after(200);
+    assert.equal(page.document.title, 'shop, deployments, d1 · test');
+  });
 });

@@ -7,7 +7,7 @@ import { ClusterPage } from './cluster/cluster-page.tsx';
 import { Link } from './parts/link.tsx';
 import { Empty } from './parts/notices.tsx';
 import { ServicesContext, useServices } from './parts/services.ts';
-import type { Page } from './routing.ts';
+import { type Page, pathOf } from './routing.ts';
 import type { Session } from './session.ts';
 import { Shell } from './shell.tsx';
 import type { WorldFeed } from './world/feed.ts';
@@ -33,13 +33,14 @@ export function Dashboard(props: {
 function PageOf({ page }: { page: Page }) {
   const { session } = useServices();
   const title = titleOf(page);
+  const path = pathOf(page);
   const isFirst = useRef(true);
   useEffect(() => {
     document.title = `${title} · ${session.cluster.name}`;
     // Who does not see that there is another page is told by where they are; the first page has it as browsers do.
     if (!isFirst.current) document.getElementById('content')?.focus({ preventScroll: true });
     isFirst.current = false;
-  }, [title, session.cluster.name]);
+  }, [title, path, session.cluster.name]);
   switch (page.is) {
     case 'apps':
     case 'login':
@@ -61,9 +62,9 @@ function PageOf({ page }: { page: Page }) {
 function titleOf(page: Page): string {
   switch (page.is) {
     case 'app':
-      return page.tab === '' ? page.name : `${page.name}, ${page.tab}`;
+      return [page.name, page.tab, page.item].filter((part) => part !== undefined && part !== '').join(', ');
     case 'cluster':
-      return page.tab === '' ? 'Cluster' : `Cluster, ${page.tab}`;
+      return ['Cluster', page.tab, page.item].filter((part) => part !== undefined && part !== '').join(', ');
     case 'apps':
     case 'login':
     case 'unknown':

@@ -75,9 +75,35 @@ export class FakeElement {
     this.#listeners.delete(name);
   }
 
-  showModal(): void {}
+  get isConnected(): boolean {
+    return this === this.ownerDocument.root || this.parentNode?.isConnected === true;
+  }
 
-  focus(): void {}
+  contains(other: FakeElement): boolean {
+    return this.all().some((element) => element === other);
+  }
+
+  /** By an attribute alone, as `[name="value"]`. */
+  closest(selector: string): FakeElement | null {
+    const [, name = '', value] = /^\[(\w+)="(\w+)"\]$/.exec(selector) ?? [];
+    return this.attribute(name) === value ? this : (this.parentNode?.closest(selector) ?? null);
+  }
+
+  /** What had the focus before has it again once it is closed. */
+  #before: FakeElement | undefined;
+
+  showModal(): void {
+    this.#before = this.ownerDocument.activeElement;
+    this.focus();
+  }
+
+  close(): void {
+    this.#before?.focus();
+  }
+
+  focus(): void {
+    this.ownerDocument.focused = this;
+  }
 
   /** Nothing has a place to be scrolled to. */
   querySelector(): null {
@@ -102,6 +128,13 @@ export class FakeDocument {
   title = '';
   readonly root: FakeElement = this.createElement('body');
   readonly #watchers = new Set<Listener>();
+  readonly body: FakeElement = this.root;
+  focused: FakeElement | undefined;
+
+  /** What is not in it any more has no focus. */
+  get activeElement(): FakeElement {
+    return this.focused?.isConnected === true ? this.focused : this.body;
+  }
 
   createElement(name: string): FakeElement {
     return new FakeElement(this, name);
@@ -152,6 +185,7 @@ export class FakeDocument {
   /** As somebody clicks it; of one that sends a form the form is sent. */
   press(name: string, within?: string): void {
     const button = this.button(name, within);
+    button.focus();
     button.dispatch('click');
     if (button.attribute('type') !== 'submit') return;
     let form = button.parentNode;

@@ -3,10 +3,11 @@
  * what was typed there is not lost, and goes on for whoever logs in as the same person.
  */
 import { type ComponentChildren, Fragment } from 'preact';
-import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import type { Api } from './api/client.ts';
 import { Failure } from './api/failure.ts';
 import { Login } from './login.tsx';
+import { useOpenDialog } from './parts/focus.ts';
 import { FailureNotice, Reading } from './parts/notices.tsx';
 import { formerOf, type Session } from './session.ts';
 
@@ -52,12 +53,10 @@ function Entrance(props: Omit<Parameters<typeof Gate>[0], 'session'> & { session
 
 /** Above questions that are open, too. Whoever comes back to it may have logged in beside, in another tab. */
 function Above({ onLookedAt, children }: { onLookedAt: () => void; children: ComponentChildren }) {
-  const dialog = useRef<HTMLDialogElement>(null);
+  // It is open before the form takes the focus: in what is not open nothing has it.
+  const dialog = useOpenDialog();
   const latest = useRef(onLookedAt);
   latest.current = onLookedAt;
-  const open = () => dialog.current?.showModal();
-  // Before the form takes the focus: in what is not open nothing has it.
-  useLayoutEffect(open, []);
   useEffect(() => {
     const look = () => {
       if (document.visibilityState === 'visible') latest.current();
@@ -66,7 +65,7 @@ function Above({ onLookedAt, children }: { onLookedAt: () => void; children: Com
     return () => document.removeEventListener('visibilitychange', look);
   }, []);
   return (
-    <dialog ref={dialog} class="login entrance" aria-label="Log in again" onClose={open}>
+    <dialog ref={dialog} class="login entrance" aria-label="Log in again" onClose={() => dialog.current?.showModal()}>
       {children}
     </dialog>
   );

@@ -63,8 +63,8 @@ function EnvEditor(props: { app: App; release: Release | undefined; isBusy: bool
       )}
       {isOwn ? <NewVariables onAdd={(values) => setEdit((known) => ({ ...known, ...values }))} /> : null}
       {isEmpty(change) ? null : (
-        <div class="save-bar" role="status">
-          <span>
+        <div class="save-bar">
+          <span role="status">
             {changeText(change)}
             {isBusy ? <span class="dim">, to be saved once the deployment under way has ended</span> : null}
           </span>

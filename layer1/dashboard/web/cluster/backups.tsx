@@ -40,8 +40,9 @@ export function ClusterBackups() {
               <Time at={schedule.nextAt} />, last <Time at={schedule.lastSuccess?.at} />.
             </p>
             {schedule.failure === undefined ? null : (
-              <p class="notice notice-bad words" role="alert">
-                {schedule.failure.message} (since <Time at={schedule.failure.since} />, {schedule.failure.count} times)
+              <p class="notice notice-bad words">
+                <span role="alert">{schedule.failure.message}</span> (since <Time at={schedule.failure.since} />,{' '}
+                {schedule.failure.count} times)
               </p>
             )}
             <p class="buttons">

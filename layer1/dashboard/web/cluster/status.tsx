@@ -31,8 +31,10 @@ export function Status() {
         const [tone, text] = healthTones[found.health];
         return (
           <>
-            <p role="status" class="verdict">
-              <Badge tone={tone}>{text}</Badge>{' '}
+            <p class="verdict">
+              <span role="status">
+                <Badge tone={tone}>{text}</Badge>
+              </span>{' '}
               <span class="dim">
                 looked <Time at={found.checkedAt} />
               </span>

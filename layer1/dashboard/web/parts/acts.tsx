@@ -1,6 +1,7 @@
 /** Buttons that do something: one click, or one click and an answer where something is lost. */
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { useId, useState } from 'preact/hooks';
+import { useFocusLeft, useOpenDialog } from './focus.ts';
 import { useAction } from './loading.ts';
 import { DoingNotice } from './notices.tsx';
 
@@ -16,14 +17,17 @@ export function ActButton(props: {
 }) {
   const { doing, run } = useAction(props.act);
   const isPending = doing.is === 'pending';
+  const own = useFocusLeft();
   return (
-    <span class="act">
+    <span class="act" ref={own}>
       <button
         type="button"
         class={props.kind ?? 'plain'}
         aria-label={props.name}
         aria-busy={isPending}
-        disabled={isPending || props.isDisabled}
+        // One that is disabled under the focus loses it. Pressed again it does nothing.
+        aria-disabled={isPending}
+        disabled={props.isDisabled}
         onClick={() => void run()}
       >
         {isPending ? `${props.label} …` : props.label}
@@ -46,8 +50,9 @@ export function AskedButton(props: {
   children?: ComponentChildren;
 }) {
   const [isOpen, setIsOpen] = useState(false);
+  const own = useFocusLeft();
   return (
-    <span class="act">
+    <span class="act" ref={own}>
       <button
         type="button"
         class={props.isDanger === true ? 'danger' : 'plain'}
@@ -72,11 +77,10 @@ export function Question(props: {
   onClose: () => void;
 }) {
   const { title, confirm, word, isDanger = false, onClose, children } = props;
-  const dialog = useRef<HTMLDialogElement>(null);
+  const dialog = useOpenDialog();
   const [typed, setTyped] = useState('');
   const { doing, run } = useAction(props.act);
   const ids = { title: useId(), word: useId() };
-  useEffect(() => dialog.current?.showModal(), []);
   const submit = async (event: Event) => {
     event.preventDefault();
     if (await run()) onClose();
