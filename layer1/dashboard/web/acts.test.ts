@@ -43,8 +43,16 @@ describe('on the pages', () => {
 
   /** Time goes by where the test says so, by `after`. */
   function open(t: TestContext, path: string, facts: Facts = {}) {
+    return watched(t, () => acting.openPage(path, { identity, told: running, ...facts }));
+  }
+
+  function openGate(t: TestContext, path: string, facts: Facts = {}) {
+    return watched(t, () => acting.openGate(path, { identity, told: running, ...facts }));
+  }
+
+  function watched<Of extends OpenPage>(t: TestContext, opened: () => Of) {
     const { after, restore } = fakeTimers();
-    const page = acting.openPage(path, { identity, told: running, ...facts });
+    const page = opened();
     t.after(async () => {
       await page.close();
       // What the page still waited to do is not done without its document.
@@ -226,39 +234,33 @@ describe('on the pages', () => {
   });
 
   it('what is being typed as the login ends is there still for who logs in again, and not for another', async (t) => {
-    const { after, restore } = fakeTimers();
-    t.after(restore);
-    const page = acting.openGate('/', { identity, told: running });
-    t.after(() => page.close());
-    await after(200);
+    const page = openGate(t, '/');
+    await page.after(200);
     page.document.press('New app');
-    await after(200);
+    await page.after(200);
     page.document.button('Create');
     page.be(sessionOver(page.session));
-    await after(200);
+    await page.after(200);
     page.document.button('Create', 'main');
-    assert.match(page.document.root.textContent, /The session is over: log in again/);
+    assert.match(page.text(), /The session is over: log in again/);
     page.be({ ...page.session, identity: { ...identity, token: { id: 't2' } } });
-    await after(200);
+    await page.after(200);
     page.document.button('Create');
-    assert.doesNotMatch(page.document.root.textContent, /The session is over/);
+    assert.doesNotMatch(page.text(), /The session is over/);
     page.be(sessionOver(page.session));
-    await after(200);
+    await page.after(200);
     page.be({ ...page.session, identity: { ...identity, name: 'bob' } });
-    await after(200);
+    await page.after(200);
     page.document.button('New app');
   });
 
   it('nothing is left of the pages of who has logged out', async (t) => {
-    const { after, restore } = fakeTimers();
-    t.after(restore);
-    const page = acting.openGate('/', { identity, told: running });
-    t.after(() => page.close());
-    await after(200);
+    const page = openGate(t, '/');
+    await page.after(200);
     page.be({ is: 'out', why: 'You are logged out.' });
-    await after(200);
-    assert.doesNotMatch(page.document.root.textContent, /New app|shop/);
-    assert.match(page.document.root.textContent, /You are logged out/);
+    await page.after(200);
+    assert.doesNotMatch(page.text(), /New app|shop/);
+    assert.match(page.text(), /You are logged out/);
   });
 
   it('who answers a question has the focus again where they were, or in the table where that is gone', async (t) => {
@@ -296,5 +298,23 @@ describe('on the pages', () => {
     const page = open(t, '/apps/shop/deployments/d1');
     await page.after(200);
     assert.equal(page.document.title, 'shop, deployments, d1 · test');
+  });
+
+  it('what is followed as the login ends is let go of, and goes on with the next', async (t) => {
+    const streams = new Set<AbortSignal>();
+    const stream: Api['stream'] = async (_url, { signal }) => {
+      streams.add(signal);
+      signal.addEventListener('abort', () => void streams.delete(signal));
+      return new ReadableStream();
+    };
+    const page = openGate(t, '/apps/shop/logs', { stream });
+    await page.after(500);
+    assert.equal(streams.size, 1);
+    page.be(sessionOver(page.session));
+    await page.after(500);
+    assert.equal(streams.size, 0);
+    page.be({ ...page.session });
+    await page.after(500);
+    assert.equal(streams.size, 1);
   });
 });

@@ -2,13 +2,14 @@
  * What somebody sees who is logged in, or is to log in. Where a login is over the form stands above the pages, which stay as they are:
  * what was typed there is not lost, and goes on for whoever logs in as the same person.
  */
-import { type ComponentChildren, Fragment } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import type { Api } from './api/client.ts';
 import { Failure } from './api/failure.ts';
 import { Login } from './login.tsx';
 import { useOpenDialog } from './parts/focus.ts';
 import { FailureNotice, Reading } from './parts/notices.tsx';
+import { LoginOverContext } from './parts/watched.ts';
 import { formerOf, type Session } from './session.ts';
 
 type In = Extract<Session, { is: 'in' }>;
@@ -28,7 +29,11 @@ export function Gate(props: {
   const entrance = session.is === 'in' ? null : <Entrance {...props} session={session} />;
   return (
     <>
-      {shown === undefined ? null : <Fragment key={shown.identity.name}>{children(shown)}</Fragment>}
+      {shown === undefined ? null : (
+        <LoginOverContext.Provider key={shown.identity.name} value={session.is !== 'in'}>
+          {children(shown)}
+        </LoginOverContext.Provider>
+      )}
       {entrance === null ? null : shown === undefined ? (
         <main class="login">{entrance}</main>
       ) : (

@@ -88,25 +88,23 @@ function Main() {
         onRead={() => void read()}
         onLookedAt={() => void look()}
       >
-        {(shown) => (
-          <SessionPages api={api} session={shown} isOver={session.is !== 'in'} page={page} go={go} onLogOut={logOut} />
-        )}
+        {(shown) => <SessionPages api={api} session={shown} page={page} go={go} onLogOut={logOut} />}
       </Gate>
     </>
   );
 }
 
 /** One stream of changes for as long as somebody is logged in. */
-function SessionPages({ isOver, ...props }: Omit<Parameters<typeof Dashboard>[0], 'feed'> & { isOver: boolean }) {
+function SessionPages(props: Omit<Parameters<typeof Dashboard>[0], 'feed'>) {
   const { api, session } = props;
   const feed = useMemo(() => new WorldFeed(session.identity), []);
   const isWatched = useIsWatched();
   useEffect(() => {
-    if (!isWatched || isOver) return undefined;
+    if (!isWatched) return undefined;
     const ended = new AbortController();
     void feed.run(api, ended.signal);
     return () => ended.abort();
-  }, [api, feed, isWatched, isOver]);
+  }, [api, feed, isWatched]);
   return <Dashboard {...props} feed={feed} />;
 }
 

@@ -1,12 +1,16 @@
-/** A page that nobody looks at lets go of its connections. */
-import { useEffect, useState } from 'preact/hooks';
+/** A page that nobody looks at lets go of its connections. So does one whose login is over: it has others after the next one. */
+import { createContext } from 'preact';
+import { useContext, useEffect, useState } from 'preact/hooks';
+
+export const LoginOverContext = createContext(false);
 
 /** Browsers have six connections to a server without TLS, for all their tabs, and a cluster has places for so many that follow logs. */
 const hiddenMs = 60_000;
 
-/** Whether somebody looks at the page, or did within the last minute. */
+/** Whether somebody looks at the page, or did within the last minute, and is logged in. */
 export function useIsWatched(): boolean {
   const [isWatched, setIsWatched] = useState(true);
+  const isOver = useContext(LoginOverContext);
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const look = () => {
@@ -22,5 +26,5 @@ export function useIsWatched(): boolean {
       document.removeEventListener('visibilitychange', look);
     };
   }, []);
-  return isWatched;
+  return isWatched && !isOver;
 }
