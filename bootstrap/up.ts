@@ -2,7 +2,9 @@
 import { parseArgs, styleText } from 'node:util';
 import { messageOf } from '@flynn/kit/errors';
 import { changeOf } from './domain/domain.ts';
-import { bringUp, bringUpHosts, goOnText, printToken } from './bring-up.ts';
+import { bringUp, goOnText } from './bring-up/bring-up.ts';
+import { bringUpHosts } from './bring-up/hosts.ts';
+import { printToken } from './joining/token.ts';
 import { rotationOf } from './rotation/flags.ts';
 
 async function main(): Promise<boolean> {

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { fingerprintOf } from '@flynn/kit/certificate';
 import { createAuthority } from '@flynn/kit/tls';
 import { addLine } from './add-line.ts';
-import { farewell } from '../bring-up.ts';
+import { farewell } from '../bring-up/farewell.ts';
 import { readOptions, settle } from '../settings.ts';
 
 const cluster = settle(readOptions({}), undefined, {

@@ -6,7 +6,7 @@ import { serviceOf } from '@flynn/controller/access/service-token';
 import { configSchema } from '@flynn/controller/config';
 import { hasCode } from '@flynn/kit/errors';
 import { loadConfig } from '@flynn/kit/config';
-import { checkRotation } from '../bring-up.ts';
+import { checkRotation } from '../bring-up/refusals.ts';
 import { imageNames } from '../images/recipes.ts';
 import { type SystemApp, manifestOf } from '../platform/manifest.ts';
 import { checkRotated, closed, closing, commonRootKey, isOpen, knownRootKeys, rootKeyNews, told } from './rotation.ts';

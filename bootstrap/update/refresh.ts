@@ -10,7 +10,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { type AgentSetup, setupOf } from '../agent/agent.ts';
 import { agentProgram, isGivenUp, replaceLink } from '../agent/program.ts';
-import { thisMachine } from '../bring-up.ts';
+import { thisMachine } from '../machine/this-machine.ts';
 import { type Place, ownHost, versionOfHost } from './host-move.ts';
 import { type HostLock, withHostLock } from '../host-lock.ts';
 import { readHostOptions } from '../host-options.ts';

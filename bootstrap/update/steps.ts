@@ -4,7 +4,7 @@ import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
 import { forgetRefresh } from '@flynn/host-agent/update/refresh-record';
 import { FlynnError } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { thisMachine } from '../bring-up.ts';
+import { thisMachine } from '../machine/this-machine.ts';
 import { findPerson } from '../cli/config.ts';
 import { withStore } from '../platform/controller.ts';
 import { tellEtcdImage } from '../platform/etcd.ts';

@@ -7,10 +7,10 @@ import { otherMachineFile } from '@flynn/host-agent/fencing/other-machine';
 import { writeUpdate } from '@flynn/host-agent/update/record';
 import { silentLogger } from '@flynn/kit/log';
 import { mayBegin } from './bring-up.ts';
-import { type Asked, refuseOtherMachine } from './joining/other-machine.ts';
-import { made } from './cluster-fixture.ts';
-import { readOptions } from './settings.ts';
-import { checkUpdated } from './update/unended.ts';
+import { type Asked, refuseOtherMachine } from '../joining/other-machine.ts';
+import { made } from '../cluster-fixture.ts';
+import { readOptions } from '../settings.ts';
+import { checkUpdated } from '../update/unended.ts';
 
 test('a host that stands aside is the host by up in the middle of an update too, if the machine is ready for it', async () => {
   await using dir = await mkdtempDisposable(join(tmpdir(), 'flynn-bring-up-'));
