@@ -33,6 +33,8 @@ export type ContainerBuilds = AsyncDisposable & {
     dir: string,
     options?: { appEnv?: Record<string, string>; env?: Record<string, string>; flags?: readonly string[] },
   ): Promise<Built>;
+  /** Unpacked: of a layer by its digest, of what is kept for the app's next build by its id. */
+  stored(which: { digest: string } | { cacheOf: string }): Promise<Buffer>;
   /** Runs a process type until its stop. `url` answers once it listens. */
   start(result: BuildResult, type: string, env?: Record<string, string>): Promise<Running>;
 };
@@ -67,6 +69,11 @@ export async function openContainerBuilds(): Promise<ContainerBuilds> {
   const owner = shortId();
   const labelled = ['--label', 'flynn.test=1', '--label', `${label}=${owner}`];
   let count = 0;
+  const stored = async (which: { digest: string } | { cacheOf: string }): Promise<Buffer> => {
+    const digest = 'digest' in which ? which.digest : (await blobs.getName(`cache/${which.cacheOf}`))?.digest;
+    if (digest === undefined) throw new Error('nothing is stored there');
+    return zstdDecompressSync(Buffer.concat(await (await blobs.get(digest)).toArray()));
+  };
 
   return {
     async build(appId, dir, { appEnv = {}, env = {}, flags = [] } = {}) {
@@ -99,6 +106,8 @@ export async function openContainerBuilds(): Promise<ContainerBuilds> {
       return { code, output: stdout + stderr, result };
     },
 
+    stored,
+
     async start(result, type, env = {}) {
       const port = await freePort();
       const variables = Object.entries({ PORT: String(port), ...env }).flatMap(([name, value]) => [
@@ -120,10 +129,9 @@ export async function openContainerBuilds(): Promise<ContainerBuilds> {
       ];
       const id = (await run('docker', [...args, imageOf('SLUG_RUNNER'), ...command])).stdout.trim();
       for (const layer of result.layers) {
-        const packed = Buffer.concat(await (await blobs.get(layer.digest)).toArray());
         const copy = spawn('docker', ['cp', '-', `${id}:/`], { stdio: ['pipe', 'ignore', 'inherit'] });
         const copied = new Promise<number | null>((resolve) => copy.once('close', resolve));
-        copy.stdin.end(zstdDecompressSync(packed));
+        copy.stdin.end(await stored(layer));
         if ((await copied) !== 0) throw new Error('a layer could not be unpacked');
       }
       await run('docker', ['start', id]);

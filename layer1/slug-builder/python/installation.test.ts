@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { bench } from '../compile-fixture.ts';
 import { installationOf } from './installation.ts';
@@ -53,4 +55,19 @@ source = { directory = "libs/lib" }
     ['--no-deps', '-r', 'unchecked-requirements.txt'],
     ['--no-deps', '.'],
   ]);
+});
+
+test("what a lock's index asks for reaches pip by its environment, and what it is given depends on no login", async () => {
+  const index = 'https://pip.corp.test/simple';
+  await using app = await bench({
+    'pyproject.toml': `[project]\nname = "shop"\nversion = "1"\n[[tool.uv.index]]\nname = "corp"\nurl = "${index}"\n`,
+    'uv.lock': `[[package]]\nname = "shop"\nversion = "1"\nsource = { virtual = "." }\ndependencies = [{ name = "six" }]\n[[package]]\nname = "six"\nversion = "1"\nsource = { registry = "${index}" }\nsdist = { hash = "sha256:01" }\n`,
+  });
+  const appEnv = { UV_INDEX_CORP_USERNAME: 'me', UV_INDEX_CORP_PASSWORD: 'hunter2' };
+  const { env, dependsOn, check } = await installationOf({ ...app.context(), appEnv });
+  assert.deepEqual(env, { FLYNN_INDEX_1: 'me:hunter2' });
+  assert.equal(dependsOn, '--extra-index-url https://${FLYNN_INDEX_1}@pip.corp.test/simple\nsix==1 --hash=sha256:01\n');
+  assert.match(check?.join() ?? '', /UV_INDEX_CORP_PASSWORD/);
+  const file = await readFile(join(app.layout.scratchDir, 'checked-requirements.txt'), 'utf8');
+  assert.doesNotMatch(file, /hunter2/);
 });

@@ -4,8 +4,10 @@ import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile } from '@flynn/kit/files';
 import type { BuildContext } from '../buildpack.ts';
+import { buildEnv } from '../environment.ts';
 import { exists } from '../nodejs/toolchain.ts';
-import { type Lock, requirementFiles } from './locked.ts';
+import { type NamedIndex, authorized, defaultIndex, loginAdvice } from './indexes.ts';
+import { type Lock, isUsualIndex, requirementFiles } from './locked.ts';
 import { readPipfileLock } from './pipfile.ts';
 import { readPoetryLock } from './poetry-lock.ts';
 import { type PyProject, readPyProject } from './pyproject.ts';
@@ -21,6 +23,10 @@ export type Installation = Readonly<{
   steps: readonly Step[];
   /** All that decides what they install; undefined where that is part of the source, or elsewhere. */
   dependsOn: string | undefined;
+  /** Logins at indexes: for pip alone. */
+  env?: Readonly<Record<string, string>>;
+  /** What to look at where pip fails. */
+  check?: readonly string[];
 }>;
 
 export async function signOf(appDir: string): Promise<(typeof signs)[number] | undefined> {
@@ -28,12 +34,19 @@ export async function signOf(appDir: string): Promise<(typeof signs)[number] | u
   return undefined;
 }
 
-type Context = Pick<BuildContext, 'layout' | 'out'>;
+type Context = Pick<BuildContext, 'layout' | 'out' | 'appEnv' | 'baseEnv'>;
 
 const wholeApp: Step = { args: ['.'], called: 'pip install .' };
 const appAlone: Step = { args: ['--no-deps', '.'], called: 'pip install --no-deps .' };
 
 export async function installationOf(context: Context): Promise<Installation> {
+  const { appEnv, baseEnv } = context;
+  const index = defaultIndex(appEnv, baseEnv);
+  const { env, ...installation } = await packagesOf(context);
+  return { ...installation, env: { ...(index === undefined ? {} : { PIP_INDEX_URL: index }), ...env } };
+}
+
+async function packagesOf(context: Context): Promise<Installation> {
   const { appDir } = context.layout;
   switch (await signOf(appDir)) {
     case 'requirements.txt': {
@@ -42,7 +55,7 @@ export async function installationOf(context: Context): Promise<Installation> {
       return { steps, dependsOn: text === undefined || (await hasLocal(appDir, text)) ? undefined : text };
     }
     case 'Pipfile.lock':
-      return ofLock(context, 'Pipfile.lock', readPipfileLock(await textOf(appDir, 'Pipfile.lock')));
+      return ofLock(context, 'Pipfile.lock', readPipfileLock(await textOf(appDir, 'Pipfile.lock')), []);
     case 'pyproject.toml':
       return ofProject(context, readPyProject(await textOf(appDir, 'pyproject.toml')));
     case 'setup.py':
@@ -55,10 +68,11 @@ export async function installationOf(context: Context): Promise<Installation> {
 async function ofProject(context: Context, project: PyProject): Promise<Installation> {
   const { appDir } = context.layout;
   if (await exists(join(appDir, 'uv.lock'))) {
-    return ofLock(context, 'uv.lock', readUvLock(await textOf(appDir, 'uv.lock')));
+    return ofLock(context, 'uv.lock', readUvLock(await textOf(appDir, 'uv.lock')), project.indexes);
   }
   if (await exists(join(appDir, 'poetry.lock'))) {
-    return ofLock(context, 'poetry.lock', readPoetryLock(await textOf(appDir, 'poetry.lock'), project));
+    const lock = readPoetryLock(await textOf(appDir, 'poetry.lock'), project);
+    return ofLock(context, 'poetry.lock', lock, project.indexes);
   }
   if (project.isPackage || project.isToldByBuild || (await hasSetup(appDir))) {
     return { steps: [wholeApp], dependsOn: undefined };
@@ -73,12 +87,26 @@ async function ofProject(context: Context, project: PyProject): Promise<Installa
   context.out.warn(
     'There is no lockfile: each build may get other versions.\nWrite one with "uv lock" or "poetry lock", and commit it.',
   );
-  const text = project.requirements.map((requirement) => `${requirement}\n`).join('');
+  const others = project.indexes.filter(({ url }) => !isUsualIndex(url));
+  const { urls, env } = authorized(
+    others.map(({ url }) => url),
+    others,
+    buildEnv(context),
+  );
+  const options = urls.map(
+    (url, at) => `${others[at]?.isDefault === true ? '--index-url' : '--extra-index-url'} ${url}\n`,
+  );
+  const text = [...options, ...project.requirements.map((requirement) => `${requirement}\n`)].join('');
   const step = {
     args: ['-r', await written(context, 'requirements-of-pyproject.txt', text)],
     called: 'pip install of pyproject.toml',
   };
-  return { steps: [step], dependsOn: (await hasLocal(appDir, text)) ? undefined : text };
+  return {
+    steps: [step],
+    dependsOn: (await hasLocal(appDir, text)) ? undefined : text,
+    env,
+    check: loginAdvice(urls, others),
+  };
 }
 
 /** Whether setuptools, which pip takes where no build system is named, has files of its own. setup.cfg has others' settings too. */
@@ -87,8 +115,9 @@ async function hasSetup(appDir: string): Promise<boolean> {
 }
 
 /** What a lock names is all there is: nothing that another package asks for comes beside it. */
-async function ofLock(context: Context, name: string, lock: Lock): Promise<Installation> {
-  const { checked, unchecked } = requirementFiles(lock);
+async function ofLock(context: Context, name: string, lock: Lock, named: readonly NamedIndex[]): Promise<Installation> {
+  const { urls, env } = authorized(lock.indexes, named, buildEnv(context));
+  const { checked, unchecked } = requirementFiles({ ...lock, indexes: urls });
   const steps: Step[] = [];
   for (const [text, kind, options] of [
     [checked, 'checked', ['--require-hashes']],
@@ -100,7 +129,12 @@ async function ofLock(context: Context, name: string, lock: Lock): Promise<Insta
   }
   const text = checked + unchecked;
   const isOfSource = lock.isPackage || (await hasLocal(context.layout.appDir, text));
-  return { steps: lock.isPackage ? [...steps, appAlone] : steps, dependsOn: isOfSource ? undefined : text };
+  return {
+    steps: lock.isPackage ? [...steps, appAlone] : steps,
+    dependsOn: isOfSource ? undefined : text,
+    env,
+    check: loginAdvice(lock.indexes, named),
+  };
 }
 
 async function written({ layout }: Context, name: string, text: string): Promise<string> {

@@ -1,5 +1,6 @@
 /** What does a pyproject.toml say of the app? */
 import { z } from 'zod';
+import type { NamedIndex } from './indexes.ts';
 import { pythonMarkers } from './python-range.ts';
 import { readToml } from './toml.ts';
 
@@ -10,6 +11,9 @@ const poetryNeed = z.looseObject({
   platform: z.string().optional(),
   optional: z.boolean().default(false),
 });
+const uvIndex = z.looseObject({ name: z.string().default(''), url: z.string(), default: z.boolean().default(false) });
+/** Of Poetry the usual one is named without its address. */
+const poetrySource = z.looseObject({ name: z.string(), url: z.string().optional(), priority: z.string().optional() });
 const schema = z.object({
   'build-system': z.unknown().optional(),
   project: z
@@ -21,8 +25,10 @@ const schema = z.object({
     .optional(),
   tool: z
     .looseObject({
+      uv: z.looseObject({ index: z.array(uvIndex).default([]) }).optional(),
       poetry: z
         .looseObject({
+          source: z.array(poetrySource).default([]),
           'package-mode': z.boolean().default(true),
           dependencies: z.record(z.string(), z.union([z.string(), poetryNeed, z.array(poetryNeed)])).default({}),
         })
@@ -38,6 +44,8 @@ export type PyProject = Readonly<{
   isToldByBuild: boolean;
   /** As pip reads them: `name[extra]>=1 ; markers`. */
   requirements: readonly string[];
+  /** Where it says that packages come from. */
+  indexes: readonly NamedIndex[];
   /** What the app needs by itself, in production. */
   needs: readonly { name: string; extras: readonly string[]; markers: string | undefined }[];
 }>;
@@ -58,10 +66,15 @@ export function readPyProject(text: string): PyProject {
       if (typeof need === 'string') return [{ name, extras: [], markers: undefined }];
       return need.optional ? [] : [{ name, extras: need.extras, markers: markersOf(need) }];
     });
+  const ofUv = (tool?.uv?.index ?? []).map(({ name, url, default: isDefault }) => ({ name, url, isDefault }));
+  const sources = (poetry?.source ?? []).flatMap(({ name, url, priority }) =>
+    url === undefined ? [] : [{ name, url, isDefault: priority === 'default' }],
+  );
   return {
     isPackage: buildSystem !== undefined && (poetry?.['package-mode'] ?? true),
     isToldByBuild: poetry === undefined && project?.dynamic.includes('dependencies') === true,
     requirements,
+    indexes: [...ofUv, ...sources],
     needs: [...ofProject, ...ofPoetry],
   };
 }

@@ -77,7 +77,7 @@ async function installPackages({ context, env, own, program, runtime }: Wanted):
   const { appDir } = layout;
   const venv = join(appDir, '.venv');
   const kept = new KeptFolder(context, 'venv', venv);
-  const { steps, dependsOn } = await installationOf(context);
+  const { steps, dependsOn, env: logins = {}, check = [] } = await installationOf(context);
   const key = dependsOn === undefined ? undefined : keyOf(builderVersion, runtime, appDir, dependsOn);
   out.topic(`Installing dependencies with pip`);
   if (key !== undefined && (await kept.restore(key))) {
@@ -97,11 +97,12 @@ async function installPackages({ context, env, own, program, runtime }: Wanted):
   for (const { args, called } of steps) {
     await runTool([...pip, ...quiet, ...args], {
       context,
-      env,
+      env: { ...env, ...logins },
       called,
       check: [
         'that every package and version exists, and supports this Python',
         'that the package index can be reached from the cluster; another is named with: flynn runner env set PIP_INDEX_URL=URL',
+        ...check,
         ...(args.includes('.') ? ['that the app can be made a package: its own words are above'] : []),
       ],
     });
