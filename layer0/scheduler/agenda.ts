@@ -1,6 +1,7 @@
 /** What a scheduler has to look at: evaluations as the store has them, those that changes call for, those that wait for room. */
 import type { Operation, Revision, Transaction } from '@flynn/store/store';
 import { Blocked } from './blocked.ts';
+import type { Relief } from './blocked.ts';
 import { Broker } from './broker.ts';
 import type { CellChange } from './cell-change.ts';
 import { cellKeys } from './cell.ts';
@@ -15,7 +16,7 @@ import { roomComing } from './preemption.ts';
 import type { Resources } from './resources.ts';
 import { builtInSchedulers, schedulerFor } from './schedulers/scheduler.ts';
 import type { Schedulers } from './schedulers/scheduler.ts';
-import { Triggers, reliefOf } from './triggers.ts';
+import { Triggers, reliefOf, reliefOn } from './triggers.ts';
 import type { Trigger } from './triggers.ts';
 
 export type AgendaOptions = Readonly<{
@@ -102,10 +103,17 @@ export class Agenda {
     }
     const ended = after ?? before;
     if (ended === undefined) return;
-    // One that waits may have been woken since it was planned, and then comes once more.
-    this.broker.forget(ended.id, now, after?.state !== 'blocked');
+    if (after?.state === 'blocked' && this.#isWokenSince(after)) return;
+    this.broker.forget(ended.id, now);
     if (after?.state === 'blocked') this.block(after, this.#options.columns.revision, now);
     else if (this.#blocked.evaluationOf(ended.workloadId)?.id === ended.id) this.#blocked.remove(ended.workloadId);
+  }
+
+  /** Then it comes once more, though the watch tells only now that it waits. What others see to is theirs to wake. */
+  #isWokenSince({ id, workloadId, createdAt, updatedAt = createdAt }: Evaluation): boolean {
+    const wokenAt = this.broker.wokenAt(id);
+    if (wokenAt === undefined || wokenAt < updatedAt) return false;
+    return this.isOwn(workloadId) || this.broker.tokenOf(id) !== undefined;
   }
 
   /** `plannedAt`: the cell on which there was no room for it. */
@@ -138,6 +146,14 @@ export class Agenda {
   /** A host was given up. */
   concernLoss(hostId: string, now: number): void {
     for (const trigger of this.#triggers.ofLoss(hostId)) this.#ask(trigger, now);
+  }
+
+  /** A plan that had room on these hosts is not carried out: no change of the cell tells of that. */
+  concernDropped(hostIds: Iterable<string>, now: number): void {
+    for (const hostId of hostIds) {
+      const relief = reliefOn(hostId, 'freed', this.#options.columns);
+      if (relief !== undefined) this.#wake({ ...relief, free: this.#freeOn(hostId) }, now);
+    }
   }
 
   /** What no event told of: changes from before the start, and whatever was written without an evaluation. */
@@ -224,16 +240,21 @@ export class Agenda {
   }
 
   #relieve(change: CellChange, now: number): void {
-    const { columns, ledger } = this.#options;
-    const relief = reliefOf(change, columns);
-    const index = relief === undefined ? undefined : ledger.table.indexOf(relief.hostId);
-    if (relief === undefined || index === undefined) return;
-    const { memoryFree, cpuFree } = ledger.table.columns;
-    const free =
-      change.kind === 'status'
-        ? this.#roomOfEnded(change)
-        : { memoryBytes: Math.max(0, memoryFree[index] ?? 0), cpuMillis: Math.max(0, cpuFree[index] ?? 0) };
-    for (const woken of this.#blocked.relieve({ ...relief, free }, now)) this.broker.enqueue(woken, now);
+    const relief = reliefOf(change, this.#options.columns);
+    if (relief === undefined) return;
+    const free = change.kind === 'status' ? this.#roomOfEnded(change) : this.#freeOn(relief.hostId);
+    this.#wake({ ...relief, free }, now);
+  }
+
+  #wake(relief: Relief, now: number): void {
+    for (const woken of this.#blocked.relieve(relief, now)) this.broker.enqueue(woken, now);
+  }
+
+  #freeOn(hostId: string): Resources {
+    const { table } = this.#options.ledger;
+    const { memoryFree, cpuFree } = table.columns;
+    const index = table.indexOf(hostId) ?? -1;
+    return { memoryBytes: Math.max(0, memoryFree[index] ?? 0), cpuMillis: Math.max(0, cpuFree[index] ?? 0) };
   }
 
   /**

@@ -114,12 +114,12 @@ export class Broker {
    * Somebody else saw to it. Nothing happens if it is outstanding: its commit will be refused, and `ack` or `nack` follows;
    * but if it is over, it does not come once more then.
    */
-  forget(evaluationId: string, now: number, isOver = true): void {
+  forget(evaluationId: string, now: number): void {
     const workloadId = this.#known.get(evaluationId);
     const line = workloadId === undefined ? undefined : this.#lines.get(workloadId);
     if (workloadId === undefined || line === undefined) return;
     if (line.outstanding?.evaluation.id === evaluationId) {
-      if (isOver) line.again = undefined;
+      line.again = undefined;
       return;
     }
     this.#drop(evaluationId);
@@ -130,6 +130,14 @@ export class Broker {
       this.#advance(line, now);
     }
     this.#dropIfEmpty(workloadId, line);
+  }
+
+  /** When it was handed in after it had waited for room, unless it has been handed out since. */
+  wokenAt(evaluationId: string): number | undefined {
+    const workloadId = this.#known.get(evaluationId);
+    const line = workloadId === undefined ? undefined : this.#lines.get(workloadId);
+    const { queued, again, pending = [] } = line ?? {};
+    return [queued?.evaluation, again, ...pending].find((one) => one?.id === evaluationId)?.updatedAt;
   }
 
   /** Up to `limit` that are due: the highest priority first, then the oldest. Each is outstanding until it is acked or nacked. */

@@ -112,3 +112,54 @@ test('jobs that end by themselves wake nobody that waits for the room of those i
   carryOut();
   assert.equal(jobs('urgent').length, 1);
 });
+
+for (const answered of ['before it is blocked', 'once it is'] as const) {
+  test(`room that a refused plan had held is taken at once by what waits for it, the refusal heard ${answered}`, () => {
+    const sized = { template: { resources: { memoryBytes: 600 * mebibyte, cpuMillis: 1 } } };
+    const { database, core, world, hear, change, nextBatch, carryOut, jobs } = openCore(
+      ['h1'],
+      [{ id: 'first', ...sized }],
+    );
+    const batch = nextBatch();
+    assert.equal(batch?.changes.size, 1);
+    change({ id: 'first', count: 0, ...sized });
+    change({ id: 'second', ...sized });
+    const answer = database.transact(batch.transaction);
+    assert.equal(answer.succeeded, false, 'it is another workload by now');
+    const second = nextBatch();
+    assert.ok(second !== undefined, 'no room, as the first one holds it');
+    const block = () => {
+      core.answered(second, database.transact(second.transaction), world.now);
+      hear();
+    };
+    if (answered === 'once it is') block();
+    core.answered(batch, answer, world.now);
+    if (answered === 'before it is blocked') block();
+    carryOut();
+    assert.equal(jobs('second').length, 1);
+    assert.equal(jobs('first').length, 0);
+  });
+}
+
+for (const order of ['the answer before the watch', 'the watch before the answer'] as const) {
+  test(`what found no room is looked at once more where there was some before its plan was written, ${order} tells of that`, () => {
+    const sized = { template: { resources: { memoryBytes: 600 * mebibyte, cpuMillis: 1 } } };
+    const { database, core, world, hear, change, nextBatch, carryOut, jobs } = openCore(
+      ['h1'],
+      [{ id: 'first', ...sized }],
+    );
+    carryOut();
+    change({ id: 'second', ...sized });
+    const batch = nextBatch();
+    assert.ok(batch !== undefined);
+    database.transact({ then: [hostPut(hostOf('h2'))] });
+    hear();
+    const answer = database.transact(batch.transaction);
+    assert.equal(answer.succeeded, true);
+    if (order === 'the watch before the answer') hear();
+    core.answered(batch, answer, world.now);
+    hear();
+    carryOut();
+    assert.equal(jobs('second').length, 1);
+  });
+}

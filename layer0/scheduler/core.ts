@@ -61,6 +61,8 @@ export class SchedulerCore {
   readonly #courses = new Map<string, Course>();
   readonly #plans = new Map<Plan, Course>();
   readonly #retired = new Set<string>();
+  /** Plans that had room on hosts, and were not carried out or not all of them. */
+  #drops = 0;
   #repairAt = 0;
   #isOpen = false;
 
@@ -200,7 +202,7 @@ export class SchedulerCore {
     const { evaluation } = delivery;
     this.counts.evaluations += 1;
     const isStored = this.columns.evaluations.has(evaluation.id);
-    const course: Course = { delivery, isStored, plannedAt: 0, refusals: 0, waits: undefined };
+    const course: Course = { delivery, isStored, plannedAt: 0, dropsBefore: 0, refusals: 0, waits: undefined };
     this.#courses.set(evaluation.id, course);
     this.#plan(course, now);
   }
@@ -209,6 +211,7 @@ export class SchedulerCore {
     const { evaluation } = course.delivery;
     const known = this.columns.evaluations.get(evaluation.id);
     course.plannedAt = this.columns.revision;
+    course.dropsBefore = this.#drops;
     course.waits = undefined;
     let plan: Plan;
     try {
@@ -250,6 +253,7 @@ export class SchedulerCore {
 
   #settleOne(course: Course, { plan, state, revision, reason }: Settled, now: number): void {
     const { evaluation } = course.delivery;
+    if (state === 'impossible' || state === 'refused') this.#noteDrop(plan, now);
     if (state === 'impossible') return this.#giveUpCourse(course, reason ?? 'it cannot be written', now);
     if (state === 'refused') {
       course.refusals += 1;
@@ -267,7 +271,17 @@ export class SchedulerCore {
     return this.#proceedOne(course, now);
   }
 
-  #tellOutcome({ end, created }: Outcome, { plannedAt }: Course, isNews: boolean, now: number): void {
+  /** The room it had held is anybody's again: of those that wait, and of those that are about to. */
+  #noteDrop({ hosts }: Plan, now: number): void {
+    const held = [...hosts].filter(([, { add }]) => add.length > 0).map(([hostId]) => hostId);
+    if (held.length === 0) return;
+    this.#drops += 1;
+    this.#agenda.concernDropped(held, now);
+  }
+
+  #tellOutcome({ end, created }: Outcome, course: Course, isNews: boolean, now: number): void {
+    // Where room was dropped since, no revision tells whether the plan had seen it.
+    const plannedAt = course.dropsBefore === this.#drops ? course.plannedAt : 0;
     for (const evaluation of [end, ...created]) {
       if (evaluation.state !== 'blocked') continue;
       this.#agenda.block(evaluation, plannedAt, now);

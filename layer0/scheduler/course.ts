@@ -8,6 +8,8 @@ export type Course = {
   readonly isStored: boolean;
   /** The cell the last plan was made on. */
   plannedAt: Revision;
+  /** How many plans had been dropped by then, whose room it did not see. */
+  dropsBefore: number;
   refusals: number;
   /** With a plan under way there is nothing to wait for but its end. */
   waits: Wait | undefined;

@@ -125,8 +125,11 @@ export function reliefOf(change: CellChange, cell: Cell): Omit<Relief, 'free'> |
     return undefined;
   }
   const kind = reliefKind(change);
-  if (kind === undefined) return undefined;
-  const { hostId } = change;
+  return kind === undefined ? undefined : reliefOn(change.hostId, kind, cell);
+}
+
+/** The same of a host where something got better. */
+export function reliefOn(hostId: string, kind: Relief['kind'], cell: Cell): Omit<Relief, 'free'> | undefined {
   const host = cell.hosts.get(hostId)?.value;
   const settings = cell.settings.get(hostId);
   if (host === undefined || !isOpen(host, settings)) return undefined;
