@@ -101,7 +101,7 @@ async function askOnce(
   { signal, deadlineMs = defaultDeadlineMs }: Options,
 ): Promise<Answer> {
   const { token } = provider;
-  const bearer = token === undefined ? {} : { authorization: `Bearer ${token}` };
+  const bearer: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
   const headers = { accept: 'application/json', ...init.headers, ...bearer };
   const limited = withDeadline(deadlineMs, signal);
   try {

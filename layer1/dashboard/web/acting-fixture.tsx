@@ -8,7 +8,7 @@ import { Dashboard } from './dashboard.tsx';
 import { FakeDocument, type OpenPage } from './document-fixture.ts';
 import { Gate } from './gate.tsx';
 import { someCluster } from './rendering-fixture.tsx';
-import { pageAt } from './routing.ts';
+import { type Page, pageAt } from './routing.ts';
 import type { Session } from './session.ts';
 import { WorldFeed } from './world/feed.ts';
 
@@ -30,14 +30,15 @@ export function openPage(path: string, facts: Facts): OpenPage {
   ));
 }
 
-/** @public With what is there for whoever is logged in no more. `be`: another session from then on. */
-export function openGate(path: string, facts: Facts): OpenPage & { be: (session: Session) => void; session: In } {
-  const page = pageAt(path);
+/** @public With what is there for whoever is logged in no more. `be`: another session from then on; `visit`: another page. */
+export function openGate(path: string, facts: Facts): Gated {
   const own = { is: 'in', identity: facts.identity, cluster: someCluster } as const;
-  const place: { be: (session: Session) => void } = { be: () => {} };
+  const place: Pick<Gated, 'be' | 'visit'> = { be: () => {}, visit: () => {} };
   const Gated = ({ api, feed }: Surroundings) => {
     const [session, be] = useState<Session>(own);
+    const [page, setPage] = useState<Page>(pageAt(path));
     place.be = be;
+    place.visit = (to) => setPage(pageAt(to));
     return (
       <Gate
         api={api}
@@ -54,9 +55,10 @@ export function openGate(path: string, facts: Facts): OpenPage & { be: (session:
     );
   };
   const opened = open(facts, (surroundings) => <Gated {...surroundings} />);
-  return { ...opened, session: own, be: (session) => place.be(session) };
+  return { ...opened, session: own, be: (session) => place.be(session), visit: (to) => place.visit(to) };
 }
 
+type Gated = OpenPage & { be: (session: Session) => void; visit: (path: string) => void; session: In };
 type In = Extract<Session, { is: 'in' }>;
 type Surroundings = Readonly<{ api: Api; feed: WorldFeed; session: In }>;
 

@@ -20,7 +20,7 @@ type Facts = Readonly<{
   onLogOut?: () => Promise<void>;
 }>;
 type In = Extract<Session, { is: 'in' }>;
-type Gated = OpenPage & { be: (session: Session) => void; session: In };
+type Gated = OpenPage & { be: (session: Session) => void; visit: (path: string) => void; session: In };
 type Acting = {
   openPage: (path: string, facts: Facts & { identity: Identity }) => OpenPage;
   openGate: (path: string, facts: Facts & { identity: Identity }) => Gated;
@@ -316,5 +316,31 @@ describe('on the pages', () => {
     page.be({ ...page.session });
     await page.after(500);
     assert.equal(streams.size, 1);
+  });
+
+  it('an edit of variables that was not saved yet is there for who comes back to it', async (t) => {
+    const call = async (line: string) => {
+      if (line === 'GET /apps/:app') return someApp();
+      if (line === 'GET /apps/:app/releases/:release') return someRelease({ env: { GREETING: 'hello' } });
+      return new Promise(() => {});
+    };
+    const page = openGate(t, '/apps/shop/env', { call: call as Api['call'] });
+    await page.after(200);
+    page.document.press('Remove GREETING');
+    await page.after(200);
+    assert.match(page.text(), /1 removed/);
+    page.visit('/apps/shop/logs');
+    await page.after(200);
+    assert.doesNotMatch(page.text(), /1 removed/);
+    page.visit('/apps/shop/env');
+    await page.after(200);
+    assert.match(page.text(), /1 removed/);
+    page.document.press('Discard');
+    await page.after(200);
+    page.visit('/');
+    await page.after(200);
+    page.visit('/apps/shop/env');
+    await page.after(200);
+    page.document.button('Remove GREETING');
   });
 });

@@ -1,8 +1,9 @@
 /** All pages of somebody who is logged in. */
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useMemo, useRef } from 'preact/hooks';
 import type { Api } from './api/client.ts';
 import { AppList } from './apps/app-list.tsx';
 import { AppPage } from './apps/app-page.tsx';
+import type { EnvEdit } from './apps/env-change.ts';
 import { ClusterPage } from './cluster/cluster-page.tsx';
 import { Link } from './parts/link.tsx';
 import { Empty } from './parts/notices.tsx';
@@ -21,8 +22,9 @@ export function Dashboard(props: {
   onLogOut: () => Promise<void>;
 }) {
   const { api, feed, session, page, go, onLogOut } = props;
+  const edits = useMemo(() => new Map<string, EnvEdit>(), []);
   return (
-    <ServicesContext.Provider value={{ api, feed, session, go }}>
+    <ServicesContext.Provider value={{ api, feed, session, go, edits }}>
       <Shell page={page} onLogOut={onLogOut}>
         <PageOf page={page} />
       </Shell>

@@ -1,5 +1,5 @@
 /** An app's variables: names first, values when somebody asks, edits as one release. */
-import { useId, useState } from 'preact/hooks';
+import { useEffect, useId, useState } from 'preact/hooks';
 import type { App, Release } from '@flynn/controller/model';
 import { Question } from '../parts/acts.tsx';
 import { useLoaded } from '../parts/loading.ts';
@@ -24,8 +24,9 @@ export function EnvPage({ view }: { view: AppView }) {
 
 function EnvEditor(props: { app: App; release: Release | undefined; isBusy: boolean; onSaved: () => void }) {
   const { app, release, isBusy, onSaved } = props;
-  const { api, session, go } = useServices();
-  const [edit, setEdit] = useState<EnvEdit>({});
+  const { api, session, go, edits } = useServices();
+  const [edit, setEdit] = useState<EnvEdit>(edits.get(app.id) ?? {});
+  useEffect(() => void edits.set(app.id, edit), [edits, app.id, edit]);
   const [isAsking, setIsAsking] = useState(false);
   const isOwn = mayChange(app, session.identity);
   const before = release?.env ?? {};
@@ -35,6 +36,7 @@ function EnvEditor(props: { app: App; release: Release | undefined; isBusy: bool
   const names = [...new Set([...Object.keys(before), ...Object.keys(edit)])].toSorted();
   const save = async (once: string) => {
     const { deployment } = await changeEnv(api, app.name, edit, once);
+    edits.delete(app.id);
     setEdit({});
     if (deployment === undefined) onSaved();
     else go({ is: 'app', name: app.name, tab: 'deployments', item: deployment.id });

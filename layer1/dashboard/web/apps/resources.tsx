@@ -79,6 +79,7 @@ export function Resources({ app }: { app: App }) {
 
 const resourceTones: Readonly<Record<ResourceView['state'], Tone>> = {
   pending: 'busy',
+  provisioning: 'busy',
   ready: 'good',
   removing: 'warn',
 };

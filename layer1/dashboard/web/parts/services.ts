@@ -2,6 +2,7 @@
 import { createContext } from 'preact';
 import { useContext, useEffect, useState } from 'preact/hooks';
 import type { Api } from '../api/client.ts';
+import type { EnvEdit } from '../apps/env-change.ts';
 import type { Page } from '../routing.ts';
 import type { Session } from '../session.ts';
 import type { WorldFeed } from '../world/feed.ts';
@@ -12,6 +13,8 @@ export type Services = Readonly<{
   feed: WorldFeed;
   session: Extract<Session, { is: 'in' }>;
   go: (page: Page) => void;
+  /** Of variables, by apps' ids: what was not saved yet is there for who comes back to the page. */
+  edits: Map<string, EnvEdit>;
 }>;
 
 export const ServicesContext = createContext<Services | undefined>(undefined);
