@@ -4,9 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { silentLogger } from '@flynn/kit/log';
-import { Crowd, holdersOf } from './crowd.ts';
+import { Crowd, type Opener, holdersOf } from './crowd.ts';
 import { runProgram } from './program.ts';
 
+const opener = (address: string): Opener => ({ address, isTrusted: false });
 const connection = (from: string, to: string): string =>
   `ipv4     2 tcp      6 431999 ESTABLISHED src=${from} dst=${to} sport=1 dport=2 src=${to} dst=${from} sport=2 dport=1 [ASSURED] mark=0 use=2\n` +
   `ipv4     2 udp      17 25 src=${from} dst=${to} sport=3 dport=4 [UNREPLIED] src=${to} dst=${from} sport=4 dport=3 mark=0 use=2\n`;
@@ -20,7 +21,7 @@ test('once the table is crowded, who has begun more than half of what there may 
   let scripts = 0;
   let changes = 0;
   const crowd = new Crowd({
-    addresses: () => [few, many],
+    containers: () => [few, many].map(opener),
     read: async () => table,
     run(command, signal) {
       scripts += 1;
@@ -53,7 +54,7 @@ test('where the kernel tracks none, or does not tell whose they are, nobody is h
   const tables = [undefined, { used: 10, limit: 10 }];
   for (const table of tables) {
     const crowd = new Crowd({
-      addresses: () => ['100.100.1.2'],
+      containers: () => [opener('100.100.1.2')],
       read: async () => table,
       run: async (command, signal) => {
         const args = command.args.map((one) => one.replaceAll('/proc/net/nf_conntrack', '/nonexistent'));
@@ -69,7 +70,14 @@ test('where the kernel tracks none, or does not tell whose they are, nobody is h
 
 test('what the host itself has begun, and containers that are gone, hold nobody', () => {
   const counts = '192.0.2.2 900\n100.100.1.9 900\n100.100.1.2 5\n';
-  assert.deepEqual(holdersOf(counts, ['100.100.1.2'], { used: 1_805, limit: 1_800 }), [
+  assert.deepEqual(holdersOf(counts, [opener('100.100.1.2')], { used: 1_805, limit: 1_800 }), [
     { address: '100.100.1.2', count: 5, isHeld: false },
+  ]);
+});
+
+test("a part of the platform's is named, and not held: a router begins what others ask of it", () => {
+  const router = { address: '100.100.1.2', isTrusted: true };
+  assert.deepEqual(holdersOf('100.100.1.2 900\n', [router], { used: 950, limit: 1_000 }), [
+    { address: '100.100.1.2', count: 900, isHeld: false },
   ]);
 });

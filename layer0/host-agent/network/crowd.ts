@@ -11,6 +11,8 @@ import { forever } from '@flynn/kit/tasks';
 import type { Run } from './program.ts';
 
 export type TableUse = Readonly<{ used: number; limit: number }>;
+/** `isTrusted`: a part of the platform's. What a router begins is what others ask of it, and without it nobody is answered. */
+export type Opener = Readonly<{ address: string; isTrusted: boolean }>;
 /** `isHeld`: it begins no more for the moment. */
 export type Holder = Readonly<{ address: string; count: number; isHeld: boolean }>;
 
@@ -30,14 +32,16 @@ const addUp =
 const script = `if [ -r /proc/net/nf_conntrack ]; then nice -n 19 awk '${addUp}' /proc/net/nf_conntrack; fi`;
 
 /** Of these addresses those that have begun any, the most first. */
-export function holdersOf(counts: string, addresses: readonly string[], { limit }: TableUse): Holder[] {
-  const known = new Set(addresses);
+export function holdersOf(counts: string, containers: readonly Opener[], { limit }: TableUse): Holder[] {
+  const known = new Map(containers.map((one) => [one.address, one]));
   return counts
     .split('\n')
     .flatMap((line): Holder[] => {
       const [address = '', count = ''] = line.split(' ');
-      if (!known.has(address)) return [];
-      return [{ address, count: Number(count), isHeld: Number(count) > limit * largeShare }];
+      const container = known.get(address);
+      if (container === undefined) return [];
+      const isHeld = !container.isTrusted && Number(count) > limit * largeShare;
+      return [{ address, count: Number(count), isHeld }];
     })
     .toSorted((a, b) => b.count - a.count);
 }
@@ -71,12 +75,12 @@ export class Crowd {
 
   /** Whether it is crowded. */
   async look(signal: AbortSignal): Promise<boolean> {
-    const { read = readTable, addresses, run, onChange } = this.#options;
+    const { read = readTable, containers, run, onChange } = this.#options;
     const before = this.held;
     const table = await read();
     const isCrowded = table !== undefined && table.used >= (table.limit * crowdedPercent) / 100;
     this.#holders = isCrowded
-      ? holdersOf(await run({ program: 'sh', args: ['-c', script] }, signal), addresses(), table)
+      ? holdersOf(await run({ program: 'sh', args: ['-c', script] }, signal), containers(), table)
       : [];
     if (JSON.stringify(before) === JSON.stringify(this.held)) return isCrowded;
     this.#tell(before);
@@ -97,8 +101,8 @@ export class Crowd {
 }
 
 export type CrowdOptions = Readonly<{
-  /** Of the containers that run. */
-  addresses: () => readonly string[];
+  /** Those that run. */
+  containers: () => readonly Opener[];
   /** Undefined where the kernel tracks none. */
   read?: () => Promise<TableUse | undefined>;
   run: Run;

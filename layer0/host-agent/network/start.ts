@@ -76,7 +76,7 @@ export async function startNetwork(
 ): Promise<HostNetwork> {
   const jobs = () => localJobsOf(containers.all());
   const crowd = new Crowd({
-    addresses: () => jobs().map(({ address }) => address),
+    containers: () => jobs().map(({ address, reach }) => ({ address, isTrusted: (reach?.access ?? []).length > 0 })),
     run: runnerOf(new Shell()),
     onChange: () => network.changed(),
     log,
