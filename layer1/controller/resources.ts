@@ -134,6 +134,8 @@ export const deploymentType = defineType({
     appId: z.string(),
     oldReleaseId: z.string().optional(),
     newReleaseId: z.string(),
+    /** What the deployment before left to be waited for: a release whose jobs were still ending when this one began. */
+    drains: z.string().optional(),
     /** Jobs of the new release at the end, and of the old one when it began. */
     counts: z.record(z.string(), z.int()),
     oldCounts: z.record(z.string(), z.int()),

@@ -109,7 +109,8 @@ export async function removeRelease(
   const { deploymentId } = app.status;
   if (deploymentId !== undefined) {
     const deployment = await deps.resources.find(deploymentType, deploymentId, { signal });
-    if ([deployment?.spec.newReleaseId, deployment?.spec.oldReleaseId].includes(release.id)) {
+    const { newReleaseId, oldReleaseId, drains } = deployment?.spec ?? {};
+    if ([newReleaseId, oldReleaseId, drains].includes(release.id)) {
       throw new FlynnError('conflict', `${version} is in a deployment of ${app.spec.name}: wait for that to end`);
     }
   }

@@ -22,7 +22,8 @@ import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
 import { takenNames, turnFor } from '../access/name-turns.ts';
 import { checkNames } from '../access/service-names.ts';
-import { hasEnded, lastWaitText } from './phases.ts';
+import { endOfFormer, leftBy } from './former.ts';
+import { hasEnded, lastWaitText, mayBeFollowed } from './phases.ts';
 import { changedRollout } from './settings.ts';
 import { taskId, taskLine, taskPiece } from './tasks.ts';
 import { evaluationContext, findApp, findLiveApp } from '../deps.ts';
@@ -149,10 +150,12 @@ async function deploy(
   const { resources } = deps;
   const { release } = asked;
   const rollout = changedRollout(app.spec.rollout, asked.rollout);
-  if (app.status.deploymentId !== undefined) {
-    throw underWay(deps, app, app.status.deploymentId);
-  }
   const oldId = app.status.releaseId;
+  const { deploymentId } = app.status;
+  const former =
+    deploymentId === undefined ? undefined : await resources.find(deploymentType, deploymentId, { signal });
+  const isWaited = former === undefined || !mayBeFollowed({ ...former.status, rollout }) || oldId === release.id;
+  if (deploymentId !== undefined && isWaited) throw underWay(deps, app, deploymentId);
   const [runnable, prepared, old, oldFormation] = await Promise.all([
     runnableOf(deps, app, release, signal),
     resources.find(formationType, release.id, { signal }),
@@ -177,6 +180,8 @@ async function deploy(
   });
   const kept = old === undefined ? {} : keptCounts(old.spec.processes, oldFormation?.spec.processes);
   checkCarriedCounts(app, release, counts, kept);
+  const drains = former && leftBy(former, { releaseId: release.id, counts, rollout }, deps.cell);
+  if (former !== undefined && drains === undefined) throw underWay(deps, app, former.id);
   const formation = formationPiece(deps, { app, release, before: prepared, processes: counts });
   const id = deps.newId();
   const line = runnable === undefined ? undefined : taskLine(release.spec.scripts, 'release');
@@ -190,6 +195,7 @@ async function deploy(
       appId: app.id,
       ...(oldId === undefined ? {} : { oldReleaseId: oldId }),
       newReleaseId: release.id,
+      ...(drains === undefined ? {} : { drains }),
       counts,
       oldCounts: oldFormation?.spec.processes ?? {},
       knownJobs: statusesOfApp(deps.cell, app.id)
@@ -206,6 +212,7 @@ async function deploy(
   const locked: AppResource = { ...app, status: { ...app.status, deploymentId: deployment.resource.id } };
   const pieces = [
     writePiece(appType, app, locked),
+    ...(former === undefined ? [] : [endOfFormer(deps, former)]),
     // One that is deleted at this moment is not deployed; what is scaled at this moment is not taken back.
     { compare: [compareOf(release), ...(oldId === undefined ? [] : [countsCompare(oldId, oldFormation)])] },
     turn,

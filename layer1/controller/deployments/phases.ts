@@ -20,6 +20,18 @@ export function lastWaitText({ postdeployJobId }: Pick<Deployment, 'postdeployJo
 }
 
 /**
+ * Nothing but old jobs is left of it, and another may begin beside them: one strategy has room for that, which counts what is too much
+ * in batches.
+ */
+export function mayBeFollowed({
+  state,
+  postdeployJobId,
+  rollout,
+}: Pick<Deployment, 'state' | 'postdeployJobId' | 'rollout'>): boolean {
+  return state === 'finishing' && postdeployJobId === undefined && rollout?.strategy === 'in-batches';
+}
+
+/**
  * Its counts are the deployment's to change. One that ended after the app was read is no obstacle: whoever compares the app
  * learns that it has changed.
  */

@@ -67,6 +67,25 @@ test('it is complete once the old jobs have ended, or cannot be ended', () => {
   assert.deepEqual(at([scaled], { phase: 'finishing' }), { do: 'complete' }, 'what was added since is not its own');
 });
 
+test('in batches the first one begins beside what the deployment before left, the next once that has ended', () => {
+  const types = (left: number, newWanted: number) => [
+    web({
+      target: 8,
+      original: 8,
+      newWanted,
+      newUp: newWanted,
+      newExpected: newWanted,
+      oldWanted: 8,
+      oldPresent: 8 + left,
+    }),
+    web({ type: 'gone', target: 0, original: 0, newWanted: 0, newExpected: 0, oldWanted: 0, oldPresent: left }),
+  ];
+  const first = at(types(4, 0));
+  assert.deepEqual('newCounts' in first && first.newCounts['web'], 4);
+  assert.equal(at(types(4, 4)).do, 'wait');
+  assert.equal(at(types(0, 4)).do, 'scale');
+});
+
 test('it says which jobs are to follow, and looks again when a host that is away is not waited for any more', () => {
   const followers = { hosts: ['h2', 'h3'], of: 3, why: 'their data is there' } as const;
   const db = web({ type: 'db', newExpected: 1, newUp: 1, oldWanted: 0, oldPresent: 0, followers });

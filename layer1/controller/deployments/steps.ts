@@ -75,7 +75,7 @@ function viewOf(deps: Deps, world: World, phase: RolloutView['phase'], upTimes: 
     timeoutMs: spec.timeoutMs,
     patience: {
       startMs: startPatienceMs(world.next.processes),
-      stopMs: stopPatienceMs(world.old?.processes),
+      stopMs: Math.max(stopPatienceMs(world.old?.processes), stopPatienceMs(world.earlier?.processes)),
       backMs: startPatienceMs(world.old?.processes),
     },
     ...limitsOf(deps, world, phase, upTimes, nowMs),

@@ -49,7 +49,8 @@ export function nextCounts(
       );
     case 'canary':
     case 'in-batches':
-      if (!isDown(types)) return 'wait';
+      // What the deployment before left is a batch at most, or this one would not have begun.
+      if (hasBegun(types) && !isDown(types)) return 'wait';
       return counts(
         types,
         (type) => (type.isInPlace ? type.target : grown(type, batchOf(type.target, plan))),
@@ -121,6 +122,10 @@ function grown({ target, newWanted }: Type, by: number): number {
 
 function isThrough({ isSwitched, newWanted, target }: Type): boolean {
   return isSwitched && newWanted >= target;
+}
+
+function hasBegun(types: readonly Type[]): boolean {
+  return types.some(({ isSwitched, newWanted }) => isSwitched && newWanted > 0);
 }
 
 function isDown(types: readonly Type[]): boolean {

@@ -17,6 +17,7 @@ import type { Scripts } from '../apps/app-json.ts';
 import { appIdOf, workloadIdOf } from '../processes/compile.ts';
 import type { Runnable } from '../processes/compile.ts';
 import { expectedJobs, patienceMs } from './expected-jobs.ts';
+import { endingJobs } from './former.ts';
 import type { Patient } from './patience.ts';
 import { findFailed, findTrouble, isOfType, upJobs } from './progress.ts';
 import type { UpTimes } from './progress.ts';
@@ -43,6 +44,8 @@ export type World = {
   deployment: DeploymentResource;
   next: Side;
   old: Side | undefined;
+  /** Jobs of an earlier release that the deployment before left to this one. */
+  earlier: Readonly<{ releaseId: string; processes: Patient }> | undefined;
   workloads: ReadonlyMap<string, Workload>;
   /** Of workloads that both releases have: which one’s template each has now. */
   releaseIds: ReadonlyMap<string, string | undefined>;
@@ -70,6 +73,9 @@ export async function readWorld(
     side(newReleaseId),
     oldReleaseId === undefined ? undefined : side(oldReleaseId),
   ]);
+  const { drains } = deployment.spec;
+  const drained = drains === undefined ? undefined : await deps.resources.find(releaseType, drains, { signal });
+  const earlier = drains === undefined ? undefined : { releaseId: drains, processes: drained?.spec.processes ?? {} };
   const jobId = taskJobId(deployment);
   const ids = [...new Set([...workloadIds(app.id, next).values(), ...workloadIds(app.id, old).values()])];
   if (jobId !== undefined) ids.push(jobId);
@@ -84,6 +90,7 @@ export async function readWorld(
     deployment,
     next,
     old,
+    earlier,
     workloads: byId,
     task:
       jobId === undefined ? undefined : await readTask(deps, jobId, { workload: byId.get(jobId), revision, signal }),
@@ -143,7 +150,7 @@ export function typeStates(
   upTimes: Pick<UpTimes, 'seen' | 'awaySinceMs'>,
   nowMs: number,
 ): TypeState[] {
-  const { app, deployment, next, old, workloads, releaseIds } = world;
+  const { app, deployment, next, old, earlier, workloads, releaseIds } = world;
   const { cell } = deps;
   const { counts, oldCounts, rollout } = deployment.spec;
   const untilMs = (hostId: string) => upTimes.awaySinceMs(hostId, nowMs) + patienceMs(deployment.spec);
@@ -153,7 +160,8 @@ export function typeStates(
   const failed = findFailed(deployment, statuses);
   const nextIds = workloadIds(app.id, next);
   const oldIds = workloadIds(app.id, old);
-  const types = [...new Set([...nextIds.keys(), ...oldIds.keys()])];
+  const ending = earlier === undefined ? new Map<string, number>() : endingJobs(cell, app.id, earlier.releaseId);
+  const types = [...new Set([...nextIds.keys(), ...oldIds.keys(), ...ending.keys()])];
   const up = types.flatMap((type) => upJobs(staying, next.releaseId, type));
   const upSince = upTimes.seen(deployment.id, up, nowMs);
   const isOwn = (workloadId: string) => appIdOf(workloadId) === app.id;
@@ -184,7 +192,9 @@ export function typeStates(
       followers,
       leftOutAtMs,
       oldUp: old === undefined ? 0 : upJobs(staying, old.releaseId, type).length,
-      oldPresent: oldId === undefined ? 0 : presentOld(deps, world, oldId, { statuses, placed, leftOut }),
+      oldPresent:
+        (oldId === undefined ? 0 : presentOld(deps, world, oldId, { statuses, placed, leftOut })) +
+        (ending.get(type) ?? 0),
       isInPlace,
       isSwitched,
       failed: failed !== undefined && failed.meta['flynn.type'] === type ? { ...failed, type } : undefined,
@@ -233,14 +243,15 @@ function presentOld(
 
 /** When something was last seen to happen that brings a deployment on: a job came up, an old one ended, a step was taken. */
 export function progressMsOf(deps: Deps, world: World, upTimes: UpTimes, nowMs: number): number {
-  const { app, deployment, next, old } = world;
+  const { app, deployment, next, old, earlier } = world;
   const { id, createdAt, status, spec } = deployment;
   const events = statusesOfApp(deps.cell, app.id).flatMap((job) => {
     const releaseId = job.meta['flynn.release'];
     if (spec.knownJobs.includes(job.id)) return [];
     if (releaseId === next.releaseId && job.state === 'running' && !job.isUncertain)
       return [`${job.id} is up since ${job.startedAt ?? 0}`];
-    return releaseId === old?.releaseId && job.isFinal ? [`${job.id} has ended`] : [];
+    const isOld = releaseId !== undefined && [old?.releaseId, earlier?.releaseId].includes(releaseId);
+    return isOld && job.isFinal ? [`${job.id} has ended`] : [];
   });
   const times = [`a step at ${status.steppedAt ?? createdAt}`, ...events].map((what) =>
     upTimes.firstMs(id, what, { nowMs }),

@@ -30,6 +30,8 @@ test('a release waits until the one before is live, a deployment until it has en
     [...cases.slice(0, 4).map(() => 'release,deploy'), 'deploy', '', '', ''],
   );
   assert.deepEqual(keptBack({ state: 'canary', rollout }), []);
+  // Beside its last old jobs another may begin.
+  assert.deepEqual(keptBack({ state: 'finishing', rollout: rolloutSchema.parse({}) }), []);
   const byItself = { ...rollout, autoPromoteMs: 60_000 };
   assert.deepEqual(keptBack({ state: 'canary', rollout: byItself }), ['release', 'deploy']);
 });

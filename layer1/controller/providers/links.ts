@@ -2,6 +2,7 @@
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { Again } from '@flynn/resource/reconciler';
 import { startDeployment } from '../deployments/deployments.ts';
+import { hasOldJobs } from '../deployments/former.ts';
 import type { Deps } from '../deps.ts';
 import { createRelease, findBasis } from '../releases/releases.ts';
 import { appType } from '../resources.ts';
@@ -64,7 +65,7 @@ export async function takeFrom(
   if (app === undefined) return { is: 'unlinked' };
   const { name } = app.spec;
   const { deploymentId, releaseId } = app.status;
-  if (deploymentId !== undefined) return itsDeployment;
+  if (deploymentId !== undefined || hasOldJobs(deps.cell, app)) return itsDeployment;
   const basis = await findBasis(deps, app, signal);
   const next = taken(renew(variablesOf(basis)).after, givenBy(status));
   if (!next.isChanged) return { is: 'unlinked' };

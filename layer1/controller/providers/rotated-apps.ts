@@ -4,6 +4,7 @@
  */
 import type { Login } from '@flynn/appliances/appliance';
 import type { Deps } from '../deps.ts';
+import { hasOldJobs } from '../deployments/former.ts';
 import { findBasis } from '../releases/releases.ts';
 import { commandOf } from '../datastores/lookup.ts';
 import { appType, deploymentType, releaseType } from '../resources.ts';
@@ -39,6 +40,7 @@ export async function renewIn(
   const { name } = app.spec;
   const current = app.status.deploymentId;
   if (current !== undefined) return current === known.deploymentId ? underWay : itsDeployment;
+  if (hasOldJobs(deps.cell, app)) return underWay;
   const basis = await findBasis(deps, app, signal);
   const held = basis === undefined ? [] : namesHolding(change.former.login.password, basis.spec);
   if (held.length === 0) return { ...tried, isThrough: true };
