@@ -61,14 +61,49 @@ test('bash offers the apps after -a', async () => {
   assert.deepEqual(await offered('ps --app=', apps), apps);
 });
 
-test('zsh and fish get scripts that know every command', async () => {
+test('bash offers files where a file is meant, and nothing of flynn in their place', async () => {
+  for (const line of [
+    'apply -f ',
+    'apply --file ',
+    'apply --file=',
+    'import ',
+    'key add ',
+    'run cat ',
+    'pg restore -y ',
+  ]) {
+    assert.deepEqual(await offered(line), [], line);
+  }
+  assert.deepEqual(await offered('env set -f .env --refe'), ['--references']);
+  assert.deepEqual(await offered('run rails --he'), [], 'these are of another program');
+});
+
+test('bash offers the words that an argument or a value may be', async () => {
+  assert.deepEqual(await offered('user role bob '), ['viewer', 'developer', 'admin']);
+  assert.deepEqual(await offered('token create --scope d'), ['developer']);
+  assert.deepEqual(await offered('completion '), ['bash', 'zsh', 'fish']);
+  for (const line of ['-c ho', 'cluster default ho', 'ps --cluster=ho']) {
+    assert.deepEqual(await offered(line, ['home', 'work']), ['home'], line);
+  }
+  assert.deepEqual(await offered('promote shop st', ['shop', 'staging']), ['staging']);
+  assert.deepEqual(await offered('scale --timeout '), [], 'nobody knows what');
+});
+
+test('bash knows other names of a command, and what there is help for', async () => {
+  assert.deepEqual(await offered('deployment fail --r'), ['--reason']);
+  assert.deepEqual(await offered('help sca'), ['scale']);
+  assert.ok((await offered('scale ')).includes('--no-wait'), 'what it takes, where nothing else is known');
+});
+
+test('zsh and fish get scripts that know every command, and what each does', async () => {
   await using desk = await Desk.open();
   const zsh = (await desk.run(['completion', 'zsh'])).stdout;
   assert.match(zsh, /compdef _flynn_complete flynn\n$/);
-  assert.match(zsh, /"route add"\) found="http tcp /);
+  assert.match(zsh, /"route add"\) subs=\('http:answer for a host name, and a path of it' 'tcp:/);
+  assert.match(zsh, /'get:a variable'\\''s value, every byte as it is'/);
   // In zsh these are tied to the environment: setting one would lose the way to awk.
   assert.doesNotMatch(zsh, /\bpath=/);
   const fish = (await desk.run(['completion', 'fish'])).stdout;
-  assert.match(fish, /__fish_seen_subcommand_from env" -a "set unset get import export references"/);
-  assert.match(fish, /print \\\$1/);
+  assert.match(fish, /case 'route add'\n +printf '%s\\t%s\\n' http 'answer for a host name, and a path of it' tcp /);
+  assert.match(fish, /get 'a variable\\'s value, every byte as it is'/);
+  assert.match(fish, /case .*'apply\|-f' 'apply\|--file'.*\n +echo 'file'/);
 });
