@@ -397,3 +397,39 @@ test('a job told to stop while its container starts is not over before the conta
     );
     await agent.stop();
   }));
+
+test('nor where the engine does not tell of its containers for a while', () =>
+  scenario(async ({ engine, store }) => {
+    let silent = 0;
+    let starting: Promise<unknown> = Promise.resolve();
+    const mayStart = Promise.withResolvers<void>();
+    const slow: Engine = {
+      ...engine,
+      async start(id, options = {}) {
+        silent = 2;
+        const begun = mayStart.promise.then(() => engine.start(id));
+        starting = begun;
+        return raceAbort(begun, options.signal ?? new AbortController().signal);
+      },
+      async list(options) {
+        silent -= 1;
+        if (silent >= 0) throw new FlynnError('timeout', 'the container engine took too long to answer');
+        mayStart.resolve();
+        await starting;
+        return engine.list(options);
+      },
+    };
+    const agent = await openHost({ engine: slow, store });
+    const job = jobOf('a');
+    await agent.assign([job]);
+    await waitFor(() => silent === 2, { what: 'the start', deadlineMs: 30_000 });
+    await agent.assign([{ ...job, desired: 'stop' }]);
+    await agent.reach(job, 'done', (s) => s.isFinal);
+    mayStart.resolve();
+    await starting;
+    assert.deepEqual(
+      (await engine.list()).map((container) => container.state),
+      ['exited'],
+    );
+    await agent.stop();
+  }));

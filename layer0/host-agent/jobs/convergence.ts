@@ -1,6 +1,7 @@
 /** Makes the host's containers what its assignments say: look, plan, carry out, look again. */
 import { pause, systemClock } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { withDeadline } from '@flynn/kit/retry';
 import type { HostJob } from '@flynn/scheduler/cell';
 import type { AssignedJobs, DesiredJob, Unread } from './assigned.ts';
 import type { Container } from '../engine/engine.ts';
@@ -16,6 +17,8 @@ import type { StepContext } from './steps.ts';
 const resyncMs = 30_000;
 /** After a step that failed for reasons of the engine or the store, before the job is looked at again. */
 const pauseMs = 1_000;
+/** One container that the engine hangs over takes a part of it. */
+const lookDeadlineMs = 60_000;
 /** How soon a job that may not start now is looked at again. */
 const heldBackMs = 200;
 
@@ -120,12 +123,33 @@ export class Convergence {
   #begin(step: Step, signal: AbortSignal): void {
     const ending = new AbortController();
     this.#busy.set(step.jobId, { type: step.type, ending });
-    const running = this.#execute(step, AbortSignal.any([signal, ending.signal])).finally(() => {
+    const running = this.#carryOut(step, { signal, ending: ending.signal }).finally(() => {
       this.#busy.delete(step.jobId);
       this.#running.delete(running);
       this.#wake.resolve();
     });
     this.#running.add(running);
+  }
+
+  async #carryOut(step: Step, { signal, ending }: { signal: AbortSignal; ending: AbortSignal }): Promise<void> {
+    await this.#execute(step, AbortSignal.any([signal, ending]));
+    if (ending.aborted) await this.#look(step.jobId, signal);
+  }
+
+  /**
+   * The engine may go on with a start that was broken off: the next plan has to see it, or it would call a job over whose
+   * container is only just coming up. Until the engine tells, nothing is planned for the job.
+   */
+  async #look(jobId: string, signal: AbortSignal): Promise<void> {
+    const { containers, log } = this.#context;
+    while (!signal.aborted) {
+      try {
+        return await containers.refresh(withDeadline(lookDeadlineMs, signal));
+      } catch (error) {
+        log.debug({ err: error, jobId }, 'what became of a start that was broken off is not known yet');
+        await pause(pauseMs, signal);
+      }
+    }
   }
 
   async #execute(step: Step, signal: AbortSignal): Promise<void> {

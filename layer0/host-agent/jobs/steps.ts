@@ -43,7 +43,6 @@ export type StepContext = {
 type StepOf<T extends Step['type']> = Extract<Step, { type: T }>;
 /** For a container nobody can say any more how long it may take. */
 const defaultStopTimeoutMs = 30_000;
-const lookDeadlineMs = 10_000;
 const routersDeadlineMs = 5_000;
 /** While one with a volume of its own stops nobody stands in for it. */
 const aloneDrainMs = 5_000;
@@ -94,9 +93,8 @@ async function startJob(step: StepOf<'start'>, context: StepContext, signal: Abo
     // One that ended at once is settled by the next plan; there is nothing to watch.
     if (container.state === 'running') watch(job, container, context, { record: record(), isAdopted: false });
   } catch (error) {
-    // The assignment changed its mind, or the agent stops. The engine may go on with what it was asked for all the same:
-    // the next plan has to see it, or it would call a job over whose container is only just coming up.
-    if (signal.aborted) return await containers.refresh(AbortSignal.timeout(lookDeadlineMs));
+    // The assignment changed its mind, or the agent stops: whoever broke it off looks what the engine makes of it.
+    if (signal.aborted) return;
     const isTransient = hasCode(error, 'unavailable', 'timeout', 'cancelled');
     const failure = { message: messageOf(error), isTransient, endedAt: step.container?.endedAtMs };
     context.log.warn({ jobId: job.id }, `could not start the job: ${failure.message}`);
