@@ -1,11 +1,14 @@
 /** What the agent does besides running jobs: guards the lease, cleans up, measures. Put together for agent.ts. */
 import { join } from 'node:path';
+import { pause } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
+import { forever } from '@flynn/kit/tasks';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import type { Registry } from '@flynn/discovery/registry';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import type { Lease, Revision, Store } from '@flynn/store/store';
 import { Cleaner } from './disk/cleaner.ts';
+import { type SharedNode, removeOldNodes } from './containers/shared-node.ts';
 import type { ContainerTable } from './containers/table.ts';
 import { type Excess, excessText } from './disk/excess.ts';
 import { DiskMeter } from './disk/meter.ts';
@@ -42,6 +45,8 @@ export type UpkeepDeps = {
   rivals: Rivals;
   standing: Standing;
   uses: ImageUses;
+  /** What containers of the platform's parts run on, where it is the agent's own. */
+  node: SharedNode | undefined;
   /** Where the engine keeps its files. */
   diskPath: string;
   /** Whether the host has its subnet from the cluster: without, no other host has a way to what runs here. */
@@ -68,6 +73,9 @@ export type Upkeep = {
   /** For `keepAnnounced`: while the record is another machine's nothing is done as this host. */
   onRival: (rival: Rival, how: Meeting) => void;
 };
+
+/** Containers of a version before go with an update, within minutes. */
+const nodesEveryMs = 600_000;
 
 /** Its tasks run in the group. */
 export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<Upkeep> {
@@ -102,6 +110,15 @@ export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<U
   tasks.run('fence', (signal) => fence.run(signal));
   tasks.run('disk meter', (signal) => meter.run(signal));
   tasks.run('cleaner', (signal) => cleaner.run(signal));
+  tasks.run('old Nodes', (signal) => forever('removing old copies of Node', collectNodes, { signal, log }));
+
+  async function collectNodes(signal: AbortSignal): Promise<void> {
+    if (containers.isCurrent) {
+      const mounted = new Set(containers.all().flatMap(({ binds = [] }) => binds));
+      await removeOldNodes({ stateDir: deps.stateDir, current: deps.node, mounted, log });
+    }
+    await pause(nodesEveryMs, signal);
+  }
 
   function stopFor(container: Container, cause: { type: 'fenced' } | { type: 'disk_full'; message: string }): void {
     deps.host()?.jobs.update(jobIdOf(container), (record) => ({ ...record, stopCause: record.stopCause ?? cause }));

@@ -54,6 +54,7 @@ export async function startWork(
       rivals,
       standing,
       uses,
+      node: settings.node,
       diskPath: engineDir,
       hasLease,
       host: () => running,

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { silentLogger } from '@flynn/kit/log';
 import { jobOf } from '../host-fixture.ts';
-import { type SharedNode, shareNode } from './shared-node.ts';
+import { type SharedNode, removeOldNodes, shareNode } from './shared-node.ts';
 import { containerSpecOf } from './spec.ts';
 
 async function folderOf(t: TestContext): Promise<string> {
@@ -33,6 +33,29 @@ test('containers get the file the agent runs from, also after another of the sam
   assert.deepEqual(await readdir(join(folder, 'node')), ['x64-24.1.0-9']);
   await rm(second);
   assert.equal((await stat(shared.file)).size, 9);
+});
+
+test('what is left of versions before goes, but for what a container has, what is on the disk as a version, and the current one', async (t) => {
+  const folder = await folderOf(t);
+  const versions = ['gone', 'kept', 'mounted', 'now'];
+  const made: SharedNode[] = [];
+  for (const version of versions) {
+    const program = join(folder, version);
+    await writeFile(program, version);
+    const shared = await shareNode({ stateDir: folder, program, arch: 'x64', version, log: silentLogger() });
+    assert.ok(shared !== undefined);
+    made.push(shared);
+  }
+  const [, , mounted, now] = made;
+  assert.ok(mounted !== undefined && now !== undefined);
+  const collect = () =>
+    removeOldNodes({ stateDir: folder, current: now, mounted: new Set([mounted.file]), log: silentLogger() });
+  await collect();
+  assert.equal((await readdir(join(folder, 'node'))).length, 4, 'all are versions on the disk');
+  for (const version of ['gone', 'mounted', 'now']) await rm(join(folder, version));
+  await collect();
+  assert.deepEqual(await readdir(join(folder, 'node')), ['x64-kept-4', 'x64-mounted-7', 'x64-now-3']);
+  await removeOldNodes({ stateDir: join(folder, 'none'), current: undefined, mounted: new Set(), log: silentLogger() });
 });
 
 test('where it cannot be one file each has its own', async (t) => {

@@ -22,7 +22,10 @@ const rowOf = (Id: string) => ({
   Labels,
   HostConfig: { NetworkMode: 'flynn0' },
   NetworkSettings: { Networks },
-  Mounts: [{ Type: 'volume', Name: 'data' }],
+  Mounts: [
+    { Type: 'volume', Name: 'data', Source: '/volumes/data' },
+    { Type: 'bind', Source: '/state/node/x' },
+  ],
 });
 const inspected = {
   Id: 'good',
@@ -65,6 +68,7 @@ test('a container that the engine hangs over, or cannot tell of, keeps nobody fr
         imageId: 'sha256:1',
         tty: false,
         volumes: ['data'],
+        binds: ['/state/node/x'],
         createdAtMs: 1_700_000_000_000,
         isOutOfMemory: false,
         isUnclear: true,

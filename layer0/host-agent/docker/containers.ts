@@ -111,6 +111,15 @@ function stateOf(status: string): Container['state'] {
   }
 }
 
+type Mount = Readonly<{ Type?: string; Name?: string | undefined; Source: string }>;
+
+function mountsOf(mounts: readonly Mount[]): Pick<Container, 'volumes' | 'binds'> {
+  return {
+    volumes: mounts.flatMap(({ Type, Name }) => (Type === 'volume' && Name !== undefined ? [Name] : [])),
+    binds: mounts.flatMap(({ Type, Source }) => (Type === 'bind' ? [Source] : [])),
+  };
+}
+
 export function containerOf(info: Docker.ContainerInspectInfo): Container {
   const state = stateOf(info.State.Status);
   const address = Object.values(info.NetworkSettings.Networks).find((n) => n.IPAddress !== '')?.IPAddress;
@@ -127,7 +136,7 @@ export function containerOf(info: Docker.ContainerInspectInfo): Container {
     ...(state === 'running' && info.State.Pid > 0 ? { pid: info.State.Pid } : {}),
     imageId: info.Image,
     tty: info.Config.Tty,
-    volumes: info.Mounts.flatMap(({ Type, Name }) => (Type === 'volume' && Name !== undefined ? [Name] : [])),
+    ...mountsOf(info.Mounts),
     createdAtMs: timeMs(info.Created) ?? 0,
     ...(startedAtMs === undefined ? {} : { startedAtMs }),
     ...(state === 'exited' && endedAtMs !== undefined ? { endedAtMs } : {}),
@@ -362,7 +371,7 @@ function containerOfRow(row: Docker.ContainerInfo, error: string): Container {
     ...(state === 'running' && address !== undefined ? { address } : {}),
     imageId: row.ImageID,
     tty: false,
-    volumes: row.Mounts.flatMap(({ Type, Name }) => (Type === 'volume' && Name !== undefined ? [Name] : [])),
+    ...mountsOf(row.Mounts),
     createdAtMs: row.Created * 1_000,
     isOutOfMemory: false,
     error,

@@ -74,6 +74,8 @@ export type Container = Readonly<{
   tty: boolean;
   /** By name; those that its image asks for too, which go with it. */
   volumes: readonly string[];
+  /** Directories and files of the host that it has mounted; an engine without any tells none. */
+  binds?: readonly string[];
   createdAtMs: number;
   startedAtMs?: number;
   endedAtMs?: number;
