@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { Conditions, always, narrowed } from './conditions.ts';
 import { folderOf, isUsualIndex, type Lock, type LockedPackage, withMarkers } from './locked.ts';
 import type { PyProject } from './pyproject.ts';
-import { readToml } from './toml.ts';
+import { readToml } from '../toml.ts';
 
 const groupMarkers = z.union([z.string(), z.record(z.string(), z.string())]);
 const needSchema = z.looseObject({

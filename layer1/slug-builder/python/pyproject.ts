@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { NamedIndex } from './indexes.ts';
 import { pythonMarkers } from './python-range.ts';
-import { readToml } from './toml.ts';
+import { readToml } from '../toml.ts';
 
 const poetryNeed = z.looseObject({
   extras: z.array(z.string()).default([]),

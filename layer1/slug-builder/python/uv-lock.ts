@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { Conditions, always, narrowed } from './conditions.ts';
 import { folderOf, isUsualIndex, type Lock, type LockedPackage, withMarkers } from './locked.ts';
-import { readToml } from './toml.ts';
+import { readToml } from '../toml.ts';
 
 const fileSchema = z.object({ url: z.string().optional(), hash: z.string().optional() });
 const sourceSchema = z.object({
