@@ -11,15 +11,23 @@ export type CommandOptions = {
   signal: AbortSignal;
 };
 
-/** Streams the program's output below the current topic and gives its exit code. `raw` leaves lines as they are. */
+/**
+ * Streams the program's output below the current topic and gives its exit code. `raw` leaves lines as they are. With `onStdout` its
+ * stdout is for that alone.
+ */
 export async function runShown(
   [program, ...args]: readonly [string, ...string[]],
-  options: CommandOptions & { out: Output; style?: 'indented' | 'raw' },
+  options: CommandOptions & {
+    out: Output;
+    style?: 'indented' | 'raw';
+    onStdout?: ((chunk: Buffer) => void) | undefined;
+  },
 ): Promise<number> {
-  const { cwd, env, signal, out, style = 'indented' } = options;
+  const { cwd, env, signal, out, style = 'indented', onStdout } = options;
   const child = spawn(program, args, { cwd, env: { ...env }, signal, stdio: ['ignore', 'pipe', 'pipe'] });
   const line = style === 'raw' ? out.raw : out.line;
-  for (const stream of [child.stdout, child.stderr]) {
+  if (onStdout !== undefined) child.stdout.on('data', onStdout);
+  for (const stream of onStdout === undefined ? [child.stdout, child.stderr] : [child.stderr]) {
     const sink = lineSink(line);
     stream.on('data', (chunk: Buffer) => sink.push(chunk));
     stream.on('end', () => sink.end());

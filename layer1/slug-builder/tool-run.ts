@@ -11,11 +11,13 @@ export async function runTool(
     /** What people call it: "pip install -r requirements.txt". */
     called: string;
     check: readonly string[];
+    /** Its stdout is for that, and not shown. */
+    onStdout?: (chunk: Buffer) => void;
   },
 ): Promise<void> {
-  const { context, env, called, check } = options;
+  const { context, env, called, check, onStdout } = options;
   const { layout, signal, out } = context;
-  const code = await runShown(command, { cwd: layout.appDir, env, signal, out });
+  const code = await runShown(command, { cwd: layout.appDir, env, signal, out, onStdout });
   if (code === 0) return;
   throw new FlynnError(
     'invalid',

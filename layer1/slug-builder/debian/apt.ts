@@ -31,12 +31,16 @@ export class Apt {
     return (await this.#run('apt-cache', ['pkgnames', prefix])).split('\n').filter((name) => name !== '');
   }
 
-  /** The packages and all they need that no slug has yet, sorted by name. `invalid` if one is not to be had. */
-  async resolve(packages: readonly string[]): Promise<Deb[]> {
+  /**
+   * The packages and all they need that no slug has yet, and that is not there with those `beside` it either, sorted by name.
+   * `invalid` if one is not to be had.
+   */
+  async resolve(packages: readonly string[], beside: readonly string[] = []): Promise<Deb[]> {
     await this.#update();
     this.#present ??= this.#readPresent();
     const present = await this.#present;
-    return (await this.#closure(packages)).filter(({ name }) => !present.has(name));
+    const others = new Set(beside.length === 0 ? [] : (await this.#closure(beside)).map(({ name }) => name));
+    return (await this.#closure(packages)).filter(({ name }) => !present.has(name) && !others.has(name));
   }
 
   /** Into `dir`, under the names that `resolve` gave. */

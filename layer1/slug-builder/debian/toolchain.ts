@@ -62,16 +62,23 @@ export class DebianToolchain {
     return names.flatMap((name) => pattern.exec(name)?.[1] ?? []);
   }
 
-  /** The packages with all they need, in `<runtimeDir>/<tool>-<version of the first>-<digest>`. */
-  async install(tool: string, packages: readonly [string, ...string[]]): Promise<Runtime> {
-    let debs = await this.#resolve(packages);
+  /**
+   * The packages with all they need, in `<runtimeDir>/<tool>-<version of the first>-<digest>`. `beside`: packages that the builder
+   * has, for what only builds use: these, and what they need, are left out.
+   */
+  async install(
+    tool: string,
+    packages: readonly [string, ...string[]],
+    { beside = [] }: { beside?: readonly string[] } = {},
+  ): Promise<Runtime> {
+    let debs = await this.#resolve(packages, beside);
     try {
       await this.#fetch(debs);
     } catch (error) {
       if (this.#context.signal.aborted) throw error;
       // An archive forgets a version when there is a newer one.
       this.#index = { checkedAtMs: 0, names: {}, resolved: {} };
-      debs = await this.#resolve(packages);
+      debs = await this.#resolve(packages, beside);
       await this.#fetch(debs);
     }
     const version = debs.find(({ name }) => name === packages[0])?.version;
@@ -100,12 +107,12 @@ export class DebianToolchain {
     }
   }
 
-  async #resolve(packages: readonly string[]): Promise<Deb[]> {
-    const key = packages.join(' ');
+  async #resolve(packages: readonly string[], beside: readonly string[]): Promise<Deb[]> {
+    const key = [...packages, ...beside.map((name) => `-${name}`)].join(' ');
     return this.#remember(
       (index) => index.resolved[key],
       async () => {
-        const debs = (await this.#apt.resolve(packages)).filter(({ name }) => !uselessPackages.test(name));
+        const debs = (await this.#apt.resolve(packages, beside)).filter(({ name }) => !uselessPackages.test(name));
         return (index) => void (index.resolved[key] = debs);
       },
     );
