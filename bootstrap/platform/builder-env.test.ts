@@ -7,6 +7,7 @@ test('mirrors of packages that this machine names reach builds, and nothing else
     PIP_INDEX_URL: 'https://pip.example/simple',
     GOPROXY: 'https://go.example',
     BUNDLE_MIRROR__ALL: 'https://gems.example',
+    CARGO_MIRROR_URL: 'sparse+https://crates.example/',
     MAVEN_MIRROR_URL: 'https://maven.example',
   };
   assert.deepEqual(

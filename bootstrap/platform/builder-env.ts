@@ -11,7 +11,7 @@ export function builderEnvOf(machine: Pick<Machine, 'npmRegistry' | 'proxies'>):
 
 /** Mirrors of languages' packages, as their own tools know them. */
 const mirrors =
-  /^(?:PIP_(?:INDEX_URL|EXTRA_INDEX_URL|TRUSTED_HOST)|UV_(?:INDEX_URL|DEFAULT_INDEX)|GO(?:PROXY|SUMDB|NOSUMDB|NOPROXY|PRIVATE)|BUNDLE_MIRROR__\w+|MAVEN_MIRROR_URL|MVNW_REPOURL)$/;
+  /^(?:PIP_(?:INDEX_URL|EXTRA_INDEX_URL|TRUSTED_HOST)|UV_(?:INDEX_URL|DEFAULT_INDEX)|GO(?:PROXY|SUMDB|NOSUMDB|NOPROXY|PRIVATE)|BUNDLE_MIRROR__\w+|CARGO_MIRROR_URL|MAVEN_MIRROR_URL|MVNW_REPOURL)$/;
 
 export function mirrorsOf(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
   return Object.fromEntries(

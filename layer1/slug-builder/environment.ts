@@ -4,7 +4,7 @@ import type { BuildContext } from './buildpack.ts';
 
 /** How this machine reaches registries and what it trusts: what an operator gives the builder reaches the tools. */
 const fromHost =
-  /^(?:npm_config_.*|https?_proxy|no_proxy|all_proxy|NODE_EXTRA_CA_CERTS|NODE_USE_ENV_PROXY|SSL_CERT_(?:FILE|DIR)|GIT_SSL_CAINFO|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|PIP_.*|UV_.*|GO(?:PROXY|SUMDB|NOSUMDB|NOPROXY|PRIVATE|INSECURE|FLAGS|VCS)|BUNDLE_.*|COMPOSER_.*|MAVEN_MIRROR_URL|MVNW_REPOURL|FLYNN_DEBIAN_(?:SECURITY_)?MIRROR|LANG|LC_ALL|TZ)$/i;
+  /^(?:npm_config_.*|https?_proxy|no_proxy|all_proxy|NODE_EXTRA_CA_CERTS|NODE_USE_ENV_PROXY|SSL_CERT_(?:FILE|DIR)|GIT_SSL_CAINFO|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|PIP_.*|UV_.*|GO(?:PROXY|SUMDB|NOSUMDB|NOPROXY|PRIVATE|INSECURE|FLAGS|VCS)|BUNDLE_.*|COMPOSER_.*|CARGO_(?:MIRROR_URL|HTTP_.*|NET_.*)|MAVEN_MIRROR_URL|MVNW_REPOURL|FLYNN_DEBIAN_(?:SECURITY_)?MIRROR|LANG|LC_ALL|TZ)$/i;
 
 const givenNames = 'FLYNN_BUILD_ENV';
 

@@ -15,6 +15,7 @@ import { exists } from './nodejs/toolchain.ts';
 import { php } from './php/php.ts';
 import { python } from './python/python.ts';
 import { ruby } from './ruby/ruby.ts';
+import { rust } from './rust/rust.ts';
 import { staticSite } from './static-site.ts';
 import { unbuiltIn } from './unbuilt.ts';
 
@@ -26,7 +27,7 @@ const procfileOnly: Buildpack = {
 };
 
 /** In the order they are tried. */
-const builtIns: readonly Buildpack[] = [ruby, bun, nodejs, python, java, php, go, staticSite, procfileOnly];
+const builtIns: readonly Buildpack[] = [ruby, bun, nodejs, python, java, php, rust, go, staticSite, procfileOnly];
 
 /** One app is for one of them, unless somebody names another. */
 const ofJavaScript: ReadonlySet<Buildpack> = new Set([bun, nodejs]);
@@ -42,6 +43,7 @@ const lookedFor: readonly string[] = [
   '- requirements.txt, Pipfile.lock, pyproject.toml or setup.py (Python)',
   '- pom.xml, build.gradle(.kts), settings.gradle(.kts), gradlew, or one .jar (Java)',
   '- composer.json, index.php or public/index.php (PHP)',
+  '- Cargo.toml (Rust)',
   '- go.mod (Go)',
   '- static.json, Staticfile, index.html or public/index.html (static site)',
   '- Procfile',
@@ -110,7 +112,9 @@ async function packageManagerOf(appDir: string): Promise<string | undefined> {
 function tellOthers(first: Detected, others: readonly Detected[], out: BuildContext['out']): void {
   const names = others.map(({ label }) => label).join(', ');
   const listed = [...others, first].map(({ buildpack }) => buildpack.name).join('\\n');
-  out.line(`This looks like ${names} too. It is built as ${first.label}; to build it as both, commit .buildpacks:`);
+  out.line(
+    `This looks like ${names} too. It is built as ${first.label}; to build it as both, commit .buildpacks, its main language last:`,
+  );
   out.line(`printf '${listed}\\n' > .buildpacks`);
 }
 

@@ -3,7 +3,6 @@
 const tools: readonly [file: RegExp, tool: string][] = [
   [/^build\.sbt$/, 'sbt'],
   [/^project\.clj$/, 'Leiningen'],
-  [/^Cargo\.toml$/, 'Rust'],
   [/\.(?:csproj|fsproj|vbproj|sln|slnx)$/, '.NET'],
   [/^mix\.exs$/, 'Elixir'],
   [/^Package\.swift$/, 'Swift'],

@@ -1,0 +1,18 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { bench } from '../compile-fixture.ts';
+import { selectBuildpacks } from '../selection.ts';
+
+test('a Cargo.toml is Rust, and beside a package.json it is said how both are built', async () => {
+  await using b = await bench({ 'Cargo.toml': '[package]\nname = "shop"\n', Procfile: 'web: target/release/shop\n' });
+  const [first] = await selectBuildpacks(b.context());
+  assert.equal(first?.buildpack.name, 'rust');
+  assert.equal(b.output(), '');
+  await using both = await bench({ 'Cargo.toml': '', 'package.json': '{}', 'index.html': '' });
+  const [chosen] = await selectBuildpacks(both.context());
+  assert.equal(chosen?.buildpack.name, 'nodejs');
+  assert.match(
+    both.output(),
+    /looks like Rust too\. It is built as Node\.js;.*main language last:\n.*'rust\\nnodejs\\n'/,
+  );
+});
