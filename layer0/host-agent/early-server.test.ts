@@ -88,7 +88,7 @@ before(async () => {
     store,
     tls: undefined,
     containers,
-    network: { repairedAt: [], problems: [], holders: [] },
+    network: { repairedAt: [], problems: [], holders: [], neighbours: [] },
     identity: undefined,
     log,
     engine,

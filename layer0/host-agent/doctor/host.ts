@@ -16,7 +16,7 @@ import type { DiskRoom } from './disks.ts';
 import { driftFindings } from './drift.ts';
 import type { DriftFacts } from './drift.ts';
 import { Sightings, examine, lessThan } from './finding.ts';
-import type { Check, Finding, Verdict } from './finding.ts';
+import type { Check, Finding, Found, Verdict } from './finding.ts';
 import { kernelFindings, readKernelSettings } from './kernel.ts';
 import { countInotify, limitFindings, readKernelCounts } from './limits.ts';
 import type { Crowding, KernelCounts } from './limits.ts';
@@ -36,6 +36,8 @@ export type HostDoctorDeps = Readonly<{
   /** Of the cluster, that this host is at, or has left where it was. */
   update: () => Promise<UpdateRecord | undefined>;
   address: () => Promise<AddressFacts>;
+  /** Whether the containers of other hosts are reached. */
+  reach?: (subject: string, signal: AbortSignal) => Promise<readonly Found[]>;
   /** Undefined while there is room for connections, or nobody is known. */
   crowding?: () => Crowding | undefined;
   /** Of all processors; undefined while it is not known. */
@@ -141,6 +143,7 @@ export class HostDoctor {
         },
       },
       { name: 'address', find: async () => addressFindings(subject, await this.#deps.address()) },
+      { name: 'reach', find: async (limited) => (await this.#deps.reach?.(subject, limited)) ?? [] },
       { name: 'kernel', find: async () => kernelFindings(subject, await read.settings()) },
       {
         name: 'certificates',

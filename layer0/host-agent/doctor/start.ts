@@ -29,6 +29,7 @@ import { HostDoctor } from './host.ts';
 import { awayAddresses, knownHosts } from './known-hosts.ts';
 import { ownCertificates } from './own-certificates.ts';
 import { ProcessorUse } from './processor-use.ts';
+import { ReachCheck } from './reach.ts';
 
 export type DoctorDeps = Readonly<{
   config: Config;
@@ -39,7 +40,7 @@ export type DoctorDeps = Readonly<{
   store: EtcdClient;
   tls: EtcdTls | undefined;
   containers: ContainerTable;
-  network: Pick<HostNetwork, 'repairedAt' | 'problems' | 'holders'>;
+  network: Pick<HostNetwork, 'repairedAt' | 'problems' | 'holders' | 'neighbours'>;
   /** Undefined while the agent waits for the store: it knows nothing of what is to run then. */
   work:
     | Readonly<{
@@ -110,6 +111,7 @@ function handlersOf(host: HostDoctor, deps: DoctorDeps): readonly Handler[] {
 function hostDoctor(deps: DoctorDeps): HostDoctor {
   const { config, containers, network, store, work } = deps;
   const processors = new ProcessorUse();
+  const reach = new ReachCheck({ neighbours: () => network.neighbours });
   return new HostDoctor({
     hostId: config.FLYNN_HOST_ID,
     version: deps.version,
@@ -142,6 +144,7 @@ function hostDoctor(deps: DoctorDeps): HostDoctor {
         networkProblems: network.problems,
       };
     },
+    reach: (subject, signal) => reach.find(subject, signal),
     crowding() {
       const [first] = network.holders;
       const container = containers.all().find(({ address }) => address !== undefined && address === first?.address);

@@ -2,7 +2,7 @@
 import { pause } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
-import { overlaps } from './addresses.ts';
+import { firstOf, overlaps } from './addresses.ts';
 import { parseNetwork, readNetwork, readRules } from './actual.ts';
 import { canMatchBridge } from './bridge-match.ts';
 import { type Change, difference, nft } from './difference.ts';
@@ -141,6 +141,17 @@ export class HostNetwork {
   get problems(): string[] {
     const failures = [...this.#problems].map(([complaint, problem]) => `${complaint}: ${problem}`);
     return [...failures, ...this.#reach.problems(performance.now())];
+  }
+
+  /** Hosts that there is a way to, as far as it is known, and where containers of theirs are announced. */
+  get neighbours(): { hostId: string; addresses: string[] }[] {
+    const { links = [] } = this.#carriedOut ?? {};
+    return links
+      .filter((link) => link.way !== 'none' && this.#reachedHost(link).isHeard !== false)
+      .map(({ lease }) => {
+        const here = this.#known.endpoints.map(({ address }) => address).filter((one) => overlaps(lease.subnet, one));
+        return { hostId: lease.hostId, addresses: [...new Set(here)].filter((one) => one !== firstOf(lease.subnet)) };
+      });
   }
 
   /** Who has begun most of the host's connections, while these are too many. */
