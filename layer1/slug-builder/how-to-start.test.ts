@@ -52,5 +52,6 @@ test('the main file of package.json counts where it is there and can stand in a 
 });
 
 test('of another language nothing is guessed', async (t) => {
+  assert.match(await said(t, ['main.js'], undefined, 'deno'), /web: deno run -A server\.ts/);
   assert.match(await said(t, ['dist/index.html'], undefined, 'go'), /as "web: COMMAND": .* \$PORT\.$/);
 });

@@ -27,11 +27,16 @@ const usualMains = [
   'app.mjs',
 ];
 
+const ofDeno =
+  'Commit a Procfile with a line like "web: deno run -A server.ts", with the file that listens on $PORT; a task "start" in deno.json does as well.';
+
 /** `buildpack` is that of its main language. */
 export async function nothingStarts(appDir: string, buildpack: string | undefined): Promise<FlynnError> {
   const advice = isJavaScript(buildpack)
     ? await whatToDo(appDir, buildpack)
-    : 'Commit a Procfile with a line that does, as "web: COMMAND": the command listens on the port in $PORT.';
+    : buildpack === 'deno'
+      ? ofDeno
+      : 'Commit a Procfile with a line that does, as "web: COMMAND": the command listens on the port in $PORT.';
   return new FlynnError('invalid', `Nothing says how to start this app. ${advice}`);
 }
 

@@ -12,16 +12,27 @@ const apps: [names: string[], packageManager: string | undefined, name: string, 
   [[], 'bun@1.4.5', 'bun'],
   [['package-lock.json'], 'bun@1.4.5', 'bun'],
   [['bun.lock', 'yarn.lock'], undefined, 'nodejs', /There are yarn\.lock and bun\.lock: .*git rm yarn\.lock/],
+  [['deno.json'], undefined, 'nodejs', /There is deno\.json, and no deno\.lock: .*commit deno\.lock/],
+  [['deno.json', 'deno.lock'], undefined, 'deno'],
+  [['deno.lock'], undefined, 'deno'],
+  [['deno.json', 'deno.lock', 'package-lock.json'], undefined, 'nodejs'],
+  [['deno.json', 'deno.lock', 'bun.lock'], undefined, 'bun'],
   [['bun.lock'], 'pnpm@9.1.0', 'nodejs', /packageManager says pnpm@9\.1\.0: .*remove that/],
 ];
 for (const [names, packageManager, name, note] of apps) {
   test(`package.json${names.map((each) => ` and ${each}`).join('')}, of ${packageManager ?? 'no manager'}, is for ${name}`, () => {
     const choice = chooseJavaScript(['package.json', ...names], packageManager);
-    assert.equal(choice.name, name);
-    if (note === undefined) assert.equal(choice.note, undefined);
-    else assert.match(choice.note ?? '', note);
+    assert.equal(choice?.name, name);
+    if (note === undefined) assert.equal(choice?.note, undefined);
+    else assert.match(choice?.note ?? '', note);
   });
 }
+
+test('without package.json an app is for Deno by its own files, or none of JavaScript', () => {
+  for (const name of ['deno.json', 'deno.jsonc', 'deno.lock'])
+    assert.deepEqual(chooseJavaScript([name, 'bun.lock'], undefined), { name: 'deno' });
+  assert.equal(chooseJavaScript(['main.ts', 'bun.lock'], undefined), undefined);
+});
 
 test('an app of Bun does not look like one of Node.js too, and either can be named', async () => {
   const names = async (files: Record<string, string>): Promise<[string[], string]> => {

@@ -2,17 +2,27 @@
 import { bunLockfiles, lockfilesOfNode } from './nodejs/lockfiles.ts';
 
 export type JavaScriptChoice = {
-  name: 'nodejs' | 'bun';
+  name: 'nodejs' | 'bun' | 'deno';
   /** What was passed over. */
   note?: string;
 };
 
-/** Of an app with package.json. `names` are those at its top. */
-export function chooseJavaScript(names: readonly string[], packageManager: string | undefined): JavaScriptChoice {
+/** `names` are those at the app's top. Undefined where it is none of JavaScript. */
+export function chooseJavaScript(
+  names: readonly string[],
+  packageManager: string | undefined,
+): JavaScriptChoice | undefined {
+  const ofDeno = ['deno.json', 'deno.jsonc', 'deno.lock'].find((name) => names.includes(name));
+  if (!names.includes('package.json')) return ofDeno === undefined ? undefined : { name: 'deno' };
   if (packageManager?.startsWith('bun@') === true) return { name: 'bun' };
   const lockfile = bunLockfiles.find((name) => names.includes(name));
-  if (lockfile === undefined) return { name: 'nodejs' };
   const [other] = lockfilesOfNode(names);
+  if (lockfile === undefined) {
+    if (other !== undefined || ofDeno === undefined) return { name: 'nodejs' };
+    if (names.includes('deno.lock')) return { name: 'deno' };
+    const note = `There is ${ofDeno}, and no deno.lock: Node.js builds this app by its package.json. To build it with Deno instead, run "deno install" and commit deno.lock.`;
+    return { name: 'nodejs', note };
+  }
   if (other !== undefined)
     return { name: 'nodejs', note: `There are ${other} and ${lockfile}: ${passedOver(`git rm ${other}`)}` };
   const declared = /^(?:npm|yarn|pnpm)@/.test(packageManager ?? '');

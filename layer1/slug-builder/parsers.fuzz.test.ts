@@ -11,9 +11,10 @@ import { withPlainBases } from './dockerfile.ts';
 import { checkGoVersion, parseGoMod } from './go/modules.ts';
 import { checkGradle, gradleOf, javaOfGradle, modulesOf, taskOf } from './java/gradle-files.ts';
 import { chooseJava, javaWish } from './java/versions.ts';
+import { denoStartCommand, filesIn, parseDenoConfig } from './deno/config.ts';
 import { rangeOf } from './nodejs/engines.ts';
 import { chooseManager, isBerryLockfile, pnpmRangeOf } from './nodejs/lockfiles.ts';
-import { parsePackageJson, startCommand } from './nodejs/package-json.ts';
+import { bunStartCommand, parsePackageJson, startCommand } from './nodejs/package-json.ts';
 import { parseComposerJson, satisfiesComposer } from './php/composer-json.ts';
 import { parseProcfile } from './procfile.ts';
 import { requirementFiles } from './python/locked.ts';
@@ -133,6 +134,9 @@ const parsers: [string, fc.Arbitrary<string>, (given: string) => unknown][] = [
   ],
   ['Staticfile', text, (given) => readSettings({ staticfile: given })],
   ['package.json', json, (given) => startCommand(parsePackageJson(given), 'npm', false)],
+  ['package.json of Bun', json, (given) => bunStartCommand(parsePackageJson(given), undefined)],
+  ['deno.json', json, (given) => denoStartCommand(parseDenoConfig(given, 'deno.json'), undefined)],
+  ['deno.jsonc', text, (given) => filesIn(Object.keys(parseDenoConfig(`{"tasks":{}}/*${given}`, 'deno.jsonc')))],
   ['engines', text, (given) => rangeOf('node', given)],
   ['packageManager', text, (given) => chooseManager(['yarn.lock'], given)],
   ['lockfiles', text, (given) => [pnpmRangeOf(given), isBerryLockfile(given)]],

@@ -6,6 +6,7 @@ import { type BuildContext, type Buildpack, nothingCompiled } from './buildpack.
 import { bun } from './bun/bun.ts';
 import { fetchBuildpack, withoutPassword } from './buildpack-source.ts';
 import { customBuildpack, readBuildpacksFile } from './custom-buildpack.ts';
+import { deno } from './deno/deno.ts';
 import { go } from './go/go.ts';
 import { java } from './java/java.ts';
 import { type JavaScriptChoice, chooseJavaScript } from './javascript.ts';
@@ -27,10 +28,10 @@ const procfileOnly: Buildpack = {
 };
 
 /** In the order they are tried. */
-const builtIns: readonly Buildpack[] = [ruby, bun, nodejs, python, java, php, rust, go, staticSite, procfileOnly];
+const builtIns: readonly Buildpack[] = [ruby, bun, deno, nodejs, python, java, php, rust, go, staticSite, procfileOnly];
 
 /** One app is for one of them, unless somebody names another. */
-const ofJavaScript: ReadonlySet<Buildpack> = new Set([bun, nodejs]);
+const ofJavaScript: ReadonlySet<Buildpack> = new Set([bun, deno, nodejs]);
 
 const lookedFor: readonly string[] = [
   'Unable to select a buildpack. Looked for, in this order:',
@@ -39,6 +40,7 @@ const lookedFor: readonly string[] = [
   '- the buildpacks of an app.json',
   '- Gemfile (Ruby)',
   '- package.json with bun.lock or bun.lockb, or packageManager bun@… in it (Bun)',
+  '- deno.json, deno.jsonc or deno.lock (Deno)',
   '- package.json (Node.js)',
   '- requirements.txt, Pipfile.lock, pyproject.toml or setup.py (Python)',
   '- pom.xml, build.gradle(.kts), settings.gradle(.kts), gradlew, or one .jar (Java)',
@@ -95,7 +97,6 @@ export async function selectBuildpacks(context: BuildContext, ofAppJson: readonl
 }
 
 async function javaScriptOf(appDir: string, names: readonly string[]): Promise<JavaScriptChoice | undefined> {
-  if (!names.includes('package.json')) return undefined;
   return chooseJavaScript(names, await packageManagerOf(appDir));
 }
 

@@ -7,7 +7,6 @@ const tools: readonly [file: RegExp, tool: string][] = [
   [/^mix\.exs$/, 'Elixir'],
   [/^Package\.swift$/, 'Swift'],
   [/^pubspec\.yaml$/, 'Dart'],
-  [/^deno\.jsonc?$/, 'Deno'],
 ];
 const otherBuilds =
   "Name a buildpack that builds it (flynn env set BUILDPACK_URL=https://…), or commit a Dockerfile. A Procfile only says what is started: where all that it starts is in the repository already, say so with: printf 'procfile\\n' > .buildpacks && git add .buildpacks";
