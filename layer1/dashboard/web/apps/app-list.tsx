@@ -1,4 +1,6 @@
+import { Component } from 'preact';
 import { useId, useState } from 'preact/hooks';
+import type { Certificate } from '@flynn/controller/certificates/model';
 import type { apps } from '@flynn/controller/api';
 import { isAtLeast } from '@flynn/controller/access/roles';
 import { useAction } from '../parts/loading.ts';
@@ -8,7 +10,7 @@ import { useServices, useWorld } from '../parts/services.ts';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { countText } from '../text.ts';
-import { type AppView, type TypeCount, viewOf } from '../world/app-state.ts';
+import { type AppView, isSameRow, type TypeCount, viewOf } from '../world/app-state.ts';
 import { AppBadge } from './app-badge.tsx';
 import { ReleaseName } from './live-release.tsx';
 import { useCertificates, WebLink } from './web-link.tsx';
@@ -97,31 +99,47 @@ function AppTable({ caption, views }: { caption: string; views: readonly AppView
   const known = useCertificates();
   return (
     <Table caption={caption} head={['App', 'State', 'Processes', '-Release', 'Deployed', '-Address']}>
-      {views.map(({ app, state, counts, routes, deployment }) => (
-        <tr key={app.id}>
-          <th scope="row">
-            <Link to={{ is: 'app', name: app.name, tab: '' }}>{app.name}</Link>
-          </th>
-          <td>
-            <AppBadge state={state} />
-          </td>
-          <td>
-            <Counts counts={counts} />
-          </td>
-          <td class="wide">
-            <ReleaseName appId={app.id} releaseId={app.releaseId} />
-          </td>
-          <td>
-            <Time at={deployment?.createdAt} />{' '}
-            {deployment?.state === 'failed' ? <span class="short">failed</span> : null}
-          </td>
-          <td class="wide">
-            <WebLink routes={routes} known={known} />
-          </td>
-        </tr>
+      {views.map((view) => (
+        <Row key={view.app.id} view={view} known={known} />
       ))}
     </Table>
   );
+}
+
+type RowProps = Readonly<{ view: AppView; known: readonly Certificate[] }>;
+
+/** Of hundreds of apps one changes: the others are not drawn anew. */
+class Row extends Component<RowProps> {
+  override shouldComponentUpdate({ view, known }: RowProps): boolean {
+    return known !== this.props.known || !isSameRow(view, this.props.view);
+  }
+
+  override render({ view, known }: RowProps) {
+    const { app, state, counts, routes, deployment } = view;
+    return (
+      <tr>
+        <th scope="row">
+          <Link to={{ is: 'app', name: app.name, tab: '' }}>{app.name}</Link>
+        </th>
+        <td>
+          <AppBadge state={state} />
+        </td>
+        <td>
+          <Counts counts={counts} />
+        </td>
+        <td class="wide">
+          <ReleaseName appId={app.id} releaseId={app.releaseId} />
+        </td>
+        <td>
+          <Time at={deployment?.createdAt} />{' '}
+          {deployment?.state === 'failed' ? <span class="short">failed</span> : null}
+        </td>
+        <td class="wide">
+          <WebLink routes={routes} known={known} />
+        </td>
+      </tr>
+    );
+  }
 }
 
 export function Counts({ counts }: { counts: readonly TypeCount[] }) {

@@ -2,9 +2,12 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { releases } from '@flynn/controller/api';
 import type { Release } from '@flynn/controller/model';
+import { Few } from '../parts/few.ts';
 import { useServices } from '../parts/services.ts';
 import { shortText } from '../text.ts';
 
+/** A list of apps asks for that of each. */
+const few = new Few(3);
 const known = new Map<string, Promise<Pick<Release, 'version' | 'meta'>>>();
 
 export function ReleaseName({ appId, releaseId }: { appId: string; releaseId: string | undefined }) {
@@ -18,8 +21,8 @@ export function ReleaseName({ appId, releaseId }: { appId: string; releaseId: st
     // Of what is kept nothing is secret.
     const reading =
       known.get(releaseId) ??
-      api
-        .call<typeof releases.get>('GET /apps/:app/releases/:release', { params })
+      few
+        .run(() => api.call<typeof releases.get>('GET /apps/:app/releases/:release', { params }))
         .then(({ version, meta }) => ({ version, meta }));
     known.set(releaseId, reading);
     reading

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Deployment, Job } from '@flynn/controller/model';
 import { httpSettingsSchema } from '@flynn/controller/routes/settings';
-import { isUnderWay, viewOf } from './app-state.ts';
-import { someApp, someDeployment, someFormation, someJob, someRoute, worldOf } from './world-fixture.ts';
+import type { StreamEvent } from '../api/streams.ts';
+import { isSameRow, isUnderWay, viewOf } from './app-state.ts';
+import { put, someApp, someDeployment, someFormation, someJob, someRoute, worldOf } from './world-fixture.ts';
 
 function stateWith(facts: {
   processes?: Record<string, number>;
@@ -75,5 +76,33 @@ describe('how an app is', () => {
     assert.equal(isUnderWay(someDeployment({ state: 'finishing' })), true);
     assert.equal(isUnderWay(someDeployment({ state: 'complete' })), false);
     assert.equal(isUnderWay(undefined), false);
+  });
+
+  it('is the same row of a list until something that is shown of it changes', () => {
+    const told = (more: readonly StreamEvent[] = []) => {
+      for (const event of more) world.take(event);
+      return viewOf(world, world.app('shop') ?? someApp());
+    };
+    const world = worldOf([
+      ['app', someApp()],
+      ['formation', someFormation({ web: 1 })],
+      ['job', someJob()],
+      ['route', someRoute()],
+    ]);
+    const before = told();
+    assert.equal(
+      isSameRow(told([put('job', someJob({ restarts: 3 })), put('app', someApp({ id: 'a2' }))]), before),
+      true,
+    );
+    const changes = [
+      put('job', someJob({ state: 'crashed' })),
+      put('route', someRoute()),
+      put('deployment', someDeployment()),
+      put('app', someApp()),
+    ];
+    for (const change of changes) {
+      const known = told();
+      assert.equal(isSameRow(told([change]), known), false, change.event);
+    }
   });
 });

@@ -90,3 +90,25 @@ export function viewOf(world: World, app: App): AppView {
   const counts = countsOf(formation, jobs);
   return { app, jobs, routes, deployment, counts, state: stateOf({ app, deployment, counts, routes }) };
 }
+
+/** Whether all is the same that a list of apps shows: objects are others when they have changed. */
+export function isSameRow(one: AppView, other: AppView): boolean {
+  const { app, state, deployment, counts, routes } = one;
+  return (
+    app === other.app &&
+    state === other.state &&
+    deployment === other.deployment &&
+    isSame(routes, other.routes, (route, its) => route === its) &&
+    isSame(counts, other.counts, (count, its) => {
+      return count.type === its.type && count.wanted === its.wanted && count.up === its.up;
+    })
+  );
+}
+
+function isSame<T>(all: readonly T[], others: readonly T[], same: (one: T, other: T) => boolean): boolean {
+  if (all.length !== others.length) return false;
+  return all.every((one, at) => {
+    const other = others[at];
+    return other !== undefined && same(one, other);
+  });
+}
