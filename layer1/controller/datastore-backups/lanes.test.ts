@@ -131,13 +131,14 @@ test('a restore waits for what is deployed of its datastore, and not for ever', 
   await at.step(Date.now());
   await deps.resources.updateStatus(appType, at.appId, ({ status }) => ({ ...status, deploymentId: 'd1' }));
   await client.call(routes.restore, { params: at.params, body: { backup: id } });
-  const runs = at.database.runs.length;
+  // What is made by itself at night is made beside it.
+  const restores = () => at.database.runs.filter((run) => run.startsWith('restore')).length;
   const again = await at.step(Date.now());
   assert.ok(again !== undefined && again.againInMs < minuteMs);
-  assert.equal(at.database.runs.length, runs);
+  assert.equal(restores(), 0);
   assert.equal((await restoreOf(at))?.waitsFor, 'the deployment of shop-postgres to end');
   await at.step(Date.now() + 31 * minuteMs);
-  assert.deepEqual([(await restoreOf(at))?.state, at.database.runs.length], ['complete', runs + 1]);
+  assert.deepEqual([(await restoreOf(at))?.state, restores()], ['complete', 1]);
 });
 
 test('what keeps a restore is said in words', async () => {
