@@ -10,7 +10,7 @@ import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { installedCommands, repositoryCommands } from '@flynn/kit/operator-commands';
 import type { Context } from '../context.ts';
-import { dumpDatabases } from '../datastores/dumps.ts';
+import { withDumps } from '../datastores/dumps.ts';
 import { untilInterrupted } from '../interruption.ts';
 import { formatCount, formatSize } from '../output.ts';
 import { passphraseOf, passphraseOption } from '../passphrase.ts';
@@ -47,17 +47,21 @@ export function addBackupCommands(parent: Parent, cluster: Command): void {
       const time = new Date().toISOString().slice(0, 19).replaceAll(/[-:]/g, '');
       const body = { mayMiss: skipMissing };
       const client = await context.client();
-      await dumpDatabases(context, body);
       const read = async (limits: { signal?: AbortSignal } = {}): Promise<AsyncIterable<Uint8Array>> => {
         const plain = await client.stream(backups.download, { body }, { timeoutMs: preparingMs, ...limits });
         return passphrase === undefined ? plain : encrypted(plain, passphrase);
       };
-      if (output === '-') return pipeline(await read(), context.io.stdout, { end: false });
+      if (output === '-') {
+        const plain = await withDumps(context, body, () => read());
+        return pipeline(plain, context.io.stdout, { end: false });
+      }
       const file = resolve(context.io.cwd, output ?? `${name}-${time}Z.backup`);
-      const found = await context.progress('backing up', () =>
-        // What is half there has the cluster's keys in it as well: it goes, too, when somebody has enough of waiting.
-        untilInterrupted(context.io, 'stopped: no file was written', (signal) =>
-          saveChecked(read, file, { passphrase, signal }),
+      const found = await withDumps(context, body, () =>
+        context.progress('backing up', () =>
+          // What is half there has the cluster's keys in it as well: it goes, too, when somebody has enough of waiting.
+          untilInterrupted(context.io, 'stopped: no file was written', (signal) =>
+            saveChecked(read, file, { passphrase, signal }),
+          ),
         ),
       );
       show(context, file, found);

@@ -4,6 +4,7 @@ import { datastoreBackups } from '@flynn/controller/datastore-backups/api';
 import type { DatastoreBackup } from '@flynn/controller/datastore-backups/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
+import { z } from 'zod';
 import type { Context } from '../context.ts';
 import { formatSize } from '../output.ts';
 import { pollUntil } from '../polling.ts';
@@ -47,10 +48,42 @@ function hasOutcome({ state, attempt }: DatastoreBackup, before: number): boolea
   return state === 'complete' || state === 'failed' || (state === 'retrying' && attempt > before);
 }
 
-/** `mayMiss`: of one that cannot be dumped now the last backup will do, or none. */
-export async function dumpDatabases(context: Context, { mayMiss }: { mayMiss: boolean }): Promise<void> {
+type Waiting = Pick<Context, 'progress' | 'tell'> & Readonly<{ client: () => Promise<Pick<HttpClient, 'call'>> }>;
+
+/** So often others may be made meanwhile. */
+const mostRounds = 3;
+
+/** `backUp` is done with all databases dumped. One that was made since then, which it fails of, is dumped as well, and it is done again. */
+export async function withDumps<T>(
+  context: Waiting,
+  { mayMiss }: { mayMiss: boolean },
+  backUp: () => Promise<T>,
+): Promise<T> {
+  await dumpDatabases(context, { mayMiss });
+  for (let round = 1; ; round += 1) {
+    try {
+      return await backUp();
+    } catch (error) {
+      const only = undumpedIn(error);
+      if (only === undefined || round > mostRounds) throw error;
+      await dumpDatabases(context, { mayMiss, only });
+    }
+  }
+}
+
+/** A controller of a version before names none. */
+function undumpedIn(error: unknown): string[] | undefined {
+  if (!hasCode(error, 'conflict') || !(error instanceof FlynnError)) return undefined;
+  return z.array(z.string()).min(1).safeParse(error.detail['undumped']).data;
+}
+
+/** `mayMiss`: of one that cannot be dumped now the last backup will do, or none. `only`: of these, those that have none. */
+async function dumpDatabases(
+  context: Waiting,
+  { mayMiss, only }: { mayMiss: boolean; only?: string[] },
+): Promise<void> {
   const client = await context.client();
-  const asked = await client.call(backups.dump, {});
+  const asked = await client.call(backups.dump, only === undefined ? {} : { body: { only } });
   let bytes = 0;
   const failed: string[] = [];
   for (const { datastore, ...one } of asked) {

@@ -16,6 +16,8 @@ export const backups = {
   dump: defineRoute({
     method: 'POST',
     path: '/backups/datastores',
+    /** `only`: those of these names that have none yet. Default: all. */
+    body: z.object({ only: z.array(z.string()).max(1_000).optional() }).default({}),
     response: z.array(
       z.object({
         /** Its app's name. */

@@ -155,7 +155,9 @@ test('a database that cannot be dumped fails the backup of the cluster, by name;
   await using at = await settledWorld();
   try {
     const { client, deps } = at.world;
-    await assert.rejects(download(at.world), /could not be dumped: shop-postgres/);
+    const detail = { undumped: ['shop-postgres'] };
+    await assert.rejects(download(at.world), { message: /could not be dumped: shop-postgres/, detail });
+    assert.deepEqual(await client.call(backups.dump, { body: { only: ['another'] } }), []);
     await client.call(backups.schedule, { body: { schedule: '0 3 * * *', to: { host: 'host1', directory } } });
     at.database.misbehaviours.push({ is: 'fails', code: 1, says: 'no such role' });
     await client.call(backups.run, {});
@@ -172,6 +174,17 @@ test('a database that cannot be dumped fails the backup of the cluster, by name;
   } finally {
     await rm(directory, { recursive: true });
   }
+});
+
+test('of a name a database is dumped once: one that has a dump is none that was made meanwhile', async () => {
+  await using at = await settledWorld();
+  const { client } = at.world;
+  const body = { only: ['shop-postgres'] };
+  assert.equal((await client.call(backups.dump, { body })).length, 1);
+  const isDone = async () => (await at.records()).some(({ status }) => status.state === 'complete');
+  await waitFor(isDone, { what: 'the dump', ...settled });
+  assert.deepEqual(await client.call(backups.dump, { body }), []);
+  await download(at.world);
 });
 
 test('a dump that the blob store lost fails the backup by name, and of each database the newest alone is in it', async () => {

@@ -71,7 +71,7 @@ export async function prepareBackup(
   const apps = entries.map((entry) => decodeResource(appType, entry));
   const dumps = await dumpsAt(store, at);
   const lacking = undumped(apps, dumps);
-  if (lacking.length > 0 && !mayMiss) throw notDumped(lacking);
+  if (lacking.length > 0 && !mayMiss) throw notDumped(lacking, lacking);
   const platform = { ...(await platformOf(source, apps, at)), dumpIds: new Set(dumps.map(({ id }) => id)) };
   const platformText = JSON.stringify(await platformPartOf(source, apps, at));
 

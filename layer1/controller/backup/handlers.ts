@@ -2,7 +2,7 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { nextTick, parseSchedule } from '../cron/schedule.ts';
-import { askForAll } from '../datastore-backups/asking.ts';
+import { askForAll, askForNew } from '../datastore-backups/asking.ts';
 import type { Deps } from '../deps.ts';
 import { backups } from './api.ts';
 import { packArchive } from './archive.ts';
@@ -29,8 +29,8 @@ export function backupHandlers(deps: Deps, blobs: BackupBlobs): Handler[] {
       const { manifest, open } = await prepareBackup(source, { signal, ...body });
       return { body: packArchive(manifest, open) };
     }),
-    handle(backups.dump, async ({ signal }) => {
-      const asked = await askForAll(deps, signal);
+    handle(backups.dump, async ({ body: { only }, signal }) => {
+      const asked = only === undefined ? await askForAll(deps, signal) : await askForNew(deps, signal, new Set(only));
       return asked.map(({ app: { spec }, backupId: backup, attempt, earlier }) => {
         const resource = spec.datastore?.resourceId ?? '';
         return { datastore: spec.name, resource, backup, attempt, earlier: [...earlier] };

@@ -90,11 +90,14 @@ export async function askForAll(deps: AskingDeps, signal: AbortSignal): Promise<
   return asked;
 }
 
-/** Of those that have none yet: they were made while others were waited for. Members of such a one may have yet to come up. */
-async function askForNew(deps: AskingDeps, signal: AbortSignal): Promise<Asked[]> {
+/**
+ * Of those that have none yet, and are among `names` if there are any: they were made while others were waited for. Members of such a
+ * one may have yet to come up.
+ */
+export async function askForNew(deps: AskingDeps, signal: AbortSignal, names?: ReadonlySet<string>): Promise<Asked[]> {
   const asked: Asked[] = [];
   for (const { app, known } of await backedUp(deps, signal)) {
-    if (newestComplete(known) !== undefined) continue;
+    if (newestComplete(known) !== undefined || names?.has(app.spec.name) === false) continue;
     const { id } = await askBeside(deps, known, { app, by: { is: 'cluster backup' } }, signal);
     asked.push({ app, backupId: id, attempt: maxAttempts, earlier: begunOf(known) });
   }
@@ -155,10 +158,12 @@ export async function freshBackups(
   }
 }
 
-export function notDumped(failed: readonly string[]): FlynnError {
+/** `undumped`: names of those that nobody has tried to dump yet. */
+export function notDumped(failed: readonly string[], undumped?: readonly string[]): FlynnError {
   return new FlynnError(
     'conflict',
     `no whole backup can be made: what is in these databases could not be dumped: ${failed.join(', ')}`,
+    undumped === undefined ? {} : { detail: { undumped } },
   );
 }
 

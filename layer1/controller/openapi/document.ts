@@ -107,7 +107,8 @@ function requestBodyOf({ body, bodyTypes }: Route, example: unknown): JsonObject
     type,
     body === 'stream' ? contentOf(type) : { schema: schemaOf(body, 'input'), ...exampleOf(example) },
   ]);
-  return { requestBody: { required: true, content: Object.fromEntries(content) } };
+  const required = body === 'stream' || !body.safeParse(undefined).success;
+  return { requestBody: { required, content: Object.fromEntries(content) } };
 }
 
 function whoOf(route: Route): string {

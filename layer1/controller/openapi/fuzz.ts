@@ -21,7 +21,7 @@ const contentSchema = z.record(z.string(), z.looseObject({ schema: z.unknown().o
 const operationSchema = z.looseObject({
   operationId: z.string(),
   parameters: z.array(parameterSchema),
-  requestBody: z.looseObject({ content: contentSchema }).optional(),
+  requestBody: z.looseObject({ required: z.boolean().optional(), content: contentSchema }).optional(),
   responses: z.record(z.string(), z.looseObject({ content: contentSchema.optional() })),
 });
 export const documentSchema = z.looseObject({

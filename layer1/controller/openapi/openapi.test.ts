@@ -128,6 +128,8 @@ test('the document says of each route what it takes and gives, and the two heade
   assert.deepEqual(bodyOf('/layers'), ['application/octet-stream']);
   assert.deepEqual(bodyOf('/runners/{runner}/blobs'), ['application/octet-stream']);
   assert.deepEqual(bodyOf('/hooks/{hook}'), ['application/json', 'application/x-www-form-urlencoded']);
+  const isNeeded = (path: string) => paths[path]?.['post']?.requestBody?.required;
+  assert.deepEqual(['/apps', '/layers', '/backups/datastores'].map(isNeeded), [true, true, false]);
   const typeOf = (path: string, method = 'get') => Object.keys(paths[path]?.[method]?.responses['200']?.content ?? {});
   assert.deepEqual(typeOf('/metrics'), ['text/plain; version=0.0.4; charset=utf-8']);
   assert.deepEqual(typeOf('/apps/{app}/log'), ['application/x-ndjson']);
@@ -258,7 +260,10 @@ test(
               const type = answer.headers.get('content-type');
               const what = `${request.method} ${request.url} ${request.body ?? ''} → ${answer.status} ${type ?? ''}`;
               assert.deepEqual(type === null ? [] : [essenceOf(type)], said, what);
-              assert.ok(isDescribed === undefined || isDescribed(JSON.parse(request.body ?? 'null')), what);
+              const isLeftOut = (request.body ?? '') === '' && operation.requestBody?.required === false;
+              const isAsSaid =
+                isDescribed === undefined || isLeftOut || isDescribed(JSON.parse(request.body ?? 'null'));
+              assert.ok(isAsSaid, what);
               if (lasts) stop.abort();
               else await answer.arrayBuffer();
             }
