@@ -32,6 +32,17 @@ test('without package.json an app is for Deno by its own files, or none of JavaS
   for (const name of ['deno.json', 'deno.jsonc', 'deno.lock'])
     assert.deepEqual(chooseJavaScript([name, 'bun.lock'], undefined), { name: 'deno' });
   assert.equal(chooseJavaScript(['main.ts', 'bun.lock'], undefined), undefined);
+  assert.equal(chooseJavaScript(['deno.json', 'index.html'], undefined), undefined, 'a site whose files Deno formats');
+  assert.deepEqual(chooseJavaScript(['deno.json', 'deno.lock', 'index.html'], undefined), { name: 'deno' });
+});
+
+test('an app of another language that has a deno.json stays one of that', async () => {
+  await using b = await bench({ 'go.mod': 'module example.com/x\n', 'deno.json': '{}' });
+  assert.deepEqual(
+    (await selectBuildpacks(b.context())).map(({ buildpack }) => buildpack.name),
+    ['go'],
+  );
+  assert.match(b.output(), /looks like Deno too/);
 });
 
 test('an app of Bun does not look like one of Node.js too, and either can be named', async () => {

@@ -7,13 +7,17 @@ export type JavaScriptChoice = {
   note?: string;
 };
 
+const siteSigns = ['static.json', 'Staticfile', 'index.html'] as const;
+
 /** `names` are those at the app's top. Undefined where it is none of JavaScript. */
 export function chooseJavaScript(
   names: readonly string[],
   packageManager: string | undefined,
 ): JavaScriptChoice | undefined {
   const ofDeno = ['deno.json', 'deno.jsonc', 'deno.lock'].find((name) => names.includes(name));
-  if (!names.includes('package.json')) return ofDeno === undefined ? undefined : { name: 'deno' };
+  // Tools of Deno are of use to sites of plain files, too.
+  const isSite = siteSigns.some((name) => names.includes(name)) && !names.includes('deno.lock');
+  if (!names.includes('package.json')) return ofDeno === undefined || isSite ? undefined : { name: 'deno' };
   if (packageManager?.startsWith('bun@') === true) return { name: 'bun' };
   const lockfile = bunLockfiles.find((name) => names.includes(name));
   const [other] = lockfilesOfNode(names);

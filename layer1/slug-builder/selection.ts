@@ -28,7 +28,7 @@ const procfileOnly: Buildpack = {
 };
 
 /** In the order they are tried. */
-const builtIns: readonly Buildpack[] = [ruby, bun, deno, nodejs, python, java, php, rust, go, staticSite, procfileOnly];
+const builtIns: readonly Buildpack[] = [ruby, bun, nodejs, python, java, php, rust, go, deno, staticSite, procfileOnly];
 
 /** One app is for one of them, unless somebody names another. */
 const ofJavaScript: ReadonlySet<Buildpack> = new Set([bun, deno, nodejs]);
@@ -40,13 +40,13 @@ const lookedFor: readonly string[] = [
   '- the buildpacks of an app.json',
   '- Gemfile (Ruby)',
   '- package.json with bun.lock or bun.lockb, or packageManager bun@… in it (Bun)',
-  '- deno.json, deno.jsonc or deno.lock (Deno)',
   '- package.json (Node.js)',
   '- requirements.txt, Pipfile.lock, pyproject.toml or setup.py (Python)',
   '- pom.xml, build.gradle(.kts), settings.gradle(.kts), gradlew, or one .jar (Java)',
   '- composer.json, index.php or public/index.php (PHP)',
   '- Cargo.toml (Rust)',
   '- go.mod (Go)',
+  '- deno.json, deno.jsonc or deno.lock (Deno)',
   '- static.json, Staticfile, index.html or public/index.html (static site)',
   '- Procfile',
 ];

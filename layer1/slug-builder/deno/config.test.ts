@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { denoStartCommand, filesIn, parseDenoConfig } from './config.ts';
+import { checkDenoVersion, denoStartCommand, filesIn, parseDenoConfig } from './config.ts';
 
 test('deno.jsonc tells its tasks, whatever comments it has', () => {
   const text = `{
@@ -49,4 +49,10 @@ test('files are known in command lines', () => {
     ['main.ts', 'src/web.tsx'],
   );
   assert.deepEqual(filesIn(['deno run https://example.com/x.ts ../y.ts -c']), []);
+});
+
+test('a Deno that installs no packages is refused', () => {
+  checkDenoVersion('2.0.0');
+  checkDenoVersion('10.1.0');
+  assert.throws(() => checkDenoVersion('1.46.3'), { code: 'invalid', message: /Deno 1\.46\.3.*ask for 2\.0 or later/ });
 });

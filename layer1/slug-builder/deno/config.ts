@@ -69,3 +69,12 @@ export function filesIn(lines: readonly string[]): string[] {
     ...new Set(words.map((word) => word.replace(/^\.\//, '')).filter((word) => /^\w[\w@+./-]*\.m?[jt]sx?$/.test(word))),
   ];
 }
+
+/** `invalid` for one that installs nothing but programs. */
+export function checkDenoVersion(version: string): void {
+  if (!/^[01]\./.test(version)) return;
+  throw new FlynnError(
+    'invalid',
+    `.deno-version asks for Deno ${version}, whose "deno install" does not install an app's packages: ask for 2.0 or later, or commit a Dockerfile`,
+  );
+}

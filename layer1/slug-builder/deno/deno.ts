@@ -11,7 +11,7 @@ import { parseProcfile } from '../procfile.ts';
 import { atRunTime, profileOf, slugDir } from '../runtime-env.ts';
 import { runTool } from '../tool-run.ts';
 import { wishIn } from '../wanted-version.ts';
-import { type Tasks, denoStartCommand, filesIn, parseDenoConfig } from './config.ts';
+import { type Tasks, checkDenoVersion, denoStartCommand, filesIn, parseDenoConfig } from './config.ts';
 import { registriesAtRunTime, registriesOf } from './registries.ts';
 
 const configs = ['deno.json', 'deno.jsonc'] as const;
@@ -89,6 +89,7 @@ async function installDeno(context: BuildContext): Promise<{ runtime: Runtime; i
   context.out.line(
     `${wish === undefined ? 'There is no .deno-version' : `.deno-version says ${wish.version}`}: Deno ${version}`,
   );
+  checkDenoVersion(version);
   const { name, dir } = await toolchain.installTool('deno', packageName, version, { deno: 'deno' });
   await toolchain.tidy();
   return { runtime: { name, dir }, isChanged: toolchain.isChanged };
