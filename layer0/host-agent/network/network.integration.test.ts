@@ -24,10 +24,18 @@ const platform = [53, 1111, 1113, 1114, 1116, 2379];
 const leases: Lease[] = [];
 const jobs = new Map<string, LocalJob[]>();
 const networks = new Map<string, HostNetwork>();
+/** Who begins no connections for the moment, on host one. */
+let held: string[] = [];
 let endpoints: Endpoint[] = [];
 let namespaces: Namespaces;
 let directory: string;
 const tasks = new TaskGroup();
+const crowdOfOne = {
+  holders: [],
+  get held() {
+    return held;
+  },
+};
 
 before(async () => {
   directory = await mkdtemp(join(tmpdir(), 'flynn-network-'));
@@ -54,6 +62,7 @@ before(async () => {
       }),
       file: join(directory, `${name}.json`),
       jobs: () => jobs.get(name) ?? [],
+      ...(name === 'one' ? { crowd: crowdOfOne } : {}),
       run: namespaces.in(name).run,
       runBeside: namespaces.in(name).run,
       checkEveryMs: 500,
@@ -303,6 +312,17 @@ test('a new job and a changed service take effect', async () => {
   endpoints = endpoints.filter(({ service }) => service !== 'late-db');
   for (const network of networks.values()) network.changed();
   await until('late', '100.100.3.2:81', 'refused');
+});
+
+test('a job that is to begin no connections is refused them, and goes on where others began', async () => {
+  held = ['100.100.1.2'];
+  networks.get('one')?.changed();
+  await until('web1', '100.100.2.2:80', 'refused');
+  await answers('web1', { '100.100.1.1:53': 'refused', [`${outsideAddress}:80`]: 'refused' });
+  await answers('web2', { '100.100.1.2:80': { from: '100.100.2.2' } });
+  held = [];
+  networks.get('one')?.changed();
+  await until('web1', '100.100.2.2:80', { from: '100.100.1.2' });
 });
 
 test('what nobody changed is found as it was left', () => {
