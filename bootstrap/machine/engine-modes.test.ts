@@ -21,12 +21,22 @@ test('an engine that maps users, or runs without root, is told as one that no ho
   for (const none of [undefined, null, []]) assert.equal(told(none), '');
 });
 
+test('of which addresses an engine gives networks theirs is known where somebody has set it', () => {
+  const poolsOf = (DefaultAddressPools: unknown) => engineFacts({ DefaultAddressPools }).pools;
+  assert.deepEqual(poolsOf([{ Base: '100.64.0.0/10', Size: 24 }]), ['100.64.0.0/10']);
+  for (const none of [undefined, null, []]) assert.deepEqual(poolsOf(none), []);
+});
+
 test('one that was just started is asked too: what was changed by then is said', async () => {
   await using engine = await engineThat(() => ({
     status: 200,
     body: { DockerRootDir: '/data/docker/100000.100000', SecurityOptions: ['name=userns'] },
   }));
-  assert.deepEqual(await readEngine(engine.socket), { dataDir: '/data/docker/100000.100000', modes: ['userns'] });
+  assert.deepEqual(await readEngine(engine.socket), {
+    dataDir: '/data/docker/100000.100000',
+    modes: ['userns'],
+    pools: [],
+  });
   await assert.rejects(refuseUnfitEngine(engine.socket, { done: 'It was started.' }), {
     code: 'conflict',
     message: /userns-remap.*It was started\.$/,

@@ -11,9 +11,15 @@ const infoSchema = z.object({
     .array(z.string())
     .nullish()
     .transform((options) => options ?? []),
+  /** Only where somebody has set them. */
+  DefaultAddressPools: z
+    .array(z.object({ Base: z.string() }))
+    .nullish()
+    .transform((pools) => pools ?? []),
 });
 
-export type EngineFacts = Readonly<{ dataDir: string; modes: readonly EngineMode[] }>;
+/** `pools`: of which it gives networks that say no addresses theirs. */
+export type EngineFacts = Readonly<{ dataDir: string; modes: readonly EngineMode[]; pools: readonly string[] }>;
 export type EngineMode = keyof typeof unfit;
 
 const unfit = {
@@ -35,11 +41,11 @@ export async function readEngine(socket: string): Promise<EngineFacts> {
 
 /** `info`: what the engine says of itself. */
 export function engineFacts(info: unknown): EngineFacts {
-  const { DockerRootDir, SecurityOptions } = infoSchema.parse(info);
+  const { DockerRootDir, SecurityOptions, DefaultAddressPools } = infoSchema.parse(info);
   const told = SecurityOptions.flatMap((option) => option.split(','));
   const isMode = (name: string): name is EngineMode => Object.hasOwn(unfit, name);
   const modes = told.map((part) => part.replace(/^name=/, '')).filter(isMode);
-  return { dataDir: DockerRootDir, modes };
+  return { dataDir: DockerRootDir, modes, pools: DefaultAddressPools.map(({ Base }) => Base) };
 }
 
 export function engineProblems(modes: readonly EngineMode[]): Problem[] {

@@ -25,7 +25,7 @@ const neededPrograms = ['git', 'ssh-keygen', 'ssh', 'ip', 'bridge', 'nft'] as co
 export async function readFacts(options: Options, cluster: Cluster): Promise<Facts> {
   const socket = options.FLYNN_DOCKER_SOCKET;
   const isRunning = await isEngineUp(socket);
-  const [hasJobs, { dataDir, modes }] = isRunning
+  const [hasJobs, { dataDir, modes, pools }] = isRunning
     ? await Promise.all([hasRunningJobs(socket, cluster.name), readEngine(socket)])
     : [false, engineFacts({})];
   // An agent that waits for its engine has the ports already.
@@ -54,6 +54,7 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     disks: await Promise.all([options.FLYNN_STATE_DIR, dataDir].map(diskOf)),
     engine: isRunning ? 'running' : canStartEngine(socket) ? 'startable' : 'missing',
     engineModes: modes,
+    enginePools: pools,
     missingPrograms: neededPrograms.filter((name) => !hasProgram(name)),
     listeners: await Promise.all(listeners.map(withOwner)),
     networks: await readMachineNetworks(isRunning ? socket : undefined),

@@ -25,6 +25,7 @@ const good: Facts = {
   strangers: [],
   engine: 'running',
   engineModes: [],
+  enginePools: [],
   missingPrograms: [],
   listeners: [],
   networks: [{ device: 'eth0', subnet: '192.0.2.0/24' }],
@@ -290,6 +291,10 @@ test('a cluster is made of a range of which nothing is in use; who joins one is 
     [near, '100.100.50.0/24 of eth0 overlaps'],
     [dns, 'the name server 100.100.2.136 is in'],
     [own, '100.100.60.7, an address of this machine, is in'],
+    [
+      { enginePools: ['100.100.64.0/18'] },
+      '100.100.64.0/18, of which the container engine gives networks addresses (default-address-pools), overlaps',
+    ],
   ] as const) {
     const { made, joined, warned } = ranged(facts);
     assert.deepEqual([made.length, joined, warned.length], [1, [], 1]);

@@ -27,6 +27,8 @@ export type Facts = Readonly<{
   engine: 'running' | 'startable' | 'missing';
   /** In which it runs, of those that no host is made of. */
   engineModes: readonly EngineMode[];
+  /** Subnets of which it gives networks addresses, where somebody has set them. */
+  enginePools: readonly string[];
   missingPrograms: readonly string[];
   listeners: readonly (Listener & { owner?: string })[];
   networks: readonly Network[];

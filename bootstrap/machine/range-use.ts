@@ -79,6 +79,12 @@ function usesOf(facts: Facts, cluster: Cluster): Use[] {
       what: `the name server ${one} is in`,
       instead: 'let the machine ask another one (resolvectl dns, or /etc/resolv.conf; FLYNN_DNS_UPSTREAMS)',
     }));
+  // Free today, and given to the next network that somebody makes.
+  const pools = facts.enginePools.map((subnet) => ({
+    subnet,
+    what: `${subnet}, of which the container engine gives networks addresses (default-address-pools), overlaps`,
+    instead: 'give the engine another one (/etc/docker/daemon.json, then systemctl restart docker)',
+  }));
   const isNews = ({ subnet }: Use): boolean => !networks.some((network) => overlaps(network.subnet, subnet));
-  return [...networks, ...[...addresses, ...nameServers].filter(isNews)];
+  return [...networks, ...[...addresses, ...nameServers, ...pools].filter(isNews)];
 }
