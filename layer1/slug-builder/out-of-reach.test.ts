@@ -13,6 +13,7 @@ test('a name that could not be looked up is told, however it was said, with the 
     ['Could not reach host b.example. Check your network connection and try again.', 'b.example'],
     ['dial tcp: lookup proxy.golang.example on 10.0.0.1:53: no such host', 'proxy.golang.example'],
     ['Caused by: java.net.UnknownHostException: m.example', 'm.example'],
+    ['{:failed_connect, [{:to_address, {~c"hex.example", 443}}, {:inet, [:inet], :nxdomain}]}', 'hex.example'],
   ];
   for (const [line, name] of said) {
     const reach = new OutOfReach();

@@ -10,6 +10,7 @@ const unresolved: readonly RegExp[] = [
   /Could not reach host ([\w.-]+)\./,
   /\blookup ([\w.-]+)(?: on \S+)?: (?:no such host|server misbehaving|Temporary failure in name resolution)/,
   /UnknownHostException: ([\w.-]+)/,
+  /\{:to_address, \{~c"([\w.-]+)".*:nxdomain/,
 ];
 /** What failed a build is among the last things it said. */
 const lastLines = 50;

@@ -7,6 +7,7 @@ import { bun } from './bun/bun.ts';
 import { fetchBuildpack, withoutPassword } from './buildpack-source.ts';
 import { customBuildpack, readBuildpacksFile } from './custom-buildpack.ts';
 import { deno } from './deno/deno.ts';
+import { elixir } from './elixir/elixir.ts';
 import { go } from './go/go.ts';
 import { java } from './java/java.ts';
 import { type JavaScriptChoice, chooseJavaScript } from './javascript.ts';
@@ -28,7 +29,20 @@ const procfileOnly: Buildpack = {
 };
 
 /** In the order they are tried. */
-const builtIns: readonly Buildpack[] = [ruby, bun, nodejs, python, java, php, rust, go, deno, staticSite, procfileOnly];
+const builtIns: readonly Buildpack[] = [
+  ruby,
+  bun,
+  nodejs,
+  python,
+  java,
+  php,
+  rust,
+  elixir,
+  go,
+  deno,
+  staticSite,
+  procfileOnly,
+];
 
 /** One app is for one of them, unless somebody names another. */
 const ofJavaScript: ReadonlySet<Buildpack> = new Set([bun, deno, nodejs]);
@@ -45,6 +59,7 @@ const lookedFor: readonly string[] = [
   '- pom.xml, build.gradle(.kts), settings.gradle(.kts), gradlew, or one .jar (Java)',
   '- composer.json, index.php or public/index.php (PHP)',
   '- Cargo.toml (Rust)',
+  '- mix.exs (Elixir)',
   '- go.mod (Go)',
   '- deno.json, deno.jsonc or deno.lock (Deno)',
   '- static.json, Staticfile, index.html or public/index.html (static site)',

@@ -6,7 +6,7 @@ import { unbuiltIn } from './unbuilt.ts';
 const repositories: [string[], RegExp | undefined][] = [
   [['Procfile', 'build.sbt'], /build\.sbt.*builds sbt.*BUILDPACK_URL/],
   [['Shop.csproj'], /Shop\.csproj.*\.NET/],
-  [['mix.lock', 'mix.exs'], /mix\.exs.*Elixir/],
+  [['Package.resolved', 'Package.swift'], /Package\.swift.*Swift/],
   [['Pipfile'], /pipenv lock/],
   [['Procfile', 'run', 'Makefile', 'README.md'], undefined],
 ];
@@ -24,9 +24,9 @@ test('a Procfile does not make an app of what nobody built, unless somebody says
 });
 
 test('what was found instead is part of what was looked for', async () => {
-  await using b = await bench({ 'mix.exs': '' });
+  await using b = await bench({ 'Package.swift': '' });
   await assert.rejects(b.compile(), {
     code: 'invalid',
-    message: /Looked for[^]*mix\.exs, and no buildpack here builds Elixir/,
+    message: /Looked for[^]*Package\.swift, and no buildpack here builds Swift/,
   });
 });

@@ -4,7 +4,6 @@ const tools: readonly [file: RegExp, tool: string][] = [
   [/^build\.sbt$/, 'sbt'],
   [/^project\.clj$/, 'Leiningen'],
   [/\.(?:csproj|fsproj|vbproj|sln|slnx)$/, '.NET'],
-  [/^mix\.exs$/, 'Elixir'],
   [/^Package\.swift$/, 'Swift'],
   [/^pubspec\.yaml$/, 'Dart'],
 ];

@@ -1,0 +1,3 @@
+import Config
+
+config :hello, made_in: config_env()

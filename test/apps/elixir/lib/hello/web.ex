@@ -1,0 +1,19 @@
+defmodule Hello.Web do
+  @moduledoc "Answers each request with a line, on the port in PORT."
+
+  def listen do
+    port = String.to_integer(System.get_env("PORT") || "4000")
+    {:ok, socket} = :gen_tcp.listen(port, [:binary, packet: :http_bin, active: false, reuseaddr: true])
+    accept(socket)
+  end
+
+  defp accept(socket) do
+    {:ok, client} = :gen_tcp.accept(socket)
+    {:ok, _request} = :gen_tcp.recv(client, 0)
+    body = "Hello from Elixir #{System.version()} (#{Application.get_env(:hello, :made_in)})\n"
+    head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: #{byte_size(body)}\r\nconnection: close\r\n\r\n"
+    :ok = :gen_tcp.send(client, head <> body)
+    :gen_tcp.close(client)
+    accept(socket)
+  end
+end
