@@ -1,6 +1,6 @@
 /**
- * May a deployment begin while old jobs of the one before are still ending? Then that one is complete with this one's beginning, and
- * this one waits for what is left of it: as long as any old job ends, a deployment of the app is under way.
+ * May a deployment begin while old jobs of the one before are still ending? Then that one is complete with this one's beginning,
+ * and this one waits for what is left of it: as long as any old job ends, a deployment of the app is under way.
  */
 import { writePiece } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
@@ -35,8 +35,8 @@ export function endingJobs(cell: CellView, appId: string, releaseId: string): Re
 }
 
 /**
- * Whether anything runs in the app that is not of its live release: also after a deployment that failed while old jobs of one before
- * were ending. What such jobs have may not be taken from them. Of a host that is away nobody knows.
+ * Whether anything runs in the app that is not of its live release: also after a deployment that failed while old jobs of one
+ * before were ending. What such jobs have may not be taken from them. Of a host that is away nobody knows.
  */
 export function hasOldJobs(cell: CellView, { id, status: { releaseId } }: Pick<AppResource, 'id' | 'status'>): boolean {
   return statusesOfApp(cell, id).some((status) => {
@@ -49,8 +49,8 @@ export type Next = Readonly<{ releaseId: string; counts: Counts; rollout: Rollou
 
 /**
  * The release whose jobs the next deployment has to wait for besides its own old ones; undefined: it has to wait for the former.
- * What is left may be a batch of each type: with the batch that the next one begins with there are never more than two too many. Other
- * strategies promise fewer. Of two that are ending it waits for the end of the first: pushes do not add up.
+ * What is left may be a batch of each type: with the batch that the next one begins with there are never more than two too many.
+ * Other strategies promise fewer. Of two that are ending it waits for the end of the first: pushes do not add up.
  */
 export function leftBy(former: DeploymentResource, next: Next, cell: CellView): string | undefined {
   const { spec, status } = former;

@@ -20,8 +20,8 @@ export function lastWaitText({ postdeployJobId }: Pick<Deployment, 'postdeployJo
 }
 
 /**
- * Nothing but old jobs is left of it, and another may begin beside them: one strategy has room for that, which counts what is too much
- * in batches.
+ * Nothing but old jobs is left of it, and another may begin beside them: one strategy has room for that, which counts what is
+ * too much in batches.
  */
 export function mayBeFollowed({
   state,

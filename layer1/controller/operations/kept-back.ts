@@ -7,8 +7,9 @@ import type { DeploymentResource } from '../resources.ts';
 import type { OperationKind } from './queue.ts';
 
 /**
- * The kinds that it keeps from being done for now: a release is made once it is live, the next deployment begins once it has ended, or
- * beside its last old jobs where its strategy has room: if there are too many of them, whoever asks is told, and waits. One that waits for people keeps nothing back: whoever pushed is to hear of it.
+ * The kinds that it keeps from being done for now: a release is made once it is live, the next deployment begins once it has
+ * ended, or beside its last old jobs where its strategy has room: if there are too many of them, whoever asks is told, and
+ * waits. One that waits for people keeps nothing back: whoever pushed is to hear of it.
  */
 export function keptBack(deployment: Pick<Deployment, 'state' | 'rollout' | 'postdeployJobId'>): OperationKind[] {
   if (hasEnded(deployment) || needsPeople(deployment) || mayBeFollowed(deployment)) return [];

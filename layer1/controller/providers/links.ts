@@ -65,7 +65,8 @@ export async function takeFrom(
   if (app === undefined) return { is: 'unlinked' };
   const { name } = app.spec;
   const { deploymentId, releaseId } = app.status;
-  if (deploymentId !== undefined || hasOldJobs(deps.cell, app)) return itsDeployment;
+  if (deploymentId !== undefined) return itsDeployment;
+  if (!mayBeLost(status) && hasOldJobs(deps.cell, app)) return itsOldJobs;
   const basis = await findBasis(deps, app, signal);
   const next = taken(renew(variablesOf(basis)).after, givenBy(status));
   if (!next.isChanged) return { is: 'unlinked' };
@@ -133,6 +134,13 @@ export async function rollOut(
 export const itsDeployment: Extract<Linked, { is: 'wait' }> = {
   is: 'wait',
   what: 'a deployment of an app to end',
+  again: { againInMs: lookAgainMs },
+};
+
+/** They run with what they were started with. */
+const itsOldJobs: Extract<Linked, { is: 'wait' }> = {
+  is: 'wait',
+  what: 'jobs of an app that are not of its live release to end',
   again: { againInMs: lookAgainMs },
 };
 

@@ -51,6 +51,34 @@ test('an app gets what a provider gave as a release that is rolled out, and give
   await assert.rejects(get(made.id), isCode('not_found', /flynn resource/));
 });
 
+test('jobs that were started with it have it until they have ended, whatever becomes of the deployments after', async () => {
+  const { world, provider, add, remove, get, envOf } = place;
+  const { client, hosts } = world;
+  await world.deployApp('drained', { web: {} });
+  const params = { app: 'drained' };
+  provider.env = { QUEUE_URL: 'amqp://q' };
+  world.setBehaviour(() => ({ is: 'run', lingers: true }));
+  const made = await add({ apps: ['drained'] });
+  assert.deepEqual(await envOf('drained'), provider.env);
+  const [old] = await world.jobsOf('drained', 1);
+  world.setBehaviour(() => ({ is: 'run' }));
+  const live = async () => client.call(apps.get, { params });
+  const before = (await live()).releaseId;
+  const removing = remove(made.id);
+  await waitFor(async () => (await live()).releaseId !== before, { what: 'the release without', deadlineMs: 30_000 });
+  world.setBehaviour(() => ({ is: 'crash', code: 1 }));
+  const { id: releaseId } = await world.makeRelease('drained', { web: {} });
+  const { id } = await client.call(deployments.create, { params, body: { releaseId } });
+  assert.equal((await world.endOf(id)).state, 'failed');
+  world.setBehaviour(() => ({ is: 'run' }));
+  const waits = async () => /jobs of an app .* to end/.test((await get(made.id)).waitingFor ?? '');
+  await waitFor(waits, { what: 'its waiting for them', deadlineMs: 30_000 });
+  assert.equal(provider.made.size, 1);
+  await hosts.find(({ id: hostId }) => hostId === old?.hostId)?.end(old?.id ?? '', 0);
+  assert.equal((await removing).isGone, true);
+  assert.equal(provider.made.size, 0);
+});
+
 test('names that the app has with another value are refused, nothing stays, and asked to it replaces them', async () => {
   const { world, provider, add, remove, envOf } = place;
   await world.deployApp('taken', { web: {} });
