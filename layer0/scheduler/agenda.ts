@@ -59,6 +59,7 @@ export class Agenda {
     this.broker = new Broker({
       isOwn: (workloadId) => this.isOwn(workloadId),
       knows: (workloadId) => this.#knows(workloadId),
+      areWoken: (workloadId) => this.#isBuiltIn(workloadId),
       newToken: newId,
       ...(takeoverMs === undefined ? {} : { takeoverMs }),
     });
@@ -209,11 +210,14 @@ export class Agenda {
 
   /** Whether it looks after it unasked. Of a kind of a user's own all do that know it: whose it is may not be among them. */
   #minds(workloadId: string): boolean {
-    const { columns } = this.#options;
     if (this.#isUnread(workloadId)) return false;
-    const kind = columns.workload(workloadId)?.value.kind;
-    if (kind === undefined || builtInSchedulers.has(kind)) return this.isOwn(workloadId);
-    return this.#knows(workloadId);
+    return this.#isBuiltIn(workloadId) ? this.isOwn(workloadId) : this.#knows(workloadId);
+  }
+
+  /** Whoever it falls to can plan for it. */
+  #isBuiltIn(workloadId: string): boolean {
+    const kind = this.#options.columns.workload(workloadId)?.value.kind;
+    return kind === undefined || builtInSchedulers.has(kind);
   }
 
   #isUnread(workloadId: string): boolean {

@@ -171,8 +171,25 @@ describe('a change wakes', () => {
     blocked.remove('urgent');
     assert.equal(blocked.hasPreemptors, false);
   });
-  it('all, when nobody knows what was missed', () => {
-    assert.deepEqual(namesOf(blockedWith(['a', { constraints: zone('x') }], ['b']).relieveAll(0)).sort(), ['a', 'b']);
+  it('each once, the next one a moment after it had its turn, and all others as well', () => {
+    const blocked = new Blocked();
+    const write = (id: string, createdAt: number, plannedAt: number) =>
+      blocked.block(blockedOne(id, { memory: 1 }, createdAt), workloadOf({ id }), plannedAt, 0);
+    for (let n = 0; n < 30; n += 1) write(`w${n}`, n, 5);
+    const turns = blocked.relieve(reliefOf(6), 100).map(({ workloadId, waitUntil }) => [workloadId, waitUntil]);
+    assert.deepEqual(turns.slice(0, 3), [
+      ['w0', undefined],
+      ['w1', 105],
+      ['w2', 110],
+    ]);
+    assert.deepEqual([turns.length, turns.at(-1), blocked.size], [30, ['w29', 200], 0]);
+    write('w2', 2, 6);
+    const again = blocked.relieve(reliefOf(7), 300);
+    assert.deepEqual(
+      again.map(({ workloadId, waitUntil }) => [workloadId, waitUntil]),
+      [['w2', 310]],
+      'two that others may be looking at go before',
+    );
   });
 });
 

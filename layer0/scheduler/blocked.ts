@@ -35,19 +35,47 @@ type Entry = Readonly<{
   isEscaped: boolean;
 }>;
 
+/**
+ * Those that one change wakes go one after the other, in the same order at every scheduler: each sees by then what the ones before
+ * took. All at once they would be at the same room, each by its own scheduler, and all but one be refused.
+ */
+const stepMs = 5;
+const mostSteps = 20;
+
+function inTurn(a: Evaluation, b: Evaluation): number {
+  return b.priority - a.priority || a.createdAt - b.createdAt || (a.id < b.id ? -1 : 1);
+}
+
+function stepsBefore(one: Evaluation, all: readonly Evaluation[]): number {
+  let steps = 0;
+  for (const other of all) {
+    if (other === one || inTurn(other, one) > 0) continue;
+    steps += 1;
+    if (steps === mostSteps) break;
+  }
+  return steps;
+}
+
 const onRelief: Readonly<Record<Exclude<Relief['kind'], 'opened'>, readonly Dimension[]>> = {
   freed: ['memory', 'cpu', 'port', 'constraint'],
   ended: ['memory', 'cpu'],
 };
 
+function wokenAfter(steps: number, one: Evaluation, now: number): Evaluation {
+  const woken = advance(one, 'pending', now);
+  return steps === 0 ? woken : { ...woken, waitUntil: now + steps * stepMs };
+}
+
 /**
- * INVARIANTS. One evaluation per workload: the newest. Whatever may have become possible since the state an evaluation was
- * planned on is made up for when it is put in: between planning and here nothing is missed.
+ * INVARIANTS. One evaluation per workload: the newest. Each is woken once until it is put in again. Whatever may have become
+ * possible since the state an evaluation was planned on is made up for when it is put in: between planning and here nothing is missed.
  */
 export class Blocked {
   readonly #entries = new Map<string, Entry>();
   /** Per class of hosts: by what is missing, the workloads that may go there. */
   readonly #classes = new Map<string, Map<Dimension, Set<string>>>();
+  /** Workloads whose evaluation is looked at, or about to be, by this scheduler or another one. */
+  readonly #woken = new Set<string>();
   readonly #attributesOf = new Map<string, Attributes>();
   readonly #escaped = new Set<string>();
   /** Workloads that may take the room of jobs that were told to stop. */
@@ -58,8 +86,9 @@ export class Blocked {
   /** Reliefs up to here are not told apart any more. */
   #forgottenAt: Revision = 0;
 
+  /** How many wait that were not woken. */
   get size(): number {
-    return this.#entries.size;
+    return this.#entries.size - this.#woken.size;
   }
 
   get hasPreemptors(): boolean {
@@ -101,34 +130,28 @@ export class Blocked {
   /** The workload's, if it has one: it ended, or is looked at for another reason. */
   remove(workloadId: string): void {
     if (!this.#entries.delete(workloadId)) return;
+    this.#woken.delete(workloadId);
     this.#escaped.delete(workloadId);
     this.#preemptors.delete(workloadId);
     for (const byDimension of this.#classes.values()) for (const ids of byDimension.values()) ids.delete(workloadId);
   }
 
-  /** Takes out what the change may help, pending again, the highest priority first. */
+  /**
+   * What the change may help and was not woken before, pending again. Where there are several each waits until those before it, the
+   * highest priority first, then the oldest, have had theirs: also those of other schedulers, and who was woken before.
+   */
   relieve(relief: Relief, now: number): Evaluation[] {
     const key = this.#classOf(relief.attributes);
     const reliefs = this.#reliefs.get(key) ?? new Map<Relief['kind'], Relief>();
     this.#reliefs.set(key, reliefs.set(relief.kind, relief));
-    const woken: Entry[] = [];
+    const helped: Evaluation[] = [];
     for (const workloadId of this.#candidates(key, relief)) {
       const entry = this.#entries.get(workloadId);
-      if (entry !== undefined && mayHelp(entry, relief)) woken.push(entry);
+      if (entry !== undefined && mayHelp(entry, relief)) helped.push(entry.evaluation);
     }
-    return this.#wake(woken, now);
-  }
-
-  /** Takes out all, pending again: after an interruption nobody knows what was missed. */
-  relieveAll(now: number): Evaluation[] {
-    return this.#wake([...this.#entries.values()], now);
-  }
-
-  #wake(entries: readonly Entry[], now: number): Evaluation[] {
-    for (const { evaluation } of entries) this.remove(evaluation.workloadId);
-    return entries
-      .map(({ evaluation }) => advance(evaluation, 'pending', now))
-      .sort((a, b) => b.priority - a.priority || a.createdAt - b.createdAt);
+    const fresh = helped.filter(({ workloadId }) => !this.#woken.has(workloadId)).sort(inTurn);
+    for (const { workloadId } of fresh) this.#woken.add(workloadId);
+    return fresh.map((one) => wokenAfter(stepsBefore(one, helped), one, now));
   }
 
   #insert(entry: Entry): void {

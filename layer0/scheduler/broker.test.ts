@@ -43,6 +43,13 @@ describe('the broker leaves', () => {
     assert.equal(finish(broker, 9_999), undefined);
     assert.equal(finish(broker, 10_000), 'odd');
   });
+  it('what waited for room for a minute to whose it is, if that one wakes it as well', () => {
+    const broker = brokerOf({ isOwn: (id) => id === 'own', areWoken: (id) => id !== 'odd' });
+    for (const id of ['own', 'other', 'odd']) broker.enqueue(evaluationOf(id, 0, { updatedAt: 0 }), 0);
+    assert.deepEqual([finish(broker, 0), finish(broker, 0)], ['own', undefined]);
+    assert.deepEqual([finish(broker, 5_000), finish(broker, 59_999)], ['odd', undefined]);
+    assert.equal(finish(broker, 60_000), 'other');
+  });
 });
 
 describe('the broker hands out', () => {

@@ -9,6 +9,8 @@ export type BrokerOptions = Readonly<{
   isOwn: (workloadId: string) => boolean;
   /** Workloads that this scheduler cannot plan for are left to all others, for twice as long. Default: it can for all. */
   knows?: (workloadId: string) => boolean;
+  /** Workloads that their own schedulers wake as well: woken here they are left to them for longer. Default: none. */
+  areWoken?: (workloadId: string) => boolean;
   /** Default 5 s. */
   takeoverMs?: number;
   /** What is neither done nor given back after this long counts as given back. Default 60 s. */
@@ -34,8 +36,10 @@ export type Nacked = Readonly<{ kind: 'again'; at: number } | { kind: 'failed'; 
 
 export type BrokerCounts = Readonly<{ ready: number; waiting: number; pending: number; outstanding: number }>;
 
+/** So much longer one that was woken is left to whose it is, who looks again every 30 s in any case. */
+const wokenPatience = 12;
 const nackMs = { first: 1_000, further: 20_000 };
-const defaults = { knows: () => true, takeoverMs: 5_000, deliveryMs: 60_000, deliveryLimit: 3 };
+const defaults = { knows: () => true, areWoken: () => false, takeoverMs: 5_000, deliveryMs: 60_000, deliveryLimit: 3 };
 
 /**
  * The pending evaluations of the cell, as one scheduler hands them out. Time is an argument and never goes back.
@@ -150,7 +154,7 @@ export class Broker {
       const { evaluation, readyAt } = queued;
       const line = this.#lines.get(evaluation.workloadId);
       if (line?.queued !== queued) continue;
-      const takenAt = readyAt + this.#patienceMs(evaluation.workloadId);
+      const takenAt = readyAt + this.#patienceMs(evaluation);
       if (takenAt > now) {
         this.#foreign.push({ queued, takenAt });
         continue;
@@ -319,11 +323,12 @@ export class Broker {
     }
   }
 
-  /** How long others have for it. */
-  #patienceMs(workloadId: string): number {
-    const { isOwn, knows, takeoverMs } = this.#options;
+  /** How long others have for it. Of one that has waited for room nothing may be heard: they look, and it goes on waiting. */
+  #patienceMs({ workloadId, updatedAt }: Evaluation): number {
+    const { isOwn, knows, areWoken, takeoverMs } = this.#options;
     if (!knows(workloadId)) return 2 * takeoverMs;
-    return isOwn(workloadId) ? 0 : takeoverMs;
+    if (isOwn(workloadId)) return 0;
+    return updatedAt === undefined || !areWoken(workloadId) ? takeoverMs : wokenPatience * takeoverMs;
   }
 
   #isCurrent(queued: Queued): boolean {

@@ -32,7 +32,7 @@ test('eight schedulers that are asked for more than there is fill every host and
         world.after(n % 5, () => world.change(workloadInputOf({ id: `w${n}`, kind, count: 10 })));
       }
       world.run(30);
-      world.runUntil(() => world.isQuiet(), 20_000);
+      world.runUntil(() => world.isQuiet(), 100_000);
       assert.equal(world.cell.jobCount, 200);
       assert.equal(claimed(world.cell), 200);
       for (const { ledger } of world.cores) {
@@ -51,6 +51,25 @@ test('eight schedulers that are asked for more than there is fill every host and
     }),
     { numRuns: 10, seed: 1 },
   );
+});
+
+test('room for one job is taken by one of many that wait, and hardly any other scheduler tries to', () => {
+  const world = new Simulation({ seed: 1, hosts: hostsOf(16), schedulers: 16, hasAgents: true, isChecked: true });
+  for (let n = 0; n < 160; n += 1) world.change(workloadInputOf({ id: `w${n}` }));
+  world.run(8_000);
+  for (let n = 0; n < 60; n += 1) world.change(workloadInputOf({ id: `late${n}` }));
+  world.run(20_000);
+  const before = world.counts;
+  for (let n = 0; n < 10; n += 1) {
+    const { placements } = world.counts;
+    world.remove(`w${n}`);
+    world.runUntil(() => world.counts.placements > placements, 1_000);
+    world.run(500);
+  }
+  const { placements, refusals } = world.counts;
+  assert.equal(placements - before.placements, 10);
+  assert.ok(refusals - before.refusals <= 5, `${refusals - before.refusals} transactions were refused`);
+  assert.deepEqual(world.violations, []);
 });
 
 test('the same seed gives the same run, another one another', () => {
