@@ -23,10 +23,11 @@ export type Place = Readonly<{
 }>;
 
 export function placesOf(program: Command): Place[] {
-  const all = placesUnder(program, []);
-  const [top] = all;
+  const [top, ...rest] = placesUnder(program, []);
+  if (top === undefined) return rest;
   // "help" is followed by what it helps with.
-  return all.map((place) => (place.chain === 'help' ? { ...place, subcommands: top?.subcommands ?? [] } : place));
+  const { subcommands } = top;
+  return [top, ...rest.map((place) => (place.chain === 'help' ? Object.assign(place, { subcommands }) : place))];
 }
 
 function placesUnder(command: Command, chain: readonly string[]): Place[] {
