@@ -36,6 +36,20 @@ function linesOf(file: string): Line[] {
   return found;
 }
 
+/** Commands in quotes within a text, and those of the web page, which stand alone. What is filled in later is `X`. */
+function hintsOf(file: string): Line[] {
+  const text = readFileSync(join(root, file), 'utf8');
+  const filled = text.replaceAll(/\$\{(?:[^{}\n]|\{[^{}\n]*\})*\}|\{[\w.]+\}/g, 'X');
+  const hint = file.endsWith('.tsx') ? /['"`>]flynn ([a-z-][^'"`<]*)['"`<]/g : /"flynn ([a-z-][^"]*)"/g;
+  return filled.split('\n').flatMap((line, index) =>
+    [...line.matchAll(hint)].flatMap(([, text = '']) => {
+      // One whose very name is filled in could be any.
+      const isOpen = /(?:^|\s)(?:[a-z]+X|--X)\b|^-a \S+(?: X\b|$)|^[a-z]+ X X=X$/.test(text);
+      return isOpen ? [] : [{ place: `${file}:${index + 1}`, text, isWhole: false }];
+    }),
+  );
+}
+
 /** As a shell reads them, up to where the command ends or, two spaces apart, is explained. */
 function wordsOf(text: string): string[] {
   const [command = ''] = text.split(/(?<=[^\s\\]) {2,}|\s#\s/);
@@ -73,6 +87,19 @@ test('every command line in the documents is one that the command line takes', a
   const files = globSync('**/*.md', { cwd: root, exclude: (name) => name === 'node_modules' });
   const lines = files.toSorted().flatMap(linesOf);
   assert.ok(lines.length > 500, `only ${lines.length} were found`);
+  const wrong: string[] = [];
+  for (const line of lines) {
+    const refusal = await refusalOf(line);
+    if (refusal !== undefined) wrong.push(`${line.place}: flynn ${line.text}\n  ${refusal}`);
+  }
+  assert.deepEqual(wrong, [], wrong.join('\n'));
+});
+
+test('every command line that the parts of flynn tell people is one that the command line takes', async () => {
+  const all = globSync('{bootstrap,cli,layer0,layer1}/**/*.{ts,tsx}', { cwd: root });
+  const files = all.filter((file) => !/\.test\.ts$|-fixture\.|node_modules/.test(file));
+  const lines = files.toSorted().flatMap(hintsOf);
+  assert.ok(lines.length > 150, `only ${lines.length} were found`);
   const wrong: string[] = [];
   for (const line of lines) {
     const refusal = await refusalOf(line);

@@ -29,7 +29,7 @@ export function OperationLog({ id }: { id: string }) {
     <>
       {isWhole ? null : (
         <div class="notice">
-          The beginning is not shown. All of it: <Commands lines={[`flynn operation log ${id}`]} />
+          The beginning is not shown. All of it: <Commands lines={[`flynn op log ${id}`]} />
         </div>
       )}
       <pre class="lines tall" tabIndex={0} aria-label="Its log" ref={box} onScroll={watch}>
