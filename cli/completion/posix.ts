@@ -33,7 +33,7 @@ function chainCases(places: readonly Place[]): string {
  * Reads the words in `list` and leaves: `chain`, the command; `count`, its arguments so far; `want`, what the word at the cursor is
  * if it is an option's value; `rest` once no option follows any more; `cluster`, if one is named.
  */
-export function walkOf(places: readonly Place[], list: string): string {
+function walkOf(places: readonly Place[], list: string): string {
   const passing = places.filter(({ arguments: args }) => args.some(({ kind }) => kind === 'else'));
   return `  for word in ${list}; do
     case "$word" in "=") continue ;; esac

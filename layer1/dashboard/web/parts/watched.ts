@@ -4,7 +4,7 @@ import { useContext, useEffect, useState } from 'preact/hooks';
 
 export const LoginOverContext = createContext(false);
 
-/** Browsers have six connections to a server without TLS, for all their tabs, and a cluster has places for so many that follow logs. */
+/** Browsers have six connections to a server without TLS, for all their tabs, and a cluster so many places to follow logs. */
 const hiddenMs = 60_000;
 
 /** Whether somebody looks at the page, or did within the last minute, and is logged in. */
