@@ -68,7 +68,8 @@ function wokenAfter(steps: number, one: Evaluation, now: number): Evaluation {
 
 /**
  * INVARIANTS. One evaluation per workload: the newest. Each is woken once until it is put in again. Whatever may have become
- * possible since the state an evaluation was planned on is made up for when it is put in: between planning and here nothing is missed.
+ * possible since the state an evaluation was planned on is made up for when it is put in: between planning and here nothing
+ * is missed.
  */
 export class Blocked {
   readonly #entries = new Map<string, Entry>();
