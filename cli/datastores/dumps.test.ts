@@ -36,9 +36,10 @@ function waiting() {
     if (!('params' in input)) asked.push(input.body?.only ?? 'all');
     return 'params' in input
       ? { backups: [{ id: 'b1', state: 'complete' }] }
-      : (input.body?.only ?? ['shop-postgres']).map((datastore) => ({ datastore, ...one }));
+      : (input.body?.only ?? ['shop-postgres']).map((datastore) => {
+          return { datastore, resource: 'r1', backup: 'b1', attempt: 0 };
+        });
   };
-  const one = { resource: 'r1', backup: 'b1', attempt: 0 };
   const context = {
     client: async () => ({ call: call as HttpClient['call'] }),
     progress: <T>(_text: unknown, work: () => Promise<T>) => work(),

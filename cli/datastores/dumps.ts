@@ -53,7 +53,10 @@ type Waiting = Pick<Context, 'progress' | 'tell'> & Readonly<{ client: () => Pro
 /** So often others may be made meanwhile. */
 const mostRounds = 3;
 
-/** `backUp` is done with all databases dumped. One that was made since then, which it fails of, is dumped as well, and it is done again. */
+/**
+ * `backUp` is done with all databases dumped. One that was made since then, which it fails of, is dumped as well, and it is done
+ * again.
+ */
 export async function withDumps<T>(
   context: Waiting,
   { mayMiss }: { mayMiss: boolean },

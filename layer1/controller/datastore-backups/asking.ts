@@ -91,8 +91,8 @@ export async function askForAll(deps: AskingDeps, signal: AbortSignal): Promise<
 }
 
 /**
- * Of those that have none yet, and are among `names` if there are any: they were made while others were waited for. Members of such a
- * one may have yet to come up.
+ * Of those that have none yet, and are among `names` if there are any: they were made while others were waited for. Members of
+ * such a one may have yet to come up.
  */
 export async function askForNew(deps: AskingDeps, signal: AbortSignal, names?: ReadonlySet<string>): Promise<Asked[]> {
   const asked: Asked[] = [];

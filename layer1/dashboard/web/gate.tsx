@@ -1,6 +1,6 @@
 /**
- * What somebody sees who is logged in, or is to log in. Where a login is over the form stands above the pages, which stay as they are:
- * what was typed there is not lost, and goes on for whoever logs in as the same person.
+ * What somebody sees who is logged in, or is to log in. Where a login is over the form stands above the pages, which stay as they
+ * are: what was typed there is not lost, and goes on for whoever logs in as the same person.
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';

@@ -1,6 +1,6 @@
 /**
- * So many at a time, the others after them in turn: browsers have six connections to a server without TLS, and what somebody presses
- * is not to wait behind hundreds that a page reads.
+ * So many at a time, the others after them in turn: browsers have six connections to a server without TLS, and what somebody
+ * presses is not to wait behind hundreds that a page reads.
  */
 export class Few {
   readonly #most: number;

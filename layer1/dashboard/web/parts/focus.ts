@@ -1,6 +1,6 @@
 /**
- * Where the focus goes: who works by keyboard, or hears the page, begins at its top again wherever it is lost. All of it is done before
- * what goes is gone: after that, nothing tells where the focus was.
+ * Where the focus goes: who works by keyboard, or hears the page, begins at its top again wherever it is lost. All of it is done
+ * before what goes is gone: after that, nothing tells where the focus was.
  */
 import type { RefObject } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
@@ -24,7 +24,7 @@ export function useFocusLeft(): RefObject<HTMLSpanElement | null> {
   return own;
 }
 
-/** A dialog that is open for as long as it is there. Whoever had the focus before has it again after: browsers do that as it closes. */
+/** A dialog that is open for as long as it is there. What had the focus before has it again after: browsers do that at its end. */
 export function useOpenDialog(): RefObject<HTMLDialogElement | null> {
   const dialog = useRef<HTMLDialogElement>(null);
   useLayoutEffect(() => {

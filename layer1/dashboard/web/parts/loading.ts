@@ -10,9 +10,9 @@ export type Loaded<T> =
   | Readonly<{ is: 'ready'; value: T; failure?: Failure }>;
 
 /**
- * Reads when the page is opened, when `subject` changes, and on `reload`; on `refresh` only if nothing is being read: an answer that
- * takes longer than the time between two of them would never be shown. With another `version` of the same subject what was read
- * is shown on until it is read again: what somebody is about to do there stays open. What comes too late is left.
+ * Reads when the page is opened, when `subject` changes, and on `reload`; on `refresh` only if nothing is being read: an answer
+ * that takes longer than the time between two of them would never be shown. With another `version` of the same subject what was
+ * read is shown on until it is read again: what somebody is about to do there stays open. What comes too late is left.
  */
 export function useLoaded<T>(
   subject: string,
