@@ -1,4 +1,7 @@
-/** What do a Gradle build's own files say? They are programs, and are read as texts: whatever else they do only Gradle knows. Pure. */
+/**
+ * What do a Gradle build's own files say? They are programs, and are read as texts: whatever else they do only Gradle knows.
+ * Pure.
+ */
 import { FlynnError } from '@flynn/kit/errors';
 import { compareVersions } from '../wanted-version.ts';
 
