@@ -8,7 +8,10 @@ const bytesPerFile = 4096;
 /** What is made of many small files (packages, caches of browsers) has so many beside any limit of bytes. */
 const leastFiles = 100_000;
 
-/** `totalFiles`: what the disk has at all. Once they are used up nobody on the host makes a file, so one container has no more than a quarter. */
+/**
+ * `totalFiles`: what the disk has at all. Once they are used up nobody on the host makes a file, so one container has no more than
+ * a quarter.
+ */
 export function excessOf(use: DiskUse, limitBytes: number, totalFiles = Infinity): Excess | undefined {
   if (use.writableBytes > limitBytes) return { of: 'bytes', used: use.writableBytes, limit: limitBytes };
   const limit = Math.max(leastFiles, Math.floor(Math.min(limitBytes / bytesPerFile, totalFiles / 4)));
