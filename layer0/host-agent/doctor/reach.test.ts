@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Neighbour, ReachCheck } from './reach.ts';
+import type { Neighbour } from '../network/neighbours.ts';
+import { ReachCheck } from './reach.ts';
 
 const { signal } = new AbortController();
 

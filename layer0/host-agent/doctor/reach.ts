@@ -1,10 +1,8 @@
 /** Does this host reach the containers of the others? A firewall between drops what is forwarded, and nothing else is amiss. */
 import { withDeadline } from '@flynn/kit/retry';
 import { isReachable } from '../health/health.ts';
+import type { Neighbour } from '../network/neighbours.ts';
 import type { Found } from './finding.ts';
-
-/** Of another host: where containers of it are that are up, as their own host says. */
-export type Neighbour = Readonly<{ hostId: string; addresses: readonly string[] }>;
 
 const timeoutMs = 1_500;
 /** Of each host so many are tried: one may just have ended. */
@@ -66,6 +64,7 @@ export class ReachCheck {
 }
 
 export type ReachOptions = Readonly<{
+  /** Where containers of others are that are up, as their own hosts say. */
   neighbours: () => readonly Neighbour[];
   reach?: typeof isReachable;
   nowMs?: () => number;

@@ -2,7 +2,7 @@
 import { pause } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
-import { firstOf, overlaps } from './addresses.ts';
+import { overlaps } from './addresses.ts';
 import { parseNetwork, readNetwork, readRules } from './actual.ts';
 import { canMatchBridge } from './bridge-match.ts';
 import { type Change, difference, nft } from './difference.ts';
@@ -12,6 +12,7 @@ import { type Encryption, type EncryptionWord, encryptionOf } from './encryption
 import { removeLeftPorts } from './left-ports.ts';
 import type { Link } from './links.ts';
 import { type Known, recall, remember } from './memory.ts';
+import { type Neighbour, neighboursOf } from './neighbours.ts';
 import type { LocalJob } from './policy.ts';
 import type { Run } from './program.ts';
 import { Reach } from './reach.ts';
@@ -144,14 +145,13 @@ export class HostNetwork {
   }
 
   /** Hosts that there is a way to, as far as it is known, and where containers of theirs are announced. */
-  get neighbours(): { hostId: string; addresses: string[] }[] {
+  get neighbours(): Neighbour[] {
     const { links = [] } = this.#carriedOut ?? {};
-    return links
-      .filter((link) => link.way !== 'none' && this.#reachedHost(link).isHeard !== false)
-      .map(({ lease }) => {
-        const here = this.#known.endpoints.map(({ address }) => address).filter((one) => overlaps(lease.subnet, one));
-        return { hostId: lease.hostId, addresses: [...new Set(here)].filter((one) => one !== firstOf(lease.subnet)) };
-      });
+    const reached = links.filter((link) => link.way !== 'none' && this.#reachedHost(link).isHeard !== false);
+    return neighboursOf(
+      reached.map(({ lease }) => lease),
+      this.#known.endpoints.map(({ address }) => address),
+    );
   }
 
   /** Who has begun most of the host's connections, while these are too many. */
