@@ -191,6 +191,18 @@ describe('a change wakes', () => {
       'two that others may be looking at go before',
     );
   });
+  it('and where all were woken by the first of many hosts that come at once, none is compared with the others', () => {
+    const blocked = new Blocked();
+    let looks = 0;
+    const { demand, ...others } = workloadOf({ id: 'web' });
+    const workload = Object.defineProperty({ ...others, demand }, 'demand', { get: () => ((looks += 1), demand) });
+    blocked.block(blockedOne('web'), workload, 5, 0);
+    const free = { memoryBytes: demand.memoryBytes, cpuMillis: demand.cpuMillis };
+    assert.equal(blocked.relieve(reliefOf(6, { kind: 'opened', free }), 0).length, 1);
+    const before = looks;
+    for (let at = 7; at < 100; at += 1) blocked.relieve(reliefOf(at, { kind: 'opened', free }), 0);
+    assert.deepEqual([looks - before, before > 0], [0, true]);
+  });
 });
 
 describe('what became possible between planning and waiting', () => {

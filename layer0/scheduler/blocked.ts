@@ -145,14 +145,25 @@ export class Blocked {
     const key = this.#classOf(relief.attributes);
     const reliefs = this.#reliefs.get(key) ?? new Map<Relief['kind'], Relief>();
     this.#reliefs.set(key, reliefs.set(relief.kind, relief));
-    const helped: Evaluation[] = [];
-    for (const workloadId of this.#candidates(key, relief)) {
-      const entry = this.#entries.get(workloadId);
-      if (entry !== undefined && mayHelp(entry, relief)) helped.push(entry.evaluation);
-    }
-    const fresh = helped.filter(({ workloadId }) => !this.#woken.has(workloadId)).sort(inTurn);
+    // Where many hosts come at once all are woken by the first of them: the others need not be compared with each.
+    if (this.size === 0) return [];
+    const candidates = this.#candidates(key, relief);
+    const fresh = this.#helped(candidates, relief, { areWoken: false }).sort(inTurn);
+    if (fresh.length === 0) return [];
+    const helped = [...fresh, ...this.#helped(candidates, relief, { areWoken: true })];
     for (const { workloadId } of fresh) this.#woken.add(workloadId);
     return fresh.map((one) => wokenAfter(stepsBefore(one, helped), one, now));
+  }
+
+  /** Of those that were woken before, or of the others. */
+  #helped(candidates: Iterable<string>, relief: Relief, { areWoken }: { areWoken: boolean }): Evaluation[] {
+    const found: Evaluation[] = [];
+    for (const workloadId of candidates) {
+      if (this.#woken.has(workloadId) !== areWoken) continue;
+      const entry = this.#entries.get(workloadId);
+      if (entry !== undefined && mayHelp(entry, relief)) found.push(entry.evaluation);
+    }
+    return found;
   }
 
   #insert(entry: Entry): void {
