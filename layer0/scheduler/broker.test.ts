@@ -50,6 +50,23 @@ describe('the broker leaves', () => {
     assert.deepEqual([finish(broker, 5_000), finish(broker, 59_999)], ['odd', undefined]);
     assert.equal(finish(broker, 60_000), 'other');
   });
+  it('such a one behind what is asked of the same workload beside it, whichever came first', () => {
+    for (const order of ['woken first', 'woken last', 'woken behind another'] as const) {
+      const broker = brokerOf({ isOwn: () => false, areWoken: () => true });
+      const woken = evaluationOf('a', 0, { updatedAt: 10 });
+      const [before, asked] = [evaluationOf('a', 5), evaluationOf('a', 10)];
+      if (order === 'woken behind another') broker.enqueue(before, 10);
+      if (order !== 'woken last') broker.enqueue(woken, 10);
+      assert.deepEqual(broker.dequeue(10, 1), []);
+      assert.equal(broker.isAwaited('a', 10), order === 'woken behind another', 'a minute is no time to wait');
+      broker.enqueue(asked, 10);
+      if (order === 'woken last') broker.enqueue(woken, 10);
+      broker.forget(before.id, 10);
+      assert.equal(broker.isAwaited('a', 10), true);
+      const [first] = broker.dequeue(5_010, 1);
+      assert.equal(first?.evaluation.id, asked.id, order);
+    }
+  });
 });
 
 describe('the broker hands out', () => {

@@ -80,11 +80,13 @@ export class Broker {
     return this.#known.has(evaluationId);
   }
 
-  /** Whether one of the workload waits to be handed out: it will see whatever is so by then. */
+  /** Whether one of the workload is about to be handed out: it will see whatever is so by then. */
   isAwaited(workloadId: string, now: number): boolean {
     const line = this.#lines.get(workloadId);
     if (line === undefined) return false;
-    return (line.queued?.readyAt ?? Infinity) <= now || line.pending.some(({ waitUntil }) => (waitUntil ?? 0) <= now);
+    const { queued, pending } = line;
+    if (queued !== undefined && queued.readyAt <= now && !this.#isLeftLong(queued.evaluation)) return true;
+    return pending.some((one) => (one.waitUntil ?? 0) <= now && !this.#isLeftLong(one));
   }
 
   /** Handing it in twice changes nothing; one that waited and was woken while outstanding comes once more after its ack. */
@@ -107,7 +109,7 @@ export class Broker {
     if (outstanding !== undefined) return this.#insertPending(line, evaluation);
     if (queued === undefined) return this.#queue(line, evaluation, now, evaluation.waitUntil ?? now);
     const at = evaluation.waitUntil ?? now;
-    if (isSooner({ evaluation, readyAt: at, order: this.#order }, queued, now)) {
+    if (this.#isBefore({ evaluation, readyAt: at, order: this.#order }, queued, now)) {
       this.#insertPending(line, queued.evaluation);
       this.#queue(line, evaluation, now, at);
     } else this.#insertPending(line, evaluation);
@@ -287,9 +289,8 @@ export class Broker {
   /** The workload's turn is free: the soonest of those behind is next. */
   #advance(line: Line, now: number): void {
     if (line.queued !== undefined || line.outstanding !== undefined || line.pending.length === 0) return;
-    const soonest = line.pending.reduce((a, b) =>
-      Math.max(b.waitUntil ?? 0, now) < Math.max(a.waitUntil ?? 0, now) ? b : a,
-    );
+    const takenAt = (one: Evaluation): number => Math.max(one.waitUntil ?? 0, now) + this.#patienceMs(one);
+    const soonest = line.pending.reduce((a, b) => (takenAt(b) < takenAt(a) ? b : a));
     line.pending.splice(line.pending.indexOf(soonest), 1);
     this.#queue(line, soonest, now, soonest.waitUntil ?? now);
   }
@@ -323,12 +324,25 @@ export class Broker {
     }
   }
 
-  /** How long others have for it. Of one that has waited for room nothing may be heard: they look, and it goes on waiting. */
-  #patienceMs({ workloadId, updatedAt }: Evaluation): number {
-    const { isOwn, knows, areWoken, takeoverMs } = this.#options;
-    if (!knows(workloadId)) return 2 * takeoverMs;
-    if (isOwn(workloadId)) return 0;
-    return updatedAt === undefined || !areWoken(workloadId) ? takeoverMs : wokenPatience * takeoverMs;
+  /** What others have long for keeps nothing waiting that is taken over sooner. */
+  #isBefore(one: Queued, queued: Queued, now: number): boolean {
+    const [its, others] = [this.#patienceMs(one.evaluation), this.#patienceMs(queued.evaluation)];
+    if (its !== others && one.readyAt <= now && queued.readyAt <= now) return its < others;
+    return isSooner(one, queued, now);
+  }
+
+  /** How long others have for it. */
+  #patienceMs(evaluation: Evaluation): number {
+    const { isOwn, knows, takeoverMs } = this.#options;
+    if (!knows(evaluation.workloadId)) return 2 * takeoverMs;
+    if (this.#isLeftLong(evaluation)) return wokenPatience * takeoverMs;
+    return isOwn(evaluation.workloadId) ? 0 : takeoverMs;
+  }
+
+  /** Of one that has waited for room nothing may be heard: others look, and it goes on waiting. */
+  #isLeftLong({ workloadId, updatedAt }: Evaluation): boolean {
+    const { isOwn, knows, areWoken } = this.#options;
+    return updatedAt !== undefined && knows(workloadId) && areWoken(workloadId) && !isOwn(workloadId);
   }
 
   #isCurrent(queued: Queued): boolean {
