@@ -115,6 +115,10 @@ test('what is only begun is asked for again, when the provider says or when we l
   assert.equal(isRefused(await failure(make())), true);
   provider.misbehaves = answers(404, '');
   assert.equal(isRefused(await failure(make())), false, 'it may be somebody else who answers there');
+  for (const status of [409, 423]) {
+    provider.misbehaves = answers(status, '');
+    assert.equal(isRefused(await failure(make())), false, 'so servers answer a key that they are at still');
+  }
 });
 
 test('a provider that hangs is given up, and one that is not there has heard of nothing', async () => {

@@ -23,8 +23,11 @@ const maxAnswerBytes = 64 * 1024;
 const shownCharacters = 300;
 /** Refused for now, and not for what was asked. */
 const passing: ReadonlySet<number> = new Set([408, 425, 429]);
-/** As whoever is at an address that was never asked for anything says. */
-const elsewhere: ReadonlySet<number> = new Set([404, 405]);
+/**
+ * Of these it is not known whether anything was made: as whoever is at an address that was never asked for anything says, and as
+ * servers refuse a key whose first request they are not through with.
+ */
+const saysNothing: ReadonlySet<number> = new Set([404, 405, 409, 423]);
 /** What a router of flynn's says in the place of an app; of these the app has heard nothing. */
 const routerHeader = 'x-flynn-error';
 const neverPassedOn: ReadonlySet<string> = new Set(['unknown-host', 'no-backends', 'starting', 'maintenance']);
@@ -77,9 +80,9 @@ export function isUnsent(error: unknown): boolean {
   return error instanceof FlynnError && error.detail['isUnsent'] === true;
 }
 
-/** It refuses what was asked, by itself: no address that leads elsewhere by now. */
+/** It refuses what was asked, by itself and for good: no address that leads elsewhere by now, and nothing that is still at it. */
 export function isRefused(error: unknown): boolean {
-  return error instanceof FlynnError && error.code === 'invalid' && error.detail['isElsewhere'] !== true;
+  return error instanceof FlynnError && error.code === 'invalid' && error.detail['saysNothing'] !== true;
 }
 
 async function ask(provider: Asked, url: string, init: Init, { signal, deadlineMs }: Options): Promise<Answer> {
@@ -163,7 +166,7 @@ function refusal(provider: Asked, status: number, text: string): FlynnError {
   if (status < 400 || status >= 500 || passing.has(status)) {
     return new FlynnError('unavailable', `${named(provider)} answered ${answer}`);
   }
-  const detail = elsewhere.has(status) ? { detail: { isElsewhere: true } } : {};
+  const detail = saysNothing.has(status) ? { detail: { saysNothing: true } } : {};
   return new FlynnError('invalid', `${named(provider)} refuses this (${answer})`, detail);
 }
 
