@@ -17,21 +17,22 @@ import type { Rollout } from './rollout-settings.ts';
 import type { Counts } from './rollout.ts';
 import { batchOf } from './strategies.ts';
 
-/** By type, jobs of the release's formation that have not ended, also those that said nothing yet. */
-export function endingJobs(cell: CellView, appId: string, releaseId: string): ReadonlyMap<string, number> {
+/** By type, the hosts of jobs of the release's formation that have not ended, also of those that said nothing yet. */
+export function endingJobs(cell: CellView, appId: string, releaseId: string): ReadonlyMap<string, readonly string[]> {
   const own = statusesOfApp(cell, appId).filter((status) => isJobOf(status, releaseId));
   const told = new Set(own.map(({ id }) => id));
   const templates = cell.templates.snapshot.entries;
   const untold = placedJobs(cell, (workloadId) => appIdOf(workloadId) === appId)
     .filter((job) => !told.has(job.id) && cell.hosts.snapshot.entries.has(job.hostId))
-    .map(({ workloadId, version }) => ({
+    .map(({ workloadId, version, hostId }) => ({
       workloadId,
+      hostId,
       meta: templates.get(`${workloadId}/${version}`)?.value.meta ?? {},
     }))
     .filter((job) => isJobOf(job, releaseId));
   const ending = [...own.filter((status) => !hasEnded(status)), ...untold];
   const byType = Map.groupBy(ending, ({ meta }) => meta['flynn.type'] ?? '');
-  return new Map([...byType].map(([type, jobs]) => [type, jobs.length]));
+  return new Map([...byType].map(([type, jobs]) => [type, jobs.map(({ hostId }) => hostId)]));
 }
 
 /**
@@ -61,7 +62,9 @@ export function leftBy(former: DeploymentResource, next: Next, cell: CellView): 
   if (oldReleaseId === undefined || oldReleaseId === next.releaseId) return undefined;
   if (drains !== undefined && endingJobs(cell, appId, drains).size > 0) return undefined;
   const left = [...endingJobs(cell, appId, oldReleaseId)];
-  return left.every(([type, jobs]) => jobs <= batchOf(next.counts[type] ?? 0, next.rollout)) ? oldReleaseId : undefined;
+  return left.every(([type, jobs]) => jobs.length <= batchOf(next.counts[type] ?? 0, next.rollout))
+    ? oldReleaseId
+    : undefined;
 }
 
 /** From here on it is complete, though not all of its old jobs have ended. */

@@ -112,6 +112,31 @@ test('those whose host stays away are not waited for, which is said, and follow 
   assert.notEqual(old[0]?.releaseId, next.id);
 });
 
+test('nor is one of them waited for by the next deployment, which begins while other old jobs are ending', async () => {
+  await using world = await startTestController({ hosts: 4 });
+  world.setBehaviour(({ template }) => ({ is: 'run', lingers: template.meta['flynn.type'] === 'web' }));
+  const both = (version: string) => ({ ...db(version), web: {} });
+  const { release } = await world.deployApp('shop', both('one'));
+  const params = { app: 'shop', release: release.id };
+  await world.client.call(formations.put, { params, body: { processes: { db: 3, web: 1 } } });
+  const [web] = (await world.jobsOf('shop', 4)).filter(({ type }) => type === 'web');
+  const owners = (await world.jobsOf('shop', 4)).filter(({ type }) => type === 'db').map(({ hostId }) => hostId);
+  world.setBehaviour(() => ({ is: 'run' }));
+  await loseHosts(world, [owners.find((hostId) => hostId !== web?.hostId) ?? '']);
+  const deployed: string[] = [];
+  for (const version of ['two', 'three']) {
+    const next = await world.makeRelease('shop', both(version));
+    const id = await beginDeployment(world, 'shop', next.id);
+    deployed.push(id);
+    await deploymentReaches(world, id, ({ progress }) => progress['db']?.up === 2);
+    await limitDeployment(world, id, 1);
+    await deploymentReaches(world, id, ({ state }) => state === 'finishing');
+  }
+  await world.hosts.find(({ id }) => id === web?.hostId)?.end(web?.id ?? '', 0);
+  const ended = await deploymentReaches(world, deployed[1] ?? '', hasEnded);
+  assert.deepEqual([ended.state, ended.progress['db']?.up], ['complete', 2], ended.error);
+});
+
 test('where all are away it fails: nothing has shown that it runs', async () => {
   await using world = await startTestController({ hosts: 4 });
   await replicated(world);

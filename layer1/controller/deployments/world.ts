@@ -160,7 +160,8 @@ export function typeStates(
   const failed = findFailed(deployment, statuses);
   const nextIds = workloadIds(app.id, next);
   const oldIds = workloadIds(app.id, old);
-  const ending = earlier === undefined ? new Map<string, number>() : endingJobs(cell, app.id, earlier.releaseId);
+  const ending =
+    earlier === undefined ? new Map<string, readonly string[]>() : endingJobs(cell, app.id, earlier.releaseId);
   const types = [...new Set([...nextIds.keys(), ...oldIds.keys(), ...ending.keys()])];
   const up = types.flatMap((type) => upJobs(staying, next.releaseId, type));
   const upSince = upTimes.seen(deployment.id, up, nowMs);
@@ -194,7 +195,7 @@ export function typeStates(
       oldUp: old === undefined ? 0 : upJobs(staying, old.releaseId, type).length,
       oldPresent:
         (oldId === undefined ? 0 : presentOld(deps, world, oldId, { statuses, placed, leftOut })) +
-        (ending.get(type) ?? 0),
+        (ending.get(type) ?? []).filter((hostId) => !leftOut.includes(hostId)).length,
       isInPlace,
       isSwitched,
       failed: failed !== undefined && failed.meta['flynn.type'] === type ? { ...failed, type } : undefined,
