@@ -4,7 +4,16 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { addRemote, appOfRemotes, isRepository, listRemotes, remoteUrl, removeRemote, trustCluster } from './git.ts';
+import {
+  addRemote,
+  appOfRemotes,
+  isOfAppAlone,
+  isRepository,
+  listRemotes,
+  remoteUrl,
+  removeRemote,
+  trustCluster,
+} from './git.ts';
 import { Desk } from './testing.ts';
 
 const gitUrl = 'ssh://git@flynn.localhost:2222';
@@ -66,7 +75,7 @@ test('a remote is of the cluster where git itself says so: by a short name for i
   assert.equal(await appFound(), undefined);
   git('config', `url.${gitUrl}/.insteadOf`, 'home:');
   assert.equal(await appFound(), 'hello');
-  assert.deepEqual(await listRemotes(io), [{ name: 'flynn', url: 'home:hello.git', reached: `${gitUrl}/hello.git` }]);
+  assert.deepEqual(await listRemotes(io), [{ name: 'flynn', url: 'home:hello.git', reached: [`${gitUrl}/hello.git`] }]);
   git('remote', 'set-url', 'flynn', 'https://example.com/me/code.git');
   git('remote', 'set-url', '--push', 'flynn', `${gitUrl}/pushed.git`);
   assert.equal(await appFound(), 'pushed');
@@ -75,6 +84,33 @@ test('a remote is of the cluster where git itself says so: by a short name for i
   git('remote', 'set-url', 'flynn', `${gitUrl}/tunnelled.git`);
   git('config', 'url.ssh://git@127.0.0.1:2022/.insteadOf', `${gitUrl}/`);
   assert.equal(await appFound(), 'tunnelled');
+});
+
+test('a remote that pushes to several places is of the cluster, and not of an app alone', async () => {
+  await using desk = await Desk.open();
+  const git = (...args: string[]) => execFileSync('git', ['-C', desk.home, ...args]);
+  const look = async () => {
+    const [remote, ...more] = await listRemotes(desk.io());
+    assert.ok(remote !== undefined && more.length === 0);
+    return [appOfRemotes([remote], gitUrl), isOfAppAlone(remote, gitUrl, 'hello')];
+  };
+  const code = 'https://example.com/me/code.git';
+  const hello = `${gitUrl}/hello.git`;
+  execFileSync('git', ['init', '-q', desk.home]);
+  git('remote', 'add', 'origin', code);
+  assert.deepEqual(await look(), [undefined, false]);
+  git('remote', 'set-url', '--add', 'origin', hello);
+  assert.deepEqual(await look(), ['hello', false]);
+  git('remote', 'set-url', '--delete', 'origin', hello);
+  git('remote', 'set-url', '--add', '--push', 'origin', code);
+  git('remote', 'set-url', '--add', '--push', 'origin', hello);
+  assert.deepEqual(await look(), ['hello', false]);
+  git('config', '--unset-all', 'remote.origin.pushurl');
+  git('remote', 'set-url', 'origin', hello);
+  assert.deepEqual(await look(), ['hello', true]);
+  // What is pushed goes there, wherever it comes from.
+  git('remote', 'set-url', '--push', 'origin', `${gitUrl}/live.git`);
+  assert.deepEqual(await look(), ['live', false]);
 });
 
 test('remotes of a real repository are listed, added and removed', async () => {

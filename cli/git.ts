@@ -9,8 +9,11 @@ import type { Io } from './io.ts';
 
 const run = promisify(execFile);
 
-/** `reached`: where git goes when it pushes, where that is not what was written: by `insteadOf` or a URL of its own for pushes. */
-export type Remote = { name: string; url: string; reached?: string };
+/**
+ * `others`: more URLs that were written for it, those for pushes alone among them. `reached`: where git goes when it pushes, where
+ * that is not the first of all that was written: by `insteadOf`, or by several URLs.
+ */
+export type Remote = { name: string; url: string; others?: readonly string[]; reached?: readonly string[] };
 
 async function git(io: Io, args: readonly string[]): Promise<string | undefined> {
   try {
@@ -23,20 +26,29 @@ async function git(io: Io, args: readonly string[]): Promise<string | undefined>
 }
 
 export async function listRemotes(io: Io): Promise<Remote[]> {
-  const written = ['config', '--get-regexp', String.raw`^remote\..*\.url$`];
+  const written = ['config', '--get-regexp', String.raw`^remote\..*\.(push)?url$`];
   const [listing = '', verbose = ''] = await Promise.all([git(io, written), git(io, ['remote', '--verbose'])]);
-  const resolved = verbose.split('\n').flatMap((line): [string, string][] => {
-    const [, name, url] = /^([^\t]+)\t(.+) \(push\)$/.exec(line) ?? [];
-    return name !== undefined && url !== undefined ? [[name, url]] : [];
+  const fetched = valuesByName(listing, /^remote\.(.+)\.url (.+)$/);
+  const onlyPushed = valuesByName(listing, /^remote\.(.+)\.pushurl (.+)$/);
+  const pushed = valuesByName(verbose, /^([^\t]+)\t(.+) \(push\)$/);
+  return Array.from(fetched, ([name, [url = '', ...more]]) => {
+    const others = [...more, ...(onlyPushed.get(name) ?? [])];
+    const reached = pushed.get(name) ?? [url];
+    return {
+      name,
+      url,
+      ...(others.length === 0 ? {} : { others }),
+      ...(reached.length === 1 && reached[0] === url ? {} : { reached }),
+    };
   });
-  // Of several URLs git pushes to each: the first is what people think of.
-  const pushed = new Map(resolved.toReversed());
-  return listing.split('\n').flatMap((line) => {
-    const [, name, url] = /^remote\.(.+)\.url (.+)$/.exec(line) ?? [];
-    if (name === undefined || url === undefined) return [];
-    const reached = pushed.get(name);
-    return [{ name, url, ...(reached === undefined || reached === url ? {} : { reached }) }];
-  });
+}
+
+function valuesByName(listing: string, line: RegExp): Map<string, string[]> {
+  const values = new Map<string, string[]>();
+  for (const [, name, value] of listing.split('\n').map((text) => line.exec(text) ?? [])) {
+    if (name !== undefined && value !== undefined) values.set(name, [...(values.get(name) ?? []), value]);
+  }
+  return values;
 }
 
 export async function isRepository(io: Io): Promise<boolean> {
@@ -86,9 +98,9 @@ export async function removeRemote(io: Io, name: string): Promise<void> {
  * several, none is meant more than the others: `invalid`.
  */
 export function appOfRemotes(remotes: readonly Remote[], gitUrl: string): string | undefined {
-  const ours = remotes.flatMap(({ name, url, reached }) => {
-    const app = appAt(url, gitUrl) ?? appAt(reached ?? url, gitUrl);
-    return app === undefined ? [] : [{ name, app }];
+  const ours = remotes.flatMap((remote) => {
+    const app = appOf(remote, gitUrl);
+    return app === undefined ? [] : [{ name: remote.name, app }];
   });
   const named = ours.find(({ name }) => name === 'flynn');
   if (named !== undefined) return named.app;
@@ -96,6 +108,20 @@ export function appOfRemotes(remotes: readonly Remote[], gitUrl: string): string
   if (apps.size < 2) return [...apps][0];
   const each = ours.map(({ name, app }) => `${name} is ${app}`).join(', ');
   throw new FlynnError('invalid', `which app? Of the git remotes here ${each}\n  name it with -a NAME`);
+}
+
+/** Of several URLs git pushes to each: the first that is the cluster's. One of the cluster's may lead through a tunnel. */
+function appOf({ url, others = [], reached = [] }: Remote, gitUrl: string): string | undefined {
+  for (const one of [...reached, url, ...others]) {
+    const app = appAt(one, gitUrl);
+    if (app !== undefined) return app;
+  }
+  return undefined;
+}
+
+/** Whether all that was written for it leads to this app: of what has code elsewhere, too, that would be lost with it. */
+export function isOfAppAlone({ url, others = [] }: Remote, gitUrl: string, app: string): boolean {
+  return [url, ...others].every((one) => appAt(one, gitUrl) === app);
 }
 
 /** The app that is pushed to at this URL of the cluster: with or without `.git`, and slashes as the receiver takes them. */

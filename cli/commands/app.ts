@@ -9,7 +9,7 @@ import { parseWhole, usageError } from '../arguments.ts';
 import { confirmByTyping } from '../confirmation.ts';
 import { commandOf } from '../datastores/kinds.ts';
 import { datastoresGoingWith } from '../datastores/target.ts';
-import { appOfRemotes, listRemotes, remoteUrl, removeRemote } from '../git.ts';
+import { isOfAppAlone, listRemotes, remoteUrl, removeRemote } from '../git.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 import { deleteObject } from './get.ts';
@@ -83,9 +83,9 @@ export function addAppCommands(parent: Parent): void {
       const removal = { volumes: options.volumes === true, deadlineMs };
       const removed = await context.progress(doing, () => removeApp(client, app, removal));
       const cluster = await context.cluster();
-      for (const { name, url } of await listRemotes(context.io)) {
-        // One that only pushes there is also where the code comes from: it stays.
-        if (appOfRemotes([{ name, url }], cluster.gitUrl) === app.name) await removeRemote(context.io, name);
+      for (const remote of await listRemotes(context.io)) {
+        // One that is also where the code comes from, or goes to, stays.
+        if (isOfAppAlone(remote, cluster.gitUrl, app.name)) await removeRemote(context.io, remote.name);
       }
       context.show(removed, () => textOfRemoved(app.name, removed));
       noteUnasked(context, removed.left?.unasked ?? []);
