@@ -1,14 +1,19 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { createServer } from 'node:http';
 import { test } from 'node:test';
-import { Desk } from '../testing.ts';
+import { fakeClock } from '@flynn/kit/clock';
+import { waitFor } from '@flynn/kit/retry';
+import { loadClusters, saveClusters } from '../clusters/clusters.ts';
+import { runCli } from '../program.ts';
+import { Desk, openDeskWithController } from '../testing.ts';
 
 /** What bash would offer at the end of this line; `flynn` itself answers with the apps given. */
 async function offered(line: string, apps: readonly string[] = []): Promise<string[]> {
   await using desk = await Desk.open();
   const { code, stdout: script } = await desk.run(['completion', 'bash']);
   assert.equal(code, 0);
-  const fake = `flynn() { printf '%s\\n' NAME ${apps.join(' ')}; }`;
+  const fake = `flynn() { printf '%s\\n' ${apps.join(' ')}; }`;
   const call = `COMP_WORDS=(flynn "$@"); COMP_CWORD=$#; _flynn; printf '%s\\n' "\${COMPREPLY[@]}"`;
   const { stdout, stderr } = spawnSync(
     'bash',
@@ -106,4 +111,31 @@ test('zsh and fish get scripts that know every command, and what each does', asy
   assert.match(fish, /case 'route add'\n +printf '%s\\t%s\\n' http 'answer for a host name, and a path of it' tcp /);
   assert.match(fish, /get 'a variable\\'s value, every byte as it is'/);
   assert.match(fish, /case .*'apply\|-f' 'apply\|--file'.*\n +echo 'file'/);
+});
+
+test('names are asked for without a table around them, and not for long: who presses Tab waits for them', async () => {
+  await using env = await openDeskWithController();
+  await env.desk.run(['create', 'hello']);
+  assert.equal((await env.desk.run(['completion', 'clusters'])).stdout, 'test\n');
+  assert.match((await env.desk.run(['completion', 'apps'])).stdout, /^hello$/m);
+
+  let asked = 0;
+  const silent = createServer(() => (asked += 1));
+  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+  const address = silent.address();
+  assert.ok(address !== null && typeof address === 'object');
+  const known = await loadClusters(env.desk.configDirectory);
+  const [first] = known.clusters;
+  assert.ok(first !== undefined);
+  const moved = { ...first, controllerUrl: `http://127.0.0.1:${address.port}` };
+  await saveClusters(env.desk.configDirectory, { ...known, clusters: [moved] });
+  const clock = fakeClock(Date.now());
+  const io = env.desk.io({ clock });
+  const ran = runCli(['completion', 'apps'], io);
+  await waitFor(() => asked > 0, { what: 'the question', deadlineMs: 30_000 });
+  await clock.advance(3_000);
+  assert.equal(await ran, 1);
+  assert.equal(io.stdout.text, '');
+  silent.closeAllConnections();
+  await new Promise((resolve) => silent.close(resolve));
 });

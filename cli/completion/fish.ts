@@ -1,5 +1,5 @@
 /** Completion for fish, which reads what may come next, and what it is, a line each. */
-import { type Kind, type Place, type Word, commonWays, firstColumn, waysByKind } from './words.ts';
+import { type Askable, type Kind, type Place, type Word, commonWays, waysByKind } from './words.ts';
 
 function quoted(text: string): string {
   return `'${text.replaceAll(/[\\']/g, String.raw`\$&`)}'`;
@@ -82,8 +82,8 @@ ${aliases.join('\n')}
 end`;
 }
 
-function namesOf(noun: string): string {
-  return `flynn --cluster=$__flynn_cluster ${noun} ${firstColumn}`;
+function namesOf(what: Askable): string {
+  return `flynn --cluster=$__flynn_cluster completion ${what} 2>/dev/null`;
 }
 
 export function fish(places: readonly Place[]): string {
@@ -132,9 +132,9 @@ function __flynn_offer
       test -z "$__flynn_chain" -a $__flynn_count -gt 0; or __flynn_options $__flynn_chain
       return
     case app
-      string replace -r -- '^' "$before" (${namesOf('apps --all')})
+      string replace -r -- '^' "$before" (${namesOf('apps')})
     case cluster
-      string replace -r -- '^' "$before" (${namesOf('cluster list')})
+      string replace -r -- '^' "$before" (${namesOf('clusters')})
     case '=*'
       string replace -r -- '^' "$before" (string split ' ' -- (string sub -s 2 -- $kind))
   end

@@ -1,5 +1,5 @@
 /** Completion for bash and zsh: one way to read the words before the cursor, and what each does with what that found. */
-import { type Kind, type Place, type Word, commonWays, firstColumn, waysByKind } from './words.ts';
+import { type Askable, type Kind, type Place, type Word, commonWays, waysByKind } from './words.ts';
 
 /** As one word of a shell. */
 function quoted(text: string): string {
@@ -71,8 +71,8 @@ ${kindCases(waysByKind(places).arguments, 'kind')}
   case "$want" in ?*) kind="$want" ;; esac`;
 }
 
-function namesOf(noun: 'apps --all' | 'cluster list'): string {
-  return `$(flynn \${cluster:+"--cluster=$cluster"} ${noun} ${firstColumn})`;
+function namesOf(what: Askable): string {
+  return `$(flynn \${cluster:+"--cluster=$cluster"} completion ${what} 2>/dev/null)`;
 }
 
 function plain(words: readonly Word[]): string {
@@ -100,8 +100,8 @@ ${cases.join('\n')}
   esac
   case "$kind" in
     file|else) return ;;
-    app) found="${namesOf('apps --all')}" ;;
-    cluster) found="${namesOf('cluster list')}" ;;
+    app) found="${namesOf('apps')}" ;;
+    cluster) found="${namesOf('clusters')}" ;;
     "="*) found="\${kind#=}" ;;
   esac
   case "$want$rest:$count" in ":0") found="$found $subs" ;; esac
@@ -146,8 +146,8 @@ ${cases.join('\n')}
   esac
   case "$kind" in
     file|else) _files; return ;;
-    app) found=(\${(f)"${namesOf('apps --all')}"}); compadd -a found ;;
-    cluster) found=(\${(f)"${namesOf('cluster list')}"}); compadd -a found ;;
+    app) found=(\${(f)"${namesOf('apps')}"}); compadd -a found ;;
+    cluster) found=(\${(f)"${namesOf('clusters')}"}); compadd -a found ;;
     "="*) compadd -- \${=kind#=} ;;
   esac
   case "$want$rest:$count" in ":0") _describe command subs ;; esac

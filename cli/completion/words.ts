@@ -105,5 +105,5 @@ export const commonWays: ReadonlyMap<string, Kind> = new Map([
   ['--cluster', 'cluster'],
 ]);
 
-/** The names in the first column of a table of flynn's. */
-export const firstColumn = `2>/dev/null | awk 'NR > 1 { print $1 }'`;
+/** Names that the scripts ask for, by `flynn completion apps`, as somebody presses Tab. */
+export type Askable = 'apps' | 'clusters';
