@@ -9,11 +9,14 @@ import { followTokens, takeToken } from './given-token.ts';
 import { Question } from './parts/acts.tsx';
 import { useIsWatched } from './parts/watched.ts';
 import { type Page, pageAt, pathOf } from './routing.ts';
-import { endSession, readSession, type Session, sessionOver, sessionRead } from './session.ts';
+import { endSession, loggedOutElsewhere, readSession, type Session, sessionOver, sessionRead } from './session.ts';
+import { followTabs, tellTabs } from './tabs.ts';
 import { WorldFeed } from './world/feed.ts';
 
 /** Out of the address and the history before anything else happens. */
 const givenToken = takeToken(window);
+
+const tabs = new BroadcastChannel('flynn-login');
 
 function Main() {
   const [session, setSession] = useState<Session>({ is: 'checking' });
@@ -44,6 +47,11 @@ function Main() {
 
   useEffect(() => void read(), [read]);
   useEffect(() => followTokens(window, setToken), []);
+  // Pages of one person that ask as another would show and change what is not theirs.
+  useEffect(
+    () => followTabs(tabs, (change) => (change === 'out' ? setSession(loggedOutElsewhere) : void look())),
+    [look],
+  );
   useEffect(() => {
     const listen = () => setPage(pageAt(location.pathname));
     addEventListener('popstate', listen);
@@ -56,9 +64,13 @@ function Main() {
     }
   }, [session, page, token]);
 
-  const logOut = useCallback(async () => setSession(await endSession(api)), [api]);
+  const logOut = useCallback(async () => {
+    setSession(await endSession(api));
+    tellTabs(tabs, 'out');
+  }, [api]);
   const onLoggedIn = useCallback(async () => {
     setToken(undefined);
+    tellTabs(tabs, 'in');
     await read();
   }, [read]);
 
@@ -70,6 +82,7 @@ function Main() {
           confirm="Log in"
           act={async () => {
             await api.logIn(token);
+            tellTabs(tabs, 'in');
             location.assign('/');
           }}
           onClose={() => setToken(undefined)}

@@ -3,7 +3,16 @@ import { describe, it } from 'node:test';
 import type { Identity } from '@flynn/controller/access/model';
 import { createApi } from './api/client.ts';
 import { Failure } from './api/failure.ts';
-import { endSession, formerOf, roleText, type Session, sessionOver, sessionRead, tokenOf } from './session.ts';
+import {
+  endSession,
+  formerOf,
+  loggedOutElsewhere,
+  roleText,
+  type Session,
+  sessionOver,
+  sessionRead,
+  tokenOf,
+} from './session.ts';
 
 describe('a login by an address', () => {
   it('takes the token of /login alone', () => {
@@ -82,6 +91,16 @@ describe('a session that is over', () => {
     assert.deepEqual(known, { is: 'out', why: 'the login is over', former: session });
     assert.equal(formerOf(sessionRead(known, away)), session);
     assert.deepEqual(sessionRead(known, session), session);
+  });
+
+  it('leaves nothing where it was ended in another tab', () => {
+    assert.equal(formerOf(loggedOutElsewhere), undefined);
+    assert.equal(formerOf(sessionRead(loggedOutElsewhere, new Failure('unavailable', 'away'))), undefined);
+    assert.equal(
+      sessionOver(loggedOutElsewhere),
+      loggedOutElsewhere,
+      'a stream that ends after it brings nothing back',
+    );
   });
 
   it('is nobody’s where there was none', () => {

@@ -33,6 +33,9 @@ export function sessionOver(known: Session): Session {
   };
 }
 
+/** Who logs out leaves nothing, in no tab: what is told as over by another one had somebody who ended it. */
+export const loggedOutElsewhere: Session = { is: 'out', why: 'You have logged out in another tab.' };
+
 /** As it was read, or why it could not be. */
 export function sessionRead(known: Session, read: Session | Failure): Session {
   if (!(read instanceof Failure)) return read.is === 'out' ? { ...read, ...kept(known) } : read;
