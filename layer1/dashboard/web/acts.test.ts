@@ -343,4 +343,27 @@ describe('on the pages', () => {
     await page.after(200);
     page.document.button('Remove GREETING');
   });
+
+  it('an edit of variables says what somebody else has changed since it began', async (t) => {
+    let app = someApp();
+    let greeting = 'hello';
+    const call = async (line: string) => {
+      if (line === 'GET /apps/:app') return app;
+      if (line === 'GET /apps/:app/releases/:release') return someRelease({ env: { GREETING: greeting } });
+      return new Promise(() => {});
+    };
+    const page = openGate(t, '/apps/shop/env', { call: call as Api['call'] });
+    await page.after(200);
+    page.document.press('Remove GREETING');
+    await page.after(200);
+    assert.doesNotMatch(page.text(), /somebody else/);
+    greeting = 'good evening';
+    app = { ...app, releaseId: 'r2' };
+    page.tell(put('app', app));
+    await page.after(200);
+    assert.match(page.text(), /changed by somebody else since: Undo shows theirs/);
+    page.document.press('Save and deploy …');
+    await page.after(200);
+    assert.match(page.text(), /Somebody else has changed GREETING since you began/);
+  });
 });

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef } from 'preact/hooks';
 import type { Api } from './api/client.ts';
 import { AppList } from './apps/app-list.tsx';
 import { AppPage } from './apps/app-page.tsx';
-import type { EnvEdit } from './apps/env-change.ts';
+import type { EnvDraft } from './apps/env-change.ts';
 import { ClusterPage } from './cluster/cluster-page.tsx';
 import { Link } from './parts/link.tsx';
 import { Empty } from './parts/notices.tsx';
@@ -22,7 +22,7 @@ export function Dashboard(props: {
   onLogOut: () => Promise<void>;
 }) {
   const { api, feed, session, page, go, onLogOut } = props;
-  const edits = useMemo(() => new Map<string, EnvEdit>(), []);
+  const edits = useMemo(() => new Map<string, EnvDraft>(), []);
   return (
     <ServicesContext.Provider value={{ api, feed, session, go, edits }}>
       <Shell page={page} onLogOut={onLogOut}>

@@ -1,12 +1,37 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { changeOf, edited, isEmpty, nameProblem, pastedOf } from './env-change.ts';
+import {
+  changeOf,
+  drafted,
+  edited,
+  isEmpty,
+  nameProblem,
+  noDraft,
+  overtaken,
+  pastedOf,
+  takenBack,
+} from './env-change.ts';
 
 describe('an edit of variables', () => {
   it('tells what is new, changed and gone, by name', () => {
     const change = changeOf({ A: '1', B: '2', C: '3' }, { A: '1', B: '4', C: null, D: '5', E: null });
     assert.deepEqual(change, { added: ['D'], changed: ['B'], removed: ['C'] });
     assert.equal(isEmpty(changeOf({ A: '1' }, { A: '1', X: null })), true);
+  });
+
+  it('knows what somebody else has changed since it began', () => {
+    const before = { A: '1', B: '2' };
+    let draft = drafted(noDraft, before, { A: 'mine', B: null, C: 'new' });
+    assert.deepEqual(overtaken(draft, before), []);
+    assert.deepEqual(overtaken(draft, { ...before, D: 'theirs' }), []);
+    const theirs = { A: 'theirs', B: '3', C: 'theirs' };
+    assert.deepEqual(overtaken(draft, theirs), ['A', 'B', 'C']);
+    assert.deepEqual(overtaken(draft, { A: 'mine', C: 'new' }), [], 'they made it what it is to be');
+    draft = drafted(draft, theirs, { A: 'mine still' });
+    assert.deepEqual(overtaken(draft, theirs), ['A', 'B', 'C'], 'to go on with it is not to have seen theirs');
+    draft = drafted(takenBack(draft, 'A'), theirs, { A: 'mine' });
+    assert.deepEqual(overtaken(draft, theirs), ['B', 'C']);
+    assert.deepEqual(overtaken(drafted(noDraft, before, { toString: 'x' }), before), []);
   });
 
   it('makes a value of what was a reference', () => {

@@ -6,6 +6,11 @@ export type Values = Readonly<Record<string, string>>;
 /** By name: the new value, or null for what is to go. */
 export type EnvEdit = Readonly<Record<string, string | null>>;
 
+/** An edit that is under way: `begun` is what each of its variables was as it was edited first, null for none. */
+export type EnvDraft = Readonly<{ edit: EnvEdit; begun: EnvEdit }>;
+
+export const noDraft: EnvDraft = { edit: {}, begun: {} };
+
 export type EnvChange = Readonly<{ added: readonly string[]; changed: readonly string[]; removed: readonly string[] }>;
 
 /** As the API has it: kit/names.ts. */
@@ -15,6 +20,31 @@ const namePattern = /^[A-Za-z_][A-Za-z0-9_]*$/;
 export function nameProblem(name: string): string | undefined {
   if (namePattern.test(name)) return undefined;
   return 'a variable has letters, digits and _, and does not start with a digit';
+}
+
+/** `before`: the variables as they are now. */
+export function drafted({ edit, begun }: EnvDraft, before: Values, more: EnvEdit): EnvDraft {
+  const first = Object.keys(more).filter((name) => !Object.hasOwn(edit, name));
+  const found = Object.fromEntries(first.map((name) => [name, valueIn(before, name)]));
+  return { edit: { ...edit, ...more }, begun: { ...begun, ...found } };
+}
+
+export function takenBack({ edit, begun }: EnvDraft, name: string): EnvDraft {
+  const { [name]: _edit, ...otherEdits } = edit;
+  const { [name]: _begun, ...others } = begun;
+  return { edit: otherEdits, begun: others };
+}
+
+/** What somebody else has changed since it was edited here, and to something else. */
+export function overtaken({ edit, begun }: EnvDraft, before: Values): string[] {
+  return Object.keys(edit).filter((name) => {
+    const now = valueIn(before, name);
+    return now !== valueIn(begun, name) && now !== valueIn(edit, name);
+  });
+}
+
+function valueIn(values: EnvEdit, name: string): string | null {
+  return Object.hasOwn(values, name) ? (values[name] ?? null) : null;
 }
 
 export function changeOf(before: Values, edit: EnvEdit): EnvChange {

@@ -8,7 +8,19 @@ import { useServices } from '../parts/services.ts';
 import { Table } from '../parts/table.tsx';
 import { type AppView, isUnderWay } from '../world/app-state.ts';
 import { mayChange, mayReadValues } from '../world/abilities.ts';
-import { changeOf, type EnvChange, type EnvEdit, isEmpty, nameProblem, pastedOf, type Values } from './env-change.ts';
+import {
+  changeOf,
+  drafted,
+  type EnvChange,
+  type EnvEdit,
+  isEmpty,
+  nameProblem,
+  noDraft,
+  overtaken,
+  pastedOf,
+  takenBack,
+  type Values,
+} from './env-change.ts';
 import { changeEnv, readBasis } from './release-change.ts';
 
 export function EnvPage({ view }: { view: AppView }) {
@@ -25,19 +37,20 @@ export function EnvPage({ view }: { view: AppView }) {
 function EnvEditor(props: { app: App; release: Release | undefined; isBusy: boolean; onSaved: () => void }) {
   const { app, release, isBusy, onSaved } = props;
   const { api, session, go, edits } = useServices();
-  const [edit, setEdit] = useState<EnvEdit>(edits.get(app.id) ?? {});
-  useEffect(() => void edits.set(app.id, edit), [edits, app.id, edit]);
+  const [draft, setDraft] = useState(edits.get(app.id) ?? noDraft);
+  useEffect(() => void edits.set(app.id, draft), [edits, app.id, draft]);
   const [isAsking, setIsAsking] = useState(false);
   const isOwn = mayChange(app, session.identity);
   const before = release?.env ?? {};
+  const { edit } = draft;
   const change = changeOf(before, edit);
-  const put = (name: string, value: string | null) => setEdit((known) => ({ ...known, [name]: value }));
-  const takeBack = (name: string) => setEdit(({ [name]: _gone, ...rest }) => rest);
+  const theirs = overtaken(draft, before);
+  const put = (more: EnvEdit) => setDraft((known) => drafted(known, before, more));
   const names = [...new Set([...Object.keys(before), ...Object.keys(edit)])].toSorted();
   const save = async (once: string) => {
     const { deployment } = await changeEnv(api, app.name, edit, once);
     edits.delete(app.id);
-    setEdit({});
+    setDraft(noDraft);
     if (deployment === undefined) onSaved();
     else go({ is: 'app', name: app.name, tab: 'deployments', item: deployment.id });
   };
@@ -57,13 +70,14 @@ function EnvEditor(props: { app: App; release: Release | undefined; isBusy: bool
               value={before[name]}
               reference={release?.references?.[name]}
               wanted={edit[name]}
-              onPut={(value) => put(name, value)}
-              onTakeBack={() => takeBack(name)}
+              isTheirs={theirs.includes(name)}
+              onPut={(value) => put({ [name]: value })}
+              onTakeBack={() => setDraft((known) => takenBack(known, name))}
             />
           ))}
         </Table>
       )}
-      {isOwn ? <NewVariables onAdd={(values) => setEdit((known) => ({ ...known, ...values }))} /> : null}
+      {isOwn ? <NewVariables onAdd={put} /> : null}
       {isEmpty(change) ? null : (
         <div class="save-bar">
           <span role="status">
@@ -71,7 +85,7 @@ function EnvEditor(props: { app: App; release: Release | undefined; isBusy: bool
             {isBusy ? <span class="dim">, to be saved once the deployment under way has ended</span> : null}
           </span>
           <span class="buttons">
-            <button type="button" class="plain" onClick={() => setEdit({})}>
+            <button type="button" class="plain" onClick={() => setDraft(noDraft)}>
               Discard
             </button>
             <button type="button" class="main" disabled={isBusy} onClick={() => setIsAsking(true)}>
@@ -89,6 +103,11 @@ function EnvEditor(props: { app: App; release: Release | undefined; isBusy: bool
           onClose={() => setIsAsking(false)}
         >
           <ChangeList change={change} />
+          {theirs.length === 0 ? null : (
+            <p class="short">
+              Somebody else has changed {theirs.join(', ')} since you began: yours is in its place then.
+            </p>
+          )}
           <p class="dim">
             This makes a release and deploys it: processes are replaced one after the other. If the new ones do not come
             up, the live release stays.
@@ -105,10 +124,12 @@ function EnvRow(props: {
   value: string | undefined;
   reference: string | undefined;
   wanted: string | null | undefined;
+  /** Somebody else has changed it since it was edited here. */
+  isTheirs: boolean;
   onPut: (value: string | null) => void;
   onTakeBack: () => void;
 }) {
-  const { app, name, value, reference, wanted, onPut, onTakeBack } = props;
+  const { app, name, value, reference, wanted, isTheirs, onPut, onTakeBack } = props;
   const { session } = useServices();
   const [isShown, setIsShown] = useState(false);
   const [isEdited, setIsEdited] = useState(false);
@@ -148,6 +169,7 @@ function EnvRow(props: {
         ) : (
           <span class="dim">for developers of the app</span>
         )}
+        {isTheirs ? <p class="note">changed by somebody else since: Undo shows theirs</p> : null}
         {reference === undefined ? null : (
           <p class="note">
             refers to others: <code class="words">{reference}</code>

@@ -2,7 +2,7 @@
 import { createContext } from 'preact';
 import { useContext, useEffect, useState } from 'preact/hooks';
 import type { Api } from '../api/client.ts';
-import type { EnvEdit } from '../apps/env-change.ts';
+import type { EnvDraft } from '../apps/env-change.ts';
 import type { Page } from '../routing.ts';
 import type { Session } from '../session.ts';
 import type { WorldFeed } from '../world/feed.ts';
@@ -14,7 +14,7 @@ export type Services = Readonly<{
   session: Extract<Session, { is: 'in' }>;
   go: (page: Page) => void;
   /** Of variables, by apps' ids: what was not saved yet is there for who comes back to the page. */
-  edits: Map<string, EnvEdit>;
+  edits: Map<string, EnvDraft>;
 }>;
 
 export const ServicesContext = createContext<Services | undefined>(undefined);
