@@ -64,6 +64,7 @@ export function addJobCommands(parent: Parent): void {
       const app = await context.appName();
       const stopped: string[] = [];
       const hadEnded: string[] = [];
+      const waiting: string[] = [];
       for (const id of ids) {
         const job = await client.call(jobs.get, { params: { app, job: id } });
         const now = Date.now();
@@ -75,7 +76,8 @@ export function addJobCommands(parent: Parent): void {
         const nextStart = nextStartOf(job, now);
         if (nextStart !== undefined) {
           const why = `${id} does not run now (${endOf(job) ?? job.state}) and ${nextStart}`;
-          throw new FlynnError('conflict', `${why}: scale ${job.type} down instead`);
+          waiting.push(`${why}: scale ${job.type} down instead`);
+          continue;
         }
         await context.progress(`stopping ${id}`, () =>
           client.call(jobs.stop, { params: { app, job: id } }, { timeoutMs: 60_000 }),
@@ -85,6 +87,8 @@ export function addJobCommands(parent: Parent): void {
       }
       const told = hadEnded.length === 0 ? { stopped } : { stopped, hadEnded };
       if (context.options.json) context.print(JSON.stringify(told, undefined, 2));
+      // The others were to be stopped all the same.
+      if (waiting.length > 0) throw new FlynnError('conflict', waiting.join('\n'));
     },
   });
 }

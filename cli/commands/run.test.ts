@@ -328,7 +328,8 @@ test('`kill` of a job that has ended says how and when, and of one that waits to
 
   await env.desk.run(['-a', 'hello', 'scale', '-n', 'worker=1']);
   const [crashed] = await env.controller.jobsOf('hello', 1, ({ state }) => state === 'crashed');
-  const waiting = await env.desk.run(['-a', 'hello', 'kill', crashed?.id ?? '']);
+  const waiting = await env.desk.run(['-a', 'hello', 'kill', crashed?.id ?? '', single.id]);
   assert.equal(waiting.code, 1);
+  assert.match(waiting.stdout, /had ended before/, 'the others are seen to as well');
   assert.match(waiting.stderr, /does not run now \(exit code 3\) and starts again in \d+ s: scale worker down instead/);
 });
