@@ -53,14 +53,19 @@ function loginNamed(name: string, env: Env): string | undefined {
     const username = env[`${tool}_${variableOf(name)}_USERNAME`];
     const password = env[`${tool}_${variableOf(name)}_PASSWORD`];
     if (name === '' || (username === undefined && password === undefined)) continue;
-    return `${encodeURIComponent(username ?? '')}:${encodeURIComponent(password ?? '')}`;
+    return loginText(encodeURIComponent(username ?? ''), encodeURIComponent(password ?? ''));
   }
   return undefined;
 }
 
 function loginWithin(text: string): string | undefined {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  return url === undefined || !hasLogin(url) ? undefined : `${url.username}:${url.password}`;
+  return url === undefined || !hasLogin(url) ? undefined : loginText(url.username, url.password);
+}
+
+/** A token may be a name without a password. With the colon pip would print it, and an empty password in its place. */
+function loginText(username: string, password: string): string {
+  return password === '' ? username : `${username}:${password}`;
 }
 
 /** `NAME=URL` or an address alone, with spaces between several. */
