@@ -48,7 +48,7 @@ async function compile(context: BuildContext): Promise<Compiled> {
   const hasNewPackages = !isKept && (await kept.keepPackages());
   out.topic('Compiling');
   await mix.run('compile');
-  const hasNewTools = (await makeAssets(project, mix, context)) && (await kept.keepTools());
+  const hasNewTools = (await makeAssets(project, mix, context)) && (await kept.takeTools());
   const web = startOfMix(project, project.hasReleases ? await makeRelease(mix, context, mixEnv) : undefined);
 
   await writeProfileScript(appDir, 'elixir', elixirEnv(atRunTime(erlang.name), mixEnv));

@@ -2,7 +2,7 @@
  * Packages of an app of Mix, fetched and compiled, brought back by the next build as long as nothing they depend on has changed.
  * Of the app's own nothing is kept: by times Mix would take it for compiled, and times here are those of commits.
  */
-import { lstat, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BuildContext } from '../buildpack.ts';
 import { runForOutput } from '../command.ts';
@@ -28,7 +28,8 @@ export class KeptBuild {
     await this.#run(['cp', '-a', `${join(this.#dir, 'kept')}/.`, this.#context.layout.appDir]);
     // The cache has no times, and what is older than its configuration is compiled anew.
     const now = `@${Math.floor(Date.now() / 1000)}`;
-    await this.#run(['find', 'deps', '_build', '-exec', 'touch', '-h', '-d', now, '{}', '+']);
+    const folders = await this.#present(['deps', '_build']);
+    await this.#run(['find', ...folders, '-exec', 'touch', '-h', '-d', now, '{}', '+']);
     return true;
   }
 
@@ -46,19 +47,20 @@ export class KeptBuild {
     return true;
   }
 
-  /** Programs that packages fetched to make assets with, beside what is compiled. Answers whether there was a new one. */
-  async keepTools(): Promise<boolean> {
+  /**
+   * Takes programs that packages fetched to make assets with, beside what is compiled, out of the app: they are as large as all the
+   * rest, and nothing of it runs them. Answers whether there was a new one for the next build.
+   */
+  async takeTools(): Promise<boolean> {
     const { appDir } = this.#context.layout;
-    if (!(await exists(join(this.#dir, 'kept')))) return false;
-    const names: string[] = await readdir(join(appDir, '_build')).catch(() => []);
-    const tools: string[] = [];
-    for (const name of names) {
-      const path = join('_build', name);
-      if ((await lstat(join(appDir, path))).isFile() && !(await exists(join(this.#dir, 'kept', path))))
-        tools.push(path);
-    }
-    if (tools.length > 0) await this.#keep(tools);
-    return tools.length > 0;
+    const entries = await readdir(join(appDir, '_build'), { withFileTypes: true }).catch(() => []);
+    const tools = entries.filter((entry) => entry.isFile()).map(({ name }) => join('_build', name));
+    const kept = join(this.#dir, 'kept');
+    const added: string[] = [];
+    if (await exists(kept)) for (const path of tools) if (!(await exists(join(kept, path)))) added.push(path);
+    if (added.length > 0) await this.#keep(added);
+    for (const path of tools) await rm(join(appDir, path));
+    return added.length > 0;
   }
 
   async #present(paths: readonly string[]): Promise<string[]> {
