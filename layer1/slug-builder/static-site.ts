@@ -10,6 +10,7 @@ import { installNodeOnly } from './nodejs/tools.ts';
 import { type SiteRoot, isFolder, usualRoot } from './site-root.ts';
 import { type Elsewhere, type SiteRules, elsewhereOf } from './static-rules.ts';
 import { readSettings } from './static-settings.ts';
+import { quoted } from './word.ts';
 
 const signs = ['static.json', 'Staticfile', 'index.html', 'public/index.html'] as const;
 const serverFiles = ['static-server.ts', 'static-rules.ts'] as const;
@@ -85,8 +86,4 @@ function notFound(root: string, start: Elsewhere | undefined): string {
 
 async function namedRoot(appDir: string, root: string, start: Elsewhere | undefined): Promise<SiteRoot> {
   return { root, hasStart: start !== undefined || (await exists(join(appDir, root, 'index.html'))) };
-}
-
-function quoted(word: string): string {
-  return /^[\w./-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`;
 }

@@ -36,6 +36,14 @@ test('of Quarkus, of installDist and of Micronaut it is what they make', async (
   );
 });
 
+test('a name with spaces or signs of a shell is one word of the command', async () => {
+  await using installed = await bench({ 'build/install/my shop/bin/my shop': '' });
+  assert.equal(await startOfGradle(app, installed.context()), "'build/install/my shop/bin/my shop'");
+  await using b = await bench({});
+  await writeJar(b.layout.appDir, 'build/libs/shop-all(1).jar', 'Main-Class: x.Main\n');
+  assert.equal(await startOfGradle(app, b.context()), "java $JAVA_OPTS -jar 'build/libs/shop-all(1).jar'");
+});
+
 test('of the only module that can be started no Procfile is needed, and of two it is said', async () => {
   const modules = { modules: ['lib', 'api', 'jobs'], isOfMicronaut: false };
   await using b = await bench({ 'api/build/install/api/bin/api': '' });

@@ -3,6 +3,7 @@ import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BuildContext } from '../buildpack.ts';
 import { exists } from '../nodejs/toolchain.ts';
+import { quoted } from '../word.ts';
 import { chooseJar, commandOf } from './jars.ts';
 
 /** The app as it was built. `modules`: folders of it, without the top. */
@@ -37,14 +38,14 @@ export async function startOfGradle(app: GradleApp, context: BuildContext): Prom
   return undefined;
 }
 
-/** A script of the `application` plugin: it has the app's packages beside it. */
+/** A script of the `application` plugin, which has the app's packages beside it, as a word of a command line. */
 async function installedProgram(build: string, { layout }: BuildContext): Promise<string | undefined> {
   const folder = join(build, 'install');
   const programs: string[] = [];
   for (const name of await namesIn(join(layout.appDir, folder))) {
     const bin = join(folder, name, 'bin');
     for (const file of await namesIn(join(layout.appDir, bin)))
-      if (!file.endsWith('.bat')) programs.push(join(bin, file));
+      if (!file.endsWith('.bat')) programs.push(quoted(join(bin, file)));
   }
   return programs.length === 1 ? programs[0] : undefined;
 }

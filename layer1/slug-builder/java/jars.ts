@@ -5,6 +5,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import type { BuildContext } from '../buildpack.ts';
 import { runForOutput } from '../command.ts';
 import { exists } from '../nodejs/toolchain.ts';
+import { quoted } from '../word.ts';
 
 /** Quarkus makes a folder of the app, and beside it a jar that has neither its packages nor a main class. */
 const ofQuarkus = 'quarkus-app/quarkus-run.jar';
@@ -58,7 +59,7 @@ export async function chooseJar(folders: { quarkus: string; jars: string }, cont
 
 /** What the app says itself in JAVA_OPTS comes later, and counts. */
 export function commandOf({ path, flags }: Jar): string {
-  return ['java', ...flags, '$JAVA_OPTS', '-jar', path].join(' ');
+  return ['java', ...flags, '$JAVA_OPTS', '-jar', quoted(path)].join(' ');
 }
 
 export function hasMainClass(manifest: string): boolean {
