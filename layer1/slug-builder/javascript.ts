@@ -7,7 +7,8 @@ export type JavaScriptChoice = {
   note?: string;
 };
 
-const siteSigns = ['static.json', 'Staticfile', 'index.html'] as const;
+/** At the top of a site of plain files. */
+export const siteSigns = ['static.json', 'Staticfile', 'index.html'] as const;
 
 /** `names` are those at the app's top. Undefined where it is none of JavaScript. */
 export function chooseJavaScript(
@@ -18,9 +19,13 @@ export function chooseJavaScript(
   // Tools of Deno are of use to sites of plain files, too.
   const isSite = siteSigns.some((name) => names.includes(name)) && !names.includes('deno.lock');
   if (!names.includes('package.json')) return ofDeno === undefined || isSite ? undefined : { name: 'deno' };
-  if (packageManager?.startsWith('bun@') === true) return { name: 'bun' };
   const lockfile = bunLockfiles.find((name) => names.includes(name));
   const [other] = lockfilesOfNode(names);
+  if (packageManager?.startsWith('bun@') === true) {
+    if (lockfile !== undefined || other === undefined) return { name: 'bun' };
+    const note = `packageManager says ${packageManager}, and the only lockfile is ${other}: Node.js builds this app by that. To build it with Bun instead, run "bun install", commit bun.lock, and git rm ${other}.`;
+    return { name: 'nodejs', note };
+  }
   if (lockfile === undefined) {
     if (other !== undefined || ofDeno === undefined) return { name: 'nodejs' };
     if (names.includes('deno.lock')) return { name: 'deno' };
