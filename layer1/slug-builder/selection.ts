@@ -2,6 +2,7 @@
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
+import { readTextFile } from '@flynn/kit/files';
 import { type BuildContext, type Buildpack, nothingCompiled } from './buildpack.ts';
 import { bun } from './bun/bun.ts';
 import { fetchBuildpack, withoutPassword } from './buildpack-source.ts';
@@ -10,13 +11,14 @@ import { deno } from './deno/deno.ts';
 import { elixir } from './elixir/elixir.ts';
 import { go } from './go/go.ts';
 import { java } from './java/java.ts';
-import { type JavaScriptChoice, chooseJavaScript } from './javascript.ts';
+import { type JavaScriptChoice, chooseJavaScript, siteSigns } from './javascript.ts';
 import { nodejs } from './nodejs/nodejs.ts';
 import { parsePackageJson } from './nodejs/package-json.ts';
 import { exists } from './nodejs/toolchain.ts';
 import { php } from './php/php.ts';
 import { python } from './python/python.ts';
 import { ruby } from './ruby/ruby.ts';
+import { hasPrograms } from './rust/manifest.ts';
 import { rust } from './rust/rust.ts';
 import { staticSite } from './static-site.ts';
 import { unbuiltIn } from './unbuilt.ts';
@@ -36,9 +38,9 @@ const builtIns: readonly Buildpack[] = [
   python,
   java,
   php,
+  go,
   rust,
   elixir,
-  go,
   deno,
   staticSite,
   procfileOnly,
@@ -58,9 +60,9 @@ const lookedFor: readonly string[] = [
   '- requirements.txt, Pipfile.lock, pyproject.toml or setup.py (Python)',
   '- pom.xml, build.gradle(.kts), settings.gradle(.kts), gradlew, or one .jar (Java)',
   '- composer.json, index.php or public/index.php (PHP)',
+  '- go.mod (Go)',
   '- Cargo.toml (Rust)',
   '- mix.exs (Elixir)',
-  '- go.mod (Go)',
   '- deno.json, deno.jsonc or deno.lock (Deno)',
   '- static.json, Staticfile, index.html or public/index.html (static site)',
   '- Procfile',
@@ -95,6 +97,7 @@ export async function selectBuildpacks(context: BuildContext, ofAppJson: readonl
   const found: Detected[] = [];
   for (const buildpack of builtIns) {
     if (ofJavaScript.has(buildpack) && buildpack.name !== javaScript?.name) continue;
+    if (buildpack === rust && (await isSiteOfRust(layout.appDir, names))) continue;
     const label = await buildpack.detect(context);
     if (label !== undefined) found.push({ buildpack, label });
   }
@@ -109,6 +112,13 @@ export async function selectBuildpacks(context: BuildContext, ofAppJson: readonl
   }
   const reason = unbuilt ?? 'None is at the top of the repository. Is the file committed?';
   throw new FlynnError('invalid', [...lookedFor, reason].join('\n'));
+}
+
+/** A library beside a site is for browsers, and what was built of it is part of the site. */
+async function isSiteOfRust(appDir: string, names: readonly string[]): Promise<boolean> {
+  const manifest = names.includes('Cargo.toml') ? await readTextFile(join(appDir, 'Cargo.toml')) : undefined;
+  if (manifest === undefined || !siteSigns.some((sign) => names.includes(sign))) return false;
+  return !hasPrograms(manifest, await readdir(join(appDir, 'src')).catch(() => []));
 }
 
 async function javaScriptOf(appDir: string, names: readonly string[]): Promise<JavaScriptChoice | undefined> {

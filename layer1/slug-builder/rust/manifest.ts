@@ -29,6 +29,11 @@ export type Manifest = {
   isRocket: boolean;
 };
 
+/** Whether there is one to build: `sources` are names in `src`. The manifest may be one that nobody can read yet. */
+export function hasPrograms(manifest: string, sources: readonly string[]): boolean {
+  return /^\s*\[(?:\[bin\]|workspace\b)/m.test(manifest) || sources.includes('main.rs') || sources.includes('bin');
+}
+
 export function parseManifest(text: string): Manifest {
   const { package: root, workspace, dependencies } = readToml(text, manifestSchema, { name: file });
   const own = root?.['rust-version'];
