@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile } from '@flynn/kit/files';
+import { firstThere } from './first-there.ts';
 import { parsePackageJson, plainFile } from './nodejs/package-json.ts';
 import { exists } from './nodejs/toolchain.ts';
 
@@ -64,6 +65,5 @@ function procfile(line: string, why: string): string {
 async function mainOf(appDir: string): Promise<string | undefined> {
   const text = await readTextFile(join(appDir, 'package.json'));
   const named = plainFile(text === undefined ? undefined : parsePackageJson(text).main);
-  for (const file of [...named, ...usualMains]) if (await exists(join(appDir, file))) return file;
-  return undefined;
+  return firstThere(appDir, [...named, ...usualMains]);
 }

@@ -2,6 +2,7 @@
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BuildContext, Buildpack, Compiled } from '../buildpack.ts';
+import { firstThere } from '../first-there.ts';
 import { chooseBun } from '../nodejs/lockfiles.ts';
 import { compileProject } from '../nodejs/nodejs.ts';
 import { type PackageJson, bunStartCommand, parsePackageJson, plainFile } from '../nodejs/package-json.ts';
@@ -22,12 +23,10 @@ async function compile(context: BuildContext): Promise<Compiled> {
   // Programs of packages begin with "#!/usr/bin/env node", and most frameworks are tried with Node.js alone.
   context.out.topic('Installing Bun and Node.js');
   return compileProject(context, manifest, chosen, async () =>
-    bunStartCommand(manifest, await fileToStart(appDir, manifest)),
+    bunStartCommand(manifest, await firstThere(appDir, filesToStart(manifest))),
   );
 }
 
-async function fileToStart(appDir: string, { module, main }: PackageJson): Promise<string | undefined> {
-  for (const file of [...plainFile(module), ...plainFile(main), ...usualFiles])
-    if (await exists(join(appDir, file))) return file;
-  return undefined;
+function filesToStart({ module, main }: PackageJson): string[] {
+  return [...plainFile(module), ...plainFile(main), ...usualFiles];
 }

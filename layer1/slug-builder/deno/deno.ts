@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { readTextFile } from '@flynn/kit/files';
 import type { BuildContext, Buildpack, Compiled, Runtime } from '../buildpack.ts';
 import { buildEnv } from '../environment.ts';
+import { firstThere } from '../first-there.ts';
 import { KeptFolder, keyOf } from '../kept-folder.ts';
 import { buildScript, parsePackageJson } from '../nodejs/package-json.ts';
 import { Toolchain, exists, findImageNpm } from '../nodejs/toolchain.ts';
@@ -25,8 +26,7 @@ const settings = { DENO_NO_UPDATE_CHECK: '1', DENO_NO_PROMPT: '1', DENO_USE_CGRO
 export const deno: Buildpack = {
   name: 'deno',
   async detect({ layout }) {
-    for (const sign of signs) if (await exists(join(layout.appDir, sign))) return 'Deno';
-    return undefined;
+    return (await firstThere(layout.appDir, signs)) === undefined ? undefined : 'Deno';
   },
   compile,
 };
@@ -155,11 +155,6 @@ async function run(
   check: readonly string[],
 ): Promise<void> {
   await runTool(['deno', ...args], { context, env, called: `deno ${args.join(' ')}`, check });
-}
-
-async function firstThere(appDir: string, files: readonly string[]): Promise<string | undefined> {
-  for (const file of files) if (await exists(join(appDir, file))) return file;
-  return undefined;
 }
 
 async function writeProfile(context: BuildContext, { name }: Runtime): Promise<void> {

@@ -24,10 +24,7 @@ export async function startOfGradle(app: GradleApp, context: BuildContext): Prom
       commands.push(flags.length === 0 ? program : `JAVA_OPTS="${flags.join(' ')} $JAVA_OPTS" ${program}`);
       continue;
     }
-    const { jar, why } = {
-      why: undefined,
-      ...(await chooseJar({ quarkus: build, jars: join(build, 'libs') }, context)),
-    };
+    const { jar, why } = await chooseJar({ quarkus: build, jars: join(build, 'libs') }, context);
     if (jar !== undefined) commands.push(commandOf({ ...jar, flags: [...jar.flags, ...flags] }));
     else if (why !== undefined) reasons.push(why);
   }

@@ -24,10 +24,7 @@ test('only a jar whose manifest names a main class is started, and a framework i
     execFileSync('zip', ['-q', '-r', join(appDir, 'target', name), 'META-INF'], { cwd: join(b.dir, name) });
   };
   const chosen = async (): Promise<string | undefined> => {
-    const { jar: found, why } = {
-      why: undefined,
-      ...(await chooseJar({ quarkus: 'target', jars: 'target' }, b.context())),
-    };
+    const { jar: found, why } = await chooseJar({ quarkus: 'target', jars: 'target' }, b.context());
     return found === undefined ? why : commandOf(found);
   };
   await jar('shop.jar', 'Manifest-Version: 1.0\r\nBuilt-By: Main-Class\r\n');

@@ -19,8 +19,8 @@ export type Jar = {
   flags: readonly string[];
 };
 
-/** Or why there is none, where there are jars at all. */
-export type Choice = Readonly<{ jar: Jar } | { jar?: undefined; why?: string }>;
+/** `why`: there is none, though there are jars. */
+export type Choice = Readonly<{ jar?: Jar; why?: string }>;
 
 /** Of the names in a folder: what is not sources, documentation or an original. */
 export function possibleJars(names: readonly string[]): string[] {

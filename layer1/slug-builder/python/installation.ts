@@ -5,6 +5,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile } from '@flynn/kit/files';
 import type { BuildContext } from '../buildpack.ts';
 import { buildEnv } from '../environment.ts';
+import { firstThere } from '../first-there.ts';
 import { exists } from '../nodejs/toolchain.ts';
 import { type NamedIndex, authorized, defaultIndex, loginAdvice } from './indexes.ts';
 import { type Lock, isUsualIndex, requirementFiles } from './locked.ts';
@@ -30,8 +31,7 @@ export type Installation = Readonly<{
 }>;
 
 export async function signOf(appDir: string): Promise<(typeof signs)[number] | undefined> {
-  for (const sign of signs) if (await exists(join(appDir, sign))) return sign;
-  return undefined;
+  return firstThere(appDir, signs);
 }
 
 type Context = Pick<BuildContext, 'layout' | 'out' | 'appEnv' | 'baseEnv'>;
