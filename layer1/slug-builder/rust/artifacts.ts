@@ -1,6 +1,5 @@
 /** What did a build by Cargo make, as it tells it itself? Pure. */
 import { posix } from 'node:path';
-import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
 
 export type Program = {
@@ -68,14 +67,8 @@ export function placeOf({ path }: Program): string {
   return `target/${path}`;
 }
 
-/** The command line of `web`: the only program, or the one that the package says; undefined where nothing tells which it is. */
+/** The command line of `web`: the only program, or the one that the package says; undefined where none is, or nothing tells which. */
 export function webCommand(programs: readonly Program[], main: string | undefined): string | undefined {
-  const [only] = programs;
-  if (only === undefined)
-    throw new FlynnError(
-      'invalid',
-      'nothing of this Cargo.toml is a program: a package with src/main.rs or a [[bin]] has to be there, and of a workspace be among its default-members',
-    );
-  const web = programs.length === 1 ? only : programs.find(({ name }) => name === main);
+  const web = programs.length === 1 ? programs[0] : programs.find(({ name }) => name === main);
   return web === undefined ? undefined : placeOf(web);
 }

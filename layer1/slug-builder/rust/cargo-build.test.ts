@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { bench } from '../compile-fixture.ts';
 import { exists } from '../nodejs/toolchain.ts';
-import { buildPrograms, cargoEnv, jobsWithin } from './cargo-build.ts';
+import { buildPrograms, cargoEnv, cargoExports, jobsWithin } from './cargo-build.ts';
 
 const artifact = `{"package_id":"path+file:///app#shop@1.0.0","target":{"name":"shop","kind":["bin"]},"executable":"'"$CARGO_TARGET_DIR"'/release/shop"}`;
 const cargo = `echo "cargo $*" >&2
@@ -45,6 +45,14 @@ test('of a build that fails it is said what to check', async () => {
     code: 'invalid',
     message: /^"cargo build --release --locked" failed with exit code 101[^]*CARGO_MIRROR_URL/,
   });
+});
+
+test('what Cargo fetches for the next buildpack is kept, and not in the slug', async () => {
+  await using b = await bench({});
+  const { PATH, CARGO_HOME } = cargoExports(b.context(), '/opt/rust');
+  assert.match(PATH ?? '', /^\/opt\/rust\/usr\/bin:/);
+  assert.equal(CARGO_HOME, (await cargoEnv(b.context(), '/opt/rust')).CARGO_HOME);
+  assert.ok(CARGO_HOME?.startsWith(b.layout.cacheDir));
 });
 
 test('no more is compiled at once than there is memory for', () => {

@@ -27,11 +27,21 @@ export async function cargoEnv(context: BuildContext, dir: string): Promise<Carg
   };
   return {
     ...withRuntime(buildEnv(context), { paths: debianPaths(dir), values }),
-    CARGO_HOME: join(cacheDir, 'rust/cargo'),
+    CARGO_HOME: cargoHomeOf(context),
     CARGO_TARGET_DIR: target,
     // The repository may name a folder of its own for all but the programs: that would be in the slug.
     CARGO_BUILD_BUILD_DIR: target,
   };
+}
+
+/** For the buildpacks after it, which may have Cargo build packages. By itself its home would be in the app, with all it fetches. */
+export function cargoExports(context: BuildContext, dir: string): Record<string, string> {
+  const { PATH = '', LD_LIBRARY_PATH = '' } = withRuntime(context.baseEnv, { paths: debianPaths(dir), values: {} });
+  return { PATH, LD_LIBRARY_PATH, CARGO_HOME: cargoHomeOf(context) };
+}
+
+function cargoHomeOf({ layout }: BuildContext): string {
+  return join(layout.cacheDir, 'rust/cargo');
 }
 
 /** A compiler takes half a gigabyte of a large crate. Undefined: as many at once as there are processors. */

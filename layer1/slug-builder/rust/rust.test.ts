@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bench } from '../compile-fixture.ts';
 import { selectBuildpacks } from '../selection.ts';
+import { whichIsWeb } from './rust.ts';
 
 test('what was an app of Go, or a site, before Rust was built here is one still', async () => {
   const apps: [files: Record<string, string>, buildpack: string][] = [
@@ -31,4 +32,14 @@ test('a Cargo.toml is Rust, and beside a package.json it is said how both are bu
     both.output(),
     /looks like Rust too\. It is built as Node\.js;.*main language last:\n.*'rust\\nnodejs\\n'/,
   );
+});
+
+test('of a library alone it is said that nothing of it starts, and of several programs which there are', () => {
+  assert.match(whichIsWeb([], 'shop').join('\n'), /^Nothing of this Cargo\.toml is a program: .*src\/main\.rs/);
+  const programs = ['b', 'a'].map((name) => ({ name, path: `release/${name}` }));
+  assert.match(
+    whichIsWeb(programs, 'shop').join('\n'),
+    /^There are 2 programs, and none is called shop: a, b\..*\necho 'web: target\/release\/a' > Procfile/,
+  );
+  assert.match(whichIsWeb(programs, undefined)[0] ?? '', /no package at the top/);
 });

@@ -5,14 +5,14 @@ import { readTextFile } from '@flynn/kit/files';
 import type { BuildContext, Buildpack, Compiled } from '../buildpack.ts';
 import { DebianToolchain } from '../debian/toolchain.ts';
 import { exists } from '../nodejs/toolchain.ts';
-import { debianPaths, withRuntime, writeProfileScript } from '../runtime-env.ts';
+import { writeProfileScript } from '../runtime-env.ts';
 import { whileFilling } from '../tool-store.ts';
 import type { Wish } from '../wanted-version.ts';
 import { type Program, placeOf, webCommand } from './artifacts.ts';
-import { buildPrograms, cargoEnv } from './cargo-build.ts';
+import { buildPrograms, cargoEnv, cargoExports } from './cargo-build.ts';
 import { writeCargoConfig } from './cargo-home.ts';
 import { prepareTarget } from './kept-target.ts';
-import { type Manifest, parseManifest } from './manifest.ts';
+import { parseManifest } from './manifest.ts';
 import { checkRust, newestRust, rustLibraries, wishOfToolchain } from './versions.ts';
 
 export const rust: Buildpack = {
@@ -25,7 +25,7 @@ export const rust: Buildpack = {
 const rocketEnv = { ROCKET_ADDRESS: '0.0.0.0', ROCKET_PORT: '${PORT-8000}' };
 
 async function compile(context: BuildContext): Promise<Compiled> {
-  const { layout, baseEnv } = context;
+  const { layout } = context;
   const manifest = parseManifest(await readFile(join(layout.appDir, 'Cargo.toml'), 'utf8'));
   const debian = new DebianToolchain(context);
   const dir = await installRust(context, debian, manifest.wish);
@@ -39,14 +39,14 @@ async function compile(context: BuildContext): Promise<Compiled> {
     programs = await buildPrograms(context, env);
   });
   const web = webCommand(programs, manifest.main);
-  if (web === undefined) await askWhichIsWeb(programs, manifest, context);
+  if (web === undefined && !(await exists(join(layout.appDir, 'Procfile'))))
+    for (const line of whichIsWeb(programs, manifest.main)) context.out.line(line);
   if (manifest.isRocket) await writeProfileScript(layout.appDir, 'rust', { paths: {}, values: rocketEnv });
-  const { PATH = '', LD_LIBRARY_PATH = '' } = withRuntime(baseEnv, { paths: debianPaths(dir), values: {} });
   return {
     processTypes: web === undefined ? {} : { web },
     configVars: {},
     runtimes: [],
-    exports: { PATH, LD_LIBRARY_PATH },
+    exports: cargoExports(context, dir),
     isCacheChanged: debian.isChanged || isFilled,
   };
 }
@@ -79,14 +79,18 @@ async function installRust(
   return dir;
 }
 
-async function askWhichIsWeb(programs: readonly Program[], { main }: Manifest, context: BuildContext): Promise<void> {
-  const { layout, out } = context;
-  if (await exists(join(layout.appDir, 'Procfile'))) return;
+/** What to do, for people. A library alone may be for the language of the next buildpack, which starts the app. */
+export function whichIsWeb(programs: readonly Program[], main: string | undefined): string[] {
   const [first, ...others] = programs.toSorted((a, b) => (a.name < b.name ? -1 : 1));
-  if (first === undefined) return;
+  if (first === undefined)
+    return [
+      'Nothing of this Cargo.toml is a program: that takes a package with src/main.rs or a [[bin]], which is among the default-members of a workspace',
+    ];
   const names = [first, ...others].map(({ name }) => name).join(', ');
   const called =
     main === undefined ? 'there is no package at the top to be called like one of them' : `none is called ${main}`;
-  out.line(`There are ${programs.length} programs, and ${called}: ${names}. A Procfile says which one is started:`);
-  out.line(`echo 'web: ${placeOf(first)}' > Procfile && git add Procfile`);
+  return [
+    `There are ${programs.length} programs, and ${called}: ${names}. A Procfile says which one is started:`,
+    `echo 'web: ${placeOf(first)}' > Procfile && git add Procfile`,
+  ];
 }
