@@ -119,10 +119,11 @@ test('nor is one of them waited for by the next deployment, which begins while o
   const { release } = await world.deployApp('shop', both('one'));
   const params = { app: 'shop', release: release.id };
   await world.client.call(formations.put, { params, body: { processes: { db: 3, web: 1 } } });
-  const [web] = (await world.jobsOf('shop', 4)).filter(({ type }) => type === 'web');
-  const owners = (await world.jobsOf('shop', 4)).filter(({ type }) => type === 'db').map(({ hostId }) => hostId);
+  const jobs = await world.jobsOf('shop', 4);
+  const web = jobs.find(({ type }) => type === 'web');
+  const owner = jobs.find(({ type, hostId }) => type === 'db' && hostId !== web?.hostId);
   world.setBehaviour(() => ({ is: 'run' }));
-  await loseHosts(world, [owners.find((hostId) => hostId !== web?.hostId) ?? '']);
+  await loseHosts(world, [owner?.hostId ?? '']);
   const deployed: string[] = [];
   for (const version of ['two', 'three']) {
     const next = await world.makeRelease('shop', both(version));
