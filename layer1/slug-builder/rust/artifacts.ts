@@ -67,7 +67,7 @@ export function placeOf({ path }: Program): string {
   return `target/${path}`;
 }
 
-/** The command line of `web`: the only program, or the one that the package says; undefined where none is, or nothing tells which. */
+/** The command line of `web`: the only program, or the one that the package says. Undefined for none, or where nothing tells. */
 export function webCommand(programs: readonly Program[], main: string | undefined): string | undefined {
   const web = programs.length === 1 ? programs[0] : programs.find(({ name }) => name === main);
   return web === undefined ? undefined : placeOf(web);

@@ -34,7 +34,7 @@ export async function cargoEnv(context: BuildContext, dir: string): Promise<Carg
   };
 }
 
-/** For the buildpacks after it, which may have Cargo build packages. By itself its home would be in the app, with all it fetches. */
+/** For the buildpacks after it, which may have Cargo build packages. By itself Cargo would keep what it fetches in the app. */
 export function cargoExports(context: BuildContext, dir: string): Record<string, string> {
   const { PATH = '', LD_LIBRARY_PATH = '' } = withRuntime(context.baseEnv, { paths: debianPaths(dir), values: {} });
   return { PATH, LD_LIBRARY_PATH, CARGO_HOME: cargoHomeOf(context) };
