@@ -97,11 +97,13 @@ export class DebianToolchain {
     return { name, dir };
   }
 
-  /** Forgets what this build did not use, so that the cache does not grow for ever. */
+  /** Forgets what no build of late used, so that the cache does not grow for ever. An app may have other languages, too. */
   async tidy(): Promise<void> {
     const names: string[] = await readdir(this.#dir).catch(() => []);
+    const ofLate = Object.values(this.#index?.resolved ?? {}).flat();
+    const wanted = new Set([...this.#used, ...ofLate.map(({ file }) => file), 'index.json']);
     for (const name of names) {
-      if (name === 'index.json' || this.#used.has(name)) continue;
+      if (wanted.has(name)) continue;
       await rm(join(this.#dir, name), { recursive: true, force: true });
       this.#isChanged = true;
     }
