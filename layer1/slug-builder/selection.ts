@@ -49,6 +49,9 @@ const builtIns: readonly Buildpack[] = [
 /** One app is for one of them, unless somebody names another. */
 const ofJavaScript: ReadonlySet<Buildpack> = new Set([bun, deno, nodejs]);
 
+/** As Heroku has buildpacks of their own for what one of ours builds. */
+const otherNames: Readonly<Record<string, string>> = { gradle: 'java' };
+
 const lookedFor: readonly string[] = [
   'Unable to select a buildpack. Looked for, in this order:',
   '- the variable BUILDPACK_URL of the app: flynn env set BUILDPACK_URL=https://…',
@@ -145,7 +148,8 @@ function tellOthers(first: Detected, others: readonly Detected[], out: BuildCont
 }
 
 async function chosen(text: string, by: string, context: BuildContext): Promise<Selection[number]> {
-  const builtIn = builtIns.find(({ name }) => text.replace(/^(?:heroku|flynn)\//, '') === name);
+  const named = text.replace(/^(?:heroku|flynn)\//, '');
+  const builtIn = builtIns.find(({ name }) => name === (otherNames[named] ?? named));
   if (builtIn === undefined) context.out.topic(`Fetching buildpack ${withoutPassword(text)}`);
   const buildpack = builtIn ?? (await customBuildpackOf(text, context));
   const recognize = async (then: BuildContext): Promise<string> => {

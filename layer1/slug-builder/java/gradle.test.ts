@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bench } from '../compile-fixture.ts';
+import { selectBuildpacks } from '../selection.ts';
 import { checkWrapper, readGradle } from './gradle.ts';
 import { java } from './java.ts';
 
@@ -15,6 +16,14 @@ test('any file of Gradle at the top makes the app one of it, and a pom.xml count
   assert.equal(await java.detect(both.context()), 'Java');
   await using none = await bench({ 'lib/build.gradle': '' });
   assert.equal(await java.detect(none.context()), undefined);
+});
+
+test('it may be named as Heroku names it', async () => {
+  await using b = await bench({ 'build.gradle': '', '.buildpacks': 'heroku/gradle\n' });
+  assert.deepEqual(
+    (await selectBuildpacks(b.context())).map(({ buildpack }) => buildpack.name),
+    ['java'],
+  );
 });
 
 test('build files of modules are read too', async () => {
