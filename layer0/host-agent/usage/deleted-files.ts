@@ -40,7 +40,7 @@ export async function deletedBytes(
   return found.values().reduce((sum, blocks) => sum + blocks * blockBytes, 0);
 }
 
-/** Processes end, and files are closed, while they are looked at. */
+/** Processes end, and files are closed, while they are looked at; what cannot be seen does not keep the rest from counting. */
 async function orNone<T>(looking: Promise<T>): Promise<T | undefined> {
   return looking.catch(() => undefined);
 }

@@ -6,9 +6,9 @@ import { createHash } from 'node:crypto';
 import { copyFile, lstat, mkdir, readFile, readdir, readlink, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { FlynnError, hasCode, hasErrno } from '@flynn/kit/errors';
-import { readJsonFile } from '@flynn/kit/files';
 import { z } from 'zod';
 import type { BuildContext, Runtime } from '../buildpack.ts';
+import { readCachedJson } from '../cached-json.ts';
 import { runForOutput } from '../command.ts';
 import { exists } from '../nodejs/toolchain.ts';
 import { Apt, type Deb } from './apt.ts';
@@ -123,7 +123,11 @@ export class DebianToolchain {
   /** What the cache knows, if it is fresh; else what the archive says; when that is away, what the cache knew. */
   async #remember<T>(read: (index: Index) => T | undefined, ask: () => Promise<(index: Index) => void>): Promise<T> {
     const file = join(this.#dir, 'index.json');
-    this.#index ??= (await readIndex(file)) ?? { checkedAtMs: this.#context.nowMs, names: {}, resolved: {} };
+    this.#index ??= (await readCachedJson(file, indexSchema)) ?? {
+      checkedAtMs: this.#context.nowMs,
+      names: {},
+      resolved: {},
+    };
     const known = read(this.#index);
     const isFresh = this.#context.nowMs - this.#index.checkedAtMs < listIsFreshMs;
     if (known !== undefined && isFresh) return known;
@@ -190,16 +194,6 @@ async function findInterpreters(binDir: string): Promise<void> {
     const [line, interpreter] = /^#! ?\/usr\/bin\/([\w.+-]+)[^\n]*/.exec(text) ?? [];
     if (line === undefined || interpreter === undefined || !names.includes(interpreter)) continue;
     await writeFile(path, `#!/usr/bin/env ${interpreter}${text.slice(line.length)}`);
-  }
-}
-
-/** A damaged index is asked for anew, as a missing one is: the cache only saves time. */
-async function readIndex(file: string): Promise<Index | undefined> {
-  try {
-    return await readJsonFile(file, indexSchema);
-  } catch (error) {
-    if (hasCode(error, 'invalid')) return undefined;
-    throw error;
   }
 }
 

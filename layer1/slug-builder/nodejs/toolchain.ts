@@ -18,9 +18,10 @@ import {
 } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
-import { readJsonFile, readTextFile } from '@flynn/kit/files';
+import { readTextFile } from '@flynn/kit/files';
 import { z } from 'zod';
 import type { BuildContext, Runtime } from '../buildpack.ts';
+import { readCachedJson } from '../cached-json.ts';
 import { runForOutput } from '../command.ts';
 import { newestInRange } from './engines.ts';
 import { type NativePackage, nativePackage } from './native-package.ts';
@@ -63,8 +64,7 @@ export class Toolchain {
    */
   async resolve(tool: string, packageName: string, range: string, by?: string): Promise<string> {
     const file = join(this.#storeDir, `versions-${packageName.replaceAll('/', '+')}.json`);
-    // A damaged list is asked for anew, as a missing one is: the cache only saves time.
-    const known = await readJsonFile(file, versionListSchema).catch(() => undefined);
+    const known = await readCachedJson(file, versionListSchema);
     this.#used.add(file);
     if (known !== undefined && this.#context.nowMs - known.checkedAtMs < listIsFreshMs) {
       return newestInRange(tool, range, known.versions, by);
