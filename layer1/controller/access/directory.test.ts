@@ -117,6 +117,21 @@ test('what is open ends with the role that it was opened by, also if its caller 
   }
 });
 
+test('who has less is denied what is under way and told to ask again; only whose token or user is gone is told to log in', async () => {
+  const less = await come();
+  await resources.delete(grantType, grantId(app.id, 'user', userId), { signal });
+  await waitFor(() => less.signal?.aborted, { what: 'the end of what is open', ...waiting });
+  const reason: unknown = less.signal?.reason;
+  assert.ok(hasCode(reason, 'denied'), String(reason));
+  assert.match(reason.message, /login is good.*ask again/);
+  assert.equal(typeof reason.detail['retryAfterMs'], 'number');
+
+  const gone = await come();
+  await resources.delete(tokenType, tokenId, { signal });
+  await waitFor(() => gone.signal?.aborted, { what: 'the end of what is open', ...waiting });
+  assert.ok(hasCode(gone.signal?.reason, 'unauthenticated'), String(gone.signal?.reason));
+});
+
 test('who is given more is not disturbed, and has it at once', async () => {
   const bob = await come();
   news.shut();

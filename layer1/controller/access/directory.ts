@@ -25,6 +25,8 @@ import { hasHash, parseToken } from './token-text.ts';
 const trustMs = 10_000;
 const sweepMs = 1_000;
 const newestMs = 10_000;
+/** Who has less from now on is told to come again after. */
+const askAgainMs = 1_000;
 
 type Presence = {
   leave: AbortController;
@@ -81,7 +83,7 @@ export class Directory implements AsyncDisposable {
       apps: this.apps,
       provided: this.provided,
     } = options.mirrors);
-    this.tokens.onChange(({ key }) => this.#forget(key));
+    this.tokens.onChange(({ key, after }) => this.#forget(key, after === undefined ? noLongerGood() : hasLess()));
     for (const mirror of [this.users, this.teams, this.grants]) mirror.onChange(() => this.#reconsider());
     this.provided.onChange(({ before, after }) => this.#reconsiderDatastore(before, after));
     this.#sweep = setInterval(() => this.#endExpired(), sweepMs).unref();
@@ -292,15 +294,15 @@ export class Directory implements AsyncDisposable {
     return present.leave.signal;
   }
 
-  #forget(tokenId: string): void {
+  #forget(tokenId: string, why: FlynnError): void {
     this.#checkedAt.delete(tokenId);
     const present = this.#presences.get(tokenId);
     this.#presences.delete(tokenId);
-    present?.leave.abort(new FlynnError('unauthenticated', 'what this token may has changed: ask again'));
+    present?.leave.abort(why);
   }
 
   #endExpired(): void {
-    for (const [tokenId, present] of this.#presences) if (this.#isOver(present)) this.#forget(tokenId);
+    for (const [tokenId, present] of this.#presences) if (this.#isOver(present)) this.#forget(tokenId, noLongerGood());
   }
 
   /** Who has less than before is asked to come again; who has more does not notice. */
@@ -310,11 +312,11 @@ export class Directory implements AsyncDisposable {
       if (present.userId === undefined) continue;
       const user = this.users.snapshot.entries.get(present.userId)?.value;
       if (user === undefined) {
-        this.#forget(tokenId);
+        this.#forget(tokenId, noLongerGood());
         continue;
       }
       const standing = this.#standingOf(user);
-      if (isReduced(present.standing, standing)) this.#forget(tokenId);
+      if (isReduced(present.standing, standing)) this.#forget(tokenId, hasLess());
       else present.standing = standing;
     }
   }
@@ -328,9 +330,23 @@ export class Directory implements AsyncDisposable {
     const [had, has] = [this.#judged(before), this.#judged(after)];
     for (const [tokenId, { standing, limits }] of this.#presences) {
       const level = levelOnDatastore(one, had, standing, limits);
-      if (!isAtLeast(levelOnDatastore(one, has, standing, limits), level)) this.#forget(tokenId);
+      if (!isAtLeast(levelOnDatastore(one, has, standing, limits), level)) this.#forget(tokenId, hasLess());
     }
   }
+}
+
+/** Of the token, or of who has it. */
+function noLongerGood(): FlynnError {
+  return new FlynnError('unauthenticated', 'this token is not, or no longer, a good one: log in again');
+}
+
+/** They are known still: by what is left to them the same may be answered, or refused with what it needs. */
+function hasLess(): FlynnError {
+  return new FlynnError(
+    'denied',
+    'the login is good, but while this was answered a role or the scope of its token was reduced: ask again with what is left of it',
+    { detail: { retryAfterMs: askAgainMs } },
+  );
 }
 
 function valuesOf<T>(mirror: Mirror<T>): T[] {

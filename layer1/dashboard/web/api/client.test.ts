@@ -125,6 +125,8 @@ describe('failures', () => {
       isPassing(new Failure(code, '')),
     );
     assert.deepEqual([passing, lasting], [Array(4).fill(true), Array(4).fill(false)]);
+    const reduced = new Failure('denied', 'a role was reduced while this was answered', { retryAfterMs: 1_000 });
+    assert.ok(isPassing(reduced), 'what says when to come again');
     assert.equal(asFailure(new DOMException('', 'TimeoutError')).code, 'timeout');
   });
 });

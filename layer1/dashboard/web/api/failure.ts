@@ -43,8 +43,9 @@ export function asFailure(error: unknown): Failure {
   return new Failure('internal', error instanceof Error ? error.message : String(error));
 }
 
-/** Asking again may help: the other side was not there, or had too much to do. */
-export function isPassing({ code }: Failure): boolean {
+/** Asking again may help: the other side was not there, had too much to do, or says when to come again. */
+export function isPassing({ code, detail }: Failure): boolean {
+  if (typeof detail['retryAfterMs'] === 'number') return true;
   return code === 'unavailable' || code === 'timeout' || code === 'exhausted' || code === 'internal';
 }
 
