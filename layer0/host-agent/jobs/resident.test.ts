@@ -275,6 +275,43 @@ test('a resident job whose container the engine is to remove, and never starts a
   await rm(dir, { recursive: true });
 });
 
+test('one that hangs is not begun a second time while another one fails and is tried again, nor is it removed meanwhile', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-resident-'));
+  const memory = createMemoryEngine({ cluster: 'test' });
+  const log = silentLogger();
+  const { signal } = new AbortController();
+  const goOn = Promise.withResolvers<void>();
+  const calls: string[] = [];
+  const create: Engine['create'] = async (spec, call) => {
+    calls.push(spec.name);
+    if (spec.name.endsWith('other')) throw new FlynnError('unavailable', 'the engine is busy');
+    const id = await memory.create(spec, call);
+    await goOn.promise;
+    return id;
+  };
+  const engine: Engine = { ...memory, create };
+  const containers = new ContainerTable({ engine, log });
+  await containers.refresh();
+  const residents = new Residents({ dir: folder.path, engine, containers, host, log });
+  for (const name of ['etcd', 'other']) await writeFile(join(folder.path, `${name}.json`), specOf(name));
+  const ofEtcd = () => calls.filter((name) => name.endsWith('etcd')).length;
+  for (let round = 0; round < 2; round += 1) await assert.rejects(residents.converge(signal), { code: 'unavailable' });
+  await waitFor(() => ofEtcd() > 0, { what: 'the one that hangs to begin', deadlineMs: 60_000 });
+  await assert.rejects(residents.converge(signal), { code: 'unavailable' });
+  assert.equal(ofEtcd(), 1);
+  await rm(join(folder.path, 'etcd.json'));
+  await containers.refresh();
+  await assert.rejects(residents.converge(signal), { code: 'unavailable' });
+  assert.equal((await memory.list()).length, 1, 'whoever makes it is not through with it');
+  goOn.resolve();
+  await rm(join(folder.path, 'other.json'));
+  const isGone = async () => {
+    await residents.converge(signal);
+    return (await memory.list()).length === 0;
+  };
+  await waitFor(isGone, { what: 'it to go once that has ended', deadlineMs: 60_000 });
+});
+
 test('a resident job with a volume is not stopped for the lease: no host has one before the store is back', () => {
   const resources = { memoryBytes: 1_000_000, cpuMillis: 0 };
   const template = { image: { name: 'base' }, volumes: [{ name: 'etcd', path: '/data' }], resources };

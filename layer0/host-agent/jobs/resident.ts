@@ -109,7 +109,7 @@ export function residentAction(
 /**
  * INVARIANTS. Resident jobs need nothing but the engine and the disk. A changed spec replaces the container; a removed one
  * stops it. One that cannot be read does neither: its container runs on, and is started again as it is. None begins with an empty
- * volume in the place of one that it has had.
+ * volume in the place of one that it has had. One step at a time per job, also where one hangs.
  */
 export class Residents {
   readonly #dir: string;
@@ -119,6 +119,8 @@ export class Residents {
   readonly #log: Logger;
   readonly #failures = new Map<string, { count: number; nextStartAt: number; endedAtMs?: number | undefined }>();
   readonly #lost = new Set<string>();
+  /** Those that a step is under way of, also where the look that began it has failed over another one. */
+  readonly #underWay = new Set<string>();
   readonly #mayStart: (name: string, signal: AbortSignal) => Promise<boolean>;
   readonly #mayRun: (name: string) => Promise<boolean>;
   /** Those that ran, or were let start, since this agent did. */
@@ -178,10 +180,24 @@ export class Residents {
     for (const name of this.#lost) if (!specs.has(name)) this.#lost.delete(name);
     for (const container of this.#containers.all()) {
       const name = residentOf(container.labels);
-      if (name !== undefined && !specs.has(name)) await this.#remove(container, signal);
+      if (name === undefined || specs.has(name)) continue;
+      await this.#alone(name, async () => {
+        await this.#remove(container, signal);
+        return resyncMs;
+      });
     }
-    const waits = await Promise.all([...specs].map(([name, spec]) => this.#convergeOne(name, spec, signal)));
-    return Math.min(resyncMs, ...waits);
+    const looks = [...specs].map(([name, spec]) => this.#alone(name, () => this.#convergeOne(name, spec, signal)));
+    return Math.min(resyncMs, ...(await Promise.all(looks)));
+  }
+
+  async #alone(name: string, step: () => Promise<number>): Promise<number> {
+    if (this.#underWay.has(name)) return resyncMs;
+    this.#underWay.add(name);
+    try {
+      return await step();
+    } finally {
+      this.#underWay.delete(name);
+    }
   }
 
   async #convergeOne(name: string, resident: Resident | undefined, signal: AbortSignal): Promise<number> {
