@@ -3,7 +3,7 @@
  * and made again before they end. Of an authority beside the cluster's, which etcd does not know: a part's certificate
  * opens no store.
  */
-import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pause, systemClock } from '@flynn/kit/clock';
 import { hasErrno, messageOf } from '@flynn/kit/errors';
@@ -21,6 +21,8 @@ export const identityPath = '/run/flynn/identity';
 const days = 7;
 /** With another authority they are made again before anybody waits for long. */
 const lookMs = 60_000;
+/** By then a certificate is in its folder, or never. */
+const writtenWithinMs = 3_600_000;
 
 export type PartsAuthority = Credentials & {
   /** What parts trust: hosts and parts. */
@@ -109,9 +111,11 @@ export class JobIdentities {
     for (const jobId of await this.#jobIds()) {
       try {
         const own = await readTextFile(join(this.folderOf(jobId), identityFiles.own));
-        // One that is only being written.
-        if (own === undefined) continue;
         const now = this.#now();
+        if (own === undefined) {
+          if (!options.hasJob(jobId)) await this.#removeUnfinished(jobId, now);
+          continue;
+        }
         if (!options.hasJob(jobId)) {
           // Not before its time is over, whoever issues by now: one whose container is only being made has it already.
           if (!isStillGood(own, { now })) await rm(this.folderOf(jobId), { recursive: true, force: true });
@@ -127,6 +131,13 @@ export class JobIdentities {
         this.#log.error(`the certificate of the job ${jobId} could not be renewed: ${messageOf(error)}`);
       }
     }
+  }
+
+  /** Whoever began it has ended before it had a certificate, unless it is only being written. */
+  async #removeUnfinished(jobId: string, now: number): Promise<void> {
+    const folder = this.folderOf(jobId);
+    const { mtimeMs } = await stat(folder);
+    if (now - mtimeMs > writtenWithinMs) await rm(folder, { recursive: true, force: true });
   }
 
   async #jobIds(): Promise<string[]> {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { X509Certificate, createPrivateKey } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { readIdentity, roleOf } from '@flynn/kit/identity';
@@ -155,6 +155,23 @@ test('the certificate of a job that is gone goes when it would be made again; on
   await jobs.issue('h1-a', 'runner');
   assert.equal(roleIn((await readIdentity(jobs.folderOf('h1-a'))).certificate), 'flynn:app/runner');
   assert.notEqual((await readIdentity(jobs.folderOf('h1-z'))).certificate, before.certificate);
+});
+
+test('a folder that never had a certificate goes with its job, but not while one may be written only', async () => {
+  await using fixture = await trustFixture();
+  const { jobs } = await fixture.open();
+  const at = (ms: number) => new Date(fixture.now() - ms);
+  for (const [jobId, ageMs] of [
+    ['h1-old', 2 * 3_600_000],
+    ['h1-new', 60_000],
+    ['h1-wanted', 2 * 3_600_000],
+  ] as const) {
+    await mkdir(jobs.folderOf(jobId), { recursive: true });
+    await utimes(jobs.folderOf(jobId), at(ageMs), at(ageMs));
+  }
+  await jobs.renew({ hasJob: (jobId) => jobId === 'h1-wanted' });
+  const areThere = ['h1-old', 'h1-new', 'h1-wanted'].map((jobId) => existsSync(jobs.folderOf(jobId)));
+  assert.deepEqual(areThere, [false, true, true]);
 });
 
 test('a job that is to be known by its app finds its certificate when it starts; others have none', async () => {
