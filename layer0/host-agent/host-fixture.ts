@@ -1,6 +1,6 @@
 /** A host for tests: the real loop over a store, an engine and a discovery that writes down what it is told. */
 import { createHash } from 'node:crypto';
-import { silentLogger } from '@flynn/kit/log';
+import { type Logger, silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { cellKeys, jobStatusSchema } from '@flynn/scheduler/cell';
@@ -102,10 +102,11 @@ export async function openHost(options: {
   mayStartSingletons?: () => boolean;
   note?: StepContext['note'];
   standing?: Standing;
+  log?: Logger;
 }): Promise<HostFixture> {
   const { engine, store, announcer = new AnnouncerProbe(), standing = standingAlways() } = options;
   const tasks = new TaskGroup();
-  const log = silentLogger();
+  const { log = silentLogger() } = options;
   const containers = new ContainerTable({ engine, log });
   tasks.run('containers', (signal) => containers.run(signal));
   const host = await startHost(

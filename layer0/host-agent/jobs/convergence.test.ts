@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
+import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { FlynnError } from '@flynn/kit/errors';
+import { createLogger } from '@flynn/kit/log';
 import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { cellKeys } from '@flynn/scheduler/cell';
 import type { Container, Engine } from '../engine/engine.ts';
@@ -270,6 +272,32 @@ test('a container that the engine is to remove, and never starts again, makes ro
     await agent.assign([job]);
     await waitFor(() => new Set(starts).size > 1, { what: 'another container', deadlineMs: 60_000 });
     await agent.stop();
+  }));
+
+test('a removal that the engine does not get done is told once, and not with each try', () =>
+  scenario(async ({ engine, store }) => {
+    let tries = 0;
+    const remove: Engine['remove'] = async (id, call) => {
+      tries += 1;
+      if (tries <= 3) throw new FlynnError('unavailable', 'the volume is busy');
+      return engine.remove(id, call);
+    };
+    const said = new PassThrough();
+    const log = createLogger('host', { destination: said });
+    const agent = await openHost({ engine: { ...engine, remove }, store, log });
+    // Of ended jobs the newest 25 stay.
+    const jobs = Array.from({ length: 26 }, (_, at) =>
+      jobOf(`a${at}`, { command: script('exit 0'), restart: 'never' }),
+    );
+    await agent.assign(jobs);
+    for (const job of jobs) await agent.reach(job, 'its end', ({ state }) => state === 'done');
+    await agent.assign([]);
+    await waitFor(() => tries > 3, { what: 'the removal', deadlineMs: 60_000, intervalMs: 20 });
+    await agent.stop();
+    const lines = String(said.read())
+      .split('\n')
+      .filter((line) => line.includes('the volume is busy'));
+    assert.equal(lines.length, 1, lines.join('\n'));
   }));
 
 test('a job that is never restarted ends with its exit code', () =>

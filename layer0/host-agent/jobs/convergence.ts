@@ -9,6 +9,7 @@ import { label, ownLabel } from '../engine/labels.ts';
 import { jobIdOf, plan } from './plan.ts';
 import type { Step } from './plan.ts';
 import type { JobRecord } from './record.ts';
+import { RepeatedFailures } from './repeated-failures.ts';
 import { RunningTimes } from '../containers/running-times.ts';
 import type { Standing } from '../fencing/standing.ts';
 import { execute } from './steps.ts';
@@ -39,6 +40,7 @@ export class Convergence {
   readonly #busy = new Map<string, Busy>();
   readonly #running = new Set<Promise<void>>();
   readonly #runningTimes = new RunningTimes();
+  readonly #failures = new RepeatedFailures();
   #wake = Promise.withResolvers<void>();
 
   constructor(options: {
@@ -155,14 +157,19 @@ export class Convergence {
   async #execute(step: Step, signal: AbortSignal): Promise<void> {
     try {
       await execute(step, this.#context, signal);
+      this.#failures.succeeded(step.jobId);
     } catch (error) {
       if (signal.aborted) return;
-      this.#context.log.warn(
-        { jobId: step.jobId, step: step.type },
-        `${step.type} failed, trying again: ${messageOf(error)}`,
-      );
+      this.#tellFailure(step, messageOf(error));
       await pause(pauseMs, signal);
     }
+  }
+
+  #tellFailure({ jobId, type }: Step, why: string): void {
+    const times = this.#failures.failed(jobId, `${type}: ${why}`, performance.now());
+    if (times === undefined) return;
+    const soFar = times === 1 ? '' : ` (${times} times by now)`;
+    this.#context.log.warn({ jobId, step: type }, `${type} failed, trying again${soFar}: ${why}`);
   }
 
   /** Ends the job's container; what then becomes of the job is the assignment's affair. */
