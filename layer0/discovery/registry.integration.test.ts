@@ -13,6 +13,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 import { createDiscoveryClient } from './client.ts';
 import { clientSubject, registrySubject } from './conformance-subjects.ts';
 import { runConformance, summarize } from './conformance.ts';
@@ -60,8 +61,10 @@ runConformance('the HTTP client of a registry on etcd', async () => {
   return clientSubject(registry, () => store.close());
 });
 
-/** Everything a reader hears of the service from now on. */
-async function listen(registry: Registry, service: string) {
+/** Everything a reader hears of the service from now on, once it knows who another one knows: it hears of them a moment later. */
+async function listen(registry: Registry, service: string, { knowing: other }: { knowing?: Registry } = {}) {
+  const knows = () => isDeepStrictEqual(registry.instances(service), other?.instances(service) ?? []);
+  if (other !== undefined) await waitFor(knows, { what: 'what the other one knows', deadlineMs: 30_000 });
   const stop = new AbortController();
   const seen: string[] = [];
   const reading = (async () => {
@@ -104,7 +107,7 @@ test('no instance is seen to go when etcd cannot be reached for half the TTL', a
   await using announcer = await open([`http://127.0.0.1:${proxy.port}`], { ttlSeconds: 14 });
   await using observer = await open([member.endpoint]);
   await announcer.registry.register({ service: 'web', id: 'a', address: 'h:1' });
-  await using heard = await listen(observer.registry, 'web');
+  await using heard = await listen(observer.registry, 'web', { knowing: announcer.registry });
   const before = heard.seen.length;
   proxy.cut();
   await new Promise((resolve) => setTimeout(resolve, 7_000));
@@ -120,7 +123,7 @@ test('no instance is seen to go when the only etcd loses power and comes back', 
   await using announcer = await open([own.endpoint], { ttlSeconds: 20 });
   await using observer = await open([own.endpoint]);
   const instance = await announcer.registry.register({ service: 'web', id: 'a', address: 'h:1' });
-  await using heard = await listen(observer.registry, 'web');
+  await using heard = await listen(observer.registry, 'web', { knowing: announcer.registry });
   const before = heard.seen.length;
   await own.kill();
   await assert.rejects(announcer.registry.setMeta('web', { data: 'away' }), (error) =>
@@ -224,7 +227,7 @@ test('an instance that moved to another agent is not taken back by the one that 
   await using two = await open([member.endpoint]);
   const registration = { service: 'web', id: 'a', address: 'h:1' };
   const first = await one.registry.register(registration, { ttlSeconds: 6 });
-  await using heard = await listen(two.registry, 'web');
+  await using heard = await listen(two.registry, 'web', { knowing: one.registry });
   const before = heard.seen.length;
   const untilMs = performance.now() + 9_000;
   await waitFor(
