@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { waitFor, withDeadline } from '@flynn/kit/retry';
 import { startEtcdCluster } from './etcd-cluster.ts';
+import { EtcdMembers } from './etcd-members.ts';
 import { defragmentEtcd, etcdStatus, leads } from './etcd-status.ts';
 
 const image = process.env['FLYNN_TEST_ETCD_IMAGE'];
@@ -24,29 +25,43 @@ test('a member that has lost the others is not taken for one that is away: it te
 test('the leader gives its room back last, when another member leads; one that does not answer is in the way of nothing', async () => {
   await using cluster = await startEtcdCluster({ members: 3, ...(image === undefined ? {} : { image }) });
   const { endpoints } = cluster;
-  const leaderOf = async (): Promise<string | undefined> => {
-    const { members } = await etcdStatus({ endpoints, signal: withDeadline(5_000) });
-    return members.find(leads)?.endpoint;
+  /** Who leads, and how many elections there were until it did. */
+  const leading = async (): Promise<{ endpoint: string; term: number }> => {
+    const leaderOf = async () => {
+      const { members } = await etcdStatus({ endpoints, signal: withDeadline(5_000) });
+      return members.find(leads)?.endpoint;
+    };
+    const endpoint = await waitFor(leaderOf, { what: 'a leader', deadlineMs: 60_000 });
+    const members = new EtcdMembers([endpoint]);
+    try {
+      return { endpoint, term: Number((await members.current.client.maintenance.status()).raftTerm) };
+    } finally {
+      members.close();
+    }
   };
-  const former = await waitFor(leaderOf, { what: 'a leader', deadlineMs: 60_000 });
-  const asked: string[] = [];
-  const options = {
-    endpoints,
-    signal: withDeadline(60_000),
-    onMember: (endpoint: string) => void asked.push(endpoint),
+  /** Members that get too little of the processor elect by themselves: then it is begun anew. */
+  const defragmented = async () => {
+    for (const until = performance.now() + 150_000; performance.now() < until;) {
+      const former = await leading();
+      const asked: string[] = [];
+      const onMember = (endpoint: string): void => void asked.push(endpoint);
+      const { disarmed, failures } = await defragmentEtcd({ endpoints, signal: withDeadline(60_000), onMember });
+      const { endpoint: leader, term } = await leading();
+      if (term === former.term + 1) return { former: former.endpoint, leader, asked, disarmed, failures };
+    }
+    return assert.fail('it never had but the one election that it is to have itself');
   };
-  assert.deepEqual(await defragmentEtcd(options), { disarmed: 0, failures: [] });
-  assert.equal(asked.length, 3);
-  assert.equal(asked.at(-1), former);
-  const leader = await waitFor(leaderOf, { what: 'a leader', deadlineMs: 60_000 });
-  assert.notEqual(leader, former);
+  const all = await defragmented();
+  assert.deepEqual([all.disarmed, all.failures], [0, []]);
+  assert.equal(all.asked.length, 3);
+  assert.equal(all.asked.at(-1), all.former);
+  assert.notEqual(all.leader, all.former);
 
-  const frozen = cluster.members.find(({ endpoint }) => endpoint !== leader);
+  const frozen = cluster.members.find(({ endpoint }) => endpoint !== all.leader);
   await frozen?.freeze();
-  asked.length = 0;
-  const { failures } = await defragmentEtcd({ ...options, signal: withDeadline(60_000) });
-  assert.equal(failures.length, 1);
-  assert.ok(failures[0]?.startsWith(frozen?.endpoint ?? '-'), failures[0]);
-  assert.equal(asked.length, 2);
-  assert.equal(asked.at(-1), leader);
+  const others = await defragmented();
+  assert.equal(others.failures.length, 1);
+  assert.ok(others.failures[0]?.startsWith(frozen?.endpoint ?? '-'), others.failures[0]);
+  assert.equal(others.asked.length, 2);
+  assert.equal(others.asked.at(-1), others.former);
 });
