@@ -75,6 +75,15 @@ function hostAt(index: number): SimulatedHost {
   return host;
 }
 
+/** Of the fourth host, and no more than that: what was there may go a moment before there is another. */
+async function untilOtherData(before: string | undefined): Promise<void> {
+  const isOther = async () => {
+    const [volume, ...more] = await hostAt(4).volumes();
+    return volume !== undefined && volume !== before && more.length === 0;
+  };
+  await waitFor(isOther, { what: 'the data of another member on h4', deadlineMs: 180_000 });
+}
+
 /** What etcd, the keys and every agent's store say once they agree. */
 async function untilMembers(indices: readonly number[]): Promise<void> {
   const endpoints = indices.map((index) => clientUrlOf(addressOf(index))).sort();
@@ -142,13 +151,7 @@ test('a host that comes back without its disk becomes a member anew, with other 
   await store.transact({ then: [{ put: '/kept', value: '"yes"' }] });
   await hostAt(4).wipe();
   await hostAt(4).startAgent();
-  await waitFor(
-    async () => {
-      const [volume] = await hostAt(4).volumes();
-      return volume !== undefined && volume !== before;
-    },
-    { what: 'another member on h4', deadlineMs: 180_000 },
-  );
+  await untilOtherData(before);
   await untilMembers([1, 2, 4]);
   assert.equal((await store.get('/kept'))?.value, '"yes"');
 });
@@ -156,13 +159,7 @@ test('a host that comes back without its disk becomes a member anew, with other 
 test('a member whose data is lost while its agent runs is another one from then on', async () => {
   const [before] = await hostAt(4).volumes();
   await hostAt(4).loseData();
-  await waitFor(
-    async () => {
-      const [volume] = await hostAt(4).volumes();
-      return volume !== undefined && volume !== before;
-    },
-    { what: 'another member on h4', deadlineMs: 180_000 },
-  );
+  await untilOtherData(before);
   await untilMembers([1, 2, 4]);
   assert.equal((await store.get('/kept'))?.value, '"yes"');
 });
@@ -188,11 +185,7 @@ test('a member that does not start any more is replaced on request, where the ot
   });
   await replace('h4');
   // What the former one had goes by itself.
-  await waitFor(async () => !(await hostAt(4).volumes()).includes(before ?? ''), {
-    what: 'other data',
-    deadlineMs: 60_000,
-  });
-  assert.equal((await hostAt(4).volumes()).length, 1);
+  await untilOtherData(before);
   assert.match(said.join(), /is given up/);
   await untilMembers([1, 2, 4]);
   assert.equal((await store.get('/kept'))?.value, '"yes"');
@@ -222,10 +215,7 @@ test('a member whose data differs is replaced on request, while etcd takes no wr
   assert.equal(await replace('h4'), 'this host');
   assert.match(said.join(), /is taken out of etcd, which takes writes again/);
   await write();
-  await waitFor(async () => !(await hostAt(4).volumes()).includes(before ?? ''), {
-    what: 'other data',
-    deadlineMs: 60_000,
-  });
+  await untilOtherData(before);
   await untilMembers([1, 2, 4]);
   assert.equal((await store.get('/kept'))?.value, '"yes"');
 });
