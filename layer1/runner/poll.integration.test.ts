@@ -261,7 +261,9 @@ test('a look at a server that says nothing ends when it is to, whatever git has 
   await world.client.call(sources.put, { params, body: { url, everyMs: 3_600_000 } });
   const [socket] = (await connected) as [Socket];
   const gone = closed(socket);
-  const { pollId = '' } = await world.client.call(sources.get, { params });
+  // The look may have begun a moment before it is put down.
+  const underWay = async () => (await world.client.call(sources.get, { params })).pollId;
+  const pollId = await waitFor(underWay, { what: 'the look to be put down', deadlineMs });
   await world.client.call(operations.cancel, { params: { operation: pollId }, body: {} });
   const look = () => world.client.call(operations.get, { params: { operation: pollId } });
   await waitFor(async () => (await look()).state === 'cancelled', { what: 'the end of the look', deadlineMs });
