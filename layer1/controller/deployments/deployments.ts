@@ -9,7 +9,6 @@ import type { Piece } from '@flynn/resource/piece';
 import { workloadChange } from '@flynn/scheduler/evaluations';
 import type { Compare } from '@flynn/store/store';
 import { deployments } from '../api.ts';
-import { statusesOfApp } from '../mirrors/cell-view.ts';
 import { compileWorkload, workloadIdOf } from '../processes/compile.ts';
 import type { Runnable } from '../processes/compile.ts';
 import { controlHandlers } from './controls.ts';
@@ -39,7 +38,7 @@ import type { Counts } from './rollout.ts';
 import { sharesPieces } from './shares.ts';
 import { holdsShares, nextCounts } from './strategies.ts';
 import { pageOf } from '../paging.ts';
-import { progressOf } from './progress.ts';
+import { jobsOfBefore, progressOf } from './progress.ts';
 import { viewDeployment } from '../views.ts';
 import type { Rollout, RolloutChange } from './rollout-settings.ts';
 
@@ -198,9 +197,7 @@ async function deploy(
       ...(drains === undefined ? {} : { drains }),
       counts,
       oldCounts: oldFormation?.spec.processes ?? {},
-      knownJobs: statusesOfApp(deps.cell, app.id)
-        .filter((status) => status.meta['flynn.release'] === release.id)
-        .map((status) => status.id),
+      knownJobs: jobsOfBefore(deps.cell, app.id, { id: release.id, env: {}, processes: release.spec.processes }),
       timeoutMs: app.spec.deployTimeoutMs,
       rollout,
     },

@@ -1,8 +1,9 @@
 /** How far is a deployment? Counted from what the hosts say of their jobs. */
 import type { JobStatus } from '@flynn/scheduler/cell';
-import { statusesOfApp } from '../mirrors/cell-view.ts';
+import { placedJobs, statusesOfApp } from '../mirrors/cell-view.ts';
 import type { CellView } from '../mirrors/cell-view.ts';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
+import { type RunnableRelease, workloadIdOf } from '../processes/compile.ts';
 import type { Deployment } from '../model.ts';
 import type { DeploymentResource } from '../resources.ts';
 
@@ -91,6 +92,22 @@ export class UpTimes {
     this.#since.delete(deploymentId);
     this.#first.delete(deploymentId);
   }
+}
+
+/**
+ * Jobs that a release has before it is deployed, also those that their hosts have told nothing of yet: no crash of theirs is the
+ * deployment's.
+ */
+export function jobsOfBefore(cell: CellView, appId: string, release: RunnableRelease): string[] {
+  const templates = cell.templates.snapshot.entries;
+  const own = new Set(Object.keys(release.processes).map((type) => workloadIdOf(appId, release, type)));
+  const placed = placedJobs(cell, (workloadId) => own.has(workloadId)).filter(({ workloadId, version }) => {
+    // A workload that releases share has jobs of any of them.
+    const of = templates.get(`${workloadId}/${version}`)?.value.meta['flynn.release'];
+    return of === undefined || of === release.id;
+  });
+  const told = statusesOfApp(cell, appId).filter(({ meta }) => meta['flynn.release'] === release.id);
+  return [...new Set([...told, ...placed].map(({ id }) => id))];
 }
 
 /** A job of the new release, not there before the deployment, that ended on its own. */

@@ -106,6 +106,46 @@ test('old jobs that were told to stop do not answer for the new ones that are ta
   await world.jobsOf('shop', 5, ({ releaseId, state }) => releaseId === old.id && state === 'running');
 });
 
+test('a job of before that says of its crash only after the retry has begun is not one of that', async () => {
+  const store = createMemoryStore();
+  await using world = await startTestController({ store });
+  await world.client.call(apps.create, { body: { name: 'shop' } });
+  const release = await world.makeRelease('shop', { web: {} });
+  const params = { app: 'shop' };
+  const processes = { web: 2 };
+  await world.client.call(formations.put, { params: { ...params, release: release.id }, body: { processes } });
+  world.setBehaviour(() => ({ is: 'fail', error: 'no' }));
+  // One host says at once that its job failed, the other one takes its time.
+  const heard = Promise.withResolvers<void>();
+  const untold = new Set<string>();
+  let first: string | undefined;
+  const transact = store.transact.bind(store);
+  store.transact = async (transaction, options) => {
+    const [, host, job] =
+      /"put":"\/flynn\/cell\/status\/([^/]+)\/([^"]+)"/.exec(JSON.stringify(transaction.then)) ?? [];
+    first ??= host;
+    if (job !== undefined && host !== first) {
+      untold.add(job);
+      await heard.promise;
+    }
+    return transact(transaction, options);
+  };
+  const begin = () => world.client.call(deployments.create, { params, body: { releaseId: release.id } });
+  const { id } = await begin();
+  const hasFailed = async () =>
+    (await world.client.call(deployments.get, { params: { deployment: id } })).state === 'failed';
+  await waitFor(hasFailed, { what: 'the failure', deadlineMs: 60_000, intervalMs: 5 });
+  await waitFor(() => untold.size > 0, { what: 'a job that nothing is told of', deadlineMs: 60_000, intervalMs: 5 });
+  const ofBefore = [...untold];
+  const again = await begin();
+  const { spec } = await world.deps.resources.get(deploymentType, again.id, { signal: AbortSignal.timeout(60_000) });
+  heard.resolve();
+  assert.deepEqual(
+    ofBefore.filter((job) => !spec.knownJobs.includes(job)),
+    [],
+  );
+});
+
 test('what the old release is scaled to while its last jobs end is kept for when it is gone back to', async () => {
   await using world = await startTestController({ behave: () => ({ is: 'run', lingers: true }) });
   const { release: old } = await world.deployApp('shop', { web: {} });
