@@ -82,7 +82,7 @@ async function tasksOf(appDir: string): Promise<Tasks> {
 }
 
 async function installDeno(context: BuildContext): Promise<{ runtime: Runtime; isChanged: boolean }> {
-  const toolchain = new Toolchain(context, await findImageNpm(context.baseEnv['PATH'] ?? ''));
+  const toolchain = new Toolchain(context, await findImageNpm(context.baseEnv['PATH'] ?? ''), 'deno');
   const wish = await wishIn(context.layout.appDir, '.deno-version', 'deno');
   const packageName = `@deno/linux-${process.arch}-glibc`;
   const version = await toolchain.resolve('Deno', packageName, wish?.version ?? '*', wish?.file);

@@ -16,7 +16,7 @@ import {
   symlink,
   writeFile,
 } from 'node:fs/promises';
-import { dirname, join, relative } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { readTextFile } from '@flynn/kit/files';
 import { z } from 'zod';
@@ -29,6 +29,8 @@ import { type NativePackage, nativePackage } from './native-package.ts';
 const listIsFreshMs = 12 * 3_600_000;
 
 const versionListSchema = z.object({ checkedAtMs: z.number(), versions: z.array(z.string()) });
+/** By buildpack, the files that its last build used. */
+const usesSchema = z.record(z.string(), z.array(z.string()));
 const packSchema = z.array(z.object({ filename: z.string() })).min(1);
 const manifestSchema = z.object({
   version: z.string(),
@@ -43,13 +45,16 @@ export type ImageNpm = { dir: string; cli: string; version: string; nodeRange: s
 export class Toolchain {
   readonly #context: BuildContext;
   readonly #npm: ImageNpm;
+  readonly #by: string;
   readonly #storeDir: string;
   readonly #used = new Set<string>();
   #isChanged = false;
 
-  constructor(context: BuildContext, npm: ImageNpm) {
+  /** `by`: the buildpack whose it is. */
+  constructor(context: BuildContext, npm: ImageNpm, by: string) {
     this.#context = context;
     this.#npm = npm;
+    this.#by = by;
     this.#storeDir = join(context.layout.cacheDir, 'toolchains');
   }
 
@@ -155,14 +160,26 @@ export class Toolchain {
     await rm(dir, { recursive: true, force: true });
   }
 
-  /** Forgets what this build did not use, so that the cache does not grow for ever. */
+  /**
+   * Forgets what this build did not use, so that the cache does not grow for ever: but for what another buildpack of the app used,
+   * in this build or the one before.
+   */
   async tidy(): Promise<void> {
-    const names = await readdir(this.#storeDir).catch(() => []);
-    for (const path of names.map((name) => join(this.#storeDir, name))) {
-      if (this.#used.has(path)) continue;
-      await rm(path, { recursive: true, force: true });
+    const usesFile = join(this.#storeDir, 'uses.json');
+    const before = (await readCachedJson(usesFile, usesSchema)) ?? {};
+    const own = [...this.#used].map((path) => basename(path)).sort();
+    const uses = { ...before, [this.#by]: own };
+    const wanted = new Set([...Object.values(uses).flat(), basename(usesFile)]);
+    const names: string[] = await readdir(this.#storeDir).catch(() => []);
+    for (const name of names) {
+      if (wanted.has(name)) continue;
+      await rm(join(this.#storeDir, name), { recursive: true, force: true });
       this.#isChanged = true;
     }
+    if (own.join() === (before[this.#by] ?? []).join()) return;
+    await mkdir(this.#storeDir, { recursive: true });
+    await writeFile(usesFile, JSON.stringify(uses));
+    this.#isChanged = true;
   }
 
   #runtime(tool: string, version: string): Runtime {

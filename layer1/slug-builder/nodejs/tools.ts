@@ -30,7 +30,7 @@ export type Tools = {
 
 /** Node itself, for buildpacks that need nothing else of it. */
 export async function installNodeOnly(context: BuildContext): Promise<{ runtime: Runtime; isCacheChanged: boolean }> {
-  const toolchain = new Toolchain(context, await findImageNpm(context.baseEnv['PATH'] ?? ''));
+  const toolchain = new Toolchain(context, await findImageNpm(context.baseEnv['PATH'] ?? ''), 'static');
   const range = rangeOf('node', undefined);
   const { name, dir } = await toolchain.installNode(await nodeVersion(toolchain, range));
   await toolchain.tidy();
@@ -49,7 +49,7 @@ export async function installTools(
 ): Promise<Tools> {
   const { out } = context;
   const imageNpm = await findImageNpm(context.baseEnv['PATH'] ?? '');
-  const toolchain = new Toolchain(context, imageNpm);
+  const toolchain = new Toolchain(context, imageNpm, 'nodejs');
 
   const range = rangeOf('node', manifest.engines['node']);
   const version = await nodeVersion(toolchain, range);
