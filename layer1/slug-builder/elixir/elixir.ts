@@ -10,6 +10,7 @@ import { exists } from '../nodejs/toolchain.ts';
 import { atRunTime, withRuntime, writeProfileScript } from '../runtime-env.ts';
 import { runTool } from '../tool-run.ts';
 import { type Erlang, elixirEnv, installErlang } from './erlang.ts';
+import { removeFetchedHistory } from './fetched-history.ts';
 import { KeptBuild } from './kept-build.ts';
 import { type MixProject, readMix, startOfMix } from './mix-files.ts';
 
@@ -50,6 +51,7 @@ async function compile(context: BuildContext): Promise<Compiled> {
   await mix.run('compile');
   const hasNewTools = (await makeAssets(project, mix, context)) && (await kept.takeTools());
   const web = startOfMix(project, project.hasReleases ? await makeRelease(mix, context, mixEnv) : undefined);
+  await removeFetchedHistory(context);
 
   await writeProfileScript(appDir, 'elixir', elixirEnv(atRunTime(erlang.name), mixEnv));
   const { PATH = '', LD_LIBRARY_PATH = '' } = withRuntime(context.baseEnv, elixirEnv(erlang.dir, mixEnv));
