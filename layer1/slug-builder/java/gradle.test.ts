@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test } from 'node:test';
-import { bench } from '../compile-fixture.ts';
+import { bench, write } from '../compile-fixture.ts';
 import { selectBuildpacks } from '../selection.ts';
-import { checkWrapper, readGradle } from './gradle.ts';
+import { checkWrapper, forgetScripts, gradleHomeOf, readGradle } from './gradle.ts';
 import { java } from './java.ts';
 
 const starting = 'exec "$JAVACMD" -classpath gradle/wrapper/gradle-wrapper.jar';
@@ -56,4 +58,17 @@ test('an app without its wrapper is refused, and told how to make one', async ()
   });
   await assert.rejects(checkWrapper(old.layout.appDir, '21'), { code: 'invalid', message: /Gradle 7\.6/ });
   await checkWrapper(old.layout.appDir, '17');
+});
+
+test('what a build before wrote into its kept home, to be run by every build, is in no other build', async () => {
+  await using b = await bench({ 'build.gradle': '' });
+  const home = gradleHomeOf(b.context());
+  await forgetScripts(home);
+  const scripts = ['init.d/mirror.gradle', 'init.gradle', 'init.gradle.kts', 'gradle.properties'];
+  const kept = ['caches/modules-2/a.jar', 'wrapper/dists/gradle-9/bin/gradle'];
+  await write(home, Object.fromEntries([...scripts, ...kept].map((path) => [path, 'x'])));
+  await forgetScripts(home);
+  const files = await readdir(home, { recursive: true, withFileTypes: true });
+  const left = files.filter((file) => file.isFile()).map(({ parentPath, name }) => join(parentPath, name));
+  assert.deepEqual(left.sort(), kept.map((path) => join(home, path)).sort());
 });

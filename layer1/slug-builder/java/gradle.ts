@@ -84,6 +84,7 @@ export async function buildWithGradle(
     values: { JAVA_HOME: home },
   });
   const userHome = gradleHomeOf(context);
+  await forgetScripts(userHome);
   const env = { ...own, GRADLE_USER_HOME: userHome, HOME: layout.scratchDir };
   const command = ['sh', './gradlew', '--no-daemon', '--console=plain', ...(await gradleFlags(context))] as const;
   try {
@@ -106,4 +107,10 @@ export async function buildWithGradle(
 
 export function gradleHomeOf({ layout }: Pick<BuildContext, 'layout'>): string {
   return join(layout.cacheDir, 'gradle');
+}
+
+/** What Gradle reads in its home before each build, as one before left it: a build depends on its app and its cluster alone. */
+export async function forgetScripts(userHome: string): Promise<void> {
+  for (const name of ['init.d', 'init.gradle', 'init.gradle.kts', 'gradle.properties'])
+    await rm(join(userHome, name), { recursive: true, force: true });
 }
