@@ -1,6 +1,7 @@
 /** A Valkey of two members: who leads, and that what it had acknowledged is there afterwards. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { pause } from '@flynn/kit/clock';
@@ -121,13 +122,14 @@ test('the lead is handed over, lost and begun anew, and what was acknowledged an
     const lost = await numberOf(place, before);
     const others = write(place, 3 - lost, { isOnce: true });
     const own = write(place, lost);
+    await own.begun;
     await place.cutOff(lost);
     await untilAnother(place, before);
-    const firstOfOther = (await others)[0]?.answered ?? assert.fail('the other takes nothing');
+    const firstOfOther = (await others.taken)[0]?.answered ?? assert.fail('the other takes nothing');
     // What it takes now it would take beside the other.
     await pause(2_000, t.signal);
     await run('docker', ['exec', place.nameOf(lost), 'touch', '/tmp/enough']);
-    const lastOfOwn = (await own).at(-1)?.sent ?? assert.fail('it took nothing at all');
+    const lastOfOwn = (await own.taken).at(-1)?.sent ?? assert.fail('it took nothing at all');
     assert.ok(lastOfOwn <= firstOfOther, `it took something ${lastOfOwn - firstOfOther} s after the other had`);
     await place.join(lost);
     await place.copied();
@@ -145,8 +147,8 @@ test('the lead is handed over, lost and begun anew, and what was acknowledged an
   });
 });
 
-/** What the member itself takes until there is /tmp/enough, or the first of it; when, by the clock that both have. */
-async function write(place: RedisMembers, member: number, { isOnce = false } = {}) {
+/** What the member itself takes until there is /tmp/enough, or the first of it; when, by the clock that both have. `begun`: once it has. */
+function write(place: RedisMembers, member: number, { isOnce = false } = {}) {
   const script = `while [ ! -e /tmp/enough ]; do
     read sent rest </proc/uptime
     said=$(REDISCLI_AUTH=own valkey-cli --user app --no-auth-warning SET written late)
@@ -154,10 +156,15 @@ async function write(place: RedisMembers, member: number, { isOnce = false } = {
     if [ "$said" = OK ]; then echo $sent $answered${isOnce ? '; exit' : ''}; fi
     sleep 0.05
   done`;
-  const { stdout } = await run('docker', ['exec', place.nameOf(member), 'timeout', '120', 'sh', '-c', script]);
-  return stdout
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => line.split(' ').map(Number))
-    .map(([sent = Number.NaN, answered = Number.NaN]) => ({ sent, answered }));
+  const running = run('docker', ['exec', place.nameOf(member), 'timeout', '120', 'sh', '-c', script]);
+  const taken = running.then(({ stdout }) =>
+    stdout
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => line.split(' ').map(Number))
+      .map(([sent = Number.NaN, answered = Number.NaN]) => ({ sent, answered })),
+  );
+  const { stdout } = running.child;
+  assert.ok(stdout !== null);
+  return { taken, begun: Promise.race([once(stdout, 'data'), taken]) };
 }
