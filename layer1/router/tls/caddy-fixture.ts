@@ -4,11 +4,16 @@ import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { existsSync } from 'node:fs';
+import { get } from 'node:https';
+import type { IncomingMessage } from 'node:http';
 import { waitFor } from '@flynn/kit/retry';
 import { freePort } from '@flynn/kit/testing-ports';
 
 export type TestAuthority = AsyncDisposable & Readonly<{ directoryUrl: string; ca: string; output(): string }>;
+
+const directoryPath = '/acme/local/directory';
 
 /** It finds `names` at `address`, and asks `nameServer` for everything else. */
 export async function startCaddy(options: {
@@ -34,15 +39,17 @@ export async function startCaddy(options: {
     await rm(folder, { recursive: true, force: true });
   };
   try {
+    // It has written who it is before it listens, and before it has a certificate for itself.
     const ca = await waitFor(
       async () => {
         if (caddy.exitCode !== null) throw new Error(`caddy ended: ${output()}`);
-        return (await readFile(root, 'utf8')) || undefined;
+        const written = await readFile(root, 'utf8');
+        return (await directoryOf(port, written)).includes('newNonce') && written;
       },
       { what: 'caddy', deadlineMs: 60_000 },
     );
     return {
-      directoryUrl: `https://localhost:${port}/acme/local/directory`,
+      directoryUrl: `https://localhost:${port}${directoryPath}`,
       ca,
       output,
       [Symbol.asyncDispose]: stop,
@@ -51,6 +58,14 @@ export async function startCaddy(options: {
     await stop();
     throw error;
   }
+}
+
+async function directoryOf(port: number, ca: string): Promise<string> {
+  const at = { host: '127.0.0.1', port, path: directoryPath, headers: { host: `localhost:${port}` } };
+  const signal = AbortSignal.timeout(5_000);
+  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+  get({ ...at, servername: 'localhost', ca, agent: false, signal }, resolve).on('error', reject);
+  return text(await promise);
 }
 
 function configOf(folder: string, port: number): string {
