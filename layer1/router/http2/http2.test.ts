@@ -78,6 +78,7 @@ for (const isTls of [true, false]) {
         );
       }
       assert.ok(backend.sockets.size <= 100, String(backend.sockets.size));
+      await waitFor(() => door.policy.endings.length >= 500, { what: 'all ends', ...soon });
       assert.equal(door.policy.endings.length, 500);
     });
   });
