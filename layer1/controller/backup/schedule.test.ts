@@ -404,6 +404,32 @@ test('when it is due is a matter of the schedule, of what is pending, and of who
   assert.equal(at({ handledMs: start, isWanted: true }, start).do, 'make');
 });
 
+test('where clocks change a backup is made once a day of its zone, also at a time that does not exist or exists twice', () => {
+  const spec = { schedule: '30 2 * * *', timezone: 'Europe/Berlin', to: { host: 'h', directory: '/b' }, keep: 2 };
+  const madeFrom = (from: string, days: number): string[] => {
+    const made: string[] = [];
+    let handledMs = Date.parse(from);
+    for (let now = handledMs; now < Date.parse(from) + days * 24 * hourMs; now += hourMs / 2) {
+      const step = nextBackup({ spec, status: { handledMs } }, now);
+      if (step.do !== 'make') continue;
+      handledMs = now;
+      made.push(new Date(now).toISOString().slice(0, 16));
+    }
+    return made;
+  };
+  // From 02:00 to 03:00 at 01:00 UTC: half past two is made up for when the clocks have moved.
+  assert.deepEqual(madeFrom('2026-03-28T12:00Z', 2), ['2026-03-29T01:00', '2026-03-30T00:30']);
+  // From 03:00 back to 02:00 at 01:00 UTC: the first half past two counts.
+  assert.deepEqual(madeFrom('2026-10-24T12:00Z', 2), ['2026-10-25T00:30', '2026-10-26T01:30']);
+  const { timezone: _, ...withoutZone } = spec;
+  const waits = nextBackup({ spec: withoutZone, status: { handledMs: start } }, start);
+  assert.deepEqual(
+    waits,
+    { do: 'wait', untilMs: start + 24 * hourMs },
+    'without a zone it is UTC, which has no such days',
+  );
+});
+
 test('of two clusters of one name each removes its own, those of before names had an id among them', () => {
   const [cluster, twin] = [
     { name: 'prod', id: '0123456789abcdef' },
