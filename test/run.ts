@@ -113,6 +113,7 @@ const runs = batches
   .filter(({ files }) => files.length > 0);
 
 process.env['TMPDIR'] = leftovers.folder;
+process.env['FLYNN_TEST_RUN'] = leftovers.run;
 // They are made ready beside the unit tests, which leave a processor half idle; what goes wrong is told where they are needed.
 const images = runs.some(({ batch }) => batch.needsImages) ? ensureTestImages() : undefined;
 images?.catch(() => undefined);
@@ -156,6 +157,8 @@ for (const [name, value] of totals) {
 const isTold = new Promise((resolve) => report.once('end', resolve));
 events.end();
 await isTold;
+const stuck = ending.signal.aborted ? leftovers.removeFromEngine() : undefined;
+if (stuck !== undefined) process.stderr.write(`npm test: what the suites have in the engine stays: ${stuck}\n`);
 const left = await leftovers.find();
 if (left.length > 0) {
   process.stderr.write(`npm test: the suites left behind: ${left.join(', ')}\n`);

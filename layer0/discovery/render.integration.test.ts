@@ -3,6 +3,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { freePort } from '@flynn/kit/testing-ports';
 import { startServer } from '@flynn/kit/http-server';
 import { waitFor } from '@flynn/kit/retry';
+import { testLabel } from '@flynn/kit/testing-label';
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -163,7 +164,7 @@ for (const proxy of [haproxy, nginx]) {
     await run('docker', [
       'run',
       '--detach',
-      '--label=flynn.test=1',
+      `--label=${testLabel}`,
       '--network=host',
       `--name=${container}`,
       `--volume=${dir}:${dir}`,

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { testLabel } from '@flynn/kit/testing-label';
 
 const run = promisify(execFile);
 
@@ -101,7 +102,7 @@ async function createContainer(
     dataDir === undefined ? `--volume=${inside}` : `--volume=${dataDir}:${inside}`,
     ...(readFolder === undefined ? [] : [`--volume=${readFolder}:${readFolder}:ro`]),
   ];
-  const fixed = ['create', '--label=flynn.test=1', `--network=${network}`, '--entrypoint=etcd', ...mounts];
+  const fixed = ['create', `--label=${testLabel}`, `--network=${network}`, '--entrypoint=etcd', ...mounts];
   const { stdout } = await docker(...fixed, image, ...args, `--data-dir=${inside}`);
   const id = stdout.trim();
   return {

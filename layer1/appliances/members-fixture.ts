@@ -4,10 +4,11 @@ import { once } from 'node:events';
 import { buffer } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { waitFor } from '@flynn/kit/retry';
+import { testLabel } from '@flynn/kit/testing-label';
 import type { Appliance } from './appliance.ts';
 
 const run = promisify(execFile);
-const label = ['--label', 'flynn.test=1'];
+const label = ['--label', testLabel];
 
 export type Ended = { code: number; stdout: Buffer; stderr: string };
 

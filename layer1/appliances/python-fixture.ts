@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { basename, dirname } from 'node:path';
 import { promisify } from 'node:util';
+import { testLabel } from '@flynn/kit/testing-label';
 
 const run = promisify(execFile);
 
@@ -12,7 +13,7 @@ export async function assertPythonPasses(
   { image, pythonPath }: { image: string; pythonPath?: string },
 ): Promise<void> {
   const path = pythonPath === undefined ? [] : ['--env', `PYTHONPATH=${pythonPath}`];
-  const where = ['--user', '0', '--label', 'flynn.test=1', '--volume', `${dirname(file)}:/tests:ro`, ...path];
+  const where = ['--user', '0', '--label', testLabel, '--volume', `${dirname(file)}:/tests:ro`, ...path];
   const program = ['--entrypoint', 'python3', image, '-B', `/tests/${basename(file)}`];
   const { stderr } = await run('docker', ['run', '--rm', ...where, ...program]);
   assert.match(stderr, /Ran [1-9]\d* tests/);

@@ -18,6 +18,7 @@ import { freePort } from '@flynn/kit/testing-ports';
 import { shortId } from '@flynn/kit/ids';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { testLabel } from '@flynn/kit/testing-label';
 
 const run = promisify(execFile);
 const label = 'flynn.test.builds';
@@ -67,7 +68,7 @@ export async function openContainerBuilds(): Promise<ContainerBuilds> {
   await registry.register({ service: 'blobstore', id: 'test', address: new URL(server.url).host, attributes: {} });
   const blobs = createBlobClient({ baseUrl: server.url, key: 'k' });
   const owner = shortId();
-  const labelled = ['--label', 'flynn.test=1', '--label', `${label}=${owner}`];
+  const labelled = ['--label', testLabel, '--label', `${label}=${owner}`];
   let count = 0;
   const stored = async (which: { digest: string } | { cacheOf: string }): Promise<Buffer> => {
     const digest = 'digest' in which ? which.digest : (await blobs.getName(`cache/${which.cacheOf}`))?.digest;

@@ -4,6 +4,7 @@ import { promisify } from 'node:util';
 import { FlynnError } from '@flynn/kit/errors';
 import { freePort } from '@flynn/kit/testing-ports';
 import { waitFor } from '@flynn/kit/retry';
+import { testLabel } from '@flynn/kit/testing-label';
 import { ensureTestImages } from '../images.ts';
 
 const run = promisify(execFile);
@@ -40,7 +41,7 @@ export async function startEtcdMembers(count: 1 | 3, durability: Durability): Pr
   const cluster = members.map(({ name, peer }) => `${name}=http://127.0.0.1:${peer}`).join(',');
   const containers = await Promise.all(
     members.map(async ({ name, port, peer }) => {
-      const docker = ['run', '--detach', '--label=flynn.test=1', '--network=host', ...dataOf[durability]];
+      const docker = ['run', '--detach', `--label=${testLabel}`, '--network=host', ...dataOf[durability]];
       const addresses = {
         'listen-client-urls': `http://127.0.0.1:${port}`,
         'advertise-client-urls': `http://127.0.0.1:${port}`,

@@ -8,6 +8,7 @@ import { promisify } from 'node:util';
 import { FlynnError } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { waitFor } from '@flynn/kit/retry';
+import { testLabel } from '@flynn/kit/testing-label';
 import { ensureTestImages } from '../images.ts';
 
 const run = promisify(execFile);
@@ -33,7 +34,7 @@ export async function openToolbox(programs: readonly string[], sharedDir: string
     // A first process is told to end in vain if it does not listen for it.
     '--init',
     '--network=host',
-    '--label=flynn.test=1',
+    `--label=${testLabel}`,
     '--ulimit=nofile=20000',
     `-v=${sharedDir}:${sharedDir}`,
   ];

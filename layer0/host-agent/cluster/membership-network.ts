@@ -3,6 +3,7 @@
  * which may be a host of a cluster. Where its etcd is down, connections are refused, as by a machine.
  */
 import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { testLabel } from '@flynn/kit/testing-label';
 import { docker } from '@flynn/store/etcd-runner';
 
 const parts = 16;
@@ -26,7 +27,7 @@ export async function createSimulatedNetwork(image: string): Promise<SimulatedNe
     addHost: async (index) => {
       const host = `${name}-${index}`;
       const place = [`--name=${host}`, `--network=${name}`, `--ip=${addressOf(index)}`];
-      await docker('run', '--detach', '--label=flynn.test=1', ...place, '--entrypoint=sleep', image, 'infinity');
+      await docker('run', '--detach', `--label=${testLabel}`, ...place, '--entrypoint=sleep', image, 'infinity');
       added.push(host);
       return `container:${host}`;
     },
@@ -43,7 +44,7 @@ async function createNetwork(name: string): Promise<number> {
     const first = ((process.pid + tries) % parts) * addressesOfPart;
     const subnet = `100.100.255.${first}/${32 - Math.log2(addressesOfPart)}`;
     try {
-      await docker('network', 'create', '--label=flynn.test=1', `--subnet=${subnet}`, name);
+      await docker('network', 'create', `--label=${testLabel}`, `--subnet=${subnet}`, name);
       return first;
     } catch (error) {
       const isTaken = messageOf(error).includes('overlaps');

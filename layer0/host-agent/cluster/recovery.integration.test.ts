@@ -9,6 +9,7 @@ import { shortId } from '@flynn/kit/ids';
 import { silentLogger } from '@flynn/kit/log';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
+import { testLabel } from '@flynn/kit/testing-label';
 import { connectEtcd } from '@flynn/store/etcd';
 import { startEtcdCluster } from '@flynn/store/etcd-cluster';
 import { EtcdMembers } from '@flynn/store/etcd-members';
@@ -79,7 +80,7 @@ async function runResident(where: string, signal: AbortSignal, before?: string):
   const { template } = residentSchema.parse(JSON.parse(text));
   const volume = volumeName(cluster, template.volumes[0]?.name ?? '');
   const mounts = [`--volume=${volume}:/data`, `--volume=${join(stateDir, 'tls')}:/tls:ro`];
-  const place = ['--label=flynn.test=1', `--network=${where}`, '--entrypoint=etcd', ...mounts];
+  const place = [`--label=${testLabel}`, `--network=${where}`, '--entrypoint=etcd', ...mounts];
   const { stdout } = await docker('run', '--detach', ...place, template.image.name, ...template.command);
   started.push(stdout.trim());
 }

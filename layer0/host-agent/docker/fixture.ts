@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
+import { testLabels } from '@flynn/kit/testing-label';
 import { connectDocker } from './docker.ts';
 import type { Engine, FetchBlob, ImageInfo } from '../engine/engine.ts';
 import { label } from '../engine/labels.ts';
@@ -31,7 +32,7 @@ async function ensureFreeNetwork(engine: Engine, cluster: string): Promise<Docke
     const octet = firstOctet + ((process.pid + tried) % octets);
     const network = { name, subnet: `100.100.${octet}.0/24`, gateway: `100.100.${octet}.1` };
     try {
-      await engine.ensureNetwork({ ...network, bridge: `flt${cluster.slice(0, 10)}`, labels: { 'flynn.test': '1' } });
+      await engine.ensureNetwork({ ...network, bridge: `flt${cluster.slice(0, 10)}`, labels: testLabels });
       return network;
     } catch (error) {
       if (tried === octets - 1 || !messageOf(error).includes('overlaps')) throw error;

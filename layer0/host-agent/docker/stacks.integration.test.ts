@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { zstdCompressSync } from 'node:zlib';
 import { hasCode } from '@flynn/kit/errors';
+import { testLabels } from '@flynn/kit/testing-label';
 import Docker from 'dockerode';
 import { collect, endOf, specOf } from '../engine/conformance.ts';
 import { label } from '../engine/labels.ts';
@@ -18,7 +19,7 @@ test('a stack has what its layers add and without what they take away, as its ba
       Cmd: ['true'],
       Env: ['FROM_BASE=1'],
       User: '1000',
-      Labels: { 'flynn.test': '1', 'of.base': 'yes' },
+      Labels: { ...testLabels, 'of.base': 'yes' },
     });
     t.after(() => made.remove({ force: true }));
     const [repo, tag] = ['flynn-test/stack-base', cluster];

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { shortId } from '@flynn/kit/ids';
 import { waitFor } from '@flynn/kit/retry';
+import { testLabels } from '@flynn/kit/testing-label';
 import Docker from 'dockerode';
 import { z } from 'zod';
 import { endOf } from '../engine/conformance.ts';
@@ -17,12 +18,12 @@ void test('a job is asked to stop by the signal that its image names, and by SIG
     Image: ours,
     Cmd: ['true'],
     StopSignal: 'SIGQUIT',
-    Labels: { 'flynn.test': '1' },
+    Labels: testLabels,
   });
   const exitOf = async (imageRef: string): Promise<number | undefined> => {
     const id = await engine.create({
       name: `flynn-stop-signal-${shortId()}`,
-      labels: { 'flynn.test': '1' },
+      labels: testLabels,
       imageRef,
       hostname: 'stopping',
       command: ['sh', '-c', 'trap "exit 3" QUIT; trap "exit 4" TERM; touch /ready; while :; do sleep 0.05; done'],

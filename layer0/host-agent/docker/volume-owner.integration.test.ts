@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { shortId } from '@flynn/kit/ids';
+import { testLabels } from '@flynn/kit/testing-label';
 import { endOf } from '../engine/conformance.ts';
 import { openDocker, testImage } from './fixture.ts';
 
@@ -10,7 +11,7 @@ void test('who does not run as root writes to a new volume, which is measured, a
   const runs = async (user: string, script: string): Promise<number | undefined> => {
     const id = await engine.create({
       name: `flynn-owner-${shortId()}`,
-      labels: { 'flynn.test': '1' },
+      labels: testLabels,
       imageRef: await engine.ensureImage({ name: testImage }),
       hostname: 'owner',
       command: ['sh', '-c', script],

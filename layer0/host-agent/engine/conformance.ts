@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { waitFor } from '@flynn/kit/retry';
+import { testLabels } from '@flynn/kit/testing-label';
 import type { Container, ContainerSpec, Engine, EngineEvent, LogRecord } from './engine.ts';
 
 export type Subject = {
@@ -253,7 +254,7 @@ export async function specOf(
   const jobId = `h1-${shortId()}`;
   return {
     name: `flynn-conformance-${jobId}`,
-    labels: { 'flynn.job': jobId, 'flynn.test': '1' },
+    labels: { 'flynn.job': jobId, ...testLabels },
     imageRef: await engine.ensureImage({ name: imageName }),
     hostname: jobId,
     command: ['sh', '-c', script],

@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { shortId } from '@flynn/kit/ids';
 import { waitFor } from '@flynn/kit/retry';
+import { testLabels } from '@flynn/kit/testing-label';
 import { openDocker } from '../docker/fixture.ts';
 import { listensItself } from './kernel-listening.ts';
 
@@ -20,7 +21,7 @@ void test('a container in the host’s network listens at a port of this process
     const script = `process.stdin.once('data', () => ${listen})`;
     const id = await engine.create({
       name: `flynn-listening-${shortId()}`,
-      labels: { 'flynn.test': '1' },
+      labels: testLabels,
       imageRef: await engine.ensureImage({ name: image }),
       hostname: 'listening',
       command: ['node', '-e', script],

@@ -8,6 +8,7 @@ import { promisify } from 'node:util';
 import { shortId } from '@flynn/kit/ids';
 import { waitFor } from '@flynn/kit/retry';
 import { freePort } from '@flynn/kit/testing-ports';
+import { testLabel } from '@flynn/kit/testing-label';
 import { LlhttpServer, judgeOn } from './judge.ts';
 import type { Judge } from './judge.ts';
 import { talk } from './talk.ts';
@@ -109,7 +110,7 @@ async function start(
     'run',
     '--rm',
     '--network=host',
-    '--label=flynn.test=1',
+    `--label=${testLabel}`,
     `--name=${container}`,
     `-v=${options.dir}:${options.dir}`,
   ];

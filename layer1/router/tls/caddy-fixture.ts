@@ -10,6 +10,7 @@ import { get } from 'node:https';
 import type { IncomingMessage } from 'node:http';
 import { waitFor } from '@flynn/kit/retry';
 import { freePort } from '@flynn/kit/testing-ports';
+import { testLabel } from '@flynn/kit/testing-label';
 
 export type TestAuthority = AsyncDisposable & Readonly<{ directoryUrl: string; ca: string; output(): string }>;
 
@@ -94,7 +95,7 @@ function commandOf(folder: string): [string, string[]] {
       '--rm',
       '--init',
       '--label',
-      'flynn.test=1',
+      testLabel,
       '--network',
       'host',
       '-v',
