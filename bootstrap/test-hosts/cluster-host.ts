@@ -97,8 +97,8 @@ export class ClusterHost extends TestHost {
 
   /** The process that runs jobs on the host. */
   agentPid(): number {
-    const supervisors = this.#supervisorPids();
-    const pid = this.pids('host-agent.mjs').find((one) => !supervisors.includes(one));
+    // Its supervisor has the program's name among its words, too, and so have the shells by which that starts it.
+    const pid = this.processes('host-agent.mjs').find(({ command }) => /^\S*\/node /.test(command))?.pid;
     if (pid === undefined) throw new FlynnError('not_found', `no host agent runs on ${this.name}`);
     return pid;
   }

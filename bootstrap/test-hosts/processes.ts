@@ -13,8 +13,19 @@ export type HostTraits = Readonly<{
   controlGroup: string;
 }>;
 
-export type HostProcess = Readonly<{ pid: number; command: string; isEngine: boolean; isContainer: boolean }>;
+export type HostProcess = Readonly<{
+  pid: number;
+  /** Which made it. */
+  parent: number;
+  command: string;
+  isEngine: boolean;
+  isContainer: boolean;
+  /** It runs no program of its own, but goes on with that of its parent, at least yet. */
+  isForked: boolean;
+}>;
 
+/** Of the kernel: forked, and has not begun another program. */
+const forkedFlag = 0x40;
 const enginePrograms = /^[^\0]*(dockerd|containerd|containerd-shim[^\0]*|docker-proxy)\0/;
 
 export function hostProcesses(traits: HostTraits): HostProcess[] {
@@ -30,9 +41,25 @@ export function hostProcesses(traits: HostTraits): HostProcess[] {
       const isSupervisor = line.includes(`supervise\0${traits.directory}/`);
       const command = line.replaceAll('\0', ' ').trim();
       return isContainer || isEngine || isInside || isSupervisor
-        ? [{ pid: Number(pid), command, isEngine, isContainer }]
+        ? [{ pid: Number(pid), command, isEngine, isContainer, ...originOf(pid) }]
         : [];
     });
+}
+
+function originOf(pid: string): Pick<HostProcess, 'parent' | 'isForked'> {
+  const stat = read(() => readFileSync(`/proc/${pid}/stat`, 'latin1'));
+  // What comes first, the name, may have any sign in it: pid (name) state parent group session terminal its-group flags …
+  const [, parent = '', , , , , flags = ''] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  return { parent: Number(parent), isForked: (Number(flags) & forkedFlag) !== 0 };
+}
+
+/**
+ * Those that are what their command line says. Whoever starts a program is there twice for a moment, under the same words: the
+ * second is about to be that program, or a part of a shell's work.
+ */
+export function ownPrograms(processes: readonly HostProcess[]): HostProcess[] {
+  const commands = new Map(processes.map(({ pid, command }) => [pid, command]));
+  return processes.filter(({ isForked, parent, command }) => !(isForked && commands.get(parent) === command));
 }
 
 /** Processes end while one looks. */

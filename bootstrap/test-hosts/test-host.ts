@@ -24,7 +24,14 @@ import {
   setRate,
   silenceHost,
 } from './network.ts';
-import { type HostProcess, type HostTraits, hostProcesses, killHostProcesses, unmountBelow } from './processes.ts';
+import {
+  type HostProcess,
+  type HostTraits,
+  hostProcesses,
+  killHostProcesses,
+  ownPrograms,
+  unmountBelow,
+} from './processes.ts';
 
 export type ExecOptions = Partial<Omit<ProgramOptions, 'env'>> & { env?: Record<string, string> };
 export type ExecResult = ProgramResult;
@@ -182,7 +189,7 @@ export class TestHost implements AsyncDisposable {
 
   /** This host's processes, containers' included, whose command line contains the text. */
   processes(text: string): HostProcess[] {
-    return hostProcesses(this.#traits).filter(({ command }) => command.includes(text));
+    return ownPrograms(hostProcesses(this.#traits)).filter(({ command }) => command.includes(text));
   }
 
   /** Their ids. */
