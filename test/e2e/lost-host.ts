@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
 import { waitFor } from '@flynn/kit/retry';
 import { type LoadReport, startSteadyLoad } from '../steady-load.ts';
 import type { Job, TestCluster } from '../test-cluster.ts';
+import { appsOf } from './apps.ts';
 
 const hostOf = ({ id }: Job): string => id.split('-')[0] ?? '';
 
@@ -176,11 +178,11 @@ export function describeLostHost(theCluster: () => TestCluster): void {
 
   test('after a power cut of all hosts everything comes back by itself', async () => {
     const cluster = theCluster();
-    const apps = (await cluster.flynn(['apps', '--all', '--json'])).stdout;
+    const apps = await appsOf(cluster);
     await Promise.all(cluster.hosts.map((host) => host.cutPower()));
     await Promise.all(cluster.hosts.map((host) => host.boot()));
     await cluster.untilHealthy('express');
-    await waitFor(async () => (await cluster.flynn(['apps', '--all', '--json'])).stdout === apps, {
+    await waitFor(async () => isDeepStrictEqual(await appsOf(cluster), apps), {
       what: 'the controller to tell the same apps',
       deadlineMs: 240_000,
       intervalMs: 500,

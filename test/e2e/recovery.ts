@@ -6,6 +6,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import { startSteadyLoad } from '../steady-load.ts';
 import type { TestCluster } from '../test-cluster.ts';
+import { appsOf } from './apps.ts';
 
 /** App and process type of everything of the platform that runs all the time, the router last. */
 const platform = [
@@ -68,13 +69,6 @@ async function jobContainersOf(cluster: TestCluster): Promise<{ singletons: stri
   const ids = (isWanted: boolean) =>
     all.flatMap(({ id, isSingleton }) => (isSingleton === isWanted ? [id] : [])).sort();
   return { singletons: ids(true), others: ids(false) };
-}
-
-/** What a cluster knows of its apps, without when they were last written. */
-async function appsOf(cluster: TestCluster): Promise<unknown> {
-  const { stdout } = await cluster.flynn(['apps', '--all', '--json']);
-  const apps = JSON.parse(stdout) as { id: string; name: string; releaseId?: string; meta: object }[];
-  return apps.map(({ id, name, releaseId, meta }) => ({ id, name, releaseId, meta }));
 }
 
 async function answers(cluster: TestCluster, app: string, deadlineMs: number): Promise<void> {
