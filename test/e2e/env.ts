@@ -17,9 +17,11 @@ export function describeEnv(theCluster: () => TestCluster): void {
     const cluster = theCluster();
     const { stdout } = await cluster.flynn(['-a', 'express', 'env', 'set', `AWKWARD=${awkward}`, 'GREETING=Good day']);
     assert.match(stdout, /deployed/);
-    await assertLive(cluster, 'express', async () => (await envOf(cluster))['GREETING'] === 'Good day');
-    assert.equal((await envOf(cluster))['AWKWARD'], awkward);
-    assert.match((await cluster.get('express')).body, /^Good day\n/);
+    // All of one answer: a router that was not in time may have it from a job of before the next time.
+    let told: Record<string, string> = {};
+    await assertLive(cluster, 'express', async () => (told = await envOf(cluster))['GREETING'] === 'Good day');
+    assert.equal(told['AWKWARD'], awkward);
+    await assertLive(cluster, 'express', async () => (await cluster.get('express')).body.startsWith('Good day\n'));
     assert.equal((await cluster.flynn(['-a', 'express', 'env', 'get', 'AWKWARD'])).stdout, awkward);
   });
 
@@ -28,7 +30,11 @@ export function describeEnv(theCluster: () => TestCluster): void {
     await cluster.flynn(['-a', 'express', 'rollback', '-y']);
     const isBack = async () => (await cluster.get('express')).body.startsWith('Welcome from Flynn');
     await assertLive(cluster, 'express', isBack);
-    assert.equal((await envOf(cluster))['AWKWARD'], undefined);
+    const isForgotten = async () => {
+      const told = await envOf(cluster);
+      return Object.keys(told).length > 0 && told['AWKWARD'] === undefined;
+    };
+    await assertLive(cluster, 'express', isForgotten);
     const { stdout } = await cluster.flynn(['-a', 'express', 'env', '--json']);
     assert.equal((JSON.parse(stdout) as Record<string, string>)['GREETING'], undefined);
   });
