@@ -147,7 +147,10 @@ test('the lead is handed over, lost and begun anew, and what was acknowledged an
   });
 });
 
-/** What the member itself takes until there is /tmp/enough, or the first of it; when, by the clock that both have. `begun`: once it has. */
+/**
+ * What the member itself takes until there is /tmp/enough, or the first of it; when, by the clock that both have. `begun`: once
+ * it has.
+ */
 function write(place: RedisMembers, member: number, { isOnce = false } = {}) {
   const script = `while [ ! -e /tmp/enough ]; do
     read sent rest </proc/uptime
