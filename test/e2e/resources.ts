@@ -34,10 +34,12 @@ export function describeResources(theCluster: () => TestCluster): void {
       code: 1,
     });
     assert.match(refused.stderr, /pg refuses this \(422: there is no plan "enormous"\)/);
-    const { stdout } = await cluster.flynn(['-a', 'express', 'resource', 'add', 'pg']);
+    // It answers that it has begun, and is asked again.
+    const { stdout } = await cluster.flynn(['-a', 'express', 'resource', 'add', 'pg', '--config', 'plan=slow']);
     assert.match(stdout, /^Created resource \w+ and release v\d+\.\n$/);
     const [key, ...more] = await madeKeys();
     assert.deepEqual(more, []);
+    assert.deepEqual(JSON.parse((await provider.get('/begun')).body), [key]);
     assert.equal(await urlOf(), `postgres://user:secret@db/${key}`);
     const hasUrl = async () => (await cluster.get('express', '/env')).body.includes(`postgres://user:secret@db/${key}`);
     await assertLive(cluster, 'express', hasUrl);

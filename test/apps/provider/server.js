@@ -4,6 +4,8 @@ const { text } = require('node:stream/consumers');
 
 const token = process.env.PROVIDER_TOKEN;
 const made = new Map();
+/** Keys of what takes its time: the first answer says so, and when to ask again. */
+const begun = new Set();
 
 function provided(key) {
   if (!made.has(key)) made.set(key, { id: `db/${key}`, env: { DATABASE_URL: `postgres://user:secret@db/${key}` } });
@@ -16,7 +18,7 @@ async function answer(request, response) {
     response.end(JSON.stringify(body));
   };
   const { method, url, headers } = request;
-  if (method === 'GET') return say(200, [...made.keys()]);
+  if (method === 'GET') return say(200, url === '/begun' ? [...begun] : [...made.keys()]);
   if (token !== undefined && headers.authorization !== `Bearer ${token}`) return say(401, { message: 'who are you?' });
   if (method === 'DELETE') {
     const key = decodeURIComponent(url.slice('/resources/'.length)).slice('db/'.length);
@@ -24,7 +26,12 @@ async function answer(request, response) {
   }
   const { config } = JSON.parse(await text(request));
   if (config.plan === 'enormous') return say(422, { message: 'there is no plan "enormous"' });
-  return say(201, provided(headers['idempotency-key']));
+  const key = headers['idempotency-key'];
+  if (config.plan === 'slow' && !begun.has(key)) {
+    begun.add(key);
+    return response.writeHead(202, { 'retry-after': '1' }).end();
+  }
+  return say(201, provided(key));
 }
 
 const server = http.createServer((request, response) => {
