@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { waitFor, withDeadline } from '@flynn/kit/retry';
 import { startEtcdCluster } from './etcd-cluster.ts';
 import { EtcdMembers } from './etcd-members.ts';
-import { defragmentEtcd, etcdStatus, leads } from './etcd-status.ts';
+import { defragmentEtcd, etcdStatus } from './etcd-status.ts';
 
 const image = process.env['FLYNN_TEST_ETCD_IMAGE'];
 
@@ -27,11 +27,7 @@ test('the leader gives its room back last, when another member leads; one that d
   const { endpoints } = cluster;
   /** Who leads, and how many elections there were until it did. */
   const leading = async (): Promise<{ endpoint: string; term: number }> => {
-    const leaderOf = async () => {
-      const { members } = await etcdStatus({ endpoints, signal: withDeadline(5_000) });
-      return members.find(leads)?.endpoint;
-    };
-    const endpoint = await waitFor(leaderOf, { what: 'a leader', deadlineMs: 60_000 });
+    const { endpoint } = await cluster.leader();
     const members = new EtcdMembers([endpoint]);
     try {
       return { endpoint, term: Number((await members.current.client.maintenance.status()).raftTerm) };
