@@ -77,23 +77,30 @@ export function describePorts(theCluster: () => TestCluster): void {
     const cluster = theCluster();
     const { key = '', controllerKey = '' } = (await cluster.host.readCluster()) ?? {};
     assert.ok(key !== '' && controllerKey !== '');
-    const apps = new Set(await ofAllHosts(cluster, appAddressesOf));
-    const all = await listenersOfAll(cluster);
-    const targets = all.filter(
-      ({ protocol, address, port }) => protocol === 'tcp' && !openToHosts.has(port) && !apps.has(address),
-    );
-    for (const port of [1113, 1114, 1116, 3000, 8080])
-      assert.ok(
-        targets.some((target) => target.port === port),
-        `${port}`,
+    /** Apps' containers are those that are there before and after the look at the rest: one may come meanwhile. */
+    const targetsNow = async (): Promise<Target[]> => {
+      const before = await ofAllHosts(cluster, appAddressesOf);
+      const all = await listenersOfAll(cluster);
+      const apps = new Set([...before, ...(await ofAllHosts(cluster, appAddressesOf))]);
+      const targets = all.filter(
+        ({ protocol, address, port }) => protocol === 'tcp' && !openToHosts.has(port) && !apps.has(address),
       );
+      for (const port of [1113, 1114, 1116, 3000, 8080])
+        assert.ok(
+          targets.some((target) => target.port === port),
+          `${port}`,
+        );
+      return targets;
+    };
     const stranger = await issueCertificate(await createAuthority('a stranger'), { name: 'controller' });
     // Figures are for whoever has the key.
-    const input = { targets, paths: paths.filter((path) => !path.startsWith('/metrics')), ...stranger };
+    const input = { paths: paths.filter((path) => !path.startsWith('/metrics')), ...stranger };
     let told: Finding[] = [];
     const isClosed = async (): Promise<boolean> => {
+      // Each time: an address that one of the platform's parts had is an app's, when that has ended and this began.
       const findings = await run(cluster.host.command([process.execPath, program]), {
         ...input,
+        targets: await targetsNow(),
         keys: [key, controllerKey],
       });
       told = findings.filter(({ verdict }) => verdict === 'answers');
