@@ -1,41 +1,33 @@
 /**
  * What is next for a resource: it is asked for at its provider, its apps get its variables, and before it goes they give them
- * back. Only here is a provider asked, by one worker at a time.
+ * back. Only from here is a provider asked, by one worker at a time.
  *
  * INVARIANTS. Before a provider is asked the record says that it is, and under which key: whoever dies in between is followed
  * by one who asks with the same key. A record goes only when its provider has said that nothing is there, or an admin
  * has said that this provider is gone for good.
  */
 import type { Appliance } from '@flynn/appliances/appliance';
-import { FlynnError, asFlynnError, hasCode } from '@flynn/kit/errors';
-import type { KeyedMutex } from '@flynn/kit/queue';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { Again } from '@flynn/resource/reconciler';
-import type { ResourceChange } from '@flynn/resource/change';
-import type { Compare } from '@flynn/store/store';
-import { keepCurrent, makeDatastore, removeDatastore } from '../datastores/provision.ts';
+import { keepCurrent, removeDatastore } from '../datastores/provision.ts';
 import type { Deps } from '../deps.ts';
-import { dueInMs } from '../clocks/due.ts';
 import { heldLookMs, whatHolds } from './holding.ts';
 import { addTo, takeFrom } from './links.ts';
 import type { Linked, Renewal } from './links.ts';
-import type { Failure, Provisioned } from './model.ts';
-import { deprovision, isLater, isRefused, isUnsent, provision } from './protocol.ts';
+import type { Provisioned } from './model.ts';
+import { obtain } from './obtaining.ts';
+import { deprovision, isLater, isRefused, provision } from './protocol.ts';
 import type { Later } from './protocol.ts';
 import { renewalOf, stepRotation } from './rotation.ts';
+import { guarded, lookAgainMs, nextFailure, notReady, providerOf, ready, waitMsOf, write } from './step-record.ts';
+import type { StepOptions } from './step-record.ts';
 import { applianceOf, isLinked, providerFinalizer, providerType, resourceType } from './types.ts';
 import type { ProvidedResource, ProviderResource } from './types.ts';
-import { goingOn, longestPauseMs, mostMs } from './under-way.ts';
+import { goingOn } from './under-way.ts';
 
-/** Of what is being made here: how often it is looked at. */
-const lookAgainMs = 250;
 const upkeepMs = 15_000;
 
-/** `turns`: by app, for each of its releases starts from the one before. */
-type Options = Readonly<{ signal: AbortSignal; epoch?: Compare; turns: KeyedMutex }>;
-type Status = ProvidedResource['status'];
-type Change = ResourceChange<ProvidedResource['spec'], Status>;
-
-export async function stepResource(deps: Deps, id: string, options: Options): Promise<void | Again> {
+export async function stepResource(deps: Deps, id: string, options: StepOptions): Promise<void | Again> {
   const resource = await deps.resources.find(resourceType, id, options);
   if (resource === undefined) return undefined;
   if (resource.deletingSince !== undefined) return remove(deps, resource, options);
@@ -43,119 +35,8 @@ export async function stepResource(deps: Deps, id: string, options: Options): Pr
   return link(deps, resource, options);
 }
 
-async function obtain(deps: Deps, resource: ProvidedResource, options: Options): Promise<void | Again> {
-  if (resource.status.underWay?.isOver === true) return undefined;
-  const waitMs = waitMsOf(deps, resource);
-  if (waitMs > 0) return { againInMs: waitMs };
-  try {
-    const provider = await providerOf(deps, resource, options);
-    const given = await askFor(deps, provider, resource, options);
-    if (isLater(given)) return await waitForIt(deps, { resource, provider, later: given }, options);
-    if ('waitsFor' in given) {
-      await write(deps, resource.id, options, () => ({ conditions: [notReady('Making', given.waitsFor)] }));
-      return { againInMs: lookAgainMs };
-    }
-    const { id, env, services } = given;
-    await write(deps, resource.id, options, ({ status }) => ({
-      status: {
-        ...status,
-        failure: undefined,
-        underWay: undefined,
-        isAsked: true,
-        externalId: id,
-        env,
-        ...(services === undefined ? {} : { services }),
-      },
-    }));
-    return undefined;
-  } catch (error) {
-    options.signal.throwIfAborted();
-    const failure = nextFailure(deps, resource, error);
-    const { underWay } = resource.status;
-    if (underWay !== undefined && isRefused(error)) {
-      // It had said that it knows of it: nothing is left of what it refuses now.
-      await giveUp(deps, resource, { ...failure, underWay, isAsked: false }, options);
-      return undefined;
-    }
-    await write(deps, resource.id, options, ({ status }) => ({
-      status: { ...status, isAsked: mayBeThere(resource, error), failure },
-      conditions: [notReady('Provider', failure.message)],
-    }));
-    return { againInMs: failure.nextMs - deps.now() };
-  }
-}
-
-/** Its provider has begun, and is asked again; up to half an hour. */
-async function waitForIt(
-  deps: Deps,
-  { resource, provider, later }: { resource: ProvidedResource; provider: ProviderResource; later: Later },
-  options: Options,
-): Promise<void | Again> {
-  const underWay = goingOn(resource.status.underWay, later, { isOfRemoval: false, nowMs: deps.now() });
-  const { name } = provider.spec;
-  if (underWay.isOver === true) {
-    const late = `the provider ${name} was not through with it after ${mostMs / 60_000} min, and is asked no more`;
-    const failure = nextFailure(deps, resource, new FlynnError('unavailable', late));
-    await giveUp(deps, resource, { ...failure, underWay, isAsked: true }, options);
-    return undefined;
-  }
-  await write(deps, resource.id, options, ({ status }) => ({
-    status: { ...status, failure: undefined, underWay },
-    conditions: [notReady('Provisioning', `the provider ${name} has begun to make it`)],
-  }));
-  return { againInMs: underWay.nextMs - deps.now() };
-}
-
-/** It is asked for no more; whoever wanted it removes it, and may ask for another. */
-async function giveUp(
-  deps: Deps,
-  { id }: ProvidedResource,
-  {
-    underWay,
-    isAsked,
-    ...failure
-  }: NonNullable<Status['failure']> & { underWay: NonNullable<Status['underWay']>; isAsked: boolean },
-  options: Options,
-): Promise<void> {
-  await write(deps, id, options, ({ status }) => ({
-    status: { ...status, isAsked, failure, underWay: { ...underWay, isOver: true } },
-    conditions: [notReady('Provider', failure.message)],
-  }));
-}
-
-/** What a provider gave; of a datastore of the platform's own the names it is served under, too. */
-type Obtained = Provisioned & Readonly<{ services?: string[] }>;
-
-/** The record says so before. `waitsFor`: it is being made. */
-async function askFor(
-  deps: Deps,
-  provider: ProviderResource,
-  { id, uid, spec, status }: ProvidedResource,
-  options: Options,
-): Promise<Obtained | Later | Readonly<{ waitsFor: string }>> {
-  if (!status.isAsked) {
-    await write(deps, id, options, (current) => ({ status: { ...current.status, isAsked: true } }));
-  }
-  const appliance = applianceOf(provider);
-  if (appliance === undefined) return provision(provider.spec, { config: spec.config, key: uid }, options);
-  const { config, apps } = spec;
-  const made = await makeDatastore(
-    deps,
-    appliance,
-    { id, config, apps, failures: status.failure?.count ?? 0 },
-    options,
-  );
-  return made.is === 'pending' ? { waitsFor: made.what } : made;
-}
-
-/** Whether the provider may have made something, given how asking it failed this time. */
-function mayBeThere({ status }: ProvidedResource, error: unknown): boolean {
-  // Of one that was asked before it is not known what came of that, whatever is answered now.
-  return status.isAsked || !(isUnsent(error) || hasCode(error, 'invalid', 'denied'));
-}
-
 /** Its apps get its variables, and those that are to have it no longer give them back. */
-async function link(deps: Deps, resource: ProvidedResource, options: Options): Promise<void | Again> {
+async function link(deps: Deps, resource: ProvidedResource, options: StepOptions): Promise<void | Again> {
   const { spec, status } = resource;
   const appliance = await applianceFor(deps, resource, options);
   const isOld = appliance !== undefined && (await isOfOldImage(deps, appliance, resource, options));
@@ -197,7 +78,7 @@ async function link(deps: Deps, resource: ProvidedResource, options: Options): P
 async function applianceFor(
   { resources }: Deps,
   { spec }: ProvidedResource,
-  { signal }: Options,
+  { signal }: StepOptions,
 ): Promise<Appliance | undefined> {
   const provider = await resources.find(providerType, spec.providerId, { signal });
   return provider === undefined ? undefined : applianceOf(provider);
@@ -208,7 +89,7 @@ async function isOfOldImage(
   deps: Deps,
   appliance: Appliance,
   { status }: ProvidedResource,
-  { signal }: Options,
+  { signal }: StepOptions,
 ): Promise<boolean> {
   if (status.externalId === undefined) return false;
   try {
@@ -224,7 +105,7 @@ async function unlink(
   deps: Deps,
   resource: ProvidedResource,
   { isLeft, renew }: { isLeft: (appId: string) => boolean; renew: Renewal },
-  options: Options,
+  options: StepOptions,
 ): Promise<Extract<Linked, { is: 'wait' }>[]> {
   const waiting: Extract<Linked, { is: 'wait' }>[] = [];
   for (const [appId, known] of Object.entries(resource.status.links)) {
@@ -252,7 +133,7 @@ async function keep(
   id: string,
   appId: string,
   linked: Exclude<Linked, { is: 'wait' }>,
-  options: Options,
+  options: StepOptions,
 ): Promise<void> {
   await write(deps, id, options, ({ spec, status, deletingSince }) => {
     const links = without(status.links, appId);
@@ -280,7 +161,7 @@ async function keep(
   });
 }
 
-async function remove(deps: Deps, resource: ProvidedResource, options: Options): Promise<void | Again> {
+async function remove(deps: Deps, resource: ProvidedResource, options: StepOptions): Promise<void | Again> {
   const renew = renewalOf(await applianceFor(deps, resource, options), resource.status);
   const [first] = await unlink(deps, resource, { isLeft: () => true, renew }, options);
   if (first !== undefined) {
@@ -319,12 +200,16 @@ async function remove(deps: Deps, resource: ProvidedResource, options: Options):
   return letGo(deps, now, options);
 }
 
-async function letGo({ resources }: Deps, { id }: ProvidedResource, options: Options): Promise<void> {
+async function letGo({ resources }: Deps, { id }: ProvidedResource, options: StepOptions): Promise<void> {
   await resources.removeFinalizer(resourceType, id, providerFinalizer, guarded(options));
 }
 
 /** What it waits for, if it takes its time, or when to ask its provider again. */
-async function giveBack(deps: Deps, resource: ProvidedResource, options: Options): Promise<string | Later | undefined> {
+async function giveBack(
+  deps: Deps,
+  resource: ProvidedResource,
+  options: StepOptions,
+): Promise<string | Later | undefined> {
   const { externalId, isAsked } = resource.status;
   const known = await deps.resources.find(providerType, resource.spec.providerId, options);
   // Of what is made here it is seen whether there is anything.
@@ -343,7 +228,7 @@ async function giveBack(deps: Deps, resource: ProvidedResource, options: Options
 async function whatCameOf(
   provider: ProviderResource,
   { id, uid, spec: { config }, status: { underWay } }: ProvidedResource,
-  options: Options,
+  options: StepOptions,
 ): Promise<Provisioned | Later | undefined> {
   try {
     return await provision(provider.spec, { config, key: uid }, options);
@@ -357,58 +242,8 @@ async function whatCameOf(
   }
 }
 
-async function providerOf(deps: Deps, { spec }: ProvidedResource, options: Options): Promise<ProviderResource> {
-  const provider = await deps.resources.find(providerType, spec.providerId, options);
-  if (provider !== undefined) return provider;
-  throw new FlynnError('unavailable', `its provider ${spec.providerId} is not there any more`, {
-    detail: { isUnsent: true },
-  });
-}
-
-async function tellWaiting(deps: Deps, id: string, what: string, options: Options): Promise<void> {
+async function tellWaiting(deps: Deps, id: string, what: string, options: StepOptions): Promise<void> {
   await write(deps, id, options, () => ({ waitingFor: { [providerFinalizer]: what } }));
-}
-
-async function write(
-  { resources }: Deps,
-  id: string,
-  options: Options,
-  change: (current: ProvidedResource) => Change,
-): Promise<void> {
-  await resources.change(resourceType, id, change, guarded(options));
-}
-
-function guarded({ signal, epoch }: Options) {
-  return { signal, ...(epoch === undefined ? {} : { also: () => ({ compare: [epoch] }) }) };
-}
-
-const ready = { type: 'Ready', status: 'True', reason: 'Given' } as const;
-
-function notReady(reason: string, message: string) {
-  return { type: 'Ready', status: 'False', reason, message } as const;
-}
-
-function failureOf(error: unknown): Failure {
-  const { code, message } = asFlynnError(error);
-  return { code: code === 'invalid' || code === 'denied' ? code : 'unavailable', message };
-}
-
-/** Whatever wakes it meanwhile: 1 s after the first failure, doubling. */
-function nextFailure(
-  { now }: Pick<Deps, 'now'>,
-  { status, deletingSince }: ProvidedResource,
-  error: unknown,
-): NonNullable<Status['failure']> {
-  const isOfRemoval = deletingSince !== undefined;
-  const before = status.failure?.isOfRemoval === isOfRemoval ? status.failure.count : 0;
-  const pauseMs = Math.min(longestPauseMs, 1_000 * 2 ** Math.min(before, 10));
-  return { ...failureOf(error), isOfRemoval, count: before + 1, nextMs: now() + pauseMs };
-}
-
-function waitMsOf({ now }: Pick<Deps, 'now'>, { status, deletingSince }: ProvidedResource): number {
-  const set = status.failure ?? status.underWay;
-  if (set === undefined || set.isOfRemoval !== (deletingSince !== undefined)) return 0;
-  return dueInMs(set.nextMs, now(), longestPauseMs);
 }
 
 function without<T>(of: Readonly<Record<string, T>>, name: string): Record<string, T> {
