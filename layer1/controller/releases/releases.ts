@@ -30,11 +30,11 @@ import { resolveReferences } from './env-references.ts';
 import { checkLive, findApp, findLiveApp, forLiveApp, runnableApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { isOvertaken, overtaken } from './overtaken.ts';
+import { checkPrivileges } from './privileges.ts';
 import { pageOf } from '../paging.ts';
 import { checkKeptLogins, envsOf } from '../runner-env/kept-logins.ts';
 import { appType, artifactType, deploymentType, ownedBy, releaseName, releaseType } from '../resources.ts';
 import type { AppResource, ReleaseResource } from '../resources.ts';
-import type { Process } from '../processes/process.ts';
 import type { Release } from '../model.ts';
 import { viewArtifact, viewRelease } from '../views.ts';
 
@@ -44,9 +44,6 @@ const maxAttempts = 10;
 /** A transaction holds a hundred operations on any store. */
 const readsAtOnce = 100;
 const slugRunnerAlias = 'slug-runner';
-/** What the platform, and apps whose volumes are their own, have on hosts: apps from before these were told apart name no such. */
-const ofOthers = /^(?:etcd(?:-.*)?|blobs|logs|repositories|router|[a-z0-9]{12}\..*)$/;
-const volumeName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
 export function releaseHandlers(deps: Deps, own: OwnBlobs, askers: Askers): Handler[] {
   const { resources, settings } = deps;
@@ -255,45 +252,6 @@ function beingDeployed({ spec }: AppResource, deploymentId: string | undefined):
     `another release of ${spec.name} is being deployed, and what it changes this one would not have: wait for it to end, see flynn deployment`,
     { detail: deploymentId === undefined ? {} : { deploymentId } },
   );
-}
-
-/**
- * Roles mean something only because an app cannot get at its host: no path of it is mounted (volumes are named, and the
- * host's own), nothing runs privileged (there is no way to ask for it), and only the platform's own apps share the
- * host's network.
- */
-function checkPrivileges(
-  { spec }: AppResource,
-  processes: Readonly<Record<string, Pick<Process, 'hostNetwork' | 'volumes'>>>,
-): void {
-  for (const [type, { hostNetwork, volumes }] of Object.entries(processes)) {
-    const unusable = volumes.find(({ name }) => !volumeName.test(name));
-    if (unusable !== undefined) {
-      throw new FlynnError(
-        'invalid',
-        `${type} asks for a volume "${unusable.name}", which is no name: letters, digits, ".", "_" and "-"; volumes are the platform's to place, and no path of the host`,
-      );
-    }
-    const platforms = volumes.find(({ name }) => ofOthers.test(name));
-    if (platforms !== undefined && !spec.isSystem && !spec.hasOwnVolumes) {
-      throw new FlynnError(
-        'denied',
-        `${type} of ${spec.name} asks for the volume "${platforms.name}", which is not its own: call it something else`,
-      );
-    }
-    const shared = volumes.find(({ isShared = false }) => isShared);
-    if (shared !== undefined && !spec.isSystem) {
-      throw new FlynnError(
-        'denied',
-        `${type} of ${spec.name} asks to share the volume "${shared.name}", which only the platform's own apps may: leave isShared out`,
-      );
-    }
-    if (!hostNetwork || spec.isSystem) continue;
-    throw new FlynnError(
-      'denied',
-      `${type} of ${spec.name} asks for the host's network, which only the platform's own apps may use: give it a port and a route instead`,
-    );
-  }
 }
 
 /** What the next release and build start from: the live release; before the first deployment, the newest. */
