@@ -46,8 +46,8 @@ export class EngineOfRun {
   }
 
   #removeOnce(): void {
-    const networks = this.#lines(['network', 'ls', `--filter=${this.#filter}`, '--format={{.ID}}']);
-    const filters = [this.#filter, ...networks.map((id) => `network=${id}`)];
+    const networks = this.#lines(['network', 'ls', `--filter=${this.#filter}`, '--format={{.Name}}']);
+    const filters = [this.#filter, ...networks.map((name) => `network=${name}`)];
     const found = filters.flatMap((filter) => this.#lines(['ps', '--all', `--filter=${filter}`, '--format={{.ID}}']));
     const containers = [...new Set(found)];
     if (containers.length > 0) this.#docker(['rm', '--force', '--volumes', ...containers]);
