@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { hasCode } from '@flynn/kit/errors';
+import { hasCode, messageOf } from '@flynn/kit/errors';
 import { engineThat } from '../machine/engine-fixture.ts';
 import { removeContainers, removeImages, removeNetworks, removeVolumes } from './removal.ts';
 
@@ -42,6 +42,44 @@ test('what the engine keeps is told at the end, with its reason', async () => {
   await assert.rejects(
     removeVolumes(engine.docker, 'test', { signal: end.signal }),
     (error) => hasCode(error, 'conflict') && /keeps volumes.*in use - \[c9\]/.test(error.message),
+  );
+});
+
+/** Of twenty containers; each request is answered by the kind of thing it is about, unless it is one of these. */
+async function hanging(kinds: readonly ('removal' | 'networks')[], onRequest: (request: string) => void) {
+  return engineThat((request) => {
+    onRequest(request);
+    if (request.startsWith('DELETE')) return kinds.includes('removal') ? 'never' : { status: 204 };
+    if (request === 'GET /networks') return kinds.includes('networks') ? 'never' : { status: 200, body: [] };
+    return { status: 200, body: Array.from({ length: 20 }, (_, at) => ({ Id: `c${at}` })) };
+  });
+}
+
+test('containers go a few at a time; of an engine that hangs over them it is said that it is to be restarted', async () => {
+  const end = new AbortController();
+  const asked: string[] = [];
+  await using engine = await hanging(['removal', 'networks'], (request) => {
+    asked.push(request);
+    if (request === 'GET /networks') end.abort();
+  });
+  const patience = { quietMs: 20, answerMs: 0 };
+  await assert.rejects(
+    removeContainers(engine.docker, 'test', { signal: end.signal, patience }),
+    (error) => hasCode(error, 'unavailable') && /engine hangs.*systemctl restart docker.*23\.0/.test(error.message),
+  );
+  assert.equal(asked.filter((request) => request.startsWith('DELETE')).length, 4);
+});
+
+test('one that takes its time, and answers what needs its locks, is not told as one that hangs', async () => {
+  const end = new AbortController();
+  let answered = 0;
+  await using engine = await hanging(['removal'], (request) => {
+    if (request === 'GET /networks' && (answered += 1) === 3) end.abort();
+  });
+  const patience = { quietMs: 20, answerMs: 60_000 };
+  await assert.rejects(
+    removeContainers(engine.docker, 'test', { signal: end.signal, patience }),
+    (error) => !/hangs/.test(messageOf(error)),
   );
 });
 

@@ -1,15 +1,16 @@
 /** What a cluster left in the container engine, known by its labels; nothing else is touched. */
 import { systemClock } from '@flynn/kit/clock';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { raceAbort } from '@flynn/kit/retry';
 import type Docker from 'dockerode';
 import { buildContainerPrefix } from '../images/build.ts';
 import { statusOf } from '../images/debian.ts';
+import { type Patience, RemovalProgress } from './removal-progress.ts';
 
-type Limits = { signal: AbortSignal };
+type Limits = { signal: AbortSignal; patience?: Patience };
 type Filters = { label: string[] } | { name: string[] };
 
 const againMs = 200;
+const atOnce = 4;
 
 const clusterLabel = 'flynn.cluster';
 const ofCluster = (cluster: string): Filters => ({ label: [`${clusterLabel}=${cluster}`] });
@@ -18,19 +19,20 @@ const ofBuilds: Filters = { name: [`^/${buildContainerPrefix}`] };
 
 /**
  * Killed, not stopped: nothing of them is kept. How many there were. These functions may be repeated; when the signal aborts
- * they throw `conflict` with what the engine refused last.
+ * they throw `conflict` with what the engine refused last, or `unavailable` where it hangs.
  */
-export async function removeContainers(docker: Docker, cluster: string, { signal }: Limits): Promise<number> {
+export async function removeContainers(docker: Docker, cluster: string, limits: Limits): Promise<number> {
+  const { signal } = limits;
   const options = { force: true, v: true, abortSignal: signal };
   const removeAll = (filters: Filters): Promise<number> =>
     untilNone(
+      docker,
       'containers',
       async () => (await docker.listContainers({ all: true, filters, abortSignal: signal })).map(({ Id: id }) => id),
       (id) => docker.getContainer(id).remove(options),
-      signal,
+      limits,
     );
-  const counts = await Promise.all([ofCluster(cluster), ofBuilds].map(removeAll));
-  return counts.reduce((sum, count) => sum + count, 0);
+  return (await removeAll(ofCluster(cluster))) + (await removeAll(ofBuilds));
 }
 
 /** Those of the cluster, whether they run or not, by their ids. */
@@ -65,24 +67,28 @@ export async function listVolumes(docker: Docker, cluster: string, limits: Limit
   return (await labelledVolumes(docker, cluster, limits)).map(({ name }) => name);
 }
 
-export function removeVolumes(docker: Docker, cluster: string, { signal }: Limits): Promise<number> {
+export function removeVolumes(docker: Docker, cluster: string, limits: Limits): Promise<number> {
+  const { signal } = limits;
   return untilNone(
+    docker,
     'volumes',
     () => listVolumes(docker, cluster, { signal }),
     (name) => docker.getVolume(name).remove({ abortSignal: signal }),
-    signal,
+    limits,
   );
 }
 
-export function removeNetworks(docker: Docker, cluster: string, { signal }: Limits): Promise<number> {
+export function removeNetworks(docker: Docker, cluster: string, limits: Limits): Promise<number> {
+  const { signal } = limits;
   return untilNone(
+    docker,
     'networks',
     async () => {
       const networks = await docker.listNetworks({ filters: ofCluster(cluster), abortSignal: signal });
       return networks.map(({ Id: id }) => id);
     },
     (id) => docker.getNetwork(id).remove({ abortSignal: signal }),
-    signal,
+    limits,
   );
 }
 
@@ -103,28 +109,51 @@ export async function removeImages(
   return { count, kept };
 }
 
-/** Again until none is listed: the engine refuses what is in use, or is being removed by somebody else just now. */
+/**
+ * Again until none is listed: the engine refuses what is in use, or is being removed by somebody else just now. A few at a time:
+ * with all at once an engine may hang.
+ */
 async function untilNone(
+  docker: Docker,
   what: string,
   list: () => Promise<readonly string[]>,
   remove: (id: string) => Promise<unknown>,
-  signal: AbortSignal,
+  { signal, patience }: Limits,
 ): Promise<number> {
   const seen = new Set<string>();
-  let refusal: unknown;
+  const progress = new RemovalProgress(patience);
+  const ending = new AbortController();
+  const watching = progress.watch(
+    (abortSignal) => docker.listNetworks({ abortSignal }),
+    AbortSignal.any([signal, ending.signal]),
+  );
   try {
     for (;;) {
       const ids = await raceAbort(list(), signal);
       if (ids.length === 0) return seen.size;
       for (const id of ids) seen.add(id);
-      const results = await raceAbort(Promise.allSettled(ids.map(remove)), signal);
-      refusal = results.find((result) => result.status === 'rejected')?.reason;
-      if (refusal !== undefined) await systemClock.sleep(againMs, { signal });
+      progress.begin();
+      await raceAbort(
+        fewAtATime(ids, (id) => progress.removes(remove(id), signal)),
+        signal,
+      );
+      if (progress.isRefused) await systemClock.sleep(againMs, { signal });
     }
   } catch (error) {
-    if (!signal.aborted || refusal === undefined) throw error;
-    throw new FlynnError('conflict', `the engine keeps ${what} of it: ${messageOf(refusal)}`, { cause: refusal });
+    if (!signal.aborted) throw error;
+    throw progress.explained(what) ?? error;
+  } finally {
+    ending.abort();
+    await watching;
   }
+}
+
+async function fewAtATime(ids: readonly string[], task: (id: string) => Promise<void>): Promise<void> {
+  const remaining = ids.values();
+  const lane = async (): Promise<void> => {
+    for (const id of remaining) await task(id);
+  };
+  await Promise.all(Array.from({ length: atOnce }, lane));
 }
 
 /** Some engines say null for none, whatever the types say. */

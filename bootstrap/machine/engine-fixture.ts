@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { engineAt } from './engine.ts';
 
-type Answer = { status: number; body?: unknown };
+/** What is `never` answered hangs until the engine goes. */
+type Answer = { status: number; body?: unknown } | 'never';
 const filtersSchema = z.object({ label: z.array(z.string()).optional() });
 type Filters = z.output<typeof filtersSchema>;
 
@@ -17,7 +18,9 @@ export async function engineThat(answer: (request: string, filters: Filters) => 
   const server = createServer((request, response) => {
     const { pathname, searchParams } = new URL(request.url ?? '', 'http://engine');
     const filters = filtersSchema.parse(JSON.parse(searchParams.get('filters') ?? '{}'));
-    const { status, body } = answer(`${request.method} ${pathname}`, filters);
+    const answered = answer(`${request.method} ${pathname}`, filters);
+    if (answered === 'never') return;
+    const { status, body } = answered;
     response.writeHead(status, { 'content-type': 'application/json' });
     response.end(body === undefined ? undefined : JSON.stringify(body));
   });

@@ -67,7 +67,7 @@ export async function serveAgent(
 
 function handlersOf(
   deps: ServedDeps,
-  { host: settings, engine, machine, engineDir, fetchBlob, containers, network, rivals }: Ground,
+  { host: settings, engine, machine, engineDir, fetchBlob, containers, hang, network, rivals }: Ground,
   { store, tls, handedOver, hasLease, examined }: Entered,
   { host, sessions, logs, upkeep, statuses }: Work,
   tasks: TaskGroup,
@@ -104,6 +104,7 @@ function handlersOf(
       engineVersion: machine.version,
       store,
       containers,
+      hang,
       statuses,
       assigned,
       schedulerFault,

@@ -88,6 +88,7 @@ before(async () => {
     store,
     tls: undefined,
     containers,
+    hang: { since: undefined },
     network: { repairedAt: [], problems: [], holders: [], neighbours: [] },
     identity: undefined,
     log,

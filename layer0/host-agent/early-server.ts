@@ -11,7 +11,7 @@ import { routes } from './api.ts';
 import { doctorHandlers, storeError } from './doctor/start.ts';
 import type { DoctorDeps } from './doctor/start.ts';
 import type { Container, Engine } from './engine/engine.ts';
-import { countedJobs, inspectHandler } from './operator-server.ts';
+import { countedJobs, hangConditions, inspectHandler } from './operator-server.ts';
 import { jobIdOf } from './jobs/plan.ts';
 import { recordOfContainer } from './jobs/record.ts';
 import type { Rivals } from './fencing/rivals.ts';
@@ -34,7 +34,7 @@ export type EarlyDeps = Omit<DoctorDeps, 'work' | 'schedulerFault' | 'remembered
 export type EarlyServer = Readonly<{ port: number; close: () => void }>;
 
 export async function serveEarly(deps: EarlyDeps): Promise<EarlyServer> {
-  const { engine, containers, store, record, rivals, version, log, gate, port } = deps;
+  const { engine, containers, hang, store, record, rivals, version, log, gate, port } = deps;
   const statuses = () => containers.assigned().map((container) => statusOf(container, record.id));
   const closing = new AbortController();
   const waits = 'its agent waits for the store since it was started, and knows only what runs';
@@ -60,7 +60,10 @@ export async function serveEarly(deps: EarlyDeps): Promise<EarlyServer> {
           store: { isReachable: error === undefined, ...(error === undefined ? {} : { error }) },
           lease: { isAlone: false, fencedJobs: 0 },
           jobs: countedJobs(statuses()),
-          conditions: [rivals.waitsFor() ?? (error === undefined ? 'its agent is starting' : `${waits}: ${error}`)],
+          conditions: [
+            rivals.waitsFor() ?? (error === undefined ? 'its agent is starting' : `${waits}: ${error}`),
+            ...hangConditions(hang),
+          ],
         };
       }),
       ...readingHandlers({

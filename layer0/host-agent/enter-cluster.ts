@@ -59,7 +59,7 @@ export type Entered = Readonly<{
 /** The store may come minutes later, and another machine may be this host until people say otherwise: it waits for both. */
 export async function enterCluster(deps: EntryDeps, ground: Ground, tasks: TaskGroup): Promise<Entered> {
   const { config, version, peers, trust, record, log } = deps;
-  const { host, access, engine, machine, engineDir, containers, network, runs, rivals, standing, known } = ground;
+  const { host, access, engine, machine, engineDir, containers, hang, network, runs, rivals, standing, known } = ground;
   const { FLYNN_STATE_DIR: stateDir } = config;
   const { signal } = tasks;
   const waiting = { signal, log };
@@ -77,6 +77,7 @@ export async function enterCluster(deps: EntryDeps, ground: Ground, tasks: TaskG
     store,
     tls,
     containers,
+    hang,
     network,
     rivals,
     identity: trust?.identity,

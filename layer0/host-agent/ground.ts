@@ -17,6 +17,7 @@ import type { HostSettings } from './containers/spec.ts';
 import { ContainerTable } from './containers/table.ts';
 import { serveNames } from './discovery/servers.ts';
 import type { Engine, EngineInfo, FetchBlob } from './engine/engine.ts';
+import { HangWatch } from './engine/hang.ts';
 import { otherMachineFile } from './fencing/other-machine.ts';
 import { OwnRuns } from './fencing/own-runs.ts';
 import { Rivals } from './fencing/rivals.ts';
@@ -61,6 +62,7 @@ export type Ground = Readonly<{
   fetchBlob: FetchBlob;
   uses: ImageUses;
   containers: ContainerTable;
+  hang: HangWatch;
   network: HostNetwork;
   residents: Residents;
   watchdog: Watchdog;
@@ -110,6 +112,8 @@ export async function prepareGround(deps: GroundDeps, tasks: TaskGroup): Promise
     untilThere('what builds have left to go', () => engine.removeBuildsLeft({ signal: s }), { signal: s, log }),
   );
   tasks.run('containers', (s) => containers.run(s));
+  const hang = new HangWatch({ engine, version: machine.version, log });
+  tasks.run('whether the engine hangs', (s) => hang.run(s));
   if (trust !== undefined) runTrust(trust, containers, tasks);
   const network = await startNetwork({ config, containers, log }, tasks);
   const absentMs = await absenceMs(stateDir, systemClock.now());
@@ -145,6 +149,7 @@ export async function prepareGround(deps: GroundDeps, tasks: TaskGroup): Promise
     fetchBlob,
     uses,
     containers,
+    hang,
     network,
     residents,
     watchdog,

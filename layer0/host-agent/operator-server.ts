@@ -12,6 +12,7 @@ import { routes } from './api.ts';
 import type { AgentStatus } from './api.ts';
 import type { Cleaner } from './disk/cleaner.ts';
 import type { ContainerTable } from './containers/table.ts';
+import type { HangWatch } from './engine/hang.ts';
 import type { Fence } from './fencing/fence.ts';
 import type { Figures } from './usage/figures.ts';
 import { changeSettings, listHosts, readSettings } from './hosts/settings.ts';
@@ -26,6 +27,7 @@ export type OperatorDeps = {
   engineVersion: string;
   store: Store;
   containers: ContainerTable;
+  hang: Pick<HangWatch, 'since'>;
   statuses: () => JobStatus[];
   assigned: () => readonly HostJob[];
   fence: Fence;
@@ -75,7 +77,7 @@ export function inspectHandler(deps: Pick<OperatorDeps, 'statuses' | 'containers
 }
 
 async function statusOf(deps: OperatorDeps, signal: AbortSignal): Promise<AgentStatus> {
-  const { containers, fence, neighbours, cleaner } = deps;
+  const { containers, hang, fence, neighbours, cleaner } = deps;
   const host = deps.record();
   const { settings, error } = await settingsOf(deps, signal);
   const schedulerFault = deps.schedulerFault();
@@ -83,7 +85,7 @@ async function statusOf(deps: OperatorDeps, signal: AbortSignal): Promise<AgentS
     ...(cleaner.isFull ? ['its disk is full: no new jobs'] : []),
     ...(settings?.drain === undefined ? [] : ['it is being drained']),
     ...(settings?.cordoned === true ? ['it is cordoned'] : []),
-    ...(containers.isCurrent ? [] : ['the container engine does not answer']),
+    ...(containers.isCurrent ? hangConditions(hang) : ['the container engine does not answer']),
     ...(error === undefined ? [] : [`the store does not answer: ${error}`]),
     ...(schedulerFault === undefined ? [] : [`it schedules without your own schedulers: ${schedulerFault}`]),
     ...[deps.certificateFault()].filter((fault) => fault !== undefined),
@@ -105,6 +107,12 @@ async function statusOf(deps: OperatorDeps, signal: AbortSignal): Promise<AgentS
   };
 }
 
+export function hangConditions({ since }: Pick<HangWatch, 'since'>): string[] {
+  if (since === undefined) return [];
+  const moment = new Date(since).toISOString();
+  return [`the container engine hangs since ${moment}: it answers and ends nothing; no new jobs`];
+}
+
 /** By state. */
 export function countedJobs(statuses: readonly JobStatus[]): AgentStatus['jobs'] {
   return Object.fromEntries(
@@ -124,7 +132,7 @@ async function settingsOf({ store, record }: OperatorDeps, signal: AbortSignal) 
 }
 
 async function metricsOf(deps: OperatorDeps, signal: AbortSignal): Promise<string> {
-  const { figures, fence, containers, cleaner } = deps;
+  const { figures, fence, containers, hang, cleaner } = deps;
   const lines = deps.lines();
   const own = metricsText(
     agentMetrics({
@@ -134,6 +142,7 @@ async function metricsOf(deps: OperatorDeps, signal: AbortSignal): Promise<strin
       leaseLeftMs: fence.leftMs,
       fencedJobs: fence.stops,
       isEngineConnected: containers.isCurrent,
+      isEngineHung: hang.since !== undefined,
       engineLosses: containers.losses,
       linesShipped: lines.shipped,
       linesDropped: lines.dropped,

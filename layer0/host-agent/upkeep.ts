@@ -13,11 +13,12 @@ import type { ContainerTable } from './containers/table.ts';
 import { type Excess, excessText } from './disk/excess.ts';
 import { DiskMeter } from './disk/meter.ts';
 import type { Container, Engine } from './engine/engine.ts';
+import type { HangWatch } from './engine/hang.ts';
 import { Fence } from './fencing/fence.ts';
 import { diskRoomOf } from './disk/use.ts';
 import { Figures } from './usage/figures.ts';
 import type { Host } from './host.ts';
-import { closedFor, diskCondition, leaseCondition } from './hosts/record.ts';
+import { openOrClosed } from './hosts/record.ts';
 import { HostService, attributesOfHost } from './discovery/host-service.ts';
 import { readSettings } from './hosts/settings.ts';
 import { imageNamesOf } from './images/names.ts';
@@ -39,6 +40,7 @@ export type UpkeepDeps = {
   hostId: string;
   engine: Engine;
   containers: ContainerTable;
+  hang: Pick<HangWatch, 'since'>;
   store: Store;
   registry: Pick<Registry, 'register'>;
   watchdog: Watchdog;
@@ -142,10 +144,12 @@ export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<U
       const { isAlone } = neighbours;
       if (stopsSingletons(how, { isAlone, isCertain: rivals.known() !== undefined })) fence.close();
     },
-    recordOf(record) {
-      const open = deps.hasLease() ? record : closedFor(record, { [leaseCondition]: 'none' });
-      return cleaner.isFull ? closedFor(open, { [diskCondition]: 'full' }) : open;
-    },
+    recordOf: (record) =>
+      openOrClosed(record, {
+        isUnleased: !deps.hasLease(),
+        isDiskFull: cleaner.isFull,
+        isEngineHung: deps.hang.since !== undefined,
+      }),
     beforeAnnounced: (lease) => fence.expect(lease),
     async onAnnounced(record, lease, revision, signal) {
       await Promise.all([deps.host()?.caughtUp(revision, signal), neighbours.reached(revision, signal)]);

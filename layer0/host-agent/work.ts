@@ -33,7 +33,7 @@ export async function startWork(
   { store, registry, hasLease }: Pick<Entered, 'store' | 'registry' | 'hasLease'>,
   tasks: TaskGroup,
 ): Promise<Work> {
-  const { host: settings, access, engine, engineDir, containers, uses, known, watchdog, rivals, standing } = ground;
+  const { host: settings, access, engine, engineDir, containers, hang, uses, known, watchdog, rivals, standing } = ground;
   const { hostId, cluster } = settings;
   const { signal } = tasks;
   const sessions = new Sessions(engine);
@@ -48,6 +48,7 @@ export async function startWork(
       hostId,
       engine,
       containers,
+      hang,
       store,
       registry,
       watchdog,

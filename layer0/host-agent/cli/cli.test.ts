@@ -7,7 +7,7 @@ import { redact } from './debug.ts';
 import { addEtcdCommands } from './etcd.ts';
 import { formatBytes, formatTable } from './format.ts';
 import { addHostCommands, hostNews, parseTags } from './hosts.ts';
-import { closedFor, leaseCondition } from '../hosts/record.ts';
+import { closedFor, engineCondition, leaseCondition } from '../hosts/record.ts';
 import { parseEnvironment } from './installation.ts';
 import { jobNote, matchJob, withoutEnvironment } from './jobs.ts';
 import { changeSettings, listHosts, settingsAfter } from '../hosts/settings.ts';
@@ -139,6 +139,8 @@ describe('what operators want of a host', () => {
     assert.match(hostNews({ id: 'h1', record: { ...record, cordoned: true }, settings }), /a disk of it is full/);
     const unleased = closedFor(record, { [leaseCondition]: 'none' });
     assert.match(hostNews({ id: 'h1', record: unleased, settings }), /the cluster has no lease for it/);
+    const hung = closedFor(record, { [engineCondition]: 'hangs' });
+    assert.match(hostNews({ id: 'h1', record: hung, settings }), /its container engine hangs/);
     assert.match(hostNews({ id: 'h1', settings }), /^h1 is away/);
   });
 

@@ -5,7 +5,7 @@ import type { KnownHost, SettingsChange } from '../api.ts';
 import { positiveInteger } from './context.ts';
 import type { CliContext } from './context.ts';
 import { formatAge, formatBytes, formatTable } from './format.ts';
-import { leaseCondition } from '../hosts/record.ts';
+import { engineCondition, leaseCondition } from '../hosts/record.ts';
 
 export function addHostCommands(context: CliContext): void {
   const { program, withAgent, print } = context;
@@ -91,10 +91,14 @@ export function hostNews({ id, record, settings: { drain, cordoned } }: KnownHos
   }
   if (record === undefined) return `${id} is away, and takes jobs again once it is back\n`;
   if (record.cordoned) {
-    const why = leaseCondition in record.attributes ? 'the cluster has no lease for it' : 'a disk of it is full';
-    return `${id} takes no jobs all the same: ${why}, see "flynn-host doctor"\n`;
+    return `${id} takes no jobs all the same: ${whyClosed(record.attributes)}, see "flynn-host doctor"\n`;
   }
   return `${id} takes jobs\n`;
+}
+
+function whyClosed(attributes: Readonly<Record<string, string>>): string {
+  if (leaseCondition in attributes) return 'the cluster has no lease for it';
+  return engineCondition in attributes ? 'its container engine hangs' : 'a disk of it is full';
 }
 
 function rowOf({ id, record, settings }: KnownHost): (string | undefined)[] {

@@ -17,7 +17,7 @@ const withoutFilters = {
 };
 const firewallSchema = z.object({ FirewallBackend: z.object({ Driver: z.string() }) });
 
-export function dockerNetworks({ docker, cluster }: DockerContext): Pick<Engine, 'ensureNetwork' | 'removeNetwork'> {
+export function dockerNetworks({ docker, cluster }: DockerContext): Pick<Engine, 'ensureNetwork' | 'removeNetwork' | 'checkLocks'> {
   const making = new Mutex();
 
   async function subnetOf(name: string, options: CallOptions): Promise<string | undefined> {
@@ -36,6 +36,18 @@ export function dockerNetworks({ docker, cluster }: DockerContext): Pick<Engine,
   }
 
   return {
+    async checkLocks(options) {
+      // Networks are listed under the locks that a start, a stop and a removal want; which of them are told does not matter.
+      const filters = JSON.stringify({ label: [`${label.cluster}=${cluster}`] });
+      await engineCall(
+        'looking whether the engine hangs',
+        (abortSignal) => {
+          const request = { filters, abortSignal };
+          return docker.listNetworks(request);
+        },
+        options,
+      );
+    },
     ensureNetwork: (network, options = {}) =>
       making.run(async () => {
         const found = await subnetOf(network.name, options);

@@ -1,11 +1,14 @@
 /** Does the agent reach what it needs: the engine, the store, its lease, its own schedulers? */
 import { eitherCommand } from '@flynn/kit/operator-commands';
+import { hangRemedy } from '../engine/hang.ts';
 import { asideRemedy } from '../fencing/other-machine.ts';
 import type { KnownRival } from '../fencing/rivals.ts';
 import type { Found } from './finding.ts';
 
 export type AgentFacts = Readonly<{
   isEngineConnected: boolean;
+  /** Of one that answers and ends nothing; its version may have a known fault. */
+  engineHang?: Readonly<{ since: number; version: string }> | undefined;
   /** Why the store does not answer, if so. */
   storeError: string | undefined;
   isFenceOpen: boolean;
@@ -29,6 +32,16 @@ export function agentFindings(subject: string, facts: AgentFacts): Found[] {
       what: 'the container engine does not answer',
       why: 'what runs goes on, but nothing is started, stopped or healed there',
       remedy: 'systemctl restart docker; its log: journalctl -u docker -n 50',
+    });
+  } else if (facts.engineHang !== undefined) {
+    findings.push({
+      severity: 'critical',
+      subject,
+      matter: 'engine-hang',
+      what: 'the container engine hangs: it lists containers, and ends nothing it is asked to do',
+      since: new Date(facts.engineHang.since).toISOString(),
+      why: 'what runs goes on, but nothing is started, stopped, removed or healed there; until it answers the host takes no new jobs',
+      remedy: hangRemedy(facts.engineHang.version),
     });
   }
   if (facts.storeError !== undefined && facts.isWaiting === true) {

@@ -12,7 +12,8 @@ export const hostExaminationSchema = verdictSchema.extend({
   /** The host's clock, in milliseconds since the epoch. */
   now: z.number(),
   version: z.string(),
-  engine: z.object({ isConnected: z.boolean(), version: z.string() }),
+  /** `isHung`: it answers, and ends nothing. */
+  engine: z.object({ isConnected: z.boolean(), isHung: z.literal(true).optional(), version: z.string() }),
   store: z.object({ isReachable: z.boolean() }),
   scheduler: z.enum(schedulerStates),
   /** Of the fullest of its disks. */

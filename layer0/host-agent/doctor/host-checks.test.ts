@@ -47,6 +47,16 @@ it('an agent that reaches everything has nothing to say; else each thing it miss
     brief(findings).join('\n'),
     /engine does not answer[^]*etcd: no leader[^]*lease is lost[^]*no lease of its subnet[^]*no such file/,
   );
+  const hung = { since: 60_000, version: '20.10.24+dfsg1' };
+  const [known] = agentFindings('host h1', { ...well, engineHang: hung });
+  assert.equal(known?.severity, 'critical');
+  assert.equal(known?.since, '1970-01-01T00:01:00.000Z');
+  assert.match(known?.what ?? '', /engine hangs/);
+  assert.match(known?.remedy ?? '', /^systemctl restart docker.*live-restore.*before 23\.0.*this one is 20\.10\.24/);
+  const [other] = agentFindings('host h1', { ...well, engineHang: { ...hung, version: '28.5.2' } });
+  assert.doesNotMatch(other?.remedy ?? '', /23/);
+  // One that does not answer at all is told as that.
+  assert.doesNotMatch(brief(agentFindings('host h1', { ...ill, engineHang: hung })).join(), /hangs/);
   const waiting = agentFindings('host h1', { ...well, storeError: 'no leader', isWaiting: true });
   assert.deepEqual(brief(waiting), ['critical: it has waited for etcd since its agent was started: no leader']);
   assert.deepEqual(agentFindings('host h1', { ...well, isWaiting: true }), []);

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { HostDoctor } from './host.ts';
 import type { HostDoctorDeps, Readings } from './host.ts';
+import { hostsText } from './text.ts';
 import type { KernelCounts } from './limits.ts';
 
 const { signal } = new AbortController();
@@ -106,6 +107,27 @@ test('a check that hangs is unknown, and what the others find is kept with since
     ['limits'],
   );
   assert.deepEqual([seen.engine.isConnected, seen.memoryUsedPercent], [false, undefined]);
+});
+
+test('an engine that hangs is told beside its version, for whoever lists hosts', async () => {
+  const hung = doctor({
+    agentFacts: async () => ({
+      isEngineConnected: true,
+      engineHang: { since: 0, version: '20.10.24' },
+      storeError: undefined,
+      isFenceOpen: true,
+      hasLease: true,
+      schedulerFault: undefined,
+    }),
+  });
+  const { engine, findings } = await hung.examine(20_000, signal);
+  assert.deepEqual(engine, { isConnected: true, isHung: true, version: '26.1' });
+  const agent = { version: '0.1.0', engine, store: { isReachable: true }, scheduler: 'runs' as const };
+  assert.match(hostsText([{ id: 'h1', state: 'cordoned', agent }], 0), /hangs/);
+  assert.deepEqual(
+    findings.map(({ matter, since }) => [matter, since]),
+    [['engine-hang', '1970-01-01T00:00:00.000Z']],
+  );
 });
 
 test('whoever asks with little patience changes neither the figures nor since when something is so', async () => {

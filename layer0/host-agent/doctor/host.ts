@@ -165,7 +165,11 @@ export class HostDoctor {
       hostId,
       now: now(),
       version,
-      engine: { isConnected: agent?.isEngineConnected ?? false, version: engineVersion },
+      engine: {
+        isConnected: agent?.isEngineConnected ?? false,
+        ...(agent?.engineHang === undefined ? {} : { isHung: true }),
+        version: engineVersion,
+      },
       store: { isReachable: agent !== undefined && agent.storeError === undefined },
       scheduler: this.#deps.scheduler(),
       ...(disks.length === 0 ? {} : { diskUsedPercent: Math.max(...disks.map(({ usedPercent }) => usedPercent)) }),

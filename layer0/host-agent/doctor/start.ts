@@ -15,6 +15,7 @@ import { agentClient } from '../agent-client.ts';
 import { clientUrlOf, etcdQuotaBytes } from '../cluster/etcd-resident.ts';
 import type { Config } from '../config.ts';
 import type { ContainerTable } from '../containers/table.ts';
+import type { HangWatch } from '../engine/hang.ts';
 import type { Fence } from '../fencing/fence.ts';
 import type { HostNetwork } from '../network/host-network.ts';
 import { jobIdOf } from '../jobs/plan.ts';
@@ -40,6 +41,7 @@ export type DoctorDeps = Readonly<{
   store: EtcdClient;
   tls: EtcdTls | undefined;
   containers: ContainerTable;
+  hang: Pick<HangWatch, 'since'>;
   network: Pick<HostNetwork, 'repairedAt' | 'problems' | 'holders' | 'neighbours'>;
   /** Undefined while the agent waits for the store: it knows nothing of what is to run then. */
   work:
@@ -125,6 +127,7 @@ function hostDoctor(deps: DoctorDeps): HostDoctor {
     async agentFacts(signal) {
       return {
         isEngineConnected: containers.isCurrent,
+        engineHang: deps.hang.since === undefined ? undefined : { since: deps.hang.since, version: deps.engineVersion },
         storeError: await storeError(store, signal),
         // Before there is one, what it would stop is with the watchdog that the agent before this one left.
         isFenceOpen: work?.fence.isOpen ?? true,

@@ -10,7 +10,7 @@ export function hostsText(hosts: readonly ExaminedHost[], nowMs: number): string
       id,
       state,
       agent?.version,
-      agent === undefined ? undefined : agent.engine.isConnected ? agent.engine.version : 'away',
+      agent === undefined ? undefined : engineText(agent.engine),
       agent?.scheduler,
       jobs === undefined ? undefined : String(jobs),
       percentText(agent?.diskUsedPercent),
@@ -67,6 +67,11 @@ function mark(severity: Finding['severity']): string {
 
 function unknownText({ check, subject, why }: Unknown): string {
   return `? ${subject}: could not look at its ${check}: ${why}\n`;
+}
+
+function engineText({ isConnected, isHung, version }: NonNullable<ExaminedHost['agent']>['engine']): string {
+  if (!isConnected) return 'away';
+  return isHung === true ? 'hangs' : version;
 }
 
 function percentText(percent: number | undefined): string | undefined {

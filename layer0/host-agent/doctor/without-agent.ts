@@ -90,7 +90,7 @@ export function agentFinding(subject: string, seen: { isThere: boolean; error: s
         subject,
         what: `its agent runs and does not answer: ${error}${last}`,
         why,
-        remedy: `it goes on by itself once what it waits for is there: the container engine (systemctl status docker) first of all, else what its log names (${log})`,
+        remedy: `it goes on by itself once what it waits for is there: the container engine (systemctl status docker; one that runs and ends nothing it is asked: systemctl restart docker) first of all, else what its log names (${log})`,
       }
     : {
         severity: 'critical',

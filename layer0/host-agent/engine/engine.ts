@@ -184,6 +184,11 @@ export type EngineInfo = { memoryBytes: number; cores: number; version: string; 
 export interface Engine {
   /** `unavailable` when the engine is not there. `rootDir`: where it keeps images, containers and volumes. */
   info(options?: CallOptions): Promise<EngineInfo>;
+  /**
+   * Resolves once the engine has had the locks that starts, stops and removals want: one in which they are stuck for good still
+   * lists containers. No answer within `deadlineMs`: `timeout`.
+   */
+  checkLocks(options: CallOptions & { deadlineMs: number }): Promise<void>;
 
   /**
    * A bridge of exactly this subnet, with the gateway as the host's address on it. One with another subnet: `conflict`. `mtu`

@@ -82,6 +82,9 @@ export function createMemoryEngine(
       await enter(call);
       return { memoryBytes: 8 * 2 ** 30, cores: 4, version: 'memory', ...options.capacity };
     },
+    async checkLocks(call) {
+      await enter(call);
+    },
     async ensureNetwork({ name, subnet }, call) {
       await enter(call);
       const found = networks.get(name) ?? subnet;

@@ -9,7 +9,7 @@ import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
 import { configSchema, gatewayOf, parseAttributes, parseUpstream } from '../config.ts';
-import { capacityOf, closedFor, diskCondition, keepAnnounced, leaseCondition } from './record.ts';
+import { capacityOf, closedFor, diskCondition, keepAnnounced, leaseCondition, openOrClosed } from './record.ts';
 
 const record: HostRecord = {
   id: 'h1',
@@ -52,7 +52,7 @@ test('a host is announced, stays cordoned over a restart of its agent, and never
   await store.close();
 });
 
-test('a host whose disk is full, or that has no lease, cordons itself, and opens again by itself', async () => {
+test('a host whose disk is full, whose engine hangs, or that has no lease cordons itself, and opens again by itself', async () => {
   const store = createMemoryStore();
   const log = silentLogger();
   const told = async (): Promise<HostRecord | undefined> => {
@@ -62,7 +62,12 @@ test('a host whose disk is full, or that has no lease, cordons itself, and opens
   const full = closedFor(record, { [diskCondition]: 'full' });
   const unleased = closedFor(record, { [leaseCondition]: 'none' });
   const both = closedFor(full, { [leaseCondition]: 'none' });
-  for (const now of [full, record, unleased, both, unleased, record]) {
+  const well = { isUnleased: false, isDiskFull: false, isEngineHung: false };
+  const hung = openOrClosed(record, { ...well, isEngineHung: true });
+  assert.deepEqual([hung.cordoned, hung.attributes], [true, { zone: 'a', 'condition.engine': 'hangs' }]);
+  assert.deepEqual(openOrClosed(record, { ...well, isUnleased: true, isDiskFull: true }), both);
+  assert.equal(openOrClosed(record, well), record);
+  for (const now of [full, record, hung, record, unleased, both, unleased, record]) {
     const stop = new AbortController();
     const running = keepAnnounced(store, () => now, { signal: stop.signal, log });
     await waitFor(async () => isDeepStrictEqual(await told(), now), { what: 'the record', deadlineMs: 30_000 });

@@ -182,17 +182,36 @@ async function putRecord(
 /** On a record that the host cordoned itself: why. */
 export const diskCondition = 'condition.disk';
 export const leaseCondition = 'condition.lease';
+export const engineCondition = 'condition.engine';
 
 /** Of a host that finds itself that no new jobs may come. */
 export function closedFor(record: HostRecord, attributes: Readonly<Record<string, string>>): HostRecord {
   return { ...record, cordoned: true, attributes: { ...record.attributes, ...attributes } };
 }
 
+/** What a host finds of itself keeps new jobs away, all of it told. */
+export function openOrClosed(
+  record: HostRecord,
+  found: Readonly<{ isUnleased: boolean; isDiskFull: boolean; isEngineHung: boolean }>,
+): HostRecord {
+  const closed = {
+    ...(found.isUnleased ? { [leaseCondition]: 'none' } : {}),
+    ...(found.isDiskFull ? { [diskCondition]: 'full' } : {}),
+    ...(found.isEngineHung ? { [engineCondition]: 'hangs' } : {}),
+  };
+  return Object.keys(closed).length === 0 ? record : closedFor(record, closed);
+}
+
 function merge(record: HostRecord, known: string): HostRecord {
   const before = hostRecordSchema.safeParse(JSON.parse(known));
   if (!before.success) return record;
-  const { [diskCondition]: disk, [leaseCondition]: lease, ...attributes } = before.data.attributes;
-  const isByItself = disk !== undefined || lease !== undefined;
+  const {
+    [diskCondition]: disk,
+    [leaseCondition]: lease,
+    [engineCondition]: engine,
+    ...attributes
+  } = before.data.attributes;
+  const isByItself = disk !== undefined || lease !== undefined || engine !== undefined;
   return {
     ...record,
     // What the host cordoned itself it opens again by itself.

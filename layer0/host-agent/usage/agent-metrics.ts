@@ -10,6 +10,7 @@ export type AgentFigures = Readonly<{
   leaseLeftMs: number | undefined;
   fencedJobs: number;
   isEngineConnected: boolean;
+  isEngineHung: boolean;
   engineLosses: number;
   linesShipped: number;
   linesDropped: number;
@@ -47,6 +48,7 @@ export function agentMetrics(figures: AgentFigures): Metric[] {
     gauge('flynn_host_lease_left_seconds', "How long the host's lease lasts.", (figures.leaseLeftMs ?? 0) / 1_000),
     counter('flynn_host_fenced_jobs_total', 'Jobs stopped because the lease was lost.', figures.fencedJobs),
     gauge('flynn_host_engine_connected', 'Whether the container engine answers.', Number(figures.isEngineConnected)),
+    gauge('flynn_host_engine_hung', 'Whether it answers and ends nothing.', Number(figures.isEngineHung)),
     counter('flynn_host_engine_losses_total', 'How often the container engine was lost.', figures.engineLosses),
     counter('flynn_host_log_lines_shipped_total', 'Log lines handed on.', figures.linesShipped),
     counter('flynn_host_log_lines_dropped_total', 'Log lines dropped for a slow reader.', figures.linesDropped),

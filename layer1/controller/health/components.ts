@@ -72,7 +72,10 @@ function ofHosts({ hosts, etcd }: ComponentFacts): Component[] {
   return [
     ...parts,
     of('host agent', ({ version }) => ({ isHealthy: true, version })),
-    of('container engine', ({ engine }) => ({ isHealthy: engine.isConnected, version: engine.version })),
+    of('container engine', ({ engine }) => ({
+      isHealthy: engine.isConnected && engine.isHung !== true,
+      version: engine.version,
+    })),
     of('scheduler', ({ scheduler, version }) => ({ isHealthy: scheduler !== 'off', version })),
   ];
 }
