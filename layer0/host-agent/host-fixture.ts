@@ -100,6 +100,7 @@ export async function openHost(options: {
   routers?: StepContext['routers'];
   beforeStart?: StepContext['beforeStart'];
   mayStartSingletons?: () => boolean;
+  isEngineHung?: () => boolean;
   note?: StepContext['note'];
   standing?: Standing;
   log?: Logger;
@@ -128,6 +129,7 @@ export async function openHost(options: {
       note: options.note ?? (() => undefined),
       isLogShipped: () => true,
       mayStartSingletons: options.mayStartSingletons ?? (() => true),
+      isEngineHung: options.isEngineHung ?? (() => false),
       standing,
       log,
     },

@@ -26,6 +26,7 @@ import type { StepContext } from './jobs/steps.ts';
 
 /** The engine works on a start mostly in the kernel; beyond a few at once they only wait for each other. */
 const startsAtOnce = 8;
+const removalsAtOnce = 4;
 
 export type HostDeps = {
   host: HostSettings;
@@ -40,6 +41,8 @@ export type HostDeps = {
   isLogShipped: (container: Container) => boolean;
   /** A job of which there must never be two waits until this says so. */
   mayStartSingletons: () => boolean;
+  /** Jobs that cannot be started are given back meanwhile. */
+  isEngineHung: StepContext['isEngineHung'];
   /** Without it nothing is done to jobs, and nothing said of them. */
   standing: Standing;
   log: Logger;
@@ -80,6 +83,8 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
     routers: deps.routers,
     monitors: new Map(),
     startSlots: new Slots(startsAtOnce),
+    removalSlots: new Slots(removalsAtOnce),
+    isEngineHung: deps.isEngineHung,
     beforeStart: deps.beforeStart,
     note: deps.note,
     log,

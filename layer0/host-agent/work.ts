@@ -33,7 +33,19 @@ export async function startWork(
   { store, registry, hasLease }: Pick<Entered, 'store' | 'registry' | 'hasLease'>,
   tasks: TaskGroup,
 ): Promise<Work> {
-  const { host: settings, access, engine, engineDir, containers, hang, uses, known, watchdog, rivals, standing } = ground;
+  const {
+    host: settings,
+    access,
+    engine,
+    engineDir,
+    containers,
+    hang,
+    uses,
+    known,
+    watchdog,
+    rivals,
+    standing,
+  } = ground;
   const { hostId, cluster } = settings;
   const { signal } = tasks;
   const sessions = new Sessions(engine);
@@ -81,6 +93,7 @@ export async function startWork(
       },
       note,
       mayStartSingletons: () => fence.isOpen,
+      isEngineHung: () => hang.since !== undefined,
       standing,
       isLogShipped: (container) => pump.isShipped(container),
       log,

@@ -299,8 +299,10 @@ export async function removeBuildsLeft(context: ImageContext, options: CallOptio
     options,
   );
   const names = left.map(({ Name }) => Name).filter((name) => !builds.has(name));
-  const removed = await Promise.allSettled(names.map((name) => removeNetwork(context, name)));
-  for (const one of removed) if (one.status === 'rejected') throw one.reason;
+  let failure: unknown;
+  // One after the other: with many at once an engine may hang.
+  for (const name of names) await removeNetwork(context, name).catch((error: unknown) => (failure = error));
+  if (failure !== undefined) throw failure;
 }
 
 function notFoundIsFine(error: unknown): void {

@@ -56,7 +56,8 @@ export async function openDocker(options: { fetchBlob?: FetchBlob } = {}): Promi
     network,
     scratchDir,
     async close() {
-      await Promise.all((await engine.list()).map((container) => engine.remove(container.id)));
+      // One after the other, as tests share the engine: it may hang for all of them when many end at once.
+      for (const container of await engine.list()) await engine.remove(container.id);
       // The engine removes no stack that another stands on: the tallest go first.
       const height = ({ labels }: ImageInfo) => labels[label.stack]?.length ?? 0;
       const images = (await engine.listImages()).toSorted((a, b) => height(b) - height(a));

@@ -17,7 +17,10 @@ const withoutFilters = {
 };
 const firewallSchema = z.object({ FirewallBackend: z.object({ Driver: z.string() }) });
 
-export function dockerNetworks({ docker, cluster }: DockerContext): Pick<Engine, 'ensureNetwork' | 'removeNetwork' | 'checkLocks'> {
+export function dockerNetworks({
+  docker,
+  cluster,
+}: DockerContext): Pick<Engine, 'ensureNetwork' | 'removeNetwork' | 'checkLocks'> {
   const making = new Mutex();
 
   async function subnetOf(name: string, options: CallOptions): Promise<string | undefined> {

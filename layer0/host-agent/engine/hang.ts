@@ -77,7 +77,9 @@ export class HangWatch {
   #tell(hungBefore: number | undefined): void {
     if (hungBefore === undefined && this.since !== undefined) {
       const remedy = hangRemedy(this.#version);
-      this.#log.error(`the container engine hangs: it answers and ends nothing; this host takes no new jobs: ${remedy}`);
+      this.#log.error(
+        `the container engine hangs: it answers and ends nothing; this host takes no new jobs: ${remedy}`,
+      );
     }
     if (hungBefore !== undefined && this.since === undefined) {
       this.#log.info('the container engine does not hang any more');

@@ -274,6 +274,52 @@ test('a container that the engine is to remove, and never starts again, makes ro
     await agent.stop();
   }));
 
+test('a job that an engine which hangs does not start is over here, so that another host has it', () =>
+  scenario(async ({ engine, store }) => {
+    const start: Engine['start'] = () => Promise.reject(new FlynnError('timeout', 'it took too long'));
+    let isHung = false;
+    const agent = await openHost({ engine: { ...engine, start }, store, isEngineHung: () => isHung });
+    const job = jobOf('a');
+    await agent.assign([job]);
+    await agent.reach(job, 'pending', ({ state }) => state === 'pending');
+    isHung = true;
+    const { state, error } = await agent.reach(job, 'over', ({ isFinal }) => isFinal);
+    assert.equal(state, 'done');
+    assert.match(error ?? '', /hangs/);
+    assert.deepEqual(await evaluationsIn(store), [['w1', 'job_ended', 'pending']]);
+    await agent.stop();
+  }));
+
+test('containers of ended jobs are removed a few at a time', () =>
+  scenario(async ({ engine, store }) => {
+    let most = 0;
+    const waiting = new Set<() => void>();
+    const remove: Engine['remove'] = async (id, call) => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      waiting.add(resolve);
+      most = Math.max(most, waiting.size);
+      await promise;
+      waiting.delete(resolve);
+      return engine.remove(id, call);
+    };
+    const agent = await openHost({ engine: { ...engine, remove }, store });
+    // Of ended jobs the newest 25 stay.
+    const jobs = Array.from({ length: 35 }, (_, at) =>
+      jobOf(`a${at}`, { command: script('exit 0'), restart: 'never' }),
+    );
+    await agent.assign(jobs);
+    for (const job of jobs) await agent.reach(job, 'its end', ({ state }) => state === 'done');
+    await agent.assign([]);
+    const left = async (): Promise<boolean> => {
+      for (const go of waiting) go();
+      return (await engine.list()).length === 25;
+    };
+    await waitFor(() => waiting.size >= 4, { what: 'removals', deadlineMs: 60_000, intervalMs: 5 });
+    await waitFor(left, { what: 'the rest to go', deadlineMs: 60_000, intervalMs: 5 });
+    assert.equal(most, 4);
+    await agent.stop();
+  }));
+
 test('a removal that the engine does not get done is told once, and not with each try', () =>
   scenario(async ({ engine, store }) => {
     let tries = 0;

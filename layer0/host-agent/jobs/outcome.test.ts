@@ -160,6 +160,17 @@ test('one that hung waits longer each time, unless it was well for a minute befo
   assert.deepEqual([0, 59_999, 60_000].map(failuresOf), [5, 5, 1]);
 });
 
+test('a service that an engine which hangs does not start is given back; what there may never be two of waits', () => {
+  const hung = { message: 'no answer', isTransient: true, isEngineHung: true };
+  const { status } = outcomeOfFailedStart(service, record, hung, now);
+  assert.deepEqual([status.state, status.isFinal, status.endedAt], ['done', true, now]);
+  assert.match(status.error ?? '', /no answer.*engine hangs/);
+  const single = { ...service, singleton: true };
+  assert.equal(outcomeOfFailedStart(single, record, hung, now).status.state, 'pending');
+  const own = { ...hung, isTransient: false };
+  assert.equal(outcomeOfFailedStart(service, record, own, now).status.state, 'failed');
+});
+
 test('a host that lacks something waits with a one-off for two minutes, with a service for ever', () => {
   const away = { message: 'no blob store', isTransient: true };
   assert.equal(outcomeOfFailedStart(once, record, away, now + 119_999).status.state, 'pending');

@@ -3,6 +3,7 @@ import { exitCodeText } from '@flynn/kit/exit-codes';
 import type { HostJob, JobStatus } from '@flynn/scheduler/cell';
 import type { BrokenJob, DesiredJob } from './assigned.ts';
 import type { Container } from '../engine/engine.ts';
+import { isSingleton } from '../engine/labels.ts';
 import { countFailures, restartDelayMs } from './backoff.ts';
 import type { JobRecord, StopCause } from './record.ts';
 import { withoutRun } from './record.ts';
@@ -73,17 +74,22 @@ export function outcomeOfVanished(job: HostJob, startedAt: number, record: JobRe
 
 /**
  * A start that did not work. `isTransient`: nothing is wrong with the job, something it needs is away. `endedAt`: of the run
- * before, which is told about already.
+ * before, which is told about already. `isEngineHung`: nothing is started here until people restart the engine, so a service is
+ * given back for another host, and no deployment fails of it. One of which there may never be two stays: it may yet start here.
  */
 export function outcomeOfFailedStart(
   job: HostJob,
   record: JobRecord,
-  failure: { message: string; isTransient: boolean; endedAt?: number | undefined },
+  failure: { message: string; isTransient: boolean; isEngineHung?: boolean; endedAt?: number | undefined },
   now: number,
 ): Outcome {
   const status = withoutRun(record.status);
   const before = failure.endedAt === undefined ? {} : { endedAt: failure.endedAt };
   const error = failure.message;
+  if (failure.isTransient && failure.isEngineHung === true && job.template.restart === 'always' && !isSingleton(job)) {
+    const given = `${error}: its host's container engine hangs, and another host is to run it`;
+    return { status: { ...status, state: 'done', isFinal: true, error: given, endedAt: now }, failures: 0 };
+  }
   const hasPatience = job.template.restart === 'always' || now - job.createdAt < patienceMs;
   if (failure.isTransient && hasPatience) {
     return {

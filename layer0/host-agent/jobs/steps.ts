@@ -32,6 +32,10 @@ export type StepContext = {
   monitors: Map<string, JobMonitor>;
   /** Starts under way at once: more would only queue in the engine, and keep it from answering anything else. */
   startSlots: Slots;
+  /** Whether the engine ends nothing that it is asked to do. */
+  isEngineHung: () => boolean;
+  /** Removals under way at once: of many at a time an engine may hang. */
+  removalSlots: Slots;
   /** Called between the creation and the start of a container; what it throws is why it is not started. */
   beforeStart: (job: HostJob, containerId: string) => Promise<void>;
   /** Says it in the job's log. */
@@ -53,7 +57,7 @@ export async function execute(step: Step, context: StepContext, signal: AbortSig
     case 'settle':
       return settleJob(step, context);
     case 'remove':
-      await context.engine.remove(step.container.id, { signal });
+      await context.removalSlots.run(() => context.engine.remove(step.container.id, { signal }), { signal });
       return context.containers.delete(step.container.id);
     case 'forget':
       return context.jobs.forget(step.jobId);
@@ -90,7 +94,12 @@ async function startJob(step: StepOf<'start'>, context: StepContext, signal: Abo
     // The assignment changed its mind, or the agent stops: whoever broke it off looks what the engine makes of it.
     if (signal.aborted) return;
     const isTransient = hasCode(error, 'unavailable', 'timeout', 'cancelled');
-    const failure = { message: messageOf(error), isTransient, endedAt: step.container?.endedAtMs };
+    const failure = {
+      message: messageOf(error),
+      isTransient,
+      isEngineHung: context.isEngineHung(),
+      endedAt: step.container?.endedAtMs,
+    };
     context.log.warn({ jobId: job.id }, `could not start the job: ${failure.message}`);
     jobs.set({ ...record(), ...outcomeOfFailedStart(job, record(), failure, systemClock.now()), isWatched: false });
     try {
