@@ -16,17 +16,17 @@ const againMs = 1_000;
 const patienceMs = [5_000, 10_000, 20_000, 30_000] as const;
 
 /** Tries in a row that nothing came of, and since when. */
-export type Tries = Readonly<{ unanswered: number; sinceMs: number }>;
+type Tries = Readonly<{ unanswered: number; sinceMs: number }>;
 
-export function deadlineAfter(tries: Tries | undefined): number {
+function deadlineAfter(tries: Tries | undefined): number {
   return patienceMs[Math.min(tries?.unanswered ?? 0, patienceMs.length - 1)] ?? everyMs;
 }
 
-export function unansweredOnce(tries: Tries | undefined, beganMs: number): Tries {
+function unansweredOnce(tries: Tries | undefined, beganMs: number): Tries {
   return { unanswered: (tries?.unanswered ?? 0) + 1, sinceMs: tries?.sinceMs ?? beganMs };
 }
 
-export function isHang(tries: Tries | undefined): tries is Tries {
+function isHang(tries: Tries | undefined): tries is Tries {
   return tries !== undefined && tries.unanswered >= patienceMs.length;
 }
 

@@ -1,11 +1,12 @@
 /** The controller's own checks: parts of the platform, what does not get on, certificates of routes. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import type { ExaminedHost } from '@flynn/host-agent/doctor/api';
 import type { Found } from '@flynn/host-agent/doctor/finding';
 import { certificateOf } from '../certificates/resource-fixture.ts';
 import type { DeploymentResource, OperationResource, RunnerResource } from '../resources.ts';
 import { routeCertificateFindings } from './certificates.ts';
-import { componentFindings } from './components.ts';
+import { componentFindings, componentsOf } from './components.ts';
 import type { Component } from './api.ts';
 import { stuckFindings } from './stuck.ts';
 
@@ -23,6 +24,22 @@ const common = {
   waitingFor: {},
   conditions: [],
 } as const;
+
+it('an engine that hangs, or is away, is none of the healthy ones; a host of a version before does not say', () => {
+  const host = (id: string, engine: { isConnected: boolean; isHung?: true }): ExaminedHost => ({
+    id,
+    state: 'up',
+    agent: { version: '1', engine: { ...engine, version: '20.10' }, store: { isReachable: true }, scheduler: 'runs' },
+  });
+  const hosts = [
+    host('h1', { isConnected: true }),
+    host('h2', { isConnected: true, isHung: true }),
+    host('h3', { isConnected: false }),
+  ];
+  const none = { apps: [], releases: [], formations: [], statuses: [], etcd: [], hostsFor: () => 0 };
+  const engine = componentsOf({ ...none, hosts }).find(({ name }) => name === 'container engine');
+  assert.deepEqual([engine?.wanted, engine?.healthy], [3, 1]);
+});
 
 it('a part with too few healthy instances is named, one that is whole is not, nor what hosts tell themselves', () => {
   const part = (change: Partial<Component>): Component => ({
