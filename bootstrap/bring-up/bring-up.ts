@@ -29,7 +29,8 @@ import {
   takeKeys,
   withBackup,
 } from '../restore/from-backup.ts';
-import { restoredAppsStep, unrestoredText } from '../restore/steps.ts';
+import { placesOf, restoredAppsStep, unrestoredText } from '../restore/steps.ts';
+import { unmetText } from '../restore/unmet-limits.ts';
 import { type Rotation, beginning, withNextRootKey, withNextRound } from '../rotation/rotation.ts';
 import { withNextSealingKey } from '../rotation/sealing-key-round.ts';
 import { type Cluster, type Options, keptText, refuseContradictions, settle, withKept } from '../settings.ts';
@@ -254,6 +255,8 @@ async function sayRestored({ options, cluster }: Context, backup: Backup): Promi
   process.stdout.write(restoredText(cluster, backup));
   const word = await withStore(host, (store) => readEncryption(store, AbortSignal.timeout(askMs)));
   process.stdout.write(encryptionText(backup, { word, withoutWireguard: await lookAtWireguard() }));
+  const places = await withStore(host, (store) => placesOf(store, cluster.hostId));
+  process.stdout.write(unmetText(backup.inspection.platform, places));
   process.stdout.write(unwellText(unwell));
   process.stdout.write(await unrestoredText(host));
 }

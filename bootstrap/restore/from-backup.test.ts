@@ -10,6 +10,7 @@ import {
   checkRestore,
   encryptionText,
   openBackup,
+  restoredParts,
   restoredText,
   takeKeys,
   withBackup,
@@ -125,7 +126,7 @@ test('of a root key that was being made anew the new one is restored, and one ma
     assert.deepEqual([cluster.controllerKey, cluster.tokens], ['new', { round: 3 }]);
     const env = { FLYNN_CONTROLLER_KEY: rootKeysOf(cluster).join(',') };
     const app = { name: 'controller', image: 'i', env, processes: {}, counts: {}, routes: [] };
-    assert.equal(withSettings(app, backup.inspection.platform).env['FLYNN_CONTROLLER_KEY'], 'new');
+    assert.equal(withSettings(app, backup.inspection.platform, []).env['FLYNN_CONTROLLER_KEY'], 'new');
     assert.match(restoredText(cluster, backup), /being made anew[^]* new --pin/);
     assert.match(restoredText(cluster, backupOf()), /authority is a new one[^]* KEY --pin [0-9a-f]{64}\n/);
     await writeRestore(stateDir, backup, { isComplete: true });
@@ -177,11 +178,23 @@ test('what people set of the platform’s own apps stays beside what the manifes
     routes: [],
   };
   const { platform } = backupOf().inspection;
-  const kept = withSettings(app, platform);
+  const kept = withSettings(app, platform, []);
   assert.deepEqual(kept.env, { FLYNN_CONTROLLER_KEY: 'new', FLYNN_OIDC_ISSUER: 'https://id' });
   assert.deepEqual(kept.counts, app.counts);
-  assert.equal(withSettings({ ...app, name: 'router' }, platform).env['FLYNN_OIDC_ISSUER'], undefined);
+  assert.equal(withSettings({ ...app, name: 'router' }, platform, []).env['FLYNN_OIDC_ISSUER'], undefined);
 });
+
+test('the same command again, once all is restored, takes nothing back of what was set since', () =>
+  withFolder(async (stateDir) => {
+    const backup = backupOf();
+    const app = { name: 'controller', image: 'i', env: {}, processes: { web: {} }, counts: {}, routes: [] };
+    const places = async () => [];
+    await writeRestore(stateDir, backup, { isComplete: false });
+    const [restored] = await restoredParts([app], backup, { stateDir, places });
+    assert.equal(restored?.env['FLYNN_OIDC_ISSUER'], 'https://id');
+    await writeRestore(stateDir, backup, { isComplete: true });
+    assert.deepEqual(await restoredParts([app], backup, { stateDir, places }), [app]);
+  }));
 
 test('a file that is no backup is refused, and named', () =>
   withFolder(async (folder) => {

@@ -20,6 +20,7 @@ import { givenBy, nextEnv, nextProcesses } from '../platform/part.ts';
 import { type Cluster, type Options } from '../settings.ts';
 import { httpsPortOf } from '../domain/urls.ts';
 import { adoptHostKey } from '../state.ts';
+import { type Place, metLimits } from './unmet-limits.ts';
 
 export type Backup = Readonly<{ file: string; inspection: Inspection; source: RestoreSource }>;
 
@@ -157,13 +158,27 @@ export async function isRestored(stateDir: string, { source }: Backup): Promise<
 }
 
 /**
- * With the variables and limits people set of it that are not the manifest's own. Their counts come once it runs: here may be
- * less room.
+ * As they are to be in the cluster that comes back. Once all of it is there what was set since is its people's: the same command
+ * done again takes nothing of that back.
  */
-export function withSettings(app: SystemApp, { apps }: PlatformPart): SystemApp {
+export async function restoredParts(
+  apps: readonly SystemApp[],
+  backup: Backup,
+  { stateDir, places }: { stateDir: string; places: () => Promise<readonly Place[]> },
+): Promise<SystemApp[]> {
+  if (await isRestored(stateDir, backup)) return [...apps];
+  const hosts = await places();
+  return apps.map((app) => withSettings(app, backup.inspection.platform, hosts));
+}
+
+/**
+ * With the variables and limits people set of it that are not the manifest's own, as far as a host meets them. Their counts come
+ * once it runs: here may be less room.
+ */
+export function withSettings(app: SystemApp, { apps }: PlatformPart, hosts: readonly Place[]): SystemApp {
   const kept = apps[app.name];
   if (kept === undefined) return app;
-  const set = { limits: kept.limits ?? {}, given: { variables: kept.given, limits: kept.givenLimits } };
+  const set = { limits: metLimits(kept, hosts), given: { variables: kept.given, limits: kept.givenLimits } };
   return { ...app, env: nextEnv(app, kept), processes: nextProcesses(app, set), given: givenBy(app) };
 }
 

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apps, formations, releases } from '@flynn/controller/api';
+import { limitsOf } from '@flynn/controller/backup/platform-limits';
 import { processSchema } from '@flynn/controller/processes/process';
 import { routing } from '@flynn/controller/routes/api';
 import type { PlatformPart } from '@flynn/controller/backup/manifest';
@@ -23,6 +24,9 @@ function platformWith(apps: PlatformPart['apps']): PlatformPart {
     apps,
   };
 }
+
+/** The machine that it is restored onto. */
+const places = [{ id: 'new', attributes: {}, capacity: { memoryBytes: 4 * 1024 ** 3, cpuMillis: 2_000 } }];
 
 const wanted: SystemApp = {
   name: 'controller',
@@ -66,7 +70,7 @@ test('a part of the platform goes on with its routes, numbers, settings and coun
   await using other = await startTestController({ store, hosts: 1 });
   const next = { ...wanted, image: 'flynn/controller:2', env: { ...wanted.env, FLYNN_KEY: 'new' } };
   const restored = new Platform(other.client);
-  assert.equal(await restored.ensureApp(withSettings(next, source.inspection.platform), told), 'created');
+  assert.equal(await restored.ensureApp(withSettings(next, source.inspection.platform, places), told), 'created');
   const after = await other.client.call(apps.get, { params });
   assert.equal(after.id, before.id);
   const release = await other.client.call(releases.get, { params: { ...params, release: after.releaseId ?? '' } });
@@ -96,10 +100,24 @@ test('parts that were scaled to more than there is room for here come up, and th
     gone: { env: {}, given: [], counts: { web: 2 } },
   });
   const small = { ...wanted, processes: { web: { memoryBytes: 256 * 1024 ** 2 }, worker: {} } };
-  assert.equal(await restored.ensureApp(withSettings(small, platform), () => undefined), 'created');
+  assert.equal(await restored.ensureApp(withSettings(small, platform, places), () => undefined), 'created');
   await restored.restoreCounts(platform);
   const { releaseId = '' } = await other.client.call(apps.get, { params: { app: 'controller' } });
   const params = { app: 'controller', release: releaseId };
   const isWanted = { web: 40, worker: 1 };
   assert.deepEqual((await other.client.call(formations.get, { params })).processes, isWanted);
+});
+
+test('a part that was to be on hosts which are not here, or to take what none has, comes up without that', async () => {
+  await using other = await startTestController({ hosts: 1 });
+  const given = limitsOf({ web: processSchema.parse({}), worker: processSchema.parse({}) });
+  const onGone = [{ attribute: 'host', operator: 'in' as const, values: ['gone'] }];
+  const limits = limitsOf({
+    web: processSchema.parse({ constraints: onGone }),
+    worker: processSchema.parse({ memoryBytes: 64 * 1024 ** 3 }),
+  });
+  const counts = { web: 1, worker: 1 };
+  const kept = platformWith({ controller: { env: {}, given: [], limits, givenLimits: given, counts } });
+  const restored = new Platform(other.client, { signal: AbortSignal.timeout(60_000) });
+  assert.equal(await restored.ensureApp(withSettings(wanted, kept, places), () => undefined), 'created');
 });

@@ -5,13 +5,16 @@
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { partOf } from '@flynn/discovery/parts';
 import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
+import { listHosts } from '@flynn/host-agent/hosts/settings';
 import { restoreEncryption } from '@flynn/host-agent/network/encryption';
 import { restoreApps, restoreBlobs, restoreRecords } from '@flynn/controller/backup/restore';
 import type { Images } from '@flynn/controller/backup/restore';
 import { restoreDatastores, unrestoredIn } from '@flynn/controller/backup/restore-datastores';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
-import { withDeadline } from '@flynn/kit/retry';
+import { waitFor, withDeadline } from '@flynn/kit/retry';
+import { hostSpecOf } from '@flynn/scheduler/feasible';
+import type { Store } from '@flynn/store/store';
 import { withStore } from '../platform/controller.ts';
 import { type Backup, isRestored, writeRestore } from './from-backup.ts';
 import { withController } from '../platform/controller-client.ts';
@@ -20,6 +23,7 @@ import { Platform } from '../platform/platform.ts';
 import { type Unwell, untilHealthy } from './apps.ts';
 import type { Cluster } from '../settings.ts';
 import type { Step } from '../steps/step.ts';
+import type { Place } from './unmet-limits.ts';
 
 /** Known once the steps before have run. */
 export type RestoreContext = Readonly<{
@@ -111,6 +115,20 @@ export function restoredAppsStep(
       return `${count - unwell.length} of ${count} healthy`;
     },
   };
+}
+
+/** The hosts that there are; this one for certain, whose agent may have begun a moment ago. */
+export async function placesOf(store: Pick<Store, 'list'>, ownId: string): Promise<Place[]> {
+  return await waitFor(
+    async () => {
+      const hosts = await listHosts(store, { signal: AbortSignal.timeout(askMs) });
+      const places = hosts.flatMap(({ record, settings }) =>
+        record === undefined ? [] : [hostSpecOf(record, settings)],
+      );
+      return places.some(({ id }) => id === ownId) && places;
+    },
+    { what: `host ${ownId} to take jobs`, deadlineMs: askMs, intervalMs: 200 },
+  );
 }
 
 /** Databases that are empty, or have only what was written since; nothing when all is well. */

@@ -31,7 +31,7 @@ import { ensureControllerCertificate, ensureRouteCertificate } from '../joining/
 import { engineAt } from '../machine/engine.ts';
 import { checkStoreData, ensureEtcd, tellEtcdImage } from '../platform/etcd.ts';
 import type { ImageName } from '../images/recipes.ts';
-import { isRestored, withSettings } from '../restore/from-backup.ts';
+import { isRestored, restoredParts } from '../restore/from-backup.ts';
 import { examinedHosts, hostsOf, sickMembers } from '../update/host-move.ts';
 import { type SystemApp, controllerApp, dashboardApp, manifestOf } from '../platform/manifest.ts';
 import { type KnownAs, configuredText } from '../cli/known-as.ts';
@@ -41,7 +41,7 @@ import { lackingText } from '../platform/lacking.ts';
 import { leftCountsPut, readLeftCounts, stillLeft, withLeft } from '../platform/left-counts.ts';
 import { type Outcome, Platform } from '../platform/platform.ts';
 import { listVolumes } from '../leaving/removal.ts';
-import { type RestoreContext, restoreRecordsStep, restoreSteps } from '../restore/steps.ts';
+import { type RestoreContext, placesOf, restoreRecordsStep, restoreSteps } from '../restore/steps.ts';
 import { beginning, closing, isOpen, knownRootKeys, rootKeysOf, withLiveKeys } from '../rotation/rotation.ts';
 import { tellAuthority, tellRotation } from '../rotation/entry.ts';
 import { pushSample, sampleName, sampleStanding, untilAnswers } from '../platform/sample-app.ts';
@@ -103,7 +103,9 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
       controllerCertificate,
       hostMemoryBytes: totalmem(),
     });
-    return backup === undefined ? apps : apps.map((app) => withSettings(app, backup.inspection.platform));
+    if (backup === undefined) return apps;
+    const places = () => withStore(host(), (store) => placesOf(store, cluster.hostId));
+    return await restoredParts(apps, backup, { stateDir, places });
   };
   const sampleStep = (): Step => ({
     title: `Sample app ${sampleName}`,

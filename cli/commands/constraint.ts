@@ -1,3 +1,4 @@
+import { typedConstraint } from '@flynn/controller/processes/constraints';
 import type { Process } from '@flynn/controller/processes/process';
 import { hostTagName } from '@flynn/kit/names';
 import { usageError } from '../arguments.ts';
@@ -20,7 +21,7 @@ export function addConstraintCommands(parent: Parent): void {
         formatTable(
           ['TYPE', 'HOSTS'],
           processes.flatMap(([type, { constraints = [] }]) =>
-            constraints.length === 0 ? [[type, 'any']] : constraints.map((one) => [type, textOf(one)]),
+            constraints.length === 0 ? [[type, 'any']] : constraints.map((one) => [type, typedConstraint(one)]),
           ),
         ),
       );
@@ -134,22 +135,4 @@ function checkGivenUp(wishes: readonly Wish[]): void {
   const givenUp = new Set(wishes.flatMap(({ subject, wanted }) => (wanted === undefined ? [subject] : [])));
   const both = wishes.find(({ subject, wanted }) => wanted !== undefined && givenUp.has(subject));
   if (both !== undefined) throw usageError(`${both.subject} is asked for and given up at once: write one of both`);
-}
-
-/** As `set` reads it. */
-function textOf({ attribute, operator, values }: Constraint): string {
-  switch (operator) {
-    case 'in':
-      return `${attribute}=${values.join(',')}`;
-    case 'not_in':
-      return `${attribute}!=${values.join(',')}`;
-    case 'exists':
-      return attribute;
-    case 'missing':
-      return `!${attribute}`;
-    case 'distinct':
-      return subjectOf({ attribute, operator });
-    default:
-      return operator satisfies never;
-  }
 }

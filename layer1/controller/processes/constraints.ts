@@ -25,3 +25,21 @@ export const processConstraintSchema = constraintSchema
     path: ['values'],
     error: 'exists, missing and distinct compare with no values: leave them out',
   });
+
+/** As `flynn constraint set` reads it. */
+export function typedConstraint({ attribute, operator, values }: Constraint): string {
+  switch (operator) {
+    case 'in':
+      return `${attribute}=${values.join(',')}`;
+    case 'not_in':
+      return `${attribute}!=${values.join(',')}`;
+    case 'exists':
+      return attribute;
+    case 'missing':
+      return `!${attribute}`;
+    case 'distinct':
+      return `distinct:${attribute}`;
+    default:
+      return operator satisfies never;
+  }
+}
