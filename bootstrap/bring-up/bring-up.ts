@@ -108,11 +108,11 @@ type Begun = Readonly<{
 async function begin(given: Options, request: BringUp): Promise<Begun | undefined> {
   const { env, token, site, formation, fromBackup, passphraseFile } = request;
   const backup = fromBackup === undefined ? undefined : await openBackup(fromBackup, { env, passphraseFile });
-  const options = backup === undefined ? given : withBackup(given, backup.inspection);
   // Before anything is settled: an address that this machine does not have yet would be missing in it for good.
-  await untilBooted(options, report);
-  const stateDir = options.FLYNN_STATE_DIR;
+  await untilBooted(given, report);
+  const stateDir = given.FLYNN_STATE_DIR;
   const stored = await readCluster(stateDir);
+  const options = backup === undefined ? given : withBackup(given, backup.inspection, stored);
   const standing = token === undefined ? 'known' : await standingOf(token, stored);
   if (site !== undefined) checkSite(site, stored);
   if (request.rotation !== undefined) checkRotation(request.rotation, stored);

@@ -74,24 +74,38 @@ function backupOf({ isEncrypted, digest = 'd1', sshHostKey = 'none', rootKey = '
 
 test('the cluster is what it was where nothing else is said, and of its own domain', () => {
   const { inspection } = backupOf();
-  const cluster = settle(withBackup(readOptions({}), inspection), undefined, machine);
+  const cluster = settle(withBackup(readOptions({}), inspection, undefined), undefined, machine);
   const { name, domain, httpPort, httpsPort, gitPort } = cluster;
   assert.deepEqual(
     { name, domain, httpPort, httpsPort, gitPort },
     { name: 'old', domain: 'apps.example.com', httpPort: 8080, httpsPort: undefined, gitPort: 2200 },
   );
   const other = settle(
-    withBackup(readOptions({ FLYNN_CLUSTER: 'new', FLYNN_HTTP_PORT: '80' }), inspection),
+    withBackup(readOptions({ FLYNN_CLUSTER: 'new', FLYNN_HTTP_PORT: '80' }), inspection, undefined),
     undefined,
     machine,
   );
   assert.deepEqual([other.name, other.httpPort], ['new', 80]);
   const own = { ...inspection, platform: { ...inspection.platform, httpsPort: 9443 } };
-  assert.equal(settle(withBackup(readOptions({}), own), undefined, machine).httpsPort, 9443);
+  assert.equal(settle(withBackup(readOptions({}), own, undefined), undefined, machine).httpsPort, 9443);
   assert.throws(
-    () => withBackup(readOptions({ FLYNN_DOMAIN: 'other.example.com' }), inspection),
+    () => withBackup(readOptions({ FLYNN_DOMAIN: 'other.example.com' }), inspection, undefined),
     /routes in the backup/,
   );
+});
+
+test('what is gone on with is where it was begun, whatever the command says no more', () => {
+  const { inspection } = backupOf();
+  const begun = readOptions({
+    FLYNN_CLUSTER: 'new',
+    FLYNN_HTTP_PORT: '9080',
+    FLYNN_HTTPS_PORT: '9443',
+    FLYNN_GIT_PORT: '2300',
+  });
+  const stored = settle(withBackup(begun, inspection, undefined), undefined, machine);
+  assert.deepEqual(settle(withBackup(readOptions({}), inspection, stored), stored, machine), stored);
+  const other = settle(withBackup(readOptions({ FLYNN_HTTP_PORT: '9081' }), inspection, stored), stored, machine);
+  assert.deepEqual([other.httpPort, other.gitPort], [9081, 2300]);
 });
 
 /** In the file `key`. */
@@ -105,7 +119,7 @@ test('people keep their root key and the host their ssh knows; what is between s
   withFolder(async (folder) => {
     const backup = backupOf({ sshHostKey: await makeSshKey(folder) });
     const stateDir = join(folder, 'state');
-    const made = settle(withBackup(readOptions({}), backup.inspection), undefined, machine);
+    const made = settle(withBackup(readOptions({}), backup.inspection, undefined), undefined, machine);
     const cluster = await takeKeys(stateDir, made, backup);
     assert.deepEqual([cluster.controllerKey, cluster.key, cluster.joinSecret], ['root', 'made anew', 'made anew']);
     const hostKey = await ensureHostKey(stateDir);
@@ -121,7 +135,10 @@ test('of a root key that was being made anew the new one is restored, and one ma
   withFolder(async (stateDir) => {
     const backup = backupOf({ rootKey: 'new,former', rounds: '3,2', sshHostKey: await makeSshKey(stateDir) });
     const authority = await createAuthority('flynn');
-    const made = settle(withBackup(readOptions({}), backup.inspection), undefined, { ...machine, authority });
+    const made = settle(withBackup(readOptions({}), backup.inspection, undefined), undefined, {
+      ...machine,
+      authority,
+    });
     const cluster = await takeKeys(stateDir, made, backup);
     assert.deepEqual([cluster.controllerKey, cluster.tokens], ['new', { round: 3 }]);
     const env = { FLYNN_CONTROLLER_KEY: rootKeysOf(cluster).join(',') };
@@ -141,7 +158,7 @@ test('a cluster that has moved answers at its former domains after a restore, to
     const moved = { ...platform.apps['controller'], env: { FLYNN_FORMER_DOMAINS: 'b.example.com,a.example.com' } };
     const apps = { ...platform.apps, controller: { ...platform.apps['controller'], ...moved } };
     const inspection = { ...backup.inspection, platform: { ...platform, apps } } as typeof backup.inspection;
-    const made = settle(withBackup(readOptions({}), inspection), undefined, machine);
+    const made = settle(withBackup(readOptions({}), inspection, undefined), undefined, machine);
     const cluster = await takeKeys(stateDir, made, { ...backup, inspection });
     assert.deepEqual(cluster.domains, { former: ['b.example.com', 'a.example.com'], isMoving: false });
   }));
@@ -150,7 +167,10 @@ test('a restore goes on with its own backup, and nothing else is done before it 
   withFolder(async (stateDir) => {
     const backup = backupOf();
     const authority = await createAuthority('flynn');
-    const stored = settle(withBackup(readOptions({}), backup.inspection), undefined, { ...machine, authority });
+    const stored = settle(withBackup(readOptions({}), backup.inspection, undefined), undefined, {
+      ...machine,
+      authority,
+    });
     const isConflict = (error: unknown) => hasCode(error, 'conflict');
     await checkRestore(stateDir, undefined, backup);
     await assert.rejects(checkRestore(stateDir, stored, backup), isConflict, 'a cluster that was made otherwise');

@@ -94,9 +94,10 @@ export async function writeRestore(
 
 /**
  * The options as if the backed-up cluster's had been given, where none were. `conflict` for another domain: people's
- * routes are of theirs.
+ * routes are of theirs. Of what was begun already (`stored`) its own count: who goes on may not say again what differs.
  */
-export function withBackup(options: Options, { platform }: Inspection): Options {
+export function withBackup(options: Options, { platform }: Inspection, stored: Cluster | undefined): Options {
+  if (stored !== undefined) return options;
   if (options.FLYNN_DOMAIN !== undefined && options.FLYNN_DOMAIN !== platform.domain) {
     throw new FlynnError(
       'conflict',
