@@ -59,7 +59,7 @@ export async function checkBeginning(store: Store, { sick, hosts, patientMs = to
   if (sick.length > 0) {
     refuse(`a member of the store does not answer on ${sick.join(', ')}: flynn-host status says what is wrong`);
   }
-  // All are made anew at the same time, the authority's own, too: one that is not valid yet elsewhere would cut hosts off.
+  // All are made anew at the same time: one that is not valid yet elsewhere would cut hosts off.
   const astray = hosts.filter(({ clockOffsetMs = 0 }) => Math.abs(clockOffsetMs) > maxClockDifferenceMs);
   if (astray.length > 0) {
     const ids = astray.map(({ id }) => id).join(', ');

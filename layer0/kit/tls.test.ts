@@ -47,6 +47,15 @@ test('client and server know each other by their authority; a stranger is refuse
   }
 });
 
+test('an authority that was made by a clock which was ahead counts once that is put right', async () => {
+  const now = Date.parse('2026-06-01T12:00:00Z');
+  for (const aheadMs of [2 * 3_600_000, 400 * 24 * 3_600_000]) {
+    const { certificate } = await createAuthority('flynn test', { now: now + aheadMs });
+    const { validFromDate, validToDate } = new X509Certificate(certificate);
+    assert.ok(validFromDate.getTime() < now && now < validToDate.getTime(), `${validFromDate.toISOString()}`);
+  }
+});
+
 test('a certificate is due when two thirds of its time are over, or it is not for these addresses', async () => {
   const now = Date.parse('2030-01-01T00:00:00Z');
   const authority = await createAuthority('flynn test', { now });

@@ -23,6 +23,11 @@ const authorityDays = 10 * 365;
 const certificateDays = 2 * 365;
 /** Clocks of hosts differ: a certificate is good a little before it was made. */
 const clockSkewMs = 3_600_000;
+/**
+ * From when on authorities count. Nobody makes one again because a clock was ahead when it was made, and until that moment has come
+ * nothing of the cluster would be let in anywhere. What they sign says itself when it was made.
+ */
+const authoritiesSince = Date.parse('2020-01-01T00:00:00Z');
 /** Of P-256: SEC 2, section 2.4.2. */
 const groupOrder = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
 const algorithm = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' } as const;
@@ -30,7 +35,10 @@ const algorithm = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' } as con
 export async function createAuthority(name: string, options: { now?: number } = {}): Promise<Credentials> {
   const now = options.now ?? Date.now();
   const keys = await webcrypto.subtle.generateKey(algorithm, true, ['sign', 'verify']);
-  const times = { notBefore: new Date(now - clockSkewMs), notAfter: new Date(now + authorityDays * dayMs) };
+  const times = {
+    notBefore: new Date(Math.min(authoritiesSince, now - clockSkewMs)),
+    notAfter: new Date(now + authorityDays * dayMs),
+  };
   return { certificate: await selfSigned(name, keys, times), privateKey: await privateKeyPem(keys) };
 }
 
