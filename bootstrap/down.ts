@@ -2,7 +2,9 @@
 import { styleText } from 'node:util';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { takeDown } from './leaving/take-down.ts';
+import { pathOfRoot } from './machine/program.ts';
 
+process.env['PATH'] = pathOfRoot(process.env['PATH']);
 try {
   const flags = process.argv.slice(2);
   const unknown = flags.filter((flag) => flag !== '--keep-images' && flag !== '--force');

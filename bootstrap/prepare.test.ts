@@ -37,6 +37,21 @@ test('of two commands at once one installs the packages, and the other waits for
   assert.equal((await readFile(at('calls'), 'utf8')).split('\n').length - 1, 1);
 });
 
+test('root finds its own programs also where su has left the path of somebody else', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-prepare-'));
+  const at = (path: string): string => join(folder.path, path);
+  await mkdir(at('bootstrap'));
+  for (const script of ['prepare', 'command-file']) {
+    await copyFile(join(import.meta.dirname, script), at(`bootstrap/${script}`));
+  }
+  await writeFile(at('bootstrap/packages'), 'echo "$PATH"; exit 3\n');
+  const env = { ...process.env, PATH: '/usr/local/bin:/usr/bin:/bin' };
+  const said = await run('sh', [at('bootstrap/prepare'), '--root'], { env }).catch((error: unknown) =>
+    String(Object(error).stdout),
+  );
+  assert.equal(said, '/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin\n');
+});
+
 /** Says what it is to run, and makes what it is to make. */
 const node = `#!/bin/sh
 case $1 in

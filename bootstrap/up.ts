@@ -5,6 +5,7 @@ import { changeOf } from './domain/domain.ts';
 import { bringUp, goOnText } from './bring-up/bring-up.ts';
 import { bringUpHosts } from './bring-up/hosts.ts';
 import { printToken } from './joining/token.ts';
+import { pathOfRoot } from './machine/program.ts';
 import { rotationOf } from './rotation/flags.ts';
 
 async function main(): Promise<boolean> {
@@ -46,6 +47,7 @@ async function main(): Promise<boolean> {
   return await bringUp({ env, token, site, fromBackup, passphraseFile, rotation, domain, takesOver });
 }
 
+process.env['PATH'] = pathOfRoot(process.env['PATH']);
 try {
   if (!(await main())) process.exitCode = 1;
 } catch (error) {

@@ -22,6 +22,12 @@ export type ProgramOptions = {
   onLine?: (line: string) => void;
 };
 
+/** `su` without a dash leaves the path of who called it, where root's own programs (nft, dockerd, dpkg's) are not. */
+export function pathOfRoot(path = '/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin'): string {
+  const folders = path.split(':');
+  return [...folders, ...['/usr/local/sbin', '/usr/sbin', '/sbin'].filter((one) => !folders.includes(one))].join(':');
+}
+
 export function hasProgram(name: string): boolean {
   return (process.env['PATH'] ?? '').split(':').some((folder) => {
     try {
