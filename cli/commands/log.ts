@@ -67,11 +67,12 @@ export function addLogCommand(parent: Parent): void {
           context.tell('flynn: a line that cannot be read is left out here: a disk damaged it');
         let told = 0;
         const onGap = (from: string, to: string) => context.tell(`flynn: ${gapText(from, to, { ...options, app })}`);
-        for await (const record of logRecords(open, query, { signal, onLost, onGap, onUnreadable })) {
+        const hearing = { signal, onLost, onGap, onUnreadable, clock: context.io.clock };
+        for await (const record of logRecords(open, query, hearing)) {
           await tell(context, options, record);
           told += 1;
         }
-        if (told >= maxLines && options.lines === undefined) {
+        if (told >= maxLines && options.lines === undefined && !query.follow) {
           context.io.stderr.write(
             `flynn: these are the newest ${maxLines} lines: narrow them with --until and --since\n`,
           );

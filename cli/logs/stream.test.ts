@@ -37,7 +37,9 @@ async function told(query: ReadOptions, connections: readonly (() => Readable)[]
   const onLost = () => (losses += 1);
   const onGap = (from: string, to: string) => gaps.push([from, to]);
   const onUnreadable = () => (unreadable += 1);
-  const records = logRecords(open, query, { signal, onLost, onGap, onUnreadable, now: () => now });
+  // What waits to try again waits no time.
+  const clock = { now: () => now, sleep: () => Promise.resolve() };
+  const records = logRecords(open, query, { signal, onLost, onGap, onUnreadable, clock });
   for await (const { line } of records) messages.push(line.message);
   return { queries, messages, losses, gaps, unreadable };
 }
@@ -72,6 +74,34 @@ test('what was logged meanwhile and is not told, for it is more than is kept or 
   assert.deepEqual((await told({ follow: true }, [() => bodyOf([], broken), () => bodyOf([7])])).gaps, []);
 });
 
+test('following again tells nothing from before what was asked for: not before the time, nor older than the newest so many', async () => {
+  const since = timeOf(90);
+  const ofTime = await told({ follow: true, since }, [() => bodyOf([100], broken), () => bodyOf([100, 101])]);
+  assert.deepEqual(ofTime.queries[1], { follow: true, since, lines: 10_000 });
+  const ofCount = await told({ follow: true, lines: 2 }, [
+    () => bodyOf([98, 99, 100], broken),
+    () => bodyOf([99, 100, 101]),
+  ]);
+  assert.deepEqual(ofCount.queries[1], { follow: true, lines: 10_000, since: timeOf(98) });
+  assert.deepEqual(ofCount.messages, ['m98', 'm99', 'm100', 'm101']);
+  const unsaid = Array.from({ length: 100 }, (_, at) => 900 + at);
+  const { queries } = await told({ follow: true }, [() => bodyOf([...unsaid, 1_000], broken)]);
+  assert.deepEqual(queries[1], { follow: true, lines: 10_000, since: timeOf(940) });
+});
+
+test('what came while nobody listened is told, also to who had no line yet, and asked for none of those kept', async () => {
+  const nothing = () => bodyOf([], broken);
+  const ofAll = await told({ follow: true, lines: 5 }, [nothing, () => bodyOf([1, 2])]);
+  assert.deepEqual(ofAll.queries[1], { follow: true, lines: 10_000 });
+  const begun = Date.parse(timeOf(500));
+  const ofNone = await told({ follow: true, lines: 0 }, [nothing, () => bodyOf([501], broken)], begun);
+  assert.deepEqual(ofNone.queries.slice(1, 3), [
+    { follow: true, lines: 10_000, since: timeOf(500) },
+    { follow: true, lines: 10_000, since: timeOf(500) },
+  ]);
+  assert.deepEqual(ofNone.messages, ['m501']);
+});
+
 test('a line of a clock that was ahead keeps nobody from hearing what comes after it', async () => {
   const now = Date.parse(timeOf(200));
   const { queries, messages, gaps } = await told(
@@ -99,6 +129,18 @@ test('a connection that says nothing, not even that it is alive, is opened again
   }
   t.mock.timers.reset();
   assert.deepEqual((await following).messages, ['m1']);
+});
+
+test('without following, too, a connection that says nothing more ends, and that is told', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  let end: unknown;
+  const ended = told({}, [() => new Readable({ read() {} })]).catch((error: unknown) => (end = error));
+  for (let seconds = 0; seconds < 120 && end === undefined; seconds += 1) {
+    t.mock.timers.tick(1_000);
+    await new Promise(setImmediate);
+  }
+  assert.ok(hasCode(end, 'unavailable'));
+  await ended;
 });
 
 test('without following one connection is all, and how it breaks is told', async () => {
