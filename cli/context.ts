@@ -11,7 +11,7 @@ import {
   withPin,
 } from './clusters/clusters.ts';
 import { appOfRemotes, listRemotes } from './git.ts';
-import type { Io } from './io.ts';
+import { type Io, isDumb } from './io.ts';
 import { ProgressLine, visible, visiblyPainted } from './output.ts';
 import { PatientClient } from './clusters/patient-client.ts';
 import { type Trust, explainTrust, successorOf } from './clusters/trust.ts';
@@ -102,6 +102,8 @@ export class Context implements AsyncDisposable {
   }
 
   async progress<T>(text: string | (() => string), work: () => Promise<T>): Promise<T> {
+    // What cannot go back in a line would have it written again and again.
+    if (isDumb(this.io)) return work();
     using line = new ProgressLine(this.io.stderr, text);
     this.#progress = line;
     try {

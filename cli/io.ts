@@ -7,7 +7,13 @@ export type Input = NodeJS.ReadableStream & {
   unref?(): unknown;
 };
 
-export type Output = NodeJS.WritableStream & { isTTY?: boolean; columns?: number; rows?: number };
+export type Output = NodeJS.WritableStream & {
+  isTTY?: boolean;
+  columns?: number;
+  rows?: number;
+  /** Whether a terminal takes colours, and its person wants any. */
+  hasColors?(): boolean;
+};
 
 export type Io = {
   stdin: Input;
@@ -22,3 +28,8 @@ export type Io = {
   /** From now on the process ends, and well, once nobody reads what it writes. */
   endWithReader(): void;
 };
+
+/** A terminal that can only go on with what is written last, as that of an editor. */
+export function isDumb({ env }: Pick<Io, 'env'>): boolean {
+  return env['TERM'] === 'dumb';
+}

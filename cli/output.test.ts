@@ -147,6 +147,9 @@ test('colours are for terminals', () => {
   assert.equal(paint(output, 'green', 'up'), 'up');
   output.isTTY = true;
   assert.equal(paint(output, 'green', 'up'), '\u001b[32mup\u001b[39m');
+  const plain = Object.assign(output, { hasColors: () => false });
+  assert.equal(paint(plain, 'green', 'up'), 'up');
+  assert.equal(visiblyPainted(plain, '\u001b[31mup'), String.raw`\u001b[31mup`);
 });
 
 test('progress shows on a terminal after a second, makes room for a line and leaves nothing behind', () => {

@@ -106,15 +106,20 @@ export function quoteForShell(value: string): string {
 
 export type Colour = 'green' | 'red' | 'dim';
 
+/** NO_COLOR and a terminal that is dumb are what Node's own looks at. */
+function takesColours(output: Output): boolean {
+  return output.isTTY === true && (output.hasColors?.() ?? true);
+}
+
 export function paint(output: Output, colour: Colour, text: string): string {
-  return output.isTTY ? styleText(colour, text, { validateStream: false }) : text;
+  return takesColours(output) ? styleText(colour, text, { validateStream: false }) : text;
 }
 
 const strokes = /(\u001b\[(?:2|22|31|32|39)m)/;
 
 /** What is painted for this output keeps that, and nothing else of the kind. */
 export function visiblyPainted(output: Output, text: string): string {
-  if (!output.isTTY) return visible(text);
+  if (!takesColours(output)) return visible(text);
   return text
     .split(strokes)
     .map((part, index) => (index % 2 === 0 ? visible(part) : part))

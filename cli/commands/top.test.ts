@@ -161,6 +161,11 @@ test('in a terminal it is told again and again on a screen of its own, and what 
   await controller.deployApp('shop', { web: {} });
   await controller.jobsOf('shop', 1);
   await controller.web.figures.look(new AbortController().signal);
+  const dumb = desk.io();
+  dumb.stdout.isTTY = true;
+  dumb.env['TERM'] = 'dumb';
+  assert.equal(await runCli(['top'], dumb), 0, dumb.stderr.text);
+  assert.ok(!dumb.stdout.text.includes('\u001b'), 'a terminal that cannot go back has it once');
   const io = desk.io();
   io.stdout.isTTY = true;
   const running = runCli(['top', '--interval', '1s'], io);

@@ -6,6 +6,7 @@ import { messageOf } from '@flynn/kit/errors';
 import { figuresTable, fitted, hungriestFirst, oldNote } from '../apps/figures.ts';
 import { parseDurationMs, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
+import { isDumb } from '../io.ts';
 import { isPassing } from '../logs/stream.ts';
 import { formatAge, visible, sizeOf } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
@@ -37,7 +38,7 @@ export function addTopCommand(parent: Parent): void {
       if (intervalMs < leastMs) {
         throw usageError(`--interval ${interval} is too short: there are other figures every 15 s; 1s or more`);
       }
-      if (context.options.json === true || once || context.io.stdout.isTTY !== true) {
+      if (context.options.json === true || once || context.io.stdout.isTTY !== true || isDumb(context.io)) {
         const seen = await read(context);
         context.show(seen, () => `${textOf(seen, context.options.app)}${oldNote(seen, Date.now())}`);
         return;
