@@ -60,7 +60,7 @@ export async function awaitEmpty(context: Context, client: HttpClient, first: Ho
       if (view.jobs !== left && !context.options.json) context.print(`${formatCount(view.jobs, 'job')} left\n`);
       left = view.jobs;
       await systemClock.sleep(pollMs, { signal: interrupted.signal });
-      const detail = await client.call(hosts.get, { params: { host: first.id } });
+      const detail = await client.call(hosts.get, { params: { host: first.id } }, { signal: interrupted.signal });
       const waits = detail.waits.map((text) => `waits: ${text}\n`).join('');
       if (waits !== told && !context.options.json) context.print(waits);
       told = waits;

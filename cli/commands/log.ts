@@ -58,7 +58,9 @@ export function addLogCommand(parent: Parent): void {
       try {
         const app = await context.appName();
         if (options.release !== undefined) {
-          query.releaseId = (await client.call(releases.get, { params: { app, release: options.release } })).id;
+          query.releaseId = (
+            await client.call(releases.get, { params: { app, release: options.release } }, { signal })
+          ).id;
         }
         const open = (wanted: ReadOptions) =>
           client.stream(platform.log, { params: { app }, query: wanted }, { signal });

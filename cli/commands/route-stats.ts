@@ -10,6 +10,7 @@ import { statsColumns, statsRow, statsSince } from '../routes/figures.ts';
 import { urlsOf } from './app.ts';
 import { addCommand, type Parent } from './command.ts';
 
+type Read = (limits?: { signal?: AbortSignal }) => Promise<Answer>;
 type Answer = { routes: RouteStats[]; routers: number; silent: { address: string; why: string }[] };
 
 export function addRouteStatsCommand(parent: Parent, route: Command): void {
@@ -28,8 +29,8 @@ export function addRouteStatsCommand(parent: Parent, route: Command): void {
       const intervalMs = Math.max(100, parseDurationMs(options.interval));
       const client = await context.client();
       const params = { app: await context.appName() };
-      const read = (): Promise<Answer> =>
-        client.call(routing.stats, { params, query: id === undefined ? {} : { route: id } });
+      const query = id === undefined ? {} : { route: id };
+      const read: Read = (limits = {}) => client.call(routing.stats, { params, query }, limits);
       const routes = await client.call(routing.list, { params });
       if (options.watch !== true) return show(context, routes, await read(), undefined);
       await watch(context, { routes, read, intervalMs });
@@ -39,16 +40,17 @@ export function addRouteStatsCommand(parent: Parent, route: Command): void {
 
 async function watch(
   context: Context,
-  { routes, read, intervalMs }: { routes: readonly Route[]; read: () => Promise<Answer>; intervalMs: number },
+  { routes, read, intervalMs }: { routes: readonly Route[]; read: Read; intervalMs: number },
 ): Promise<void> {
   const ending = new AbortController();
+  const { signal } = ending;
   const offSignal = context.io.onSignal('SIGINT', () => ending.abort());
   try {
-    let [before, atMs] = [await read(), performance.now()];
-    while (!ending.signal.aborted) {
-      await pause(intervalMs, ending.signal);
-      if (ending.signal.aborted) return;
-      const now = await read();
+    let [before, atMs] = [await read({ signal }), performance.now()];
+    while (!signal.aborted) {
+      await pause(intervalMs, signal);
+      if (signal.aborted) return;
+      const now = await read({ signal });
       const seconds = (performance.now() - atMs) / 1_000;
       atMs = performance.now();
       const since = new Map(before.routes.map((one) => [one.id, one]));
@@ -56,6 +58,8 @@ async function watch(
       await show(context, routes, { ...now, routes: changes }, seconds);
       before = now;
     }
+  } catch (error) {
+    if (!signal.aborted) throw error;
   } finally {
     offSignal();
   }
