@@ -385,6 +385,24 @@ test('commands are in one folder: given another, those in the former one go; a l
   assert.deepEqual(readdirSync(at('sbin')), []);
 });
 
+test('where the commands are is not known any more after a power cut that emptied the note: all goes on with the usual folder', () => {
+  installed('--bundle', makeBundle('1.0.0'));
+  writeFileSync(at('opt/commands'), '');
+  const { code, said } = install('--bundle', makeBundle('1.1.0'), '--keep-current');
+  assert.equal(code, 0, said);
+  assert.match(said, /version 1\.1\.0 is ready/);
+  installed('--bundle', makeBundle('1.0.0'));
+  assert.equal(readFileSync(at('opt/commands'), 'utf8'), `${at('bin')}\n`);
+  assert.deepEqual(readdirSync(at('opt')).sort(), ['1.0.0', '1.1.0', 'commands', 'current', 'packages']);
+});
+
+test('a folder for the commands that cannot be written to is told of before anything is unpacked', () => {
+  write(at('usr'), 'as a file system that is read-only');
+  const { code, said } = install('--bundle', makeBundle('1.0.0'), '--commands', at('usr'));
+  assert.deepEqual([code, /cannot be written to[^]*--commands FOLDER/.test(said)], [1, true], said);
+  assert.equal(existsSync(at('opt')), false);
+});
+
 test('a bundle may have an address with a query, and a name with a colon', () => {
   write(at('programs/curl'), curl.replaceAll('$FOLDER', folder), 0o755);
   const bundle = makeBundle('1.0.0');
