@@ -21,6 +21,21 @@ test('an engine that maps users, or runs without root, is told as one that no ho
   for (const none of [undefined, null, []]) assert.equal(told(none), '');
 });
 
+test('an engine of a snap is told as one that no host is made of: it sees no folder of the host outside of homes', () => {
+  const { dataDir, modes } = engineFacts({
+    DockerRootDir: '/var/snap/docker/common/var-lib-docker',
+    SecurityOptions: null,
+  });
+  assert.equal(dataDir, '/var/snap/docker/common/var-lib-docker');
+  assert.match(
+    engineProblems(modes)
+      .map(({ what, remedy }) => `${what}; ${remedy}`)
+      .join(),
+    /snap.*snap remove docker/,
+  );
+  assert.deepEqual(engineFacts({ DockerRootDir: '/var/snapshots/docker' }).modes, []);
+});
+
 test('of which addresses an engine gives networks theirs is known where somebody has set it', () => {
   const poolsOf = (DefaultAddressPools: unknown) => engineFacts({ DefaultAddressPools }).pools;
   assert.deepEqual(poolsOf([{ Base: '100.64.0.0/10', Size: 24 }]), ['100.64.0.0/10']);

@@ -33,7 +33,15 @@ const unfit = {
     remedy:
       'give the socket of an engine that root runs in FLYNN_DOCKER_SOCKET, or install one (on Debian: apt-get install docker.io)',
   },
+  snap: {
+    what: 'the container engine is that of a snap, which is shut in: it sees neither /tmp nor /var/lib of the machine, and gives its containers none of what hosts put there for them',
+    remedy:
+      'take it away, with what is in it (snap remove docker), and run the same command again: on Debian and Ubuntu it installs docker.io; or give the socket of another engine in FLYNN_DOCKER_SOCKET',
+  },
 } as const satisfies Record<string, Problem>;
+
+/** All that snaps keep is below. */
+const snapsFolder = '/var/snap/';
 
 export async function readEngine(socket: string): Promise<EngineFacts> {
   return engineFacts(await askEngine(socket, (docker) => docker.info()));
@@ -45,6 +53,7 @@ export function engineFacts(info: unknown): EngineFacts {
   const told = SecurityOptions.flatMap((option) => option.split(','));
   const isMode = (name: string): name is EngineMode => Object.hasOwn(unfit, name);
   const modes = told.map((part) => part.replace(/^name=/, '')).filter(isMode);
+  if (DockerRootDir.startsWith(snapsFolder)) modes.push('snap');
   return { dataDir: DockerRootDir, modes, pools: DefaultAddressPools.map(({ Base }) => Base) };
 }
 

@@ -49,6 +49,11 @@ const listener = (port: number, address = '*', protocol: 'tcp' | 'udp' = 'tcp') 
 });
 const whats = (facts: Partial<Facts>): string[] => judge({ ...good, ...facts }, cluster).map(({ what }) => what);
 
+test('an engine of a snap makes no host, and a host that it made all the same goes on', () => {
+  assert.match(whats({ engineModes: ['snap'] }).join(), /that of a snap/);
+  assert.deepEqual(whats({ engineModes: ['snap'], isHost: true }), []);
+});
+
 test('a suitable machine has no problems', () => {
   assert.deepEqual(judge(good, cluster), []);
 });

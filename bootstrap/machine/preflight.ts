@@ -118,7 +118,8 @@ function judgeMachine(facts: Facts): Problem[] {
       remedy: 'install Docker (on Debian: apt-get install docker.io) and run the same command again',
     });
   }
-  problems.push(...engineProblems(facts.engineModes));
+  // One that became a host with it, as with its state in somebody's home, is brought up to date.
+  problems.push(...engineProblems(facts.engineModes.filter((mode) => mode !== 'snap' || !facts.isHost)));
   if (facts.strangers.length > 0) {
     problems.push({
       what: `the folder for the cluster's state (FLYNN_STATE_DIR) has other things in it already: ${listed(facts.strangers)}`,
