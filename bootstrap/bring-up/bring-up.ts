@@ -124,7 +124,8 @@ async function begin(given: Options, request: BringUp): Promise<Begun | undefine
   const cluster = isJoining && site !== undefined ? { ...settled, site } : settled;
   const problems = formation === undefined ? [] : judgeFormation(formation, cluster);
   const isToBegin = await mayBegin({
-    isReady: () => isReady(options, cluster, { scope: isJoining ? 'joining' : 'host', problems }),
+    isReady: () =>
+      isReady(options, cluster, { scope: isJoining ? 'joining' : 'host', problems, inspection: backup?.inspection }),
     async refuseOther() {
       if (stored !== undefined) await refuseOtherMachine(stateDir, stored, askedOf(stateDir, stored, report));
     },

@@ -61,7 +61,7 @@ export type Tool = Readonly<{ version: string; refusal?: string }>;
 export type Problem = Readonly<{ what: string; remedy: string }>;
 
 const gibibyte = 1024 ** 3;
-const minDiskBytes = 5 * gibibyte;
+export const minDiskBytes = 5 * gibibyte;
 /** What a machine sold as 2 GB has left for Linux. */
 const minMemoryBytes = 1.7 * 1000 ** 3;
 /** Clocks of files and machines that are right differ by less. */
@@ -324,6 +324,6 @@ export function listed(names: readonly string[]): string {
   return more > 0 ? `${shown} and ${more} more` : shown;
 }
 
-function sizeOf(bytes: number): string {
+export function sizeOf(bytes: number): string {
   return `${(bytes / 1000 ** 3).toFixed(1)} GB`;
 }
