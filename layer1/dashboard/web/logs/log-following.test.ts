@@ -68,6 +68,12 @@ describe('following a log', () => {
     assert.deepEqual(told, ['line 1', 'ahead', 'line 2', 'line 4']);
   });
 
+  it('tells none of the older lines that were left out at first', async () => {
+    const first = Array.from({ length: 500 }, (_, at) => line(Math.floor(at / 25) + 30, `line ${at}`));
+    const { asked } = await followed([first, [line(49)]]);
+    assert.equal(asked[1]?.searchParams.get('since'), '2030-01-31T12:00:30.000Z');
+  });
+
   it('tells a gap where what is kept does not reach back', async () => {
     const { told } = await followed([[line(1)], [line(40), line(41)]]);
     assert.deepEqual(told, ['line 1', 'gap 01-40', 'line 40', 'line 41']);

@@ -19,10 +19,12 @@ export type LogPlace = {
   /** In the order they were told; those that may come again. */
   readonly told: Set<string>;
   newest: string | undefined;
+  /** Of what was told first: older lines were left out where it is as many as were asked for. */
+  first: Readonly<{ lines: number; oldest: string | undefined }>;
 };
 
 export function logStart(): LogPlace {
-  return { told: new Set(), newest: undefined };
+  return { told: new Set(), newest: undefined, first: { lines: 0, oldest: undefined } };
 }
 
 /** What somebody sees first, and the most the cluster gives in one answer. */
@@ -61,7 +63,7 @@ export async function followLog(
   while (!signal.aborted) {
     try {
       const reached = place.newest === undefined ? undefined : until(place.newest, now());
-      const part = reached === undefined ? { lines: firstLines } : { lines: mostLines, since: before(reached) };
+      const part = reached === undefined ? { lines: firstLines } : { lines: mostLines, since: beginOf(place, reached) };
       const lines = await open(logUrl(query, part));
       onLink({ is: 'live' });
       sought = reached;
@@ -85,6 +87,7 @@ export async function followLog(
         told.add(json);
         forgetOldest(told);
         if (place.newest === undefined || line.timestamp > place.newest) place.newest = line.timestamp;
+        if (place.first.lines < firstLines) place.first = withOne(place.first, line.timestamp);
         onItem({ is: 'line', line });
       }
       if (signal.aborted) return;
@@ -134,6 +137,13 @@ function until(timestamp: string, now: number): string {
   return timestamp < latest ? timestamp : latest;
 }
 
-function before(timestamp: string): string {
-  return new Date(Date.parse(timestamp) - overlapMs).toISOString();
+function withOne({ lines, oldest }: LogPlace['first'], timestamp: string): LogPlace['first'] {
+  return { lines: lines + 1, oldest: oldest !== undefined && oldest < timestamp ? oldest : timestamp };
+}
+
+/** From where it is read again, which is before none that was left out at first. */
+function beginOf({ first: { lines, oldest } }: LogPlace, reached: string): string {
+  const before = new Date(Date.parse(reached) - overlapMs).toISOString();
+  if (lines < firstLines || oldest === undefined || oldest < before) return before;
+  return oldest < reached ? oldest : reached;
 }
