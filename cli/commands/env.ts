@@ -52,7 +52,7 @@ export function addEnvCommands(parent: Parent): void {
     async run(context, _options, names) {
       for (const name of names) assertEnvName(name);
       await changeEnv(context, (before) => {
-        const missing = names.filter((name) => before.env[name] === undefined);
+        const missing = names.filter((name) => !Object.hasOwn(before.env, name));
         if (missing.length > 0) throw notSet(missing);
         return { env: without(before.env, names), references: without(before.references, names) };
       });
@@ -66,7 +66,8 @@ export function addEnvCommands(parent: Parent): void {
     arguments: [['<name>', 'the variable']],
     async run(context, _options, [name = '']) {
       assertEnvName(name);
-      const value = (await newestRelease(context))?.env[name];
+      const { env = {} } = (await newestRelease(context)) ?? {};
+      const value = Object.hasOwn(env, name) ? env[name] : undefined;
       if (value === undefined) throw notSet([name]);
       if (context.options.json) context.print(JSON.stringify(value));
       else context.io.stdout.write(context.io.stdout.isTTY ? `${value}\n` : value);

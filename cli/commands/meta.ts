@@ -38,7 +38,7 @@ export function addMetaCommands(parent: Parent): void {
     arguments: [['<names...>', 'what to remove']],
     async run(context, _options, names) {
       const before = await metaOf(context);
-      const missing = names.filter((name) => before[name] === undefined);
+      const missing = names.filter((name) => !Object.hasOwn(before, name));
       if (missing.length > 0)
         throw new FlynnError('not_found', `not set: ${missing.join(', ')}\n  "flynn meta" lists what is`);
       await change(context, Object.fromEntries(names.map((name): [string, null] => [name, null])));

@@ -26,9 +26,10 @@ async function readBasis(context: Context): Promise<Basis> {
 
 /** What a release has of a type, which is to be changed. */
 export function processOf(release: Release | undefined, type: string): Process {
-  const process = release?.processes[type];
+  const processes = release?.processes ?? {};
+  const process = Object.hasOwn(processes, type) ? processes[type] : undefined;
   if (process !== undefined) return process;
-  const known = Object.keys(release?.processes ?? {});
+  const known = Object.keys(processes);
   throw usageError(
     `there is no process type "${type}": there ${known.length === 0 ? 'are none yet' : `is ${known.join(', ')}`}`,
   );
