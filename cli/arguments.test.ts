@@ -46,6 +46,7 @@ test('a length of time has a unit: nobody who writes 30 means milliseconds', () 
     assertUsage(() => parseDurationMs(text), /has no unit: write \d+s, \d+m, \d+h or \d+d$/);
   }
   assertUsage(() => parseDurationMs('soon'), /is no length of time/);
+  assertUsage(() => parseDurationMs('99999999d'), /"99999999d" is more than a hundred years/);
 });
 
 test('a time without a zone is in UTC, wherever whoever types it stands', () => {

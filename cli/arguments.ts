@@ -50,12 +50,16 @@ export function parseWhole(text: string, limits: { what: string; min: number; ma
   throw usageError(`"${text}" is not ${limits.what}: write a number from ${limits.min} to ${limits.max}`);
 }
 
+const longestDurationMs = 36_525 * 86_400_000;
+
 /** `90s`, `10m`, `2h`, `1d`, in milliseconds. A bare number is refused: who writes one means seconds, days or milliseconds. */
 export function parseDurationMs(text: string): number {
   if (/^0*[1-9]\d*$/.test(text))
     throw usageError(`"${text}" has no unit: write ${text}s, ${text}m, ${text}h or ${text}d`);
   const { data } = durationMs.safeParse(text);
   if (data === undefined) throw usageError(`"${text}" is no length of time: write it as 90s, 10m, 2h or 30d`);
+  // What is further from now is no moment any more, of which a date could be made.
+  if (data > longestDurationMs) throw usageError(`"${text}" is more than a hundred years: write less`);
   return data;
 }
 

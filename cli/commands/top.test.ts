@@ -106,6 +106,10 @@ test('in a pipe it is told once: of all apps, of one, as JSON; of one that is no
   );
   const short = await desk.run(['top', '--interval', '500ms']);
   assert.deepEqual([short.code, short.stderr.split(':')[1]], [2, ' --interval 500ms is too short']);
+  for (const command of ['top', 'route stats']) {
+    const long = await desk.run([...command.split(' '), '--interval', '30d']);
+    assert.deepEqual([long.code, long.stderr], [2, 'flynn: --interval 30d is too long: 1d is the most\n']);
+  }
   assert.match((await desk.run(['top', '--help'])).stdout, /--app <name> +only this app \(else all\)/);
   const none = await desk.run(['top', '-a', 'nosuch']);
   assert.deepEqual([none.code, none.stderr], [1, 'flynn: there is no app "nosuch"; list them with: flynn apps\n']);

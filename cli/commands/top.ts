@@ -21,6 +21,8 @@ const screen = {
 };
 
 const leastMs = 1_000;
+/** No timer of Node's runs for more than 24 days: it would not wait at all. */
+const longestMs = 86_400_000;
 
 export function addTopCommand(parent: Parent): void {
   addCommand<{ interval: string; once?: boolean }>(parent, {
@@ -38,6 +40,7 @@ export function addTopCommand(parent: Parent): void {
       if (intervalMs < leastMs) {
         throw usageError(`--interval ${interval} is too short: there are other figures every 15 s; 1s or more`);
       }
+      if (intervalMs > longestMs) throw usageError(`--interval ${interval} is too long: 1d is the most`);
       if (context.options.json === true || once || context.io.stdout.isTTY !== true || isDumb(context.io)) {
         const seen = await read(context);
         context.show(seen, () => `${textOf(seen, context.options.app)}${oldNote(seen, Date.now())}`);
