@@ -91,6 +91,10 @@ async function takeDownLocked(options: Options, { env, keepImages, isForced }: T
   const engine = await part('stopping the container engine', 120_000, () => stopStartedEngine(stateDir));
   if (engine === 'stopped')
     say(`${styleText('green', '✔')} stopped the container engine, which was started for the cluster`);
+  if (engine === 'killed')
+    say(
+      `${styleText('green', '✔')} killed the container engine, which was started for the cluster: it hung, and did not end when it was told to`,
+    );
   if (engine === 'in use')
     say('The container engine was started for the cluster and stays: others have containers in it.');
   if (engine === 'silent')

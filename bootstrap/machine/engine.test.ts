@@ -10,13 +10,13 @@ import { test } from 'node:test';
 import { closed } from '@flynn/kit/testing-sockets';
 import { askEngine, daemonOf, isEngineUp, startEngineUnit, stopStartedEngine } from './engine.ts';
 
-/** A folder with the note of an engine that was started once, and an engine that answers at its socket and is in use. */
-async function engineInUse() {
+/** A folder with the note of an engine that was started once, and an engine that answers at its socket and has these containers. */
+async function engineWith(containers: readonly object[]) {
   const folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
   const socket = join(folder.path, 'docker.sock');
   const server = createServer((request, response) => {
     response.setHeader('content-type', 'application/json');
-    response.end(request.url?.includes('/containers/') === true ? JSON.stringify([{ Id: 'c1' }]) : '"OK"');
+    response.end(request.url?.includes('/containers/') === true ? JSON.stringify(containers) : '"OK"');
   });
   await once(server.listen(socket), 'listening');
   return {
@@ -31,7 +31,7 @@ async function engineInUse() {
 }
 
 test('an engine that was started for the cluster long ago is not taken for the one that answers now', async () => {
-  await using engine = await engineInUse();
+  await using engine = await engineWith([{ Id: 'c1' }]);
   assert.equal(await stopStartedEngine(engine.stateDir), 'not ours', 'nothing is noted');
   await engine.note({ pid: process.pid });
   assert.equal(await stopStartedEngine(engine.stateDir), 'not ours', 'the pid is another program by now');
@@ -58,6 +58,29 @@ test('a daemon that runs and is slow to answer gets no other beside it, whatever
   assert.equal(await daemonOf(pidFile), undefined);
 });
 
+test('an engine that was started for the cluster and hangs is killed, once it has had its time to end', async () => {
+  await using engine = await engineWith([]);
+  const program = join(engine.stateDir, 'dockerd');
+  await copyFile('/bin/sh', program);
+  for (const [onTerm, patienceMs, expected] of [
+    ['exit 0', 60_000, 'stopped'],
+    ['', 300, 'killed'],
+  ] as const) {
+    const daemon = spawn(program, ['-c', `trap '${onTerm}' TERM; echo ready; read line`], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    });
+    const ended = once(daemon, 'exit');
+    try {
+      await once(daemon.stdout, 'data');
+      await engine.note({ pid: daemon.pid });
+      assert.equal(await stopStartedEngine(engine.stateDir, patienceMs), expected);
+    } finally {
+      daemon.kill('SIGKILL');
+    }
+    assert.deepEqual(await ended, expected === 'killed' ? [null, 'SIGKILL'] : [0, null]);
+  }
+});
+
 test('an engine that answers is up, one that is not there is not, and one that stands still is not and holds nobody', async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
   const socket = join(folder.path, 'docker.sock');
@@ -72,7 +95,7 @@ test('an engine that answers is up, one that is not there is not, and one that s
   await hungUp;
   frozen.close();
   await once(frozen, 'close');
-  await using engine = await engineInUse();
+  await using engine = await engineWith([{ Id: 'c1' }]);
   assert.equal(await isEngineUp(join(engine.stateDir, 'docker.sock')), true);
 });
 

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, open, readFile, rm } from 'node:fs/promises';
 import { get } from 'node:http';
 import { dirname, join } from 'node:path';
-import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasCode, hasErrno, messageOf } from '@flynn/kit/errors';
 import { readJsonFile, readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { raceAbort, waitFor, withDeadline } from '@flynn/kit/retry';
 import Docker from 'dockerode';
@@ -169,8 +169,14 @@ async function startDaemon(socket: string, logFile: string): Promise<number> {
   return daemon.pid ?? 0;
 }
 
-/** Stops the engine if `up` started it and nothing runs or is kept in it any more. */
-export async function stopStartedEngine(stateDir: string): Promise<'stopped' | 'in use' | 'silent' | 'not ours'> {
+/** An engine has 15 s for its containers, and there are none left. */
+const stopPatienceMs = 60_000;
+const killPatienceMs = 10_000;
+
+export type EngineStop = 'stopped' | 'killed' | 'in use' | 'silent' | 'not ours';
+
+/** Stops the engine if `up` started it and nothing runs or is kept in it any more. One that hangs does not end by itself: `killed`. */
+export async function stopStartedEngine(stateDir: string, patienceMs: number = stopPatienceMs): Promise<EngineStop> {
   const started = await startedEngine(stateDir);
   if (started === undefined) return 'not ours';
   const { pid, unit } = started;
@@ -190,9 +196,24 @@ export async function stopStartedEngine(stateDir: string): Promise<'stopped' | '
     return 'stopped';
   }
   if (pid === undefined) return 'not ours';
+  return stopDaemon(pid, patienceMs);
+}
+
+/** As systemd does with a unit. */
+async function stopDaemon(pid: number, patienceMs: number): Promise<'stopped' | 'killed'> {
+  const hasEnded = async (): Promise<boolean> => !(await isDaemon(pid));
   process.kill(pid, 'SIGTERM');
-  await waitFor(async () => !(await isDaemon(pid)), { what: 'the container engine to stop', deadlineMs: 60_000 });
-  return 'stopped';
+  try {
+    await waitFor(hasEnded, { what: 'the container engine to stop', deadlineMs: patienceMs });
+    return 'stopped';
+  } catch (error) {
+    if (!hasCode(error, 'timeout')) throw error;
+  }
+  // It may have ended since the last look.
+  if (await hasEnded()) return 'stopped';
+  process.kill(pid, 'SIGKILL');
+  await waitFor(hasEnded, { what: 'the container engine to end at SIGKILL', deadlineMs: killPatienceMs });
+  return 'killed';
 }
 
 /** The daemon of the pid file: beside one that is slow, or still about to answer, another would take its socket from it. */
