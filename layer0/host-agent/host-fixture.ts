@@ -18,6 +18,7 @@ import type { Host } from './host.ts';
 import { createMemoryEngine } from './engine/memory.ts';
 import type { HostSettings } from './containers/spec.ts';
 import { Standing } from './fencing/standing.ts';
+import type { EndingLimits } from './jobs/endings.ts';
 import type { StepContext } from './jobs/steps.ts';
 
 export const hostId = 'h1';
@@ -101,6 +102,7 @@ export async function openHost(options: {
   beforeStart?: StepContext['beforeStart'];
   mayStartSingletons?: () => boolean;
   isEngineHung?: () => boolean;
+  endings?: EndingLimits;
   note?: StepContext['note'];
   standing?: Standing;
   log?: Logger;
@@ -129,6 +131,7 @@ export async function openHost(options: {
       note: options.note ?? (() => undefined),
       isLogShipped: () => true,
       mayStartSingletons: options.mayStartSingletons ?? (() => true),
+      endings: options.endings,
       isEngineHung: options.isEngineHung ?? (() => false),
       standing,
       log,

@@ -11,6 +11,7 @@ import { AssignedJobs, decodeAssignment } from './jobs/assigned.ts';
 import type { DesiredJob, HostAssignment } from './jobs/assigned.ts';
 import { ContainerTable } from './containers/table.ts';
 import { Convergence } from './jobs/convergence.ts';
+import { type EndingLimits, Endings } from './jobs/endings.ts';
 import type { Container, Engine } from './engine/engine.ts';
 import { announcedNamesOf } from './health/health.ts';
 import { JobTable } from './jobs/table.ts';
@@ -43,6 +44,8 @@ export type HostDeps = {
   mayStartSingletons: () => boolean;
   /** Jobs that cannot be started are given back meanwhile. */
   isEngineHung: StepContext['isEngineHung'];
+  /** How many end at a time, where it is not as usual. */
+  endings?: EndingLimits | undefined;
   /** Without it nothing is done to jobs, and nothing said of them. */
   standing: Standing;
   log: Logger;
@@ -83,6 +86,7 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
     routers: deps.routers,
     monitors: new Map(),
     startSlots: new Slots(startsAtOnce),
+    endings: new Endings(deps.engine, deps.endings),
     removalSlots: new Slots(removalsAtOnce),
     isEngineHung: deps.isEngineHung,
     beforeStart: deps.beforeStart,

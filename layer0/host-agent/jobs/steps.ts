@@ -5,6 +5,7 @@ import type { Logger } from '@flynn/kit/log';
 import type { HostJob, JobStatus } from '@flynn/scheduler/cell';
 import type { Announcer } from '../discovery/announcer.ts';
 import { startPatience } from './backoff.ts';
+import type { Endings } from './endings.ts';
 import type { ContainerTable } from '../containers/table.ts';
 import type { Container, Engine } from '../engine/engine.ts';
 import { listensElsewhere, listensItself } from '../health/kernel-listening.ts';
@@ -34,6 +35,8 @@ export type StepContext = {
   startSlots: Slots;
   /** Whether the engine ends nothing that it is asked to do. */
   isEngineHung: () => boolean;
+  /** By which containers are stopped: of many that end at a time an engine may hang. */
+  endings: Pick<Endings, 'stop'>;
   /** Removals under way at once: of many at a time an engine may hang. */
   removalSlots: Slots;
   /** Called between the creation and the start of a container; what it throws is why it is not started. */

@@ -19,7 +19,7 @@ const aloneDrainMs = 5_000;
  */
 export async function stopJob(step: StepOf<'stop'>, context: StepContext, signal: AbortSignal): Promise<void> {
   const { jobId, job, container, cause } = step;
-  const { jobs, engine, containers, monitors, host } = context;
+  const { jobs, engine, endings, containers, monitors, host } = context;
   const record = jobs.get(jobId) ?? (job ? newRecord(job, host.hostId) : recordOfContainer(container, host.hostId));
   // What a person already was told stays the reason.
   jobs.set({ ...record, stopCause: cause });
@@ -37,7 +37,7 @@ export async function stopJob(step: StepOf<'stop'>, context: StepContext, signal
   };
   await Promise.all([drained, left()]);
   if (cause.type === 'unwanted' && job !== undefined) await untilAnswered(job, context, signal);
-  await engine.stop(container.id, { timeoutMs: job?.template.stopTimeoutMs ?? defaultStopTimeoutMs, signal });
+  await endings.stop(container.id, { timeoutMs: job?.template.stopTimeoutMs ?? defaultStopTimeoutMs, signal });
   containers.put(await engine.inspect(container.id, { signal }));
 }
 
