@@ -12,13 +12,12 @@ import type { DatastoreKind } from '../datastores/kinds.ts';
 import { datastoreOf, datastoresOf, resource, type Target } from '../datastores/target.ts';
 import { openNamed } from '../input-file.ts';
 import { untilInterrupted } from '../interruption.ts';
+import { runJoined } from '../joined-job.ts';
 import { formatBytes, formatCount, formatSize, formatTable } from '../output.ts';
-import { joinJob } from '../terminal.ts';
 import { answerTo, outputOf, saveWhole } from '../transfer.ts';
 import { addCommand, type Parent } from './command.ts';
 import { addDatastoreBackupCommands } from './datastore-backup.ts';
 import { addDatastoreCredentialsCommands } from './datastore-credentials.ts';
-import { attach } from './run.ts';
 
 /** The controller takes its time, and says so itself. */
 const askMs = 40_000;
@@ -74,13 +73,12 @@ export async function startConsole(
   const app = (await datastoreOf(context, kind, named)).id;
   const isTerminal = io.stdin.isTTY === true && io.stdout.isTTY === true;
   const term = isTerminal ? io.env['TERM'] : undefined;
-  const job = await context.progress('starting', () =>
-    client.call(datastores.console, {
-      params: { app },
-      body: { args: [...args], tty: isTerminal, isSuperuser, ...(term === undefined ? {} : { term }) },
-    }),
-  );
-  return joinJob(io, await attach(context, { app, job, isTerminal }), { isTerminal });
+  const body = { args: [...args], tty: isTerminal, isSuperuser, ...(term === undefined ? {} : { term }) };
+  return runJoined(context, {
+    app,
+    isTerminal,
+    begin: (limits) => client.call(datastores.console, { params: { app }, body }, limits),
+  });
 }
 
 function addDump(parent: Parent, under: Command, { kind, words }: Declared): void {

@@ -12,7 +12,7 @@ import { startLoopback } from '@flynn/kit/loopback';
 import { waitFor } from '@flynn/kit/retry';
 import { saveClusters } from '../clusters/clusters.ts';
 import { runCli } from '../program.ts';
-import { Desk, openDeskWithController } from '../testing.ts';
+import { Desk, openDeskWithController, quickClock } from '../testing.ts';
 
 const bin = join(import.meta.dirname, '../../bin/flynn');
 
@@ -31,9 +31,15 @@ async function startRunServer(options: {
   refusal?: FlynnError;
   /** Joining waits until the job is stopped. */
   isUnplaced?: boolean;
+  /** What its beginning is answered waits for this. */
+  beginning?: Promise<void>;
+  stopRefusal?: FlynnError;
 }) {
   const stopped = Promise.withResolvers<void>();
-  const asked: { run?: Run; attach?: unknown; frames: Frame[]; stopped: string[] } = { frames: [], stopped: [] };
+  const asked: { run?: Run | undefined; attach?: unknown; frames: Frame[]; stopped: string[] } = {
+    frames: [],
+    stopped: [],
+  };
   const job: Job = {
     id: 'app-run-1',
     workloadId: 'app-run-1',
@@ -47,11 +53,13 @@ async function startRunServer(options: {
   const loopback = await startLoopback([
     handle(jobs.run, async ({ body }) => {
       asked.run = body;
+      await options.beginning;
       return job;
     }),
     handle(jobs.stop, async ({ params }) => {
       asked.stopped.push(params.job);
       stopped.resolve();
+      if (options.stopRefusal !== undefined) throw options.stopRefusal;
     }),
     handle(jobs.attach, async ({ query }) => {
       asked.attach = query;
@@ -220,7 +228,44 @@ test('Ctrl-C while the job has not started yet stops it', async () => {
   await waitFor(() => env.asked.attach !== undefined, { what: 'the wait for the job', deadlineMs: 30_000 });
   assert.equal(io.signal('SIGINT'), 1);
   assert.equal(await ran, 1);
+  assert.equal(io.stderr.text, 'flynn: stopped: it does not run\n');
   assert.deepEqual(env.asked.stopped, ['app-run-1']);
+});
+
+test('what could not be stopped is not said to be', async () => {
+  const stopRefusal = new FlynnError('unavailable', 'the store elects');
+  await using env = await startRunServer({ answer: () => [], isUnplaced: true, stopRefusal });
+  const io = env.desk.io({ clock: quickClock() });
+  const ran = runCli(['-a', 'app', 'run', 'ls'], io);
+  await waitFor(() => env.asked.attach !== undefined, { what: 'the wait for the job', deadlineMs: 30_000 });
+  assert.equal(io.signal('SIGINT'), 1);
+  assert.equal(await ran, 1);
+  assert.match(io.stderr.text, /has not said that app-run-1 was stopped\n {2}"flynn kill -a app app-run-1" does/);
+});
+
+test('Ctrl-C before the cluster has said that it began stops it once it has; another leaves that to whoever pressed it', async () => {
+  const beginning = Promise.withResolvers<void>();
+  await using env = await startRunServer({ answer: () => [], beginning: beginning.promise });
+  const start = async (signal: 'SIGINT' | 'SIGTERM') => {
+    env.asked.run = undefined;
+    const io = env.desk.io();
+    const ran = runCli(['-a', 'app', 'run', 'sh'], io);
+    await waitFor(() => env.asked.run !== undefined, { what: 'the question', deadlineMs: 30_000 });
+    assert.equal(io.signal(signal), 1);
+    return { io, ran };
+  };
+  const left = await start('SIGINT');
+  assert.match(left.io.stderr.text, /^flynn: stopping it once the cluster has said that it began; /);
+  left.io.signal('SIGINT');
+  assert.equal(await left.ran, 1);
+  assert.match(left.io.stderr.text, /nobody knows whether it began\n {2}"flynn ps -a app" lists it if it did/);
+  assert.deepEqual(env.asked.stopped, []);
+  const stopped = await start('SIGTERM');
+  beginning.resolve();
+  assert.equal(await stopped.ran, 1);
+  assert.match(stopped.io.stderr.text, /flynn: stopped: it does not run\n$/);
+  assert.deepEqual(env.asked.stopped, ['app-run-1']);
+  assert.equal(env.asked.attach, undefined);
 });
 
 test('before the first push there is nothing to run in', async () => {

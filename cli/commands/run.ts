@@ -1,16 +1,9 @@
-import type { Duplex } from 'node:stream';
 import { jobs, releases } from '@flynn/controller/api';
-import type { Job } from '@flynn/controller/model';
-import { hasCode } from '@flynn/kit/errors';
 import { parseAssignments, parseCpu, parseMemory } from '../arguments.ts';
-import type { Context } from '../context.ts';
-import { sizeOf } from '../output.ts';
-import { joinJob } from '../terminal.ts';
+import { runJoined } from '../joined-job.ts';
 import { addCommand, type Parent } from './command.ts';
 
 type RunOptions = { detached?: boolean; release?: string; memory?: string; cpu?: string; env: string[] };
-
-const attachMs = 90_000;
 
 export function addRunCommand(parent: Parent): void {
   addCommand<RunOptions>(parent, {
@@ -41,50 +34,19 @@ export function addRunCommand(parent: Parent): void {
         options.release === undefined
           ? undefined
           : (await client.call(releases.get, { params: { app, release: options.release } })).id;
-      const job = await client.call(jobs.run, {
-        params: { app },
-        body: {
-          command: args,
-          env: { ...(isTerminal && term !== undefined ? { TERM: term } : {}), ...env },
-          tty: isTerminal,
-          stdin: !options.detached,
-          ...limits,
-          ...(releaseId === undefined ? {} : { releaseId }),
-        },
-      });
-      if (options.detached) {
-        context.show(job, () => job.id);
-        return 0;
-      }
-      return joinJob(io, await attach(context, { app, job, isTerminal }), { isTerminal });
+      const body = {
+        command: args,
+        env: { ...(isTerminal && term !== undefined ? { TERM: term } : {}), ...env },
+        tty: isTerminal,
+        stdin: !options.detached,
+        ...limits,
+        ...(releaseId === undefined ? {} : { releaseId }),
+      };
+      const begin = (until?: { signal: AbortSignal }) => client.call(jobs.run, { params: { app }, body }, until);
+      if (!options.detached) return runJoined(context, { app, isTerminal, begin });
+      const job = await begin();
+      context.show(job, () => job.id);
+      return 0;
     },
   });
-}
-
-/** A job nobody could be joined to, or whose start was interrupted, is stopped rather than left behind. */
-export async function attach(
-  context: Context,
-  { app, job, isTerminal }: { app: string; job: Job; isTerminal: boolean },
-): Promise<Duplex> {
-  const client = await context.client();
-  const params = { app, job: job.id };
-  const query = { stdin: true, logs: true, ...(isTerminal ? sizeOf(context.io.stdout) : {}) };
-  const interruption = new AbortController();
-  const { signal } = interruption;
-  const offSignal = context.io.onSignal('SIGINT', () => interruption.abort());
-  try {
-    return await context.progress('starting', () =>
-      client.upgrade(jobs.attach, { params, query }, { signal, timeoutMs: attachMs }),
-    );
-  } catch (error) {
-    try {
-      await client.call(jobs.stop, { params });
-    } catch (again) {
-      // What kept us from joining it tells more than what keeps us from stopping it.
-      if (!hasCode(again, 'not_found', 'conflict', 'unavailable', 'timeout')) throw again;
-    }
-    throw error;
-  } finally {
-    offSignal();
-  }
 }
