@@ -1,5 +1,6 @@
 import { apps } from '@flynn/controller/api';
 import { operations } from '@flynn/controller/operations/api';
+import { lossText } from '@flynn/controller/operations/losses';
 import { operationSchema } from '@flynn/controller/model';
 import type { Operation } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
@@ -149,6 +150,7 @@ function infoText(one: Operation, appName: string | undefined): string {
     ['app', appName ?? one.appId],
     ['runner', one.runnerId],
     ['attempt', one.attempt === undefined ? undefined : String(one.attempt)],
+    ...(one.losses ?? []).map((loss): [string, string] => ['lost', `${loss.at}: ${lossText(loss)}`]),
     ['depends on', one.dependsOn?.join(', ')],
     ['may go to', target?.runnerId ?? (labels.length === 0 ? undefined : labels.join(', '))],
     ['queued', one.createdAt],

@@ -278,6 +278,8 @@ export const jobs = {
        * know. A runner of a version before tells none.
        */
       dockerfile: z.string().optional(),
+      /** How often the operation was lost before, as its runner knows it; untold where it never was, for the same reason. */
+      losses: z.int().positive().optional(),
     }),
     response: jobSchema,
     summary: 'Run the slug builder on a source; asked again for the same operation it answers the same job',

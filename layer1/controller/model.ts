@@ -210,6 +210,18 @@ export const labelsSchema = z.record(z.string().min(1), z.string());
 /** Which runners may have it: that one, or those with all of these labels. Without either any may. */
 export const targetSchema = z.object({ runnerId: id.optional(), labels: labelsSchema.optional() });
 
+/** Of a build that was under way: who carried it out is gone, and it was begun again, or is to be. */
+export const lossSchema = z.object({
+  at: time,
+  /** Who saw to it. */
+  runnerId: z.string().optional(),
+  /** What it was built on, or was to be, where it is that host that was lost. */
+  hostId: z.string().optional(),
+  /** Whether it had begun there: then it may have been the build that brought its host down. */
+  hasRun: z.boolean(),
+});
+export type Loss = z.output<typeof lossSchema>;
+
 export const operationSchema = z.object({
   id,
   appId: id,
@@ -247,6 +259,8 @@ export const operationSchema = z.object({
   attempt: z.int().optional(),
   /** Asked for while it runs: it ends when its runner says so. */
   isCancelRequested: z.boolean().optional(),
+  /** Of a build: after each of these it was begun again. */
+  losses: z.array(lossSchema).optional(),
   error: z.string().optional(),
   /** What the operation produced, for the next in the chain: build {resultDigest}; release {releaseId}; deploy {deploymentId}. */
   output: z.record(z.string(), z.string()).default({}),

@@ -261,6 +261,7 @@ export const operationType = defineType({
       runnerId: true,
       attempt: true,
       isCancelRequested: true,
+      losses: true,
       error: true,
       output: true,
       expiresAt: true,

@@ -31,7 +31,9 @@ import { stepDeployment } from './deployments/steps.ts';
 import type { Deps } from './deps.ts';
 import { runKinds } from './generic/worker.ts';
 import { keepHistory } from './operations/pruning.ts';
-import { OperationWatch, buildOperationOf, stopEndedBuild } from './operations/watch.ts';
+import { lossOfSilent } from './operations/lost-builds.ts';
+import { buildOperationOf } from './builds/compile.ts';
+import { OperationWatch, stopLeftBuilds } from './operations/watch.ts';
 import { appType, cronType } from './resources.ts';
 import { stepReview } from './apps/review-apps.ts';
 import { keepSealed } from './sealing/steps.ts';
@@ -71,7 +73,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
       const { cell, deployments, operations } = deps;
       using lines = new ByApp(crons, ({ spec }) => spec.appId);
       using kept = keptByApp(deps);
-      const watch = new OperationWatch(deps);
+      const watch = new OperationWatch({ ...deps, lossOf: (operation) => lossOfSilent(deps, operation) });
       const upTimes = new UpTimes();
       const word = new RoutersWord();
       using listeners = new DisposableStack();
@@ -85,15 +87,17 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
       const deploymentsOfApps = [statusApps, placedApps, keysOf(apps)].map((source) =>
         mapSource(source, (appId) => definedOf(apps.snapshot.entries.get(appId)?.value.status.deploymentId)),
       );
-      const endedBuilds = keysOf(operations, ({ spec }, id) =>
-        spec.kind === 'build' && !operations.snapshot.entries.has(id) ? [id] : [],
-      );
+      const hasLeftBuilds = (id: string): boolean => {
+        const operation = operations.snapshot.entries.get(id)?.value;
+        return operation === undefined || operation.status.losses !== undefined;
+      };
+      const leftBuilds = keysOf(operations, ({ spec }, id) => (spec.kind === 'build' && hasLeftBuilds(id) ? [id] : []));
       const endedPolls = keysOf(operations, ({ spec }, id) =>
         spec.kind === 'poll' && !operations.snapshot.entries.has(id) ? [spec.appId] : [],
       );
       const buildsUnderWay = keysOf(cell.workloads, ({ id, count }) => {
         const operation = count === 0 ? undefined : buildOperationOf(id);
-        return operation === undefined || operations.snapshot.entries.has(operation) ? [] : [operation];
+        return operation !== undefined && hasLeftBuilds(operation) ? [operation] : [];
       });
       const evaluationApps = keysOf(cell.evaluations, ({ workloadId }) => [appIdOf(workloadId)]);
       const deletingApps = (source: Source): Source =>
@@ -130,9 +134,9 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
         }),
         reconciling({
           ...common,
-          name: 'ended builds',
-          sources: [endedBuilds, buildsUnderWay],
-          reconcile: (id, { signal: run }) => stopEndedBuild(deps, id, { signal: run, epoch }),
+          name: 'builds nobody waits for',
+          sources: [leftBuilds, buildsUnderWay],
+          reconcile: (id, { signal: run }) => stopLeftBuilds(deps, id, { signal: run, epoch }),
         }),
         reconciling({
           ...common,

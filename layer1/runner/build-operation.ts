@@ -2,7 +2,8 @@
 import type { Duplex } from 'node:stream';
 import { apps, jobs } from '@flynn/controller/api';
 import { registrySettingsOf } from '@flynn/controller/runner-env/settings';
-import type { Job } from '@flynn/controller/model';
+import { lossText } from '@flynn/controller/operations/losses';
+import type { Job, Operation } from '@flynn/controller/model';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { readFrames } from '@flynn/kit/frames';
 import { LineSplitter } from '@flynn/kit/lines';
@@ -24,6 +25,7 @@ type Exit = { code: number | undefined; error: string | undefined };
 export async function executeBuild(execution: Execution): Promise<Record<string, string>> {
   const { operation, controller, blobs } = execution;
   const { sourceDigest, commit = '', imageRef, folder, dockerfile } = operation.input;
+  const { losses = [] } = operation;
   if (imageRef !== undefined) {
     const { registry } = parseReference(imageRef);
     const { FLYNN_REGISTRY_LOGINS: logins, FLYNN_PLAIN_REGISTRIES: plain } = registrySettingsOf(await execution.env());
@@ -34,6 +36,7 @@ export async function executeBuild(execution: Execution): Promise<Record<string,
   const app = await patiently('reading the app', execution, (signal) =>
     controller.call(apps.get, { params: { app: operation.appId } }, { signal }),
   );
+  await execution.write(...beginningAgain(operation));
   await execution.write(`-----> Building ${app.name}${folder === undefined ? '' : ` from ${folder}`}...`);
   const look = (signal: AbortSignal) => sourceKindOf(() => blobs.get(sourceDigest, { signal }), signal);
   const kind = dockerfile === undefined ? await patiently('reading the source', execution, look) : 'dockerfile';
@@ -43,6 +46,7 @@ export async function executeBuild(execution: Execution): Promise<Record<string,
     commit,
     kind,
     ...(dockerfile === undefined ? {} : { dockerfile }),
+    ...(losses.length === 0 ? {} : { losses: losses.length }),
   };
   const job = await patiently('starting the build', execution, (signal) =>
     controller.call(jobs.build, { params: { app: operation.appId }, body }, { signal }),
@@ -60,6 +64,16 @@ export async function executeBuild(execution: Execution): Promise<Record<string,
   const result = await patiently('finding the result', execution, (signal) => blobs.getName(name, { signal }));
   if (result === undefined) throw new FlynnError('internal', 'the build ended well but left no result: push again');
   return { resultDigest: result.digest };
+}
+
+/** For whoever pushed, who may have seen half a build by now. */
+function beginningAgain({ losses = [] }: Operation): string[] {
+  const last = losses.at(-1);
+  if (last === undefined) return [];
+  const text = lossText(last);
+  const tries = `${losses.length === 1 ? '2nd' : '3rd'} try of 3 at most`;
+  const where = last.hostId === undefined ? '' : ' on another';
+  return ['', ` !     ${text.slice(0, 1).toUpperCase()}${text.slice(1)}: beginning again${where} (${tries})`];
 }
 
 function failureOf({ code, error }: Exit): FlynnError {
@@ -180,8 +194,9 @@ async function endSilentConnection(
   let framesAtEnd: number | undefined;
   const look = async (): Promise<void> => {
     await systemClock.sleep(lookMs, { signal });
-    const { endedAt } = await controller.call(jobs.get, { params }, { signal });
-    if (endedAt === undefined) return;
+    const { endedAt, state } = await controller.call(jobs.get, { params }, { signal });
+    // Of one that went with its host nobody says when it ended.
+    if (endedAt === undefined && state !== 'lost') return;
     if (framesAtEnd === framesSoFar()) socket.destroy();
     framesAtEnd = framesSoFar();
   };

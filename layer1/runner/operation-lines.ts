@@ -21,14 +21,16 @@ export class OperationLines implements AsyncDisposable {
   readonly #token: string;
   readonly #abort = new AbortController();
   readonly #waiting: string[] = [];
-  #sentLines = 0;
+  #sentLines: number;
   #sending: Promise<void> | undefined;
   #flushNow: (() => void) | undefined;
 
-  constructor(controller: HttpClient, params: { runner: string; operation: string }, token: string) {
+  /** `sentLines`: how many lines the log has of those who were at it before. */
+  constructor(controller: HttpClient, params: { runner: string; operation: string }, token: string, sentLines = 0) {
     this.#controller = controller;
     this.#params = params;
     this.#token = token;
+    this.#sentLines = sentLines;
   }
 
   get signal(): AbortSignal {

@@ -191,7 +191,7 @@ async function run(
     log: silentLogger(),
     heartbeatMs: 20,
   };
-  await runOperation(operation, deps, stopping);
+  await runOperation(operation, deps, { stopping });
 }
 
 test('output lost with its connection is told once, whichever line the connection broke in', async () => {

@@ -25,7 +25,7 @@ import { runOperations } from './runner.ts';
 type Labels = Record<string, string>;
 export type World = AsyncDisposable & { controller: TestController; blobs: BlobClient };
 
-export async function startWorld(): Promise<World> {
+export async function startWorld({ hosts = 2 }: { hosts?: number } = {}): Promise<World> {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-runner-'));
   const storage = await openFilesystem(dir, { nowMs: Date.now() });
   const server = await startServer({
@@ -36,7 +36,7 @@ export async function startWorld(): Promise<World> {
     log: silentLogger(),
   });
   const blobs = createBlobClient({ baseUrl: server.url, key: 'k' });
-  const controller = await startTestController({ blobStoreUrl: server.url });
+  const controller = await startTestController({ blobStoreUrl: server.url, hosts });
   await controller.deployApp('slug-builder', { build: { command: ['build'] } }, { isSystem: true });
   await controller.client.call(apps.create, { body: { name: 'shop' } });
   return {

@@ -1,5 +1,6 @@
 /** Takes operations from the controller's queue and carries them out, several at a time. */
 import { operations } from '@flynn/controller/operations/api';
+import type { ClaimedOperation } from '@flynn/controller/operations/api';
 import type { Operation } from '@flynn/controller/model';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
@@ -51,6 +52,10 @@ export type RunnerDeps = {
   graceMs?: number;
 };
 
+type UnderWay = { ended: Promise<void>; givingUp: AbortController };
+/** `givingUp`: nobody wants to hear how it ends. */
+type Ends = { stopping: AbortSignal; givingUp?: AbortSignal };
+
 /** After the grace, cleaning up and reporting fit into what is left of the daemon's 25 s. */
 const lastLinesMs = 2_500;
 const lastReportMs = 4_000;
@@ -70,22 +75,31 @@ export async function runOperations(deps: RunnerDeps, signal: AbortSignal): Prom
   signal.addEventListener('abort', onAbort, { once: true });
   const session = newId();
   const counts = operationMetrics(deps.metrics, identity.slots);
-  const running = new Set<Promise<void>>();
+  const running = new Map<string, UnderWay>();
   let isRegistered = false;
   let following: Promise<void> | undefined;
   const whole = signal;
   const step = async (signal: AbortSignal): Promise<void> => {
     if (!isRegistered) await register(deps, session, signal);
     isRegistered = true;
-    while (running.size >= identity.slots) await raceAbort(Promise.race(running), signal);
+    while (running.size >= identity.slots)
+      await raceAbort(Promise.race([...running.values()].map((one) => one.ended)), signal);
     try {
       await deps.env.first(signal);
       following ??= deps.env.follow(whole);
       for (const operation of await claim(deps, identity.slots - running.size, signal)) {
-        const ended = counts
-          .timed(operation.kind, () => begin(operation, deps, signal, stopping.signal))
-          .finally(() => running.delete(ended));
-        running.add(ended);
+        const before = running.get(operation.id);
+        const givingUp = new AbortController();
+        const work = async (): Promise<Outcome['state'] | undefined> => {
+          // It was taken for lost, and is given to this very process: what it did of it before is nothing any more.
+          before?.givingUp.abort(new FlynnError('cancelled', 'it was begun again'));
+          await before?.ended;
+          return begin(operation, deps, signal, { stopping: stopping.signal, givingUp: givingUp.signal });
+        };
+        const ended = counts.timed(operation.kind, work).finally(() => {
+          if (running.get(operation.id)?.ended === ended) running.delete(operation.id);
+        });
+        running.set(operation.id, { ended, givingUp });
       }
     } catch (error) {
       // It was forgotten, or the store is a new one.
@@ -94,7 +108,7 @@ export async function runOperations(deps: RunnerDeps, signal: AbortSignal): Prom
     }
   };
   await forever('taking operations', step, { signal, log });
-  await Promise.all([...running, following]);
+  await Promise.all([...[...running.values()].map((one) => one.ended), following]);
   clearTimeout(timer);
 }
 
@@ -102,17 +116,17 @@ async function claim(
   { controller, identity: { id, token } }: RunnerDeps,
   slots: number,
   signal: AbortSignal,
-): Promise<Operation[]> {
+): Promise<ClaimedOperation[]> {
   const input = { params: { runner: id }, body: { token, slots } };
   return (await controller.call(operations.claim, input, { signal, timeoutMs: 40_000 })).operations;
 }
 
 /** Says that it begins, and carries it out, and answers how it ended; or says that it does not. Never rejects. */
 async function begin(
-  operation: Operation,
+  operation: ClaimedOperation,
   deps: RunnerDeps,
   signal: AbortSignal,
-  stopping: AbortSignal,
+  ends: Ends,
 ): Promise<Outcome['state'] | undefined> {
   const { reports, log } = deps;
   const { id, attempt = 0 } = operation;
@@ -123,25 +137,25 @@ async function begin(
     log.warn({ err: error, operation: id }, 'an operation could not be begun: it goes to another runner');
     return undefined;
   }
-  return isBegun ? runOperation(operation, deps, stopping) : undefined;
+  return isBegun ? runOperation(operation, deps, ends) : undefined;
 }
 
 type Outcome = { state: 'complete' | 'failed' | 'cancelled'; error?: string; output?: Record<string, string> };
 
 export async function runOperation(
-  operation: Operation,
+  operation: ClaimedOperation,
   deps: RunnerDeps,
-  stopping: AbortSignal,
+  { stopping, givingUp = new AbortController().signal }: Ends,
 ): Promise<Outcome['state']> {
   const { controller, blobs, registryConfig, ownRegistries, slugRunnerImage, lookMs = 5_000 } = deps;
   const log = deps.log.child({ operation: operation.id, kind: operation.kind, app: operation.appId });
   const { id, token } = deps.identity;
   const params = { runner: id, operation: operation.id };
-  await using lines = new OperationLines(controller, params, token);
+  await using lines = new OperationLines(controller, params, token, operation.logLines);
   const cancelling = new AbortController();
   const ended = new AbortController();
   const beating = beat(deps, params, cancelling, ended.signal);
-  const signal = AbortSignal.any([stopping, cancelling.signal, lines.signal]);
+  const signal = AbortSignal.any([stopping, cancelling.signal, lines.signal, givingUp]);
   using flushing = endingWith(stopping, lastLinesMs);
   using reporting = endingWith(stopping, lastReportMs);
   log.info('operation begun');
@@ -166,14 +180,17 @@ export async function runOperation(
     outcome = outcomeOf(error, { kind: operation.kind, isCancelled: cancelling.signal.aborted, stopping, log });
   }
   try {
-    await raceAbort(lines.flush(), withDeadline(patienceMs, flushing.signal));
+    await raceAbort(lines.flush(), withDeadline(patienceMs, AbortSignal.any([flushing.signal, givingUp])));
   } catch (error) {
     log.warn({ err: error }, 'the last lines of the operation did not arrive');
   }
   try {
     // Heartbeats go on until the controller knows: an operation nobody holds would be given up.
     const result = { id: operation.id, ...outcome };
-    await deps.reports.send('ended', result, { signal: reporting.signal, deadlineMs: patienceMs });
+    await deps.reports.send('ended', result, {
+      signal: AbortSignal.any([reporting.signal, givingUp]),
+      deadlineMs: patienceMs,
+    });
     log.info({ state: outcome.state, error: outcome.error }, 'operation ended');
   } catch (error) {
     log.error({ err: error, state: outcome.state }, 'the result of the operation could not be reported');

@@ -15,6 +15,8 @@ export type Build = {
   app: RunnableApp;
   appEnv: Readonly<Record<string, string>>;
   operationId: string;
+  /** How often it was lost before. */
+  losses?: number;
   sourceDigest: string;
   commit: string;
   /** What whoever runs the cluster gives to builds: over the builder's own variables. */
@@ -72,7 +74,11 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
     restart: 'never',
     maxRuntimeMs: own.time.value + buildGraceMs,
   });
-  const workload = ephemeral(buildWorkloadId(build.app.id, build.operationId), template, priorities.build);
+  const workload = ephemeral(
+    buildWorkloadId(build.app.id, build.operationId, build.losses),
+    template,
+    priorities.build,
+  );
   return { ...workload, ...constraintsOf(process) };
 }
 
@@ -98,6 +104,12 @@ function dockerfileEnv(
   };
 }
 
-export function buildWorkloadId(appId: string, operationId: string): string {
-  return `${appId}-build-${operationId}`;
+/** `losses`: how often it was lost before. Types have no dot in their names. */
+export function buildWorkloadId(appId: string, operationId: string, losses = 0): string {
+  return `${appId}-build${losses === 0 ? '' : `.${losses + 1}`}-${operationId}`;
+}
+
+/** The operation that a build's workload is of; none for other workloads. */
+export function buildOperationOf(workloadId: string): string | undefined {
+  return /^[^-]+-build(?:\.\d+)?-(.+)$/.exec(workloadId)?.[1];
 }

@@ -19,7 +19,7 @@ import { execCommand, execTarget } from './exec.ts';
 import { checkShell } from '../datastores/shells.ts';
 import { isSamePlace, placeIn, placeOf } from '../builds/place.ts';
 import type { BuildPlace } from '../builds/place.ts';
-import { buildWorkloadId, compileBuild } from '../builds/compile.ts';
+import { buildOperationOf, buildWorkloadId, compileBuild } from '../builds/compile.ts';
 import { compileOneOff } from '../processes/compile.ts';
 import type { CompiledWorkload, Runnable } from '../processes/compile.ts';
 import { evaluationContext, findApp, forLiveApp, isOvertaken, runnableApp } from '../deps.ts';
@@ -27,7 +27,8 @@ import type { Deps } from '../deps.ts';
 import { findJob, iso, jobsOfApp } from './views.ts';
 import type { Cell } from './views.ts';
 import type { Job } from '../model.ts';
-import { buildMarker } from '../operations/log.ts';
+import { buildMarker, buildStopMarker } from '../operations/log.ts';
+import { checkLosses } from '../operations/losses.ts';
 import { pageOf } from '../paging.ts';
 import { findBasis, findRelease, runnableOf } from '../releases/releases.ts';
 import { releaseType } from '../resources.ts';
@@ -238,15 +239,17 @@ async function checkOwnSource(
 
 /** Once per operation, however often it is asked for. */
 async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signal: AbortSignal): Promise<Job> {
-  const id = buildWorkloadId(app.id, input.operationId);
   const operation = await findOperation(deps.store, input.operationId, { signal });
   if (operation !== undefined && operation.spec.appId !== app.id) {
     throw new FlynnError('not_found', `there is no operation ${input.operationId} of ${app.spec.name}`);
   }
+  if (operation !== undefined) checkLosses(operation, input.losses ?? 0);
+  const id = buildWorkloadId(app.id, input.operationId, input.losses);
   // A build that ended leaves no workload behind: the marker, gone with the operation, keeps it from being run again.
   const marker = buildMarker(input.operationId);
+  const marked = await deps.store.get(marker, { signal });
   // What the app is built from by now, and whether it can be built, is no matter of what runs already.
-  if ((await deps.store.get(marker, { signal })) !== undefined) return startedBuild(deps, app, input, signal);
+  if (marked?.value === JSON.stringify(id)) return startedBuild(deps, app, input, signal);
   const { builder, process } = await findBuilder(deps, signal);
   const basis = await findBasis(deps, app, signal);
   const appEnv = basis?.spec.env ?? {};
@@ -261,12 +264,13 @@ async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signa
     runnerEnv,
     ...(isOne || path !== undefined ? { dockerfile: { slugRunnerImage, path } } : {}),
     operationId: input.operationId,
+    ...(input.losses === undefined ? {} : { losses: input.losses }),
     sourceDigest: input.sourceDigest,
     commit: input.commit,
     meta: app.spec.meta,
   });
   const started = {
-    compare: [{ key: marker, modRevision: 0 }, compareOf(app)],
+    compare: [{ key: marker, modRevision: marked?.modRevision ?? 0 }, compareOf(app)],
     then: [{ put: marker, value: JSON.stringify(id) }, ...workloadChange(workload, evaluationContext(deps))],
   };
   try {
@@ -281,10 +285,10 @@ async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signa
 async function startedBuild(
   deps: Deps,
   app: AppResource,
-  { operationId }: BuildInput,
+  { operationId, losses }: BuildInput,
   signal: AbortSignal,
 ): Promise<Job> {
-  const id = buildWorkloadId(app.id, operationId);
+  const id = buildWorkloadId(app.id, operationId, losses);
   await catchUp(deps, id, signal);
   const job = findJob(jobsOfApp(app.id, cellOf(deps.cell), { all: true, nowMs: deps.now() }), id);
   if (job !== undefined) return job;
@@ -354,7 +358,16 @@ async function stopJob(deps: Deps, app: AppResource, id: string, signal: AbortSi
   if (job === undefined) throw noJob(app, id);
   const workload = cell.workloads.snapshot.entries.get(job.workloadId)?.value;
   if (workload?.kind === 'ephemeral') {
-    await deps.store.transact({ then: workloadRemoval(workload.id, evaluationContext(deps)) }, { signal });
+    const build = buildOperationOf(workload.id);
+    // What somebody ends is not begun again as if it were lost. Of what is lost already its runner cleans up so.
+    const told =
+      build === undefined || job.state === 'lost'
+        ? []
+        : [{ put: buildStopMarker(build), value: JSON.stringify(workload.id) }];
+    await deps.store.transact(
+      { then: [...told, ...workloadRemoval(workload.id, evaluationContext(deps))] },
+      { signal },
+    );
     return;
   }
   if (workload === undefined) return;

@@ -40,6 +40,10 @@ const resultSchema = z.object({
   error: z.string().optional(),
   output: z.record(z.string(), z.string()).default({}),
 });
+/** `logLines`: of a build that is begun again, how many lines its log has by now: the next ones are sent from there. */
+const claimedSchema = operationSchema.extend({ logLines: z.int().optional() });
+export type ClaimedOperation = z.output<typeof claimedSchema>;
+
 export const operations = {
   /** Idempotent by pushId. Answers the chain build, release, deploy. */
   push: defineRoute({
@@ -132,7 +136,7 @@ export const operations = {
     method: 'POST',
     path: '/runners/:runner/claim',
     body: z.object({ token: runnerToken, slots: z.int().min(1).max(64).default(1) }).default({ token: '', slots: 1 }),
-    response: z.object({ operations: z.array(operationSchema) }),
+    response: z.object({ operations: z.array(claimedSchema) }),
     summary: 'Take the next operations, as many as there are slots',
   }),
   /**

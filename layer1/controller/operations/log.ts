@@ -169,9 +169,14 @@ export function closeLog(id: string): StoreOperation {
   return { put: logKeys.end(id), value: '{}' };
 }
 
-/** Says that the operation's build was started; it goes with the log. */
+/** Says which workload the operation's build was started as; it goes with the log. */
 export function buildMarker(id: string): string {
   return `${logPrefix}${id}/3-build`;
+}
+
+/** Says of which of these workloads somebody asked that it ends. */
+export function buildStopMarker(id: string): string {
+  return `${logPrefix}${id}/4-stopped`;
 }
 
 /** How much it is of those operations that have lines, with the key that tells and its revision. */

@@ -8,7 +8,7 @@ import { apps, jobs } from '../api.ts';
 import { operations } from './api.ts';
 import { buildWorkloadId } from '../builds/compile.ts';
 import type { Operation } from '../model.ts';
-import { OperationWatch, silenceMs, stopEndedBuild } from './watch.ts';
+import { OperationWatch, silenceMs, stopLeftBuilds } from './watch.ts';
 import { operationType } from '../resources.ts';
 import { TestRunner } from './test-runner.ts';
 import { startTestController } from '../testing.ts';
@@ -272,7 +272,7 @@ test('a runner that goes silent loses its operation: it fails, its build job is 
   assert.match(build.error ?? '', /^heartbeat timeout: r1 was not heard of for 30 s/);
   const release = await client.call(operations.get, { params: { operation: pushed[1]?.id ?? '' } });
   assert.deepEqual([release.state, release.error], ['cancelled', 'the build before it failed']);
-  await stopEndedBuild(deps, id, { signal });
+  await stopLeftBuilds(deps, id, { signal });
   assert.equal(await quiet.store.get(cellKeys.workload(workload.id)), undefined, 'the build is stopped');
   await client.call(operations.push, { params: { app: 'silent' }, body: body('q') });
   assert.equal((await r2?.claim())?.pushId, 'q');

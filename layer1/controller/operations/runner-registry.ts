@@ -13,6 +13,7 @@ import { runners } from './api-runners.ts';
 import type { Deps } from '../deps.ts';
 import type { Runner } from '../model.ts';
 import { isHeldBy } from './holding.ts';
+import { lossOfSilent } from './lost-builds.ts';
 import { ignoreOvertaken } from './writer.ts';
 import type { Taker } from './queue.ts';
 import { operationType, runnerType } from '../resources.ts';
@@ -128,7 +129,10 @@ function hasSameClaim(adopted: Claim, now: Claim): boolean {
   return isDeepStrictEqual(adopted.labels, now.labels) && (now.isByIdOnly || !adopted.isByIdOnly);
 }
 
-/** The process that held them is gone: nobody else knows how far it came. By what the store says: what it was given last counts. */
+/**
+ * The process that held them is gone: nobody else knows how far it came, and builds are begun again. By what the store says: what
+ * it was given last counts.
+ */
 async function endEarlierSession(deps: Deps, runnerId: string, signal: AbortSignal): Promise<void> {
   for (const operation of await deps.resources.list(operationType, { signal, where: isHeldBy({ runnerId }) })) {
     const { id, status, spec } = operation;
@@ -137,7 +141,7 @@ async function endEarlierSession(deps: Deps, runnerId: string, signal: AbortSign
     const event =
       status.state === 'waiting'
         ? ({ type: 'decline', runnerId, attempt } as const)
-        : ({ type: 'silence', reason } as const);
+        : ({ type: 'silence', reason, loss: lossOfSilent(deps, operation) } as const);
     await deps.writer.apply(id, event, { signal }).catch(ignoreOvertaken);
   }
 }

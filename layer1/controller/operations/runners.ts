@@ -8,7 +8,9 @@ import { principalOf } from '../access/principal.ts';
 import type { HeldBlobs } from '../collection/held-blobs.ts';
 import { operations } from './api.ts';
 import type { Deps } from '../deps.ts';
-import { OperationLog } from './log.ts';
+import { OperationLog, logSizes } from './log.ts';
+import { lossOfFailed } from './lost-builds.ts';
+import type { Loss } from '../model.ts';
 import { decodeOperation, findOperation, getOperation, liveKey } from './records.ts';
 import { checkHeld } from './state.ts';
 import type { OperationEvent } from './state.ts';
@@ -34,6 +36,11 @@ export function runnerHandlers(deps: Deps, held: Pick<HeldBlobs, 'missingIn'>): 
     return known !== undefined && !isToStop(known, runnerId) ? known : getOperation(deps.store, id, { signal });
   }
 
+  async function lossOf(id: string, signal: AbortSignal): Promise<Loss | undefined> {
+    const operation = await findOperation(deps.store, id, { signal });
+    return operation === undefined ? undefined : lossOfFailed(deps, operation, signal);
+  }
+
   async function beat(operation: OperationResource, runnerId: string, signal: AbortSignal): Promise<void> {
     // One from the future was written by a clock that is ahead of this one, or was.
     if (Math.abs(deps.now() - (operation.status.heartbeatAt ?? 0)) < beatWriteMs) return;
@@ -52,12 +59,15 @@ export function runnerHandlers(deps: Deps, held: Pick<HeldBlobs, 'missingIn'>): 
       try {
         // It may have been turned away, or have left, while it was being given them.
         await adopted();
+        const lines = await linesOfLost(deps, given, signal);
         signal.throwIfAborted();
+        return {
+          operations: given.map((operation) => ({ ...viewOperation(operation), logLines: lines.get(operation.id) })),
+        };
       } catch (error) {
         await Promise.all(given.map((operation) => dispatch.putBack(operation)));
         throw error;
       }
-      return { operations: given.map((operation) => viewOperation(operation)) };
     }),
     handle(operations.report, async (call) => {
       const { params, body, signal } = call;
@@ -74,7 +84,12 @@ export function runnerHandlers(deps: Deps, held: Pick<HeldBlobs, 'missingIn'>): 
           id,
           { type: 'decline', runnerId, attempt },
         ]),
-        ...ended.map(({ id, ...outcome }): [string, OperationEvent] => [id, { type: 'finish', runnerId, outcome }]),
+        ...(await Promise.all(
+          ended.map(async ({ id, ...outcome }): Promise<[string, OperationEvent]> => {
+            const loss = outcome.state === 'failed' ? await lossOf(id, signal) : undefined;
+            return [id, { type: 'finish', runnerId, outcome, loss }];
+          }),
+        )),
       ];
       const answers = await Promise.all(events.map(([id, event]) => applyReported(writer, id, event, signal)));
       return { refused: answers.filter((answer) => answer !== undefined) };
@@ -83,7 +98,7 @@ export function runnerHandlers(deps: Deps, held: Pick<HeldBlobs, 'missingIn'>): 
       const { runner: runnerId, operation: id } = params;
       await noteSeen(deps, await checkRunner(deps, runnerId, body.token, signal), signal);
       // Subscribed before looking: what changes in between is not missed.
-      using told = toldToStop(deps, id);
+      using told = toldToStop(deps, id, runnerId);
       const operation = await find(id, runnerId, signal);
       if (isToStop(operation, runnerId)) return { cancelled: true };
       await beat(operation, runnerId, signal);
@@ -101,6 +116,18 @@ export function runnerHandlers(deps: Deps, held: Pick<HeldBlobs, 'missingIn'>): 
       await beat(operation, params.runner, signal);
     }),
   ];
+}
+
+/** Of what is begun again: how many lines its log has. One of a version before sends from 0: as many of its own go missing. */
+async function linesOfLost(
+  { store }: Pick<Deps, 'store'>,
+  given: readonly OperationResource[],
+  signal: AbortSignal,
+): Promise<Map<string, number>> {
+  const ids = given.filter(({ status }) => status.losses !== undefined).map(({ id }) => id);
+  if (ids.length === 0) return new Map();
+  const sizes = await logSizes(store, ids, { signal });
+  return new Map([...sizes].map(([id, { lines }]) => [id, lines]));
 }
 
 /** Throws `exhausted` if it holds all it registered for, by what the store says: it may have reported elsewhere that one ended. */
@@ -165,10 +192,10 @@ function isToStop({ status }: OperationResource, runnerId: string): boolean {
 }
 
 /** `stop` resolves once the operation is to be stopped, or has ended without its runner. */
-function toldToStop({ operations: mirror }: Deps, id: string): Disposable & { stop: Promise<void> } {
+function toldToStop({ operations: mirror }: Deps, id: string, runnerId: string): Disposable & { stop: Promise<void> } {
   const told = Promise.withResolvers<void>();
   const unsubscribe = mirror.onChange(({ key, after }) => {
-    if (key === id && (after === undefined || after.status.isCancelRequested === true)) told.resolve();
+    if (key === id && (after === undefined || isToStop(after, runnerId))) told.resolve();
   });
   return { stop: told.promise, [Symbol.dispose]: unsubscribe };
 }

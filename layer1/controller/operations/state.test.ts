@@ -10,6 +10,8 @@ const at = (ms: number): string => new Date(ms).toISOString();
 const runner = { runnerId: 'r1', attempt: 1 };
 const held = { ...runner, assignedAt: at(1) };
 
+const loss = { at: at(4_000), runnerId: 'r1', hasRun: false };
+
 const statuses: Record<OperationState, OperationStatus> = {
   queued: { state: 'queued', output: {}, expiresAt: at(4_000) },
   waiting: { state: 'waiting', output: {}, ...held, expiresAt: at(4_000) },
@@ -34,6 +36,13 @@ const events = {
   'finish as cancelled': { type: 'finish', runnerId: 'r1', outcome: { state: 'cancelled', error: 'stopped' } },
   'finish of another': { type: 'finish', runnerId: 'r2', outcome: { state: 'complete' } },
   silence: { type: 'silence', reason: 'heartbeat timeout' },
+  'silence about a build': { type: 'silence', reason: 'heartbeat timeout', loss },
+  'finish of a build that was lost': {
+    type: 'finish',
+    runnerId: 'r1',
+    outcome: { state: 'failed', error: 'no' },
+    loss,
+  },
   cancel: { type: 'cancel', isForced: false, reason: 'it was cancelled' },
   force: { type: 'cancel', isForced: true, reason: 'it was cancelled by force' },
   expire: { type: 'expire', expiresAt: at(4_000) },
@@ -61,6 +70,8 @@ const table: Record<Name, readonly Expected[]> = {
   'finish as cancelled': ['!', '!', 'cancelled', '!', '!', '='],
   'finish of another': ['!', '!', '!', '!', '!', '!'],
   silence: ['=', '=', 'failed', '=', '=', '='],
+  'silence about a build': ['=', '=', 'queued', '=', '=', '='],
+  'finish of a build that was lost': ['!', '!', 'queued', '!', '=', '!'],
   cancel: ['cancelled', 'marked', 'marked', '=', '=', '='],
   force: ['cancelled', 'cancelled', 'cancelled', '=', '=', '='],
   expire: ['failed', 'failed', '=', '=', '=', '='],
@@ -154,5 +165,21 @@ test('whatever happens in whatever order, what has ended stays, and it runs for 
         if (hasOperationEnded(status.state)) assert.ok(status.endedAt !== undefined);
       }
     }),
+  );
+});
+
+test('a build that was lost is begun again as if it had not begun, unless it is to be stopped, or was lost too often', () => {
+  const lost = (status: OperationStatus): OperationStatus =>
+    advance({ id: 'o', status }, { type: 'silence', reason: 'heartbeat timeout', loss }, 5_000);
+  const running = { ...statuses.running, expiresAt: at(4_000) };
+  assert.deepEqual(lost(running), { state: 'queued', output: {}, attempt: 1, losses: [loss] });
+  const stopped = lost({ ...running, isCancelRequested: true });
+  assert.deepEqual([stopped.state, stopped.error], ['cancelled', 'it was cancelled']);
+  assert.equal(lost({ ...running, losses: [loss] }).state, 'queued');
+  const last = lost({ ...running, losses: [loss, loss] });
+  assert.equal(last.state, 'failed');
+  assert.match(
+    last.error ?? '',
+    /^the runner r1 that saw to it was lost, and it had been begun again 2 times: push again$/,
   );
 });

@@ -3,12 +3,14 @@
  *
  *     queued ──assign──▶ waiting ──acknowledge──▶ running ──finish──▶ complete, failed, cancelled
  *        ◀── decline, unacknowledged ──┘             └── silence ──▶ failed
+ *        ◀── a build that was lost with its host, or its runner ──┘
  *
  * `cancel` ends what is queued at once and marks the rest, unless it is forced; `expire` fails what does not run yet.
  */
 import { FlynnError } from '@flynn/kit/errors';
-import type { Operation } from '../model.ts';
+import type { Loss, Operation } from '../model.ts';
 import type { OperationResource } from '../resources.ts';
+import { whyNotAgain } from './losses.ts';
 
 export type OperationState = Operation['state'];
 export type OperationStatus = OperationResource['status'];
@@ -26,9 +28,13 @@ export type OperationEvent =
   /** Nobody said in time that the attempt begins. */
   | { type: 'unacknowledged'; attempt: number }
   | { type: 'beat'; runnerId: string }
-  | { type: 'finish'; runnerId: string; outcome: Outcome }
-  /** Its runner is lost, for the reason: where it says which sign of life was the last, only if it still is. */
-  | { type: 'silence'; reason: string; heartbeatAt?: number }
+  /** `loss`: of a build that failed because its host is gone. */
+  | { type: 'finish'; runnerId: string; outcome: Outcome; loss?: Loss | undefined }
+  /**
+   * Its runner is lost, for the reason: where it says which sign of life was the last, only if it still is. `loss`: of what may
+   * be begun again.
+   */
+  | { type: 'silence'; reason: string; heartbeatAt?: number; loss?: Loss | undefined }
   | { type: 'cancel'; isForced: boolean; reason: string }
   /** If it is still to run by then. */
   | { type: 'expire'; expiresAt: string }
@@ -77,7 +83,7 @@ export function advance(operation: OperationFacts, event: OperationEvent, nowMs:
       return finished(operation, event, at);
     case 'silence':
       if (status.state !== 'running' || (event.heartbeatAt ?? heartbeatAt) !== heartbeatAt) return status;
-      return ended(status, { state: 'failed', error: event.reason }, at);
+      return lostOrEnded(status, event.loss, { state: 'failed', error: event.reason }, at);
     case 'cancel':
       if (hasOperationEnded(status.state)) return status;
       if (event.isForced || status.state === 'queued')
@@ -112,14 +118,26 @@ function requeued(status: OperationStatus, at: string): OperationStatus {
 
 function finished(
   operation: OperationFacts,
-  { runnerId, outcome }: { runnerId: string; outcome: Outcome },
+  { runnerId, outcome, loss }: { runnerId: string; outcome: Outcome; loss?: Loss | undefined },
   at: string,
 ): OperationStatus {
   const { status } = operation;
   // The answer to it was lost.
   if (hasOperationEnded(status.state) && status.runnerId === runnerId && status.state === outcome.state) return status;
   if (status.state !== 'running' || status.runnerId !== runnerId) throw notHeld(operation, runnerId);
-  return ended(status, outcome, at);
+  return lostOrEnded(status, loss, outcome, at);
+}
+
+/** What was lost is begun again, unless it is to be stopped, or was lost too often. */
+function lostOrEnded(status: OperationStatus, loss: Loss | undefined, outcome: Outcome, at: string): OperationStatus {
+  if (loss === undefined || outcome.state !== 'failed') return ended(status, outcome, at);
+  const losses = [...(status.losses ?? []), loss];
+  const why = whyNotAgain(losses);
+  if (why !== undefined && status.isCancelRequested !== true)
+    return ended({ ...status, losses }, { ...outcome, error: why }, at);
+  // It ran in time: the time to run by does not end what is no fault of whoever asked.
+  const { startedAt: _started, heartbeatAt: _beat, expiresAt: _expiry, ...rest } = status;
+  return requeued({ ...rest, losses }, at);
 }
 
 function ended(status: OperationStatus, { state, error, output }: Outcome, at: string): OperationStatus {

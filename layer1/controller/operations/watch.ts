@@ -2,7 +2,7 @@
 import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare } from '@flynn/store/store';
 import { buildWorkloadId } from '../builds/compile.ts';
-import { appIdOf } from '../processes/compile.ts';
+import type { Loss } from '../model.ts';
 import { evaluationContext } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { findOperation } from './records.ts';
@@ -21,6 +21,8 @@ type Options = { signal: AbortSignal; epoch?: Compare };
 type WatchDeps = Pick<Deps, 'operations' | 'writer' | 'now' | 'log'> & {
   /** Milliseconds since some moment: never put right, as the time of day is. */
   steadyNow?: () => number;
+  /** Of one whose runner is lost, if it may be begun again. */
+  lossOf?: (operation: OperationResource) => Loss | undefined;
 };
 
 /**
@@ -57,7 +59,8 @@ export class OperationWatch {
     if (failures.length > 0) throw new AggregateError(failures);
   }
 
-  #dueOf({ id, spec, status }: OperationResource): OperationEvent | undefined {
+  #dueOf(operation: OperationResource): OperationEvent | undefined {
+    const { id, spec, status } = operation;
     const { now, steadyNow = () => performance.now() } = this.#deps;
     const { state, attempt = 0, heartbeatAt = 0, expiresAt, runnerId = 'its runner' } = status;
     if (state !== 'running' && expiresAt !== undefined && Date.parse(expiresAt) <= now())
@@ -75,27 +78,23 @@ export class OperationWatch {
       return silentMs >= this.#timeouts.acknowledgeMs ? { type: 'unacknowledged', attempt } : undefined;
     if (silentMs < this.#timeouts.silenceMs) return undefined;
     const reason = `heartbeat timeout: ${runnerId} was not heard of for 30 s and is taken to be lost: start it again, then repeat the ${spec.kind}`;
-    return { type: 'silence', reason, heartbeatAt };
+    return { type: 'silence', reason, heartbeatAt, loss: this.#deps.lossOf?.(operation) };
   }
 }
 
-/** A build nobody waits for any more is stopped. */
-export async function stopEndedBuild(deps: Deps, id: string, { signal, epoch }: Options): Promise<void> {
+/** What nobody waits for any more is stopped: of a build that was lost the jobs before, and all of one that did not come about. */
+export async function stopLeftBuilds(deps: Deps, id: string, { signal, epoch }: Options): Promise<void> {
   const { cell, store } = deps;
   const operation = await findOperation(store, id, { signal });
   if (operation === undefined || operation.spec.kind !== 'build') return;
-  const { state } = operation.status;
-  if (state === 'complete' || !hasOperationEnded(state)) return;
-  const workloadId = buildWorkloadId(operation.spec.appId, id);
-  if ((cell.workloads.snapshot.entries.get(workloadId)?.value.count ?? 0) === 0) return;
-  await store.transact(
-    { compare: epoch === undefined ? [] : [epoch], then: workloadRemoval(workloadId, evaluationContext(deps)) },
-    { signal },
-  );
-}
-
-/** The operation a build's workload is of; none for other workloads. */
-export function buildOperationOf(workloadId: string): string | undefined {
-  const prefix = buildWorkloadId(appIdOf(workloadId), '');
-  return workloadId.startsWith(prefix) ? workloadId.slice(prefix.length) : undefined;
+  const { state, losses = [] } = operation.status;
+  const isLeft = hasOperationEnded(state) && state !== 'complete';
+  for (let lost = 0; lost < losses.length + (isLeft ? 1 : 0); lost += 1) {
+    const workloadId = buildWorkloadId(operation.spec.appId, id, lost);
+    if ((cell.workloads.snapshot.entries.get(workloadId)?.value.count ?? 0) === 0) continue;
+    await store.transact(
+      { compare: epoch === undefined ? [] : [epoch], then: workloadRemoval(workloadId, evaluationContext(deps)) },
+      { signal },
+    );
+  }
 }

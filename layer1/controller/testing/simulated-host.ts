@@ -264,7 +264,8 @@ export class SimulatedHost implements AsyncDisposable {
   #write(jobId: string, change: Partial<JobStatus>): Promise<void> {
     return this.#turns.run(jobId, async () => {
       const known = this.#jobs.get(jobId);
-      if (known === undefined || known.status.isFinal) return;
+      // A host that is gone says nothing more.
+      if (known === undefined || known.status.isFinal || this.#tasks.signal.aborted) return;
       known.status = { ...known.status, ...change };
       const { status } = known;
       const put = { put: cellKeys.jobStatus(this.id, jobId), value: JSON.stringify(status) };
