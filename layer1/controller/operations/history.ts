@@ -51,6 +51,8 @@ export class OperationHistory implements AsyncDisposable {
   /** Oldest first. */
   readonly #byEnd: EndedOperation[] = [];
   readonly #byApp = new Map<string, Set<EndedOperation>>();
+  /** Ids of what is known to be live no longer, and has not come by the watch. */
+  readonly #expected = new Set<string>();
   #revision: Revision | undefined;
   readonly #asked = Promise.withResolvers<void>();
   readonly #quietMs: number;
@@ -79,13 +81,13 @@ export class OperationHistory implements AsyncDisposable {
 
   /** All that are indexed, newest first. */
   async rows(signal: AbortSignal): Promise<EndedOperation[]> {
-    await this.ready(signal);
+    await this.#current(signal);
     return this.#byEnd.toReversed();
   }
 
   /** Newest first. */
   async rowsOfApp(appId: string, signal: AbortSignal): Promise<EndedOperation[]> {
-    await this.ready(signal);
+    await this.#current(signal);
     return [...(this.#byApp.get(appId) ?? [])].toSorted(byEnd).toReversed();
   }
 
@@ -98,21 +100,27 @@ export class OperationHistory implements AsyncDisposable {
     signal: AbortSignal;
   }): Promise<OperationResource[]> {
     const { appId, limit, after, signal } = options;
-    await this.ready(signal);
+    await this.#current(signal);
     const all = appId === undefined ? this.#byEnd.toReversed() : await this.rowsOfApp(appId, signal);
     const rows = pageOf(all, { limit, after }, ({ id }) => id);
-    const found: OperationResource[] = [];
-    for (let at = 0; at < rows.length; at += readAtOnce) {
-      const then = rows.slice(at, at + readAtOnce).map(({ id }) => ({ get: historyKey(id) }));
-      const { reads } = await this.#store.transact({ then }, { signal });
-      found.push(...reads.flatMap(([entry]) => (entry === undefined ? [] : [decodeOperation(entry)])));
-    }
-    return found;
+    const entries = await this.#read(
+      rows.map(({ id }) => id),
+      signal,
+    );
+    return entries.map((entry) => decodeOperation(entry));
   }
 
   /** What ended in this very process, before the watch tells. */
   add({ id, spec, status }: OperationResource): void {
     this.#add({ id, appId: spec.appId, pushId: spec.pushId, endedAt: status.endedAt ?? '' });
+  }
+
+  /**
+   * What was live and is so no longer, as is heard by another watch than that of the history: whoever asks finds it, though this one
+   * is late.
+   */
+  expect(id: string): void {
+    if (!this.#rows.has(id)) this.#expected.add(id);
   }
 
   async ready(signal: AbortSignal): Promise<void> {
@@ -123,6 +131,24 @@ export class OperationHistory implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#tasks.stop();
+  }
+
+  /** Ready, and with what is expected: what is not in the store went with its app. */
+  async #current(signal: AbortSignal): Promise<void> {
+    await this.ready(signal);
+    const missing = [...this.#expected];
+    for (const entry of await this.#read(missing, signal)) this.#add(this.#rowOf(entry));
+    for (const id of missing) this.#expected.delete(id);
+  }
+
+  async #read(ids: readonly string[], signal: AbortSignal): Promise<Entry[]> {
+    const found: Entry[] = [];
+    for (let at = 0; at < ids.length; at += readAtOnce) {
+      const then = ids.slice(at, at + readAtOnce).map((id) => ({ get: historyKey(id) }));
+      const { reads } = await this.#store.transact({ then }, { signal });
+      found.push(...reads.flatMap(([entry]) => entry ?? []));
+    }
+    return found;
   }
 
   async #follow(signal: AbortSignal): Promise<void> {
@@ -148,6 +174,8 @@ export class OperationHistory implements AsyncDisposable {
   /** Answers the revision of the first shard: what changed since is told once more, which changes nothing. */
   async #load(signal: AbortSignal): Promise<Revision> {
     for (const row of this.#byEnd.slice()) this.#remove(row.id);
+    // All that is to be expected by now is in what is read from here on.
+    this.#expected.clear();
     let first: Revision | undefined;
     for (const shard of historyShards) {
       // While nobody asks there is no hurry: what the controller is there for goes first.
@@ -178,6 +206,7 @@ export class OperationHistory implements AsyncDisposable {
 
   #add(row: EndedOperation | undefined): void {
     if (row === undefined || this.#rows.has(row.id)) return;
+    this.#expected.delete(row.id);
     const { horizon } = this;
     if (horizon !== undefined && byEnd(row, horizon) < 0) return;
     this.#rows.set(row.id, row);

@@ -39,6 +39,8 @@ export async function lossOfFailed(
   const [begun, stopped] = reads.map(([entry]) => entry?.value);
   const build = JSON.stringify(currentBuild(operation));
   if (begun !== build || stopped === build) return undefined;
+  // Its host said how it ended: nearly always so.
+  if (jobOf(deps, operation)?.endedAt !== undefined) return undefined;
   // Whoever told the runner may know more than is known here.
   const { workloads, hosts, assignments, statuses, templates } = deps.cell;
   await Promise.all(

@@ -137,8 +137,9 @@ async function list(
   await mirror.reached(Math.max(0, ...stored.map(({ revision }) => revision)), { signal });
   const known =
     appId === undefined ? [...mirror.snapshot.entries.values()].map(({ value }) => value) : queue.ofApp(appId);
-  // Word of an end may be on its way still.
+  // Word of an end may be on its way still: what is live no longer is in the history.
   const there = new Set(stored.map(({ id }) => id));
+  for (const { id } of known) if (!there.has(id)) history.expect(id);
   const sorted = known.filter(({ id }) => there.has(id)).toSorted((a, b) => queue.compare(b.id, a.id));
   const isLive = after === undefined || !ended || sorted.some(({ id }) => id === after);
   const page = isLive ? pageOf(sorted, { limit, after }, ({ id }) => id) : [];

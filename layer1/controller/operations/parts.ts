@@ -45,6 +45,7 @@ export async function openOperations(options: {
     // Of several changes in one batch the last state counts.
     const entry = entries.get(key);
     queue.set(key, after === undefined ? undefined : entry?.value, entry?.createRevision ?? 0);
+    if (entry === undefined) history.expect(key);
     dispatch.wake();
   });
   // Whichever controller was told to: who waits here hears of it.

@@ -7,6 +7,7 @@ import { createMemoryStore } from '@flynn/store/memory';
 import { operations } from './api.ts';
 import { TestRunner } from './test-runner.ts';
 import { startTestController } from '../testing.ts';
+import { slowlyTold } from '../testing/slow-watch.ts';
 import type { TestController } from '../testing.ts';
 import { join, newApp, create, get } from './lifecycle-fixture.ts';
 import type { Asked } from './lifecycle-fixture.ts';
@@ -83,3 +84,28 @@ test('ended by several at once, at two controllers, an operation ends once and l
     [0, 0, 40],
   );
 });
+
+const [historyWatch, liveWatch] = ['/flynn/operation-history/', '/flynn/resource/operation/'];
+
+for (const [what, ...late] of [
+  ['that it is in the history', historyWatch],
+  ['that it is live no longer, and in the history', historyWatch, liveWatch],
+] as const) {
+  test(`what another controller ended is in the list, though word is on its way ${what}`, async () => {
+    const store = slowlyTold(...late);
+    await using one = await startTestController({ store, hasWorker: false });
+    await using two = await startTestController({ store: store.connect(), hasWorker: false, hosts: 0 });
+    await newApp(one.client, 'shop');
+    const runner = await join(two, 'r1');
+    const list = async () => (await one.client.call(operations.list, { params: { app: 'shop' } })).map(({ id }) => id);
+    assert.deepEqual(await list(), []);
+    for (const id of ['first', 'second']) {
+      await create(two.client, 'shop', { id });
+      await one.deps.operations.reached((await store.list(liveWatch)).revision);
+      await runner.claim();
+      await runner.finish(id, 'complete');
+      for (let look = 0; look < 5; look += 1) assert.ok((await list()).includes(id), `${id} is in the list`);
+    }
+    assert.deepEqual(await list(), ['second', 'first']);
+  });
+}
