@@ -35,6 +35,7 @@ import { addNotificationCommands } from './commands/notification.ts';
 import { addOperationCommands } from './commands/operation.ts';
 import { addMaintenanceCommands } from './commands/maintenance.ts';
 import { addMetaCommands } from './commands/meta.ts';
+import { addMysqlCommands } from './commands/mysql.ts';
 import { addPostgresCommands } from './commands/pg.ts';
 import { addRedisCommands } from './commands/redis.ts';
 import { addPromoteCommands } from './commands/promote.ts';
@@ -115,6 +116,7 @@ export function openProgram(io: Io, exitWith: (code: number) => void): Command {
   addResourceCommand(parent);
   addPostgresCommands(parent);
   addRedisCommands(parent);
+  addMysqlCommands(parent);
   addReleaseCommands(parent);
   addImageCommands(parent);
   addRegistryCommands(parent);

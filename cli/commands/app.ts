@@ -1,4 +1,5 @@
 import { apps, releases } from '@flynn/controller/api';
+import { commandOf } from '@flynn/controller/datastores/kinds';
 import { routing } from '@flynn/controller/routes/api';
 import type { RouteView } from '@flynn/controller/routes/api';
 import { httpUrlOf } from '@flynn/controller/routes/url';
@@ -7,7 +8,6 @@ import type { Cluster } from '../clusters/clusters.ts';
 import { removeApp, textOfRemoved } from '../apps/removal.ts';
 import { parseWhole, usageError } from '../arguments.ts';
 import { confirmByTyping } from '../confirmation.ts';
-import { commandOf } from '../datastores/kinds.ts';
 import { datastoresGoingWith } from '../datastores/target.ts';
 import { isOfAppAlone, listRemotes, remoteUrl, removeRemote } from '../git.ts';
 import { formatAge, formatTable } from '../output.ts';

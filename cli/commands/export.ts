@@ -4,6 +4,7 @@ import { buffer } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { apps, formations, releases } from '@flynn/controller/api';
 import { autoscales } from '@flynn/controller/autoscale/api';
+import { commandOf } from '@flynn/controller/datastores/kinds';
 import { resources } from '@flynn/controller/providers/api';
 import { platform } from '@flynn/controller/platform/api';
 import { zoneOf } from '@flynn/controller/routes/address';
@@ -20,7 +21,6 @@ import { type AppFile, appFileOf, layersOf, readAppFile, withoutRecord } from '.
 import { withoutHalf } from '../apps/removal.ts';
 import { listAutoscales } from '../apps/autoscale.ts';
 import type { Context } from '../context.ts';
-import { commandOf } from '../datastores/kinds.ts';
 import { openNamed } from '../input-file.ts';
 import { untilInterrupted } from '../interruption.ts';
 import { deployRelease, deployedText } from '../deployments/deploy.ts';

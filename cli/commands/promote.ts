@@ -1,4 +1,5 @@
 import { apps, formations, releases } from '@flynn/controller/api';
+import { commandOf } from '@flynn/controller/datastores/kinds';
 import { adoptedRelease } from '@flynn/controller/releases/adoption';
 import { placeMeta } from '@flynn/controller/builds/place';
 import type { App, Release } from '@flynn/controller/model';
@@ -8,7 +9,6 @@ import { changeMeta } from '../apps/meta.ts';
 import { withoutHalf } from '../apps/removal.ts';
 import { parseDurationMs } from '../arguments.ts';
 import type { Context } from '../context.ts';
-import { commandOf } from '../datastores/kinds.ts';
 import { deployRelease, deployedText } from '../deployments/deploy.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';

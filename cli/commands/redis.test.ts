@@ -3,28 +3,11 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { makeTestDatastore, withAppliances } from '@flynn/controller/datastores/datastore-fixture';
-import type { Program } from '@flynn/controller/testing/simulated-host';
-import { openDeskWithController } from '../testing.ts';
-
-async function openDeskWithRedis() {
-  const env = await openDeskWithController(withAppliances);
-  await env.controller.deployApp('shop', { web: {} });
-  const datastore = await makeTestDatastore(env.controller, { app: 'shop', kind: 'redis' });
-  return {
-    ...env,
-    datastore,
-    answerWith(programs: (command: readonly string[], input: Buffer) => Program | undefined): void {
-      for (const host of env.controller.hosts) host.programs = programs;
-    },
-    [Symbol.asyncDispose]: () => env[Symbol.asyncDispose](),
-  };
-}
-
-const saying = (value: unknown): Program => ({ stdout: JSON.stringify(value), code: 0 });
+import { makeTestDatastore } from '@flynn/controller/datastores/datastore-fixture';
+import { openDeskWithDatastore, saying } from './datastore-fixture.ts';
 
 test('`redis` shows its members, how much memory is taken, and how many keys there are', async () => {
-  await using env = await openDeskWithRedis();
+  await using env = await openDeskWithDatastore('redis');
   const members = [1, 2].map((host) => ({
     name: `m${host}`,
     address: `10.0.0.${host}`,
@@ -62,7 +45,7 @@ test('`redis` shows its members, how much memory is taken, and how many keys the
 });
 
 test('each kind has a command of its own, which names that of the other', async () => {
-  await using env = await openDeskWithRedis();
+  await using env = await openDeskWithDatastore('redis');
   const { desk, controller } = env;
   assert.match(
     (await desk.run(['pg', '-a', 'shop'])).stderr,
@@ -81,7 +64,7 @@ test('each kind has a command of its own, which names that of the other', async 
 });
 
 test('`redis cli` feeds a console, or gives it a command; it has what apps are given', async () => {
-  await using env = await openDeskWithRedis();
+  await using env = await openDeskWithDatastore('redis');
   const { desk, controller, datastore } = env;
   controller.setBehaviour(({ template }) => ({
     is: 'run',
@@ -97,7 +80,7 @@ test('`redis cli` feeds a console, or gives it a command; it has what apps are g
 });
 
 test('`redis dump` and `redis restore` are of files as Redis has them', async () => {
-  await using env = await openDeskWithRedis();
+  await using env = await openDeskWithDatastore('redis');
   const { desk } = env;
   env.answerWith((command) => (command.at(-1) === 'dump' ? { stdout: 'REDIS0011', code: 0 } : undefined));
   assert.match(

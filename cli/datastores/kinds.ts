@@ -1,4 +1,5 @@
 /** What the command line says of each kind of datastore that the platform makes itself. */
+import { type KindName, kinds } from '@flynn/controller/datastores/kinds';
 
 export type DatastoreKind = Readonly<{
   /** Of `flynn`. */
@@ -15,29 +16,10 @@ export type DatastoreKind = Readonly<{
   hasHistory: boolean;
 }>;
 
-export const postgresKind: DatastoreKind = {
-  command: 'pg',
-  appliance: 'postgres',
-  title: 'PostgreSQL',
-  console: 'psql',
-  ready: 'replica,sync',
-  dumpEnding: 'dump',
-  hasHistory: true,
-};
-
-export const redisKind: DatastoreKind = {
-  command: 'redis',
-  appliance: 'redis',
-  title: 'Redis',
-  console: 'cli',
-  ready: 'replica,ready',
-  dumpEnding: 'rdb',
-  hasHistory: false,
-};
-
-const kinds = [postgresKind, redisKind];
-
-/** Of a kind that a later platform has and this command does not know: what `flynn resource` tells. */
-export function commandOf(appliance: string): string {
-  return kinds.find((kind) => kind.appliance === appliance)?.command ?? 'resource';
+function kindOf(name: KindName, own: Pick<DatastoreKind, 'ready' | 'dumpEnding' | 'hasHistory'>): DatastoreKind {
+  return { ...kinds[name], appliance: name, ...own };
 }
+
+export const postgresKind = kindOf('postgres', { ready: 'replica,sync', dumpEnding: 'dump', hasHistory: true });
+export const redisKind = kindOf('redis', { ready: 'replica,ready', dumpEnding: 'rdb', hasHistory: false });
+export const mysqlKind = kindOf('mysql', { ready: 'replica,sync', dumpEnding: 'sql.gz', hasHistory: false });

@@ -1,10 +1,11 @@
 /** Which datastore does a command mean? That of the app, or the one it names. */
 import { apps } from '@flynn/controller/api';
+import { commandOf } from '@flynn/controller/datastores/kinds';
 import type { App } from '@flynn/controller/model';
 import { resources } from '@flynn/controller/providers/api';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Context } from '../context.ts';
-import { type DatastoreKind, commandOf } from './kinds.ts';
+import type { DatastoreKind } from './kinds.ts';
 
 /** Options of a command that means one. */
 export type Target = { resource?: string };

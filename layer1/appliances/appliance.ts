@@ -5,6 +5,8 @@
  * A datastore is an app with one process type of one or more members, each on another host with a volume of its own. Its members
  * have a keyspace in the store, named by the app's id, and tell by roles who of them serves what.
  */
+import type { Words } from './kinds.ts';
+
 /** Whom apps connect as; the password is letters and digits. */
 export type Login = Readonly<{ name: string; password: string }>;
 
@@ -14,8 +16,7 @@ export type MemberCheck = Readonly<{ port: number; path: string }>;
 export type Appliance = Readonly<{
   /** As its provider and the process type are called. */
   name: string;
-  /** Of `flynn`: what all that is done with it is under, and its console below that. */
-  cli: Readonly<{ command: string; console: string }>;
+  cli: Words;
   /** Where data is in the container. */
   dataPath: string;
   /** The user it runs as. */

@@ -1,4 +1,5 @@
 /** The controller's configuration, the same for web and worker. */
+import type { KindName } from '@flynn/appliances/kinds';
 import type { KnownCertificate } from '@flynn/host-agent/doctor/certificates';
 import { integer, secret } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
@@ -71,10 +72,10 @@ export const configSchema = z.object({
   FLYNN_REGISTRY_LOGINS_KEPT: z.enum(['allowed', 'refused']).default('allowed'),
   /** The image slugs run on. */
   FLYNN_SLUG_RUNNER_IMAGE: z.string().default('flynn/slug-runner'),
-  /** The image of datastores that are PostgreSQL. */
+  /** The image of datastores of each kind. */
   FLYNN_POSTGRES_IMAGE: z.string().default('flynn/postgres'),
-  /** The image of those that are Redis. */
   FLYNN_REDIS_IMAGE: z.string().default('flynn/redis'),
+  FLYNN_MYSQL_IMAGE: z.string().default('flynn/mysql'),
   /** A provider of identities to log in with: its issuer, as it writes itself, and the id this cluster has there. */
   FLYNN_OIDC_ISSUER: z.url().optional(),
   FLYNN_OIDC_CLIENT_ID: z.string().min(1).optional(),
@@ -151,7 +152,11 @@ export function readSettings(config: ControllerConfig): ControllerSettings {
     tcpPorts: tcpPortsOf(config),
     httpsPort: config.FLYNN_HTTPS_PORT,
     slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
-    applianceImages: { postgres: config.FLYNN_POSTGRES_IMAGE, redis: config.FLYNN_REDIS_IMAGE },
+    applianceImages: {
+      postgres: config.FLYNN_POSTGRES_IMAGE,
+      redis: config.FLYNN_REDIS_IMAGE,
+      mysql: config.FLYNN_MYSQL_IMAGE,
+    } satisfies Record<KindName, string>,
     version: packageFile.version,
     keepsRegistryLogins: config.FLYNN_REGISTRY_LOGINS_KEPT === 'allowed',
     ...(config.FLYNN_GIT_HOST_KEY === undefined ? {} : { gitHostKey: config.FLYNN_GIT_HOST_KEY }),

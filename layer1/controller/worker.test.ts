@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { kindNames } from '@flynn/appliances/kinds';
 import { waitFor } from '@flynn/kit/retry';
 import { nameKey, resourcePrefix } from '@flynn/resource/keys';
 import { leaderKey } from '@flynn/resource/lease';
@@ -28,8 +29,8 @@ function termOf({ store }: TestController): Promise<number> {
 test('a provider of a later version ends no term: the others are added, what is deployed is, and it is there itself once it can be', async () => {
   await using world = await startTestController(withAppliances);
   const { release } = await world.deployApp('shop', { web: {} });
-  const both = await providerRecords(world, 2);
-  const isOf = (name: string) => both.filter(({ value }) => value.includes(`"name":"${name}"`));
+  const all = await providerRecords(world, kindNames.length);
+  const isOf = (name: string) => all.filter(({ value }) => value.includes(`"name":"${name}"`));
   const [postgres] = isOf('postgres');
   const [redis] = isOf('redis');
   assert.ok(postgres !== undefined && redis !== undefined);
@@ -40,13 +41,13 @@ test('a provider of a later version ends no term: the others are added, what is 
   });
   await world.restartWorker();
   const term = await termOf(world);
-  await providerRecords(world, 2);
+  await providerRecords(world, kindNames.length);
   for (let count = 0; count < 3; count += 1) {
     assert.equal((await world.deploy('shop', release.id)).state, 'complete');
   }
   assert.equal(await termOf(world), term);
   await world.store.transact({ then: [{ delete: postgres.key }, { delete: nameKey('provider', 'postgres') }] });
-  await providerRecords(world, 2);
+  await providerRecords(world, kindNames.length);
   const names = (await world.client.call(providers.list, {})).map(({ name }) => name);
-  assert.deepEqual(names.toSorted(), ['postgres', 'redis']);
+  assert.deepEqual(names.toSorted(), kindNames.toSorted());
 });

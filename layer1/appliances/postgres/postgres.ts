@@ -4,6 +4,7 @@
  * and `-recover` for going back to a moment, `flynn-postgres-members` for who of them leads.
  */
 import { type Appliance, type Login, keyspacePassword } from '../appliance.ts';
+import { kinds } from '../kinds.ts';
 import { scramVerifier } from './scram.ts';
 
 const client = '/usr/lib/flynn/flynn-postgres-client';
@@ -19,7 +20,7 @@ const ownNamesAlone = '-c search_path=';
 
 export const postgres: Appliance = {
   name: 'postgres',
-  cli: { command: 'pg', console: 'psql' },
+  cli: kinds.postgres,
   dataPath: '/data',
   user: '5432',
   health: { port: patroniPort, path: '/readiness' },

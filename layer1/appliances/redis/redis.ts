@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { type Appliance, type Login, keyspacePassword } from '../appliance.ts';
+import { kinds } from '../kinds.ts';
 
 const programs = '/usr/lib/flynn/redis';
 const client = `${programs}/flynn-redis-client`;
@@ -26,7 +27,7 @@ const evictions = [
 
 export const redis: Appliance = {
   name: 'redis',
-  cli: { command: 'redis', console: 'cli' },
+  cli: kinds.redis,
   dataPath: '/data',
   user: '6379',
   health: { port: supervisorPort, path: '/readiness' },

@@ -6,6 +6,7 @@
  * it before it is read.
  */
 import { createHash } from 'node:crypto';
+import { kindNames, kinds } from '@flynn/appliances/kinds';
 import type { BlobClient } from '@flynn/blobstore/client';
 import { encryptionKey, isEncrypted, parseEncryption } from '@flynn/host-agent/network/encryption';
 import { FlynnError, ifFound } from '@flynn/kit/errors';
@@ -112,7 +113,7 @@ export async function prepareBackup(
     const affected = await affectedBy(store, new Set(lost), { apps, dumps }, at);
     throw new FlynnError(
       'conflict',
-      `no whole backup can be made: the blob store lacks ${lost.length} of what releases and dumps of databases are made of (${affected}). Delete those ("flynn release delete", "backup delete" of "flynn pg" and "flynn redis"), or leave out what is missing with --skip-missing`,
+      `no whole backup can be made: the blob store lacks ${lost.length} of what releases and dumps of databases are made of (${affected}). Delete those ("flynn release delete", "backup delete" of ${kindNames.map((kind) => `"flynn ${kinds[kind].command}"`).join(' or ')}), or leave out what is missing with --skip-missing`,
       { detail: { missing: lost.slice(0, 100) } },
     );
   }

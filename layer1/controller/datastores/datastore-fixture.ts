@@ -1,11 +1,14 @@
 /** A datastore in the controller's simulated world, with its members up. For tests. */
+import { kindNames } from '@flynn/appliances/kinds';
 import { waitFor } from '@flynn/kit/retry';
 import { apps, releases } from '../api.ts';
 import { providers, resources } from '../providers/api.ts';
 import type { TestController } from '../testing.ts';
 
 /** What a world is started with that is to have some. */
-export const withAppliances = { applianceImages: { postgres: 'test/postgres', redis: 'test/redis' } } as const;
+export const withAppliances = {
+  applianceImages: Object.fromEntries(kindNames.map((kind) => [kind, `test/${kind}`])),
+} as const;
 
 type MakingOptions = { app: string; members?: number; kind?: string; config?: Record<string, string> };
 

@@ -115,6 +115,40 @@ test('a Redis is one beside its PostgreSQL, with what it was asked to be; what i
   assert.equal((await change({ MAXMEMORY_POLICY: 'noeviction' })).env['MAXMEMORY_POLICY'], 'noeviction');
 });
 
+test('a MySQL beside a PostgreSQL has DATABASE_URL only if it is asked to; what that is else called leads to both', async () => {
+  await using world = await startWorld({ applianceImages: { ...images, mysql: 'flynn/mysql:1' } });
+  await world.deployApp('shop', web);
+  await add(world, 'shop', { members: '1' });
+  const isThere = async () => (await world.client.call(providers.list, {})).some(({ name }) => name === 'mysql');
+  await waitFor(isThere, { what: 'the provider mysql', deadlineMs: 30_000, intervalMs: 10 });
+  const ask = (isReplacing: boolean) =>
+    world.client.call(resources.create, {
+      params: { provider: 'mysql' },
+      body: { apps: ['shop'], config: {}, isReplacing },
+    });
+  await assert.rejects(
+    ask(false),
+    (error) => hasCode(error, 'invalid') && /shop has DATABASE_URL already: unset them/.test(error.message),
+  );
+  await ask(true);
+  const own = await settledRelease(world, 'shop-mysql');
+  assert.equal(own.processes['mysql']?.memoryBytes, 512 * 1024 ** 2);
+  const { env, links } = await settledRelease(world, 'shop');
+  assert.equal(env['MYSQL_URL'], `mysql://app:${own.env['MYSQL_PASSWORD']}@shop-mysql-primary.flynn:3306/app`);
+  assert.deepEqual([env['DATABASE_URL'], env['PGHOST']], [env['MYSQL_URL'], 'shop-postgres-primary.flynn']);
+  assert.deepEqual(links, [
+    'shop-postgres-primary',
+    'shop-postgres-replica',
+    'shop-mysql-primary',
+    'shop-mysql-replica',
+  ]);
+  const body = { env: { ...own.env, MYSQL_HOST: 'x' } };
+  await assert.rejects(
+    world.client.call(releases.create, { params: { app: 'shop-mysql' }, body }),
+    (error) => error instanceof FlynnError && /MYSQL_HOST is not set or unset by hand/.test(error.message),
+  );
+});
+
 test('what is taken from an app leads nowhere any more, and goes with all that is in it once nobody has it', async () => {
   await using world = await startWorld();
   await world.deployApp('shop', web);

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks';
 import type { datastoreBackups } from '@flynn/controller/datastore-backups/api';
 import type { DatastoreBackup, DatastoreBackups } from '@flynn/controller/datastore-backups/model';
+import { commandOf } from '@flynn/controller/datastores/kinds';
 import type { ResourceView } from '@flynn/controller/providers/model';
 import type { App } from '@flynn/controller/model';
 import { ActButton, AskedButton } from '../parts/acts.tsx';
@@ -27,11 +28,6 @@ const backupTones: Readonly<Record<DatastoreBackup['state'], Tone>> = {
 
 function isUnderWay({ state }: DatastoreBackup): boolean {
   return state === 'queued' || state === 'running' || state === 'retrying';
-}
-
-/** Of `flynn`, for its kind. */
-function commandOf({ datastore }: App): string {
-  return datastore?.appliance === 'postgres' ? 'pg' : (datastore?.appliance ?? 'resource');
 }
 
 export function Backups({ app, resource, datastore }: { app: App; resource: ResourceView; datastore: App }) {
@@ -88,7 +84,11 @@ export function Backups({ app, resource, datastore }: { app: App; resource: Reso
           ) : null}
           {found.backups.length === 0 ? (
             <Empty title="There is no backup yet.">
-              <Commands lines={[`flynn -a ${name} ${commandOf(datastore)} backup schedule "0 3 * * *"`]} />
+              <Commands
+                lines={[
+                  `flynn -a ${name} ${commandOf(datastore.datastore?.appliance ?? '')} backup schedule "0 3 * * *"`,
+                ]}
+              />
             </Empty>
           ) : (
             <BackupTable found={found} name={name} resource={resource} isOwn={isOwn} onChange={reload} />
