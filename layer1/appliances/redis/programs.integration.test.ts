@@ -1,15 +1,16 @@
 /** By the Python that members run: who leads, that two never do, and what a member does where something does not answer. */
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { assertPythonPasses } from '../python-fixture.ts';
 
 const assertPasses = (file: string) =>
-  assertPythonPasses(`${import.meta.dirname}/${file}`, {
+  assertPythonPasses(join(import.meta.dirname, file), {
     image: process.env['FLYNN_TEST_REDIS_IMAGE'] ?? '',
     pythonPath: '/usr/lib/flynn/redis',
   });
 
 test('members decide by their rules, and whatever befalls their hosts two never take writes at the same time', () =>
-  assertPasses('decision_test.py'));
+  assertPasses('../members/decision_test.py'));
 
 test('what may take writes is watched, though Valkey does not answer', () => assertPasses('guard_test.py'));
 

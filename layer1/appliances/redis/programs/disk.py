@@ -1,25 +1,14 @@
-"""What a member keeps on its volume beside the data: what it is called, and how far the data there is."""
+"""What a member keeps on its volume beside the data: how far that is."""
 
 import json
-import os
-import secrets
 import threading
-from pathlib import Path
 
 from decision import Position
 from peers import TOLD_S, UNTOLD_BYTES
+from volume import FOLDER, write
 
-FOLDER = Path("/data")
 # What is written gets to the disk within a second; it is told to be there once it surely is.
 SETTLE_S = 3
-
-
-def member_name(folder=FOLDER):
-    """The name goes with the data: a member that finds its volume again is who it was, whatever its job is called by now."""
-    file = folder / "member"
-    if not file.exists():
-        write(file, f"m{secrets.token_hex(4)}")
-    return file.read_text()
 
 
 class Noted:
@@ -84,17 +73,3 @@ class Noted:
             self.told = problem
             return
         self.data, self.position, self.told = data, position, ""
-
-
-def write(file, text):
-    beside = file.with_suffix(".new")
-    with open(beside, "w") as opened:
-        opened.write(text)
-        opened.flush()
-        os.fsync(opened.fileno())
-    os.rename(beside, file)
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -1,8 +1,12 @@
 """How far a member's data is: in memory, on its disk, and as it tells the others."""
 
+import valkey
 from clock import now
-from decision import LOOP_S, Position
-from peers import TOLD_S, UNTOLD_BYTES
+from decision import LOOP_S, Position, lacks
+from peers import tell
+
+# A copy that lacks what was written so long ago takes over only when somebody says so.
+BEHIND_S = 3
 
 
 def is_linked(member):
@@ -12,7 +16,7 @@ def is_linked(member):
         leader is not None
         and member.info.get("master_link_status") == "up"
         and member.info.get("master_host") == member.lead.address
-        and member.info.get("master_replid") == leader.replid
+        and member.info.get("master_replid") == leader.said["replid"]
         and leader.position.term == member.lead.term
     )
 
@@ -56,14 +60,17 @@ def publish(member):
         "replid": member.replid,
         "state": member.state,
     }
-    if is_news(member, own):
-        member.store.put(f"members/{member.name}", own, member.lease)
-        member.published, member.published_at = (own, member.lease), now()
+    tell(member, own)
 
 
-def is_news(member, own):
-    if member.published is None or member.lead is None or now() - member.published_at >= TOLD_S:
-        return True
-    before, lease = member.published
-    has_moved = abs(own["offset"] - before["offset"]) >= UNTOLD_BYTES
-    return has_moved or lease != member.lease or {**own, "offset": 0} != {**before, "offset": 0}
+def close_copies(member):
+    """Those that have, in memory and on the disk, what was written some seconds ago. One that is gone lacks the last PING, too."""
+    acknowledged = valkey.copies_of(member.info)
+    return frozenset(
+        peer.name
+        for peer in member.peers.all()
+        if peer.address in acknowledged
+        and peer.position.term == member.leads
+        and peer.said["isKept"]
+        and not lacks(member.own_offsets, member.written_s, acknowledged[peer.address][0], BEHIND_S)
+    )

@@ -6,12 +6,13 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from clock import now
 from decision import ASK_S, Member, Position
 
 PORT = 8008
 PREFIX = "members/"
-# A member tells how far it is, and notes it, once that has changed by so much, else from time to time: Valkey counts on where
-# nothing is written, too.
+# A member tells how far it is, and notes it, once that has changed by so much, else from time to time: a position may
+# move where nobody writes, too.
 UNTOLD_BYTES = 1024
 TOLD_S = 10
 
@@ -24,11 +25,9 @@ class Peer:
     is_ready: bool
     data: str | None
     is_cold: bool
-    # All that it has copied since it follows is on its disk, too.
-    is_kept: bool
-    # Of its Valkey as it is now: another each time that it becomes a primary.
-    replid: str
     state: str
+    # All that it says of itself: its kind's own is in there, too.
+    said: dict
 
     def member(self):
         return Member(self.name, self.position, self.is_ready, self.data, self.is_cold)
@@ -57,8 +56,22 @@ class Peers:
 
 def peer_of(name, said):
     position = Position(said["term"], said["offset"])
-    how = (said["isReady"], said["data"], said["isCold"], said["isKept"])
-    return Peer(name, said["address"], position, *how, said["replid"], said["state"])
+    return Peer(name, said["address"], position, said["isReady"], said["data"], said["isCold"], said["state"], said)
+
+
+def tell(member, own):
+    """Puts it into the keyspace, if it says anything new; under the lease that ends with the member."""
+    if is_news(member, own):
+        member.store.put(PREFIX + member.name, own, member.lease)
+        member.published, member.published_at = (own, member.lease), now()
+
+
+def is_news(member, own):
+    if member.published is None or member.lead is None or now() - member.published_at >= TOLD_S:
+        return True
+    before, lease = member.published
+    has_moved = abs(own["offset"] - before["offset"]) >= member.untold
+    return has_moved or lease != member.lease or {**own, "offset": 0} != {**before, "offset": 0}
 
 
 # The status of what may have been done, and may not.

@@ -2,15 +2,9 @@
 
 import secrets
 
-import decision
-import progress
-import valkey
 from clock import now
 from decision import LEASE_S, MARGIN_S, PROMISE_S, Lead, Record
 from peers import ask_copies
-
-# A copy that lacks what was written so long ago takes over only when somebody says so.
-BEHIND_S = 3
 
 
 def take(member, record):
@@ -31,11 +25,11 @@ def take(member, record):
         member.record, member.leads, member.is_told = record, record.term, False
         member.lead, member.lead_lease = lead_of(lead, is_mine=True), member.lease
         member.data, member.is_cold, member.possible_copies = record.data, False, frozenset()
-        member.own_offsets.clear()
+        member.begin_term()
         member.guard.extend(asked_at + LEASE_S - MARGIN_S)
-    member.apply_logins()
+    member.prepare()
     # A restore goes on in the term that is now: what it reads is not to be broken off.
-    if not member.is_replacing and member.guard.open():
+    if not member.is_replacing and member.open():
         member.tell(f"it leads, in term {record.term}")
         member.state = "running"
     member.wake.set()
@@ -53,23 +47,19 @@ def serve(member):
         # It was taken by a request that got no answer.
         member.leads, member.is_told = member.lead.term, False
         member.data, member.is_cold, member.possible_copies = member.record.data, False, frozenset()
-        member.own_offsets.clear()
+        member.begin_term()
         member.guard.extend(now() + 1)
     if member.is_replacing:
         member.state = "restoring"
         return
-    if not member.guard.is_open and not member.guard.open():
+    if not member.guard.is_open and not member.open():
         return
     member.state = "running"
-    count_copies(member)
+    member.count_copies()
 
 
-def count_copies(member):
+def note_copies(member, copies):
     """Who may take over: written down before anything else relies on it."""
-    if not member.info:
-        # A Valkey that does not answer acknowledges nothing either: they are as close as they were.
-        return
-    copies = close_copies(member)
     if copies == member.record.copies and member.possible_copies <= copies:
         return
     record = Record(member.record.data, member.leads, member.name, copies)
@@ -82,35 +72,22 @@ def count_copies(member):
         member.entries = member.store.read()
 
 
-def close_copies(member):
-    """Those that have, in memory and on the disk, what was written some seconds ago. One that is gone lacks the last PING, too."""
-    acknowledged = valkey.copies_of(member.info)
-    return frozenset(
-        peer.name
-        for peer in member.peers.all()
-        if peer.address in acknowledged
-        and peer.position.term == member.leads
-        and peer.is_kept
-        and not decision.lacks(member.own_offsets, member.written_s, acknowledged[peer.address][0], BEHIND_S)
-    )
-
-
 def stay(member, why):
     """The store is away: who leads goes on if all copies that may take over are close behind, and wait."""
     member.tell(str(why))
-    progress.measure(member)
+    member.measure()
     if member.leads is None:
         return
     asked_at = now()
     heirs = member.possible_copies | member.record.copies
-    if not heirs <= close_copies(member):
+    if not heirs <= member.close_copies():
         return
     copies = [peer for peer in member.peers.all() if peer.name in heirs]
     if not ask_copies(copies, member.name, member.leads, member.password["members"]):
         return
     member.guard.extend(asked_at + PROMISE_S - 1)
     if not member.guard.is_open and not member.is_replacing:
-        member.guard.open()
+        member.open()
 
 
 def lead_of(said, is_mine):

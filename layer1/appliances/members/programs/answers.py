@@ -1,35 +1,28 @@
-"""What a member answers over HTTP: how it is, to its host and the others; what these, and programs beside members, ask of it.
+"""
+What a member answers over HTTP: how it is, to its host and the others; what these, and programs beside members, ask of it.
 
 GET /primary /replica /readiness /liveness     200 is yes
 GET /cluster                                   all members, as this one knows them
-POST /promise /wake /switchover /lead /logins  of members, with their password
-GET /data                                      all that there is, as a dump: for members, too (snapshot.py)
-PUT /data                                      a dump in the place of all that there is, in pieces (replacement.py)
+POST /promise /wake /switchover /lead          of members, with their password
+What its kind answers beside it, for members as well, is that kind's (`Own`).
 """
 
 import contextlib
 import hmac
 import http.server
 import json
-import os
 import socketserver
 import threading
 
 import decision
 import keyspace
-import logins
-import replacement
-import snapshot
-import valkey
 from clock import now
 from decision import LEASE_S
-from handover import hand_over
-from peers import PORT, UNKNOWN, UNTOLD_BYTES, Unwilling, ask, keep_alive
+from peers import PORT, keep_alive
 
 # Longer than handing over takes, or anything else that a member does between two looks.
 ALIVE_S = 60
 HAND_OVER_S = 15
-LOGINS_S = 30
 
 
 class Server(socketserver.ThreadingTCPServer):
@@ -39,9 +32,25 @@ class Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
 
-def start(member, local):
-    """`local`: makes a connection to its Valkey."""
-    one_at_a_time = threading.Lock()
+class Own:
+    """What a kind answers beside it: nothing. `handler`: of one request, by a member."""
+
+    posts = {}
+
+    def get_data(self, handler):
+        handler.say(404, "there is nothing here")
+
+    def put_data(self, handler):
+        handler.say(404, "there is nothing here")
+
+    def failed(self, handler, error):
+        """Says what kind of failure it is; whether it knows."""
+        return False
+
+
+def start(member, own):
+    def switch_over_to(said):
+        return member.run(lambda: switch_over(member, said.get("to")), HAND_OVER_S)
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -60,7 +69,8 @@ def start(member, local):
             }
             if self.path == "/data":
                 if self.is_known():
-                    self.send_data()
+                    self.close_connection = True
+                    own.get_data(self)
             elif self.path == "/cluster":
                 self.say(200, json.dumps(cluster(member)))
             elif self.path in checks:
@@ -72,9 +82,9 @@ def start(member, local):
             asked = {
                 "/promise": lambda said: promised(member, said),
                 "/wake": lambda _: member.wake.set(),
-                "/switchover": lambda said: member.run(lambda: switch_over(member, said.get("to")), HAND_OVER_S),
+                "/switchover": switch_over_to,
                 "/lead": lambda _: told_to_lead(member),
-                "/logins": lambda said: member.run(lambda: change_logins(member, **said), LOGINS_S),
+                **own.posts,
             }.get(self.path)
             size = int(self.headers.get("content-length") or 0)
             body = self.rfile.read(min(size, 65536))
@@ -89,31 +99,7 @@ def start(member, local):
             if self.path != "/data":
                 self.say(404, "there is nothing here")
             elif self.is_known():
-                self.answer(self.replace)
-
-        def send_data(self):
-            self.close_connection = True
-            try:
-                file = snapshot.take(local())
-            except (keyspace.Refused, valkey.Error, OSError) as error:
-                self.say(409, str(error))
-                return
-            with file, contextlib.suppress(OSError):
-                self.send_response(200)
-                self.send_header("content-type", "application/octet-stream")
-                self.send_header("content-length", str(os.fstat(file.fileno()).st_size))
-                self.end_headers()
-                self.wfile.flush()
-                self.connection.sendfile(file)
-
-        def replace(self):
-            if not one_at_a_time.acquire(blocking=False):
-                raise keyspace.Refused("another restore is under way")
-            try:
-                return replacement.replace(member, local(), self.rfile, lambda: not replacement.is_gone(self.connection))
-            finally:
-                replacement.clear()
-                one_at_a_time.release()
+                own.put_data(self)
 
         def is_known(self):
             shown = self.headers.get("authorization", "").removeprefix("Bearer ")
@@ -126,12 +112,11 @@ def start(member, local):
         def answer(self, ask):
             try:
                 self.say(200, json.dumps(ask() or {}))
-            except (keyspace.Refused, keyspace.Away, valkey.Error, ValueError) as error:
+            except (keyspace.Refused, keyspace.Away, ValueError, *member.errors) as error:
                 self.say(409, str(error))
-            except replacement.Spoiled as error:
-                self.say(UNKNOWN if isinstance(error, replacement.Unknown) else 409, str(error))
-                # Its host starts it again, with what its disk has.
-                member.server.kill()
+            except Exception as error:
+                if not own.failed(self, error):
+                    raise
 
         def say(self, status, text):
             encoded = text.encode()
@@ -158,7 +143,7 @@ def cluster(member):
                 "isPrimary": lead is not None and peer.name == lead.name,
                 "isSynchronous": record is not None and lead is not None and peer.name in record.copies,
                 "state": peer.state,
-                "lagBytes": lag(leader, peer),
+                "lagBytes": member.lag(leader, peer),
                 "rank": rank(peer, record),
             }
             for peer in member.peers.all()
@@ -171,13 +156,6 @@ def rank(peer, record):
     if record is None:
         return peer.position.order()
     return (decision.has_some(peer.member(), record), *decision.rank(peer.member(), record))
-
-
-def lag(leader, peer):
-    if leader is None or leader is peer or leader.position.term != peer.position.term:
-        return None
-    behind = leader.position.offset - peer.position.offset
-    return behind if behind > UNTOLD_BYTES else 0
 
 
 def promised(member, said):
@@ -194,7 +172,7 @@ def expect_serving(member):
 
 def switch_over(member, address):
     expect_serving(member)
-    return hand_over(member, address)
+    return member.hand_over(address)
 
 
 def told_to_lead(member):
@@ -213,21 +191,3 @@ def told_to_lead(member):
         )
     member.is_told = True
     member.wake.set()
-
-
-def change_logins(member, lines, alone):
-    """They are in the keyspace first: whoever leads next lets in the same."""
-    expect_serving(member)
-    wanted = logins.parse(lines)
-    if not alone:
-        wanted = {**member.known_logins(), **wanted}
-    expected = {"lead": member.revision("lead"), "logins": member.revision("logins")}
-    if not member.store.commit(expected, [("logins", wanted, None)]):
-        raise keyspace.Refused("who leads, or who logs in, has changed meanwhile")
-    logins.admit(member.valkey, wanted)
-    member.admitted = wanted
-    for peer in member.peers.all():
-        # One that is away reads them when it is back, before it is asked for anything.
-        with contextlib.suppress(Unwilling):
-            if peer.name != member.name:
-                ask(peer.address, "/wake", {}, member.password["members"], 1)

@@ -3,6 +3,7 @@
 import base64
 import http.client
 import json
+import socket
 import urllib.parse
 from dataclasses import dataclass
 
@@ -117,3 +118,11 @@ def words_of(said):
 
 def encoded(text):
     return base64.b64encode(text.encode()).decode()
+
+
+def address_towards(url):
+    """Of this machine, the address that others reach it by."""
+    place = urllib.parse.urlsplit(url)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.connect((place.hostname, place.port))
+        return asking.getsockname()[0]

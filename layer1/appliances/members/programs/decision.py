@@ -34,7 +34,7 @@ LOADING_S = 600
 
 @dataclass(frozen=True)
 class Position:
-    """How far data is. A term begins with each primary, and each time that one begins anew; within a term bytes are counted."""
+    """How far data is. A term begins with each primary, and each time that one begins anew; within it there is what grows."""
 
     term: int = 0
     offset: int = 0
@@ -170,7 +170,7 @@ def succeed(seen):
     if record.next is not None and seen.free_s < LEASE_S:
         return Wait(f"{record.next} is to take over")
     if not may_lead(me, record):
-        return Wait("it may lack what was written last: flynn redis failover makes it the primary all the same")
+        return Wait("it may lack what was written last: a failover makes it the primary all the same")
     heirs = [other for other in seen.others if may_lead(other, record)]
     for other in heirs:
         if rank(other, record) > rank(me, record) and (other.is_ready or seen.free_s < loading_s(seen, other)):
