@@ -19,6 +19,7 @@ export const imageNames = [
   'python',
   'postgres',
   'redis',
+  'mysql',
 ] as const;
 /** Built for tests alone: the platform never asks for them. */
 export const testImageNames = ['proxies'] as const;
@@ -228,7 +229,7 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
     command: ['/bin/bash'],
     env: { LANG: 'C.UTF-8' },
   },
-  // Both databases are watched over by programs in it.
+  // All databases are watched over by programs in it.
   python: {
     parent: 'base',
     packages: ['python3'],
@@ -281,11 +282,23 @@ rm -rf /usr/lib/*/libLLVM* /usr/lib/*/libz3* /usr/lib/postgresql/17/lib/llvmjit*
   redis: {
     parent: 'python',
     packages: ['valkey-server', 'valkey-tools'],
-    files: [{ type: 'repository', source: 'layer1/appliances/redis/programs', path: `${programs}/redis`, mode: 0o755 }],
+    files: membersPrograms('redis'),
     // What is on volumes is a user's whose number no later package may change.
     setup: `groupmod --gid 6379 valkey && usermod --uid 6379 valkey
 python3 -P -m compileall -q ${programs}/redis`,
     entrypoint: [`${programs}/redis/flynn-redis`],
+    command: [],
+    env: { LANG: 'C.UTF-8' },
+  },
+  mysql: {
+    parent: 'python',
+    packages: ['mariadb-backup', 'mariadb-server', 'python3-pymysql'],
+    files: membersPrograms('mysql'),
+    // As with Redis. The data that Debian makes are nobody's: a member makes its own.
+    setup: `groupmod --gid 3306 mysql && usermod --uid 3306 mysql
+rm -rf /var/lib/mysql
+python3 -P -m compileall -q ${programs}/mysql`,
+    entrypoint: [`${programs}/mysql/flynn-mysql`],
     command: [],
     env: { LANG: 'C.UTF-8' },
   },
@@ -295,3 +308,13 @@ python3 -P -m compileall -q ${programs}/redis`,
     command: ['/bin/bash'],
   },
 };
+
+/** Of a datastore whose members agree by programs of ours: what all kinds have, and its own, in one folder. */
+function membersPrograms(kind: string): readonly FileSource[] {
+  return ['members', kind].map((folder) => ({
+    type: 'repository',
+    source: `layer1/appliances/${folder}/programs`,
+    path: `${programs}/${kind}`,
+    mode: 0o755,
+  }));
+}

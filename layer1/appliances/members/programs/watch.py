@@ -18,7 +18,7 @@ class Watch:
         self.server = server
         self.lock = threading.RLock()
         self.until = 0.0
-        # Writes are taken for sure; and they may be, since the server was told to, and has not answered yet that it does not any more.
+        # Writes are taken for sure; and they may be, since the server was told to, and has not answered yet that it does not.
         # What is not answered in time may still be done, so whoever may take writes is watched.
         self.is_open = self.may_be_open = False
 

@@ -1,0 +1,128 @@
+"""How a member begins, follows, and takes writes."""
+
+import unittest
+from unittest import mock
+
+import maria
+from decision import Position
+from maria import FIRST_OF_COPIES, position_of
+from member_fixture import FakeMaria, Place
+
+FOLLOWING = {
+    "Master_Host": "10.0.0.2",
+    "Slave_IO_Running": "Yes",
+    "Slave_SQL_Running": "Yes",
+    "Gtid_IO_Pos": "0-3-9",
+    "Last_IO_Errno": 0,
+    "Last_SQL_Errno": 0,
+    "Last_SQL_Error": "",
+    "Relay_Master_Log_File": "bin.000002",
+    "Exec_Master_Log_Pos": 100,
+}
+
+
+class Begins(Place):
+    def test_who_led_last_keeps_all_that_it_wrote_and_another_takes_back_what_nobody_acknowledged(self):
+        for leader, is_copy in (("m1", False), ("m2", True)):
+            self.setUp()
+            self.store.set("record", {"data": "d", "term": 3, "leader": leader, "copies": ["m2"]})
+            self.step()
+            self.assertEqual({"is_copy": is_copy, "number": FIRST_OF_COPIES + 1}, self.server.started)
+
+    def test_it_takes_nothing_before_it_has_written_its_term(self):
+        self.maria.failing, self.maria.failing_at = maria.Error("no"), "REPLACE"
+        for _ in range(4):
+            self.step()
+        self.assertFalse(self.member.serves())
+        self.assertFalse(self.guarded.has("SET GLOBAL read_only=0"))
+        self.maria.failing = None
+        self.step()
+        self.assertTrue(self.member.serves())
+        self.assertEqual(Position(2, 6), position_of(self.maria.log))
+
+    def test_what_does_not_end_writes_in_time_is_killed(self):
+        self.lead()
+        self.guarded.failing, self.guarded.failing_at = maria.Error("lock wait timeout"), "SET GLOBAL read_only=1"
+        self.until_shut()
+        self.assertTrue(self.server.is_killed)
+
+
+class Follows(Place):
+    def setUp(self):
+        super().setUp()
+        self.maria.data, self.maria.log = "d", "0-2-7"
+        self.store.set("record", {"data": "d", "term": 3, "leader": "m2", "copies": []})
+        self.store.set("lead", {"name": "m2", "address": "10.0.0.2", "term": 3})
+        leader = FakeMaria()
+        leader.log = "0-3-9"
+        self.enterContext(mock.patch("member.maria.Maria", return_value=leader))
+        self.tell_leader("m2")
+        self.step()
+
+    def tell_leader(self, chosen):
+        said = {"address": "10.0.0.2", "term": 3, "offset": 9, "data": "d", "isReady": True, "isCold": False, "state": "running"}
+        self.store.set("members/m2", {**said, "logBytes": 1, "acks": None, "chosen": chosen})
+
+    def test_it_goes_on_from_what_it_has(self):
+        self.step()
+        self.assertTrue(self.maria.has("SET GLOBAL gtid_slave_pos=%s"))
+        self.assertTrue(self.maria.has("CHANGE MASTER TO"))
+        self.assertFalse(self.member.follows())
+
+    def test_it_follows_once_it_has_something_of_this_term(self):
+        self.maria.following = {**FOLLOWING, "Gtid_IO_Pos": "0-2-7"}
+        self.step()
+        self.assertFalse(self.member.follows())
+        self.maria.following = FOLLOWING
+        self.step()
+        self.assertTrue(self.member.follows())
+        self.assertEqual(Position(3, 9), self.member.position)
+
+    def test_it_lets_who_leads_wait_only_if_it_is_chosen(self):
+        self.maria.following = FOLLOWING
+        self.step()
+        self.assertIsNone(self.member.acks)
+        self.tell_leader("m1")
+        self.step()
+        self.assertEqual("m2", self.member.acks)
+        self.assertTrue(self.maria.has("SET GLOBAL rpl_semi_sync_slave_enabled=1"))
+        self.step()
+        self.assertEqual("m2", self.store.entries["members/m1"].value["acks"])
+
+    def test_with_what_who_leads_does_not_have_it_is_copied_anew_and_not_again_and_again(self):
+        self.maria.following = {**FOLLOWING, "Slave_IO_Running": "No", "Last_IO_Errno": 1236}
+        with mock.patch("member.copying.Copying") as copying:
+            self.step()
+        copying.return_value.start.assert_called_once()
+        self.assertFalse(self.member.is_ready())
+        self.member.copying, self.member.copied_at = None, self.moment
+        with mock.patch("member.copying.Copying") as copying:
+            self.step()
+        copying.assert_not_called()
+
+    def test_it_does_all_that_it_received_before_it_takes_writes(self):
+        self.maria.following, self.maria.log = FOLLOWING, "0-3-8"
+        self.store.set("record", {"data": "d", "term": 3, "leader": "m2", "copies": ["m1"]})
+        self.step()
+        self.store.entries.pop("lead")
+        self.store.entries.pop("members/m2")
+        for _ in range(8):
+            self.step()
+        self.assertEqual("m1", self.store.entries["lead"].value["name"])
+        self.assertFalse(self.member.serves())
+        self.maria.log = "0-3-9"
+        self.step()
+        self.assertTrue(self.member.serves())
+        self.assertEqual(Position(4, 10), position_of(self.maria.log))
+
+
+class Positions(unittest.TestCase):
+    def test_they_are_said_by_the_data(self):
+        self.assertEqual(Position(3, 9), position_of("0-3-9"))
+        self.assertEqual(Position(), position_of(""))
+        # What was written where nobody led is none of a term.
+        self.assertEqual(Position(0, 9), position_of(f"0-{FIRST_OF_COPIES + 4}-9"))
+
+
+if __name__ == "__main__":
+    unittest.main()

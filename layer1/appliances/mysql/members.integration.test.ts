@@ -1,0 +1,73 @@
+/** A MariaDB of two members: who leads, and that what it had acknowledged is there afterwards. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import type { Status } from '../members-fixture.ts';
+import { type MysqlMembers, Writer, appLogin, startMembers } from './members-fixture.ts';
+import { mysql } from './mysql.ts';
+
+const primaryOf = ({ members }: Status) => members.find(({ isPrimary }) => isPrimary);
+
+async function numberOf(place: MysqlMembers, address: string | undefined): Promise<number> {
+  const addresses = await Promise.all([1, 2].map((member) => place.addressOf(member)));
+  return addresses.indexOf(address ?? '') + 1;
+}
+
+/** Once another than that one leads, and takes writes. */
+function untilAnother(place: MysqlMembers, than: string | undefined): Promise<Status> {
+  return waitFor(
+    async () => {
+      const said = await place.status();
+      const now = primaryOf(said);
+      return now?.state === 'running' && now.address !== than ? said : undefined;
+    },
+    { what: 'another primary', deadlineMs: 60_000, intervalMs: 200 },
+  );
+}
+
+async function assertKept(place: MysqlMembers, confirmed: readonly number[]): Promise<void> {
+  await place.status();
+  const kept = new Set((await place.ask('SELECT n FROM notes')).split('\n').map(Number));
+  assert.deepEqual(
+    confirmed.filter((note) => !kept.has(note)),
+    [],
+  );
+}
+
+test('the lead is handed over and lost, and all that was acknowledged stays', async (t) => {
+  await using place = await startMembers({ count: 2 });
+  const first = primaryOf(await place.copied())?.address;
+  const made = await place.askAs(appLogin, 'CREATE TABLE notes (n INT PRIMARY KEY)');
+  assert.equal(made.code, 0, made.stderr);
+
+  await t.test('handed over while it is written', async () => {
+    const refused = await place.exec([...mysql.commands.switchover, first ?? '']);
+    assert.deepEqual([refused.code, refused.stderr], [1, 'that member is the primary already\n']);
+    await using writer = new Writer(place);
+    await writer.more(10);
+    const moved = await place.exec(mysql.commands.switchover);
+    assert.equal(moved.code, 0, moved.stderr);
+    const said = JSON.parse(moved.stdout.toString()) as { from: string; to: string };
+    assert.equal(said.from, first);
+    assert.equal(primaryOf(await untilAnother(place, first))?.address, said.to);
+    await writer.more(10);
+    await assertKept(place, await writer.stop());
+  });
+
+  await t.test(
+    'a primary that is killed is followed by its copy; back again it follows, with what it has',
+    async () => {
+      const before = primaryOf(await place.copied())?.address;
+      const lost = await numberOf(place, before);
+      await using writer = new Writer(place);
+      await writer.more(10);
+      await place.kill(lost);
+      await untilAnother(place, before);
+      await writer.more(10);
+      await place.start(lost);
+      await place.copied();
+      await assertKept(place, await writer.stop());
+      assert.doesNotMatch(await place.logOf(lost), /it has what .* does not have/);
+    },
+  );
+});

@@ -1,0 +1,92 @@
+"""
+Which copy counts: has all that is acknowledged, and may take over. One at a time, so that each commit waits for that very one.
+
+A copy that is well is chosen, and told so. Once it acknowledges, commits wait for it; once it has received all that was committed
+before, it is written down. One that is gone is written off first, and only then nobody waits for it any more.
+"""
+
+import leadership
+import maria
+from clock import now
+
+# One that follows no more, or acknowledges nothing that is waited for, is given so long: it may have begun anew.
+PATIENCE_S = 8
+
+
+class Copies:
+    def __init__(self, member):
+        self.member = member
+        self.begin()
+
+    def begin(self):
+        """A term: nobody counts, and nobody is waited for."""
+        self.chosen = self.mark = None
+        self.waits = False
+        self.well_at, self.stuck_since, self.acknowledged = float("-inf"), None, None
+
+    def close(self):
+        """Those that have all that is acknowledged, as far as it is known now."""
+        name = self.chosen
+        return frozenset({name}) if name is not None and self.mark is not None and self.is_well(name) else frozenset()
+
+    def is_well(self, name):
+        member = self.member
+        peer, counts = member.peers.named(name), member.info.get("counts")
+        if peer is None or not counts or self.is_stuck(counts):
+            return False
+        is_acking = peer.said.get("acks") == member.name and peer.position.term == member.leads
+        return is_acking and int(counts["clients"]) > 0
+
+    def is_stuck(self, counts):
+        """Something waits, and nothing has been acknowledged for a while."""
+        if int(counts["wait_sessions"]) == 0 or counts["yes_tx"] != self.acknowledged:
+            self.acknowledged, self.stuck_since = counts["yes_tx"], now()
+        return now() - self.stuck_since > PATIENCE_S
+
+    def count(self):
+        member = self.member
+        if not member.info:
+            return
+        if self.chosen is None:
+            # Of a term that it took without knowing it.
+            self.chosen = next(iter(sorted(member.record.copies)), None) or self.candidate()
+            self.well_at = now()
+        elif self.is_well(self.chosen):
+            self.well_at = now()
+            self.go_on()
+        elif member.peers.named(self.chosen) is None or now() - self.well_at > PATIENCE_S:
+            self.drop()
+
+    def candidate(self):
+        member = self.member
+        fit = [
+            peer.name
+            for peer in member.peers.all()
+            if peer.name != member.name and peer.state == "streaming" and peer.position.term == member.leads
+        ]
+        return min(fit, default=None)
+
+    def go_on(self):
+        member = self.member
+        if not self.waits:
+            member.maria.rows("SET GLOBAL rpl_semi_sync_master_enabled=1")
+            self.waits = True
+            # What is committed from here on waits for it; what was is up to there.
+            self.mark = None
+            self.committed = maria.look(member.maria)["applied"]
+            return
+        peer = member.peers.named(self.chosen)
+        if self.mark is None and peer.position.order() >= self.committed.order():
+            self.mark = self.committed
+        if self.mark is not None:
+            leadership.note_copies(member, frozenset({self.chosen}))
+
+    def drop(self):
+        member = self.member
+        leadership.note_copies(member, frozenset())
+        # What may be written down as one that counts is waited for.
+        if member.record.copies or member.possible_copies:
+            return
+        member.maria.rows("SET GLOBAL rpl_semi_sync_master_enabled=0")
+        member.tell(f"{self.chosen} does not have what is written any more: nobody waits for it")
+        self.begin()

@@ -1,0 +1,65 @@
+"""What is in a database as SQL, which any MySQL reads."""
+
+import contextlib
+import gzip
+import os
+import re
+import subprocess
+import tempfile
+
+PIECE = 1024**2
+END = b"-- Dump completed"
+# Older clients take it for a command of theirs.
+SANDBOX = b"/*M!999999"
+DEFINER = re.compile(rb"DEFINER\s*=\s*(?:`(?:[^`]|``)*`|'[^']*'|[\w.]+)@(?:`(?:[^`]|``)*`|'[^']*'|[\w.%]+)")
+
+
+class Failed(Exception):
+    """In words for people: nothing has changed."""
+
+
+@contextlib.contextmanager
+def login(host, user, password):
+    """A file for the clients of MariaDB: no password is in an argument."""
+    with tempfile.NamedTemporaryFile("w", prefix="login-", suffix=".cnf") as file:
+        file.write(f"[client]\nhost={host}\nport=3306\nuser={user}\npassword={password}\nskip-ssl\n")
+        file.flush()
+        os.chmod(file.name, 0o600)
+        yield f"--defaults-file={file.name}"
+
+
+def words(how, database, *more):
+    plain = ["--single-transaction", "--quick", "--skip-lock-tables", "--no-tablespaces", "--hex-blob"]
+    return ["mariadb-dump", how, *plain, "--default-character-set=utf8mb4", *more, database]
+
+
+def dump(host, password, output):
+    with login(host, "flynn", password) as how:
+        dumping = subprocess.Popen(words(how, "app", "--routines", "--triggers"), stdout=subprocess.PIPE)
+        last = b""
+        with gzip.GzipFile(fileobj=output, mode="wb", compresslevel=6, mtime=0) as packed:
+            first = dumping.stdout.readline()
+            if not first.startswith(SANDBOX):
+                packed.write(first)
+            while piece := dumping.stdout.read(PIECE):
+                packed.write(piece)
+                last = (last + piece)[-200:]
+            if dumping.wait() != 0 or END not in last:
+                raise Failed("the dump was cut: see what is said before")
+        output.flush()
+
+
+def objects(host, password, database, views):
+    """What is not data, as SQL: triggers and routines, and these views."""
+    with login(host, "flynn", password) as how:
+        found = [said(words(how, database, "--no-data", "--no-create-info", "--routines", "--triggers"))]
+        if views:
+            found.append(said([*words(how, database, "--no-data", "--skip-triggers"), *views]))
+    return DEFINER.sub(b"DEFINER=`app`@`%`", b"\n".join(found))
+
+
+def said(asked):
+    done = subprocess.run(asked, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise Failed(done.stderr.decode(errors="replace").strip())
+    return done.stdout
