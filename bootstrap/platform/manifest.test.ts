@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { etcdResident } from '@flynn/host-agent/cluster/etcd-resident';
 import { residentSchema } from '@flynn/host-agent/jobs/resident';
+import { configSchema, readSettings } from '@flynn/controller/config';
+import { kindNames } from '@flynn/controller/datastores/kinds';
 import { type Release, type Route, routeSchema } from '@flynn/controller/model';
 import { processSchema } from '@flynn/controller/processes/process';
 import { workloadInputSchema } from '@flynn/scheduler/cell';
@@ -42,6 +44,12 @@ test('every process of the manifest is one the controller takes, and has a count
       assert.notEqual(app.counts[type], undefined, `${app.name} ${type}`);
     }
   }
+});
+
+test('the controller is told the image of each kind of datastore, and makes those of it', () => {
+  const { env } = appNamed('controller');
+  const { applianceImages } = readSettings(configSchema.parse(env));
+  assert.deepEqual(applianceImages, Object.fromEntries(kindNames.map((kind) => [kind, `flynn/${kind}:1`])));
 });
 
 test('while the authority is made anew, controllers take members of etcd with certificates of either', () => {

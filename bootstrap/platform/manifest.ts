@@ -2,6 +2,7 @@
 import type { z } from 'zod';
 import { type Service, serviceToken } from '@flynn/controller/access/service-token';
 import type { PlatformLimits } from '@flynn/controller/backup/platform-limits';
+import { kindNames } from '@flynn/controller/datastores/kinds';
 import type { processSchema } from '@flynn/controller/processes/process';
 import { siteAttribute } from '@flynn/host-agent/network/lease';
 import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
@@ -234,8 +235,7 @@ function controllerOf(input: ManifestInput): SystemApp {
       FLYNN_GIT_HOST_KEY: input.sshHostPublicKey.trim().split(/\s+/, 2).join(' '),
       ...routerPorts(cluster),
       FLYNN_SLUG_RUNNER_IMAGE: imageOf(input, 'slug-runner'),
-      FLYNN_POSTGRES_IMAGE: imageOf(input, 'postgres'),
-      FLYNN_REDIS_IMAGE: imageOf(input, 'redis'),
+      ...Object.fromEntries(kindNames.map((kind) => [`FLYNN_${kind.toUpperCase()}_IMAGE`, imageOf(input, kind)])),
     },
     processes: {
       web: { command: ['web'], ...size(256), ...served(controllerService, 3000), constraints: reachable },

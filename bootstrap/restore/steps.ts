@@ -10,6 +10,7 @@ import { restoreEncryption } from '@flynn/host-agent/network/encryption';
 import { restoreApps, restoreBlobs, restoreRecords } from '@flynn/controller/backup/restore';
 import type { Images } from '@flynn/controller/backup/restore';
 import { restoreDatastores, unrestoredIn } from '@flynn/controller/backup/restore-datastores';
+import { kindNames } from '@flynn/controller/datastores/kinds';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { waitFor, withDeadline } from '@flynn/kit/retry';
@@ -152,5 +153,5 @@ function imagesOf(images: ReadonlyMap<ImageName, string>): Images {
     if (image === undefined) throw new FlynnError('internal', `no image was made for ${name}`);
     return image;
   };
-  return { slugRunnerImage: of('slug-runner'), applianceImages: [of('postgres'), of('redis')] };
+  return { slugRunnerImage: of('slug-runner'), applianceImages: kindNames.map(of) };
 }
