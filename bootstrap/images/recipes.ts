@@ -70,10 +70,28 @@ install -d -o app -g app /app`;
 
 const basePackages = ['ca-certificates', 'tzdata', 'netbase', 'libstdc++6'];
 /** What every slug finds beside itself: what languages and their libraries need most, so that it is not in each slug. */
-const runnerPackages = ['bash', 'curl', 'libicu76', 'libpq5', 'libyaml-0-2', 'libffi8', 'zlib1g', 'libreadline8t64'];
+const runnerPackages = [
+  'bash',
+  'curl',
+  'libicu76',
+  'libpq5',
+  'libmariadb3',
+  'libyaml-0-2',
+  'libffi8',
+  'zlib1g',
+  'libreadline8t64',
+];
 
 /** What packages with native parts are compiled against: of what the runner has. */
-const runnerHeaders = ['libffi-dev', 'libpq-dev', 'libreadline-dev', 'libssl-dev', 'libyaml-dev', 'zlib1g-dev'];
+const runnerHeaders = [
+  'libffi-dev',
+  'libmariadb-dev',
+  'libpq-dev',
+  'libreadline-dev',
+  'libssl-dev',
+  'libyaml-dev',
+  'zlib1g-dev',
+];
 /** What builds use, those of published buildpacks too: they take it for granted. */
 const buildTools = [
   'build-essential',
