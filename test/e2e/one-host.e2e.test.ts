@@ -13,6 +13,7 @@ import { describeEnv } from './env.ts';
 import { describeOperations } from './operations.ts';
 import { describeImages } from './images.ts';
 import { describeLogs } from './logs.ts';
+import { describeMysql } from './mysql.ts';
 import { describePush } from './push.ts';
 import { describeRecovery } from './recovery.ts';
 import { describeRedis } from './redis.ts';
@@ -37,6 +38,7 @@ suite('one host', () => {
   describePush(theCluster);
   describeDatabase(theCluster);
   describeRedis(theCluster);
+  describeMysql(theCluster);
   describeRestore(theCluster);
   describeDatabaseRemoval(theCluster);
   describeOperations(theCluster);
