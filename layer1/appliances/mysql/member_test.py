@@ -6,6 +6,7 @@ from unittest import mock
 import maria
 from decision import Position
 from maria import FIRST_OF_COPIES, position_of
+from member import UNKNOWN_NUMBER
 from member_fixture import FakeMaria, Place
 
 FOLLOWING = {
@@ -28,6 +29,19 @@ class Begins(Place):
             self.store.set("record", {"data": "d", "term": 3, "leader": leader, "copies": ["m2"]})
             self.step()
             self.assertEqual({"is_copy": is_copy, "number": FIRST_OF_COPIES + 1}, self.server.started)
+
+    def test_one_that_may_have_all_is_waited_for_until_it_has_said_what_it_has(self):
+        self.store.set("record", {"data": "d", "term": 3, "leader": "m1", "copies": ["m2"]})
+        self.maria.failing, self.maria.data = maria.Unanswered("it starts"), "d"
+        for _ in range(2):
+            self.step()
+        said = self.store.entries["members/m1"].value
+        self.assertEqual((3, UNKNOWN_NUMBER, False, "d"), (said["term"], said["offset"], said["isReady"], said["data"]))
+        self.assertNotIn("lead", self.store.entries)
+        self.maria.failing, self.maria.log = None, "0-3-7"
+        self.step()
+        self.assertTrue(self.member.serves())
+        self.assertEqual(4, self.store.entries["lead"].value["term"])
 
     def test_it_takes_nothing_before_it_has_written_its_term(self):
         self.maria.failing, self.maria.failing_at = maria.Error("no"), "REPLACE"
@@ -99,6 +113,12 @@ class Follows(Place):
         with mock.patch("member.copying.Copying") as copying:
             self.step()
         copying.assert_not_called()
+
+    def test_what_was_written_where_another_led_does_not_stay(self):
+        self.maria.following, self.maria.log = FOLLOWING, f"0-{FIRST_OF_COPIES + 1}-8"
+        with mock.patch("member.copying.Copying") as copying:
+            self.step()
+        copying.return_value.start.assert_called_once()
 
     def test_it_does_all_that_it_received_before_it_takes_writes(self):
         self.maria.following, self.maria.log = FOLLOWING, "0-3-8"

@@ -42,8 +42,9 @@ def is_whole(folder):
 
 
 class Copying(threading.Thread):
-    def __init__(self, lead, password):
+    def __init__(self, lead, password, *, had_data):
         super().__init__(daemon=True)
+        self.had_data = had_data
         self.lead, self.password = lead, password
         self.problem, self.is_given_up = None, False
 

@@ -106,6 +106,8 @@ def look(maria, timeout=2):
         "applied": applied,
         "received": further(applied, received),
         "gtid": gtid,
+        # Somebody wrote it here, where nobody led.
+        "isStray": any(int(one.split("-")[1]) >= FIRST_OF_COPIES for one in at["log"].split(",") if one.strip()),
         "following": following,
         "logBytes": place_of(maria, following, timeout),
         "counts": {one["Variable_name"].removeprefix("Rpl_semi_sync_master_"): one["Value"] for one in counts},

@@ -16,6 +16,8 @@ from supervisor import Ended
 
 # A MariaDB that answers nothing for so long is started anew.
 SILENT_S = 60
+# Beyond all that there are.
+UNKNOWN_NUMBER = 2**62
 
 
 class Supervisor(supervisor.Supervisor):
@@ -30,6 +32,8 @@ class Supervisor(supervisor.Supervisor):
         self.acks, self.target = None, None
         # Its data are being copied anew.
         self.copying, self.copied_at = None, float("-inf")
+        # Its MariaDB has said how far it is, since it was started.
+        self.is_known = False
         # The term that its MariaDB is ready to lead in.
         self.readied = None
 
@@ -47,7 +51,7 @@ class Supervisor(supervisor.Supervisor):
             self.info = maria.look(self.maria)
             found = self.maria.one("SELECT data FROM flynn.lead WHERE one = 1", timeout=2)
             self.data = None if found is None else found["data"]
-            self.answered_at = now()
+            self.answered_at, self.is_known = now(), True
         except maria.Error:
             # As long as it reads what it has it does not listen.
             if self.state != "starting" and now() - self.answered_at > SILENT_S:
@@ -113,12 +117,21 @@ class Supervisor(supervisor.Supervisor):
     def is_linked(self):
         return self.copying is None and self.is_copying_rightly() and self.info["received"].term == self.lead.term
 
+    def may_be_furthest(self):
+        """What its data are is not known before its MariaDB has started: until then others take it for one that has all."""
+        if self.is_known or self.copying is not None or self.record is None or not self.server.has_data():
+            return False
+        return self.name == self.record.leader or self.name in self.record.copies
+
     def publish(self):
+        position, data = self.position, self.data
+        if self.may_be_furthest():
+            position, data = Position(self.record.term, UNKNOWN_NUMBER), self.record.data
         own = {
             "address": self.address,
-            "term": self.position.term,
-            "offset": self.position.offset,
-            "data": self.data,
+            "term": position.term,
+            "offset": position.offset,
+            "data": data,
             "isReady": self.is_ready(),
             "isCold": self.is_cold,
             "state": self.state,
@@ -193,6 +206,8 @@ class Supervisor(supervisor.Supervisor):
     def cannot_follow(self, lead):
         """Why what it has does not go on with what who leads has; None where it does, or is not known yet."""
         following = self.info["following"]
+        if self.info["isStray"]:
+            return "something was written here while another led"
         if following is None or following["Master_Host"] != lead.address:
             return None
         if following["Last_IO_Errno"] == 1236:
@@ -208,7 +223,7 @@ class Supervisor(supervisor.Supervisor):
             return
         self.tell(f"{why}: all that {lead.name} has is copied anew")
         self.state = "copying"
-        self.copying = copying.Copying(lead, self.password["members"])
+        self.copying = copying.Copying(lead, self.password["members"], had_data=self.data is not None)
         self.copying.start()
 
     def go_on_copying(self, lead):
@@ -224,7 +239,10 @@ class Supervisor(supervisor.Supervisor):
         self.server.forget()
         self.maria.close()
         done.take_its_place()
-        self.copied_at, self.is_cold, self.acks, self.target = now(), True, None, None
+        # The first copy of all is no second try.
+        self.copied_at = now() if done.had_data else self.copied_at
+        self.is_cold, self.acks, self.target = True, None, None
+        self.is_known = False
         self.data, self.position, self.info, self.state = None, Position(), {}, "starting"
         self.server.start(is_copy=True, number=self.number())
         self.answered_at = now()

@@ -21,8 +21,8 @@ CUT = "what was to be restored ended before its end"
 BESIDE, BEFORE, LOGIN = "app_restoring", "app_before", "app_restoring"
 LONG_S = 24 * 3600
 # Lines that say which database it is to be, or what only a superuser may: there is one database, and this server's log is its own.
-OTHERS = (rb"CREATE DATABASE ", rb"USE ", rb"SET @@SESSION\.SQL_LOG_BIN", rb"SET @MYSQLDUMP_TEMP_LOG_BIN", rb"SET @@GLOBAL\.GTID_PURGED")
-LEFT_OUT = re.compile(rb"\s*(" + b"|".join([*OTHERS, rb"/\*M!999999"]) + b")", re.I)
+SETTINGS = (rb"SET @@SESSION\.SQL_LOG_BIN", rb"SET @MYSQLDUMP_TEMP_LOG_BIN", rb"SET @@GLOBAL\.GTID_PURGED", rb"/\*M!999999")
+LEFT_OUT = re.compile(rb"\s*(" + b"|".join([rb"CREATE DATABASE ", rb"USE ", *SETTINGS]) + b")", re.I)
 USE = re.compile(rb"\s*USE\s+`?([^`;\s]+)", re.I)
 OBJECT = re.compile(rb"\s*(/\*M?!\d+|CREATE\s)", re.I)
 
