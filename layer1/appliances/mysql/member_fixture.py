@@ -16,7 +16,7 @@ class FakeMaria:
         self.asked, self.failing, self.failing_at = [], None, ""
         self.log, self.following, self.data = "0-1-5", None, None
         self.counts = {"clients": 0, "wait_sessions": 0, "yes_tx": 0}
-        self.locked = []
+        self.connected = []
 
     def rows(self, text, *values, timeout=None):
         self.asked.append(text)
@@ -28,6 +28,8 @@ class FakeMaria:
             return [] if self.following is None else [self.following]
         if text.startswith("SHOW GLOBAL STATUS"):
             return [{"Variable_name": f"Rpl_semi_sync_master_{one}", "Value": str(value)} for one, value in self.counts.items()]
+        if "processlist" in text:
+            return self.connected
         if text.startswith("SELECT data"):
             return [] if self.data is None else [{"data": self.data}]
         if text.startswith("REPLACE INTO flynn.lead"):
@@ -47,7 +49,7 @@ class FakeMaria:
 
 class FakeServer:
     def __init__(self):
-        self.is_killed, self.started = False, None
+        self.is_killed, self.is_stopped, self.started = False, False, None
 
     def has_data(self):
         return True
@@ -60,6 +62,9 @@ class FakeServer:
 
     def kill(self):
         self.is_killed = True
+
+    def stop(self):
+        self.is_stopped = True
 
     def has_ended(self):
         return False

@@ -4,6 +4,7 @@ import unittest
 from unittest import mock
 
 import maria
+import received
 from decision import Position
 from maria import FIRST_OF_COPIES, position_of
 from member import UNKNOWN_NUMBER
@@ -13,6 +14,7 @@ FOLLOWING = {
     "Master_Host": "10.0.0.2",
     "Slave_IO_Running": "Yes",
     "Slave_SQL_Running": "Yes",
+    "Slave_SQL_Running_State": "",
     "Gtid_IO_Pos": "0-3-9",
     "Last_IO_Errno": 0,
     "Last_SQL_Errno": 0,
@@ -61,6 +63,62 @@ class Begins(Place):
         self.assertTrue(self.server.is_killed)
 
 
+class HadReceived(Place):
+    """Commits that who led has told apps of, and that it may never come back with."""
+
+    def setUp(self):
+        super().setUp()
+        self.maria.data, self.maria.log = "d", "0-3-7"
+        self.maria.following = {**FOLLOWING, "Slave_IO_Running": "No", "Slave_SQL_Running": "No", "Gtid_IO_Pos": ""}
+        self.found = self.enterContext(mock.patch("received.first_beyond", return_value=("relay.000004", 331)))
+
+    def begin(self, copies):
+        self.store.set("record", {"data": "d", "term": 3, "leader": "m2", "copies": copies})
+        for _ in range(2):
+            self.step()
+
+    def test_it_does_that_before_it_says_how_far_it_is(self):
+        self.begin(["m1"])
+        self.assertTrue(self.maria.has("CHANGE MASTER TO MASTER_USE_GTID=no"))
+        self.maria.following = {**self.maria.following, "Slave_SQL_Running": "Yes"}
+        for _ in range(60):
+            self.step()
+        self.assertFalse(self.member.is_ready())
+        self.assertEqual(UNKNOWN_NUMBER, self.store.entries["members/m1"].value["offset"])
+        self.assertNotIn("lead", self.store.entries)
+        through = "Slave has read all relay log; waiting for more updates"
+        self.maria.following, self.maria.log = {**self.maria.following, "Slave_SQL_Running_State": through}, "0-3-9"
+        self.step()
+        self.assertEqual(Position(3, 9), self.member.position)
+        self.assertEqual("m1", self.store.entries["lead"].value["name"])
+
+    def test_what_was_not_received_whole_ends_it(self):
+        self.begin(["m1"])
+        self.maria.following = {**self.maria.following, "Last_SQL_Error": "Relay log read failure"}
+        self.step()
+        self.assertTrue(self.member.is_ready())
+
+    def test_one_that_does_not_count_goes_on_from_who_leads(self):
+        self.begin([])
+        self.found.assert_not_called()
+        self.assertTrue(self.member.is_ready())
+
+
+class ReceivedInto(unittest.TestCase):
+    def test_the_first_transaction_beyond_what_was_done_is_found(self):
+        said = b"""# at 256
+#261128  6:05:23 server id 3995143647  end_log_pos 331 CRC32 0x4b64532c \tGtid list [0-1-718,
+# at 368
+#261128  6:04:55 server id 3  end_log_pos 410 CRC32 0x3bc32309 \tGTID 0-3-9959 trans thread_id=48
+# at 410
+#Q> INSERT INTO notes VALUES ('# at 9')
+# at 592
+#261128  6:05:04 server id 4  end_log_pos 634 CRC32 0xf5ccd8a2 \tGTID 0-4-9960 trans thread_id=40
+"""
+        for done, at in ((Position(3, 9958), 368), (Position(3, 9959), 592), (Position(4, 9960), None)):
+            self.assertEqual(at, received.place_beyond(said.splitlines(keepends=True), done))
+
+
 class Follows(Place):
     def setUp(self):
         super().setUp()
@@ -91,6 +149,13 @@ class Follows(Place):
         self.step()
         self.assertTrue(self.member.follows())
         self.assertEqual(Position(3, 9), self.member.position)
+
+    def test_what_it_has_received_stays_where_only_doing_it_has_ended(self):
+        self.maria.following = {**FOLLOWING, "Slave_SQL_Running": "No"}
+        self.maria.asked.clear()
+        self.step()
+        self.assertTrue(self.maria.has("START SLAVE SQL_THREAD"))
+        self.assertFalse(self.maria.has("CHANGE MASTER TO"))
 
     def test_it_lets_who_leads_wait_only_if_it_is_chosen(self):
         self.maria.following = FOLLOWING
@@ -134,6 +199,26 @@ class Follows(Place):
         self.step()
         self.assertTrue(self.member.serves())
         self.assertEqual(Position(4, 10), position_of(self.maria.log))
+
+
+class Stops(Place):
+    def stopped(self):
+        """What it was asked as it handed over and ended."""
+        self.count()
+        self.maria.asked.clear()
+        self.maria.connected = [{"id": 7, "user": "app"}]
+        copy = FakeMaria()
+        copy.log = self.maria.log
+        with mock.patch("handover.maria.Maria", return_value=copy):
+            self.member.end()
+        return self.maria.asked
+
+    def test_it_hands_over_first_and_what_an_app_has_under_way_is_not_waited_for(self):
+        asked = self.stopped()
+        self.assertEqual("m2", self.store.entries["record"].value["next"])
+        self.assertNotIn("lead", self.store.entries)
+        self.assertTrue(self.server.is_stopped)
+        self.assertLess(asked.index("KILL CONNECTION 7"), asked.index("SET GLOBAL read_only=1"))
 
 
 class Positions(unittest.TestCase):

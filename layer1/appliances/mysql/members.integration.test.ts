@@ -54,6 +54,26 @@ test('the lead is handed over and lost, and all that was acknowledged stays', as
     await assertKept(place, await writer.stop());
   });
 
+  await t.test('a primary that its host stops hands over first, and follows once it has begun again', async () => {
+    const before = primaryOf(await place.copied())?.address;
+    const stopped = await numberOf(place, before);
+    await using writer = new Writer(place);
+    await writer.more(10);
+    // Longer than anybody waits for it.
+    const long = place.askAs(appLogin, 'INSERT INTO notes SELECT -1 - SLEEP(100)');
+    const isUnderWay = async () =>
+      (await place.ask('SELECT info FROM information_schema.processlist')).includes('SLEEP(100)');
+    await waitFor(isUnderWay, { what: 'it to be under way', deadlineMs: 30_000, intervalMs: 100 });
+    await place.stop(stopped);
+    assert.notEqual((await long).code, 0);
+    await untilAnother(place, before);
+    await writer.more(10);
+    await place.start(stopped);
+    await place.copied();
+    await assertKept(place, await writer.stop());
+    assert.doesNotMatch(await place.logOf(stopped), /it does not hand over/);
+  });
+
   await t.test(
     'a primary that is killed is followed by its copy; back again it follows, with what it has',
     async () => {

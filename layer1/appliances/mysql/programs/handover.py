@@ -22,6 +22,9 @@ def hand_over(member, address):
     if member.lease != member.lead_lease or not member.store.keep(member.lease):
         raise Refused("its lead has just ended")
     member.guard.extend(asked_at + LEASE_S - MARGIN_S)
+    if member.is_stopping:
+        # Their connections end anyway, and what is long under way would be waited for.
+        accounts.disconnect_all(member.maria)
     member.maria.rows("SET SESSION lock_wait_timeout=2")
     member.maria.rows("SET GLOBAL read_only=1")
     try:

@@ -4,6 +4,7 @@ import accounts
 import copying
 import leadership
 import maria
+import received
 import supervisor
 from clock import now
 from copies import Copies
@@ -32,8 +33,8 @@ class Supervisor(supervisor.Supervisor):
         self.acks, self.target = None, None
         # Its data are being copied anew.
         self.copying, self.copied_at = None, float("-inf")
-        # Its MariaDB has said how far it is, since it was started.
-        self.is_known = False
+        # Its MariaDB has said how far it is, since it was started, and has done what it had received before.
+        self.is_known = self.is_catching_up = False
         # The term that its MariaDB is ready to lead in.
         self.readied = None
 
@@ -51,7 +52,7 @@ class Supervisor(supervisor.Supervisor):
             self.info = maria.look(self.maria)
             found = self.maria.one("SELECT data FROM flynn.lead WHERE one = 1", timeout=2)
             self.data = None if found is None else found["data"]
-            self.answered_at, self.is_known = now(), True
+            self.answered_at = now()
         except maria.Error:
             # As long as it reads what it has it does not listen.
             if self.state != "starting" and now() - self.answered_at > SILENT_S:
@@ -62,7 +63,7 @@ class Supervisor(supervisor.Supervisor):
         if self.copying is not None:
             return False
         # One without data could begin, and nothing else.
-        return self.info != {} or (self.record is None and not self.server.has_data())
+        return (self.info != {} and self.is_known) or (self.record is None and not self.server.has_data())
 
     def prepare(self):
         """Who is started knows by then whether another led since it did."""
@@ -70,8 +71,23 @@ class Supervisor(supervisor.Supervisor):
             led_last = self.record is None or self.record.leader == self.name
             self.server.start(is_copy=not led_last, number=self.number())
             self.answered_at = now()
+        if self.info and not self.is_known:
+            self.catch_up()
         if self.info and not self.is_replacing:
             accounts.disconnect(self.maria, accounts.locked(self.maria))
+
+    def catch_up(self):
+        """What it had received is done first, where it may be what nobody else has any more."""
+        following = self.info["following"]
+        if self.is_catching_up:
+            self.is_known = received.is_done(self.maria, following)
+        else:
+            counts = self.record is not None and self.name in self.record.copies
+            self.is_catching_up = counts and following is not None and received.begin(self.maria, self.info["applied"])
+            self.is_known = not self.is_catching_up
+        if self.is_known:
+            self.is_catching_up = False
+            self.info = maria.look(self.maria)
 
     def begin(self):
         if self.server.is_started():
@@ -159,7 +175,7 @@ class Supervisor(supervisor.Supervisor):
             self.go_on_copying(lead)
         elif not self.server.has_data() or (self.info and self.data is None):
             self.copy_anew(lead, "it has no data yet")
-        elif not self.info:
+        elif not self.info or not self.is_known:
             self.state = "starting"
         elif (why := self.cannot_follow(lead)) is not None:
             self.copy_anew(lead, why)
@@ -170,7 +186,10 @@ class Supervisor(supervisor.Supervisor):
         leader = self.peers.named(lead.name)
         acks = lead.name if leader is not None and leader.said.get("chosen") == self.name else None
         following = self.info["following"]
-        if following is None or following["Master_Host"] != lead.address or following["Slave_SQL_Running"] != "Yes":
+        if self.is_receiving(following, lead) and following["Slave_SQL_Running"] != "Yes":
+            # What it has received stays that way.
+            self.maria.rows("START SLAVE SQL_THREAD", timeout=5)
+        elif following is None or following["Master_Host"] != lead.address or following["Slave_SQL_Running"] != "Yes":
             self.tell(f"it follows {lead.name} at {lead.address}")
             self.target = None
             self.change_leader(lead.address, acks)
@@ -182,6 +201,11 @@ class Supervisor(supervisor.Supervisor):
         elif following["Slave_IO_Running"] == "No":
             self.maria.rows("START SLAVE IO_THREAD", timeout=5)
         self.state = "streaming" if self.is_linked() else "syncing"
+
+    def is_receiving(self, following, lead):
+        if following is None or following["Master_Host"] != lead.address:
+            return False
+        return following["Slave_IO_Running"] != "No"
 
     def change_leader(self, address, acks):
         self.acks = None
@@ -242,7 +266,7 @@ class Supervisor(supervisor.Supervisor):
         # The first copy of all is no second try.
         self.copied_at = now() if done.had_data else self.copied_at
         self.is_cold, self.acks, self.target = True, None, None
-        self.is_known = False
+        self.is_known = self.is_catching_up = False
         self.data, self.position, self.info, self.state = None, Position(), {}, "starting"
         self.server.start(is_copy=True, number=self.number())
         self.answered_at = now()

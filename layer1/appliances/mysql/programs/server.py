@@ -81,8 +81,13 @@ def settings(limit):
         "max-allowed-packet": 64 * MIB,
         "log-bin": DATA / "bin",
         "relay-log": "relay",
+        # What a copy acknowledges is on its disk.
+        "sync-relay-log": 1,
         "log-slave-updates": 1,
         "binlog-format": "ROW",
+        # A copy's disk is waited for with each event (sync-relay-log): the fewer the better.
+        "binlog-row-event-max-size": 262144,
+        "binlog-annotate-row-events": 0,
         "sync-binlog": 1,
         "max-binlog-size": 64 * MIB,
         "max-binlog-total-size": 1024 * MIB,
