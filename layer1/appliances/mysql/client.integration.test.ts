@@ -41,6 +41,30 @@ BEGIN SELECT 5; END ;;
 DELIMITER ;
 `;
 
+/** A program that is ended where there are tables and no views: who leads makes those. */
+async function assertFinishes(place: MysqlMembers): Promise<void> {
+  const programs = '/usr/lib/flynn/mysql';
+  const cut = `import os, sys; sys.path.insert(0, '${programs}'); import restoring
+make = lambda *_: os._exit(9)
+restoring.make = make
+restoring.restore('127.0.0.1', 'super', restoring.plain(sys.stdin.buffer), is_own=False)`;
+  for (const [at, views] of [
+    ['restoring.make = make', 'w'],
+    ["restoring.accounts.disconnect = lambda *_: (restoring.drop_objects(_[0], 'app'), make())", 'v'],
+  ] as const) {
+    const program = cut.replace('restoring.make = make', at);
+    const input = Buffer.from('CREATE TABLE c (n INT); INSERT INTO c VALUES (4);\nCREATE VIEW w AS SELECT n FROM c;\n');
+    assertDone(await place.askAs(appLogin, 'DROP VIEW IF EXISTS w; CREATE OR REPLACE VIEW v AS SELECT 1'));
+    const ended = await place.exec(['python3', '-c', program], { input });
+    assert.equal(ended.code, 9, ended.stderr);
+    const hasViews = async () =>
+      (await place.askAs(appLogin, "SHOW FULL TABLES WHERE table_type = 'VIEW'")).stdout.toString().startsWith(views);
+    await waitFor(hasViews, { what: `the view ${views}`, deadlineMs: 60_000, intervalMs: 200 });
+    const left = async () => (await place.ask("SHOW DATABASES LIKE 'app%'")) === 'app';
+    await waitFor(left, { what: 'nothing beside it', deadlineMs: 60_000, intervalMs: 200 });
+  }
+}
+
 async function assertRestores(place: MysqlMembers): Promise<void> {
   assertDone(await place.askAs(appLogin, things));
   const dumped = await place.exec(mysql.commands.dump);
@@ -74,6 +98,7 @@ async function assertRestores(place: MysqlMembers): Promise<void> {
   assert.equal(assertDone(await place.askAs(appLogin, then)), 'x\nü\nQ\n7\n1\n');
   assertDone(await place.exec(mysql.commands.restore, { input: dump }));
   assert.equal(assertDone(await place.askAs(appLogin, 'SELECT * FROM v')), 'x\nü\n');
+  await assertFinishes(place);
   assertDone(await place.exec(mysql.commands.import, { input: inPieces(Buffer.from(foreign)) }));
   assert.equal(assertDone(await place.askAs(appLogin, 'SHOW TABLES; SELECT * FROM pv; CALL pp()')), 'p\npv\n1\n5\n');
 }

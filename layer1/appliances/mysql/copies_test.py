@@ -101,6 +101,44 @@ class Counted(Place):
             self.step()
         self.assertEqual([], self.copies())
 
+    def refuse(self):
+        """What waits for it waits until it is written off; how long it was before it was waited for."""
+        self.maria.asked.clear()
+        for passed in range(4000):
+            self.announce(acks=self.member.copies.chosen == "m2")
+            self.step()
+            if self.maria.has(WAIT):
+                break
+        self.maria.counts["wait_sessions"] = 1
+        for _ in range(10):
+            if self.member.copies.chosen is not None:
+                self.announce()
+                self.step()
+        self.assertEqual([], self.copies())
+        self.assertIsNone(self.member.copies.chosen)
+        self.maria.counts["wait_sessions"] = 0
+        return 2 * passed
+
+    def test_one_that_acknowledges_nothing_is_chosen_again_ever_later(self):
+        waited = [self.refuse() for _ in range(9)]
+        self.assertLess(waited[0], 10)
+        for former, one in zip(waited[1:7], waited[2:7], strict=False):
+            self.assertGreater(one, 1.7 * former)
+        self.assertGreater(waited[1], 50)
+        self.assertLess(max(waited), 3700)
+        # Once it has acknowledged something it is forgotten.
+        for number in range(1900):
+            self.announce(acks=self.member.copies.chosen == "m2")
+            self.maria.counts["yes_tx"] = number
+            self.step()
+        self.assertEqual(["m2"], self.copies())
+        self.assertEqual(0, self.maria.counts["wait_sessions"])
+        self.store.entries.pop("members/m2")
+        self.step()
+        self.assertEqual([], self.copies())
+        self.assertLess(self.refuse(), 10)
+        self.assertLess(self.refuse(), 80)
+
     def test_the_store_is_away_and_it_goes_on_with_the_one_that_counts_and_promises(self):
         self.count()
         self.store.away = {"keep", "read", "grant"}

@@ -11,11 +11,15 @@ from clock import now
 
 # One that follows no more, or acknowledges nothing that is waited for, is given so long: it may have begun anew.
 PATIENCE_S = 8
+# One that said it would acknowledge, and did not, is not chosen again for so long; then for twice as long, up to the latter.
+REST_S, LONGEST_REST_S = 60, 3600
 
 
 class Copies:
     def __init__(self, member):
         self.member = member
+        # Of such a one, until when, and how long it was.
+        self.rests = {}
         self.begin()
 
     def begin(self):
@@ -23,6 +27,7 @@ class Copies:
         self.chosen = self.mark = None
         self.waits = False
         self.well_at, self.stuck_since, self.acknowledged = float("-inf"), None, None
+        self.committed = self.acknowledged_before = None
 
     def close(self):
         """Those that have all that is acknowledged, as far as it is known now."""
@@ -63,6 +68,7 @@ class Copies:
             peer.name
             for peer in member.peers.all()
             if peer.name != member.name and peer.state == "streaming" and peer.position.term == member.leads
+            and now() >= self.rests.get(peer.name, (0, 0))[0]
         ]
         return min(fit, default=None)
 
@@ -73,8 +79,10 @@ class Copies:
             self.waits = True
             # What is committed from here on waits for it; what was is up to there.
             self.mark = None
-            self.committed = maria.look(member.maria)["applied"]
+            self.committed, self.acknowledged_before = maria.look(member.maria)["applied"], member.info["counts"]["yes_tx"]
             return
+        if member.info["counts"]["yes_tx"] != self.acknowledged_before:
+            self.rests.pop(self.chosen, None)
         peer = member.peers.named(self.chosen)
         if self.mark is None and peer.position.order() >= self.committed.order():
             self.mark = self.committed
@@ -88,5 +96,15 @@ class Copies:
         if member.record.copies or member.possible_copies:
             return
         member.maria.rows("SET GLOBAL rpl_semi_sync_master_enabled=0")
-        member.tell(f"{self.chosen} does not have what is written any more: nobody waits for it")
+        peer, rest_s = member.peers.named(self.chosen), 0
+        if peer is not None and peer.said.get("acks") == member.name:
+            rest_s = self.rest(self.chosen)
+        more = f", nor will for {rest_s} s: it acknowledges nothing, though it says that it would" if rest_s else ""
+        member.tell(f"{self.chosen} does not have what is written any more: nobody waits for it{more}")
         self.begin()
+
+    def rest(self, name):
+        _, before = self.rests.get(name, (0, REST_S / 2))
+        rest_s = int(min(LONGEST_REST_S, 2 * before))
+        self.rests[name] = (now() + rest_s, rest_s)
+        return rest_s

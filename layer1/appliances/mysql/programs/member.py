@@ -9,6 +9,7 @@ import supervisor
 from clock import now
 from copies import Copies
 from decision import Position
+from finishing import Finishing
 from handover import hand_over
 from maria import FIRST_OF_COPIES
 from peers import tell
@@ -28,7 +29,7 @@ class Supervisor(supervisor.Supervisor):
     def __init__(self, *, local, **known):
         super().__init__(**known)
         self.maria, self.info, self.answered_at = local, {}, now()
-        self.copies = Copies(self)
+        self.copies, self.finishing = Copies(self), Finishing(self)
         # Of a copy: whom it lets wait for it, and what it has to have received before its data are those of who leads.
         self.acks, self.target = None, None
         # Its data are being copied anew.
@@ -284,6 +285,8 @@ class Supervisor(supervisor.Supervisor):
     def get_ready(self):
         """To lead in this term; whether it is."""
         if self.info["following"] is not None:
+            # One that acknowledges would first tell who led that it stops, who may be gone.
+            self.maria.rows("SET GLOBAL rpl_semi_sync_slave_enabled=0")
             self.maria.rows("STOP SLAVE IO_THREAD", timeout=5)
             self.info = maria.look(self.maria)
             if self.info["applied"].order() < self.info["received"].order():
@@ -314,6 +317,7 @@ class Supervisor(supervisor.Supervisor):
 
     def count_copies(self):
         self.copies.count()
+        self.finishing.look()
 
     def hand_over(self, address=None):
         return hand_over(self, address)

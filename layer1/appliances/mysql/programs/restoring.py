@@ -2,7 +2,8 @@
 Puts SQL that somebody dumped in the place of what is in the database "app": all of it or nothing.
 
 It is read into a database beside, with the rights that apps have. Once it was read whole its tables take the place of those that
-are there, in one statement; views, triggers and routines are made anew before and behind that.
+are there, in one statement; views, triggers and routines are made anew before and behind that. Meanwhile there is a table that has
+those of both, and is called by what is there: where this program is ended, who leads has it finished (finishing.py).
 """
 
 import contextlib
@@ -20,6 +21,8 @@ PIECE = 1024**2
 CUT = "what was to be restored ended before its end"
 BESIDE, BEFORE, LOGIN = "app_restoring", "app_before", "app_restoring"
 LONG_S = 24 * 3600
+# Tables: the former while what was there is there, the latter once what was restored is.
+OLD, NEW = "restoring", "restored"
 # Lines that say which database it is to be, or what only a superuser may: there is one database, and this server's log is its own.
 SETTINGS = (rb"SET @@SESSION\.SQL_LOG_BIN", rb"SET @MYSQLDUMP_TEMP_LOG_BIN", rb"SET @@GLOBAL\.GTID_PURGED", rb"/\*M!999999")
 LEFT_OUT = re.compile(rb"\s*(" + b"|".join([rb"CREATE DATABASE ", rb"USE ", *SETTINGS]) + b")", re.I)
@@ -110,6 +113,7 @@ def restore(host, password, chunks, *, is_own):
     maria = Maria(host, "flynn", password)
     if maria.one("SELECT GET_LOCK('flynn_restore', 0) AS mine")["mine"] != 1:
         raise Failed("another restore is under way")
+    finish_other(host, password, maria)
     before = content(maria)
     try:
         read(host, maria, readable(unpacked(chunks)), is_own)
@@ -118,6 +122,31 @@ def restore(host, password, chunks, *, is_own):
         with contextlib.suppress(Error):
             clear(maria)
     return {"before": before, "after": content(maria)}
+
+
+def finish(host, password):
+    """What another began that was ended, if it was."""
+    maria = Maria(host, "flynn", password)
+    if maria.one("SELECT GET_LOCK('flynn_restore', 0) AS mine")["mine"] == 1:
+        finish_other(host, password, maria)
+
+
+def finish_other(host, password, maria):
+    marks = [one["name"] for one in maria.rows("SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'flynn'")]
+    mark = next((one for one in (NEW, OLD) if one in marks), None)
+    if mark is None:
+        return
+    kept = maria.one(f"SELECT new_objects, old_objects FROM flynn.{mark}", timeout=LONG_S)
+    if kept is not None:
+        drop_objects(maria, "app")
+        make(host, password, kept["new_objects" if mark == NEW else "old_objects"])
+    maria.rows(f"DROP TABLE flynn.{mark}")
+    clear(maria)
+
+
+def mark(maria, new, old):
+    maria.rows(f"CREATE TABLE flynn.{OLD} (one INT PRIMARY KEY, new_objects LONGBLOB, old_objects LONGBLOB) ENGINE=InnoDB")
+    maria.rows(f"INSERT INTO flynn.{OLD} VALUES (1, %s, %s)", new, old, timeout=LONG_S)
 
 
 def clear(maria):
@@ -189,6 +218,7 @@ def replace(host, password, maria):
     old = dumping.objects(host, password, "app", old_views)
     maria.rows(f"CREATE DATABASE {BEFORE}")
     maria.rows("SET SESSION foreign_key_checks=0")
+    mark(maria, new, old)
     there = [f"app.{quoted(one)} TO {BEFORE}.{quoted(one)}" for one in old_tables]
     here = [f"{BESIDE}.{quoted(one)} TO app.{quoted(one)}" for one in tables]
     is_renamed = False
@@ -196,10 +226,10 @@ def replace(host, password, maria):
         accounts.disconnect(maria, accounts.APPS)
         drop_objects(maria, BESIDE)
         drop_objects(maria, "app")
-        if there or here:
-            maria.rows(f"RENAME TABLE {', '.join(there + here)}", timeout=LONG_S)
+        maria.rows(f"RENAME TABLE {', '.join([*there, *here, f'flynn.{OLD} TO flynn.{NEW}'])}", timeout=LONG_S)
         is_renamed = True
         make(host, password, new)
+        maria.rows(f"DROP TABLE flynn.{NEW}")
     except (Error, Failed) as error:
         try:
             undo(host, password, maria, old, is_renamed, (old_tables, tables))
@@ -213,9 +243,9 @@ def undo(host, password, maria, old, is_renamed, tables):
     if is_renamed:
         back = [f"app.{quoted(one)} TO {BESIDE}.{quoted(one)}" for one in tables[1]]
         back += [f"{BEFORE}.{quoted(one)} TO app.{quoted(one)}" for one in tables[0]]
-        if back:
-            maria.rows(f"RENAME TABLE {', '.join(back)}", timeout=LONG_S)
+        maria.rows(f"RENAME TABLE {', '.join([*back, f'flynn.{NEW} TO flynn.{OLD}'])}", timeout=LONG_S)
     make(host, password, old)
+    maria.rows(f"DROP TABLE flynn.{OLD}")
 
 
 def drop_objects(maria, database):
