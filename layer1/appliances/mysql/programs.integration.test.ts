@@ -12,6 +12,9 @@ const assertPasses = (file: string) =>
 test('commits wait for the one copy that counts, before it is written down and until it is written off', () =>
   assertPasses('copies_test.py'));
 
+test('whatever befalls the hosts of three members, who leads has all that was acknowledged', () =>
+  assertPasses('worlds_test.py'));
+
 test('a member follows who leads, with all of its data or anew, and takes writes once it has done all that it received', () =>
   assertPasses('member_test.py'));
 

@@ -285,8 +285,6 @@ class Supervisor(supervisor.Supervisor):
     def get_ready(self):
         """To lead in this term; whether it is."""
         if self.info["following"] is not None:
-            # One that acknowledges would first tell who led that it stops, who may be gone.
-            self.maria.rows("SET GLOBAL rpl_semi_sync_slave_enabled=0")
             self.maria.rows("STOP SLAVE IO_THREAD", timeout=5)
             self.info = maria.look(self.maria)
             if self.info["applied"].order() < self.info["received"].order():
