@@ -312,9 +312,13 @@ python3 -P -m compileall -q ${programs}/redis`,
     parent: 'python',
     packages: ['mariadb-backup', 'mariadb-server', 'python3-pymysql'],
     files: membersPrograms('mysql'),
-    // As with Redis. The data that Debian makes are nobody's: a member makes its own.
+    // As with Redis. The data that Debian makes are nobody's: a member makes its own. Programs that no member uses are large:
+    // each has all of the client library in it.
     setup: `groupmod --gid 3306 mysql && usermod --uid 3306 mysql
 rm -rf /var/lib/mysql
+cd /usr/bin
+rm -f aria_* innochecksum mariadb-admin mariadb-check mariadb-conv mariadb-import mariadb-plugin mariadb-show mariadb-slap \\
+  mariadb-tzinfo-to-sql mariadb-upgrade mariadb-waitpid mariadbd-safe-helper myisam* perror replace resolve_stack_dump
 python3 -P -m compileall -q ${programs}/mysql`,
     entrypoint: [`${programs}/mysql/flynn-mysql`],
     command: [],
