@@ -4,6 +4,7 @@ import { users } from '@flynn/controller/access/api';
 import { apps, formations, releases } from '@flynn/controller/api';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
+import { runCli } from '../program.ts';
 import { Desk, openDeskWithController } from '../testing.ts';
 
 test('promote rolls the live release of one app out in another, which keeps its env', async () => {
@@ -78,6 +79,28 @@ test('of a copy whose release cannot be made nothing stays: the name is free for
   );
   const again = await env.desk.run(['-a', 'shop', 'clone', 'copy']);
   assert.equal(again.code, 0, again.stderr);
+});
+
+test('nor does anything where Ctrl-C comes before it has its release', async () => {
+  await using env = await openDeskWithController();
+  const { store, client } = env.controller;
+  await env.controller.deployApp('shop', { web: {} });
+  const io = env.desk.io();
+  const transact = store.transact.bind(store);
+  store.transact = async (transaction, options) => {
+    const isRelease = JSON.stringify(transaction.then).includes('"put":"/flynn/resource/release/');
+    // As long as it is not done the command waits for it.
+    if (!isRelease) return transact(transaction, options);
+    store.transact = transact;
+    assert.equal(io.signal('SIGINT'), 1);
+    throw new FlynnError('unavailable', 'the store elects');
+  };
+  assert.equal(await runCli(['-a', 'shop', 'review', 'create', 'copy'], io), 1);
+  assert.match(io.stderr.text, /flynn: stopped\n {2}copy, which was not whole yet, is deleted again: try it once more/);
+  assert.deepEqual(
+    (await client.call(apps.list, {})).map(({ name }) => name),
+    ['shop'],
+  );
 });
 
 test('a copy goes without what an admin linked the app to alone, and that is told', async () => {

@@ -10,6 +10,7 @@ import { withoutHalf } from '../apps/removal.ts';
 import { parseDurationMs } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { deployRelease, deployedText } from '../deployments/deploy.ts';
+import { untilInterrupted } from '../interruption.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -134,13 +135,14 @@ async function adopt(
   source: Source,
   target: App,
   given: Pick<Release, 'env' | 'links'> | undefined,
+  limits: { signal?: AbortSignal } = {},
 ): Promise<Release> {
   const client = await context.client();
   const params = { app: target.id };
   const release =
     target.releaseId === undefined
       ? undefined
-      : await client.call(releases.get, { params: { ...params, release: target.releaseId } });
+      : await client.call(releases.get, { params: { ...params, release: target.releaseId } }, limits);
   const adopted = adoptedRelease(source, { app: target, release });
   if (adopted === undefined) {
     throw new FlynnError(
@@ -151,7 +153,7 @@ async function adopt(
   // What the app gets it keeps the rest of; of one without a live release the controller knows the newest.
   const body = { ...adopted, ...given };
   return withSeen(release === undefined ? {} : { basis: release.id }, (seen) =>
-    client.call(releases.create, { params, body: { ...body, ...seen } }),
+    client.call(releases.create, { params, body: { ...body, ...seen } }, limits),
   );
 }
 
@@ -197,20 +199,14 @@ async function makeClone(
 ): Promise<void> {
   const client = await context.client();
   const source = await liveOf(context, await context.appName());
-  const app = await makeApp(context, clone, source.app);
-  let release: Release;
-  try {
-    release = await withoutRefusedLinks(context, source.release, (known) =>
-      adopt(context, { ...source, release: known }, app, clone.withEnv ? variablesOf(known) : { env: {} }),
-    );
-    if (clone.withCounts) {
-      const params = { app: source.app.id, release: source.release.id };
-      const { processes } = await client.call(formations.get, { params });
-      await client.call(formations.put, { params: { app: app.id, release: release.id }, body: { processes } });
+  const { app, release } = await untilInterrupted(context.io, 'stopped', async (signal) => {
+    const app = await makeApp(context, clone, source.app);
+    try {
+      return { app, release: await fillCopy(context, app, { ...clone, source, signal }) };
+    } catch (error) {
+      throw await withoutHalf(client, app, error, 'try it once more');
     }
-  } catch (error) {
-    throw await withoutHalf(client, app, error, 'try it once more');
-  }
+  });
   const deployed = await deployRelease(context, { app: app.name, release }).catch((error: unknown) => {
     const { code, message, detail } = asFlynnError(error);
     const tries = `"flynn rollback v${release.version} -a ${app.name}" tries it again, `;
@@ -222,6 +218,25 @@ async function makeClone(
     { app, release },
     () => `Created ${app.name} as ${source.app.name} is: ${deployedText(release, deployed, app.name)}`,
   );
+}
+
+/** All that it is but live. */
+async function fillCopy(
+  context: Context,
+  app: App,
+  clone: { source: Source; withEnv: boolean; withCounts: boolean; signal: AbortSignal },
+): Promise<Release> {
+  const { source, withEnv, withCounts, signal } = clone;
+  const client = await context.client();
+  const release = await withoutRefusedLinks(context, source.release, (known) =>
+    adopt(context, { ...source, release: known }, app, withEnv ? variablesOf(known) : { env: {} }, { signal }),
+  );
+  if (!withCounts) return release;
+  const params = { app: source.app.id, release: source.release.id };
+  const { processes } = await client.call(formations.get, { params }, { signal });
+  const ofCopy = { params: { app: app.id, release: release.id }, body: { processes } };
+  await client.call(formations.put, ofCopy, { signal });
+  return release;
 }
 
 function builtAs({ meta }: App): Record<string, string> {
