@@ -6,11 +6,12 @@
  * TERM, a second later KILL through the engine, at E − 0.5 s KILL by the watchdog, whether agent and engine live or not. The
  * cell gives nothing away before E + 1 s.
  *
- * All at once, not a few at a time as other endings (`jobs/endings.ts`), though of a crowd of them an engine may hang. The crowd would
- * be no smaller: who waited for its turn is killed by the watchdog at E − 0.5 s, together with the others that did. Of 60 on a machine
- * of two cores Docker 20.10 ended the last after 3.5 s four at a time, and after 2 to 3 s all at once: more of them would lose the moment
- * in which a database comes to its end in order. Beginning sooner would stop singletons each time that etcd is away for a moment.
- * Safety does not hang on the engine, for the watchdog kills without it; a host whose engine hangs afterwards takes no new jobs.
+ * All at once, not a few at a time as other endings (`jobs/endings.ts`), though of a crowd of them an engine may hang. The
+ * crowd would be no smaller: who waited for its turn is killed by the watchdog at E − 0.5 s, together with the others that
+ * did. Of 60 on a machine of two cores Docker 20.10 ended the last after 3.5 s four at a time, and after 2 to 3 s all at
+ * once: more of them would lose the moment in which a database comes to its end in order. Beginning sooner would stop
+ * singletons each time that etcd is away for a moment. Safety does not hang on the engine, for the watchdog kills without it;
+ * a host whose engine hangs afterwards takes no new jobs.
  *
  * Where the store says that the lease is gone, E is two seconds from then at most: a machine whose clocks stood still with it, as
  * one that its hypervisor paused, knows no other way that its time is over.
