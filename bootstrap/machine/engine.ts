@@ -175,7 +175,7 @@ const killPatienceMs = 10_000;
 
 export type EngineStop = 'stopped' | 'killed' | 'in use' | 'silent' | 'not ours';
 
-/** Stops the engine if `up` started it and nothing runs or is kept in it any more. One that hangs does not end by itself: `killed`. */
+/** Stops the engine if `up` started it and nothing runs or is kept in it any more. `killed`: it hung, and did not end by itself. */
 export async function stopStartedEngine(stateDir: string, patienceMs: number = stopPatienceMs): Promise<EngineStop> {
   const started = await startedEngine(stateDir);
   if (started === undefined) return 'not ours';

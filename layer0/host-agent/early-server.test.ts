@@ -47,6 +47,7 @@ const client = new HttpClient({ baseUrl: `http://127.0.0.1:${port}`, key: 'the-l
 const stateDir = await mkdtemp(join(tmpdir(), 'flynn-early-'));
 const file = otherMachineFile(stateDir, log);
 const rivals = new Rivals(log, file);
+const bridge = { isThere: true };
 let early: EarlyServer;
 
 before(async () => {
@@ -89,6 +90,7 @@ before(async () => {
     tls: undefined,
     containers,
     hang: { since: undefined },
+    bridge,
     network: { repairedAt: [], problems: [], holders: [], neighbours: [] },
     identity: undefined,
     log,
@@ -147,6 +149,13 @@ describe('an agent that waits for the store', { timeout: 120_000 }, () => {
     const agents = findings.find(({ check }) => check === 'agent');
     assert.match(agents?.what ?? '', /has waited for etcd since its agent was started/);
     assert.ok(!findings.some(({ what }) => what.includes('lease is lost')));
+  });
+
+  it('says that it waits for the engine, where that does not tell of its network', async () => {
+    bridge.isThere = false;
+    assert.match((await client.call(routes.status, {})).conditions.join(), /waits for the container engine/);
+    await assert.rejects(client.call(routes.hosts, {}), { code: 'unavailable', message: /for its container engine/ });
+    bridge.isThere = true;
   });
 
   it('refuses the rest for the moment, and whoever is not root here', async () => {

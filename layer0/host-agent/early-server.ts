@@ -1,6 +1,6 @@
 /**
- * The agent's API while there is no store yet, which may be for hours: how the host is and what runs, for root on this machine.
- * Everything else is `unavailable`, and for other machines the agent is not there yet.
+ * The agent's API while there is no store yet, or the engine hangs, which may be for hours: how the host is and what runs,
+ * for root on this machine. Everything else is `unavailable`, and for other machines the agent is not there yet.
  */
 import { FlynnError } from '@flynn/kit/errors';
 import type { Gate } from '@flynn/kit/http-gate';
@@ -14,6 +14,7 @@ import type { Container, Engine } from './engine/engine.ts';
 import { countedJobs, hangConditions, inspectHandler } from './operator-server.ts';
 import { jobIdOf } from './jobs/plan.ts';
 import { recordOfContainer } from './jobs/record.ts';
+import type { HostBridge } from './network/host-bridge.ts';
 import type { Rivals } from './fencing/rivals.ts';
 import { readingHandlers } from './server.ts';
 
@@ -23,6 +24,7 @@ const storeDeadlineMs = 1_000;
 
 export type EarlyDeps = Omit<DoctorDeps, 'work' | 'schedulerFault' | 'rememberedHosts'> & {
   rivals: Pick<Rivals, 'known' | 'waitsFor'>;
+  bridge: Pick<HostBridge, 'isThere'>;
   engine: Engine;
   record: HostRecord;
   port: number;
@@ -34,10 +36,15 @@ export type EarlyDeps = Omit<DoctorDeps, 'work' | 'schedulerFault' | 'remembered
 export type EarlyServer = Readonly<{ port: number; close: () => void }>;
 
 export async function serveEarly(deps: EarlyDeps): Promise<EarlyServer> {
-  const { engine, containers, hang, store, record, rivals, version, log, gate, port } = deps;
+  const { engine, containers, hang, bridge, store, record, rivals, version, log, gate, port } = deps;
   const statuses = () => containers.assigned().map((container) => statusOf(container, record.id));
   const closing = new AbortController();
-  const waits = 'its agent waits for the store since it was started, and knows only what runs';
+  const knows = 'since it was started, and knows only what runs';
+  const waiting = (error: string | undefined): string => {
+    if (!bridge.isThere) return `its agent waits for the container engine to tell of its network ${knows}`;
+    if (error !== undefined) return `its agent waits for the store ${knows}: ${error}`;
+    return 'its agent is starting';
+  };
   const server = await startServer({
     name: 'host-agent',
     host: address,
@@ -48,7 +55,10 @@ export async function serveEarly(deps: EarlyDeps): Promise<EarlyServer> {
     otherwise: () =>
       new FlynnError(
         'unavailable',
-        rivals.waitsFor() ?? 'this host waits for the store (etcd): "flynn-host doctor" tells why it is away',
+        rivals.waitsFor() ??
+          (bridge.isThere
+            ? 'this host waits for the store (etcd): "flynn-host doctor" tells why it is away'
+            : 'this host waits for its container engine: "flynn-host doctor" tells what is wrong with it'),
       ),
     handlers: [
       handle(routes.status, async ({ signal }) => {
@@ -60,10 +70,7 @@ export async function serveEarly(deps: EarlyDeps): Promise<EarlyServer> {
           store: { isReachable: error === undefined, ...(error === undefined ? {} : { error }) },
           lease: { isAlone: false, fencedJobs: 0 },
           jobs: countedJobs(statuses()),
-          conditions: [
-            rivals.waitsFor() ?? (error === undefined ? 'its agent is starting' : `${waits}: ${error}`),
-            ...hangConditions(hang),
-          ],
+          conditions: [rivals.waitsFor() ?? waiting(error), ...hangConditions(hang)],
         };
       }),
       ...readingHandlers({

@@ -56,10 +56,11 @@ export type Entered = Readonly<{
   examined: Omit<DoctorDeps, 'work' | 'schedulerFault' | 'rememberedHosts'>;
 }>;
 
-/** The store may come minutes later, and another machine may be this host until people say otherwise: it waits for both. */
+/** Bridge and store may come minutes later, and another machine may be this host until people say otherwise: it waits for all. */
 export async function enterCluster(deps: EntryDeps, ground: Ground, tasks: TaskGroup): Promise<Entered> {
   const { config, version, peers, trust, record, log } = deps;
-  const { host, access, engine, machine, engineDir, containers, hang, network, runs, rivals, standing, known } = ground;
+  const { host, access, engine, machine, engineDir, containers, hang, bridge, network, runs, rivals, standing, known } =
+    ground;
   const { FLYNN_STATE_DIR: stateDir } = config;
   const { signal } = tasks;
   const waiting = { signal, log };
@@ -83,8 +84,9 @@ export async function enterCluster(deps: EntryDeps, ground: Ground, tasks: TaskG
     identity: trust?.identity,
     log,
   };
-  const early = await serveEarly({ ...examined, engine, record, rivals, port: record.apiPort, gate, signal });
+  const early = await serveEarly({ ...examined, engine, bridge, record, rivals, port: record.apiPort, gate, signal });
   host.storeEndpoints = () => store.endpoints;
+  await bridge.whenThere(signal);
   tasks.run('where etcd is', (s) =>
     forever('where etcd is', (limit) => followEndpointsFile(store, { stateDir, log, signal: limit }), {
       signal: s,

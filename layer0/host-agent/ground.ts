@@ -29,11 +29,10 @@ import { blobFetcher, blobService } from './images/blobs.ts';
 import { listedName } from './images/names.ts';
 import { ImageUses } from './images/uses.ts';
 import { Residents } from './jobs/resident.ts';
+import { HostBridge } from './network/host-bridge.ts';
 import type { HostNetwork } from './network/host-network.ts';
 import { readContainerMtu, startNetwork } from './network/start.ts';
 import { type HostTrust, runTrust } from './trust/host-trust.ts';
-
-const networkResyncMs = 30_000;
 
 export type ConnectEngine = (
   fetchBlob: FetchBlob,
@@ -63,6 +62,7 @@ export type Ground = Readonly<{
   uses: ImageUses;
   containers: ContainerTable;
   hang: HangWatch;
+  bridge: HostBridge;
   network: HostNetwork;
   residents: Residents;
   watchdog: Watchdog;
@@ -72,7 +72,10 @@ export type Ground = Readonly<{
   known: Known;
 }>;
 
-/** Waits for the engine, which may come minutes later. What it started runs in the group. */
+/**
+ * Waits for the engine, which may come minutes later, but not for its networks: one that hangs never tells of them, and
+ * people are to be told that. What needs the bridge begins with it. What it started runs in the group.
+ */
 export async function prepareGround(deps: GroundDeps, tasks: TaskGroup): Promise<Ground> {
   const { config, trust, log } = deps;
   const { FLYNN_STATE_DIR: stateDir } = config;
@@ -95,7 +98,7 @@ export async function prepareGround(deps: GroundDeps, tasks: TaskGroup): Promise
   });
   const containers = new ContainerTable({ engine, log });
   const mtu = await readContainerMtu(config, log, signal);
-  const bridge = {
+  const wanted = {
     name: host.networkName,
     bridge: config.FLYNN_BRIDGE,
     subnet: config.FLYNN_SUBNET,
@@ -106,7 +109,6 @@ export async function prepareGround(deps: GroundDeps, tasks: TaskGroup): Promise
   // Before anything that may take its time: jobs may be running that have to end if it does.
   const watchdog = new Watchdog({ dir: join(stateDir, 'watchdog'), log });
   watchdog.resume();
-  await untilThere('the container engine', () => engine.ensureNetwork(bridge, { signal }), waiting);
   const machine = await untilThere('the container engine', () => engine.info({ signal }), waiting);
   tasks.run('builds left', (s) =>
     untilThere('what builds have left to go', () => engine.removeBuildsLeft({ signal: s }), { signal: s, log }),
@@ -114,8 +116,10 @@ export async function prepareGround(deps: GroundDeps, tasks: TaskGroup): Promise
   tasks.run('containers', (s) => containers.run(s));
   const hang = new HangWatch({ engine, version: machine.version, log });
   tasks.run('whether the engine hangs', (s) => hang.run(s));
+  const bridge = new HostBridge({ engine, bridge: wanted, containers, log });
+  tasks.run('network', (s) => bridge.run(s));
   if (trust !== undefined) runTrust(trust, containers, tasks);
-  const network = await startNetwork({ config, containers, log }, tasks);
+  const network = await startNetwork({ config, containers, bridge, log }, tasks);
   const absentMs = await absenceMs(stateDir, systemClock.now());
   tasks.run('presence', (s) =>
     forever('noting that there is an agent', (limit) => keepPresence(stateDir, limit), { signal: s, log }),
@@ -132,13 +136,14 @@ export async function prepareGround(deps: GroundDeps, tasks: TaskGroup): Promise
     mayRun,
     log,
   });
-  tasks.run('resident jobs', (s) => residents.run(s));
-  tasks.run('network', (s) => forever('the network', () => keepBridge(s), { signal: s, log }));
-  await serveNames(() => known.registry, {
-    gateway: host.gateway,
-    upstreams: config.FLYNN_DNS_UPSTREAMS,
-    log,
-    signal,
+  tasks.run('resident jobs', async (s) => {
+    await bridge.whenThere(s);
+    await residents.run(s);
+  });
+  tasks.run('names', async (s) => {
+    await bridge.whenThere(s);
+    const { FLYNN_DNS_UPSTREAMS: upstreams } = config;
+    await serveNames(() => known.registry, { gateway: host.gateway, upstreams, log, signal: s });
   });
   return {
     host,
@@ -150,6 +155,7 @@ export async function prepareGround(deps: GroundDeps, tasks: TaskGroup): Promise
     uses,
     containers,
     hang,
+    bridge,
     network,
     residents,
     watchdog,
@@ -158,11 +164,6 @@ export async function prepareGround(deps: GroundDeps, tasks: TaskGroup): Promise
     standing: new Standing(),
     known,
   };
-
-  async function keepBridge(limit: AbortSignal): Promise<void> {
-    await systemClock.sleep(networkResyncMs, { signal: limit });
-    if (containers.isCurrent) await engine.ensureNetwork(bridge, { signal: limit });
-  }
 }
 
 function settingsOf(config: Config): Omit<HostSettings, 'storeEndpoints'> {

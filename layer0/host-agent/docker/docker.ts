@@ -16,6 +16,7 @@ import {
   startContainer,
   stopContainer,
 } from './containers.ts';
+import { engineInfo } from './engine-info.ts';
 import { engineCall } from './errors.ts';
 import { ImageDisks, disksAt } from '../images/disks.ts';
 import { isLocalName, localNameRefusal, nameNotId } from '../images/names.ts';
@@ -80,13 +81,7 @@ export function connectDocker(options: DockerOptions): Engine {
     return terminals.get(id) ?? note(await inspectContainer(context, id, options)).tty;
   }
 
-  async function info(options: CallOptions = {}): Promise<EngineInfo> {
-    const told = await engineCall('asking the engine about itself', () => docker.info(), {
-      ...options,
-      deadlineMs: 10_000,
-    });
-    return { memoryBytes: told.MemTotal, cores: told.NCPU, version: told.ServerVersion, rootDir: told.DockerRootDir };
-  }
+  const info = (options: CallOptions = {}): Promise<EngineInfo> => engineInfo(context, options);
 
   async function ensureImage(given: Image, options: ImageOptions = {}): Promise<string> {
     const image = withNamesNotIds(given);

@@ -9,7 +9,7 @@ import { waitFor } from '@flynn/kit/retry';
 import type { EtcdStatus } from '@flynn/store/etcd-status';
 import { installedProgram, isAgentThere } from '../agent-process.ts';
 import type { Verdict } from './finding.ts';
-import { engineDataDir, examineWithoutAgent } from './without-agent.ts';
+import { examineWithoutAgent } from './without-agent.ts';
 
 let stateDir = '';
 before(async () => {
@@ -68,16 +68,5 @@ describe('a host whose agent does not answer', { timeout: 120_000 }, () => {
     await ended;
     assert.match(waiting?.what ?? '', /^its agent runs and does not answer: connection refused; .*no socket$/);
     assert.doesNotMatch(waiting?.remedy ?? '', /bootstrap|npm run up/);
-  });
-
-  it('is asked about the disk that the engine is told to have its data on', async () => {
-    const settings = join(stateDir, 'daemon.json');
-    assert.equal(await engineDataDir(settings), '/var/lib/docker');
-    for (const text of ['{ "log-driver": "local" }', '', '{ "data-root": }']) {
-      await writeFile(settings, text);
-      assert.equal(await engineDataDir(settings), '/var/lib/docker');
-    }
-    await writeFile(settings, '{ "data-root": "/data/docker" }');
-    assert.equal(await engineDataDir(settings), '/data/docker');
   });
 });

@@ -2,13 +2,13 @@
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
-import { readJsonFile, readTextFile } from '@flynn/kit/files';
+import { readTextFile } from '@flynn/kit/files';
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import { withDeadline } from '@flynn/kit/retry';
 import type { EtcdStatus } from '@flynn/store/etcd-status';
-import { z } from 'zod';
 import { isAgentThere } from '../agent-process.ts';
 import { etcdQuotaBytes } from '../cluster/etcd-resident.ts';
+import { engineDataDir } from '../docker/data-dir.ts';
 import { readUpdate } from '../update/record.ts';
 import { addressFindings, readAddress } from './address.ts';
 import { certificateFindings } from './certificates.ts';
@@ -122,17 +122,6 @@ async function placesBelow(stateDir: string): Promise<{ holds: string; path: str
     { holds: "the agent's state", path: stateDir },
     { holds: "the engine's data", path: await engineDataDir() },
   ];
-}
-
-const daemonSchema = z.object({ 'data-root': z.string().default('/var/lib/docker') });
-
-/**
- * As the engine is told to have it: an agent that is down is mostly so with its engine, which then says nothing itself. Where that
- * cannot be read (an empty file is fine for engines) disks are looked at all the same.
- */
-export async function engineDataDir(settings = '/etc/docker/daemon.json'): Promise<string> {
-  const known = await readJsonFile(settings, daemonSchema).catch(() => undefined);
-  return (known ?? daemonSchema.parse({}))['data-root'];
 }
 
 /** What the agent said last: systemd has its log, or it is a file. */

@@ -182,7 +182,7 @@ export type FetchBlob = (digest: string, options: CallOptions) => Promise<Readab
 export type EngineInfo = { memoryBytes: number; cores: number; version: string; rootDir?: string };
 
 export interface Engine {
-  /** `unavailable` when the engine is not there. `rootDir`: where it keeps images, containers and volumes. */
+  /** `unavailable` when it is not there; one that hangs is told of. `rootDir`: where it keeps images, containers and volumes. */
   info(options?: CallOptions): Promise<EngineInfo>;
   /**
    * Resolves once the engine has had the locks that starts, stops and removals want: one in which they are stuck for good still

@@ -1,5 +1,5 @@
 /**
- * Ends containers a few at a time. When many end at once Docker before 23.0 comes to a deadlock in its networks, and only its restart
+ * Ends containers a few at a time. When many end at once Docker before 23.0 comes to a deadlock in its networks, and only a restart
  * helps (`engine/hang.ts`). It does so by processes that end, whoever ended them: a crowd of signals is as bad as one of calls.
  */
 import { pause } from '@flynn/kit/clock';

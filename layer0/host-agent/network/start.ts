@@ -15,6 +15,7 @@ import { Shell, quoted } from '../shell.ts';
 import { readInterfaces } from './actual.ts';
 import { Crowd } from './crowd.ts';
 import { type EncryptionWord, encryptionKey, encryptionSchema } from './encryption.ts';
+import type { HostBridge } from './host-bridge.ts';
 import { HostNetwork } from './host-network.ts';
 import { type Lease, leasePrefix, leaseSchema } from './lease.ts';
 import { networkFile } from './memory.ts';
@@ -71,7 +72,12 @@ export async function readContainerMtu(config: Config, log: Logger, signal: Abor
 
 /** The network runs in the group, at first with what was known of the cluster when it was last heard of. */
 export async function startNetwork(
-  { config, containers, log }: { config: Config; containers: ContainerTable; log: Logger },
+  {
+    config,
+    containers,
+    bridge,
+    log,
+  }: { config: Config; containers: ContainerTable; bridge: Pick<HostBridge, 'whenThere'>; log: Logger },
   tasks: TaskGroup,
 ): Promise<HostNetwork> {
   const jobs = () => localJobsOf(containers.all());
@@ -93,6 +99,7 @@ export async function startNetwork(
   tellOf(containers, network);
   tasks.run('host network', async (signal) => {
     await untilCurrent(containers, signal);
+    await bridge.whenThere(signal);
     await network.run(signal);
   });
   tasks.run('connections', (signal) => crowd.run(signal));
