@@ -10,6 +10,7 @@ import type {
   ReleaseResource,
   RouteResource,
 } from './resources.ts';
+import { shownHttp } from './routes/guard.ts';
 
 export function viewApp({ id, spec, status, createdAt, updatedAt }: AppResource): App {
   const { hasOwnVolumes: _own, removesVolumes: _removes, ...shown } = spec;
@@ -53,7 +54,13 @@ export function viewDeployment(
   };
 }
 
-export function viewRoute({ id, spec, createdAt, revision }: RouteResource): Route {
+export function viewRoute(route: RouteResource): Route {
+  const { http, ...told } = routeForRouters(route);
+  return { ...told, http: shownHttp(http) };
+}
+
+/** With what is for nobody else. */
+export function routeForRouters({ id, spec, createdAt, revision }: RouteResource): Route {
   return { id, ...spec, createdAt, revision };
 }
 

@@ -1,6 +1,7 @@
 /** What every HTTP/1 front does, seen from outside through a whole router. */
 import { describe } from 'node:test';
 import type { Driver } from './config.ts';
+import { accessConformance } from './conformance/access.ts';
 import { httpConformance } from './conformance/http.ts';
 import { limitsConformance } from './conformance/limits.ts';
 import { protocolConformance } from './conformance/protocol.ts';
@@ -14,5 +15,6 @@ export function frontConformance(driver: Driver): void {
     limitsConformance(driver);
     smugglingConformance(driver);
     upgradeConformance(driver);
+    accessConformance(driver);
   });
 }

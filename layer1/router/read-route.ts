@@ -15,14 +15,21 @@ export function readRoute(data: unknown): { route: Route | undefined; problem?: 
   return { route, problem: z.prettifyError(parsed.error) };
 }
 
-/** Without those that cannot be read: they are as if nobody had set them. Undefined if something else is wrong. */
+/** Of who may come in: nobody does. */
+const closed = { users: {}, allow: [] };
+
+/**
+ * Without those that cannot be read: they are as if nobody had set them, but that a route which does not let in everybody does not
+ * begin to. Undefined if something else is wrong.
+ */
 function withoutSettings(data: unknown, error: z.ZodError): unknown {
   const copy: unknown = structuredClone(data);
   for (const { path } of error.issues) {
     const [group, setting] = path;
     if ((group !== 'http' && group !== 'tcp') || !isRecord(copy)) return undefined;
     const settings = copy[group];
-    if (isRecord(settings) && typeof setting === 'string') delete settings[setting];
+    if (isRecord(settings) && setting === 'access') settings[setting] = closed;
+    else if (isRecord(settings) && typeof setting === 'string') delete settings[setting];
     else delete copy[group];
   }
   return copy;

@@ -22,6 +22,7 @@ import { AccessLog } from './policy/access-log.ts';
 import type { AccessLogFormat, LogStream } from './policy/access-log.ts';
 import { Cookies } from './policy/cookies.ts';
 import { Networks } from './policy/networks.ts';
+import { Passwords } from './policy/passwords.ts';
 import { RouterPolicy } from './policy/policy.ts';
 import { RequestIds } from './policy/request-ids.ts';
 import { RouteBook } from './policy/route-book.ts';
@@ -132,6 +133,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const routed = new RouterPolicy({
     routes,
     cookies: new Cookies(options.clusterKey),
+    passwords: new Passwords({ elapsed: () => performance.now() }),
     trusted,
     httpsPort: () => httpsPort ?? 443,
     counters,

@@ -26,7 +26,7 @@ import { findApp, findLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { jobsOfApp } from '../jobs/views.ts';
 import { cellOf } from '../jobs/jobs.ts';
-import { checkReview, reviewPieces, withExpiry } from './review-apps.ts';
+import { checkReview, firstRouteHttp, reviewPieces, withExpiry } from './review-apps.ts';
 import { checkBuildPlace } from '../builds/place.ts';
 import { checkOneOffLimits } from '../jobs/one-off-limits.ts';
 import { pageOf } from '../paging.ts';
@@ -144,6 +144,7 @@ async function createNamed(deps: Deps, input: NewApp & { name: string }, signal:
       domain,
       path: '/',
       service,
+      ...(await firstRouteHttp(deps, input.meta, signal)),
     },
   });
   const { ownerId } = input;

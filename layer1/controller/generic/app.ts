@@ -28,6 +28,7 @@ import { appType, artifactType, formationType, ownedBy, releaseType, routeType }
 import type { AppResource, ReleaseResource } from '../resources.ts';
 import { checkReview, reviewPieces } from '../apps/review-apps.ts';
 import { withoutReview, withReview } from '../apps/review-meta.ts';
+import { withoutHashes } from '../routes/guard.ts';
 import { defaultSettings } from './route-settings.ts';
 
 export const appKind = defineKind({
@@ -41,7 +42,7 @@ export const appKind = defineKind({
     return { spec: specOfApp(portable(state)), status: { ...app.status, isSystem: app.spec.isSystem } };
   },
   apply: applyApp,
-  withoutSecrets: withoutEnv,
+  withoutSecrets: ({ routes, ...spec }) => ({ ...withoutEnv(spec), routes: withoutHashes(routes) }),
   checkRemoval(app, asking) {
     checkRemoval(app);
     if (asking.isOperator || holds(asking, 'admin', ownedBy(app.id))) return;

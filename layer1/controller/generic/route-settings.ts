@@ -2,6 +2,7 @@
 import { FlynnError } from '@flynn/kit/errors';
 import type { FieldIssue } from '@flynn/resource/type';
 import { wrongSettings } from '../routes/creation.ts';
+import { unguarded } from '../routes/guard.ts';
 import { changedHttp, changedTcp, routeIssues } from '../routes/rules.ts';
 import type { RouteRules } from '../routes/rules.ts';
 import { httpSettingsSchema, tcpSettingsSchema } from '../routes/settings.ts';
@@ -15,9 +16,8 @@ export const defaultSettings: RouteSettings = { http: httpSettingsSchema.parse({
 
 /** As a file would have them: those that are as they are without saying are left out. */
 export function shownSettings(settings: RouteSettings): Record<string, object> {
-  const shown = (['http', 'tcp'] as const).map(
-    (type) => [type, unlike(settings[type], defaultSettings[type])] as const,
-  );
+  const plain = { http: unguarded(settings.http), tcp: settings.tcp };
+  const shown = (['http', 'tcp'] as const).map((type) => [type, unlike(plain[type], defaultSettings[type])] as const);
   return Object.fromEntries(
     shown.flatMap(([type, value]) => (isRecord(value) && Object.keys(value).length > 0 ? [[type, value]] : [])),
   );

@@ -16,6 +16,7 @@ import { appType, routeType } from '../resources.ts';
 import type { AppResource, RouteResource } from '../resources.ts';
 import { normalizeDomain, normalizePath, routePlace } from '../routes/address.ts';
 import { changeRoute } from '../routes/changes.ts';
+import { withoutHashes } from '../routes/guard.ts';
 import { createRoute, wrongSettings } from '../routes/creation.ts';
 import { withReleaseIds } from '../routes/releases.ts';
 import { changedHttp, changedTcp, routeIssues } from '../routes/rules.ts';
@@ -54,6 +55,7 @@ export const routeKind = defineKind({
     return { current, owner: named === undefined ? owner : (owner ?? current?.owner) };
   },
   apply: applyRoute,
+  withoutSecrets: ({ http, ...spec }) => (http === undefined ? spec : { ...spec, http: withoutHashes(http) }),
 });
 
 /** As a file would have it: settings that are as they are without saying are left out. */

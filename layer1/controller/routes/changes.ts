@@ -46,7 +46,8 @@ export async function changeRoute(
   if (type === 'http' && change.tcp !== undefined) throw wrongSettings('tcp', 'http');
   if (type === 'tcp' && change.http !== undefined) throw wrongSettings('http', 'tcp');
   const http = await withReleaseIds(deps, app, change.http ?? {}, signal);
-  if (http.maintenance !== undefined && http.maintenance !== null) checkReachable(app, path);
+  if ((http.maintenance ?? undefined) !== undefined) checkReachable(app, path, 'in maintenance');
+  if ((http.access ?? undefined) !== undefined) checkReachable(app, path, 'behind a password of its own');
   const { revision } = change;
   if (revision !== undefined && revision !== route.revision) throw overtaken(route.id, revision);
   try {
@@ -91,9 +92,9 @@ export async function setMaintenance(
 }
 
 /** Whoever closed the controller's own door could not open it again. */
-function checkReachable(app: AppResource, path: string): void {
+function checkReachable(app: AppResource, path: string, how: string): void {
   if (!app.spec.isSystem || app.spec.name !== 'controller' || path !== '/') return;
-  throw new FlynnError('denied', 'in maintenance the controller could not be asked to end it: its routes stay open');
+  throw new FlynnError('denied', `${how} the controller could not be asked to end it: its routes stay open`);
 }
 
 function overtaken(id: string, revision: number, cause?: unknown): FlynnError {

@@ -27,7 +27,7 @@ import { createRoute } from './creation.ts';
 import { missingRouters, reached } from './reach.ts';
 import { httpSettingsSchema, tcpSettingsSchema } from './settings.ts';
 import { routerStats, sumRouteStats } from './stats.ts';
-import { viewRoute } from '../views.ts';
+import { routeForRouters, viewRoute } from '../views.ts';
 
 const defaultHttp = httpSettingsSchema.parse({});
 const defaultTcp = tcpSettingsSchema.parse({});
@@ -163,7 +163,7 @@ type RouteEvent = { event: 'set' | 'unreadable' | 'remove'; data: Readonly<{ id:
 /** One that cannot be read must not cost routers all the others, nor itself: it is told that it is there. */
 function setEvent({ log }: Pick<Deps, 'log'>, entry: Entry): RouteEvent {
   try {
-    const { http, tcp, ...route } = viewRoute(decodeResource(routeType, entry));
+    const { http, tcp, ...route } = routeForRouters(decodeResource(routeType, entry));
     // Of a hundred thousand routes most say nothing here: routers know how a route is without.
     const data = { ...route, http: unlike(http, defaultHttp), tcp: unlike(tcp, defaultTcp) };
     return { event: 'set', data };

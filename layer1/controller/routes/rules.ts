@@ -6,8 +6,9 @@ import type { FieldIssue } from '@flynn/resource/type';
 import { atField } from '../generic/fields.ts';
 import { merged } from '../generic/difference.ts';
 import { normalizeDomain } from './address.ts';
+import { guarded, unguarded } from './guard.ts';
 import { httpSettingsSchema, tcpSettingsSchema } from './settings.ts';
-import type { HttpChange, HttpSettings, TcpChange, TcpSettings } from './settings.ts';
+import type { HttpChange, HttpSettings, RouteAccess, TcpChange, TcpSettings } from './settings.ts';
 
 export type RouteRules = {
   type: 'http' | 'tcp';
@@ -20,6 +21,7 @@ export type RouteRules = {
 
 /** Of an object in the store, with everything around it: etcd takes 1.5 MB. */
 const maxPagesLength = 262_144;
+const maxUsers = 50;
 
 export function routeIssues(route: RouteRules): FieldIssue[] {
   const found = route.type === 'http' ? httpIssues(route) : tcpIssues(route);
@@ -83,12 +85,36 @@ function httpIssues({ http, tcp, domain, path }: RouteRules): Rule[] {
       'http.pages',
       `together they have ${pagesLength} characters, more than ${maxPagesLength}`,
     ],
-    ...(http.maintenance?.allow ?? []).map((text, index): Rule => [
-      !isAddress(text),
-      `http.maintenance.allow.${index}`,
-      `"${text}" is no address and no network: write 203.0.113.7 or 203.0.113.0/24`,
-    ]),
+    ...addressRules('http.maintenance.allow', unguarded(http).maintenance?.allow ?? []),
+    ...(http.access === undefined ? [] : accessRules(http.access)),
   ];
+}
+
+function accessRules({ users, allow }: RouteAccess): Rule[] {
+  const names = Object.keys(users);
+  const path = 'http.access';
+  return [
+    [
+      names.length === 0 && allow.length === 0,
+      path,
+      'nobody could come in: name a user or an address, or let everybody in with flynn route update --no-access',
+    ],
+    [names.length > maxUsers, `${path}.users`, `there are ${names.length} users, more than ${maxUsers}`],
+    ...names.map((name): Rule => [
+      users[name]?.hash === undefined,
+      `${path}.users.${name}`,
+      'it has no password here: flynn route update PLACE --user NAME asks for one, flynn route password-hash makes a hash for files',
+    ]),
+    ...addressRules(`${path}.allow`, allow),
+  ];
+}
+
+function addressRules(path: string, texts: readonly string[]): Rule[] {
+  return texts.map((text, index): Rule => [
+    !isAddress(text),
+    `${path}.${index}`,
+    `"${text}" is no address and no network: write 203.0.113.7 or 203.0.113.0/24`,
+  ]);
 }
 
 function tcpIssues({ http }: RouteRules): Rule[] {
@@ -116,7 +142,7 @@ export function changedHttp(current: HttpSettings, change: HttpChange): HttpSett
   const host = change.canonicalHost;
   const canonicalHost =
     host === undefined || host === null ? host : atField('route', 'http.canonicalHost', () => plainHost(host));
-  return httpSettingsSchema.parse(merged(current, given({ ...change, canonicalHost })));
+  return guarded(httpSettingsSchema.parse(merged(unguarded(current), given({ ...change, canonicalHost }))));
 }
 
 export function changedTcp(current: TcpSettings, change: TcpChange): TcpSettings {

@@ -2,6 +2,7 @@
  * How a route answers, beyond where it is and who answers. Everything has a default that suits most. What is stored and
  * told to routers is read tolerantly, so that parts of other versions understand each other; what is asked for is not.
  */
+import { passwordHashPattern } from '@flynn/kit/password-hash-shape';
 import { z } from 'zod';
 
 const milliseconds = z.int().min(1).max(86_400_000);
@@ -56,6 +57,27 @@ const https = {
   hstsSubdomains: z.boolean(),
 };
 const allow = z.array(address).max(100);
+const passwordHash = z
+  .string()
+  .regex(passwordHashPattern, 'a hash of a password is what "flynn route password-hash" makes');
+/** What HTTP Basic can say, and every browser and shell. */
+const routeUser = z
+  .string()
+  .regex(
+    /^[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}$/,
+    'the name of a user has letters, digits and . _ @ + -, and begins with one of the first',
+  );
+const needs = z.enum(['all', 'any']);
+
+/** Who comes in: who knows the password of one of the users, or is at one of the addresses and networks; without either, nobody. */
+export const routeAccessSchema = z.object({
+  /** The API shows who there is, and to those who may read the app's secrets the hashes in files. */
+  users: z.record(routeUser, z.object({ hash: passwordHash.optional() })).default({}),
+  allow: allow.default([]),
+  /** Where there are users and addresses: whether both are needed. */
+  needs: needs.default('all'),
+});
+export type RouteAccess = z.output<typeof routeAccessSchema>;
 
 export const httpSettingsSchema = z.object({
   stripPath: http.stripPath.default(false),
@@ -69,7 +91,15 @@ export const httpSettingsSchema = z.object({
   timeouts: z.object(timeouts).partial().prefault({}),
   bufferBytes: http.bufferBytes.default(0),
   /** Every request is answered 503 with the maintenance page, except of clients at these addresses or networks. */
-  maintenance: z.object({ allow: allow.default([]) }).optional(),
+  maintenance: z
+    .object({
+      allow: allow.default([]),
+      /** It is none: it keeps the route closed for versions before that do not know `access`. See `guard.ts`. */
+      isGuard: z.boolean().optional(),
+    })
+    .optional(),
+  /** Without it everybody comes in. */
+  access: routeAccessSchema.optional(),
   /**
    * HTML for what the router answers itself and for backends' answers without a body of their own: by status (`503`), class
    * (`5xx`) or `maintenance`.
@@ -135,6 +165,14 @@ export const httpChangeSchema = z.strictObject({
   ),
   bufferBytes: change(http.bufferBytes),
   maintenance: change(z.strictObject({ allow: change(allow) })),
+  access: change(
+    z.strictObject({
+      /** Each by itself: those that are not named stay, null takes one away, and one that is there keeps its hash without one. */
+      users: change(z.record(routeUser, z.strictObject({ hash: passwordHash.optional() }).nullable())),
+      allow: change(allow),
+      needs: change(needs),
+    }),
+  ),
   pages: change(z.record(pageName, page.nullable())),
   https: change(
     z.strictObject({

@@ -20,6 +20,26 @@ export const refusals = {
     code: 'maintenance',
     message: 'This app is being worked on and will be back soon.',
   },
+  passwordWanted: {
+    status: 401,
+    code: 'password-wanted',
+    message: 'This address is for those who have a user name and a password for it.',
+  },
+  addressRefused: {
+    status: 403,
+    code: 'address-refused',
+    message: 'This address does not answer where you ask from.',
+  },
+  passwordTooOften: {
+    status: 429,
+    code: 'password-tried-too-often',
+    message: 'Too many wrong passwords came from this address. Try again a little later.',
+  },
+  passwordsBusy: {
+    status: 503,
+    code: 'busy',
+    message: 'Too many passwords are being looked at. Try again in a moment.',
+  },
   http2Only: {
     status: 505,
     code: 'http2-only',

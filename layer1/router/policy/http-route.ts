@@ -1,10 +1,12 @@
 /** A route as it is used for each request: everything that can be worked out beforehand is. */
 import { isDeepStrictEqual } from 'node:util';
 import type { Route } from '@flynn/controller/model';
+import { unguarded } from '@flynn/controller/routes/guard';
 import type { HttpSettings } from '@flynn/controller/routes/settings';
 import type { Backend } from '../backend.ts';
 import type { Service } from '../backends.ts';
 import type { Limits, Timeouts } from '../exchange.ts';
+import { RouteGate } from './access.ts';
 import { RouteFigures } from './figures.ts';
 import { prefixOf } from './host-table.ts';
 import type { Place } from './host-table.ts';
@@ -30,6 +32,8 @@ export class HttpRoute implements Place {
   readonly concurrency: Concurrency | undefined;
   /** Who gets through during maintenance; undefined when there is none. */
   readonly maintenance: Networks | undefined;
+  /** Undefined lets in everybody. */
+  readonly gate: RouteGate | undefined;
   /** The value of Strict-Transport-Security. */
   readonly hsts: string | undefined;
   #figures: RouteFigures | undefined;
@@ -64,7 +68,9 @@ export class HttpRoute implements Place {
     // Who has used up a limit has done so whatever else of the route changes.
     this.rate = hasSameLimits ? before.rate : rateOf(http.limits);
     this.concurrency = hasSameLimits ? before.concurrency : concurrencyOf(http.limits, parts.share);
-    this.maintenance = http.maintenance === undefined ? undefined : new Networks(http.maintenance.allow);
+    const { maintenance } = unguarded(http);
+    this.maintenance = maintenance === undefined ? undefined : new Networks(maintenance.allow);
+    this.gate = gateOf(http, before);
     const { hstsSeconds, hstsSubdomains } = http.https;
     if (hstsSeconds > 0) this.hsts = `max-age=${hstsSeconds}${hstsSubdomains ? '; includeSubDomains' : ''}`;
   }
@@ -89,6 +95,13 @@ export class HttpRoute implements Place {
   get cookiePath(): string {
     return /^[\x21-\x3a\x3c-\x7e]+$/.test(this.path) ? this.path : '/';
   }
+}
+
+/** Whoever was let in need not be looked at again while nothing changes of who may come in, whatever else of the route does. */
+function gateOf({ access }: HttpSettings, before: HttpRoute | undefined): RouteGate | undefined {
+  if (access === undefined) return undefined;
+  const isSame = before?.gate !== undefined && isDeepStrictEqual(before.settings.access, access);
+  return isSame ? before.gate : new RouteGate(access);
 }
 
 /** Nearly all routes have the same: many routes are to cost little. */

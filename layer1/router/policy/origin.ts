@@ -44,6 +44,9 @@ const told = ['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-port', 'x-for
  */
 export const neverForwarded: ReadonlySet<string> = new Set(['proxy', ...lookalikes, ...own, ...told]);
 
+/** Nor this, where it was the password of the route. */
+export const neverWithPassword: ReadonlySet<string> = new Set([...neverForwarded, 'authorization']);
+
 /**
  * Proxies in front of the router are trusted by their address. Without any, a client's own X-Forwarded-For and Forwarded
  * are appended to, as apps expect that take the last entry, but not believed. With some, those of all others are dropped.

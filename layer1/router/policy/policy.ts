@@ -1,21 +1,26 @@
 /** Decides about every request: which route, whether it may pass, and what it gets if not. */
 import type { Logger } from '@flynn/kit/log';
 import type { Counters } from '../api.ts';
-import type { Answer, Client, Policy, RequestHead, Verdict } from '../exchange.ts';
+import type { Answer, Client, Fields, Policy, RequestHead, Verdict } from '../exchange.ts';
+import type { RouteGate } from './access.ts';
 import type { AccessLog } from './access-log.ts';
 import { answerOf, redirectTo, refusals } from './answers.ts';
 import type { Refusal } from './answers.ts';
 import type { Cookies } from './cookies.ts';
+import { challengeFor } from './credentials.ts';
+import type { Credentials } from './credentials.ts';
 import type { HttpRoute } from './http-route.ts';
 import { Origins, isSafeId } from './origin.ts';
 import type { Origin } from './origin.ts';
 import type { Networks } from './networks.ts';
+import type { Passwords } from './passwords.ts';
 import type { RouteBook } from './route-book.ts';
 import { RoutedExchange } from './routed-exchange.ts';
 
 export type PolicyOptions = {
   routes: Pick<RouteBook, 'find' | 'isKnown'>;
   cookies: Cookies;
+  passwords: Pick<Passwords, 'check'>;
   /** Proxies in front of the router, whose word on where a request is from is taken. */
   trusted: Networks;
   /** Where redirects to https lead. */
@@ -57,9 +62,11 @@ export class RouterPolicy implements Policy {
       return this.#refuse(asked, undefined, routes.isKnown ? refusals.unknownHost : refusals.starting);
     const redirect = this.#redirectFor(asked, route);
     if (redirect !== undefined) return { answer: this.#refused(asked, route, redirect) };
+    const entry = this.#entryOf(asked, route);
+    if ('answer' in entry) return entry;
     const refusal = this.#limitOf(asked, route);
     if (refusal !== undefined) return refusal;
-    return { exchange: new RoutedExchange(this.#options, route, asked, { client, origins: this.#origins }) };
+    return { exchange: new RoutedExchange(this.#options, route, { asked, entry }, { client, origins: this.#origins }) };
   }
 
   refuse(status: number, code: string, message: string, client: Client): Answer {
@@ -88,13 +95,25 @@ export class RouterPolicy implements Policy {
     return redirectTo(`${scheme}://${host}${port}${target}`, requestId, hstsFields(route, origin));
   }
 
+  /** Whether it is for this client at all, as far as that is known at once. */
+  #entryOf(asked: Asked, route: HttpRoute): Entry | { readonly answer: Answer } {
+    const { head, origin } = asked;
+    if (route.maintenance !== undefined && !route.maintenance.has(origin.address)) {
+      return this.#refuse(asked, route, refusals.maintenance);
+    }
+    if (route.gate === undefined) return asItIs;
+    const judged = route.gate.judge(origin.address, head.header('authorization'));
+    if (judged.is === 'address-refused') return this.#refuse(asked, route, refusals.addressRefused);
+    if (judged.is === 'password-wanted') {
+      return this.#refuse(asked, route, refusals.passwordWanted, { more: challengeFor(head.host) });
+    }
+    return judged.is === 'in' ? judged : { is: 'unsure', credentials: judged.credentials, gate: route.gate };
+  }
+
   /** Undefined lets it pass; it is counted as under way then. */
   #limitOf(asked: Asked, route: HttpRoute): Verdict | undefined {
     const { head, origin } = asked;
     const { elapsed } = this.#options;
-    if (route.maintenance !== undefined && !route.maintenance.has(origin.address)) {
-      return this.#refuse(asked, route, refusals.maintenance);
-    }
     // What a connection of HTTP/1 becomes by it has no like in a stream of theirs.
     if (route.settings.protocol === 'h2c' && head.protocol !== 'HTTP/2' && head.upgrade !== undefined) {
       return this.#refuse(asked, route, refusals.http2Only);
@@ -105,17 +124,23 @@ export class RouterPolicy implements Policy {
     }
     if (route.rate === undefined && route.concurrency === undefined) return undefined;
     const entered = route.concurrency?.enter(origin.client) ?? 'entered';
-    if (entered === 'client-full') return this.#refuse(asked, route, refusals.clientFull, 1);
-    if (entered === 'full') return this.#refuse(asked, route, refusals.full, 1);
+    if (entered === 'client-full') return this.#refuse(asked, route, refusals.clientFull, { retryAfterSeconds: 1 });
+    if (entered === 'full') return this.#refuse(asked, route, refusals.full, { retryAfterSeconds: 1 });
     const earlyMs = route.rate?.take(origin.client, elapsed()) ?? 0;
     if (earlyMs === 0) return undefined;
     route.concurrency?.leave(origin.client);
-    return this.#refuse(asked, route, refusals.rateLimited, Math.ceil(earlyMs / 1_000));
+    return this.#refuse(asked, route, refusals.rateLimited, { retryAfterSeconds: Math.ceil(earlyMs / 1_000) });
   }
 
-  #refuse(asked: Asked, route: HttpRoute | undefined, refusal: Refusal, retryAfterSeconds?: number): Verdict {
+  #refuse(
+    asked: Asked,
+    route: HttpRoute | undefined,
+    refusal: Refusal,
+    said: { retryAfterSeconds?: number; more?: Fields } = {},
+  ): { readonly answer: Answer } {
+    const { retryAfterSeconds } = said;
     const reader = { accept: asked.head.header('accept'), requestId: asked.requestId };
-    const more = route === undefined ? [] : hstsFields(route, asked.origin);
+    const more = [...(route === undefined ? [] : hstsFields(route, asked.origin)), ...(said.more ?? [])];
     if (retryAfterSeconds !== undefined) more.push('retry-after', String(retryAfterSeconds));
     return { answer: this.#refused(asked, route, answerOf(refusal, reader, route?.settings.pages, more)) };
   }
@@ -155,6 +180,14 @@ const unreadable: RequestHead = {
   upgrade: undefined,
   header: () => undefined,
 };
+
+/** How a request comes in. */
+export type Entry =
+  | { readonly is: 'in'; readonly hasPassword: boolean }
+  /** Once its password is known to be right. */
+  | { readonly is: 'unsure'; readonly credentials: Credentials; readonly gate: RouteGate };
+
+const asItIs: Entry = { is: 'in', hasPassword: false };
 
 /** A request, and what is known of it already. */
 export type Asked = {

@@ -33,6 +33,12 @@ export class RateLimit {
     return 0;
   }
 
+  /** One that was let through is not to count. */
+  giveBack(client: string): void {
+    const fullAtMs = this.#fullAtMs.get(client);
+    if (fullAtMs !== undefined) this.#fullAtMs.set(client, fullAtMs - this.#intervalMs);
+  }
+
   #forgetOldest(): void {
     const [oldest] = this.#fullAtMs.keys();
     if (oldest !== undefined) this.#fullAtMs.delete(oldest);

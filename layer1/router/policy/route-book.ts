@@ -64,7 +64,7 @@ export class RouteBook implements RouteSink {
     if (route.type === 'http' && route.domain !== undefined && route.domain !== '') {
       http = new HttpRoute(route, { service, nowMs: now(), defaults, share: this.#share, before: before?.http });
       this.#hosts.add(http);
-      const unreadable = http.maintenance?.unreadable ?? [];
+      const unreadable = [...(http.maintenance?.unreadable ?? []), ...(http.gate?.networks.unreadable ?? [])];
       if (unreadable.length > 0) log.warn({ route: route.id, unreadable }, 'these are no addresses or networks');
     }
     let tcp: TcpRoute | undefined;

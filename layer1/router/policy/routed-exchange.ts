@@ -1,17 +1,20 @@
 /** One request that is let through: which backends are tried, and what becomes of it. */
 import type { Backend } from '../backend.ts';
 import type { Answer, Client, Ending, Exchange, Failing, Fields, Limits, Problem } from '../exchange.ts';
+import { refusedEntry } from './access.ts';
+import type { RefusedEntry } from './access.ts';
 import { answerOf, pageFor, problems } from './answers.ts';
+import type { Refusal } from './answers.ts';
 import { chooseBackend } from './choice.ts';
 import { pointFor } from './cookies.ts';
 import type { CookieScope } from './cookies.ts';
 import { mayEjectOneMore } from './health.ts';
 import type { HttpRoute } from './http-route.ts';
-import { neverForwarded } from './origin.ts';
+import { neverForwarded, neverWithPassword } from './origin.ts';
 import type { Origins } from './origin.ts';
 import { belowPrefix } from './path.ts';
 import { hstsFields } from './policy.ts';
-import type { Asked, PolicyOptions } from './policy.ts';
+import type { Asked, Entry, PolicyOptions } from './policy.ts';
 
 const maxDials = 4;
 const none: readonly Backend[] = [];
@@ -24,7 +27,7 @@ export class RoutedExchange implements Exchange {
   readonly requestId: string;
   readonly target: string;
   readonly limits: Limits;
-  readonly removedFields = neverForwarded;
+  #removedFields = neverForwarded;
   readonly #options: PolicyOptions;
   readonly #route: HttpRoute;
   readonly #asked: Asked;
@@ -43,8 +46,16 @@ export class RoutedExchange implements Exchange {
   #point: number | undefined;
   #newPoint: number | undefined;
   #code: string | undefined;
+  /** Until its password is known to be right it is given no backend. */
+  #unsure: Extract<Entry, { is: 'unsure' }> | undefined;
+  #refused: RefusedEntry | undefined;
 
-  constructor(options: PolicyOptions, route: HttpRoute, asked: Asked, from: { client: Client; origins: Origins }) {
+  constructor(
+    options: PolicyOptions,
+    route: HttpRoute,
+    { asked, entry }: { asked: Asked; entry: Entry },
+    from: { client: Client; origins: Origins },
+  ) {
     this.#options = options;
     this.#route = route;
     this.#asked = asked;
@@ -53,7 +64,13 @@ export class RoutedExchange implements Exchange {
     this.requestId = asked.requestId;
     this.target = belowPrefix(asked.head.target, route.strippedPrefix);
     this.limits = route.limits;
+    if (entry.is === 'unsure') this.#unsure = entry;
+    else if (entry.hasPassword) this.#removedFields = neverWithPassword;
     route.figures.active += 1;
+  }
+
+  get removedFields(): ReadonlySet<string> {
+    return this.#removedFields;
   }
 
   get backendProtocol(): 'http1' | 'h2c' {
@@ -73,6 +90,8 @@ export class RoutedExchange implements Exchange {
   }
 
   pick(): Backend | undefined | Promise<Backend | undefined> {
+    if (this.#refused !== undefined) return undefined;
+    if (this.#unsure !== undefined) return this.#enter(this.#unsure);
     const { service } = this.#route;
     if (service.backends.length > 0 || service.isOpened) return this.#take();
     return service.opened.then(() => this.#take());
@@ -126,7 +145,8 @@ export class RoutedExchange implements Exchange {
   }
 
   answerFor(problem: Problem): Answer {
-    return this.#answer(problems[problem]);
+    const { refusal, more } = this.#refused ?? { refusal: problems[problem], more: [] };
+    return this.#answer(refusal, more);
   }
 
   end(ending: Ending): void {
@@ -159,6 +179,17 @@ export class RoutedExchange implements Exchange {
       route,
       backend: this.#last?.address,
     });
+  }
+
+  /** Finds out whether it may come in at all. */
+  async #enter({ gate, credentials }: Extract<Entry, { is: 'unsure' }>): Promise<Backend | undefined> {
+    const { head, origin } = this.#asked;
+    const checked = await gate.check(credentials, origin.client, this.#options.passwords);
+    this.#unsure = undefined;
+    this.#refused = refusedEntry(checked, head.host);
+    if (this.#refused !== undefined) return undefined;
+    this.#removedFields = neverWithPassword;
+    return this.pick();
   }
 
   #take(): Backend | undefined {
@@ -218,7 +249,7 @@ export class RoutedExchange implements Exchange {
     return this.#newPoint;
   }
 
-  #answer(refusal: { status: number; code: string; message: string }): Answer {
+  #answer(refusal: Refusal, said: Fields = []): Answer {
     const { counters } = this.#options;
     const { code } = refusal;
     if (code !== '') {
@@ -227,7 +258,7 @@ export class RoutedExchange implements Exchange {
       this.#route.figures.refused(code);
     }
     const reader = { accept: this.#asked.head.header('accept'), requestId: this.requestId };
-    const more = hstsFields(this.#route, this.#asked.origin);
+    const more = [...hstsFields(this.#route, this.#asked.origin), ...said];
     return answerOf(refusal, reader, this.#route.settings.pages, more);
   }
 }

@@ -10,6 +10,7 @@ import type { Client, Ending, Exchange, RequestHead, Verdict } from '../exchange
 import { AccessLog } from './access-log.ts';
 import { Cookies } from './cookies.ts';
 import { Networks } from './networks.ts';
+import { Passwords } from './passwords.ts';
 import { RouterPolicy } from './policy.ts';
 import type { PolicyOptions } from './policy.ts';
 import { RouteBook } from './route-book.ts';
@@ -141,6 +142,7 @@ export class World {
     this.policy = new RouterPolicy({
       routes: this.routes,
       cookies: new Cookies('the cluster key'),
+      passwords: new Passwords({ elapsed: () => this.nowMs }),
       trusted: new Networks(trusted),
       httpsPort: () => 443,
       counters: this.counters,

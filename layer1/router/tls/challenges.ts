@@ -57,7 +57,7 @@ export class Challenges {
   }
 }
 
-/** Before all routes, so that no app, redirect or maintenance page keeps a certificate from being had. */
+/** Before all routes, so that no app, redirect, password or maintenance page keeps a certificate from being had. */
 export function answeringChallenges(policy: Policy, challenges: Pick<Challenges, 'answerTo'>): Policy {
   return {
     admit(head, client) {
