@@ -3,9 +3,10 @@ import type { Route } from '@flynn/controller/model';
 import { parseWhole, usageError } from '../arguments.ts';
 import type { Cluster } from '../clusters/clusters.ts';
 import { formatTable } from '../output.ts';
+import { askHash } from '../routes/passwords.ts';
 import { awaitRouters } from '../routes/reach.ts';
 import { changeOf, optionRows, settings, settingsFor, settingTexts } from '../routes/settings.ts';
-import type { SettingOptions } from '../routes/settings.ts';
+import type { Change, SettingOptions } from '../routes/settings.ts';
 import { urlsOf } from './app.ts';
 import { addCertificateCommands } from './route-cert.ts';
 import { addCommand, type Parent, withCommonOptions } from './command.ts';
@@ -94,13 +95,14 @@ export function addRouteCommands(parent: Parent): void {
     },
   });
 
-  addCommand<Settings & { revision?: string }>(parent, {
+  addCommand<Settings & { revision?: string; removeUser: string[] }>(parent, {
     under: route,
     name: 'update',
     summary: 'change how a route answers; what is not named stays, --no-… takes a setting back: --no-limit-body',
     arguments: [idArgument],
     options: {
       service: ['-s, --service <service>', 'the service that answers'],
+      removeUser: ['--remove-user <name>', 'this user’s password opens it no longer; several times', []],
       revision: ['--revision <number>', 'only if it has not been changed since, as --json tells it'],
       ...optionRows([...settingsFor('http'), ...settings.filter(({ type }) => type === 'tcp')], { isChange: true }),
     },
@@ -108,13 +110,16 @@ export function addRouteCommands(parent: Parent): void {
       'flynn route update shop.example.com --sticky --timeout-first-byte 2m',
       'flynn route update shop.example.com --no-sticky --no-weight',
       'flynn route update tcp:3000 --idle 1h',
+      'flynn route update staging.example.com --user ann',
+      'flynn route update staging.example.com --allow 203.0.113.0/24 --access any',
+      'flynn route update staging.example.com --no-access',
     ],
     async run(context, options, [id = '']) {
       const client = await context.client();
       const cluster = await context.cluster();
       const params = { app: await context.appName(), route: id };
       const before = await client.call(routing.get, { params });
-      const change = await changeOf(before.type, options, context.io);
+      const change = withoutUsers(await changeOf(before.type, options, context.io), options.removeUser);
       const service = serviceIn(options);
       if (Object.keys({ ...change, ...service }).length === 0) {
         throw usageError('nothing to change: "flynn help route update" tells what can be');
@@ -142,6 +147,16 @@ export function addRouteCommands(parent: Parent): void {
     },
   });
 
+  addCommand(parent, {
+    under: route,
+    name: 'password-hash',
+    summary: 'make the hash of a password, for a file: asks for it, or reads standard input',
+    async run(context) {
+      const hash = await askHash(context.io);
+      context.show({ hash }, () => hash);
+    },
+  });
+
   addRouteStatsCommand(parent, route);
 
   addCommand(parent, {
@@ -158,6 +173,17 @@ export function addRouteCommands(parent: Parent): void {
       context.show({ removed: id }, () => `route ${id} removed`);
     },
   });
+}
+
+/** With these taken away. */
+function withoutUsers({ http, tcp }: Change, names: readonly string[]): Change {
+  if (names.length === 0) return { ...(http === undefined ? {} : { http }), ...(tcp === undefined ? {} : { tcp }) };
+  const { access } = http ?? {};
+  if (access === null || access?.users === null) {
+    throw usageError('all users are taken away already: leave --remove-user out');
+  }
+  const users = { ...access?.users, ...Object.fromEntries(names.map((name) => [name, null])) };
+  return { http: { ...http, access: { ...access, users } }, ...(tcp === undefined ? {} : { tcp }) };
 }
 
 function serviceIn({ service }: { service?: string }): { service?: string } {

@@ -4,9 +4,10 @@ import type { HttpChange, TcpChange } from '@flynn/controller/routes/settings';
 import { parseBytes, parseDurationMs, parseRate, parseWhole, usageError } from '../arguments.ts';
 import { readNamed } from '../input-file.ts';
 import type { Io } from '../io.ts';
+import { askPasswords } from './passwords.ts';
 import { formatBytes, formatDuration } from '../output.ts';
 
-type Change = { http?: HttpChange; tcp?: TcpChange };
+export type Change = { http?: HttpChange; tcp?: TcpChange };
 
 type Setting = {
   type: 'http' | 'tcp';
@@ -166,6 +167,31 @@ export const settings: readonly Setting[] = [
   ),
   {
     type: 'http',
+    flags: '--user <name>',
+    summary: 'only who knows a password gets in: asks for the one of this user; several times',
+    isList: true,
+    change: async (values, io) => ({
+      http: { access: { users: values === undefined ? null : await askPasswords(values, io) } },
+    }),
+    show: ({ http }) => Object.keys(http.access?.users ?? {}).join(' ') || undefined,
+  },
+  {
+    type: 'http',
+    flags: '--allow <network>',
+    summary: 'only who is at this address or in this network gets in; several times',
+    isList: true,
+    change: (values) => ({ http: { access: { allow: values === undefined ? null : [...values] } } }),
+    show: ({ http }) => http.access?.allow.join(' ') || undefined,
+  },
+  value(
+    'http',
+    ['--access <rule>', 'with users and addresses: all (both are needed) or any of them'],
+    oneOf(['all', 'any']),
+    (needs) => ({ http: { access: needs === null ? null : { needs } } }),
+    ({ http }) => (http.access?.needs === 'any' ? 'any' : undefined),
+  ),
+  {
+    type: 'http',
     flags: '--page <status=file>',
     summary: 'HTML for errors, as 503=down.html, 5xx=…, maintenance=…; several times',
     isList: true,
@@ -268,6 +294,8 @@ function givenOf(option: unknown): readonly string[] | 'none' | undefined {
 
 function joined(one: Change, other: Change): Change {
   const http = { ...one.http, ...other.http };
+  const access = joinedAccess(one.http?.access, other.http?.access);
+  if (access !== undefined) http.access = access;
   for (const group of ['limits', 'timeouts', 'https'] as const) {
     const both = { ...one.http?.[group], ...other.http?.[group] };
     if (Object.keys(both).length > 0) Object.assign(http, { [group]: both });
@@ -277,6 +305,16 @@ function joined(one: Change, other: Change): Change {
     ...(Object.keys(http).length > 0 ? { http } : {}),
     ...(Object.keys(tcp).length > 0 ? { tcp } : {}),
   };
+}
+
+type AccessChange = HttpChange['access'];
+
+/** Null lets in everybody, whoever is taken away besides. */
+function joinedAccess(one: AccessChange, other: AccessChange): AccessChange {
+  if (one !== null && other !== null) return one === undefined ? other : { ...one, ...other };
+  const both = { ...one, ...other };
+  if (Object.values(both).every((part) => part === null)) return null;
+  throw usageError('--no-access lets in everybody: it goes with no --user, --allow or --access');
 }
 
 function readWeight(text: string): { release: string; weight: number } {

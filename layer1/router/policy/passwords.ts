@@ -6,7 +6,9 @@ import { isPasswordOf } from '@flynn/kit/password-hash';
 import { Concurrency, RateLimit } from './rate.ts';
 
 export type Checked =
-  | { readonly is: 'right' | 'wrong' | 'busy' }
+  | { readonly is: 'right' }
+  | { readonly is: 'wrong' }
+  | { readonly is: 'busy' }
   /** It was wrong too often: so long until the next try. */
   | { readonly is: 'too-often'; readonly waitMs: number };
 

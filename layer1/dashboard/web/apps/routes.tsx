@@ -17,6 +17,7 @@ import { bytesText, countText, figureText, millisecondsText } from '../text.ts';
 import { mayChange } from '../world/abilities.ts';
 import type { AppView } from '../world/app-state.ts';
 import { urlOf } from './app-url.ts';
+import { accessText } from './route-access.ts';
 import { certificateOf, certificateTone, isShown } from './route-certificate.ts';
 
 const statsEveryMs = 10_000;
@@ -149,6 +150,7 @@ function settingsText({ http, type }: RouteView): string {
   if (type === 'tcp') return '';
   const said = [
     http.maintenance === undefined ? '' : 'maintenance',
+    accessText(http.access),
     http.https.redirect ? 'redirects to https' : '',
     http.sticky ? 'sticky' : '',
     http.leader ? 'leader only' : '',
