@@ -76,8 +76,8 @@ export async function reviewPieces(deps: Deps, meta: Meta, signal: AbortSignal):
 }
 
 /**
- * How the first route of an app with this metadata answers: a review app's lets in whom the first of its app's routes does that does
- * not let in everybody. Others as ever.
+ * How the first route of an app with this metadata answers: a review app's lets in whom the first of its app's routes does that
+ * does not let in everybody. Others as ever.
  */
 export async function firstRouteHttp(
   { resources }: Pick<Deps, 'resources'>,

@@ -1,6 +1,6 @@
 /**
- * A route that does not let in everybody is stored, and told to routers, as if it were in maintenance: a router or a controller of a
- * version before, which does not know who may come in, lets nobody in, but for addresses that need no password. Pure.
+ * A route that does not let in everybody is stored, and told to routers, as if it were in maintenance: a router or a controller
+ * of a version before, which does not know who may come in, lets nobody in, but for addresses that need no password. Pure.
  *
  * INVARIANT. What leaves `guarded` has a guard exactly if it has `access` and no maintenance of its own.
  */

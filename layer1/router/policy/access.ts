@@ -28,8 +28,8 @@ const maxWrong = 256;
 const noHash = `$scrypt$ln=15,r=8,p=1$${'A'.repeat(22)}$${'A'.repeat(43)}`;
 
 /**
- * INVARIANTS. What it knows to be right is of these users' hashes: with any change of who may come in there is another one of these.
- * It keeps no password, and one digest for each user.
+ * INVARIANTS. What it knows to be right is of these users' hashes: with any change of who may come in there is another one of
+ * these. It keeps no password, and one digest for each user.
  */
 export class RouteGate {
   readonly #access: RouteAccess;

@@ -1,6 +1,6 @@
 /**
- * Is that the password? To find out costs a tenth of a second of a processor and 32 MB, by design, and anybody may ask: so it is found
- * out for one at a time, beside the event loop, for few that wait, and for each client only so often while it is wrong.
+ * Is that the password? To find out costs a tenth of a second of a processor and 32 MB, by design, and anybody may ask: so it is
+ * found out for one at a time, beside the event loop, for few that wait, and for each client only so often while it is wrong.
  */
 import { isPasswordOf } from '@flynn/kit/password-hash';
 import { Concurrency, RateLimit } from './rate.ts';
