@@ -6,7 +6,8 @@ import { mkdir, mkdtempDisposable, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { hasCode, hasErrno } from '@flynn/kit/errors';
+import { hasCode, hasErrno, messageOf } from '@flynn/kit/errors';
+import { writeFileAtomic } from '@flynn/kit/files';
 import { installAgent } from './program.ts';
 import { withHostLock } from '../host-lock.ts';
 
@@ -24,6 +25,11 @@ test('on a full disk a command has the host to itself all the same, and puts an 
       hasErrno(error, 'ENOSPC'),
     );
     const { ino } = statSync(join(stateDir, 'agent/choose-version'));
+    const file = join(stateDir, 'cluster.json');
+    await assert.rejects(
+      writeFileAtomic(file, Buffer.alloc(2 ** 20)),
+      (error) => hasErrno(error, 'ENOSPC') && messageOf(error).startsWith(`there is no room for ${file}`),
+    );
     const done = await withHostLock(stateDir, 'flynn-host bootstrap', async () => {
       await assert.rejects(
         withHostLock(stateDir, 'another', () => assert.fail('two at once')),

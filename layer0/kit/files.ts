@@ -35,6 +35,10 @@ export async function writeFileAtomic(
     await rename(temporary, file);
   } catch (error) {
     await rm(temporary, { force: true });
+    // Of what is written Node does not say where.
+    if (error instanceof Error && hasErrno(error, 'ENOSPC', 'EDQUOT')) {
+      error.message = `there is no room for ${file} on its disk: ${error.message}`;
+    }
     throw error;
   }
   if (!isSynced) return;
