@@ -37,6 +37,29 @@ test('of two commands at once one installs the packages, and the other waits for
   assert.equal((await readFile(at('calls'), 'utf8')).split('\n').length - 1, 1);
 });
 
+test('whose sudo has passed no proxy on is told so, and how it does', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-prepare-'));
+  const at = (path: string): string => join(folder.path, path);
+  await mkdir(at('bootstrap'));
+  await mkdir(at('programs'));
+  await copyFile(join(import.meta.dirname, 'prepare'), at('bootstrap/prepare'));
+  await writeFile(at('package-lock.json'), '{}');
+  await writeFile(at('programs/npm'), '#!/bin/sh\nexit 1\n', { mode: 0o755 });
+  const { http_proxy: _1, https_proxy: _2, HTTP_PROXY: _3, HTTPS_PROXY: _4, ...rest } = process.env;
+  const env = { ...rest, PATH: `${at('programs')}:${process.env['PATH'] ?? ''}`, SUDO_USER: 'me' };
+  const said = async (more: Record<string, string>): Promise<string> =>
+    run('sh', [at('bootstrap/prepare')], { env: { ...env, ...more } }).then(
+      () => 'nothing',
+      (error: unknown) => String(Object(error).stderr),
+    );
+  assert.match(
+    await said({}),
+    /npm ci failed[^]*sudo --preserve-env=http_proxy,https_proxy,no_proxy[^]*run the same command again/,
+  );
+  assert.doesNotMatch(await said({ https_proxy: 'http://192.0.2.1:3128' }), /preserve-env/);
+  assert.doesNotMatch(await said({ SUDO_USER: '' }), /preserve-env/);
+});
+
 test('root finds its own programs also where su has left the path of somebody else', async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-prepare-'));
   const at = (path: string): string => join(folder.path, path);
