@@ -4,6 +4,7 @@ import type { Inspection } from '@flynn/controller/backup/inspection';
 import { readFacts } from '../machine/facts.ts';
 import { type Problem, type Scope, judge } from '../machine/preflight.ts';
 import { rangeWarnings } from '../machine/range-use.ts';
+import { commands } from '../origin.ts';
 import { judgeRoom } from '../restore/room.ts';
 import type { Cluster, Options } from '../settings.ts';
 import { leasedText } from '../steps/host.ts';
@@ -28,8 +29,25 @@ export async function isReady(
     if (hasJoined) for (const line of rangeWarnings(facts, cluster)) process.stdout.write(`${line}\n`);
     return true;
   }
-  const lines = problems.map(({ what, remedy }) => `  ${styleText('red', '✖')} ${what}\n    → ${remedy}`);
   const changed = hasJoined ? `Nothing was changed here. ${leasedText(cluster.hostId)}` : 'Nothing was changed';
-  process.stderr.write(`This machine is not ready to be a host. ${changed}.\n\n${lines.join('\n')}\n`);
+  const isBySudo = (process.env['SUDO_USER'] ?? '') !== '';
+  const command = hasJoined || scope === 'joining' ? commands.join : commands.up;
+  process.stderr.write(notReadyText(problems, { changed, ...(isBySudo ? { bySudo: command } : {}) }));
   return false;
+}
+
+/** For people. `bySudo`: the command, where it was run so: a setting in front of sudo does not get here. */
+export function notReadyText(
+  problems: readonly Problem[],
+  { changed, bySudo }: { changed: string; bySudo?: string },
+): string {
+  const lines = problems.map(({ what, remedy }) => `  ${styleText('red', '✖')} ${what}\n    → ${remedy}\n`);
+  const setting = problems
+    .map(({ remedy }) => /\bFLYNN_[A-Z_]+=[\w.:/]+/.exec(remedy)?.[0])
+    .find((one) => one !== undefined);
+  const hint =
+    bySudo !== undefined && setting !== undefined
+      ? `\nsudo passes no settings on, so they stand behind it: sudo ${setting} ${bySudo}\n`
+      : '';
+  return `This machine is not ready to be a host. ${changed}.\n\n${lines.join('')}${hint}`;
 }

@@ -1,0 +1,24 @@
+import assert from 'node:assert/strict';
+import { stripVTControlCharacters } from 'node:util';
+import { test } from 'node:test';
+import { notReadyText } from './ready.ts';
+
+const taken = {
+  what: 'port 80, for HTTP, is used by nginx (pid 812)',
+  remedy: 'stop it, or choose another port: the same command again with FLYNN_HTTP_PORT=8080',
+};
+const small = { what: '1.0 GB of memory; a host needs 2 GB', remedy: 'use a larger machine' };
+
+test('what is in the way is told with its remedy, and by sudo where a setting has to stand', () => {
+  const told = (isBySudo: boolean, problems = [small, taken]): string =>
+    stripVTControlCharacters(
+      notReadyText(problems, { changed: 'Nothing was changed', ...(isBySudo ? { bySudo: 'npm run up' } : {}) }),
+    );
+  assert.match(
+    told(false),
+    /^This machine is not ready to be a host\. Nothing was changed\.\n\n {2}✖ 1\.0 GB.*\n {4}→ use.*\n {2}✖ port 80/,
+  );
+  assert.match(told(true), /stand behind it: sudo FLYNN_HTTP_PORT=8080 npm run up\n$/);
+  assert.doesNotMatch(told(false), /sudo/);
+  assert.doesNotMatch(told(true, [small]), /sudo/);
+});
