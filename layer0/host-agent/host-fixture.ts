@@ -88,7 +88,7 @@ export type HostFixture = {
   assign(jobs: HostJob[], options?: { hasTemplates: boolean }): Promise<void>;
   statusOf(job: HostJob): Promise<JobStatus | undefined>;
   /** Polls until the job's status in the store is as asked for. */
-  reach(job: HostJob, what: string, test: (status: JobStatus) => boolean): Promise<JobStatus>;
+  reach(job: HostJob, what: string, test: (status: JobStatus) => boolean, deadlineMs?: number): Promise<JobStatus>;
   /** The agent goes; containers stay. */
   stop(): Promise<void>;
 };
@@ -157,13 +157,13 @@ export async function openHost(options: {
         then: [...(hasTemplates ? puts : []), { put: cellKeys.assignment(hostId, 'p1'), value }],
       });
     },
-    reach: (job, what, test) =>
+    reach: (job, what, test, deadlineMs = 60_000) =>
       waitFor(
         async () => {
           const status = await statusOf(job);
           return status !== undefined && test(status) && status;
         },
-        { what: `${job.id} to be ${what}`, deadlineMs: 60_000, intervalMs: 5 },
+        { what: `${job.id} to be ${what}`, deadlineMs, intervalMs: 5 },
       ),
     stop: () => tasks.stop(),
   };

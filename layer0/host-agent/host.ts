@@ -67,6 +67,7 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
   const writer = new StatusWriter({ store, hostId: host.hostId, standing: deps.standing, log });
   const jobs = new JobTable(writer);
   await jobs.load(store, host.hostId, log, tasks.signal);
+  let tellUnreadable = (): void => {};
   const assignments = await openMirror<HostAssignment>({
     store,
     prefix: cellKeys.hostAssignments(host.hostId),
@@ -74,6 +75,7 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
       decodeAssignment(json, (err) =>
         log.error({ err, entry }, 'an assignment cannot be read: its jobs stay as they are'),
       ),
+    onUnreadable: () => tellUnreadable(),
     log,
     signal: tasks.signal,
   });
@@ -95,6 +97,7 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
   };
   const mayStart = (job: HostJob) => !isSingleton(job) || deps.mayStartSingletons();
   const assigned = new AssignedJobs({ store, assignments, log });
+  tellUnreadable = () => assigned.tell();
   const { isLogShipped, standing } = deps;
   const convergence = new Convergence({ context, assigned, isLogShipped, mayStart, standing });
   // Before a job is up, and of names that it may never have: who took one meanwhile would be sent what is meant for the job.

@@ -105,6 +105,11 @@ export class AssignedJobs {
     };
   }
 
+  /** For whoever learns that others of the assignments can be read, or cannot: no entry changes by that. */
+  tell(): void {
+    for (const listener of this.#listeners) listener();
+  }
+
   /** Fetches what is missing, and lets go of what no job names any more. Resolves when the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     const wake = () => this.#wake.resolve();
@@ -155,7 +160,7 @@ export class AssignedJobs {
       const problem = problems.get(nameOf(job));
       if (problem !== undefined) this.#problems.set(job.id, problem);
     }
-    for (const listener of this.#listeners) listener();
+    this.tell();
   }
 
   #forget(assigned: ReadonlyMap<string, NamedJob>): void {
