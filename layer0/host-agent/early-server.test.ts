@@ -138,7 +138,7 @@ describe('an agent that waits for the store', { timeout: 120_000 }, () => {
     assert.deepEqual([status.host.id, status.version, status.store.isReachable], ['h1', '1.2.3', false]);
     assert.deepEqual(status.jobs, { running: 1, crashed: 1 });
     assert.match(status.conditions.join(), /waits for the store since it was started/);
-    const { findings, etcd, hosts } = await client.call(doctorRoutes.cluster, { query: { patienceMs: 20_000 } });
+    const { findings, etcd, hosts } = await client.call(doctorRoutes.cluster, { query: { patienceMs: 5_000 } });
     assert.equal(etcd.length, 3);
     assert.deepEqual(
       hosts.map(({ id, agent }) => [id, agent?.store.isReachable, agent?.scheduler]),

@@ -109,7 +109,7 @@ for (const { at, to, then } of halfway) {
 test('a change that is gone on with, and where hosts do not hear each other, ends: it says that it is off', async () => {
   const cluster = clusterAt('ready', { deaf: 'h3' });
   await assert.rejects(
-    cluster.change('on'),
+    cluster.change('on', { deadlineMs: 500 }),
     (error) => hasCode(error, 'unavailable') && error.message.endsWith('Encryption is off now'),
   );
   assert.deepEqual(cluster.sets(), steps('ready', 'off'));
