@@ -23,7 +23,7 @@ export class InstalledHosts implements AsyncDisposable {
     hosts: number,
     options: Pick<ClusterOptions, 'diskBytes'> = {},
   ): Promise<InstalledHosts> {
-    return new InstalledHosts(await TestCluster.create(index, { ...options, hosts, hasImages: false }));
+    return new InstalledHosts(await TestCluster.create(index, { ...options, hosts, haveImages: 'none' }));
   }
 
   /** Its output, as it comes and as a whole; `internal` with its end when it fails. */

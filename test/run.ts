@@ -15,7 +15,7 @@ import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
 import { parseArgs } from 'node:util';
 import { groupsOf, writeGroups } from './groups.ts';
-import { ensureTestImages } from './images.ts';
+import { ensureHostImages, ensureTestImages } from './images.ts';
 import { Leftovers } from './leftovers.ts';
 import { closedFolderOf, runInCopy } from './reachable.ts';
 
@@ -28,6 +28,7 @@ type Batch = {
   suites: readonly string[];
   isGrouped?: boolean;
   needsImages: boolean;
+  hasClusters?: boolean;
   concurrency: number;
   timeoutMs: number;
   processMs: number;
@@ -39,10 +40,18 @@ const batches: readonly Batch[] = [
   { suites: ['unit'], isGrouped: true, needsImages: false, concurrency: 5, timeoutMs: 120_000, processMs: 600_000 },
   { suites: ['integration'], needsImages: true, concurrency: 4, timeoutMs: 300_000, processMs: 1_800_000 },
   // A cluster has work for two cores: two at a time take as long, and starve each other.
-  { suites: ['e2e', 'chaos'], needsImages: true, concurrency: 1, timeoutMs: 3_600_000, processMs: 3_600_000 },
+  {
+    suites: ['e2e', 'chaos'],
+    needsImages: true,
+    hasClusters: true,
+    concurrency: 1,
+    timeoutMs: 3_600_000,
+    processMs: 3_600_000,
+  },
   {
     suites: ['long'],
     needsImages: true,
+    hasClusters: true,
     concurrency: 1,
     timeoutMs: 1_800_000,
     processMs: 1_800_000,
@@ -117,6 +126,9 @@ process.env['FLYNN_TEST_RUN'] = leftovers.run;
 // They are made ready beside the unit tests, which leave a processor half idle; what goes wrong is told where they are needed.
 const images = runs.some(({ batch }) => batch.needsImages) ? ensureTestImages() : undefined;
 images?.catch(() => undefined);
+const hasClusters = runs.some(({ batch }) => batch.hasClusters === true);
+// The first cluster makes them itself if this fails, and says why it cannot.
+const hostImages = hasClusters ? images?.then(ensureHostImages).catch(() => undefined) : undefined;
 
 for (const { batch, files } of runs) {
   if (ending.signal.aborted) break;
@@ -124,6 +136,7 @@ for (const { batch, files } of runs) {
     Object.assign(process.env, await images);
     leftovers.lookAtEngine();
   }
+  if (batch.hasClusters === true) await hostImages;
   process.env['FLYNN_TEST_PROCESS_MS'] = String(batch.processMs);
   const stream = run({
     files: batch.isGrouped ? writeGroups(groupsOf(files), leftovers.folder) : files,
@@ -154,6 +167,7 @@ for (const [name, value] of totals) {
     data: { nesting: 0, message: `${name} ${name === 'duration_ms' ? value.toFixed(0) : value}`, level: 'info' },
   });
 }
+await hostImages;
 const isTold = new Promise((resolve) => report.once('end', resolve));
 events.end();
 await isTold;

@@ -29,8 +29,8 @@ export type RunOptions = ExecOptions & {
 export type ClusterOptions = {
   /** Default 1. They take as many indices. */
   hosts?: number;
-  /** Whether the first host has the platform's images. Default: yes. */
-  hasImages?: boolean;
+  /** Who begins with the platform's images. Default: the first. Of `all` those with disks of their own have none. */
+  haveImages?: 'first' | 'all' | 'none';
   /** Sizes of disks of their own, by a host's place; others share this machine's. */
   diskBytes?: Readonly<Record<number, number>>;
   /** Places of hosts behind NAT routers of their own. */
@@ -68,11 +68,12 @@ export class TestCluster implements AsyncDisposable {
         const diskBytes = options.diskBytes?.[place];
         await host.create(diskBytes === undefined ? {} : { diskBytes });
       }
-      const tags = (options.hasImages ?? true) ? await platformImages() : [];
-      if (tags.length > 0 && options.diskBytes?.[0] === undefined) {
-        const store = await ensureImageStore(suiteHosts, tags);
-        if (store !== undefined) await linkImages(store, hosts[0]);
-      }
+      const { haveImages = 'first', diskBytes = {} } = options;
+      const tags = haveImages === 'none' ? [] : await platformImages();
+      const having = haveImages === 'all' ? hosts : hosts.slice(0, 1);
+      const linked = having.filter((_, place) => tags.length > 0 && diskBytes[place] === undefined);
+      const store = linked.length === 0 ? undefined : await ensureImageStore(suiteHosts, tags);
+      if (store !== undefined) for (const host of linked) await linkImages(store, host);
       await Promise.all(hosts.map((host) => host.startEngine()));
       await hosts[0].copyImages(tags);
       return new TestCluster([...hosts], await mkdtemp(join(hosts[0].directory, 'work-')));

@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, rename, rm } from 'node:fs/promises';
+import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hasCode } from '@flynn/kit/errors';
 import { retry } from '@flynn/kit/retry';
@@ -22,6 +22,9 @@ const ownIndex = 99;
 
 /** What an engine writes anew or appends to is copied; what it only reads is linked. */
 const parts = { copied: 'image', linked: 'overlay2' } as const;
+
+/** A whole one; of one that was broken off the name has more to it. */
+const storeName = /^[0-9a-f]{16}$/;
 
 /** Its folder, made once for these images; undefined where engines keep them in another way. */
 export async function ensureImageStore(family: HostFamily, tags: readonly string[]): Promise<string | undefined> {
@@ -42,13 +45,18 @@ export async function ensureImageStore(family: HostFamily, tags: readonly string
 
 async function make(family: HostFamily, tags: readonly string[], folder: string): Promise<void> {
   if (existsSync(folder)) return;
-  // Of images before these; hosts that began with them have the files still.
-  await rm(join(folder, '..'), { recursive: true, force: true });
   await using host = new TestHost(family, 'images', ownIndex);
   await host.create();
+  const stores = join(folder, '..');
+  // What images before these have in common with them is most of all, and need not be loaded again.
+  const former = (existsSync(stores) ? await readdir(stores) : []).find((name) => storeName.test(name));
+  if (former !== undefined) await linkImages(join(stores, former), host);
   await host.startEngine();
+  await host.dropImages(tags);
   await host.copyImages(tags);
   await host.killEngine();
+  // Hosts that began with them have the files still.
+  await rm(stores, { recursive: true, force: true });
   const data = dataOf(host.directory);
   const kept = Object.values(parts);
   if (!kept.every((part) => existsSync(join(data, part)))) return;

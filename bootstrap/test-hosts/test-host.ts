@@ -11,7 +11,7 @@ import { isEngineUp } from '../machine/engine.ts';
 import { repository } from '../images/bundle.ts';
 import { type ProgramOptions, type ProgramResult, runProgram, tryProgram } from '../machine/program.ts';
 import { createDisk, dataOf, fillDisk, freeDisk, mountDisk } from './disk.ts';
-import { copyImages } from './host-images.ts';
+import { copyImages, dropImages } from './host-images.ts';
 import {
   type HostFamily,
   type HostNetwork,
@@ -200,6 +200,10 @@ export class TestHost implements AsyncDisposable {
   /** From this machine's engine, in a tenth of the time that building them takes. */
   copyImages(tags: readonly string[]): Promise<void> {
     return copyImages(this.dockerSocket, tags);
+  }
+
+  dropImages(kept: readonly string[]): Promise<void> {
+    return dropImages(this.dockerSocket, kept);
   }
 
   /** Nothing comes in or goes out any more, not even from or to this machine. */

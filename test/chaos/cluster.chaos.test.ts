@@ -16,7 +16,8 @@ suite('faults on three hosts', () => {
   let cluster: TestCluster;
   let stage: Stage;
   before(async () => {
-    cluster = await TestCluster.create(60, { hosts: 3, diskBytes: { [disk.place]: disk.bytes } });
+    // That hosts fetch them from each other others show, and the one with a disk of its own does.
+    cluster = await TestCluster.create(60, { hosts: 3, haveImages: 'all', diskBytes: { [disk.place]: disk.bytes } });
     await cluster.up();
     stage = await Stage.open(cluster, process.env['FLYNN_TEST_BASE_IMAGE'] ?? '');
   });
