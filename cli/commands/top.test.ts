@@ -9,7 +9,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { figuresTable, fitted, oldNote } from '../apps/figures.ts';
 import { saveClusters } from '../clusters/clusters.ts';
 import { runCli } from '../program.ts';
-import { Desk, openDeskWithController } from '../testing.ts';
+import { Desk, openDeskWithController, quickClock } from '../testing.ts';
 
 type AppFigures = LatestFigures['apps'][number];
 const mebibyte = 1024 ** 2;
@@ -141,7 +141,7 @@ test('in a terminal an answer that does not come is told, and waited for: what w
     httpPort: 80,
   };
   await saveClusters(desk.configDirectory, { default: 'test', clusters: [cluster] });
-  const io = desk.io();
+  const io = desk.io({ clock: quickClock() });
   io.stdout.isTTY = true;
   const running = runCli(['top', '--interval', '1s'], io);
   const screens = () => io.stdout.text.split('\u001b[H');
