@@ -18,6 +18,7 @@ import { groupsOf, writeGroups } from './groups.ts';
 import { ensureHostImages, ensureTestImages } from './images.ts';
 import { Leftovers } from './leftovers.ts';
 import { closedFolderOf, runInCopy } from './reachable.ts';
+import { startOrder } from './start-order.ts';
 
 /**
  * Suites that run together. `concurrency`: so many processes at a time; tests wait more than they work, and where engines and
@@ -139,7 +140,7 @@ for (const { batch, files } of runs) {
   if (batch.hasClusters === true) await hostImages;
   process.env['FLYNN_TEST_PROCESS_MS'] = String(batch.processMs);
   const stream = run({
-    files: batch.isGrouped ? writeGroups(groupsOf(files), leftovers.folder) : files,
+    files: batch.isGrouped ? writeGroups(groupsOf(files), leftovers.folder) : startOrder(files),
     concurrency: batch.concurrency,
     timeout: batch.timeoutMs,
     signal: ending.signal,
