@@ -9,6 +9,7 @@ import type { Piece } from '@flynn/resource/piece';
 import { workloadChange } from '@flynn/scheduler/evaluations';
 import type { Compare } from '@flynn/store/store';
 import { deployments } from '../api.ts';
+import { placedJobs } from '../mirrors/cell-view.ts';
 import { compileWorkload, workloadIdOf } from '../processes/compile.ts';
 import type { Runnable } from '../processes/compile.ts';
 import { controlHandlers } from './controls.ts';
@@ -38,7 +39,7 @@ import type { Counts } from './rollout.ts';
 import { sharesPieces } from './shares.ts';
 import { holdsShares, nextCounts } from './strategies.ts';
 import { pageOf } from '../paging.ts';
-import { jobsOfBefore, progressOf } from './progress.ts';
+import { jobsOfBefore, progressOf, unstopped } from './progress.ts';
 import { viewDeployment } from '../views.ts';
 import type { Rollout, RolloutChange } from './rollout-settings.ts';
 
@@ -270,13 +271,29 @@ function startPieces(
   const isFirst = types.every(({ original }) => original === 0);
   const first = nextCounts(types, rollout, isFirst);
   // What has to begin with an old job's end is the worker's.
-  if (typeof first === 'string') return [];
+  if (typeof first === 'string' || hasUnstopped(deps, app.id, runnable, wanted)) return [];
   return types.flatMap(({ type }): Piece[] => {
     const process = runnable.release.processes[type];
     const count = first.newCounts[type] ?? 0;
     if (process === undefined || count === 0) return [];
     return [{ then: workloadChange(compileWorkload(runnable, type, process, count), evaluationContext(deps)) }];
   });
+}
+
+/** Of a deployment before, which failed a moment ago. */
+function hasUnstopped(
+  { cell }: Pick<Deps, 'cell'>,
+  appId: string,
+  { release }: Pick<Runnable, 'release'>,
+  wanted: readonly (readonly [type: string, count: number])[],
+): boolean {
+  const { entries: hosts } = cell.hosts.snapshot;
+  const { entries: workloads } = cell.workloads.snapshot;
+  const ids = wanted
+    .map(([type]) => workloadIdOf(appId, release, type))
+    .filter((id) => (workloads.get(id)?.value.count ?? 0) === 0);
+  const placed = placedJobs(cell, (id) => ids.includes(id)).filter(({ hostId }) => hosts.has(hostId));
+  return ids.some((id) => unstopped(placed, id).length > 0);
 }
 
 /** Whether both releases run the type in the same workload. */

@@ -1,7 +1,7 @@
 /** How far is a deployment? Counted from what the hosts say of their jobs. */
 import type { JobStatus } from '@flynn/scheduler/cell';
 import { placedJobs, statusesOfApp } from '../mirrors/cell-view.ts';
-import type { CellView } from '../mirrors/cell-view.ts';
+import type { CellView, PlacedJob } from '../mirrors/cell-view.ts';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { type RunnableRelease, workloadIdOf } from '../processes/compile.ts';
 import type { Deployment } from '../model.ts';
@@ -108,6 +108,14 @@ export function jobsOfBefore(cell: CellView, appId: string, release: RunnableRel
   });
   const told = statusesOfApp(cell, appId).filter(({ meta }) => meta['flynn.release'] === release.id);
   return [...new Set([...told, ...placed].map(({ id }) => id))];
+}
+
+/**
+ * Jobs that schedulers have not yet told to stop, though nothing wants them any more: whoever asks for jobs of that workload
+ * now has these, and what is wrong with them.
+ */
+export function unstopped(placed: readonly PlacedJob[], workloadId: string): PlacedJob[] {
+  return placed.filter((job) => job.workloadId === workloadId && job.desired === 'run');
 }
 
 /** A job of the new release, not there before the deployment, that ended on its own. */

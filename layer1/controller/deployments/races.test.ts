@@ -146,6 +146,39 @@ test('a job of before that says of its crash only after the retry has begun is n
   );
 });
 
+test('a retry waits for jobs of before to be told to stop: one that crashes would be taken over, and waited for until the end', async () => {
+  const store = createMemoryStore();
+  await using world = await startTestController({ store });
+  await world.client.call(apps.create, { body: { name: 'shop' } });
+  const release = await world.makeRelease('shop', { web: {} });
+  const params = { app: 'shop' };
+  world.setBehaviour(() => ({ is: 'crash', code: 1 }));
+  // Schedulers are slow to take away what the first one leaves.
+  const retried = Promise.withResolvers<void>();
+  const transact = store.transact.bind(store);
+  store.transact = async (transaction, options) => {
+    const text = JSON.stringify(transaction.then);
+    const isStop = text.includes('"put":"/flynn/cell/assignments/') && text.includes('stop');
+    if (isStop) await retried.promise;
+    return transact(transaction, options);
+  };
+  const begin = () => world.client.call(deployments.create, { params, body: { releaseId: release.id } });
+  const stateOf = async (id: string) =>
+    (await world.client.call(deployments.get, { params: { deployment: id } })).state;
+  const { id } = await begin();
+  const deadline = { deadlineMs: 60_000, intervalMs: 5 };
+  await waitFor(async () => (await stateOf(id)) === 'failed', { what: 'the failure', ...deadline });
+  const [before] = await world.jobsOf('shop', 1, ({ type }) => type === 'web');
+  world.setBehaviour(() => ({ is: 'run' }));
+  const again = await begin();
+  const taken = await store.get(`/flynn/cell/workloads/${release.appId}-${release.id}-web`);
+  retried.resolve();
+  assert.equal(taken, undefined, 'it would keep the job of before');
+  await waitFor(async () => (await stateOf(again.id)) === 'complete', { what: 'the retry', ...deadline });
+  const [job] = await world.jobsOf('shop', 1);
+  assert.notEqual(job?.id, before?.id);
+});
+
 test('what the old release is scaled to while its last jobs end is kept for when it is gone back to', async () => {
   await using world = await startTestController({ behave: () => ({ is: 'run', lingers: true }) });
   const { release: old } = await world.deployApp('shop', { web: {} });

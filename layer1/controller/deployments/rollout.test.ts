@@ -86,6 +86,15 @@ test('in batches the first one begins beside what the deployment before left, th
   assert.equal(at(types(0, 4)).do, 'scale');
 });
 
+test('it begins once what an earlier deployment of the same release left is told to stop, or after a while without that', () => {
+  const fresh = web({ newWanted: 0, newUp: 0, newExpected: 0 });
+  const left = { ...fresh, unstopped: 1 };
+  assert.equal(at([fresh]).do, 'scale');
+  const waiting = at([left]);
+  assert.ok(waiting.do === 'wait' && waiting.untilMs !== undefined);
+  assert.equal(at([left], { nowMs: waiting.untilMs }).do, 'scale');
+});
+
 test('it says which jobs are to follow, and looks again when a host that is away is not waited for any more', () => {
   const followers = { hosts: ['h2', 'h3'], of: 3, why: 'their data is there' } as const;
   const db = web({ type: 'db', newExpected: 1, newUp: 1, oldWanted: 0, oldPresent: 0, followers });

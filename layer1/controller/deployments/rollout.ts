@@ -28,6 +28,8 @@ export type TypeState = {
   isInPlace: boolean;
   /** Whether the workload is the new release's by now; always, unless it is shared. */
   isSwitched: boolean;
+  /** Before its first job: what an earlier deployment of the new release left, and schedulers have not told to stop. */
+  unstopped?: number | undefined;
   /** A job of the new release that crashed or could not start. */
   failed?: FailedJob | undefined;
   /** Why jobs of the new release wait for a place. */
@@ -98,6 +100,8 @@ export type RolloutView = {
   deadlineMs?: number | undefined;
 };
 
+/** Schedulers do so within moments: one that is away for longer is not waited for, and jobs are taken over as they are. */
+const unstoppedMs = 10_000;
 /** What cannot be ended in this time is its host's affair. */
 const finishLimitMs = 10 * 60_000;
 
@@ -206,7 +210,11 @@ function advance(view: RolloutView): RolloutStep {
     return isAnythingLeft || view.hasPostdeploy === true ? { do: 'switch' } : { do: 'complete', ...warningOf(types) };
   }
   if (nowMs >= deadlineMs) return failing(types, `it was not through by its deadline: ${missingText(types)}`);
-  if (isUp && counts !== 'done' && counts !== 'promotion' && counts !== 'wait') return { do: 'scale', ...counts };
+  if (isUp && counts !== 'done' && counts !== 'promotion' && counts !== 'wait') {
+    const isLeft = types.some(({ unstopped = 0 }) => unstopped > 0);
+    const beginMs = Math.min(progressMs + unstoppedMs, deadlineMs);
+    return isLeft && nowMs < beginMs ? { do: 'wait', untilMs: beginMs } : { do: 'scale', ...counts };
+  }
   // A host that went late is left out first: what is up without it may be enough. So may be what is up, but not for long enough.
   const waitMs = stepWaitMs(view);
   const others = types.flatMap(({ leftOutAtMs = -Infinity, settledAtMs = -Infinity }) => [leftOutAtMs, settledAtMs]);

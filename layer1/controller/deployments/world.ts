@@ -19,7 +19,7 @@ import type { Runnable } from '../processes/compile.ts';
 import { expectedJobs, patienceMs } from './expected-jobs.ts';
 import { endingJobs } from './former.ts';
 import type { Patient } from './patience.ts';
-import { findFailed, findTrouble, isOfType, upJobs } from './progress.ts';
+import { findFailed, findTrouble, isOfType, unstopped, upJobs } from './progress.ts';
 import type { UpTimes } from './progress.ts';
 import { readTask, taskLine } from './tasks.ts';
 import type { TaskState } from './tasks.ts';
@@ -198,6 +198,7 @@ export function typeStates(
         (ending.get(type) ?? []).filter((hostId) => !leftOut.includes(hostId)).length,
       isInPlace,
       isSwitched,
+      unstopped: newWanted > 0 || isInPlace || nextId === undefined ? 0 : unstopped(placed, nextId).length,
       failed: failed !== undefined && failed.meta['flynn.type'] === type ? { ...failed, type } : undefined,
       blocked: findTrouble(statuses, next.releaseId, type) ?? blockedOf(cell, workload, reasons),
       upSinceMs: since.length === 0 ? undefined : Math.max(...since),

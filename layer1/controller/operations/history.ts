@@ -116,8 +116,8 @@ export class OperationHistory implements AsyncDisposable {
   }
 
   /**
-   * What was live and is so no longer, as is heard by another watch than that of the history: whoever asks finds it, though this one
-   * is late.
+   * What was live and is so no longer, as is heard by another watch than that of the history: whoever asks finds it, though
+   * this one is late.
    */
   expect(id: string): void {
     if (!this.#rows.has(id)) this.#expected.add(id);
