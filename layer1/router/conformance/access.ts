@@ -58,8 +58,15 @@ export function accessConformance(driver: Driver): void {
     const inside = 'GET /smuggled HTTP/1.1\r\nHost: app.test\r\n\r\n';
     for (const { authorization } of [{ authorization: 'Bearer x' }, wrong]) {
       const head = `POST / HTTP/1.1\r\nHost: app.test\r\nAuthorization: ${authorization}\r\nContent-Length: ${inside.length}\r\n\r\n`;
-      const said = await sayRaw(port, head + inside);
-      assert.equal(said.match(/HTTP\/1\.1 \d+/g)?.join(), 'HTTP/1.1 401', said);
+      const last = 'GET / HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n\r\n';
+      const said = await sayRaw(port, head + inside + last);
+      // A front may end the connection, or take the body for what it is and go on.
+      const statuses = said.match(/HTTP\/1\.1 \d+/g) ?? [];
+      assert.ok(
+        statuses.every((status) => status === 'HTTP/1.1 401'),
+        said,
+      );
+      assert.ok(statuses.length >= 1 && statuses.length <= (driver === 'fast' ? 1 : 2), said);
     }
     assert.equal(backend.requests, 0);
     const head = `POST / HTTP/1.1\r\nHost: app.test\r\nAuthorization: ${right.authorization}\r\nConnection: close\r\n`;
