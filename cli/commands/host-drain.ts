@@ -1,13 +1,14 @@
 /** Emptying a host, and waiting until it is. */
 import { hosts } from '@flynn/controller/hosts/api';
-import type { HostView } from '@flynn/controller/hosts/api';
+import type { HostDetail, HostView } from '@flynn/controller/hosts/api';
 import { whileCopied } from '@flynn/controller/hosts/sole-copies';
-import { FlynnError } from '@flynn/kit/errors';
-import { systemClock } from '@flynn/kit/clock';
+import { FlynnError, asFlynnError } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { CallInput } from '@flynn/kit/routes';
 import type { Context } from '../context.ts';
-import { formatCount } from '../output.ts';
+import { outageMs } from '../deployments/watch.ts';
+import { isPassing } from '../logs/stream.ts';
+import { formatCount, formatDuration } from '../output.ts';
 
 const pollMs = 500;
 
@@ -48,19 +49,39 @@ export async function noteNowhere(context: Context, client: HttpClient, { id, jo
   );
 }
 
-/** Until the host is empty, the drain is called off, or Ctrl-C, which leaves the drain as it is. */
+/**
+ * Until the host is empty, the drain is called off, or Ctrl-C, which leaves the drain as it is; through a controller that is away
+ * for less than a minute.
+ */
 export async function awaitEmpty(context: Context, client: HttpClient, first: HostView): Promise<number> {
   const interrupted = new AbortController();
   const stop = context.io.onSignal('SIGINT', () => interrupted.abort());
   let left = -1;
   let told = '';
   let view = first;
+  const { clock } = context.io;
+  let brokenSinceMs: number | undefined;
+  const look = async (): Promise<HostDetail | undefined> => {
+    try {
+      const found = await client.call(hosts.get, { params: { host: first.id } }, { signal: interrupted.signal });
+      brokenSinceMs = undefined;
+      return found;
+    } catch (error) {
+      const known = asFlynnError(error);
+      if (!isPassing(known) || interrupted.signal.aborted) throw known;
+      brokenSinceMs ??= clock.now();
+      if (clock.now() - brokenSinceMs > outageMs) throw unanswered(known, first.id);
+      context.waits(known);
+      return undefined;
+    }
+  };
   try {
     while (view.jobs > 0 && view.drain !== undefined) {
       if (view.jobs !== left && !context.options.json) context.print(`${formatCount(view.jobs, 'job')} left\n`);
       left = view.jobs;
-      await systemClock.sleep(pollMs, { signal: interrupted.signal });
-      const detail = await client.call(hosts.get, { params: { host: first.id } }, { signal: interrupted.signal });
+      await clock.sleep(pollMs, { signal: interrupted.signal });
+      const detail = await look();
+      if (detail === undefined) continue;
       const waits = detail.waits.map((text) => `waits: ${text}\n`).join('');
       if (waits !== told && !context.options.json) context.print(waits);
       told = waits;
@@ -76,4 +97,10 @@ export async function awaitEmpty(context: Context, client: HttpClient, first: Ho
   const isEmpty = view.jobs === 0;
   context.show(view, () => (isEmpty ? `${view.id} is empty` : `the drain of ${view.id} was called off`));
   return isEmpty ? 0 : 1;
+}
+
+function unanswered({ code, message, detail }: FlynnError, host: string): FlynnError {
+  const next = `${host} goes on draining: "flynn host show ${host}" tells how far it is`;
+  const text = `${message}\n  nobody has answered for ${formatDuration(outageMs)}; ${next}`;
+  return new FlynnError(code, text, { detail });
 }

@@ -7,7 +7,7 @@ import { startLoopback } from '@flynn/kit/loopback';
 import { waitFor } from '@flynn/kit/retry';
 import { saveClusters } from '../clusters/clusters.ts';
 import { runCli } from '../program.ts';
-import { Desk, openDeskWithController } from '../testing.ts';
+import { Desk, openDeskWithController, quickClock } from '../testing.ts';
 
 const web = { web: { ports: [{ port: 8080 }] } };
 
@@ -85,6 +85,36 @@ test('`host drain` of the only host says that nothing moves', async () => {
   assert.equal(code, 0, stderr);
   assert.match(stdout, /^host1 is draining/);
   assert.match(stderr, /^note: no other host takes jobs now\. .*"flynn host undrain host1" calls it off\n$/);
+});
+
+test('`host drain --wait` waits through a controller that is away for a while; of one that stays away it is told what goes on', async () => {
+  const view = { id: 'host1', state: 'draining' as const, claimed: { memoryBytes: 0, cpuMillis: 0 }, jobs: 1 };
+  const draining = { ...view, attributes: {}, tags: {}, drain: { startedAt: '2026-01-01T00:00:00Z', maxParallel: 1 } };
+  let answers = 0;
+  let awayFor = 3;
+  await using loopback = await startLoopback([
+    handle(hosts.drain, async () => draining),
+    handle(hosts.list, async () => [draining]),
+    handle(hosts.get, async () => {
+      answers += 1;
+      // The client by itself asks again for a while: this is after it.
+      if (answers <= awayFor) throw new FlynnError('exhausted', 'no controller is there');
+      return { ...draining, jobs: 0, list: [], volumes: [], waits: [] };
+    }),
+  ]);
+  await using desk = await Desk.open();
+  await saveClusters(desk.configDirectory, {
+    clusters: [{ name: 'x', controllerUrl: loopback.server.url, key: 'k', gitUrl: 'g', domain: 'd', httpPort: 80 }],
+  });
+  const argv = ['host', 'drain', 'host1', '--wait'];
+  const back = await desk.run(argv, { clock: quickClock() });
+  assert.equal(back.code, 0, back.stderr);
+  assert.match(back.stdout, /host1 is empty\n$/);
+  assert.match(back.stderr, /no controller is there\): asking again\n/);
+  awayFor = Infinity;
+  const away = await desk.run(argv, { clock: quickClock() });
+  assert.equal(away.code, 1);
+  assert.match(away.stderr, /nobody has answered for 1m; host1 goes on draining: "flynn host show host1" tells/);
 });
 
 test('Ctrl-C while `host drain` waits for copies of blobs begins nothing', async () => {
