@@ -312,6 +312,38 @@ test('one that hangs is not begun a second time while another one fails and is t
   await waitFor(isGone, { what: 'it to go once that has ended', deadlineMs: 60_000 });
 });
 
+test('one that hangs keeps no other from beginning, nor what is gone from being taken away, and says at last what became of it', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-resident-'));
+  const memory = createMemoryEngine({ cluster: 'test' });
+  const said = new PassThrough();
+  const log = createLogger('residents', { destination: said });
+  const stuck = Promise.withResolvers<never>();
+  const start: Engine['start'] = async (id, call) => {
+    const { name } = await memory.inspect(id);
+    return name.endsWith('stuck') ? stuck.promise : memory.start(id, call);
+  };
+  const engine: Engine = { ...memory, start };
+  const containers = new ContainerTable({ engine, log });
+  const residents = new Residents({ dir: folder.path, engine, containers, host, stepPatienceMs: 100, log });
+  const { signal } = new AbortController();
+  const running = async () => {
+    await containers.refresh();
+    await residents.converge(signal);
+    return (await memory.list()).filter(({ state }) => state === 'running').map(({ name }) => name);
+  };
+  const reach = (expected: string[]) =>
+    waitFor(async () => (await running()).join() === expected.join(), { what: 'these to run', deadlineMs: 60_000 });
+  await writeFile(join(folder.path, 'stuck.json'), specOf('stuck'));
+  await reach([]);
+  await writeFile(join(folder.path, 'other.json'), specOf('other'));
+  await reach(['flynn-test-resident-other']);
+  await rm(join(folder.path, 'other.json'));
+  await reach([]);
+  stuck.reject(new FlynnError('timeout', 'the engine took too long'));
+  const isSaid = () => String(said.read() ?? '').includes('the engine took too long');
+  await waitFor(isSaid, { what: 'it to be said', deadlineMs: 60_000 });
+});
+
 test('a resident job with a volume is not stopped for the lease: no host has one before the store is back', () => {
   const resources = { memoryBytes: 1_000_000, cpuMillis: 0 };
   const template = { image: { name: 'base' }, volumes: [{ name: 'etcd', path: '/data' }], resources };

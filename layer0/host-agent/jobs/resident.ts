@@ -109,7 +109,8 @@ export function residentAction(
 /**
  * INVARIANTS. Resident jobs need nothing but the engine and the disk. A changed spec replaces the container; a removed one
  * stops it. One that cannot be read does neither: its container runs on, and is started again as it is. None begins with an empty
- * volume in the place of one that it has had. One step at a time per job, also where one hangs.
+ * volume in the place of one that it has had. One step at a time per job, also where one hangs, which keeps no other job waiting
+ * for long.
  */
 export class Residents {
   readonly #dir: string;
@@ -119,8 +120,9 @@ export class Residents {
   readonly #log: Logger;
   readonly #failures = new Map<string, { count: number; nextStartAt: number; endedAtMs?: number | undefined }>();
   readonly #lost = new Set<string>();
-  /** Those that a step is under way of, also where the look that began it has failed over another one. */
-  readonly #underWay = new Set<string>();
+  /** Those that a step is under way of, also where the look that began it waits for it no more. */
+  readonly #underWay = new Map<string, Promise<unknown>>();
+  readonly #stepPatienceMs: number;
   readonly #mayStart: (name: string, signal: AbortSignal) => Promise<boolean>;
   readonly #mayRun: (name: string) => Promise<boolean>;
   /** Those that ran, or were let start, since this agent did. */
@@ -136,8 +138,11 @@ export class Residents {
     mayStart?: (name: string, signal: AbortSignal) => Promise<boolean>;
     /** Asked at each look: one that may not is stopped, and asked for again before it is started. */
     mayRun?: (name: string) => Promise<boolean>;
+    /** How long the others wait for a step, at most. */
+    stepPatienceMs?: number;
     log: Logger;
   }) {
+    this.#stepPatienceMs = options.stepPatienceMs ?? resyncMs;
     this.#mayStart = options.mayStart ?? (async () => true);
     this.#mayRun = options.mayRun ?? (async () => true);
     this.#dir = options.dir;
@@ -169,6 +174,7 @@ export class Residents {
       await Promise.race([changed.promise, pause(waitMs, signal)]);
       off();
     }
+    await Promise.allSettled(this.#underWay.values());
   }
 
   /** Answers in how many milliseconds to look again. */
@@ -178,23 +184,50 @@ export class Residents {
     for (const name of unread) specs.set(name, undefined);
     for (const resident of residents) specs.set(resident.name, resident);
     for (const name of this.#lost) if (!specs.has(name)) this.#lost.delete(name);
-    for (const container of this.#containers.all()) {
-      const name = residentOf(container.labels);
-      if (name === undefined || specs.has(name)) continue;
-      await this.#alone(name, async () => {
-        await this.#remove(container, signal);
-        return resyncMs;
-      });
-    }
-    const looks = [...specs].map(([name, spec]) => this.#alone(name, () => this.#convergeOne(name, spec, signal)));
-    return Math.min(resyncMs, ...(await Promise.all(looks)));
+    // Before others begin, which may be in their place.
+    await this.#together(this.#removals(new Set(specs.keys()), signal), signal);
+    const looks = [...specs].map(([name, spec]) =>
+      this.#alone(name, () => this.#convergeOne(name, spec, signal), signal),
+    );
+    return Math.min(resyncMs, ...(await this.#together(looks, signal)));
   }
 
-  async #alone(name: string, step: () => Promise<number>): Promise<number> {
-    if (this.#underWay.has(name)) return resyncMs;
-    this.#underWay.add(name);
+  /** Of those without a spec. */
+  #removals(specs: ReadonlySet<string>, signal: AbortSignal): Promise<number>[] {
+    return this.#containers.all().flatMap((container) => {
+      const name = residentOf(container.labels);
+      if (name === undefined || specs.has(name)) return [];
+      const removal = async (): Promise<number> => {
+        await this.#remove(container, signal);
+        return resyncMs;
+      };
+      return [this.#alone(name, removal, signal)];
+    });
+  }
+
+  /** Of steps that take their time nothing is answered: they go on, and say themselves what becomes of them. */
+  async #together(steps: readonly Promise<number>[], signal: AbortSignal): Promise<number[]> {
+    const over = new AbortController();
+    const late = pause(this.#stepPatienceMs, AbortSignal.any([signal, over.signal])).then(() => []);
     try {
-      return await step();
+      return await Promise.race([Promise.all(steps), late]);
+    } finally {
+      over.abort();
+    }
+  }
+
+  async #alone(name: string, step: () => Promise<number>, signal: AbortSignal): Promise<number> {
+    if (this.#underWay.has(name)) return resyncMs;
+    const beganMs = performance.now();
+    const stepping = step();
+    this.#underWay.set(name, stepping);
+    try {
+      return await stepping;
+    } catch (error) {
+      // Who waited for it is told, and tells.
+      const isLate = performance.now() - beganMs >= this.#stepPatienceMs;
+      if (isLate && !signal.aborted) this.#log.warn({ resident: name }, `resident jobs: ${messageOf(error)}`);
+      throw error;
     } finally {
       this.#underWay.delete(name);
     }
