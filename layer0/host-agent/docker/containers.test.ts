@@ -84,6 +84,28 @@ test('a container that the engine hangs over, or cannot tell of, keeps nobody fr
   }
 });
 
+test('a crowd that the engine hangs over is listed within the time of a few: whoever gives up in between would never have a list', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
+  const rows = [...Array.from({ length: 40 }, (_, at) => `stuck${at}`), 'good'].map(rowOf);
+  const server = createServer((request, response) => {
+    if (request.url?.includes('/stuck') === true) return;
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(request.url?.includes('/good/') === true ? inspected : rows));
+  });
+  const socketPath = join(folder.path, 'docker.sock');
+  await once(server.listen(socketPath), 'listening');
+  const context = { docker: new Docker({ socketPath }), cluster: 'test' };
+  try {
+    // Forty by eights, each for the whole of its time, would take 15 s.
+    const found = await listContainers(context, { deadlineMs: 3_000, signal: AbortSignal.timeout(13_000) });
+    assert.equal(found.filter(({ isUnclear }) => isUnclear === true).length, 40);
+    assert.equal(found.length, 41);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
 test('that memory ran out is heard a moment after the end: the first look of that moment is not the last', async (t) => {
   // It is that moment however long an answer takes.
   const endedAtMs = Date.parse('2026-01-01T00:00:00Z');

@@ -334,6 +334,14 @@ async function listRows(context: DockerContext, options: CallOptions): Promise<D
 const lookDeadlineMs = 15_000;
 
 /**
+ * The more hang, the less the next is waited for, down to half a second. With the whole time for each, a list of more than 32 that
+ * hang took longer than a minute, and who gives up after a minute never had one.
+ */
+function patienceMs(deadlineMs: number, hanging: number): number {
+  return Math.max(deadlineMs / 30, deadlineMs / (1 + hanging));
+}
+
+/**
  * The engine's list has neither exit codes nor start times, so each is looked at: a few at a time. One that the engine hangs
  * over, or cannot tell of, is as the list has it: it keeps nobody from the others.
  */
@@ -343,15 +351,18 @@ export async function listContainers(
 ): Promise<Container[]> {
   const rows = await listRows(context, options);
   const found: Container[] = [];
+  let hanging = 0;
   const remaining = rows.values();
   const lane = async () => {
     for (const row of remaining) {
       try {
-        found.push(await inspectContainer(context, row.Id, { ...options, deadlineMs }));
+        const look = { ...options, deadlineMs: patienceMs(deadlineMs, hanging) };
+        found.push(await inspectContainer(context, row.Id, look));
       } catch (error) {
         // Removed between the list and the look.
         if (hasCode(error, 'not_found')) continue;
         if (options.signal?.aborted === true || !hasCode(error, 'timeout', 'internal')) throw error;
+        if (hasCode(error, 'timeout')) hanging += 1;
         found.push(containerOfRow(row, error.message));
       }
     }
