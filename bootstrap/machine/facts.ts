@@ -4,14 +4,14 @@ import { totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import { readAddress } from '@flynn/host-agent/doctor/address';
 import { isAgentRunning, setupOf } from '../agent/agent.ts';
-import { askEngine, canStartEngine, isEngineUp } from './engine.ts';
+import { askEngine, canStartEngine, isEngineUp, isSystemdRunning } from './engine.ts';
 import { engineFacts, readEngine } from './engine-modes.ts';
 import { type Listener, ownerOf, readListeners } from './listeners.ts';
 import { readMachineNetworks } from './networks.ts';
 import { readNameServers } from './name-servers.ts';
 import { newestFile } from '../origin.ts';
 import { type Facts, gatewayPorts, tunnelPorts } from './preflight.ts';
-import { hasProgram } from './program.ts';
+import { hasProgram, tryProgram } from './program.ts';
 import { type Cluster, type Options } from '../settings.ts';
 import { httpsPortOf } from '../domain/urls.ts';
 import { readCluster, strangersIn } from '../state.ts';
@@ -68,8 +68,24 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     ...(nft === undefined ? {} : { nft }),
     ...(ip === undefined ? {} : { ip }),
     ...(wireguard === undefined ? {} : { wireguard }),
-    clock: { now: Date.now(), notBefore: await notBefore(cluster.createdAt) },
+    clock: {
+      now: Date.now(),
+      notBefore: await notBefore(cluster.createdAt),
+      isSynchronized: await isClockSynchronized(),
+    },
   };
+}
+
+/** Whichever program sees to it. Without systemd nothing is known. */
+async function isClockSynchronized(): Promise<boolean> {
+  if (!isSystemdRunning() || !hasProgram('timedatectl')) return false;
+  const args = ['show', '--property=NTPSynchronized', '--value'];
+  try {
+    return (await tryProgram('timedatectl', args, { timeoutMs: 10_000 })).stdout.trim() === 'yes';
+  } catch {
+    // One that is asked only then, by D-Bus, and does not come.
+    return false;
+  }
 }
 
 /** The clock was at least as far once: when the cluster was made, and when these files were. */

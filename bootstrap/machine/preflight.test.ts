@@ -229,6 +229,12 @@ test('an nft or ip that cannot do what the network needs is told with its versio
   assert.match(ip?.remedy ?? '', /iproute2 4\.16/);
 });
 
+test('a clock that goes by a server is right: what was written later was by one that was ahead', () => {
+  const clock = { now: 0, notBefore: Date.parse('2026-11-20T12:00:00Z') };
+  assert.deepEqual(whats({ clock: { ...clock, isSynchronized: true } }), []);
+  assert.equal(whats({ clock: { ...clock, isSynchronized: false } }).length, 1);
+});
+
 test('a clock from before anything here was written is told, for it makes certificates nobody accepts', () => {
   const clock = { now: 0, notBefore: Date.parse('2026-11-20T12:00:00Z') };
   const [problem, ...others] = judge({ ...good, clock }, cluster, 'joining');

@@ -53,7 +53,8 @@ export type Facts = Readonly<{
   /** Of a host that is to be behind NAT: why there can be no tunnel. */
   wireguard?: string;
   /** In milliseconds since 1970: now, and when something of this cluster or this repository was written for certain. */
-  clock: Readonly<{ now: number; notBefore: number }>;
+  /** `isSynchronized`: goes by a server of its time, as the kernel says. */
+  clock: Readonly<{ now: number; notBefore: number; isSynchronized?: boolean }>;
 }>;
 
 export type Tool = Readonly<{ version: string; refusal?: string }>;
@@ -211,8 +212,9 @@ function judgeTools({ nft, ip, wireguard }: Facts): Problem[] {
   return problems;
 }
 
-function judgeClock({ clock: { now, notBefore } }: Facts): Problem[] {
-  if (now + clockSlackMs >= notBefore) return [];
+function judgeClock({ clock: { now, notBefore, isSynchronized = false } }: Facts): Problem[] {
+  // One that was ahead when the cluster was made, or these files were, would keep this host from everything until then.
+  if (isSynchronized || now + clockSlackMs >= notBefore) return [];
   const [is, was] = [now, notBefore].map((ms) => new Date(ms).toISOString());
   return [
     {
