@@ -33,6 +33,8 @@ export const appFileSchema = z.object({
   routes: z.array(
     routeSchema.pick({ type: true, domain: true, path: true, port: true, service: true, http: true, tcp: true }),
   ),
+  /** Not everybody got in at the route that the cluster gave it, which is not in the file. */
+  isClosed: z.boolean().optional(),
   /** What it had of providers, which is not in the file; the variables it got of that are, as they were. */
   resources: z.array(z.object({ provider: z.string(), variables: z.array(z.string()) })).optional(),
 });

@@ -63,6 +63,29 @@ async function prepare({ controller, desk, blobs }: Place): Promise<{ digests: s
   return { digests: parts.map(({ digest }) => digest), record };
 }
 
+test('an app that did not let in everybody lets in nobody elsewhere until it is said who', async () => {
+  await using from = await openCluster();
+  await using to = await openCluster();
+  await prepare(from);
+  const closed = ['-a', 'shop', 'route', 'update'];
+  for (const place of ['shop.flynn.localhost', 'shop.example.com']) {
+    const { code, stderr } = await from.desk.run([...closed, place, '--user', 'ann'], { input: 'open sesame' });
+    assert.equal(code, 0, stderr);
+  }
+  const file = join(from.desk.home, 'shop.tar');
+  await from.desk.run(['-a', 'shop', 'export', file]);
+  assert.doesNotMatch(await readFile(file, 'latin1'), /scrypt/);
+  const imported = await to.desk.run(['import', file]);
+  assert.equal(imported.code, 0, imported.stderr);
+  assert.match(imported.stderr, /in maintenance until it is said who gets in.*route update PLACE --user NAME -a shop/);
+  assert.match(imported.stderr, /left out the route shop\.example\.com\/[^]*users\.ann: it has no password here/);
+  const routes = await to.controller.client.call(routing.list, { params: { app: 'shop' } });
+  assert.deepEqual(
+    routes.map(({ domain, http }) => [domain, http.maintenance]),
+    [['shop.flynn.localhost', { allow: [] }]],
+  );
+});
+
 test('an app goes as one file to another cluster, and is there what it was', async () => {
   await using from = await openCluster();
   await using to = await openCluster();

@@ -106,11 +106,22 @@ async function describeApp(context: Context): Promise<Described> {
   const record = await recordOf(client, registered);
   const artifact = record === undefined ? withoutRecord(registered) : registered;
   const own = ownRoutes(routes, app.name, cluster);
+  const isClosed = routes.some((route) => route.http.access !== undefined && !own.includes(route));
   const left = provided.map(({ provider, variables }) => ({ provider, variables }));
   const autoscale = scaled.map(
     ({ appId: _app, seen: _seen, held: _held, last: _last, changes: _changes, ...one }) => one,
   );
-  const file: AppFile = { format: 1, app, release, artifact, counts, autoscale, routes: own, resources: left };
+  const file: AppFile = {
+    format: 1,
+    app,
+    release,
+    artifact,
+    counts,
+    autoscale,
+    routes: own,
+    resources: left,
+    isClosed,
+  };
   return { file, record, artifactId };
 }
 
@@ -212,6 +223,7 @@ async function fillApp(context: Context, app: App, file: AppFile, signal: AbortS
       tell(context, `left out that ${type} is scaled by itself: ${error.message}`);
     }
   }
+  if (file.isClosed === true) await closeFirst(context, call, app);
   const skipped = await makeRoutes(call, app, file);
   for (const route of skipped) tell(context, `left out the route ${route}`);
   for (const one of file.resources ?? []) {
@@ -229,6 +241,16 @@ function whatOf({ provider, variables }: NonNullable<AppFile['resources']>[numbe
 
 function tell(context: Context, text: string): void {
   context.tell(`flynn: ${text}`);
+}
+
+/** Until somebody says who gets in. */
+async function closeFirst(context: Context, call: HttpClient['call'], app: App): Promise<void> {
+  await call(routing.beginMaintenance, { params: { app: app.id }, body: {} });
+  const on = `-a ${app.name}`;
+  tell(
+    context,
+    `in maintenance until it is said who gets in, as not everybody did: "flynn route update PLACE --user NAME ${on}", then "flynn maintenance off ${on}"`,
+  );
 }
 
 /** What is somebody else's here is told. */
