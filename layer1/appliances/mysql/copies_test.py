@@ -82,6 +82,21 @@ class Counted(Place):
         self.step()
         self.assertFalse(self.maria.has(DO_NOT))
 
+    def test_one_beside_which_another_acknowledges_does_not_count(self):
+        self.announce(acks=False)
+        self.step()
+        for _ in range(3):
+            self.announce()
+            self.maria.counts["clients"] = 2
+            self.step()
+        self.assertEqual([], self.copies())
+
+    def test_where_waiting_has_ended_by_itself_nobody_counts(self):
+        self.count()
+        self.maria.counts["status"] = "OFF"
+        self.step()
+        self.assertEqual([], self.copies())
+
     def test_one_that_begins_anew_is_given_a_while(self):
         self.count()
         for _ in range(3):

@@ -15,7 +15,8 @@ class FakeMaria:
     def __init__(self):
         self.asked, self.failing, self.failing_at = [], None, ""
         self.log, self.following, self.data = "0-1-5", None, None
-        self.counts = {"clients": 0, "wait_sessions": 0, "yes_tx": 0}
+        self.counts = {"clients": 0, "wait_sessions": 0, "yes_tx": 0, "status": "ON"}
+        self.takes_writes = True
         self.connected = []
 
     def rows(self, text, *values, timeout=None):
@@ -23,7 +24,7 @@ class FakeMaria:
         if self.failing is not None and text.startswith(self.failing_at):
             raise self.failing
         if text.startswith("SELECT @@gtid_binlog_pos"):
-            return [{"log": self.log, "copied": ""}]
+            return [{"log": self.log, "copied": "", "closed": int(not self.takes_writes)}]
         if text == "SHOW SLAVE STATUS":
             return [] if self.following is None else [self.following]
         if text.startswith("SHOW GLOBAL STATUS"):

@@ -63,6 +63,15 @@ class Begins(Place):
         self.assertTrue(self.server.is_killed)
 
 
+class Leads(Place):
+    def test_what_was_shut_and_nobody_answered_for_is_opened_again(self):
+        self.lead()
+        self.guarded.asked.clear()
+        self.maria.takes_writes = False
+        self.step()
+        self.assertTrue(self.guarded.has("SET GLOBAL read_only=0"))
+
+
 class HadReceived(Place):
     """Commits that who led has told apps of, and that it may never come back with."""
 
@@ -167,6 +176,25 @@ class Follows(Place):
         self.assertTrue(self.maria.has("SET GLOBAL rpl_semi_sync_slave_enabled=1"))
         self.step()
         self.assertEqual("m2", self.store.entries["members/m1"].value["acks"])
+
+    def test_out_of_touch_it_acknowledges_nothing_unless_it_is_asked_to_wait(self):
+        self.maria.following = FOLLOWING
+        self.tell_leader("m1")
+        self.step()
+        self.assertEqual("m2", self.member.acks)
+        self.store.away = {"keep", "read", "grant"}
+        for _ in range(3):
+            self.step(5)
+            self.member.promise("m2", 3)
+        self.assertEqual("m2", self.member.acks)
+        self.maria.asked.clear()
+        for _ in range(3):
+            self.step(5)
+        self.assertIsNone(self.member.acks)
+        self.assertTrue(self.maria.has("SET GLOBAL rpl_semi_sync_slave_enabled=0"))
+        self.store.away = set()
+        self.step()
+        self.assertEqual("m2", self.member.acks)
 
     def test_with_what_who_leads_does_not_have_it_is_copied_anew_and_not_again_and_again(self):
         self.maria.following = {**FOLLOWING, "Slave_IO_Running": "No", "Last_IO_Errno": 1236}

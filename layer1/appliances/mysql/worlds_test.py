@@ -29,7 +29,8 @@ class Leading:
     def info(self):
         acking = [one for one in self.world.copies_of(self.node) if one.acks == self.name]
         waiting = int(self.node.waits and self.node.waiting != [])
-        return {"applied": self.node.position, "counts": {"clients": len(acking), "wait_sessions": waiting, "yes_tx": self.node.yes}}
+        counts = {"clients": len(acking), "wait_sessions": waiting, "yes_tx": self.node.yes, "status": "ON"}
+        return {"applied": self.node.position, "counts": counts}
 
     def rows(self, text):
         self.node.waits = text.endswith("=1")

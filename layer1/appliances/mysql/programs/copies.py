@@ -40,7 +40,12 @@ class Copies:
         if peer is None or not counts or self.is_stuck(counts):
             return False
         is_acking = peer.said.get("acks") == member.name and peer.position.term == member.leads
-        return is_acking and int(counts["clients"]) > 0
+        # Where two acknowledge, this one may lack what the other has: one that cannot read any more that another was chosen.
+        return is_acking and int(counts["clients"]) == 1 and not self.is_off()
+
+    def is_off(self):
+        """MariaDB has given up waiting by itself, for want of memory say: what is acknowledged is here alone."""
+        return self.waits and self.member.info["counts"]["status"] == "OFF"
 
     def is_stuck(self, counts):
         """Something waits, and nothing has been acknowledged for a while."""
@@ -59,7 +64,7 @@ class Copies:
         elif self.is_well(self.chosen):
             self.well_at = now()
             self.go_on()
-        elif member.peers.named(self.chosen) is None or now() - self.well_at > PATIENCE_S:
+        elif member.peers.named(self.chosen) is None or self.is_off() or now() - self.well_at > PATIENCE_S:
             self.drop()
 
     def candidate(self):

@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import select
 import shutil
 import subprocess
 import threading
@@ -138,19 +139,26 @@ def size_of(folder):
     return sum(file.stat().st_size for file in files if not file.name.startswith(("bin.", "relay", "ib_logfile")))
 
 
+def next_of(stream):
+    """It may wait for a lock that is never given: who copies has gone by then, and another is to have its turn."""
+    if not select.select([stream], [], [], STALLED_S)[0]:
+        raise TimeoutError(f"nothing came for {STALLED_S} s")
+    return stream.read(PIECE)
+
+
 def send(handler):
     """To another member: who leads goes on meanwhile. Its end is only there if all of it is."""
     words = ["mariadb-backup", f"--defaults-file={OWN_LOGIN}", "--backup", "--stream=mbstream", f"--datadir={DATA}"]
     log = Path("/tmp/backup.log")
     with open(log, "w") as said:
-        sending = subprocess.Popen([*words, "--target-dir=/tmp/backup"], stdout=subprocess.PIPE, stderr=said)
+        sending = subprocess.Popen([*words, "--target-dir=/tmp/backup"], stdout=subprocess.PIPE, stderr=said, bufsize=0)
     try:
         handler.send_response(200)
         handler.send_header("content-type", "application/octet-stream")
         handler.send_header("transfer-encoding", "chunked")
         handler.send_header(SIZE, str(size_of(DATA)))
         handler.end_headers()
-        while piece := sending.stdout.read(PIECE):
+        while piece := next_of(sending.stdout):
             handler.wfile.write(b"%x\r\n" % len(piece) + piece + b"\r\n")
         if sending.wait() == 0:
             handler.wfile.write(b"0\r\n\r\n")

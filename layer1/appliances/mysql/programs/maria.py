@@ -23,8 +23,8 @@ class Unanswered(Error):
 class Maria:
     """One connection that is made anew when it has broken; one thread at a time. `place`: a socket's path, or a host."""
 
-    def __init__(self, place, user, password, port=3306):
-        self.place, self.user, self.password, self.port = place, user, password, port
+    def __init__(self, place, user, password, port=3306, **more):
+        self.place, self.user, self.password, self.port, self.more = place, user, password, port, more
         self.connection = None
 
     def rows(self, text, *values, timeout=ANSWER_S):
@@ -67,6 +67,7 @@ class Maria:
             charset="utf8mb4",
             cursorclass=pymysql.cursors.DictCursor,
             **at,
+            **self.more,
         )
 
     def close(self):
@@ -95,7 +96,7 @@ def further(*positions):
 
 def look(maria, timeout=2):
     """How it is, in one go: what it has, what it copies, and how its copies are."""
-    at = maria.one("SELECT @@gtid_binlog_pos AS log, @@gtid_slave_pos AS copied", timeout=timeout)
+    at = maria.one("SELECT @@gtid_binlog_pos AS log, @@gtid_slave_pos AS copied, @@read_only AS closed", timeout=timeout)
     following = maria.one("SHOW SLAVE STATUS", timeout=timeout)
     counts = maria.rows("SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_master%'", timeout=timeout)
     applied = further(position_of(at["log"]), position_of(at["copied"]))
@@ -109,6 +110,7 @@ def look(maria, timeout=2):
         # Somebody wrote it here, where nobody led.
         "isStray": any(int(one.split("-")[1]) >= FIRST_OF_COPIES for one in at["log"].split(",") if one.strip()),
         "following": following,
+        "takesWrites": at["closed"] in (0, "OFF"),
         "logBytes": place_of(maria, following, timeout),
         "counts": {one["Variable_name"].removeprefix("Rpl_semi_sync_master_"): one["Value"] for one in counts},
     }

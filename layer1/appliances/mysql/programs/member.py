@@ -8,7 +8,7 @@ import received
 import supervisor
 from clock import now
 from copies import Copies
-from decision import Position
+from decision import LEASE_S, Position
 from finishing import Finishing
 from handover import hand_over
 from maria import FIRST_OF_COPIES
@@ -41,6 +41,20 @@ class Supervisor(supervisor.Supervisor):
 
     def number(self):
         return FIRST_OF_COPIES + int(self.name[1:], 16) % FIRST_OF_COPIES
+
+    def step(self):
+        super().step()
+        try:
+            self.fall_silent()
+        except maria.Error as error:
+            self.tell(str(error))
+
+    def fall_silent(self):
+        """Another may have been chosen by now, of whom it cannot read, and who leads is not to take its word for that one's."""
+        if self.acks is None or now() < max(self.read_at + LEASE_S, self.promised_until):
+            return
+        self.tell("it acknowledges nothing while it can read nothing of the keyspace, and nobody has asked it to wait")
+        self.acknowledge_to(None)
 
     def examine(self):
         if self.server.has_ended() and not self.is_stopping:
@@ -195,13 +209,16 @@ class Supervisor(supervisor.Supervisor):
             self.target = None
             self.change_leader(lead.address, acks)
         elif acks != self.acks:
-            self.maria.rows("STOP SLAVE IO_THREAD", timeout=5)
-            self.maria.rows(f"SET GLOBAL rpl_semi_sync_slave_enabled={int(acks is not None)}")
-            self.maria.rows("START SLAVE IO_THREAD", timeout=5)
-            self.acks = acks
+            self.acknowledge_to(acks)
         elif following["Slave_IO_Running"] == "No":
             self.maria.rows("START SLAVE IO_THREAD", timeout=5)
         self.state = "streaming" if self.is_linked() else "syncing"
+
+    def acknowledge_to(self, leader):
+        self.maria.rows("STOP SLAVE IO_THREAD", timeout=5)
+        self.maria.rows(f"SET GLOBAL rpl_semi_sync_slave_enabled={int(leader is not None)}")
+        self.maria.rows("START SLAVE IO_THREAD", timeout=5)
+        self.acks = leader
 
     def is_receiving(self, following, lead):
         if following is None or following["Master_Host"] != lead.address:
@@ -314,6 +331,9 @@ class Supervisor(supervisor.Supervisor):
         return self.copies.close()
 
     def count_copies(self):
+        if self.info and self.guard.is_open and not self.info["takesWrites"]:
+            # It was shut to hand over by a statement that was not answered in time.
+            self.guard.open()
         self.copies.count()
         self.finishing.look()
 

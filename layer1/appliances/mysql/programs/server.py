@@ -44,6 +44,8 @@ def shares(limit):
         "innodb-buffer-pool-size": max(32 * MIB, limit * 3 // 8 - 32 * MIB),
         "innodb-log-file-size": min(512 * MIB, max(32 * MIB, limit // 8)),
         "max-connections": min(1000, max(50, limit // (4 * MIB))),
+        # Of one table that a query makes for itself; larger ones are on the disk.
+        "tmp-memory-table-size": min(16 * MIB, max(MIB, limit // 128)),
     }
 
 
