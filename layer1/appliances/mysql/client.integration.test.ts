@@ -22,6 +22,9 @@ INSERT INTO b VALUES (1);
 CREATE VIEW v AS SELECT t FROM a;
 CREATE TRIGGER tr BEFORE INSERT ON a FOR EACH ROW SET NEW.t = UPPER(NEW.t);
 CREATE FUNCTION f() RETURNS INT DETERMINISTIC RETURN 7;
+CREATE VIEW above AS SELECT v.t, (SELECT COUNT(*) FROM information_schema.engines) > 0 AS many FROM v;
+SET SESSION sql_mode='ANSI_QUOTES', collation_connection='latin1_swedish_ci';
+CREATE FUNCTION g() RETURNS TEXT DETERMINISTIC RETURN 'DEFINER=a@b';
 `;
 
 /** As mysqldump of MySQL 8 writes it with --databases. */
@@ -41,18 +44,19 @@ BEGIN SELECT 5; END ;;
 DELIMITER ;
 `;
 
-/** A program that is ended where there are tables and no views: who leads makes those. */
+/** A program that is ended while it reads, or where there are tables and no views: who leads takes that away, or makes those. */
 async function assertFinishes(place: MysqlMembers): Promise<void> {
   const programs = '/usr/lib/flynn/mysql';
-  const cut = `import os, sys; sys.path.insert(0, '${programs}'); import restoring
+  const cut = `import os, sys; sys.path.insert(0, '${programs}'); import reading, restoring
 make = lambda *_: os._exit(9)
-restoring.make = make
-restoring.restore('127.0.0.1', 'super', restoring.plain(sys.stdin.buffer), is_own=False)`;
+restoring.objects.make = make
+restoring.restore('127.0.0.1', 'super', reading.plain(sys.stdin.buffer), is_own=False)`;
   for (const [at, views] of [
-    ['restoring.make = make', 'w'],
-    ["restoring.accounts.disconnect = lambda *_: (restoring.drop_objects(_[0], 'app'), make())", 'v'],
+    ['restoring.objects.make = make', 'w'],
+    ["restoring.accounts.disconnect = lambda *_: (restoring.objects.drop(_[0], 'app'), make())", 'v'],
+    ['restoring.replace = make', 'v'],
   ] as const) {
-    const program = cut.replace('restoring.make = make', at);
+    const program = cut.replace('restoring.objects.make = make', at);
     const input = Buffer.from('CREATE TABLE c (n INT); INSERT INTO c VALUES (4);\nCREATE VIEW w AS SELECT n FROM c;\n');
     assertDone(await place.askAs(appLogin, 'DROP VIEW IF EXISTS w; CREATE OR REPLACE VIEW v AS SELECT 1'));
     const ended = await place.exec(['python3', '-c', program], { input });
@@ -72,7 +76,7 @@ async function assertRestores(place: MysqlMembers): Promise<void> {
   assertDone(
     await place.askAs(
       appLogin,
-      "DELETE FROM b; DROP VIEW v; DROP FUNCTION f; CREATE TABLE more (n INT); INSERT INTO a VALUES (3, 'q')",
+      "DELETE FROM b; DROP VIEW v, above; DROP FUNCTION f; DROP FUNCTION g; CREATE TABLE more (n INT); INSERT INTO a VALUES (3, 'q')",
     ),
   );
   const { stdout: dump } = dumped;
@@ -96,6 +100,13 @@ async function assertRestores(place: MysqlMembers): Promise<void> {
   assert.deepEqual(said, { before: { tables: 3, sizeBytes: 65_536 }, after: { tables: 2, sizeBytes: 49_152 } });
   const then = "INSERT INTO a (t) VALUES ('q'); SELECT * FROM v; SELECT f(); SELECT * FROM b";
   assert.equal(assertDone(await place.askAs(appLogin, then)), 'x\nü\nQ\n7\n1\n');
+  assert.equal(
+    assertDone(await place.askAs(appLogin, 'SELECT g(); SELECT many FROM above LIMIT 1')),
+    'DEFINER=a@b\n1\n',
+  );
+  const made =
+    'SELECT definer, sql_mode, collation_connection FROM information_schema.routines WHERE routine_name = "g"';
+  assert.equal(await place.ask(made), 'app@%\tANSI_QUOTES\tlatin1_swedish_ci');
   assertDone(await place.exec(mysql.commands.restore, { input: dump }));
   assert.equal(assertDone(await place.askAs(appLogin, 'SELECT * FROM v')), 'x\nü\n');
   await assertFinishes(place);
@@ -142,6 +153,8 @@ test('what is in it is dumped, and put back in the place of all that is there, o
     "CREATE DEFINER='flynn'@'%' VIEW e AS SELECT 1",
     'SET SESSION sql_log_bin=0',
     'SET SESSION server_id=3',
+    'SET SESSION gtid_domain_id=3',
+    'SET SESSION gtid_seq_no=99999999',
     'STOP SLAVE',
     'RESET MASTER',
     'FLUSH TABLES WITH READ LOCK',

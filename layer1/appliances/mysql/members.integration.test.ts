@@ -40,6 +40,16 @@ test('the lead is handed over and lost, and all that was acknowledged stays', as
   const made = await place.askAs(appLogin, 'CREATE TABLE notes (n INT PRIMARY KEY)');
   assert.equal(made.code, 0, made.stderr);
 
+  await t.test('who does not lead takes nothing, of admins neither', async () => {
+    const copy = 3 - (await numberOf(place, first));
+    const login = { name: 'admin', password: 'super' };
+    for (const statement of ['CREATE DATABASE z', 'SET GLOBAL read_only=0']) {
+      const said = await place.askAs(login, statement, copy);
+      assert.match(said.stderr, /READ_ONLY ADMIN|read-only/, said.stderr);
+    }
+    assert.equal(await place.ask("SHOW STATUS LIKE 'Rpl_semi_sync_master_status'"), 'Rpl_semi_sync_master_status\tON');
+  });
+
   await t.test('handed over while it is written', async () => {
     const refused = await place.exec([...mysql.commands.switchover, first ?? '']);
     assert.deepEqual([refused.code, refused.stderr], [1, 'that member is the primary already\n']);

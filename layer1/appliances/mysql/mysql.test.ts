@@ -34,7 +34,7 @@ test('a console shows no password among its words', () => {
   assert.equal(own.command[own.command.indexOf('--host') + 1], 'shop-primary.flynn');
   assert.deepEqual(own.env, { MYSQL_PWD: 'mine' });
   const above = mysql.console({ login, host, secrets: { MYSQL_SUPERUSER_PASSWORD: 'super' } });
-  assert.equal(userOf(above), 'flynn');
+  assert.equal(userOf(above), 'admin');
   assert.deepEqual(above.env, { MYSQL_PWD: 'super' });
   assert.doesNotMatch(own.command.concat(above.command).join(' '), /mine|super/);
 });

@@ -11,7 +11,7 @@ const client = `${programs}/flynn-mysql-client`;
 const members = `${programs}/flynn-mysql-members`;
 const supervisorPort = 8_008;
 const port = 3_306;
-const superuser = 'flynn';
+const superuser = 'admin';
 /** What apps have; the members make it. */
 const database = 'app';
 

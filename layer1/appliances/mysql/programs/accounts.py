@@ -10,6 +10,8 @@ APP_RULES = (
     "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, REFERENCES, INDEX, ALTER, CREATE TEMPORARY TABLES, LOCK TABLES, "
     "EXECUTE, CREATE VIEW, SHOW VIEW, CREATE ROUTINE, ALTER ROUTINE, TRIGGER, DELETE HISTORY, SHOW CREATE ROUTINE"
 )
+# For restores, and for people: it may do all there is, but where this server takes writes at all. One that does not lead has none.
+ADMIN = "admin"
 LOGIN = re.compile(r"(app(?:_[12])?) (\*[0-9A-F]{40})")
 # Nobody's: there is no password that comes to it.
 NOBODY = "*" + "0" * 40
@@ -39,6 +41,9 @@ def beginning(secrets):
         "FLUSH PRIVILEGES",
         f"CREATE USER flynn@'%' IDENTIFIED BY '{superuser}'",
         "GRANT ALL PRIVILEGES ON *.* TO flynn@'%' WITH GRANT OPTION",
+        f"CREATE USER {ADMIN}@'%' IDENTIFIED BY '{superuser}'",
+        f"GRANT ALL PRIVILEGES ON *.* TO {ADMIN}@'%' WITH GRANT OPTION",
+        f"REVOKE READ_ONLY ADMIN ON *.* FROM {ADMIN}@'%'",
         f"CREATE USER replication@'%' IDENTIFIED BY '{replication}'",
         "GRANT REPLICATION SLAVE ON *.* TO replication@'%'",
         "CREATE DATABASE app",
@@ -76,10 +81,10 @@ def disconnect(maria, names):
 
 
 def disconnect_all(maria):
-    """Whoever is connected and is not the platform's: also who is about to be let in."""
+    """Whoever is connected to write: also who is about to be let in."""
     found = maria.rows("SELECT id, user FROM information_schema.processlist WHERE id <> CONNECTION_ID()")
     for one in found:
-        if one["user"] in (*APPS, "unauthenticated user"):
+        if one["user"] in (*APPS, ADMIN, "unauthenticated user"):
             kill(maria, one["id"])
 
 

@@ -11,7 +11,9 @@ PIECE = 1024**2
 END = b"-- Dump completed"
 # Older clients take it for a command of theirs.
 SANDBOX = b"/*M!999999"
-DEFINER = re.compile(rb"DEFINER\s*=\s*(?:`(?:[^`]|``)*`|'[^']*'|[\w.]+)@(?:`(?:[^`]|``)*`|'[^']*'|[\w.%]+)")
+# Quoted by modes as names are, or as people do.
+WHO = rb"""(?:`(?:[^`]|``)*`|'[^']*'|"(?:[^"]|"")*"|[\w.%]+)"""
+DEFINER = re.compile(rb"DEFINER\s*=\s*" + WHO + rb"\s*@\s*" + WHO)
 
 
 class Failed(Exception):
@@ -28,14 +30,14 @@ def login(host, user, password):
         yield f"--defaults-file={file.name}"
 
 
-def words(how, database, *more):
-    plain = ["--single-transaction", "--quick", "--skip-lock-tables", "--no-tablespaces", "--hex-blob"]
-    return ["mariadb-dump", how, *plain, "--default-character-set=utf8mb4", *more, database]
+def words(how):
+    plain = ["--single-transaction", "--quick", "--skip-lock-tables", "--no-tablespaces", "--hex-blob", "--routines", "--triggers"]
+    return ["mariadb-dump", how, *plain, "--default-character-set=utf8mb4", "app"]
 
 
 def dump(host, password, output):
     with login(host, "flynn", password) as how:
-        dumping = subprocess.Popen(words(how, "app", "--routines", "--triggers"), stdout=subprocess.PIPE)
+        dumping = subprocess.Popen(words(how), stdout=subprocess.PIPE)
         last = b""
         with gzip.GzipFile(fileobj=output, mode="wb", compresslevel=6, mtime=0) as packed:
             first = dumping.stdout.readline()
@@ -47,19 +49,3 @@ def dump(host, password, output):
             if dumping.wait() != 0 or END not in last:
                 raise Failed("the dump was cut: see what is said before")
         output.flush()
-
-
-def objects(host, password, database, views):
-    """What is not data, as SQL: triggers and routines, and these views."""
-    with login(host, "flynn", password) as how:
-        found = [said(words(how, database, "--no-data", "--no-create-info", "--routines", "--triggers"))]
-        if views:
-            found.append(said([*words(how, database, "--no-data", "--skip-triggers"), *views]))
-    return DEFINER.sub(b"DEFINER=`app`@`%`", b"\n".join(found))
-
-
-def said(asked):
-    done = subprocess.run(asked, capture_output=True, check=False)
-    if done.returncode != 0:
-        raise Failed(done.stderr.decode(errors="replace").strip())
-    return done.stdout
