@@ -54,6 +54,8 @@ export type Compiled = {
 export type Buildpack = {
   /** As people name it in `.buildpacks`: "nodejs". */
   name: string;
+  /** All it fills of the cache, at its top; undefined where nobody knows. What no buildpack of a build fills goes. */
+  cacheFolders?: readonly string[];
   /** What kind of app this is ("Node.js"), or undefined if it is none of this buildpack's. */
   detect(context: BuildContext): Promise<string | undefined>;
   /** `invalid` for whatever the pusher can put right. */

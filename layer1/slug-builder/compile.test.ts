@@ -8,6 +8,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { nameOf, parseSource, withoutPassword } from './buildpack-source.ts';
 import { bench, write } from './compile-fixture.ts';
 import { parseRelease } from './custom-buildpack.ts';
+import { builtIns } from './selection.ts';
 
 const sample = resolve(import.meta.dirname, '../../test/apps/custom-buildpack');
 
@@ -95,6 +96,36 @@ test('those of app.json are used in their order, unless .buildpacks or BUILDPACK
   await writeFile(join(b.layout.appDir, '.buildpacks'), `${third}\n`);
   assert.equal((await b.compile()).buildpack, 'third');
   assert.equal((await b.compile({ BUILDPACK_URL: first ?? '' })).buildpack, 'first');
+});
+
+test('what the cache has of a language that the app has no more goes with the next build that succeeds', async () => {
+  await using b = await bench({ Procfile: 'web: ./serve', 'greeting.txt': 'Hi' });
+  const ofRuby = { 'gems/key': 'k', 'debian/index.json': '{}' };
+  await write(b.layout.cacheDir, ofRuby);
+  // One of somebody else's may have filled anything.
+  await b.compile({ BUILDPACK_URL: join(sample, 'buildpack') });
+  assert.deepEqual((await readdir(b.layout.cacheDir)).toSorted(), ['count', 'debian', 'gems']);
+  await rm(join(b.layout.appDir, 'Procfile'));
+  await assert.rejects(b.compile());
+  assert.deepEqual((await readdir(b.layout.cacheDir)).toSorted(), ['count', 'debian', 'gems']);
+  await write(b.layout.appDir, { Procfile: 'web: ./serve' });
+  assert.equal((await b.compile()).isCacheChanged, true);
+  assert.deepEqual(await readdir(b.layout.cacheDir), []);
+  assert.equal((await b.compile()).isCacheChanged, false);
+});
+
+test('each built-in buildpack names all that it fills of the cache', async () => {
+  const top = import.meta.dirname;
+  const files = (await readdir(top, { recursive: true })).filter(
+    (path) => path.endsWith('.ts') && !/(?:test|fixture)/.test(path),
+  );
+  const named = new Set(builtIns.flatMap(({ cacheFolders }) => cacheFolders ?? assert.fail('it names none')));
+  for (const path of files) {
+    const text = await readFile(join(top, path), 'utf8');
+    const filled = text.matchAll(/cacheDir, '([^'/]+)|new KeptFolder\(context, '([^']+)/g);
+    for (const [, folder, kept] of filled)
+      assert.ok(named.has(folder ?? kept ?? ''), `${path} fills ${folder ?? kept}`);
+  }
 });
 
 test('the cache is good once an install has succeeded, and no longer when another buildpack begins', async () => {

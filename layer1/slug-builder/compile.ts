@@ -8,6 +8,7 @@ import { envName } from '@flynn/kit/names';
 import { z } from 'zod';
 import type { Compiled, GivenContext, Layout } from './buildpack.ts';
 import { nothingStarts } from './how-to-start.ts';
+import { removeLeft } from './left-caches.ts';
 import { parseProcfile } from './procfile.ts';
 import { selectBuildpacks } from './selection.ts';
 import { createIgnore } from './slugignore.ts';
@@ -76,11 +77,15 @@ export async function compileSlug(
   const appJson = await readAppJson(layout.appDir);
   await writeDefaults(layout.appDir, Object.assign({}, ...compiled.map(({ configVars }) => configVars)));
   for (const path of ignored) await rm(join(layout.appDir, path), { recursive: true, force: true });
+  const isAnyLeft = await removeLeft(
+    layout.cacheDir,
+    selection.map(({ buildpack }) => buildpack),
+  );
   return {
     buildpack: selection.map(({ buildpack }) => buildpack.name).join(', '),
     processTypes,
     runtimes: [...new Set(compiled.flatMap(({ runtimes }) => runtimes.map(({ name }) => name)))],
-    isCacheChanged: compiled.some(({ isCacheChanged }) => isCacheChanged),
+    isCacheChanged: isAnyLeft || compiled.some(({ isCacheChanged }) => isCacheChanged),
     ...(appJson === undefined ? {} : { appJson }),
   };
 }

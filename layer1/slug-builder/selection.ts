@@ -26,12 +26,13 @@ import { unbuiltIn } from './unbuilt.ts';
 /** For apps that need nothing built: what they run is in the repository. */
 const procfileOnly: Buildpack = {
   name: 'procfile',
+  cacheFolders: [],
   detect: async ({ layout }) => ((await exists(join(layout.appDir, 'Procfile'))) ? 'Procfile' : undefined),
   compile: async () => nothingCompiled,
 };
 
 /** In the order they are tried. */
-const builtIns: readonly Buildpack[] = [
+export const builtIns: readonly Buildpack[] = [
   ruby,
   bun,
   nodejs,

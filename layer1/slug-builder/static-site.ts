@@ -17,6 +17,7 @@ const serverFiles = ['static-server.ts', 'static-rules.ts'] as const;
 
 export const staticSite: Buildpack = {
   name: 'static',
+  cacheFolders: ['toolchains'],
   async detect({ layout, isBuilt }) {
     // Somebody asks for it by name; where the build put the site is seen to later.
     if (isBuilt) return 'Static site';

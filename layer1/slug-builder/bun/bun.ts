@@ -12,6 +12,7 @@ const usualFiles = ['index.ts', 'index.tsx', 'index.js', 'server.ts', 'server.js
 
 export const bun: Buildpack = {
   name: 'bun',
+  cacheFolders: ['toolchains', 'nodejs', 'nodejs-downloads'],
   detect: async ({ layout }) => ((await exists(join(layout.appDir, 'package.json'))) ? 'Bun' : undefined),
   compile,
 };

@@ -25,6 +25,7 @@ const settings = { DENO_NO_UPDATE_CHECK: '1', DENO_NO_PROMPT: '1', DENO_USE_CGRO
 
 export const deno: Buildpack = {
   name: 'deno',
+  cacheFolders: ['toolchains', 'deno'],
   async detect({ layout }) {
     return (await firstThere(layout.appDir, signs)) === undefined ? undefined : 'Deno';
   },

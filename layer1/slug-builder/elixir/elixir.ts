@@ -19,6 +19,7 @@ const builderVersion = '1';
 
 export const elixir: Buildpack = {
   name: 'elixir',
+  cacheFolders: ['debian', 'elixir'],
   async detect({ layout }) {
     const text = await readTextFile(join(layout.appDir, 'mix.exs'));
     if (text === undefined) return undefined;

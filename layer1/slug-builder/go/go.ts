@@ -14,6 +14,7 @@ import { programsOf, whatToCheck } from './programs.ts';
 
 export const go: Buildpack = {
   name: 'go',
+  cacheFolders: ['debian', 'go'],
   detect: async ({ layout }) => ((await exists(join(layout.appDir, 'go.mod'))) ? 'Go' : undefined),
   compile,
 };

@@ -17,6 +17,7 @@ import { chooseJava, javaWish } from './versions.ts';
 
 export const java: Buildpack = {
   name: 'java',
+  cacheFolders: ['debian', 'maven', 'gradle'],
   async detect({ layout }) {
     if (await exists(join(layout.appDir, 'pom.xml'))) return 'Java';
     if ((await readGradle(layout.appDir)) !== undefined) return 'Gradle';

@@ -22,6 +22,7 @@ const pinIgnored = 'ignore';
 
 export const nodejs: Buildpack = {
   name: 'nodejs',
+  cacheFolders: ['toolchains', 'nodejs', 'nodejs-downloads'],
   detect: async ({ layout }) => ((await exists(join(layout.appDir, 'package.json'))) ? 'Node.js' : undefined),
   compile,
 };

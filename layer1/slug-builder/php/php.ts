@@ -18,6 +18,7 @@ const nothingRequired: ComposerJson = { php: undefined, extensions: [], docroot:
 
 export const php: Buildpack = {
   name: 'php',
+  cacheFolders: ['debian', 'composer', 'vendor'],
   async detect({ layout }) {
     for (const sign of signs) if (await exists(join(layout.appDir, sign))) return 'PHP';
     return undefined;

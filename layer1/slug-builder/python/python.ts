@@ -16,6 +16,7 @@ const builderVersion = '2';
 
 export const python: Buildpack = {
   name: 'python',
+  cacheFolders: ['debian', 'pip', 'venv'],
   async detect({ layout }) {
     return (await signOf(layout.appDir)) === undefined ? undefined : 'Python';
   },

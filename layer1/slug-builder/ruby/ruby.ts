@@ -29,6 +29,7 @@ const configVars = {
 
 export const ruby: Buildpack = {
   name: 'ruby',
+  cacheFolders: ['debian', 'gems'],
   detect: async ({ layout }) => ((await exists(join(layout.appDir, 'Gemfile'))) ? 'Ruby' : undefined),
   compile,
 };

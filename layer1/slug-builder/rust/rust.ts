@@ -17,6 +17,7 @@ import { checkRust, newestRust, rustLibraries, wishOfToolchain } from './version
 
 export const rust: Buildpack = {
   name: 'rust',
+  cacheFolders: ['debian', 'rust'],
   detect: async ({ layout }) => ((await exists(join(layout.appDir, 'Cargo.toml'))) ? 'Rust' : undefined),
   compile,
 };
