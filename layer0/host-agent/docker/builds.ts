@@ -5,12 +5,9 @@
  * apart from jobs and other builds, so the cluster is to it what it is to any machine outside, and what its image says of
  * itself in our labels is believed by nobody (`isOurs`). The engine holds its memory; processes and disk are ours to hold.
  */
-import type Docker from 'dockerode';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
-import { pause, systemClock } from '@flynn/kit/clock';
-import { LineSplitter } from '@flynn/kit/lines';
+import { pause } from '@flynn/kit/clock';
 import { retry } from '@flynn/kit/retry';
-import { z } from 'zod';
 import type { CallOptions, ImageBuild } from '../engine/engine.ts';
 import type { DockerContext } from './containers.ts';
 import { engineCall, isStatus } from './errors.ts';
@@ -18,12 +15,12 @@ import { BuildSteps, readBuildProgress } from '../builds/progress.ts';
 import { checkBases } from './base-images.ts';
 import { imageId } from './images.ts';
 import type { ImageContext } from './images.ts';
-import type { DockerUsage } from './usage.ts';
+import { StepGuard, stepContainers } from './step-guard.ts';
+import type { StepUsage } from './step-guard.ts';
 import { buildBridge, buildNetwork, buildRepository, label } from '../engine/labels.ts';
 
 /** Who asked holds the build to its own limit; this is for when nobody does any more. */
 const buildDeadlineMs = 24 * 60 * 60_000;
-const diskLookMs = 2_000;
 /** That memory ran out is heard beside the end of a step, now and then after it: of one that was killed it is waited for longer. */
 const outOfMemoryMs = 1_000;
 const killedMs = 10_000;
@@ -111,146 +108,6 @@ async function buildIn(
 function tooMuchMemory(bytes: number, cause: unknown): FlynnError {
   const message = `the build needed more memory than its limit of ${Math.round(bytes / 1024 ** 2)} MB: a process of it was ended`;
   return new FlynnError('exhausted', message, { cause });
-}
-
-const engineEvent = z.object({
-  Action: z.string(),
-  Actor: z.object({
-    ID: z.string(),
-    Attributes: z.object({ name: z.string().optional(), container: z.string().optional() }),
-  }),
-});
-
-type StepUsage = Pick<DockerUsage, 'besideBytes' | 'forget'>;
-
-/** Looks after the containers of one build's steps while it goes on. */
-class StepGuard {
-  readonly #context: DockerContext;
-  readonly #network: string;
-  readonly #usage: StepUsage;
-  readonly #limits: ImageBuild['limits'];
-  readonly #listening = Promise.withResolvers<void>();
-  /** Rejects when a step runs without its limit of processes. */
-  readonly #unlimited = Promise.withResolvers<never>();
-  readonly #ids = new Set<string>();
-  readonly #outOfMemory = Promise.withResolvers<void>();
-  wasOutOfMemory = false;
-
-  constructor(context: DockerContext, network: string, usage: StepUsage, { limits }: ImageBuild) {
-    this.#context = context;
-    this.#network = network;
-    this.#usage = usage;
-    this.#limits = limits;
-  }
-
-  /** A step that starts before would have no limit of processes. */
-  get isListening(): Promise<void> {
-    return this.#listening.promise;
-  }
-
-  /** Resolves once it is. */
-  get outOfMemory(): Promise<void> {
-    return this.#outOfMemory.promise;
-  }
-
-  /** Until the signal aborts; throws `exhausted` when the steps have written too much. */
-  async run(signal: AbortSignal): Promise<void> {
-    await Promise.race([Promise.all([this.#follow(signal), this.#measure(signal)]), this.#unlimited.promise]);
-  }
-
-  async #follow(signal: AbortSignal): Promise<void> {
-    const filters = JSON.stringify({ type: ['container', 'network'], event: ['connect', 'start', 'oom'] });
-    // The engine answers a moment before it subscribes. What it says of another build of that name is not looked back at.
-    const since = systemClock.now() / 1_000;
-    try {
-      const request = { filters, since, abortSignal: signal };
-      const stream = await this.#context.docker.getEvents(request);
-      this.#listening.resolve();
-      const lines = new LineSplitter({ maxBytes: 1024 ** 2 });
-      for await (const chunk of stream) {
-        for (const line of lines.push(Buffer.from(chunk))) if (line.trim() !== '') this.#take(line, signal);
-      }
-    } catch (error) {
-      if (signal.aborted) return;
-      this.#listening.resolve();
-      throw new FlynnError('unavailable', `the engine cannot be followed while it builds: ${messageOf(error)}`);
-    }
-  }
-
-  /** A container is in its network before it starts. Nothing is waited for: the next line may say that memory ran out. */
-  #take(line: string, signal: AbortSignal): void {
-    const { Action, Actor } = engineEvent.parse(JSON.parse(line));
-    if (Action === 'connect') {
-      const { name, container } = Actor.Attributes;
-      if (name === this.#network && container !== undefined) this.#ids.add(container);
-    } else if (this.#ids.has(Actor.ID)) {
-      if (Action === 'oom') {
-        this.wasOutOfMemory = true;
-        this.#outOfMemory.resolve();
-      } else this.#limit(Actor.ID, signal).catch(this.#unlimited.reject);
-    }
-  }
-
-  async #limit(id: string, signal: AbortSignal): Promise<void> {
-    const container = this.#context.docker.getContainer(id);
-    const request = { PidsLimit: this.#limits.pids };
-    try {
-      await engineCall('limiting a step', (abortSignal) => container.update({ ...request, abortSignal }), { signal });
-    } catch (error) {
-      // It has ended.
-      if (!hasCode(error, 'not_found', 'conflict', 'internal', 'cancelled')) throw error;
-    }
-  }
-
-  async #measure(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      await pause(diskLookMs, signal);
-      if (signal.aborted) return;
-      const rows = await stepContainers(this.#context, this.#network, { signal, size: true });
-      const written = rows.reduce((sum, row) => sum + ('SizeRw' in row ? Number(row.SizeRw ?? 0) : 0), 0);
-      const beside = await besideOf(
-        this.#usage,
-        rows.map(({ Id }) => Id),
-        { signal },
-      );
-      const bytes = written + beside;
-      if (bytes <= this.#limits.diskBytes) continue;
-      const size = (value: number): string => `${Math.round(value / 1024 ** 2)} MB`;
-      throw new FlynnError(
-        'exhausted',
-        `a step of the build wrote ${size(bytes)} to the disk; the limit is ${size(this.#limits.diskBytes)}`,
-      );
-    }
-  }
-}
-
-/** What steps have in volumes, as VOLUME gives them, and in files of the engine's: their own sizes say nothing of it. */
-async function besideOf(usage: StepUsage, ids: readonly string[], options: CallOptions): Promise<number> {
-  let bytes = 0;
-  for (const id of ids) {
-    try {
-      bytes += await usage.besideBytes(id, options);
-    } catch (error) {
-      // It has ended, or has more files than can be counted in time: its own size still holds it.
-      if (!hasCode(error, 'not_found', 'conflict', 'timeout')) throw error;
-    } finally {
-      usage.forget(id);
-    }
-  }
-  return bytes;
-}
-
-async function stepContainers(
-  { docker }: DockerContext,
-  network: string,
-  { size = false, ...options }: CallOptions & { size?: boolean },
-): Promise<Docker.ContainerInfo[]> {
-  const rows = await engineCall(
-    'listing the steps of a build',
-    (abortSignal) => docker.listContainers({ all: true, size, filters: { network: [network] }, abortSignal }),
-    options,
-  );
-  return rows.filter((row) => row.HostConfig.NetworkMode === network);
 }
 
 async function makeNetwork({ docker, cluster }: DockerContext, name: string, options: CallOptions): Promise<void> {
