@@ -1,8 +1,8 @@
 /** In which order files of tests begin, so that none that takes minutes begins last and has both cores to itself. */
 
 /**
- * Files that take a minute and more. Those that mostly wait, for leases, elections and deadlines, and those that mostly compute take
- * turns: each kind alone would leave the cores idle, or its tests late. One that is not named here begins after these.
+ * Files that take a minute and more. Those that mostly wait, for leases, elections and deadlines, and those that mostly compute
+ * take turns: each kind alone would leave the cores idle, or its tests late. One that is not named here begins after these.
  */
 export const longFiles: readonly string[] = [
   'layer1/appliances/postgres/client',
