@@ -29,7 +29,7 @@ export type RunOptions = ExecOptions & {
 export type ClusterOptions = {
   /** Default 1. They take as many indices. */
   hosts?: number;
-  /** Who begins with the platform's images. Default: the first. Of `all` those with disks of their own have none. */
+  /** Who begins with the platform's images. Default: the first. */
   haveImages?: 'first' | 'all' | 'none';
   /** Sizes of disks of their own, by a host's place; others share this machine's. */
   diskBytes?: Readonly<Record<number, number>>;
@@ -68,12 +68,11 @@ export class TestCluster implements AsyncDisposable {
         const diskBytes = options.diskBytes?.[place];
         await host.create(diskBytes === undefined ? {} : { diskBytes });
       }
-      const { haveImages = 'first', diskBytes = {} } = options;
+      const { haveImages = 'first' } = options;
       const tags = haveImages === 'none' ? [] : await platformImages();
+      const store = tags.length === 0 ? undefined : await ensureImageStore(suiteHosts, tags);
       const having = haveImages === 'all' ? hosts : hosts.slice(0, 1);
-      const linked = having.filter((_, place) => tags.length > 0 && diskBytes[place] === undefined);
-      const store = linked.length === 0 ? undefined : await ensureImageStore(suiteHosts, tags);
-      if (store !== undefined) for (const host of linked) await linkImages(store, host);
+      if (store !== undefined) for (const host of having) await linkImages(store, host);
       await Promise.all(hosts.map((host) => host.startEngine()));
       await hosts[0].copyImages(tags);
       return new TestCluster([...hosts], await mkdtemp(join(hosts[0].directory, 'work-')));

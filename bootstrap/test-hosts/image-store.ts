@@ -4,13 +4,13 @@
  */
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { mkdir, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hasCode } from '@flynn/kit/errors';
 import { retry } from '@flynn/kit/retry';
 import { withHostLock } from '../host-lock.ts';
 import { runProgram } from '../machine/program.ts';
-import { dataOf } from './disk.ts';
+import { dataOf, mountDisk } from './disk.ts';
 import type { HostFamily } from './network.ts';
 import { TestHost } from './test-host.ts';
 
@@ -66,10 +66,12 @@ async function make(family: HostFamily, tags: readonly string[], folder: string)
   await rename(unfinished, folder);
 }
 
-/** For a host whose engine has never run, on the same disk. */
+/** For a host whose engine has never run; one with a disk of its own has them copied there. */
 export async function linkImages(store: string, host: TestHost): Promise<void> {
   const data = dataOf(host.directory);
+  await mountDisk(host.directory);
   await mkdir(data, { recursive: true, mode: 0o710 });
+  const isSameDisk = (await stat(data)).dev === (await stat(store)).dev;
   await runProgram('cp', ['-a', join(store, parts.copied), data], { timeoutMs });
-  await runProgram('cp', ['-al', join(store, parts.linked), data], { timeoutMs });
+  await runProgram('cp', [isSameDisk ? '-al' : '-a', join(store, parts.linked), data], { timeoutMs });
 }

@@ -10,13 +10,13 @@ import { Stage } from './stage.ts';
 import { describeStore } from './store.ts';
 
 /** The place of the host with a disk of its own, and its size: images and containers, and room to fill. */
-const disk = { place: 2, bytes: 6 * 1024 ** 3 };
+const disk = { place: 2, bytes: 8 * 1024 ** 3 };
 
 suite('faults on three hosts', () => {
   let cluster: TestCluster;
   let stage: Stage;
   before(async () => {
-    // That hosts fetch them from each other others show, and the one with a disk of its own does.
+    // That hosts fetch them from each other is what a suite of its own shows (e2e/joining.ts); here all have them in the end.
     cluster = await TestCluster.create(60, { hosts: 3, haveImages: 'all', diskBytes: { [disk.place]: disk.bytes } });
     await cluster.up();
     stage = await Stage.open(cluster, process.env['FLYNN_TEST_BASE_IMAGE'] ?? '');
