@@ -49,7 +49,10 @@ async function run(bench: Bench): Promise<Figure[]> {
   if (bench.needs === 'nothing') return bench.run(args);
   Object.assign(process.env, await ensureTestImages());
   const hosts = bench.needs === 'three hosts' || bench.needs === 'prepared hosts' ? (bench.hosts ?? 3) : 1;
-  await using cluster = await TestCluster.create(2, { hosts, haveImages: bench.needs === 'blank host' ? 'none' : 'first' });
+  await using cluster = await TestCluster.create(2, {
+    hosts,
+    haveImages: bench.needs === 'blank host' ? 'none' : 'first',
+  });
   if (bench.needs === 'cluster' || bench.needs === 'three hosts') {
     process.stderr.write('bringing up a cluster of its own …\n');
     await cluster.up();
