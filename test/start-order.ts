@@ -16,6 +16,7 @@ export const longFiles: readonly string[] = [
   'layer1/slug-builder/copy-stages',
   'layer1/appliances/postgres/restore',
   'layer1/slug-builder/dockerfile',
+  'layer1/appliances/mysql/members',
   'layer0/store/etcd-cluster',
   'layer1/slug-builder/php/php',
   'layer0/discovery/registry',
