@@ -19,7 +19,7 @@ from objects import names, quoted
 from reading import Reader
 
 BESIDE, BEFORE, LOGIN = "app_restoring", "app_before", "app_restoring"
-LONG_S = 24 * 3600
+LONG_S, WEEK_S = 24 * 3600, 7 * 24 * 3600
 # Tables: the former while what was there is there, the latter once what was restored is.
 OLD, NEW = "restoring", "restored"
 APP = b"`app`@`%`"
@@ -37,6 +37,8 @@ def restore(host, password, chunks, *, is_own):
     maria = connected(host, password)
     if maria.one("SELECT GET_LOCK('flynn_restore', 0) AS mine")["mine"] != 1:
         raise Failed("another restore is under way")
+    # It says nothing while a file is read, and what is read goes once the lock is nobody's.
+    maria.rows(f"SET SESSION wait_timeout={WEEK_S}")
     finish_other(maria)
     before = content(maria)
     try:
