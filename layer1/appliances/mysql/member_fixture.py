@@ -78,6 +78,7 @@ class Place(unittest.TestCase):
         self.moment = 1000.0
         self.enterContext(mock.patch("time.clock_gettime", lambda _: self.moment))
         self.enterContext(mock.patch("builtins.print"))
+        self.enterContext(mock.patch("maria.time.sleep"))
         self.asks = self.enterContext(mock.patch("leadership.ask_copies", return_value=True))
         self.store, self.server, self.maria, self.guarded = FakeStore(), FakeServer(), FakeMaria(), FakeMaria()
         self.guard = Guard(self.guarded, self.server)

@@ -72,6 +72,19 @@ class Leads(Place):
         self.assertTrue(self.guarded.has("SET GLOBAL read_only=0"))
 
 
+    def test_it_asks_nothing_of_the_log_while_what_waits_is_not_acknowledged(self):
+        self.count()
+        self.maria.counts["wait_sessions"] = 2
+        self.maria.asked.clear()
+        self.announce()
+        self.step()
+        self.assertFalse(self.maria.has("SELECT @@gtid_binlog_pos"))
+        self.assertFalse(self.maria.has("SHOW MASTER STATUS"))
+        self.maria.counts["wait_sessions"] = 0
+        self.step()
+        self.assertTrue(self.maria.has("SELECT @@gtid_binlog_pos"))
+
+
 class HadReceived(Place):
     """Commits that who led has told apps of, and that it may never come back with."""
 

@@ -105,7 +105,8 @@ class World(decision_test.World):
         node.linked, node.acks = leader.leads, leader.name if chosen == node.name else None
 
     def count_copies(self, node):
-        with mock.patch("copies.now", lambda: self.now), mock.patch("copies.maria.look", lambda member: member.info):
+        answers = {"look": lambda member: member.info, "flows": lambda *_: True, "counts_of": lambda *_: {}}
+        with mock.patch("copies.now", lambda: self.now), mock.patch.multiple("copies.maria", **answers):
             node.leading.count()
 
     def stay(self, node):

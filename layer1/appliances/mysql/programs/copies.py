@@ -84,8 +84,12 @@ class Copies:
             self.waits = True
             # What is committed from here on waits for it; what was is up to there.
             self.mark = None
-            self.committed, self.acknowledged_before = maria.look(member.maria)["applied"], member.info["counts"]["yes_tx"]
+            self.committed, self.acknowledged_before = None, member.info["counts"]["yes_tx"]
             return
+        if self.committed is None:
+            if not maria.flows(member.maria, maria.counts_of(member.maria, 2), 2):
+                return
+            self.committed = maria.look(member.maria)["applied"]
         if member.info["counts"]["yes_tx"] != self.acknowledged_before:
             self.rests.pop(self.chosen, None)
         peer = member.peers.named(self.chosen)

@@ -1,11 +1,15 @@
 """Connections to a MariaDB, and what it says of how far it is."""
 
+import time
+
 import pymysql
 import pymysql.cursors
 
 from decision import Position
 
 ANSWER_S = 5
+# How long something waits before it is taken to wait for nothing.
+LOOKS, LOOK_S = 8, 0.05
 # Of numbers of servers: below are terms, which are those of who leads.
 FIRST_OF_COPIES = 2**31
 # As the server's settings have it (server.py).
@@ -94,11 +98,16 @@ def further(*positions):
     return max(positions, key=Position.order)
 
 
-def look(maria, timeout=2):
-    """How it is, in one go: what it has, what it copies, and how its copies are."""
+def look(maria, timeout=2, before=None):
+    """
+    How it is, in one go: what it has, what it copies, and how its copies are. Where commits wait for a copy that is gone MariaDB says
+    nothing of its log, and to whoever asks for it nothing at all any more, to anybody: then that is as it was `before`.
+    """
+    counts = counts_of(maria, timeout)
+    if before and before["following"] is None and not flows(maria, counts, timeout):
+        return {**before, "counts": counts_of(maria, timeout)}
     at = maria.one("SELECT @@gtid_binlog_pos AS log, @@gtid_slave_pos AS copied, @@read_only AS closed", timeout=timeout)
     following = maria.one("SHOW SLAVE STATUS", timeout=timeout)
-    counts = maria.rows("SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_master%'", timeout=timeout)
     applied = further(position_of(at["log"]), position_of(at["copied"]))
     received = position_of(following["Gtid_IO_Pos"] or "") if following else Position()
     # As it is to be told where copying goes on.
@@ -112,8 +121,26 @@ def look(maria, timeout=2):
         "following": following,
         "takesWrites": at["closed"] in (0, "OFF"),
         "logBytes": place_of(maria, following, timeout),
-        "counts": {one["Variable_name"].removeprefix("Rpl_semi_sync_master_"): one["Value"] for one in counts},
+        "counts": counts,
     }
+
+
+def counts_of(maria, timeout):
+    found = maria.rows("SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_master%'", timeout=timeout)
+    return {one["Variable_name"].removeprefix("Rpl_semi_sync_master_"): one["Value"] for one in found}
+
+
+def flows(maria, counts, timeout):
+    """Nothing waits for a copy, or what does is acknowledged."""
+    for _ in range(LOOKS):
+        if int(counts["wait_sessions"]) == 0:
+            return True
+        time.sleep(LOOK_S)
+        now = counts_of(maria, timeout)
+        if now["yes_tx"] != counts["yes_tx"]:
+            return True
+        counts = now
+    return False
 
 
 def place_of(maria, following, timeout):

@@ -29,6 +29,7 @@ class Supervisor(supervisor.Supervisor):
     def __init__(self, *, local, **known):
         super().__init__(**known)
         self.maria, self.info, self.answered_at = local, {}, now()
+        self.last_info = None
         self.copies, self.finishing = Copies(self), Finishing(self)
         # Of a copy: whom it lets wait for it, and what it has to have received before its data are those of who leads.
         self.acks, self.target = None, None
@@ -64,7 +65,7 @@ class Supervisor(supervisor.Supervisor):
             return
         try:
             copying.settle(self.maria)
-            self.info = maria.look(self.maria)
+            self.info = self.last_info = maria.look(self.maria, before=self.last_info)
             found = self.maria.one("SELECT data FROM flynn.lead WHERE one = 1", timeout=2)
             self.data = None if found is None else found["data"]
             self.answered_at = now()
@@ -286,6 +287,7 @@ class Supervisor(supervisor.Supervisor):
         self.is_cold, self.acks, self.target = True, None, None
         self.is_known = self.is_catching_up = False
         self.data, self.position, self.info, self.state = None, Position(), {}, "starting"
+        self.last_info = None
         self.server.start(is_copy=True, number=self.number())
         self.answered_at = now()
 
