@@ -11,7 +11,7 @@ import { passwordHashPattern } from './password-hash-shape.ts';
 const usualCostLog2 = 15;
 const blockSize = 8;
 const keyBytes = 32;
-const maxMemoryBytes = 160 * 1024 ** 2;
+const maxMemoryBytes = 40 * 1024 ** 2;
 const lengths = { min: 8, max: 128 } as const;
 
 const derive = promisify<string, Buffer, number, object, Buffer>(scrypt);

@@ -24,8 +24,8 @@ const addressRefused: Judgement = { is: 'address-refused' };
 
 /** Of passwords that were wrong lately: who says the same again is told the same, for nothing. */
 const maxWrong = 256;
-/** Nobody's. A user that there is not takes as long as one that there is. */
-const noHash = `$scrypt$ln=15,r=8,p=1$${'A'.repeat(22)}$${'A'.repeat(43)}`;
+/** The key of nobody's hash. */
+const noKey = 'A'.repeat(43);
 
 /**
  * INVARIANTS. What it knows to be right is of these users' hashes: with any change of who may come in there is another one of
@@ -33,15 +33,21 @@ const noHash = `$scrypt$ln=15,r=8,p=1$${'A'.repeat(22)}$${'A'.repeat(43)}`;
  */
 export class RouteGate {
   readonly #access: RouteAccess;
+  readonly #app: string;
   readonly #hashes: ReadonlyMap<string, string | undefined>;
+  /** A user that there is not takes as long as one that there is. */
+  readonly #nobodys: string;
   readonly #right = new Map<string, Buffer>();
   readonly #wrong = new Set<string>();
   readonly #underWay = new Map<string, Promise<Checked>>();
   readonly networks: Networks;
 
-  constructor(access: RouteAccess) {
+  /** `app`: apps take turns with the passwords that are looked at. */
+  constructor(access: RouteAccess, app: string) {
     this.#access = access;
+    this.#app = app;
     this.#hashes = new Map(Object.entries(access.users).map(([name, { hash }]) => [name, hash]));
+    this.#nobodys = nobodysHash(this.#hashes.values());
     this.networks = new Networks(access.allow);
   }
 
@@ -70,7 +76,8 @@ export class RouteGate {
     const known = this.#underWay.get(key);
     if (known !== undefined) return known;
     const { user, password } = credentials;
-    const checked = passwords.check({ client, password, hash: this.#hashes.get(user) ?? noHash }).then((found) => {
+    const hash = this.#hashes.get(user) ?? this.#nobodys;
+    const checked = passwords.check({ app: this.#app, client, password, hash }).then((found) => {
       this.#underWay.delete(key);
       if (found.is === 'right') this.#right.set(user, credentials.digest);
       else if (found.is === 'wrong') this.#keepWrong(name);
@@ -84,6 +91,12 @@ export class RouteGate {
     if (this.#wrong.size >= maxWrong) this.#wrong.clear();
     this.#wrong.add(name);
   }
+}
+
+/** It costs what that of the first user does. */
+function nobodysHash(hashes: Iterable<string | undefined>): string {
+  const [first = ''] = hashes;
+  return first.replace(/[^$]*$/, noKey);
 }
 
 export type RefusedEntry = { readonly refusal: Refusal; readonly more: Fields };

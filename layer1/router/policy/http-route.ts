@@ -70,7 +70,7 @@ export class HttpRoute implements Place {
     this.concurrency = hasSameLimits ? before.concurrency : concurrencyOf(http.limits, parts.share);
     const { maintenance } = unguarded(http);
     this.maintenance = maintenance === undefined ? undefined : new Networks(maintenance.allow);
-    this.gate = gateOf(http, before);
+    this.gate = gateOf(route, before);
     const { hstsSeconds, hstsSubdomains } = http.https;
     if (hstsSeconds > 0) this.hsts = `max-age=${hstsSeconds}${hstsSubdomains ? '; includeSubDomains' : ''}`;
   }
@@ -98,10 +98,10 @@ export class HttpRoute implements Place {
 }
 
 /** Whoever was let in need not be looked at again while nothing changes of who may come in, whatever else of the route does. */
-function gateOf({ access }: HttpSettings, before: HttpRoute | undefined): RouteGate | undefined {
+function gateOf({ appId, http: { access } }: Route, before: HttpRoute | undefined): RouteGate | undefined {
   if (access === undefined) return undefined;
   const isSame = before?.gate !== undefined && isDeepStrictEqual(before.settings.access, access);
-  return isSame ? before.gate : new RouteGate(access);
+  return isSame ? before.gate : new RouteGate(access, appId);
 }
 
 /** Nearly all routes have the same: many routes are to cost little. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
 import { Passwords } from './passwords.ts';
 
 /** A look takes until the test lets it end. */
@@ -15,7 +16,7 @@ function startLooking() {
       return isRight;
     },
   });
-  const check = (client: string) => passwords.check({ client, password: 'x', hash: 'y' });
+  const check = (client: string, app = 'shop') => passwords.check({ app, client, password: 'x', hash: 'y' });
   /** Of those that are looked at, one after the other, until none is left. */
   const endAll = async (isRight: boolean) => {
     for (let idle = 0; idle < 3; idle += 1) {
@@ -55,6 +56,26 @@ describe('passwords', () => {
     );
   });
 
+  test('of an app that very many ask for keep those of another waiting for one look', async () => {
+    const { world, check, endAll } = startLooking();
+    const crowd = Array.from({ length: 40 }, (_, n) => check(`client-${n}`));
+    const endOne = async (isRight: boolean) => {
+      await waitFor(async () => world.ends.length === 1, { what: 'a look', deadlineMs: 10_000 });
+      world.ends.splice(0)[0]?.(isRight);
+    };
+    const other = check('client-0', 'blog');
+    // That which is under way, and one of those that wait already.
+    for (const isRight of [false, false, true]) await endOne(isRight);
+    assert.equal((await other).is, 'right');
+    await endAll(false);
+    const found = (await Promise.all(crowd)).map(({ is }) => is);
+    assert.deepEqual(
+      [found.filter((is) => is === 'wrong').length, found.filter((is) => is === 'busy').length],
+      [32, 8],
+    );
+    assert.equal(world.most, 1);
+  });
+
   test('that are wrong are looked at so often of a client, and that are right do not count', async () => {
     const { world, check, endAll } = startLooking();
     const one = async (client: string, isRight: boolean) => {
@@ -80,7 +101,7 @@ describe('passwords', () => {
         return true;
       },
     });
-    const asked = { client: 'a', password: 'x', hash: 'y' };
+    const asked = { app: 'shop', client: 'a', password: 'x', hash: 'y' };
     assert.equal((await passwords.check(asked)).is, 'busy');
     isBroken = false;
     assert.equal((await passwords.check(asked)).is, 'right');

@@ -17,7 +17,7 @@ function written(segments: readonly string[]): fc.Arbitrary<string> {
       .join('');
   const noise = fc.constantFrom('', '', '/', '/.', '/%2e', '/x/..', '/%61/%2E%2e', '//');
   return fc
-    .array(fc.tuple(noise, fc.constantFrom('/', '/', '%2F', '%2f'), fc.boolean()), {
+    .array(fc.tuple(noise, fc.constantFrom('/', '/', '%2F', '%2f', '\\', '%5C'), fc.boolean()), {
       minLength: segments.length,
       maxLength: segments.length,
     })
@@ -52,6 +52,8 @@ describe('the normal form of a path', () => {
       ['/a/%2e%2e/b', '/b'],
       ['/a/.%2E/b', '/b'],
       ['/a%2f..%2fb', '/b'],
+      ['/a/..\\b', '/b'],
+      ['/a%5c..%5Cb', '/b'],
       ['/../../b', '/b'],
       ['/a/b/..', '/a/'],
       ['/a/.', '/a/'],
@@ -68,11 +70,14 @@ describe('the normal form of a path', () => {
 
   test('is what a plain path is already', () => {
     fc.assert(
-      fc.property(fc.array(fc.constantFrom('/', 'a', '.', '%2e', '..', '%2f', '%41'), { maxLength: 8 }), (pieces) => {
-        const path = `/${pieces.join('')}`;
-        if (isPlain(path)) assert.equal(normalPath(path), path);
-        assert.equal(isPlain(`${path}?/../%2e//`), isPlain(path));
-      }),
+      fc.property(
+        fc.array(fc.constantFrom('/', 'a', '.', '%2e', '..', '%2f', '%41', '\\'), { maxLength: 8 }),
+        (pieces) => {
+          const path = `/${pieces.join('')}`;
+          if (isPlain(path)) assert.equal(normalPath(path), path);
+          assert.equal(isPlain(`${path}?/../%2e//`), isPlain(path));
+        },
+      ),
       { numRuns: 1_000 },
     );
   });
@@ -88,6 +93,7 @@ describe('what is below a prefix', () => {
       ['/%61pi/x%20y', '/x%20y'],
       ['/api/group%2Fproject/files', '/group%2Fproject/files'],
       ['/api%2Fx', '/x'],
+      ['/api\\x\\..\\y', '/y'],
       ['/x/../api/y', '/y'],
       ['//api//y', '/y'],
       ['/api/../api/y', '/y'],
@@ -106,7 +112,7 @@ describe('what is below a prefix', () => {
       fc.property(cases, ([prefix, rest, path]) => {
         const below = belowPrefix(path, plainBytes(prefix));
         assert.equal(normalPath(below), plainBytes(rest));
-        assert.ok(!/(?:^|\/|%2f)(?:\.|%2e){2}(?:\/|%2f|$)/i.test(below));
+        assert.ok(!/(?:^|[/\\]|%2f|%5c)(?:\.|%2e){2}(?:[/\\]|%2f|%5c|$)/i.test(below));
       }),
       { numRuns: 500 },
     );

@@ -3,13 +3,15 @@
  * route it belongs to; what is sent on is what came.
  *
  * The normal form (RFC 3986 6.2.2, and what nginx matches on): percent-encoding decoded once, `.` and `..` resolved,
- * repeated slashes one. `%2F` counts as a slash: apps differ in that, and the longer prefix is the safer reading.
+ * repeated slashes one. `%2F` counts as a slash, and so does a backslash, as in every reader that goes by the URL standard of browsers
+ * (`new URL()`): apps differ in that, and the longer prefix is the safer reading.
  */
 
 const slash = 47;
 const dot = 46;
 const percent = 37;
 const question = 63;
+const backslash = 92;
 
 /** Where the path ends and the query begins. */
 export function pathEnd(target: string): number {
@@ -22,7 +24,7 @@ export function isPlain(target: string): boolean {
   for (let i = 0; i < target.length; i += 1) {
     const code = target.charCodeAt(i);
     if (code === question) break;
-    if (code === percent) return false;
+    if (code === percent || code === backslash) return false;
     if (code === slash) {
       const next = target.charCodeAt(i + 1);
       if (next === slash || next === dot) return false;
@@ -38,7 +40,7 @@ type Segment = { readonly raw: string; readonly plain: string };
 function segmentsOf(path: string): Segment[] {
   const segments: Segment[] = [];
   let endsWithSlash = false;
-  for (const [raw, , name = ''] of path.matchAll(/(\/|%2f)((?:(?!%2f)[^/])*)/gi)) {
+  for (const [raw, , name = ''] of path.matchAll(/([/\\]|%2f|%5c)((?:(?!%2f|%5c)[^/\\])*)/gi)) {
     const plain = decode(name);
     if (plain === '..') segments.pop();
     endsWithSlash = plain === '' || plain === '.' || plain === '..';
@@ -72,7 +74,7 @@ export function belowPrefix(target: string, prefix: string): string {
     .slice(depth)
     .map((segment) => segment.raw)
     .join('');
-  return `/${rest.replace(/^(?:\/|%2f)/i, '')}${target.slice(end)}`;
+  return `/${rest.replace(/^(?:[/\\]|%2f|%5c)/i, '')}${target.slice(end)}`;
 }
 
 /** Bytes as Latin-1, as they would have come unencoded. What is no encoding stays as it is. */
