@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { users } from '@flynn/controller/access/api';
 import { apps, formations, releases } from '@flynn/controller/api';
+import { routing } from '@flynn/controller/routes/api';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { runCli } from '../program.ts';
@@ -42,6 +43,19 @@ test('a clone has the release, the env and, asked for, the counts; the artifact 
   await env.desk.run(['-a', 'shop', 'delete', '-y']);
   const params = { artifact: release.artifactId ?? '' };
   assert.equal((await client.call(releases.getArtifact, { params })).id, release.artifactId);
+});
+
+test('a clone lets in whom its app does', async () => {
+  await using env = await openDeskWithController();
+  const { client } = env.controller;
+  await env.controller.deployApp('shop', { web: {} });
+  const [route] = await client.call(routing.list, { params: { app: 'shop' } });
+  const body = { http: { access: { allow: ['10.0.0.0/8'] } } };
+  await client.call(routing.update, { params: { app: 'shop', route: route?.id ?? '' }, body });
+  const made = await env.desk.run(['-a', 'shop', 'clone', 'copy']);
+  assert.equal(made.code, 0, made.stderr);
+  const [copied] = await client.call(routing.list, { params: { app: 'copy' } });
+  assert.deepEqual(copied?.http.access, { users: {}, allow: ['10.0.0.0/8'], needs: 'all' });
 });
 
 test('a copy that does not come up is there, and that is said', async () => {

@@ -252,7 +252,11 @@ async function makeApp(
   const client = await context.client();
   // What is pushed to it is the same repository.
   const place = builtAs(source);
-  if (reviewMs === undefined) return client.call(apps.create, { body: { name, meta: place } });
+  if (reviewMs === undefined) {
+    return withSeen({ accessOf: source.id }, (known) =>
+      client.call(apps.create, { body: { name, meta: place, ...known } }),
+    );
+  }
   const asked = expiryOf(reviewMs);
   return withSeen(asked.byCluster, (known) => {
     const meta = { ...place, [reviewOf]: source.id, ...(known.reviewMs === undefined ? asked.byUs : {}) };

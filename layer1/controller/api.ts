@@ -48,6 +48,8 @@ export const apps = {
       meta: metaSchema.default({}),
       isSystem: z.boolean().default(false),
       reviewMs,
+      /** Its route lets in whom the oldest of this app's routes does that does not let in everybody. */
+      accessOf: z.string().optional(),
     }),
     response: appSchema,
     summary: 'Create an app with its default route NAME.DOMAIN; without a name one is made up',

@@ -26,7 +26,8 @@ import { findApp, findLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { jobsOfApp } from '../jobs/views.ts';
 import { cellOf } from '../jobs/jobs.ts';
-import { checkReview, firstRouteHttp, reviewPieces, withExpiry } from './review-apps.ts';
+import { checkReview, reviewPieces, withExpiry } from './review-apps.ts';
+import { parentMeta } from './review-meta.ts';
 import { checkBuildPlace } from '../builds/place.ts';
 import { checkOneOffLimits } from '../jobs/one-off-limits.ts';
 import { pageOf } from '../paging.ts';
@@ -34,6 +35,8 @@ import { refuseRemoval } from '../datastores/guards.ts';
 import { onlyOf } from '../providers/leaving.ts';
 import { resourceType } from '../providers/types.ts';
 import { isDispensable } from '../formations/counts.ts';
+import { copiedHttp } from '../routes/copied-access.ts';
+import type { HttpSettings } from '../routes/settings.ts';
 import { appFinalizer, appType, ownedBy, releaseType, routeType } from '../resources.ts';
 import type { AppResource, ReleaseResource } from '../resources.ts';
 import { viewApp } from '../views.ts';
@@ -56,7 +59,7 @@ export function appHandlers(deps: Deps): Handler[] {
       }
       const { reviewMs, ...asked } = body;
       const meta = withExpiry(asked.meta, { reviewMs }, deps.now());
-      return viewApp(await createApp(deps, { ...asked, meta, ...ownerOf(principal) }, signal));
+      return viewApp(await createApp(deps, { ...asked, meta, principal }, signal));
     }),
     handle(apps.list, async (call) => {
       const principal = principalOf(call);
@@ -97,7 +100,15 @@ export function appHandlers(deps: Deps): Handler[] {
   ];
 }
 
-type NewApp = { name?: string | undefined; meta: Record<string, string>; isSystem: boolean; ownerId?: string };
+type NewApp = {
+  name?: string | undefined;
+  meta: Record<string, string>;
+  isSystem: boolean;
+  /** The app whose access it copies; a review app does that of its app anyway. */
+  accessOf?: string | undefined;
+  /** Who makes it. */
+  principal: Principal;
+};
 
 /** Who makes an app is its admin, also with a role on the cluster that is less or is taken away later. */
 function ownerOf({ userId, clusterLevel }: Principal): { ownerId?: string } {
@@ -144,10 +155,10 @@ async function createNamed(deps: Deps, input: NewApp & { name: string }, signal:
       domain,
       path: '/',
       service,
-      ...(await firstRouteHttp(deps, input.meta, signal)),
+      ...(await firstRouteHttp(deps, input, signal)),
     },
   });
-  const { ownerId } = input;
+  const { ownerId } = ownerOf(input.principal);
   const grants =
     ownerId === undefined
       ? []
@@ -177,6 +188,22 @@ async function createNamed(deps: Deps, input: NewApp & { name: string }, signal:
       );
     }
   }
+}
+
+/** Of a review app of nothing that is told elsewhere. */
+async function firstRouteHttp(
+  deps: Deps,
+  { meta, accessOf, principal }: NewApp,
+  signal: AbortSignal,
+): Promise<{ http?: HttpSettings }> {
+  const parentId = meta[parentMeta];
+  const like =
+    parentId !== undefined
+      ? await deps.resources.find(appType, parentId, { signal })
+      : accessOf === undefined
+        ? undefined
+        : await findApp(deps, accessOf, signal);
+  return like === undefined ? {} : copiedHttp(deps, like, principal, signal);
 }
 
 /** Throws `denied`. */

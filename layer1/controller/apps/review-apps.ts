@@ -9,11 +9,8 @@ import { refuseForDatastore } from '../datastores/guards.ts';
 import { believedNow } from '../collection/round-state.ts';
 import { countedPiece } from '../deps.ts';
 import type { Deps } from '../deps.ts';
-import { appType, ownedBy, routeType } from '../resources.ts';
+import { appType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
-import { guarded } from '../routes/guard.ts';
-import { httpSettingsSchema } from '../routes/settings.ts';
-import type { HttpSettings } from '../routes/settings.ts';
 import { expiryMeta, goesEarlier, parentMeta, reviewIssues } from './review-meta.ts';
 
 /** Of an app: how many review apps it may have at once. */
@@ -73,25 +70,6 @@ export async function reviewPieces(deps: Deps, meta: Meta, signal: AbortSignal):
     );
   }
   return [countedPiece(deps, parent)];
-}
-
-/**
- * How the first route of an app with this metadata answers: a review app's lets in whom the first of its app's routes does that
- * does not let in everybody. Others as ever.
- */
-export async function firstRouteHttp(
-  { resources }: Pick<Deps, 'resources'>,
-  meta: Meta,
-  signal: AbortSignal,
-): Promise<{ http?: HttpSettings }> {
-  const parentId = meta[parentMeta];
-  if (parentId === undefined) return {};
-  const routes = await resources.list(routeType, { owner: ownedBy(parentId), signal });
-  const [first] = routes
-    .filter(({ spec }) => spec.http.access !== undefined)
-    .toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
-  const access = first?.spec.http.access;
-  return access === undefined ? {} : { http: guarded(httpSettingsSchema.parse({ access })) };
 }
 
 /** The end of a review app is its deletion, which is for its admins; others may only put it off. Throws `invalid`, `denied`. */

@@ -174,11 +174,8 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   }
   await checkRelease(deps, current ?? newApp(deps, name), { before, after, basis: known?.basis }, context);
   if (isDryRun) return { ...result, notes };
-  // Who makes an app is its admin.
-  const { isAdmin, userId } = context.principal;
-  const ownerId = isAdmin || userId === undefined ? {} : { ownerId: userId };
-  const app =
-    current ?? (await createApp(deps, { name, meta: { ...after.meta }, isSystem: false, ...ownerId }, signal));
+  const { principal } = context;
+  const app = current ?? (await createApp(deps, { name, meta: { ...after.meta }, isSystem: false, principal }, signal));
   await setApp(deps, app, wanted, context);
   if (spec.routes !== undefined) await setRoutes(deps, app, { routes: after.routes, changes: spec.routes }, signal);
   const step = { before, after, named, basis: known?.basis };

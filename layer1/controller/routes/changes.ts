@@ -1,9 +1,11 @@
 /** Changing routes that are there: their service, their settings, and whether they are in maintenance. */
 import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { mergePieces } from '@flynn/resource/piece';
 import type { Deps } from '../deps.ts';
 import { findLiveApp } from '../deps.ts';
 import { ownedBy, routeType } from '../resources.ts';
 import type { AppResource, RouteResource } from '../resources.ts';
+import { followersOf } from './copied-access.ts';
 import { wrongSettings } from './creation.ts';
 import { withReleaseIds } from './releases.ts';
 import { changedHttp, changedTcp } from './rules.ts';
@@ -50,6 +52,7 @@ export async function changeRoute(
   if ((http.access ?? undefined) !== undefined) checkReachable(app, path, 'behind a password of its own');
   const { revision } = change;
   if (revision !== undefined && revision !== route.revision) throw overtaken(route.id, revision);
+  const following = http.access === undefined ? undefined : await followersOf(deps, app, route, signal);
   try {
     return await deps.resources.update(
       routeType,
@@ -60,7 +63,11 @@ export async function changeRoute(
         http: changedHttp(spec.http, http),
         tcp: changedTcp(spec.tcp, change.tcp ?? {}),
       }),
-      { signal, ...(revision === undefined ? {} : { expectRevision: revision }) },
+      {
+        signal,
+        ...(revision === undefined ? {} : { expectRevision: revision }),
+        ...(following === undefined ? {} : { also: (next) => mergePieces(following(next)) }),
+      },
     );
   } catch (error) {
     if (revision !== undefined && hasCode(error, 'conflict')) throw overtaken(route.id, revision, error);
