@@ -151,6 +151,7 @@ function infoText(one: Operation, appName: string | undefined): string {
     ['runner', one.runnerId],
     ['attempt', one.attempt === undefined ? undefined : String(one.attempt)],
     ...(one.losses ?? []).map((loss): [string, string] => ['lost', `${loss.at}: ${lossText(loss)}`]),
+    ['given back', handoverText(one)],
     ['depends on', one.dependsOn?.join(', ')],
     ['may go to', target?.runnerId ?? (labels.length === 0 ? undefined : labels.join(', '))],
     ['queued', one.createdAt],
@@ -164,6 +165,13 @@ function infoText(one: Operation, appName: string | undefined): string {
   const shown = facts.filter(([, value]) => value !== undefined);
   const width = Math.max(...shown.map(([name]) => name.length));
   return shown.map(([name, value]) => `${name.padEnd(width)}  ${value ?? ''}\n`).join('');
+}
+
+function handoverText({ handover, handovers = 0 }: Operation): string | undefined {
+  if (handovers === 0) return undefined;
+  const last =
+    handover === undefined ? '' : `, the last time by ${handover.runnerId}, which was stopped: ${handover.at}`;
+  return `${handovers === 1 ? 'once' : `${handovers} times`}${last}`;
 }
 
 function tookText({ startedAt, endedAt }: Operation, now: number): string | undefined {

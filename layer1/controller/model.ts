@@ -222,6 +222,16 @@ export const lossSchema = z.object({
 });
 export type Loss = z.output<typeof lossSchema>;
 
+/** Of one that its runner gave back, as it was stopped: what the next one has to know. */
+export const handoverSchema = z.object({
+  at: time,
+  runnerId: z.string(),
+  attempt: z.int(),
+  /** Of a build whose job runs on: so many lines of either output are in the log. */
+  told: z.object({ stdout: z.int().nonnegative(), stderr: z.int().nonnegative() }).optional(),
+});
+export type Handover = z.output<typeof handoverSchema>;
+
 export const operationSchema = z.object({
   id,
   appId: id,
@@ -261,6 +271,9 @@ export const operationSchema = z.object({
   isCancelRequested: z.boolean().optional(),
   /** Of a build: after each of these it was begun again. */
   losses: z.array(lossSchema).optional(),
+  /** The last time that a runner gave it back, unless it was lost since; and how often that was. */
+  handover: handoverSchema.optional(),
+  handovers: z.int().optional(),
   error: z.string().optional(),
   /** What the operation produced, for the next in the chain: build {resultDigest}; release {releaseId}; deploy {deploymentId}. */
   output: z.record(z.string(), z.string()).default({}),

@@ -262,6 +262,8 @@ export const operationType = defineType({
       attempt: true,
       isCancelRequested: true,
       losses: true,
+      handover: true,
+      handovers: true,
       error: true,
       output: true,
       expiresAt: true,

@@ -25,7 +25,7 @@ type Exit = { code: number | undefined; error: string | undefined };
 export async function executeBuild(execution: Execution): Promise<Record<string, string>> {
   const { operation, controller, blobs } = execution;
   const { sourceDigest, commit = '', imageRef, folder, dockerfile } = operation.input;
-  const { losses = [] } = operation;
+  const { losses = [], handover } = operation;
   if (imageRef !== undefined) {
     const { registry } = parseReference(imageRef);
     const { FLYNN_REGISTRY_LOGINS: logins, FLYNN_PLAIN_REGISTRIES: plain } = registrySettingsOf(await execution.env());
@@ -36,8 +36,11 @@ export async function executeBuild(execution: Execution): Promise<Record<string,
   const app = await patiently('reading the app', execution, (signal) =>
     controller.call(apps.get, { params: { app: operation.appId } }, { signal }),
   );
-  await execution.write(...beginningAgain(operation));
-  await execution.write(`-----> Building ${app.name}${folder === undefined ? '' : ` from ${folder}`}...`);
+  // Its job runs on, and its output is told from where the runner before was.
+  if (handover?.told === undefined) {
+    await execution.write(...beginningAgain(operation));
+    await execution.write(`-----> Building ${app.name}${folder === undefined ? '' : ` from ${folder}`}...`);
+  }
   const look = (signal: AbortSignal) => sourceKindOf(() => blobs.get(sourceDigest, { signal }), signal);
   const kind = dockerfile === undefined ? await patiently('reading the source', execution, look) : 'dockerfile';
   const body = {
@@ -51,12 +54,14 @@ export async function executeBuild(execution: Execution): Promise<Record<string,
   const job = await patiently('starting the build', execution, (signal) =>
     controller.call(jobs.build, { params: { app: operation.appId }, body }, { signal }),
   );
+  const told = { ...(handover?.told ?? { stdout: 0, stderr: 0 }) };
+  execution.handover.told = told;
   let exit: Exit;
   try {
-    exit = await followJob(job, execution);
+    exit = await followJob(job, execution, told);
   } catch (error) {
     // Nobody would take its result any more.
-    await stopJob(job, execution);
+    if (!execution.isGivenBack()) await stopJob(job, execution);
     throw error;
   }
   if (exit.code !== 0) throw failureOf(await explain(exit, job, execution));
@@ -67,9 +72,9 @@ export async function executeBuild(execution: Execution): Promise<Record<string,
 }
 
 /** For whoever pushed, who may have seen half a build by now. */
-function beginningAgain({ losses = [] }: Operation): string[] {
+function beginningAgain({ losses = [], handover }: Operation): string[] {
   const last = losses.at(-1);
-  if (last === undefined) return [];
+  if (last === undefined || handover !== undefined) return [];
   const text = lossText(last);
   const tries = `${losses.length === 1 ? '2nd' : '3rd'} try of 3 at most`;
   const where = last.hostId === undefined ? '' : ' on another';
@@ -93,10 +98,12 @@ async function explain(exit: Exit, job: Job, execution: Execution): Promise<Exit
   }
 }
 
-/** Copies the job's output to the log until it ends. Attaches again when the connection breaks, skipping what it has. */
-export async function followJob(job: Job, execution: Execution): Promise<Exit> {
+/**
+ * Copies the job's output to the log until it ends. Attaches again when the connection breaks, skipping what it has: `seen`, which
+ * it keeps.
+ */
+export async function followJob(job: Job, execution: Execution, seen = { stdout: 0, stderr: 0 }): Promise<Exit> {
   const { signal } = execution;
-  const seen = { stdout: 0, stderr: 0 };
   let isLastLook = false;
   for (let failures = 0; ;) {
     signal.throwIfAborted();

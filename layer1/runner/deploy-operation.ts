@@ -14,7 +14,7 @@ import { takeBackCancelled } from './deploy-cancellation.ts';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
 import { afterOthers } from './others.ts';
-import { isOfFirst, operationBefore, renewedRelease } from './release-operation.ts';
+import { isMadeBy, isOfFirst, operationBefore, renewedRelease } from './release-operation.ts';
 
 /** Output `deploymentId`. */
 export async function executeDeploy(execution: Execution): Promise<Record<string, string>> {
@@ -74,7 +74,7 @@ type Started = { release: Release; deployment: Deployment };
 async function startDeployment(asMade: Release, execution: Execution): Promise<Started> {
   const { operation, controller } = execution;
   const params = { app: operation.appId };
-  const begun = operation.output['deploymentId'];
+  const begun = operation.output['deploymentId'] ?? (await begunBefore(asMade, execution));
   if (begun !== undefined) {
     return patiently('reading the deployment', execution, async (signal) => {
       const deployment = await controller.call(deployments.get, { params: { deployment: begun } }, { signal });
@@ -97,6 +97,22 @@ async function startDeployment(asMade: Release, execution: Execution): Promise<S
     },
     (other) => (other.newReleaseId === release.id ? { release, deployment: other } : undefined),
   );
+}
+
+/**
+ * The deployment that a runner began which gave the operation back. By its release, whatever became of it: what failed is not
+ * begun a second time.
+ */
+async function begunBefore(asMade: Release, execution: Execution): Promise<string | undefined> {
+  const { operation, controller } = execution;
+  const params = { app: operation.appId };
+  if (operation.handover === undefined) return undefined;
+  return patiently('looking for its deployment', execution, async (signal) => {
+    const made = await controller.call(releases.list, { params }, { signal });
+    const own = new Set([asMade, ...made.filter((one) => isMadeBy(operation, one))].map(({ id }) => id));
+    const all = await controller.call(deployments.list, { params }, { signal });
+    return all.find(({ newReleaseId }) => own.has(newReleaseId))?.id;
+  });
 }
 
 /** The output of what runs before the release takes over. How it ended the deployment says. */

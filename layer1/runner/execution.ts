@@ -1,6 +1,6 @@
 /** What executing an operation is given and gives. */
 import type { BlobClient } from '@flynn/blobstore/client';
-import type { Operation } from '@flynn/controller/model';
+import type { Handover, Operation } from '@flynn/controller/model';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { RetryOptions } from '@flynn/kit/retry';
 import { retry } from '@flynn/kit/retry';
@@ -24,6 +24,10 @@ export type Execution = {
   lookMs: number;
   /** Aborts when the operation is cancelled or the runner stops. */
   signal: AbortSignal;
+  /** What another runner has to know that goes on with it, as far as it is by now. */
+  handover: Pick<Handover, 'told'>;
+  /** Whether another one is to go on with it: then what was begun is left as it is. */
+  isGivenBack: () => boolean;
 };
 
 /** Answers the operation's output; throws for people what went wrong. */

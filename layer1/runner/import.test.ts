@@ -72,6 +72,8 @@ async function openPlace(answer: (path: string, request: IncomingMessage) => Ans
     write: async (...texts) => void lines.push(...texts),
     lookMs: 1_000,
     signal: new AbortController().signal,
+    handover: {},
+    isGivenBack: () => false,
   };
   const fetchImage = async (
     logins: RegistryAccess['logins'] = {},

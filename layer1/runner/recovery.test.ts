@@ -131,7 +131,9 @@ class FlakyController implements AsyncDisposable {
       }),
       handle(operations.report, async ({ body }) => {
         [this.ended] = body.ended;
-        return { refused: [] };
+        return {
+          refused: body.declined.map(({ id }) => ({ id, code: 'conflict' as const, message: 'begin it first' })),
+        };
       }),
       handle(releases.get, async () => release),
       handle(releases.list, async () => [release]),
@@ -141,7 +143,9 @@ class FlakyController implements AsyncDisposable {
         deployments.get,
         async ({ params }) => this.deployments.find(({ id }) => id === params.deployment) ?? complete,
       ),
-      handle(deployments.events, async () => Readable.from([{ event: 'deployment', data: complete }])),
+      handle(deployments.events, async () =>
+        Readable.from([{ event: 'deployment', data: this.deployments[0] ?? complete }]),
+      ),
       handle(routing.list, async () => []),
       handle(platform.cluster, async () => ({
         name: 'c',
@@ -329,6 +333,28 @@ test('a runner told to stop ends in time though the controller is away', async (
   // It takes four seconds; one that is not told to stop has patience for a minute.
   const tookMs = performance.now() - beganMs;
   assert.ok(tookMs < 30_000, `took ${tookMs} ms`);
+});
+
+test('what a controller does not take back fails with the runner that is stopped', async () => {
+  await using controller = await startController();
+  const stopping = new AbortController();
+  controller.attach = (socket) => send(socket, text('one'));
+  const running = run(controller, build, stopping.signal);
+  await waitFor(() => controller.attaches === 1, { what: 'the attach', deadlineMs: 30_000 });
+  stopping.abort(new FlynnError('unavailable', 'the runner was stopped: push again'));
+  await running;
+  assert.deepEqual(
+    [controller.ended?.state, controller.ended?.error],
+    ['failed', 'the runner was stopped: push again'],
+  );
+});
+
+test('a deployment that was begun before the operation was given back is followed, though it has failed', async () => {
+  await using controller = await startController();
+  controller.deployments = [{ ...complete, state: 'failed', error: 'web crashed' }];
+  controller.createDeployment = () => Promise.reject(new FlynnError('invalid', 'one was begun already'));
+  await run(controller, { ...deploy, handover: { at, runnerId: 'before', attempt: 1 } });
+  assert.deepEqual([controller.ended?.state, controller.ended?.error], ['failed', 'web crashed']);
 });
 
 test('an operation that has its deployment already follows it', async () => {

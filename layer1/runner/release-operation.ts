@@ -25,6 +25,11 @@ const buildpackMeta = 'buildpack';
 /** What was done by the time the release was refused. */
 type Attempt = { artifactId?: string; areNotesTold?: boolean };
 
+/** Whether the operation made it. */
+export function isMadeBy({ id }: Pick<Operation, 'id'>, { meta }: Pick<Release, 'meta'>): boolean {
+  return meta[operationMeta] === id;
+}
+
 /** Whether it was made before anything of the app was live. */
 export function isOfFirst({ meta }: Pick<Release, 'meta'>): boolean {
   return meta[basisMeta] === '';

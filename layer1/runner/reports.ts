@@ -1,5 +1,6 @@
 /** What became of operations, on its way to the controller: what is told at the same time goes together. */
 import { operations } from '@flynn/controller/operations/api';
+import type { Handover } from '@flynn/controller/model';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { retry } from '@flynn/kit/retry';
@@ -39,6 +40,20 @@ export class Reports {
   ): Promise<void> {
     const what = 'telling the controller of an operation';
     const refused = await retry(() => this.#join(kind, item), { what, ...options });
+    const refusal = refused.get(item.id);
+    if (refusal !== undefined) throw refusal;
+  }
+
+  /**
+   * What has begun goes to another runner. By itself: a controller of a version before refuses all that comes with it. Throws as
+   * `send` does.
+   */
+  async giveBack(
+    item: Attempt & { handover: Pick<Handover, 'told'> },
+    options: { deadlineMs: number; signal: AbortSignal },
+  ): Promise<void> {
+    const report = { begun: [], declined: [item], ended: [] };
+    const refused = await retry(() => this.#send(report), { what: 'giving an operation back', ...options });
     const refusal = refused.get(item.id);
     if (refusal !== undefined) throw refusal;
   }

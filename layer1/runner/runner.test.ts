@@ -250,22 +250,6 @@ test('cancelling a push takes its rollout back: the app is as it was before', as
   assert.equal((await client.call(apps.get, { params })).releaseId, live.id);
 });
 
-test('a runner that is stopped gives up what does not end in time, saying what to do', async () => {
-  await using world = await startWorld();
-  behave(world, { build: { is: 'run' } });
-  const chain = await push(world);
-  const runner = startRunner(world, { graceMs: 100 });
-  await waitFor(
-    async () =>
-      (await world.controller.client.call(operations.get, { params: { operation: chain[0]?.id ?? '' } })).state ===
-      'running',
-    { what: 'the build to be claimed', deadlineMs: 30_000 },
-  );
-  await runner.stop();
-  const { operation } = await outcome(world, chain[0]?.id);
-  assert.deepEqual([operation.state, operation.error], ['failed', 'the runner was stopped: push again']);
-});
-
 test('a runner that is stopped finishes what ends in time and takes nothing new', async () => {
   await using world = await startWorld();
   behave(world, { build: { is: 'run' } });

@@ -56,7 +56,7 @@ type UnderWay = { ended: Promise<void>; givingUp: AbortController };
 /** `givingUp`: nobody wants to hear how it ends. */
 type Ends = { stopping: AbortSignal; givingUp?: AbortSignal };
 
-/** After the grace, cleaning up and reporting fit into what is left of the daemon's 25 s. */
+/** After the grace, giving back, cleaning up and reporting fit into what is left of the daemon's 25 s. */
 const lastLinesMs = 2_500;
 const lastReportMs = 4_000;
 const patienceMs = 60_000;
@@ -146,7 +146,7 @@ export async function runOperation(
   operation: ClaimedOperation,
   deps: RunnerDeps,
   { stopping, givingUp = new AbortController().signal }: Ends,
-): Promise<Outcome['state']> {
+): Promise<Outcome['state'] | undefined> {
   const { controller, blobs, registryConfig, ownRegistries, slugRunnerImage, lookMs = 5_000 } = deps;
   const log = deps.log.child({ operation: operation.id, kind: operation.kind, app: operation.appId });
   const { id, token } = deps.identity;
@@ -158,11 +158,17 @@ export async function runOperation(
   const signal = AbortSignal.any([stopping, cancelling.signal, lines.signal, givingUp]);
   using flushing = endingWith(stopping, lastLinesMs);
   using reporting = endingWith(stopping, lastReportMs);
+  const handover: Execution['handover'] = {};
+  // What names its runner is nobody else's.
+  const isGivenBack = (): boolean =>
+    stopping.aborted && operation.target?.runnerId === undefined && !cancelling.signal.aborted && !givingUp.aborted;
   log.info('operation begun');
 
   let outcome: Outcome;
+  let isOthers = false;
   try {
     const write = (...texts: string[]): Promise<void> => lines.write(...texts);
+    await write(...goingOn(operation, id));
     const output = await executors[operation.kind]({
       operation,
       controller,
@@ -174,17 +180,24 @@ export async function runOperation(
       lookMs,
       write,
       signal,
+      handover,
+      isGivenBack,
     });
     outcome = { state: 'complete', output };
   } catch (error) {
     outcome = outcomeOf(error, { kind: operation.kind, isCancelled: cancelling.signal.aborted, stopping, log });
+    isOthers = isGivenBack();
   }
   try {
     await raceAbort(lines.flush(), withDeadline(patienceMs, AbortSignal.any([flushing.signal, givingUp])));
   } catch (error) {
     log.warn({ err: error }, 'the last lines of the operation did not arrive');
+    // Told twice is better than not at all.
+    delete handover.told;
   }
   try {
+    const item = { id: operation.id, attempt: operation.attempt ?? 0, handover };
+    if (isOthers && (await isTaken(deps, item, reporting.signal))) return undefined;
     // Heartbeats go on until the controller knows: an operation nobody holds would be given up.
     const result = { id: operation.id, ...outcome };
     await deps.reports.send('ended', result, {
@@ -199,6 +212,28 @@ export async function runOperation(
     await beating;
   }
   return outcome.state;
+}
+
+/** For whoever waits: what the runner before had not told is told by this one. */
+function goingOn({ kind, handover }: Operation, runnerId: string): string[] {
+  if (handover === undefined) return [];
+  return ['', ` !     The runner ${handover.runnerId} was stopped: ${runnerId} goes on with the ${kind}`];
+}
+
+/** Whether another runner goes on with it. Not if the controller is of a version before, or it was given back too often. */
+async function isTaken(
+  { reports, log }: RunnerDeps,
+  item: Parameters<Reports['giveBack']>[0],
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    await reports.giveBack(item, { signal, deadlineMs: patienceMs });
+    log.info({ operation: item.id }, 'operation given back: another runner goes on with it');
+    return true;
+  } catch (error) {
+    log.warn({ err: error, operation: item.id }, 'an operation could not be given back');
+    return false;
+  }
 }
 
 function outcomeOf(

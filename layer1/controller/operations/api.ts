@@ -2,7 +2,7 @@
 import { booleanFlag } from '@flynn/kit/config';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
-import { operationSchema } from '../model.ts';
+import { handoverSchema, operationSchema } from '../model.ts';
 import { pageQuery } from '../paging.ts';
 import { longestWaitMs } from './expiry.ts';
 
@@ -34,13 +34,15 @@ const operationListQuery = z.object({
 const runnerToken = z.string().default('');
 
 const attemptSchema = z.object({ id: z.string(), attempt: z.int() });
+/** `handover`: of one that has begun already, whose runner is stopped. One of a version before refuses it. */
+const declinedSchema = attemptSchema.extend({ handover: handoverSchema.pick({ told: true }).optional() });
 const resultSchema = z.object({
   id: z.string(),
   state: z.enum(['complete', 'failed', 'cancelled']),
   error: z.string().optional(),
   output: z.record(z.string(), z.string()).default({}),
 });
-/** `logLines`: of a build that is begun again, how many lines its log has by now: the next ones are sent from there. */
+/** `logLines`: of what was begun before, how many lines its log has by now: the next ones are sent from there. */
 const claimedSchema = operationSchema.extend({ logLines: z.int().optional() });
 export type ClaimedOperation = z.output<typeof claimedSchema>;
 
@@ -141,7 +143,8 @@ export const operations = {
   }),
   /**
    * What became of operations, several at a time. `begun` and `declined` name the attempt that was claimed: one that was
-   * taken back meanwhile is refused, and the runner lets go of it. From `begun` to `ended` it is held by heartbeats.
+   * taken back meanwhile is refused, and the runner lets go of it. From `begun` to `ended` it is held by heartbeats; with
+   * `handover` it is `declined` even then, and another goes on with it.
    * Idempotent: what was reported before is not refused.
    */
   report: defineRoute({
@@ -150,7 +153,7 @@ export const operations = {
     body: z.object({
       token: runnerToken,
       begun: z.array(attemptSchema).max(64).default([]),
-      declined: z.array(attemptSchema).max(64).default([]),
+      declined: z.array(declinedSchema).max(64).default([]),
       ended: z.array(resultSchema).max(64).default([]),
     }),
     response: z.object({

@@ -193,7 +193,9 @@ export class OperationQueue {
     return this.#entries.has(id) || this.#unreadable.has(id);
   }
 
-  #keeperOf({ spec }: OperationResource): string | undefined {
+  #keeperOf({ spec, status }: OperationResource): string | undefined {
+    // Of what was begun by a runner that gave it back the deployment may be its own.
+    if (status.handover !== undefined) return undefined;
     const keptBack = this.#keptBack.get(spec.appId);
     return keptBack?.kinds.includes(spec.kind) === true ? keptBack.deploymentId : undefined;
   }

@@ -59,7 +59,7 @@ export function runnerHandlers(deps: Deps, held: Pick<HeldBlobs, 'missingIn'>): 
       try {
         // It may have been turned away, or have left, while it was being given them.
         await adopted();
-        const lines = await linesOfLost(deps, given, signal);
+        const lines = await linesOfBegun(deps, given, signal);
         signal.throwIfAborted();
         return {
           operations: given.map((operation) => ({ ...viewOperation(operation), logLines: lines.get(operation.id) })),
@@ -80,9 +80,11 @@ export function runnerHandlers(deps: Deps, held: Pick<HeldBlobs, 'missingIn'>): 
           id,
           { type: 'acknowledge', runnerId, attempt },
         ]),
-        ...body.declined.map(({ id, attempt }): [string, OperationEvent] => [
+        ...body.declined.map(({ id, attempt, handover }): [string, OperationEvent] => [
           id,
-          { type: 'decline', runnerId, attempt },
+          handover === undefined
+            ? { type: 'decline', runnerId, attempt }
+            : { type: 'hand over', runnerId, attempt, ...handover },
         ]),
         ...(await Promise.all(
           ended.map(async ({ id, ...outcome }): Promise<[string, OperationEvent]> => {
@@ -118,13 +120,14 @@ export function runnerHandlers(deps: Deps, held: Pick<HeldBlobs, 'missingIn'>): 
   ];
 }
 
-/** Of what is begun again: how many lines its log has. One of a version before sends from 0: as many of its own go missing. */
-async function linesOfLost(
+/** Of what was begun before: how many lines its log has. One of a version before sends from 0: as many of its own go missing. */
+async function linesOfBegun(
   { store }: Pick<Deps, 'store'>,
   given: readonly OperationResource[],
   signal: AbortSignal,
 ): Promise<Map<string, number>> {
-  const ids = given.filter(({ status }) => status.losses !== undefined).map(({ id }) => id);
+  const isBegun = ({ status }: OperationResource) => status.losses !== undefined || status.handover !== undefined;
+  const ids = given.filter(isBegun).map(({ id }) => id);
   if (ids.length === 0) return new Map();
   const sizes = await logSizes(store, ids, { signal });
   return new Map([...sizes].map(([id, { lines }]) => [id, lines]));

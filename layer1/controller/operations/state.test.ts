@@ -28,6 +28,9 @@ const events = {
   'acknowledge too late': { type: 'acknowledge', runnerId: 'r1', attempt: 0 },
   decline: { type: 'decline', ...runner },
   'decline of another': { type: 'decline', runnerId: 'r2', attempt: 1 },
+  'hand over': { type: 'hand over', ...runner, told: { stdout: 2, stderr: 1 } },
+  'hand over of another': { type: 'hand over', runnerId: 'r2', attempt: 1 },
+  'hand over too late': { type: 'hand over', runnerId: 'r1', attempt: 0 },
   unacknowledged: { type: 'unacknowledged', attempt: 1 },
   beat: { type: 'beat', runnerId: 'r1' },
   'beat of another': { type: 'beat', runnerId: 'r2' },
@@ -62,6 +65,9 @@ const table: Record<Name, readonly Expected[]> = {
   'acknowledge too late': ['!', '!', '!', '!', '!', '!'],
   decline: ['!', 'queued', '!', '!', '!', '!'],
   'decline of another': ['!', '!', '!', '!', '!', '!'],
+  'hand over': ['!', '!', 'queued', '!', '!', '!'],
+  'hand over of another': ['!', '!', '!', '!', '!', '!'],
+  'hand over too late': ['!', '!', '!', '!', '!', '!'],
   unacknowledged: ['=', 'queued', '=', '=', '=', '='],
   beat: ['!', '!', 'running', '!', '!', '!'],
   'beat of another': ['!', '!', '!', '!', '!', '!'],
@@ -182,4 +188,25 @@ test('a build that was lost is begun again as if it had not begun, unless it is 
     last.error ?? '',
     /^the runner r1 that saw to it was lost, and it had been begun again 2 times: push again$/,
   );
+});
+
+test('what its runner gave back is queued with where that was, told twice or once, and is given back five times at most', () => {
+  const event = events['hand over'];
+  const running = { ...statuses.running, expiresAt: at(4_000) };
+  const given = advance({ id: 'o', status: running }, event, 5_000);
+  const handover = { at: at(5_000), ...runner, told: event.told };
+  assert.deepEqual(given, { state: 'queued', output: {}, attempt: 1, handover, handovers: 1 });
+  assert.equal(advance({ id: 'o', status: given }, event, 6_000), given);
+  const stopped = advance({ id: 'o', status: { ...running, isCancelRequested: true } }, event, 5_000);
+  assert.equal(stopped.state, 'cancelled');
+  const fifth = { ...running, handovers: 4 };
+  assert.equal(advance({ id: 'o', status: fifth }, event, 5_000).handovers, 5);
+  const status = { ...running, handovers: 5 };
+  assert.throws(() => advance({ id: 'o', status }, event, 5_000), /it was given back 5 times: it is not any more/);
+  const lost = advance(
+    { id: 'o', status: { ...running, handover, handovers: 1 } },
+    events['silence about a build'],
+    6_000,
+  );
+  assert.deepEqual([lost.handover, lost.handovers, lost.losses?.length], [undefined, 1, 1]);
 });

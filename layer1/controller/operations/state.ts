@@ -3,12 +3,13 @@
  *
  *     queued ──assign──▶ waiting ──acknowledge──▶ running ──finish──▶ complete, failed, cancelled
  *        ◀── decline, unacknowledged ──┘             └── silence ──▶ failed
- *        ◀── a build that was lost with its host, or its runner ──┘
+ *        ◀── a build that was lost with its host, or its runner ──┤
+ *        ◀── hand over ──────────────────────────────────────────┘
  *
  * `cancel` ends what is queued at once and marks the rest, unless it is forced; `expire` fails what does not run yet.
  */
 import { FlynnError } from '@flynn/kit/errors';
-import type { Loss, Operation } from '../model.ts';
+import type { Handover, Loss, Operation } from '../model.ts';
 import type { OperationResource } from '../resources.ts';
 import { whyNotAgain } from './losses.ts';
 
@@ -25,6 +26,8 @@ export type OperationEvent =
   | { type: 'assign'; runnerId: string }
   | { type: 'acknowledge'; runnerId: string; attempt: number }
   | { type: 'decline'; runnerId: string; attempt: number }
+  /** Its runner is stopped, and gives back what it has begun. */
+  | { type: 'hand over'; runnerId: string; attempt: number; told?: Handover['told'] }
   /** Nobody said in time that the attempt begins. */
   | { type: 'unacknowledged'; attempt: number }
   | { type: 'beat'; runnerId: string }
@@ -41,6 +44,9 @@ export type OperationEvent =
   | { type: 'move expiry'; expiresAt: string | undefined }
   /** A newer one took its place, or one it waits for did not complete. */
   | { type: 'abandon'; reason: string };
+
+/** A runner that is stopped again and again is no reason to wait for ever. */
+const maxHandovers = 5;
 
 /** What is known of it, for decisions and messages. */
 export type OperationFacts = { id: string; status: OperationStatus };
@@ -74,6 +80,8 @@ export function advance(operation: OperationFacts, event: OperationEvent, nowMs:
     case 'decline':
       if (!isOf(status, event) || status.state !== 'waiting') throw notHeld(operation, event.runnerId);
       return requeued(status, at);
+    case 'hand over':
+      return handedOver(operation, event, at);
     case 'unacknowledged':
       return status.state === 'waiting' && (status.attempt ?? 0) === event.attempt ? requeued(status, at) : status;
     case 'beat':
@@ -116,6 +124,28 @@ function requeued(status: OperationStatus, at: string): OperationStatus {
   return { ...rest, state: 'queued' };
 }
 
+/** What had begun goes on elsewhere. Nothing is begun anew but what has to be, so it may happen more often than a loss. */
+function handedOver(
+  operation: OperationFacts,
+  { runnerId, attempt, told }: { runnerId: string; attempt: number; told?: Handover['told'] },
+  at: string,
+): OperationStatus {
+  const { status } = operation;
+  const { handover, handovers = 0 } = status;
+  // The answer to it was lost.
+  if (handover?.runnerId === runnerId && handover.attempt === attempt) return status;
+  if (status.state !== 'running' || !isOf(status, { runnerId, attempt })) throw notHeld(operation, runnerId);
+  if (handovers >= maxHandovers) throw refusal(operation, `it was given back ${handovers} times: it is not any more`);
+  const given = { at, runnerId, attempt, ...(told === undefined ? {} : { told }) };
+  return requeued({ ...asNotBegun(status), handover: given, handovers: handovers + 1 }, at);
+}
+
+/** It ran in time: the time to run by does not end what is no fault of whoever asked. */
+function asNotBegun(status: OperationStatus): OperationStatus {
+  const { startedAt: _started, heartbeatAt: _beat, expiresAt: _expiry, ...rest } = status;
+  return rest;
+}
+
 function finished(
   operation: OperationFacts,
   { runnerId, outcome, loss }: { runnerId: string; outcome: Outcome; loss?: Loss | undefined },
@@ -135,8 +165,8 @@ function lostOrEnded(status: OperationStatus, loss: Loss | undefined, outcome: O
   const why = whyNotAgain(losses);
   if (why !== undefined && status.isCancelRequested !== true)
     return ended({ ...status, losses }, { ...outcome, error: why }, at);
-  // It ran in time: the time to run by does not end what is no fault of whoever asked.
-  const { startedAt: _started, heartbeatAt: _beat, expiresAt: _expiry, ...rest } = status;
+  // The job that was handed over is gone.
+  const { handover: _gone, ...rest } = asNotBegun(status);
   return requeued({ ...rest, losses }, at);
 }
 

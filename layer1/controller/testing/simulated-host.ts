@@ -388,11 +388,15 @@ export class SimulatedHost implements AsyncDisposable {
       for (const line of lines) socket.write(encodeFrame({ kind: 'stdout', data: Buffer.from(`${line}\n`) }));
       if (this.#endsItself.has(jobId)) await waitFor(isOver, { what: 'its end', deadlineMs: 30_000, intervalMs: 5 });
       if (!isOver()) {
+        let isWhole = false;
         for await (const frame of readFrames(socket)) {
           if (frame.kind === 'stdin') socket.write(encodeFrame({ kind: 'stdout', data: frame.data }));
-          if (frame.kind === 'stdin-end') break;
+          isWhole = frame.kind === 'stdin-end';
+          if (isWhole) break;
         }
-        await this.end(jobId, 0);
+        // Of whoever is gone without that it goes on.
+        if (!isWhole && !isOver()) return;
+        if (isWhole) await this.end(jobId, 0);
       }
       socket.end(encodeFrame({ kind: 'exit', code: this.#jobs.get(jobId)?.status.exitCode ?? 0 }));
     } catch (error) {
