@@ -9,6 +9,7 @@ from decision import Position
 from maria import FIRST_OF_COPIES, position_of
 from member import UNKNOWN_NUMBER
 from member_fixture import FakeMaria, Place
+from supervisor import Ended
 
 FOLLOWING = {
     "Master_Host": "10.0.0.2",
@@ -44,6 +45,21 @@ class Begins(Place):
         self.step()
         self.assertTrue(self.member.serves())
         self.assertEqual(4, self.store.entries["lead"].value["term"])
+
+    def test_one_that_still_reads_what_it_has_is_not_killed_however_long_that_takes(self):
+        self.store.set("record", {"data": "d", "term": 3, "leader": "m1", "copies": []})
+        self.maria.failing = maria.Unanswered("it starts")
+        for _ in range(300):
+            self.step()
+        self.assertFalse(self.server.is_killed)
+        self.maria.failing, self.maria.data, self.maria.log = None, "d", "0-3-7"
+        self.step()
+        self.assertTrue(self.member.serves())
+        self.maria.failing = maria.Unanswered("it hangs")
+        with self.assertRaisesRegex(Ended, "answers nothing for 60 s"):
+            for _ in range(300):
+                self.step()
+        self.assertTrue(self.server.is_killed)
 
     def test_it_takes_nothing_before_it_has_written_its_term(self):
         self.maria.failing, self.maria.failing_at = maria.Error("no"), "REPLACE"

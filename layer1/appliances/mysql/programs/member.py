@@ -28,7 +28,9 @@ class Supervisor(supervisor.Supervisor):
 
     def __init__(self, *, local, **known):
         super().__init__(**known)
-        self.maria, self.info, self.answered_at = local, {}, now()
+        self.maria, self.info = local, {}
+        # None of one that has answered nothing since it was started.
+        self.answered_at = None
         self.last_info = None
         self.copies, self.finishing = Copies(self), Finishing(self)
         # Of a copy: whom it lets wait for it, and what it has to have received before its data are those of who leads.
@@ -70,8 +72,8 @@ class Supervisor(supervisor.Supervisor):
             self.data = None if found is None else found["data"]
             self.answered_at = now()
         except maria.Error:
-            # As long as it reads what it has it does not listen.
-            if self.state != "starting" and now() - self.answered_at > SILENT_S:
+            # As long as it reads what it has it does not listen: after a loss of power that may take minutes.
+            if self.answered_at is not None and now() - self.answered_at > SILENT_S:
                 self.server.kill()
                 raise Ended(f"MariaDB answers nothing for {SILENT_S} s") from None
 
@@ -86,7 +88,7 @@ class Supervisor(supervisor.Supervisor):
         if self.server.has_data() and not self.server.is_started() and self.copying is None:
             led_last = self.record is None or self.record.leader == self.name
             self.server.start(is_copy=not led_last, number=self.number())
-            self.answered_at = now()
+            self.answered_at = None
         if self.info and not self.is_known:
             self.catch_up()
         if self.info and not self.is_replacing:
@@ -289,7 +291,7 @@ class Supervisor(supervisor.Supervisor):
         self.data, self.position, self.info, self.state = None, Position(), {}, "starting"
         self.last_info = None
         self.server.start(is_copy=True, number=self.number())
-        self.answered_at = now()
+        self.answered_at = None
 
     # Who leads.
 
