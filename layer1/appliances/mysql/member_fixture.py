@@ -50,7 +50,7 @@ class FakeMaria:
 
 class FakeServer:
     def __init__(self):
-        self.is_killed, self.is_stopped, self.started = False, False, None
+        self.is_killed, self.is_stopped, self.started, self.ended = False, False, None, None
 
     def has_data(self):
         return True
@@ -67,8 +67,8 @@ class FakeServer:
     def stop(self):
         self.is_stopped = True
 
-    def has_ended(self):
-        return False
+    def end(self):
+        return self.ended
 
 
 class Place(unittest.TestCase):

@@ -61,6 +61,12 @@ class Begins(Place):
                 self.step()
         self.assertTrue(self.server.is_killed)
 
+    def test_one_whose_server_ended_says_how(self):
+        self.lead()
+        self.server.ended = "MariaDB has ended with 1"
+        with self.assertRaisesRegex(Ended, "with 1"):
+            self.step()
+
     def test_it_takes_nothing_before_it_has_written_its_term(self):
         self.maria.failing, self.maria.failing_at = maria.Error("no"), "REPLACE"
         for _ in range(4):

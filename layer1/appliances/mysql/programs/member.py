@@ -60,8 +60,8 @@ class Supervisor(supervisor.Supervisor):
         self.acknowledge_to(None)
 
     def examine(self):
-        if self.server.has_ended() and not self.is_stopping:
-            raise Ended("MariaDB has ended")
+        if not self.is_stopping and (said := self.server.end()) is not None:
+            raise Ended(said)
         self.info = {}
         if not self.server.is_started():
             return

@@ -19,6 +19,8 @@ MIB = 1024**2
 MAKE_S = 60
 # It ends on its own once what it has is on the disk; its host gives a member two minutes.
 STOP_S = 60
+# Connections that no app may take: of members, who watch it and copy it, of dumps and restores, and of admins.
+RESERVED = 20
 
 
 class Wrong(Exception):
@@ -40,10 +42,13 @@ def limit_bytes():
 
 def shares(limit):
     """Three eighths are for data, less what the server takes at rest; the rest for connections, and for this program."""
+    most = min(1000, max(50, limit // (4 * MIB)))
     return {
         "innodb-buffer-pool-size": max(32 * MIB, limit * 3 // 8 - 32 * MIB),
         "innodb-log-file-size": min(512 * MIB, max(32 * MIB, limit // 8)),
-        "max-connections": min(1000, max(50, limit // (4 * MIB))),
+        "max-connections": most + RESERVED,
+        # Of each login. An app that keeps too many open is refused alone: members still reach it, and whoever is to look.
+        "max-user-connections": most,
         # Of one table that a query makes for itself; larger ones are on the disk.
         "tmp-memory-table-size": min(16 * MIB, max(MIB, limit // 128)),
     }
@@ -74,6 +79,9 @@ def settings(limit):
         "sql-mode": "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_CREATE_USER",
         # Rows are copied and not statements: functions and triggers may do what they like.
         "log-bin-trust-function-creators": 1,
+        # As with MySQL: else a transaction that changes what another has changed since it first read is refused (error 1020), which
+        # apps that are made for MySQL do not try again.
+        "innodb-snapshot-isolation": 0,
         "innodb-flush-log-at-trx-commit": 1,
         "innodb-log-buffer-size": 8 * MIB,
         "key-buffer-size": 8 * MIB,
@@ -114,7 +122,7 @@ def settings(limit):
 
 class Server:
     def __init__(self, secrets):
-        self.secrets, self.process, self.is_gone_on_purpose = secrets, None, False
+        self.secrets, self.process, self.is_killed = secrets, None, False
         SETTINGS.write_text(settings(limit_bytes()))
         OWN_LOGIN.write_text(f"[client]\nuser=flynn\npassword={secrets['MYSQL_SUPERUSER_PASSWORD']}\nsocket={SOCKET}\nskip-ssl\n")
         shutil.rmtree(MAKING, ignore_errors=True)
@@ -145,10 +153,13 @@ class Server:
         # By the thread that lasts as long as this program: with it the child ends.
         self.process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *words])
 
-    def has_ended(self):
-        return self.process is not None and self.process.poll() is not None
+    def end(self):
+        """How it ended, in words for people; None where it has not."""
+        code = None if self.process is None else self.process.poll()
+        return None if code is None else words_of_end(code, is_on_purpose=self.is_killed)
 
     def kill(self):
+        self.is_killed = True
         if self.process is not None:
             self.process.kill()
 
@@ -168,6 +179,15 @@ class Server:
         except subprocess.TimeoutExpired:
             self.kill()
             self.process.wait()
+
+
+def words_of_end(code, *, is_on_purpose):
+    if code == -signal.SIGKILL and is_on_purpose:
+        return "MariaDB was killed"
+    if code == -signal.SIGKILL:
+        return "MariaDB was killed by the system, as what takes more memory than it may: give it more (flynn limit set mysql memory=…)"
+    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with {code}"
+    return f"MariaDB has ended {how}: its log says why"
 
 
 def run(words, text=None):
