@@ -246,11 +246,9 @@ function tell(context: Context, text: string): void {
 /** Until somebody says who gets in. */
 async function closeFirst(context: Context, call: HttpClient['call'], app: App): Promise<void> {
   await call(routing.beginMaintenance, { params: { app: app.id }, body: {} });
-  const on = `-a ${app.name}`;
-  tell(
-    context,
-    `in maintenance until it is said who gets in, as not everybody did: "flynn route update PLACE --user NAME ${on}", then "flynn maintenance off ${on}"`,
-  );
+  const { name } = app;
+  const first = `"flynn route update PLACE --user NAME -a ${name}", then "flynn maintenance off -a ${name}"`;
+  tell(context, `in maintenance until it is said who gets in, as not everybody did: ${first}`);
 }
 
 /** What is somebody else's here is told. */

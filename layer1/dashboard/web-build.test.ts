@@ -28,7 +28,8 @@ test('the pages are built to files whose names say what is in them, wherever the
   const elsewhere = await mkdtemp(join(tmpdir(), 'flynn-elsewhere-'));
   t.after(() => rm(elsewhere, { recursive: true }));
   const packages = ['@flynn', '@xterm', 'eventsource-parser', 'preact'].map((name) => `node_modules/${name}`);
-  for (const source of ['layer0/kit', 'layer1/controller', 'layer1/dashboard', 'package.json', ...packages]) {
+  const own = ['layer0/kit', 'layer1/appliances', 'layer1/controller', 'layer1/dashboard'];
+  for (const source of [...own, 'package.json', ...packages]) {
     // Links of the repository's own packages lead to where they are from there.
     await cp(join(root, source), join(elsewhere, source), { recursive: true, verbatimSymlinks: true });
   }
