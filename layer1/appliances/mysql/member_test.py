@@ -242,6 +242,28 @@ class Follows(Place):
             self.step()
         copying.assert_not_called()
 
+    def fail_to_copy(self, seconds):
+        """How often it began to copy in that time, where it fails each time."""
+        self.maria.following = {**FOLLOWING, "Slave_IO_Running": "No", "Last_IO_Errno": 1236}
+        with mock.patch("member.copying.Copying") as copying:
+            failed = copying.return_value
+            failed.is_under_way.return_value, failed.problem, failed.lead = False, "there is no room", self.member.lead
+            for _ in range(seconds // 2):
+                self.step()
+        return copying.call_count
+
+    def test_copying_that_fails_again_and_again_does_not_keep_who_leads_busy(self):
+        self.assertIn(self.fail_to_copy(20), (2, 3))
+        self.assertIn(self.fail_to_copy(3600), range(25, 40))
+        # Another one may have what that lacked.
+        self.store.set("lead", {"name": "m3", "address": "10.0.0.3", "term": 4})
+        self.store.set("record", {"data": "d", "term": 4, "leader": "m3", "copies": []})
+        self.maria.following = {**FOLLOWING, "Master_Host": "10.0.0.3", "Slave_IO_Running": "No", "Last_IO_Errno": 1236}
+        with mock.patch("member.copying.Copying") as copying:
+            self.step()
+            self.step()
+        copying.return_value.start.assert_called_once()
+
     def test_what_was_written_where_another_led_does_not_stay(self):
         self.maria.following, self.maria.log = FOLLOWING, f"0-{FIRST_OF_COPIES + 1}-8"
         with mock.patch("member.copying.Copying") as copying:

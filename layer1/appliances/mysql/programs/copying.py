@@ -8,6 +8,7 @@ import subprocess
 import threading
 from pathlib import Path
 
+from clock import now
 from peers import PORT, keep_alive
 from server import DATA, OWN_LOGIN
 
@@ -16,6 +17,8 @@ FORMER = Path("/data/former")
 PIECE = 1024**2
 # One that was just made and cannot follow would not the next time.
 AGAIN_S = 600
+# One that failed is tried again after so long, then after twice as long, up to the latter: each reads all that who leads has.
+REST_S, LONGEST_REST_S = 4, 120
 CONNECT_S = 10
 # Who leads and sends nothing for so long has gone.
 STALLED_S = 120
@@ -117,6 +120,23 @@ class Copying(threading.Thread):
             os.rename(DATA, FORMER)
         os.rename(COPY, DATA)
         shutil.rmtree(FORMER, ignore_errors=True)
+
+
+class Rest:
+    """Between tries that fail, from the same member."""
+
+    def __init__(self):
+        self.address, self.seconds, self.until = None, 0, float("-inf")
+
+    def begin(self, address):
+        """How long it is."""
+        before = self.seconds if address == self.address else 0
+        self.address, self.seconds = address, min(LONGEST_REST_S, max(REST_S, 2 * before))
+        self.until = now() + self.seconds
+        return self.seconds
+
+    def is_over(self, address):
+        return address != self.address or now() >= self.until
 
 
 def settle(local):

@@ -36,7 +36,7 @@ class Supervisor(supervisor.Supervisor):
         # Of a copy: whom it lets wait for it, and what it has to have received before its data are those of who leads.
         self.acks, self.target = None, None
         # Its data are being copied anew.
-        self.copying, self.copied_at = None, float("-inf")
+        self.copying, self.copied_at, self.rest = None, float("-inf"), copying.Rest()
         # Its MariaDB has said how far it is, since it was started, and has done what it had received before.
         self.is_known = self.is_catching_up = False
         # The term that its MariaDB is ready to lead in.
@@ -266,6 +266,9 @@ class Supervisor(supervisor.Supervisor):
             self.state = "waiting"
             self.tell(f"{why}, though it was copied anew a short while ago: see what is said before")
             return
+        if not self.rest.is_over(lead.address):
+            self.state = "waiting"
+            return
         self.tell(f"{why}: all that {lead.name} has is copied anew")
         self.state = "copying"
         self.copying = copying.Copying(lead, self.password["members"], had_data=self.data is not None)
@@ -279,8 +282,10 @@ class Supervisor(supervisor.Supervisor):
             return
         done, self.copying = self.copying, None
         if done.problem is not None:
-            self.tell(f"it could not be copied from {done.lead.name}: {done.problem}; tried again")
+            rest_s = self.rest.begin(done.lead.address)
+            self.tell(f"it could not be copied from {done.lead.name}: {done.problem}; tried again in {rest_s} s")
             return
+        self.rest = copying.Rest()
         self.server.forget()
         self.maria.close()
         done.take_its_place()
