@@ -1,6 +1,7 @@
 """What people send is read as it was meant for a database that is called otherwise, on a server that has others who log in."""
 
 import base64
+import contextlib
 import gzip
 import io
 import json
@@ -8,9 +9,11 @@ import unittest
 import unittest.mock
 
 import accounts
+import dumping
 import maria
 import objects
 import reading
+import restoring
 from dumping import Failed
 
 FOREIGN = b"""-- MySQL dump 10.13  Distrib 8.0.40, for Linux (x86_64)
@@ -155,6 +158,32 @@ class Objects(unittest.TestCase):
             ],
             server.asked[:4],
         )
+
+
+class LargeRows(unittest.TestCase):
+    """In a dump a row takes twice what it does on its way from an app."""
+
+    def setUp(self):
+        self.server, self.larger = Server(), f"SET GLOBAL max_allowed_packet={dumping.PACKET}"
+        self.started = self.enterContext(unittest.mock.patch("restoring.subprocess.Popen"))
+        self.started.side_effect = lambda *_, **__: self.server.asked.append(("reads",)) or unittest.mock.DEFAULT
+
+    def read(self, feed):
+        with unittest.mock.patch("restoring.feed", feed):
+            restoring.read("here", self.server, [])
+
+    def test_they_are_dumped_whole(self):
+        self.assertIn(f"--max-allowed-packet={dumping.PACKET}", dumping.words("--defaults-file=x"))
+
+    def test_they_are_read_and_apps_send_as_much_as_before(self):
+        for fails in (False, True):
+            self.server.asked.clear()
+            feed = unittest.mock.Mock(side_effect=Failed("cut") if fails else None)
+            with self.assertRaises(Failed) if fails else contextlib.nullcontext():
+                self.read(feed)
+            asked = [one[0] for one in self.server.asked]
+            self.assertEqual([self.larger, "reads", f"SET GLOBAL max_allowed_packet={64 * 1024**2}"], asked[-3:])
+        self.assertIn(f"--max-allowed-packet={dumping.PACKET}", self.started.call_args[0][0])
 
 
 class Logins(unittest.TestCase):

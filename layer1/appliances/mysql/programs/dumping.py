@@ -8,6 +8,8 @@ import subprocess
 import tempfile
 
 PIECE = 1024**2
+# As large as it may be: in a dump each byte of a BLOB is two digits, and a row may have several.
+PACKET = 1024**3
 END = b"-- Dump completed"
 # Older clients take it for a command of theirs.
 SANDBOX = b"/*M!999999"
@@ -32,7 +34,7 @@ def login(host, user, password):
 
 def words(how):
     plain = ["--single-transaction", "--quick", "--skip-lock-tables", "--no-tablespaces", "--hex-blob", "--routines", "--triggers"]
-    return ["mariadb-dump", how, *plain, "--default-character-set=utf8mb4", "app"]
+    return ["mariadb-dump", how, *plain, f"--max-allowed-packet={PACKET}", "--default-character-set=utf8mb4", "app"]
 
 
 def dump(host, password, output):

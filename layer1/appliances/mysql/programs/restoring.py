@@ -13,6 +13,7 @@ import subprocess
 import accounts
 import dumping
 import objects
+import server
 from dumping import Failed
 from maria import Error, Maria, Unanswered
 from objects import names, quoted
@@ -96,8 +97,8 @@ def read(host, maria, text):
     maria.rows(f"CREATE DATABASE {BESIDE}")
     maria.rows(f"CREATE USER {LOGIN}@'%%' IDENTIFIED BY %s", password)
     maria.rows(f"GRANT {accounts.APP_RULES} ON {BESIDE}.* TO {LOGIN}@'%'")
-    with dumping.login(host, LOGIN, password) as how:
-        plain = ["--binary-mode", "--local-infile=0", "--skip-reconnect", "--max-allowed-packet=64M"]
+    with larger_packets(maria), dumping.login(host, LOGIN, password) as how:
+        plain = ["--binary-mode", "--local-infile=0", "--skip-reconnect", f"--max-allowed-packet={dumping.PACKET}"]
         words = ["mariadb", how, *plain, "--default-character-set=utf8mb4", BESIDE]
         reading = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         try:
@@ -108,6 +109,17 @@ def read(host, maria, text):
             with contextlib.suppress(OSError):
                 reading.stdin.close()
             reading.wait()
+
+
+@contextlib.contextmanager
+def larger_packets(maria):
+    """For who connects meanwhile: what apps could write is larger as a dump has it."""
+    maria.rows(f"SET GLOBAL max_allowed_packet={dumping.PACKET}")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Error):
+            maria.rows(f"SET GLOBAL max_allowed_packet={server.PACKET}")
 
 
 def feed(reading, text):

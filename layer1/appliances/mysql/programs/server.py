@@ -16,6 +16,8 @@ OWN_LOGIN = Path("/tmp/own.cnf")
 DATA = Path("/data/mysql")
 MAKING = Path("/data/making")
 MIB = 1024**2
+# What an app may send as one statement.
+PACKET = 64 * MIB
 MAKE_S = 60
 # It ends on its own once what it has is on the disk; its host gives a member two minutes.
 STOP_S = 60
@@ -88,7 +90,7 @@ def settings(limit):
         "aria-pagecache-buffer-size": 16 * MIB,
         "table-open-cache": 400,
         "table-definition-cache": 400,
-        "max-allowed-packet": 64 * MIB,
+        "max-allowed-packet": PACKET,
         "log-bin": DATA / "bin",
         "relay-log": "relay",
         # What a copy acknowledges is on its disk.
