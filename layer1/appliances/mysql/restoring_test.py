@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import io
 import json
+import threading
 import unittest
 import unittest.mock
 
@@ -158,6 +159,32 @@ class Objects(unittest.TestCase):
             ],
             server.asked[:4],
         )
+
+
+class Replaces(unittest.TestCase):
+    def test_apps_that_come_back_and_keep_a_table_are_sent_away_again(self):
+        server, came_back = Server(), threading.Event()
+        at_first = server.rows
+
+        def rows(text, *values, timeout=None):
+            if text.startswith("RENAME TABLE"):
+                came_back.wait(5)
+            return at_first(text, *values)
+
+        def disconnect(by, names):
+            self.assertEqual(accounts.APPS, names)
+            if by is not server:
+                came_back.set()
+
+        server.rows = rows
+        with (
+            unittest.mock.patch("restoring.accounts.disconnect", disconnect),
+            unittest.mock.patch("restoring.objects.read", return_value=b"[]"),
+            unittest.mock.patch("objects.raw", lambda *_: server),
+            unittest.mock.patch("restoring.AGAIN_S", 0.01),
+        ):
+            restoring.replace(server)
+        self.assertTrue(came_back.is_set())
 
 
 class LargeRows(unittest.TestCase):

@@ -9,6 +9,7 @@ those of both, and is called by what is there: where this program is ended, who 
 import contextlib
 import secrets
 import subprocess
+import threading
 
 import accounts
 import dumping
@@ -21,6 +22,8 @@ from reading import Reader
 
 BESIDE, BEFORE, LOGIN = "app_restoring", "app_before", "app_restoring"
 LONG_S, WEEK_S = 24 * 3600, 7 * 24 * 3600
+# What takes longer than this may wait for an app.
+AGAIN_S = 5
 # Tables: the former while what was there is there, the latter once what was restored is.
 OLD, NEW = "restoring", "restored"
 APP = b"`app`@`%`"
@@ -66,8 +69,9 @@ def finish_other(maria):
         return
     kept = maria.one(f"SELECT new_objects, old_objects FROM flynn.{mark}", timeout=LONG_S)
     if kept is not None:
-        objects.drop(maria, "app")
-        objects.make(maria, "app", kept["new_objects" if mark == NEW else "old_objects"])
+        with without_apps(maria):
+            objects.drop(maria, "app")
+            objects.make(maria, "app", kept["new_objects" if mark == NEW else "old_objects"])
     maria.rows(f"DROP TABLE flynn.{mark}")
     clear(maria)
 
@@ -141,6 +145,31 @@ def replace(maria):
     maria.rows(f"CREATE DATABASE {BEFORE}")
     maria.rows("SET SESSION foreign_key_checks=0")
     mark(maria, new, old)
+    with without_apps(maria):
+        put_in_place(maria, (new, old), (old_tables, tables))
+
+
+@contextlib.contextmanager
+def without_apps(maria):
+    """They come back at once, and what one has under way then would be waited for, for a day: they are sent away again."""
+    other, is_over = connected(maria.place, maria.password), threading.Event()
+
+    def send_away():
+        while not is_over.wait(AGAIN_S):
+            with contextlib.suppress(Error):
+                accounts.disconnect(other, accounts.APPS)
+        other.close()
+
+    threading.Thread(target=send_away, daemon=True).start()
+    try:
+        yield
+    finally:
+        is_over.set()
+
+
+def put_in_place(maria, written, moved):
+    """`written`: views, triggers and routines, and those that were there. `moved`: tables that were there, and the others."""
+    (new, old), (old_tables, tables) = written, moved
     there = [f"app.{quoted(one)} TO {BEFORE}.{quoted(one)}" for one in old_tables]
     here = [f"{BESIDE}.{quoted(one)} TO app.{quoted(one)}" for one in tables]
     is_renamed = False
@@ -157,7 +186,7 @@ def replace(maria):
         raise Unknown(f"{error}; the primary finishes it, or takes it back, as soon as it can") from error
     except (Error, Failed) as error:
         try:
-            undo(maria, old, is_renamed, (old_tables, tables))
+            undo(maria, old, is_renamed, moved)
         except (Error, Failed) as other:
             raise Unknown(f"{error}; what was there before could not be put back whole: {other}") from error
         raise Failed(f"{error}; nothing was replaced") from error
