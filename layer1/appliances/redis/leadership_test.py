@@ -215,7 +215,9 @@ class Told(Place):
     def test_a_member_without_data_leads_for_nobody(self):
         self.store.set("record", {"data": "d", "term": 1, "leader": "z", "copies": ["b"]})
         self.step()
-        with self.assertRaisesRegex(Refused, "no member that is there has any of the data"):
+        # Its backups would go with it.
+        says = "no member that is there has any of the data.*download a backup before you remove the resource"
+        with self.assertRaisesRegex(Refused, says):
             answers.told_to_lead(self.member)
         self.announce(term=1, isCold=True)
         self.step()

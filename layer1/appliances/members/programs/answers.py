@@ -187,7 +187,8 @@ def told_to_lead(member):
             raise keyspace.Refused("it has none of the data, and another member has: say --to that")
         raise keyspace.Refused(
             "no member that is there has any of the data: wait for the host of one that has."
-            " If all of them are gone for good, remove the resource, add it anew, and restore a backup"
+            " If all of them are gone for good, download a backup before you remove the resource, since its backups go with it;"
+            " then add it anew, and restore that file"
         )
     member.is_told = True
     member.wake.set()
