@@ -219,6 +219,8 @@ export const lossSchema = z.object({
   hostId: z.string().optional(),
   /** Whether it had begun there: then it may have been the build that brought its host down. */
   hasRun: z.boolean(),
+  /** The host is not lost: it was drained, and what ran there longer than the deadline was stopped. */
+  isDrained: z.boolean().optional(),
 });
 export type Loss = z.output<typeof lossSchema>;
 

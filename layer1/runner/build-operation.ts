@@ -123,7 +123,8 @@ export async function followJob(job: Job, execution: Execution, seen = { stdout:
     isLastLook = ended !== undefined;
     if (isLastLook) continue;
     failures += 1;
-    if (failures > 20) {
+    // Of a host that is lost with others the scheduler says so after a minute.
+    if (failures > 40) {
       throw new FlynnError(
         'unavailable',
         `the build cannot be followed any more: ${messageOf(because ?? 'its output ends at once')}`,

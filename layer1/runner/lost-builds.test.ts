@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apps, jobs, releases } from '@flynn/controller/api';
+import { hosts } from '@flynn/controller/hosts/api';
 import { operations } from '@flynn/controller/operations/api';
 import type { Operation } from '@flynn/controller/model';
 import type { SimulatedHost } from '@flynn/controller/testing/simulated-host';
@@ -75,6 +76,27 @@ test('a build that two hosts were lost beneath gets no third one, and says why',
   assert.equal((await outcome(world, deploy?.id)).operation.state, 'cancelled');
   const last = world.controller.hosts.find((host) => host !== first && host !== second);
   assert.equal(jobOn(last ?? first), '');
+});
+
+test('a build that the deadline of a drain ended is begun again on another host, and no host is lost by it', async () => {
+  await using world = await startWorld();
+  const { client } = world.controller;
+  behave(world, { build: { is: 'run', lines: ['fetching'], lingers: true } });
+  const [build] = await push(world, {});
+  await using _runner = startRunner(world);
+  const first = await buildingHost(world);
+  await whenLogged(world, build, 'fetching');
+  await client.call(hosts.drain, { params: { host: first.id }, body: { deadlineMs: 0 } });
+  await first.end(jobOn(first), 143);
+  const second = await buildingHost(world, first);
+  await second.end(jobOn(second), 0);
+  const { operation, lines } = await outcome(world, build?.id);
+  assert.deepEqual([operation.state, operation.attempt], ['complete', 2], lines.join('\n'));
+  assert.deepEqual(
+    operation.losses?.map(({ hostId, hasRun, isDrained }) => [hostId, hasRun, isDrained]),
+    [[first.id, false, true]],
+  );
+  assert.match(lines.join('\n'), new RegExp(` !     The host ${first.id} was drained.*: beginning again on another`));
 });
 
 test('a build that fails by itself is not begun again, nor one that somebody stopped', async () => {

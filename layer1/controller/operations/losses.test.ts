@@ -28,6 +28,8 @@ test('what was lost is said: the host that built it, or was to, or the runner', 
   assert.equal(lossText(beneath('a')), 'the host a that built it was lost');
   assert.equal(lossText({ ...beneath('a'), hasRun: false }), 'the host a that was to build it was lost');
   assert.equal(lossText(runnerLost), 'the runner r1 that saw to it was lost');
+  const drained = { at, hostId: 'a', hasRun: false, isDrained: true };
+  assert.equal(lossText(drained), 'the host a was drained, and its deadline ended the build');
   assert.equal(lossText({ at, hasRun: false }), 'the host that was to build it was lost before it began');
 });
 

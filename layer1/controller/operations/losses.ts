@@ -31,7 +31,8 @@ function poisonText(beneath: readonly Loss[]): string {
 }
 
 /** For people. */
-export function lossText({ runnerId, hostId, hasRun }: Loss): string {
+export function lossText({ runnerId, hostId, hasRun, isDrained }: Loss): string {
+  if (isDrained === true) return `the host ${hostId ?? ''} was drained, and its deadline ended the build`;
   if (hostId !== undefined) return `the host ${hostId} that ${hasRun ? 'built it' : 'was to build it'} was lost`;
   if (runnerId !== undefined) return `the runner ${runnerId} that saw to it was lost`;
   return 'the host that was to build it was lost before it began';

@@ -124,3 +124,22 @@ test('a build whose runner is silent is begun again; a release, and what names i
   );
   await waitFor(() => deps.queue.heldBy('r1').size === 0, { what: 'the queue to know', deadlineMs: 30_000 });
 });
+
+test('a build that ended well is no harm to its host, when its runner is lost before it says so; one that failed may be', async () => {
+  for (const [code, hasRun] of [
+    [0, false],
+    [137, true],
+  ] as const) {
+    await using world = await startWorld();
+    const { client, deps } = world;
+    const runner = await join(world, 'r1');
+    await create(client, 'shop', { input });
+    const { id } = await runner.claim();
+    await client.call(jobs.build, { params, body: { operationId: id, ...input } });
+    const [job] = await world.jobsOf('shop', 1, ({ state }) => state === 'running');
+    await world.hosts[0]?.end(job?.id ?? '', code);
+    await world.jobsOf('shop', 0, ({ state }) => state === 'running');
+    const loss = lossOfSilent(deps, await deps.resources.get(operationType, id, {}));
+    assert.deepEqual([loss?.runnerId, loss?.hostId, loss?.hasRun], ['r1', undefined, hasRun]);
+  }
+});

@@ -141,7 +141,7 @@ async function endEarlierSession(deps: Deps, runnerId: string, signal: AbortSign
     const event =
       status.state === 'waiting'
         ? ({ type: 'decline', runnerId, attempt } as const)
-        : ({ type: 'silence', reason, loss: lossOfSilent(deps, operation) } as const);
+        : ({ type: 'silence', reason, attempt, loss: lossOfSilent(deps, operation) } as const);
     await deps.writer.apply(id, event, { signal }).catch(ignoreOvertaken);
   }
 }

@@ -40,6 +40,7 @@ const events = {
   'finish of another': { type: 'finish', runnerId: 'r2', outcome: { state: 'complete' } },
   silence: { type: 'silence', reason: 'heartbeat timeout' },
   'silence about a build': { type: 'silence', reason: 'heartbeat timeout', loss },
+  'silence about an attempt before': { type: 'silence', reason: 'heartbeat timeout', attempt: 0, loss },
   'finish of a build that was lost': {
     type: 'finish',
     runnerId: 'r1',
@@ -77,6 +78,7 @@ const table: Record<Name, readonly Expected[]> = {
   'finish of another': ['!', '!', '!', '!', '!', '!'],
   silence: ['=', '=', 'failed', '=', '=', '='],
   'silence about a build': ['=', '=', 'queued', '=', '=', '='],
+  'silence about an attempt before': ['=', '=', '=', '=', '=', '='],
   'finish of a build that was lost': ['!', '!', 'queued', '!', '=', '!'],
   cancel: ['cancelled', 'marked', 'marked', '=', '=', '='],
   force: ['cancelled', 'cancelled', 'cancelled', '=', '=', '='],

@@ -34,10 +34,10 @@ export type OperationEvent =
   /** `loss`: of a build that failed because its host is gone. */
   | { type: 'finish'; runnerId: string; outcome: Outcome; loss?: Loss | undefined }
   /**
-   * Its runner is lost, for the reason: where it says which sign of life was the last, only if it still is. `loss`: of what may
-   * be begun again.
+   * Its runner is lost, for the reason: where it says which sign of life was the last, or which attempt it was, only if it still is.
+   * `loss`: of what may be begun again.
    */
-  | { type: 'silence'; reason: string; heartbeatAt?: number; loss?: Loss | undefined }
+  | { type: 'silence'; reason: string; heartbeatAt?: number; attempt?: number; loss?: Loss | undefined }
   | { type: 'cancel'; isForced: boolean; reason: string }
   /** If it is still to run by then. */
   | { type: 'expire'; expiresAt: string }
@@ -91,6 +91,8 @@ export function advance(operation: OperationFacts, event: OperationEvent, nowMs:
       return finished(operation, event, at);
     case 'silence':
       if (status.state !== 'running' || (event.heartbeatAt ?? heartbeatAt) !== heartbeatAt) return status;
+      // Another runner has it by now.
+      if ((event.attempt ?? status.attempt) !== status.attempt) return status;
       return lostOrEnded(status, event.loss, { state: 'failed', error: event.reason }, at);
     case 'cancel':
       if (hasOperationEnded(status.state)) return status;
