@@ -344,6 +344,26 @@ test('one that hangs keeps no other from beginning, nor what is gone from being 
   await waitFor(isSaid, { what: 'it to be said', deadlineMs: 60_000 });
 });
 
+test('one that the engine does not let go keeps no other from beginning, and that is told each time', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-resident-'));
+  const memory = createMemoryEngine({ cluster: 'test' });
+  const remove: Engine['remove'] = () => Promise.reject(new FlynnError('internal', 'its files are busy'));
+  const log = silentLogger();
+  const engine: Engine = { ...memory, remove };
+  const containers = new ContainerTable({ engine, log });
+  const residents = new Residents({ dir: folder.path, engine, containers, host, log });
+  const { signal } = new AbortController();
+  await writeFile(join(folder.path, 'former.json'), specOf('former'));
+  await residents.converge(signal);
+  await rm(join(folder.path, 'former.json'));
+  await writeFile(join(folder.path, 'etcd.json'), specOf('etcd'));
+  await containers.refresh();
+  await assert.rejects(residents.converge(signal), /its files are busy/);
+  const running = (await memory.list()).filter(({ state }) => state === 'running').map(({ name }) => name);
+  memory.losePower();
+  assert.ok(running.includes('flynn-test-resident-etcd'), running.join());
+});
+
 test('a resident job with a volume is not stopped for the lease: no host has one before the store is back', () => {
   const resources = { memoryBytes: 1_000_000, cpuMillis: 0 };
   const template = { image: { name: 'base' }, volumes: [{ name: 'etcd', path: '/data' }], resources };

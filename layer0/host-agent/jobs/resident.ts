@@ -184,12 +184,15 @@ export class Residents {
     for (const name of unread) specs.set(name, undefined);
     for (const resident of residents) specs.set(resident.name, resident);
     for (const name of this.#lost) if (!specs.has(name)) this.#lost.delete(name);
-    // Before others begin, which may be in their place.
-    await this.#together(this.#removals(new Set(specs.keys()), signal), signal);
+    // Before others begin, which may be in their place. One that the engine does not let go keeps none of them back.
+    const removed = this.#together(this.#removals(new Set(specs.keys()), signal), signal);
+    await Promise.allSettled([removed]);
     const looks = [...specs].map(([name, spec]) =>
       this.#alone(name, () => this.#convergeOne(name, spec, signal), signal),
     );
-    return Math.min(resyncMs, ...(await this.#together(looks, signal)));
+    const waitMs = Math.min(resyncMs, ...(await this.#together(looks, signal)));
+    await removed;
+    return waitMs;
   }
 
   /** Of those without a spec. */
