@@ -8,6 +8,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { nameOf, parseSource, withoutPassword } from './buildpack-source.ts';
 import { bench, write } from './compile-fixture.ts';
 import { parseRelease } from './custom-buildpack.ts';
+import { removeLeft } from './left-caches.ts';
 import { builtIns } from './selection.ts';
 
 const sample = resolve(import.meta.dirname, '../../test/apps/custom-buildpack');
@@ -112,6 +113,18 @@ test('what the cache has of a language that the app has no more goes with the ne
   assert.equal((await b.compile()).isCacheChanged, true);
   assert.deepEqual(await readdir(b.layout.cacheDir), []);
   assert.equal((await b.compile()).isCacheChanged, false);
+});
+
+test('what somebody else’s buildpack left of the cache read-only stays, and fails no build', async () => {
+  await using b = await bench({});
+  await write(b.layout.cacheDir, { 'modules/m': 'm', 'gems/key': 'k' });
+  const remove = async (path: string): Promise<void> => {
+    if (path.endsWith('modules')) throw Object.assign(new Error('permission denied'), { code: 'EACCES' });
+    await rm(path, { recursive: true });
+  };
+  assert.equal(await removeLeft(b.layout.cacheDir, [], remove), true);
+  assert.deepEqual(await readdir(b.layout.cacheDir), ['modules']);
+  assert.equal(await removeLeft(b.layout.cacheDir, [], remove), false);
 });
 
 test('each built-in buildpack names all that it fills of the cache', async () => {
