@@ -19,6 +19,14 @@ test('what is in the way is told with its remedy, and by sudo where a setting ha
     /^This machine is not ready to be a host\. Nothing was changed\.\n\n {2}✖ 1\.0 GB.*\n {4}→ use.*\n {2}✖ port 80/,
   );
   assert.match(told(true), /stand behind it: sudo FLYNN_HTTP_PORT=8080 npm run up\n$/);
+  const ofTls = { what: 'port 443', remedy: 'choose another port: the same command again with FLYNN_HTTPS_PORT=8443' };
+  assert.match(told(true, [taken, ofTls]), /: sudo FLYNN_HTTP_PORT=8080 FLYNN_HTTPS_PORT=8443 npm run up\n$/);
+  const ofFolder = { what: 'a folder', remedy: 'with FLYNN_STATE_DIR=/data/my-flynn; or another' };
+  assert.match(told(true, [ofFolder]), /: sudo FLYNN_STATE_DIR=\/data\/my-flynn npm run up\n$/);
+  const moved = { what: 'its address', remedy: 'or: FLYNN_ADDRESS=192.0.2.7 npm run up (docs/operating.md)' };
+  assert.match(told(true, [moved]), /: sudo FLYNN_ADDRESS=192\.0\.2\.7 npm run up\n$/);
+  const gone = { what: 'its unit', remedy: 'mount it. Is it gone: FLYNN_CLUSTER=prod npm run down -- --force' };
+  assert.doesNotMatch(told(true, [gone]), /sudo/);
   assert.doesNotMatch(told(false), /sudo/);
   assert.doesNotMatch(told(true, [small]), /sudo/);
 });

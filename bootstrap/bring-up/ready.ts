@@ -36,18 +36,26 @@ export async function isReady(
   return false;
 }
 
+/** As `FLYNN_HTTP_PORT=8080`, and what a remedy has of a command behind it. */
+const settingIn = /\b(FLYNN_[A-Z_]+=[\w.:/-]+)(?: ((?:npm|flynn-host) .*))?/g;
+
 /** For people. `bySudo`: the command, where it was run so: a setting in front of sudo does not get here. */
 export function notReadyText(
   problems: readonly Problem[],
   { changed, bySudo }: { changed: string; bySudo?: string },
 ): string {
   const lines = problems.map(({ what, remedy }) => `  ${styleText('red', '✖')} ${what}\n    → ${remedy}\n`);
-  const setting = problems
-    .map(({ remedy }) => /\bFLYNN_[A-Z_]+=[\w.:/]+/.exec(remedy)?.[0])
-    .find((one) => one !== undefined);
+  const settings = bySudo === undefined ? [] : settingsFor(bySudo, problems);
   const hint =
-    bySudo !== undefined && setting !== undefined
-      ? `\nsudo passes no settings on, so they stand behind it: sudo ${setting} ${bySudo}\n`
-      : '';
+    settings.length === 0
+      ? ''
+      : `\nsudo passes no settings on, so they stand behind it: sudo ${settings.join(' ')} ${bySudo}\n`;
   return `This machine is not ready to be a host. ${changed}.\n\n${lines.join('')}${hint}`;
+}
+
+/** Those in front of another command are not for this one. */
+function settingsFor(command: string, problems: readonly Problem[]): string[] {
+  const found = problems.flatMap(({ remedy }) => [...remedy.matchAll(settingIn)]);
+  const own = found.filter(([, , other = command]) => other.startsWith(command));
+  return [...new Set(own.map(([, setting = '']) => setting))];
 }
