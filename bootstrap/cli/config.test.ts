@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { mkdtemp, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { loadClusters, saveClusters } from '@flynn/cli/clusters/clusters';
-import { addCluster, ensureSshKey, removeCluster, writeKnownHosts } from './config.ts';
+import { addCluster, ensureSshKey, findPerson, removeCluster, writeKnownHosts } from './config.ts';
 
 const entry = (name: string, key = `key of ${name}`) => ({
   name,
@@ -23,6 +23,12 @@ async function withPerson(check: (person: { home: string; configDir: string }) =
     await rm(home, { recursive: true });
   }
 }
+
+test('a caller whom this machine does not know has what is root’s', async () => {
+  const root = { home: homedir(), configDir: join(homedir(), '.config/flynn') };
+  assert.deepEqual(await findPerson(undefined, { SUDO_USER: 'flynn-nobody-is-called-so' }), root);
+  assert.deepEqual(await findPerson(undefined, { SUDO_USER: 'root' }), root);
+});
 
 test('the list of clusters is its owner’s only, and removing the last cluster leaves nothing', () =>
   withPerson(async (person) => {

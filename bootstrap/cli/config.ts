@@ -7,10 +7,10 @@ import { type Cluster, loadClusters, saveClusters, withCluster, withoutCluster }
 import { withHostKey } from '@flynn/cli/clusters/known-hosts';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { ensureKeyFiles } from '../machine/key-files.ts';
-import { runProgram, tryProgram } from '../machine/program.ts';
+import { tryProgram } from '../machine/program.ts';
 import { type Former, type KnownAs, type Place, isNameOf, isTokenFor, knownAs } from './known-as.ts';
 
-/** Whose configuration it is: with sudo, that of who called it. */
+/** Whose configuration it is: with sudo, that of who called it, else root's. */
 export type Person = Readonly<{ home: string; configDir: string; uid?: number; gid?: number }>;
 
 export async function findPerson(
@@ -21,9 +21,13 @@ export async function findPerson(
   let home = homedir();
   let ids: { uid?: number; gid?: number } = {};
   if (process.getuid?.() === 0 && caller !== undefined && caller !== '' && caller !== 'root') {
-    const line = (await runProgram('getent', ['passwd', caller], { timeoutMs: 10_000 })).trim().split(':');
-    home = line[5] ?? home;
-    ids = { uid: Number(line[2]), gid: Number(line[3]) };
+    // Nobody may be called so here: a container or another service of names has passed the variable on, or has them no more.
+    const { stdout } = await tryProgram('getent', ['passwd', caller], { timeoutMs: 10_000 });
+    const [, , uid, gid, , folder] = stdout.trim().split(':');
+    if (folder !== undefined && folder !== '') {
+      home = folder;
+      ids = { uid: Number(uid), gid: Number(gid) };
+    }
   }
   return { home, ...ids, configDir: configDir ?? join(home, '.config', 'flynn') };
 }
