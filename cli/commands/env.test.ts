@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { readlink, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { apps, releases } from '@flynn/controller/api';
+import { apps, deployments, releases } from '@flynn/controller/api';
+import { waitFor } from '@flynn/kit/retry';
+import { runCli } from '../program.ts';
 import { openDeskWithController } from '../testing.ts';
 
 const awkward = '$HOME `id` #not a comment "double" \'single\' \\ é 漢\nsecond line\ttab  ';
@@ -274,4 +276,25 @@ test('`env export` writes what `env import` reads again, every byte, and --exact
   await env.desk.run(['-a', 'two', 'env', 'import', '--exact', '-'], { input: stdout });
   assert.deepEqual(await of('two'), values);
   assert.equal((await env.desk.run(['-a', 'two', 'env', 'import', '-'], { input: '# none\n' })).code, 2);
+});
+
+test('Ctrl-C while env set waits for another deployment leaves no release of it, and says so', async () => {
+  await using env = await openDeskWithController();
+  const { desk, controller } = env;
+  await controller.deployApp('hello', { web: {} });
+  controller.setBehaviour(() => ({ is: 'hang' }));
+  const { id: releaseId } = await controller.makeRelease('hello', { web: {} });
+  await controller.client.call(deployments.create, { params: { app: 'hello' }, body: { releaseId } });
+  const io = desk.io();
+  const ended = runCli(['-a', 'hello', 'env', 'set', 'A=1'], io);
+  const isTold = () => io.stderr.text === 'waiting for another deployment of hello to end\n';
+  await waitFor(isTold, { what: 'the command to say that it waits', deadlineMs: 30_000 });
+  assert.ok(io.signal('SIGINT') > 0);
+  assert.equal(await ended, 1);
+  assert.match(io.stderr.text, /\nflynn: stopped: v3 was not deployed\n$/);
+  const left = await controller.client.call(releases.list, { params: { app: 'hello' } });
+  assert.deepEqual(
+    left.map(({ version }) => version),
+    [2, 1],
+  );
 });

@@ -5,6 +5,7 @@ import type { Deployment, Release } from '@flynn/controller/model';
 import { overtaken, withSeen } from '@flynn/controller/releases/overtaken';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Context } from '../context.ts';
+import { untilInterrupted } from '../interruption.ts';
 import { watchDeployment } from './watch.ts';
 import { afterOthers } from './others.ts';
 import { formatDuration, formatSeconds } from '../output.ts';
@@ -26,14 +27,9 @@ type Wanted = {
 
 /** Answers once the release is live, or waits for people; throws with the app's last lines when it did not come up. */
 export async function deployRelease(context: Context, wanted: Wanted): Promise<Deployed> {
-  return awaitDeployment(context, { app: wanted.app, what: `v${wanted.release.version}` }, async () => {
-    try {
-      return await begin(context, wanted);
-    } catch (error) {
-      if (wanted.isOwn === true) await forget(context, wanted);
-      throw error;
-    }
-  });
+  return awaitDeployment(context, { app: wanted.app, what: `v${wanted.release.version}` }, () =>
+    wanted.isOwn === true ? beginOwn(context, wanted) : begin(context, wanted),
+  );
 }
 
 /** The same for a deployment of the app that `start` tells the id of; `what`: the release, as people call it. */
@@ -67,10 +63,25 @@ export async function awaitDeployment(
   );
 }
 
-async function begin(context: Context, wanted: Wanted): Promise<string> {
+/** Ctrl-C while another deployment is waited for changes nothing; once this one is begun it goes on by itself. */
+async function beginOwn(context: Context, wanted: Wanted): Promise<string> {
+  const { app, release } = wanted;
+  return untilInterrupted(context.io, `stopped: v${release.version} was not deployed`, async (signal) => {
+    const id = await begin(context, wanted, signal).catch(async (error: unknown) => {
+      await forget(context, wanted);
+      throw error;
+    });
+    if (!signal.aborted) return id;
+    const next = `"flynn deployment info -a ${app}" tells how it ends`;
+    throw new FlynnError('cancelled', `v${release.version} is being deployed already, and that goes on\n  ${next}`);
+  });
+}
+
+async function begin(context: Context, wanted: Wanted, signal?: AbortSignal): Promise<string> {
   const { app, release, replaces, waitsForOthers = false } = wanted;
   const client = await context.client();
-  const { id } = await afterOthers(context, { app, waitsUntilLive: waitsForOthers }, () =>
+  const limits = { app, waitsUntilLive: waitsForOthers, ...(signal === undefined ? {} : { signal }) };
+  const { id } = await afterOthers(context, limits, () =>
     withSeen(
       replaces === undefined ? {} : { replaces },
       (seen) => client.call(deployments.create, { params: { app }, body: { releaseId: release.id, ...seen } }),

@@ -31,8 +31,11 @@ export async function afterOthers<T>(
       return await act();
     } catch (error) {
       const id = hasCode(error, 'conflict') ? error.detail['deploymentId'] : undefined;
-      if (typeof id !== 'string' || limited.aborted) throw error;
-      const other = await client.call(deployments.get, { params: { deployment: id } });
+      if (typeof id !== 'string') throw error;
+      signal?.throwIfAborted();
+      if (limited.aborted) throw error;
+      const asked = signal === undefined ? {} : { signal };
+      const other = await client.call(deployments.get, { params: { deployment: id } }, asked);
       if (!isLive(other) && other.state !== 'failed') {
         if (!waitsUntilLive || isWaiting(other)) throw error;
         if (!isTold) context.tell(`waiting for another deployment of ${app} to end`);
