@@ -28,6 +28,7 @@ test('a count that is no whole number from zero up is wrong usage and named', ()
   assertUsage(() => parseCounts(['web=']), /""/);
   assertUsage(() => parseCounts(['web']), /TYPE=COUNT/);
   assertUsage(() => parseCounts(['=3']), /TYPE=COUNT/);
+  assertUsage(() => parseCounts(['web=1', 'worker=1', 'web=2']), /web has two counts/);
 });
 
 test('numbers keep to their limits', () => {

@@ -28,7 +28,10 @@ export function assertUtf8(args: readonly string[]): void {
 
 /** `web=3` and the like. */
 export function parseCounts(args: readonly string[]): Record<string, number> {
-  return Object.fromEntries(args.map(parseCount));
+  const counts = args.map(parseCount);
+  const twice = counts.find(([type], at) => counts.findIndex(([other]) => other === type) < at);
+  if (twice !== undefined) throw usageError(`${twice[0]} has two counts: write one`);
+  return Object.fromEntries(counts);
 }
 
 function parseCount(arg: string): [type: string, count: number] {

@@ -11,7 +11,7 @@ import { watchAt } from '@flynn/controller/operations/lifecycle-fixture';
 import { TestRunner } from '@flynn/controller/operations/test-runner';
 import { startTestBlobs } from '@flynn/controller/testing/blobs';
 import { waitFor } from '@flynn/kit/retry';
-import { openDeskWithController } from '../testing.ts';
+import { Desk, openDeskWithController } from '../testing.ts';
 
 async function openCluster() {
   const store = await startTestBlobs();
@@ -220,4 +220,12 @@ test('wrong words are told before anything is sent', async () => {
     assert.equal(ran.code, code, argv.join(' '));
     assert.match(ran.stderr, pattern);
   }
+});
+
+test('help is no JSON value: who asks for one is told what to write', async () => {
+  await using desk = await Desk.open();
+  assert.match((await desk.run(['image'])).stdout, /^Usage: flynn image/);
+  const { code, stdout, stderr } = await desk.run(['image', '--json']);
+  assert.deepEqual([code, stdout], [2, '']);
+  assert.match(stderr, /write "flynn image push"/);
 });

@@ -26,6 +26,11 @@ export function addImageCommands(parent: Parent): void {
     name: 'image',
     summary: 'images: push one that was built elsewhere and roll it out, without a registry',
     async run(context) {
+      if (context.options.json === true) {
+        throw usageError(
+          '"flynn image" alone tells only its help, of which there is no JSON: write "flynn image push"',
+        );
+      }
       context.print(image.helpInformation());
     },
   });
