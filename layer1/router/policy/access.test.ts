@@ -189,6 +189,40 @@ describe('a request at such a route', () => {
     );
   });
 
+  test('counts for limits of the route once its password is known to be right, and only while it is there', async () => {
+    const looks: (() => void)[] = [];
+    const known = looking();
+    const passwords = {
+      async check(asked: Parameters<typeof known.check>[0]): Promise<Checked> {
+        await new Promise<void>((resolve) => looks.push(resolve));
+        return known.check(asked);
+      },
+    };
+    const world = new World({ passwords });
+    await world.serve({ http: { access: { users }, limits: { connections: 1 } } });
+    const begin = (text: string) => world.exchange({ fields: { authorization: basic(text) } });
+    const endLooks = () => looks.splice(0).forEach((end) => end());
+    const first = begin('ann:open');
+    const picked = first.pick();
+    const gone = ['ann:shut', 'ben:open'].map(begin);
+    const answers = gone.map((exchange) => exchange.pick());
+    for (const exchange of gone) exchange.end(ended(0));
+    endLooks();
+    assert.notEqual(await picked, undefined);
+    assert.deepEqual(await Promise.all(answers), [undefined, undefined]);
+    const full = world.ask({ fields: { authorization } });
+    assert.equal('answer' in full && full.answer.code, 'busy');
+    const wrong = begin('eve:shut');
+    const refused = wrong.pick();
+    endLooks();
+    assert.equal(await refused, undefined);
+    assert.equal(wrong.answerFor('no-backends').code, 'password-wanted', 'it is told of no limit');
+    for (const exchange of [wrong, first]) exchange.end(ended(200));
+    const next = begin('ann:open');
+    assert.notEqual(await next.pick(), undefined, 'nobody else is there any more');
+    next.end(ended(200));
+  });
+
   test('counts for no limit of the route if it is refused, goes to https first, and is told of maintenance first', async () => {
     const world = new World({ passwords: looking() });
     const http = { access: { users }, limits: { requestsPerSecond: 1, burst: 1 }, https: { redirect: true } };

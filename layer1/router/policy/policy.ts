@@ -2,7 +2,7 @@
 import type { Logger } from '@flynn/kit/log';
 import type { Counters } from '../api.ts';
 import type { Answer, Client, Fields, Policy, RequestHead, Verdict } from '../exchange.ts';
-import type { RouteGate } from './access.ts';
+import type { RefusedEntry, RouteGate } from './access.ts';
 import type { AccessLog } from './access-log.ts';
 import { answerOf, redirectTo, refusals } from './answers.ts';
 import type { Refusal } from './answers.ts';
@@ -64,8 +64,10 @@ export class RouterPolicy implements Policy {
     if (redirect !== undefined) return { answer: this.#refused(asked, route, redirect) };
     const entry = this.#entryOf(asked, route);
     if ('answer' in entry) return entry;
-    const refusal = this.#limitOf(asked, route);
-    if (refusal !== undefined) return refusal;
+    const unfit = unfitFor(head, route);
+    if (unfit !== undefined) return this.#refuse(asked, route, unfit);
+    const limited = entry.is === 'in' ? this.#limitOf(asked, route) : undefined;
+    if (limited !== undefined) return this.#refuse(asked, route, limited.refusal, limited.more);
     return { exchange: new RoutedExchange(this.#options, route, { asked, entry }, { client, origins: this.#origins }) };
   }
 
@@ -105,43 +107,34 @@ export class RouterPolicy implements Policy {
     const judged = route.gate.judge(origin.address, head.header('authorization'));
     if (judged.is === 'address-refused') return this.#refuse(asked, route, refusals.addressRefused);
     if (judged.is === 'password-wanted') {
-      return this.#refuse(asked, route, refusals.passwordWanted, { more: challengeFor(head.host) });
+      return this.#refuse(asked, route, refusals.passwordWanted, challengeFor(head.host));
     }
-    return judged.is === 'in' ? judged : { is: 'unsure', credentials: judged.credentials, gate: route.gate };
+    if (judged.is === 'in') return judged;
+    const { credentials } = judged;
+    return { is: 'unsure', credentials, gate: route.gate, limit: () => this.#limitOf(asked, route) };
   }
 
   /** Undefined lets it pass; it is counted as under way then. */
-  #limitOf(asked: Asked, route: HttpRoute): Verdict | undefined {
-    const { head, origin } = asked;
+  #limitOf({ origin }: Asked, route: HttpRoute): RefusedEntry | undefined {
     const { elapsed } = this.#options;
-    // What a connection of HTTP/1 becomes by it has no like in a stream of theirs.
-    if (route.settings.protocol === 'h2c' && head.protocol !== 'HTTP/2' && head.upgrade !== undefined) {
-      return this.#refuse(asked, route, refusals.http2Only);
-    }
-    const { bodyBytes } = route.limits;
-    if (bodyBytes > 0 && typeof head.body === 'number' && head.body > bodyBytes) {
-      return this.#refuse(asked, route, refusals.tooLarge);
-    }
     if (route.rate === undefined && route.concurrency === undefined) return undefined;
     const entered = route.concurrency?.enter(origin.client) ?? 'entered';
-    if (entered === 'client-full') return this.#refuse(asked, route, refusals.clientFull, { retryAfterSeconds: 1 });
-    if (entered === 'full') return this.#refuse(asked, route, refusals.full, { retryAfterSeconds: 1 });
+    if (entered === 'client-full') return { refusal: refusals.clientFull, more: ['retry-after', '1'] };
+    if (entered === 'full') return { refusal: refusals.full, more: ['retry-after', '1'] };
     const earlyMs = route.rate?.take(origin.client, elapsed()) ?? 0;
     if (earlyMs === 0) return undefined;
     route.concurrency?.leave(origin.client);
-    return this.#refuse(asked, route, refusals.rateLimited, { retryAfterSeconds: Math.ceil(earlyMs / 1_000) });
+    return { refusal: refusals.rateLimited, more: ['retry-after', String(Math.ceil(earlyMs / 1_000))] };
   }
 
   #refuse(
     asked: Asked,
     route: HttpRoute | undefined,
     refusal: Refusal,
-    said: { retryAfterSeconds?: number; more?: Fields } = {},
+    said: Fields = [],
   ): { readonly answer: Answer } {
-    const { retryAfterSeconds } = said;
     const reader = { accept: asked.head.header('accept'), requestId: asked.requestId };
-    const more = [...(route === undefined ? [] : hstsFields(route, asked.origin)), ...(said.more ?? [])];
-    if (retryAfterSeconds !== undefined) more.push('retry-after', String(retryAfterSeconds));
+    const more = [...(route === undefined ? [] : hstsFields(route, asked.origin)), ...said];
     return { answer: this.#refused(asked, route, answerOf(refusal, reader, route?.settings.pages, more)) };
   }
 
@@ -184,8 +177,13 @@ const unreadable: RequestHead = {
 /** How a request comes in. */
 export type Entry =
   | { readonly is: 'in'; readonly hasPassword: boolean }
-  /** Once its password is known to be right. */
-  | { readonly is: 'unsure'; readonly credentials: Credentials; readonly gate: RouteGate };
+  /** Once its password is known to be right. By then it counts for the route's limits, if they let it: they are asked once. */
+  | {
+      readonly is: 'unsure';
+      readonly credentials: Credentials;
+      readonly gate: RouteGate;
+      readonly limit: () => RefusedEntry | undefined;
+    };
 
 const asItIs: Entry = { is: 'in', hasPassword: false };
 
@@ -196,6 +194,16 @@ export type Asked = {
   readonly requestId: string;
   readonly nowMs: number;
 };
+
+/** What no backend of the route could answer. */
+function unfitFor(head: RequestHead, route: HttpRoute): Refusal | undefined {
+  // What a connection of HTTP/1 becomes by it has no like in a stream of theirs.
+  if (route.settings.protocol === 'h2c' && head.protocol !== 'HTTP/2' && head.upgrade !== undefined) {
+    return refusals.http2Only;
+  }
+  const { bodyBytes } = route.limits;
+  return bodyBytes > 0 && typeof head.body === 'number' && head.body > bodyBytes ? refusals.tooLarge : undefined;
+}
 
 export function hstsFields(route: HttpRoute, origin: Origin): string[] {
   return route.hsts === undefined || !origin.isTls ? [] : ['strict-transport-security', route.hsts];

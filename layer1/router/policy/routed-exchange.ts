@@ -49,6 +49,9 @@ export class RoutedExchange implements Exchange {
   /** Until its password is known to be right it is given no backend. */
   #unsure: Extract<Entry, { is: 'unsure' }> | undefined;
   #refused: RefusedEntry | undefined;
+  /** For the route's limits. */
+  #isCounted: boolean;
+  #isOver = false;
 
   constructor(
     options: PolicyOptions,
@@ -64,6 +67,7 @@ export class RoutedExchange implements Exchange {
     this.requestId = asked.requestId;
     this.target = belowPrefix(asked.head.target, route.strippedPrefix);
     this.limits = route.limits;
+    this.#isCounted = entry.is === 'in';
     if (entry.is === 'unsure') this.#unsure = entry;
     else if (entry.hasPassword) this.#removedFields = neverWithPassword;
     route.figures.active += 1;
@@ -154,8 +158,9 @@ export class RoutedExchange implements Exchange {
     const { figures, concurrency, route } = this.#route;
     const { head, origin, nowMs } = this.#asked;
     const tookMs = elapsed() - this.#startedMs;
+    this.#isOver = true;
     if (this.#current !== undefined) this.release(this.#current);
-    concurrency?.leave(origin.client);
+    if (this.#isCounted) concurrency?.leave(origin.client);
     figures.active -= 1;
     figures.requests += 1;
     figures.answers.add(ending.status);
@@ -181,13 +186,15 @@ export class RoutedExchange implements Exchange {
     });
   }
 
-  /** Finds out whether it may come in at all. */
-  async #enter({ gate, credentials }: Extract<Entry, { is: 'unsure' }>): Promise<Backend | undefined> {
+  /** Finds out whether it may come in at all. Its client may be gone by then. */
+  async #enter({ gate, credentials, limit }: Extract<Entry, { is: 'unsure' }>): Promise<Backend | undefined> {
     const { head, origin } = this.#asked;
     const checked = await gate.check(credentials, origin.client, this.#options.passwords);
     this.#unsure = undefined;
-    this.#refused = refusedEntry(checked, head.host);
+    if (this.#isOver) return undefined;
+    this.#refused = refusedEntry(checked, head.host) ?? limit();
     if (this.#refused !== undefined) return undefined;
+    this.#isCounted = true;
     this.#removedFields = neverWithPassword;
     return this.pick();
   }
