@@ -67,6 +67,23 @@ test('a route is for addresses, beside passwords or in their place, and for ever
   assert.equal((await read(update('--no-access'))).http.access, undefined);
 });
 
+test('where everybody still reaches what was closed at one place is told', async () => {
+  await using desk = await open();
+  const told = async (argv: string[]) => (await desk.env.desk.run(['-a', 'shop', ...argv])).stderr;
+  const allow = ['--allow', '10.0.0.0/8'];
+  assert.match(
+    await told(['route', 'add', 'http', place, ...allow]),
+    /everybody still reaches shop-web by shop\.[a-z.]+: each route says for itself/,
+  );
+  await desk.run(['route', 'add', 'tcp', '-p', '3100']);
+  assert.match(await told(update(...allow)), /by shop\.[a-z.]+, tcp:3100:/);
+  assert.equal(await told(update('--sticky')), '', 'only of whom says who gets in');
+  await desk.run(['route', 'add', 'http', 'b.example.com', '-s', 'shop-admin']);
+  await desk.run(['route', 'remove', 'tcp:3100']);
+  const [own] = (await desk.run(['route'])).match(/shop\.flynn\S*/) ?? [];
+  assert.equal(await told(['route', 'update', own?.replace(/^https?:\/\//, '') ?? '', ...allow]), '');
+});
+
 test('what is no password, no user or no address is told, and nothing is changed', async () => {
   await using desk = await open();
   const { read, refused } = desk;

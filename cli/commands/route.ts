@@ -3,6 +3,7 @@ import type { Route } from '@flynn/controller/model';
 import { parseWhole, usageError } from '../arguments.ts';
 import type { Cluster } from '../clusters/clusters.ts';
 import { formatTable } from '../output.ts';
+import { tellOpenDoors } from '../routes/open-doors.ts';
 import { askHash } from '../routes/passwords.ts';
 import { awaitRouters } from '../routes/reach.ts';
 import { changeOf, optionRows, settings, settingsFor, settingTexts } from '../routes/settings.ts';
@@ -59,6 +60,7 @@ export function addRouteCommands(parent: Parent): void {
         body: { type: 'http', domain, path, ...serviceIn(options), ...change },
       });
       await awaitRouters(context, [added]);
+      if (change.http?.access !== undefined) await tellOpenDoors(context, added);
       const cluster = await context.cluster();
       const isOurs = domain === '*' || domain === cluster.domain || domain.endsWith(`.${cluster.domain}`);
       const note = isOurs ? '' : `; let the DNS of ${domain} point to the cluster`;
@@ -130,6 +132,7 @@ export function addRouteCommands(parent: Parent): void {
           : { revision: parseWhole(options.revision, { what: 'a revision', min: 1, max: Number.MAX_SAFE_INTEGER }) };
       const changed = await client.call(routing.update, { params, body: { ...service, ...change, ...revision } });
       await awaitRouters(context, [changed]);
+      if (change.http?.access !== undefined) await tellOpenDoors(context, changed);
       context.show(changed, () => describe(changed, cluster));
     },
   });
