@@ -50,13 +50,17 @@ async function make(family: HostFamily, tags: readonly string[], folder: string)
   const stores = join(folder, '..');
   // What images before these have in common with them is most of all, and need not be loaded again.
   const former = (existsSync(stores) ? await readdir(stores) : []).find((name) => storeName.test(name));
-  if (former !== undefined) await linkImages(join(stores, former), host);
-  await host.startEngine();
-  await host.dropImages(tags);
-  await host.copyImages(tags);
-  await host.killEngine();
-  // Hosts that began with them have the files still.
-  await rm(stores, { recursive: true, force: true });
+  try {
+    if (former !== undefined) await linkImages(join(stores, former), host);
+    await host.startEngine();
+    await host.dropImages(tags);
+    await host.copyImages(tags);
+    await host.killEngine();
+  } finally {
+    // Hosts that began with them have the files still. Where this fails they may be why: the next try begins without.
+    if (former !== undefined) await rename(join(stores, former), join(stores, `${former}.gone`));
+    await rm(stores, { recursive: true, force: true });
+  }
   const data = dataOf(host.directory);
   const kept = Object.values(parts);
   if (!kept.every((part) => existsSync(join(data, part)))) return;
