@@ -52,8 +52,10 @@ export type Facts = Readonly<{
   ip?: Tool;
   /** Of a host that is to be behind NAT: why there can be no tunnel. */
   wireguard?: string;
-  /** In milliseconds since 1970: now, and when something of this cluster or this repository was written for certain. */
-  /** `isSynchronized`: goes by a server of its time, as the kernel says. */
+  /**
+   * In milliseconds since 1970: now, and when something of this cluster or this repository was written for certain.
+   * `isSynchronized`: it goes by a server of the time, as the kernel says.
+   */
   clock: Readonly<{ now: number; notBefore: number; isSynchronized?: boolean }>;
 }>;
 
