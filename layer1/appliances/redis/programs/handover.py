@@ -5,10 +5,9 @@ import time
 
 import valkey
 from clock import now
-from decision import LEASE_S, MARGIN_S, Record
 from keyspace import Refused
-from peers import Unwilling, ask
 from server import PORT
+from succession import candidate_of, keep_lead, let_go, wake
 
 # Less than the lead lasts without being renewed: clients wait for as long at most.
 CATCH_UP_S = 4
@@ -18,10 +17,7 @@ LOOK_S = 0.02
 def hand_over(member, address):
     """To the member at that address, else to the copy that has most. Where that does not catch up it goes on as it is."""
     candidate = candidate_of(member, address)
-    asked_at = now()
-    if member.lease != member.lead_lease or not member.store.keep(member.lease):
-        raise Refused("its lead has just ended")
-    member.guard.extend(asked_at + LEASE_S - MARGIN_S)
+    keep_lead(member)
     member.valkey.ask("CLIENT", "PAUSE", CATCH_UP_S * 1000 + 1000, "WRITE")
     try:
         written = int(member.valkey.info("replication")["master_repl_offset"])
@@ -31,32 +27,9 @@ def hand_over(member, address):
     finally:
         with contextlib.suppress(valkey.Error):
             member.valkey.ask("CLIENT", "UNPAUSE")
-    record = Record(member.record.data, member.leads, member.name, frozenset({candidate.name}), candidate.name)
-    expected = {key: member.revision(key) for key in ("lead", "record")}
-    if not member.store.commit(expected, [("record", record.written(), None)], ["lead"]):
-        raise Refused("who leads has changed meanwhile")
-    member.leads, member.lead, member.record = None, None, record
-    member.free_s, member.read_at = 0.0, now()
-    with contextlib.suppress(Unwilling):
-        ask(candidate.address, "/wake", {}, member.password["members"], 1)
+    let_go(member, candidate)
+    wake(member, candidate)
     return {"from": member.address, "to": candidate.address}
-
-
-def candidate_of(member, address):
-    others = [peer for peer in member.peers.all() if peer.name != member.name]
-    if not others:
-        raise Refused("it has one member: there is no other that could take over")
-    if address == member.address:
-        raise Refused("that member is the primary already")
-    if address is not None:
-        others = [peer for peer in others if peer.address == address]
-        if not others:
-            raise Refused(f"no member is at {address}")
-    fit = [peer for peer in others if peer.name in member.record.copies]
-    if not fit:
-        who = "no other member has" if address is None else f"the member at {address} has not"
-        raise Refused(f"{who} caught up with what was written")
-    return max(fit, key=lambda peer: (peer.position.order(), peer.name))
 
 
 def until_it_has(member, candidate, written):
