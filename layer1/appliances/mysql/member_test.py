@@ -306,6 +306,34 @@ class Stops(Place):
         self.assertLess(asked.index("KILL CONNECTION 7"), asked.index("SET GLOBAL read_only=1"))
 
 
+class HandsOver(Place):
+    def hand_over_in(self, seconds):
+        """To a copy that says nothing for so long, and then that it has nothing."""
+        self.count()
+        copy = mock.Mock()
+
+        def says_nothing(*_, **__):
+            self.moment += seconds
+            self.guard.look()
+            raise maria.Unanswered("it is gone")
+
+        copy.rows.side_effect = copy.one.side_effect = says_nothing
+        self.maria.asked.clear()
+        self.guarded.asked.clear()
+        with mock.patch("handover.maria.Maria", return_value=copy), self.assertRaises(maria.Unanswered):
+            self.member.hand_over()
+        asked = [*self.maria.asked, *self.guarded.asked]
+        return [one for one in asked if one.startswith("SET GLOBAL read_only")]
+
+    def test_where_the_copy_does_not_catch_up_it_goes_on_taking_writes(self):
+        self.assertEqual(["SET GLOBAL read_only=1", "SET GLOBAL read_only=0"], self.hand_over_in(1))
+        self.assertTrue(self.member.serves())
+
+    def test_where_its_lead_was_over_by_then_it_takes_none(self):
+        self.assertEqual(["SET GLOBAL read_only=1", "SET GLOBAL read_only=1"], self.hand_over_in(8))
+        self.assertFalse(self.member.serves())
+
+
 class Positions(unittest.TestCase):
     def test_they_are_said_by_the_data(self):
         self.assertEqual(Position(3, 9), position_of("0-3-9"))

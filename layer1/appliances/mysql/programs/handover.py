@@ -26,7 +26,8 @@ def hand_over(member, address):
         written = maria.look(member.maria)["applied"]
         until_it_has(member, candidate, written)
     except Exception:
-        member.maria.rows("SET GLOBAL read_only=0")
+        # While the lead lasts: the watch may have ended writes meanwhile, and would not look at it again.
+        member.guard.open()
         raise
     member.guard.close()
     let_go(member, candidate)
