@@ -69,6 +69,19 @@ test('`op info` tells one in full; one there is not is told with what to do', as
   assert.match(missing.stderr, /there is no operation nowhere: list them with: flynn op list --all/);
 });
 
+test('`op info` tells who gave one back', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.client.call(apps.create, { body: { name: 'shop' } });
+  await queue(env, 'shop', 'first');
+  const runner = await join(env, 'r1');
+  for (const times of ['once', '2 times, at last']) {
+    const { attempt = 0 } = await runner.claim();
+    await runner.report({ declined: [{ id: 'first', attempt, handover: {} }] });
+    const { stdout } = await env.desk.run(['op', 'info', 'first']);
+    assert.match(stdout, new RegExp(`\\ngiven back +${times} by r1, which was stopped: 2`));
+  }
+});
+
 test('`op log` tells what there is, with -f to the end, whose exit code says how it ended', async () => {
   await using env = await openDeskWithController();
   const { desk, controller } = env;

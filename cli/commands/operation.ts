@@ -169,9 +169,8 @@ function infoText(one: Operation, appName: string | undefined): string {
 
 function handoverText({ handover, handovers = 0 }: Operation): string | undefined {
   if (handovers === 0) return undefined;
-  const last =
-    handover === undefined ? '' : `, the last time by ${handover.runnerId}, which was stopped: ${handover.at}`;
-  return `${handovers === 1 ? 'once' : `${handovers} times`}${last}`;
+  const by = handover === undefined ? '' : ` by ${handover.runnerId}, which was stopped: ${handover.at}`;
+  return handovers === 1 ? `once${by}` : `${handovers} times${by === '' ? '' : `, at last${by}`}`;
 }
 
 function tookText({ startedAt, endedAt }: Operation, now: number): string | undefined {

@@ -162,8 +162,8 @@ export const operations = {
     summary: 'Operations begin, are declined, or have ended; dependents start, or are cancelled',
   }),
   /**
-   * Every 5 s at most; a runner not heard of for 30 s loses its operations, which fail with the reason. `cancelled` tells
-   * it to stop. Waits so long for that to happen.
+   * Every 5 s at most; a runner not heard of for 30 s loses its operations: a build is begun again, the rest fails with the
+   * reason. `cancelled` tells it to stop. Waits so long for that to happen.
    */
   heartbeat: defineRoute({
     method: 'POST',

@@ -26,7 +26,8 @@ type Result = {
   error?: string;
   output?: Record<string, string>;
 };
-type Report = { begun?: Attempt[]; declined?: Attempt[]; ended?: Result[] };
+type Declined = Attempt & { handover?: { told?: { stdout: number; stderr: number } } };
+type Report = { begun?: Attempt[]; declined?: Declined[]; ended?: Result[] };
 
 export class TestRunner {
   readonly id: string;
