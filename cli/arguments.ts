@@ -66,6 +66,16 @@ export function parseDurationMs(text: string): number {
   return data;
 }
 
+/** No timer of Node's runs for more than 24 days: it would not wait at all. */
+const longestIntervalMs = 86_400_000;
+
+/** Of --interval: how often something is looked at. */
+export function parseIntervalMs(text: string): number {
+  const intervalMs = parseDurationMs(text);
+  if (intervalMs > longestIntervalMs) throw usageError(`--interval ${text} is too long: 1d is the most`);
+  return intervalMs;
+}
+
 const byteUnits = { '': 1, B: 1, KB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 } as const;
 
 /** `500`, `64KB`, `10MB`, `1GB`, in bytes. */

@@ -4,7 +4,7 @@ import type { LatestFigures } from '@flynn/controller/figures/model';
 import { pause } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
 import { figuresTable, fitted, hungriestFirst, oldNote } from '../apps/figures.ts';
-import { parseDurationMs, usageError } from '../arguments.ts';
+import { parseIntervalMs, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { isDumb } from '../io.ts';
 import { isPassing } from '../logs/stream.ts';
@@ -21,8 +21,6 @@ const screen = {
 };
 
 const leastMs = 1_000;
-/** No timer of Node's runs for more than 24 days: it would not wait at all. */
-const longestMs = 86_400_000;
 
 export function addTopCommand(parent: Parent): void {
   addCommand<{ interval: string; once?: boolean }>(parent, {
@@ -36,11 +34,10 @@ export function addTopCommand(parent: Parent): void {
     },
     examples: ['flynn top', 'flynn top -a shop', 'flynn top --json | jq .apps'],
     async run(context, { interval, once = false }) {
-      const intervalMs = parseDurationMs(interval);
+      const intervalMs = parseIntervalMs(interval);
       if (intervalMs < leastMs) {
         throw usageError(`--interval ${interval} is too short: there are other figures every 15 s; 1s or more`);
       }
-      if (intervalMs > longestMs) throw usageError(`--interval ${interval} is too long: 1d is the most`);
       if (context.options.json === true || once || context.io.stdout.isTTY !== true || isDumb(context.io)) {
         const seen = await read(context);
         context.show(seen, () => `${textOf(seen, context.options.app)}${oldNote(seen, Date.now())}`);
