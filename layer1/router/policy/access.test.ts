@@ -205,7 +205,7 @@ describe('a request at such a route', () => {
     const first = begin('ann:open');
     const picked = first.pick();
     const gone = ['ann:shut', 'ben:open'].map(begin);
-    const answers = gone.map((exchange) => exchange.pick());
+    const answers = gone.map(async (exchange) => exchange.pick());
     for (const exchange of gone) exchange.end(ended(0));
     endLooks();
     assert.notEqual(await picked, undefined);
