@@ -54,7 +54,7 @@ export async function changeRoute(
   if (revision !== undefined && revision !== route.revision) throw overtaken(route.id, revision);
   const following = http.access === undefined ? undefined : await followersOf(deps, app, route, signal);
   try {
-    return await deps.resources.update(
+    const changed = await deps.resources.update(
       routeType,
       route.id,
       ({ spec }) => ({
@@ -66,9 +66,11 @@ export async function changeRoute(
       {
         signal,
         ...(revision === undefined ? {} : { expectRevision: revision }),
-        ...(following === undefined ? {} : { also: (next) => mergePieces(following(next)) }),
+        ...(following === undefined ? {} : { also: (next) => mergePieces(following.pieces(next)) }),
       },
     );
+    await following?.finish(changed);
+    return changed;
   } catch (error) {
     if (revision !== undefined && hasCode(error, 'conflict')) throw overtaken(route.id, revision, error);
     throw error;

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
+import { resourceKey } from '@flynn/resource/keys';
 import { tokens, users } from '../access/api.ts';
 import { apps } from '../api.ts';
 import { createControllerClient } from '../client.ts';
 import { generic } from '../generic/api.ts';
+import { routeType } from '../resources.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { routing } from './api.ts';
@@ -75,6 +77,34 @@ test('a review app follows what changes of who gets in at its app, unless somebo
   assert.match(JSON.stringify(await kept('pr-1')), /cccc.*eeee/);
   await change('blog', { access: null });
   assert.match(JSON.stringify(await kept('pr-1')), /cccc.*eeee/, 'what opens is said of each');
+});
+
+test('so do very many review apps', async () => {
+  const id = await create('big', { meta: { 'review.max': '50' } });
+  await change('big', of('ann', 'a'));
+  const meta = { 'review.of': id };
+  for (let nth = 1; nth <= 22; nth += 1) await create(`big-${nth}`, { meta, reviewMs });
+  await change('big', of('ann', 'c'));
+  for (const name of ['big-1', 'big-2', 'big-21', 'big-22'])
+    assert.match(JSON.stringify(await kept(name)), /cccc/, name);
+  const all = await world.client.call(generic.list, { params: routeKind });
+  const following = all.filter(
+    ({ spec }) => JSON.stringify([spec['domain'], spec['http']]).match(/"big.*cccc/) !== null,
+  );
+  assert.equal(following.length, 23);
+});
+
+test('of an app whose routes cannot be read there is no copy: it would let in everybody', async () => {
+  await create('later');
+  await change('later', of('ann', 'a'));
+  const [route] = await world.client.call(routing.list, { params: { app: 'later' } });
+  const key = resourceKey(routeType.name, route?.id ?? '');
+  const { value } = (await world.store.get(key)) ?? { value: '' };
+  await world.store.transact({ then: [{ put: key, value: value.replace('$scrypt$', '$argon2id$') }] });
+  await assert.rejects(create('copy-of-later', { accessOf: 'later' }), (error) =>
+    hasCode(error, 'internal', 'invalid'),
+  );
+  await world.store.transact({ then: [{ put: key, value }] });
 });
 
 test('who may not read the secrets of an app makes no copy that has them', async () => {

@@ -1,5 +1,5 @@
 /** Who gets in at copies of an app: whom its oldest route lets in that does not let in everybody. */
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, ifFound } from '@flynn/kit/errors';
 import type { Piece } from '@flynn/resource/piece';
 import { writePiece } from '@flynn/resource/piece';
 import type { Principal } from '../access/principal.ts';
@@ -14,8 +14,15 @@ import type { HttpSettings, RouteAccess } from './settings.ts';
 
 type Reading = Pick<Deps, 'resources'>;
 
-/** In one transaction with the route of their app: they have pages. An app seldom has more copies, whose owners say it anew. */
-const maxFollowers = 100;
+/** In one transaction with the route of their app: they have pages. An app seldom has more; those follow after it. */
+const together = 20;
+
+type Following = Readonly<{
+  /** What goes into the transaction that writes the route. */
+  pieces(next: RouteResource): Piece[];
+  /** Once that is written. */
+  finish(next: RouteResource): Promise<void>;
+}>;
 
 /**
  * How the first route of a copy of `app` answers. The hashes come along, which the copy's developers may read: throws `denied` for
@@ -27,7 +34,9 @@ export async function copiedHttp(
   principal: Principal,
   signal: AbortSignal,
 ): Promise<{ http?: HttpSettings }> {
-  const access = (await firstClosed(deps, app, signal))?.spec.http.access;
+  // What cannot be read may be what keeps it closed.
+  const routes = await deps.resources.list(routeType, { owner: ownedBy(app.id), signal, isStrict: true });
+  const access = firstClosed(routes)?.spec.http.access;
   if (access === undefined) return {};
   const { id, spec } = app;
   if (!principal.canReadSecrets({ id, isSystem: spec.isSystem, isDatastore: spec.datastore !== undefined })) {
@@ -45,37 +54,57 @@ export async function followersOf(
   app: AppResource,
   route: RouteResource,
   signal: AbortSignal,
-): Promise<(next: RouteResource) => Piece[]> {
+): Promise<Following> {
   const { access } = route.spec.http;
-  if (access === undefined || (await firstClosed(deps, app, signal))?.id !== route.id) return () => [];
-  const followers = (await routesOfReviews(deps, app.id, signal))
-    .filter(({ spec }) => isEqual(spec.http.access, access))
-    .slice(0, maxFollowers);
-  return ({ updatedAt, spec: { http } }) => {
-    const next = http.access;
-    if (next === undefined || isEqual(next, access)) return [];
-    return followers.map((one) => writePiece(routeType, one, { ...one, updatedAt, spec: letting(one.spec, next) }));
+  if (access === undefined) return nobody;
+  const { own, reviews } = await routesOf(deps, app, signal);
+  if (firstClosed(own)?.id !== route.id) return nobody;
+  const isLike = ({ http }: RouteResource['spec']) => isEqual(http.access, access);
+  const followers = reviews.filter(({ spec }) => isLike(spec));
+  /** Undefined where nobody is to follow. */
+  const accessIn = ({ spec: { http } }: RouteResource) => (isEqual(http.access, access) ? undefined : http.access);
+  return {
+    pieces(next) {
+      const wanted = accessIn(next);
+      if (wanted === undefined) return [];
+      return followers
+        .slice(0, together)
+        .map((one) =>
+          writePiece(routeType, one, { ...one, updatedAt: next.updatedAt, spec: letting(one.spec, wanted) }),
+        );
+    },
+    async finish(next) {
+      const wanted = accessIn(next);
+      if (wanted === undefined) return;
+      for (const { id } of followers.slice(together)) {
+        const change = ({ spec }: RouteResource) => (isLike(spec) ? letting(spec, wanted) : spec);
+        await ifFound(deps.resources.update(routeType, id, change, { signal }));
+      }
+    },
   };
 }
 
-async function firstClosed(
-  { resources }: Reading,
-  app: AppResource,
-  signal: AbortSignal,
-): Promise<RouteResource | undefined> {
-  const routes = await resources.list(routeType, { owner: ownedBy(app.id), signal });
+const nobody: Following = { pieces: () => [], finish: async () => {} };
+
+function firstClosed(routes: readonly RouteResource[]): RouteResource | undefined {
   const closed = routes.filter(({ spec }) => spec.http.access !== undefined);
   return closed.toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : 1))[0];
 }
 
-async function routesOfReviews({ resources }: Reading, appId: string, signal: AbortSignal): Promise<RouteResource[]> {
-  const all = await resources.list(appType, { signal });
-  const reviews = all.filter(
-    ({ spec, deletingSince }) => spec.meta[parentMeta] === appId && deletingSince === undefined,
-  );
-  const routes: RouteResource[] = [];
-  for (const { id } of reviews) routes.push(...(await resources.list(routeType, { owner: ownedBy(id), signal })));
-  return routes;
+/** In one reading: of all routes there may be very many. */
+async function routesOf(
+  { resources }: Reading,
+  app: AppResource,
+  signal: AbortSignal,
+): Promise<{ own: RouteResource[]; reviews: RouteResource[] }> {
+  const apps = await resources.list(appType, { signal });
+  const isReview = ({ spec, deletingSince }: AppResource) =>
+    spec.meta[parentMeta] === app.id && deletingSince === undefined;
+  const reviewIds = new Set(apps.filter(isReview).map(({ id }) => id));
+  const where = ({ spec: { appId } }: RouteResource) => appId === app.id || reviewIds.has(appId);
+  const all = await resources.list(routeType, { signal, where });
+  const own = all.filter(({ spec }) => spec.appId === app.id);
+  return { own, reviews: all.filter(({ spec }) => spec.appId !== app.id) };
 }
 
 function letting(spec: RouteResource['spec'], access: RouteAccess): RouteResource['spec'] {
