@@ -1,4 +1,7 @@
-/** Each route says for itself who gets in: where the same service is open beside one that was closed is told, for it is easily overlooked. */
+/**
+ * Each route says for itself who gets in: where the same service is open beside one that was closed is told, for it is easily
+ * overlooked.
+ */
 import { routing } from '@flynn/controller/routes/api';
 import type { Route } from '@flynn/controller/model';
 import type { Context } from '../context.ts';

@@ -34,8 +34,8 @@ export type OperationEvent =
   /** `loss`: of a build that failed because its host is gone. */
   | { type: 'finish'; runnerId: string; outcome: Outcome; loss?: Loss | undefined }
   /**
-   * Its runner is lost, for the reason: where it says which sign of life was the last, or which attempt it was, only if it still is.
-   * `loss`: of what may be begun again.
+   * Its runner is lost, for the reason: where it says which sign of life was the last, or which attempt it was, only if it
+   * still is. `loss`: of what may be begun again.
    */
   | { type: 'silence'; reason: string; heartbeatAt?: number; attempt?: number; loss?: Loss | undefined }
   | { type: 'cancel'; isForced: boolean; reason: string }

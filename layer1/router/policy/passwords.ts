@@ -17,8 +17,8 @@ export type Checked =
 /** Wrong ones of a client at once, then one every six seconds. */
 const tries = { perSecond: 1 / 6, burst: 10 } as const;
 /**
- * At the same time, the one that is looked at included: the last of an app's waits three seconds where no other app has any. Whoever
- * asks from very many addresses fills the room of that app alone.
+ * At the same time, the one that is looked at included: the last of an app's waits three seconds where no other app has any.
+ * Whoever asks from very many addresses fills the room of that app alone.
  */
 const most = { perClient: 4, perApp: 32, total: 256 } as const;
 

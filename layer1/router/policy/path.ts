@@ -3,8 +3,8 @@
  * route it belongs to; what is sent on is what came.
  *
  * The normal form (RFC 3986 6.2.2, and what nginx matches on): percent-encoding decoded once, `.` and `..` resolved,
- * repeated slashes one. `%2F` counts as a slash, and so does a backslash, as in every reader that goes by the URL standard of browsers
- * (`new URL()`): apps differ in that, and the longer prefix is the safer reading.
+ * repeated slashes one. `%2F` counts as a slash, and so does a backslash, as in every reader that goes by the URL standard of
+ * browsers (`new URL()`): apps differ in that, and the longer prefix is the safer reading.
  */
 
 const slash = 47;

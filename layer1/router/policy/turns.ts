@@ -1,4 +1,7 @@
-/** Who is next at what is done for one at a time? Those of a group in their order, and the groups by turns: a crowd keeps its own waiting. */
+/**
+ * Who is next at what is done for one at a time? Those of a group in their order, and the groups by turns: a crowd keeps its own
+ * waiting.
+ */
 
 /** INVARIANT. At most one has its turn. A group that nobody of waits is not known. */
 export class Turns {
