@@ -15,6 +15,7 @@ import maria
 import objects
 import reading
 import restoring
+import server
 from dumping import Failed
 
 FOREIGN = b"""-- MySQL dump 10.13  Distrib 8.0.40, for Linux (x86_64)
@@ -28,8 +29,9 @@ b:1-7';
 END = b"-- Dump completed on 2026-11-28  1:02:03\n"
 
 
-def read(text, chunk=7, is_own=False):
-    return b"".join(reading.Reader(beside="x", is_own=is_own).read(text[at : at + chunk] for at in range(0, len(text), chunk)))
+def read(text, chunk=7, is_own=False, longest=server.MIB):
+    reader = reading.Reader(beside="x", is_own=is_own, longest=longest)
+    return b"".join(reader.read(text[at : at + chunk] for at in range(0, len(text), chunk)))
 
 
 class Read(unittest.TestCase):
@@ -194,6 +196,12 @@ class LargeRows(unittest.TestCase):
         self.server, self.larger = Server(), f"SET GLOBAL max_allowed_packet={dumping.PACKET}"
         self.started = self.enterContext(unittest.mock.patch("restoring.subprocess.Popen"))
         self.started.side_effect = lambda *_, **__: self.server.asked.append(("reads",)) or unittest.mock.DEFAULT
+
+    def test_one_that_would_have_the_server_killed_is_refused_and_many_that_are_less_are_not(self):
+        line, longest = b"(1," + 100_000 * b"0" + b"),\n", 200_000
+        self.assertEqual(5 * line, read(5 * line, chunk=4096, longest=longest))
+        with self.assertRaisesRegex(Failed, "memory=….*nothing was replaced"):
+            read(line + 2 * line[:-1] + line, chunk=4096, longest=longest)
 
     def read(self, feed):
         with unittest.mock.patch("restoring.feed", feed):

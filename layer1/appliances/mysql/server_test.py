@@ -22,6 +22,10 @@ class Settings(unittest.TestCase):
     def test_what_apps_for_mysql_do_in_a_transaction_is_not_refused_as_another_had_changed_it(self):
         self.assertEqual("0", set_to(512 * MIB)["innodb-snapshot-isolation"])
 
+    def test_a_line_of_what_is_restored_has_room_beside_the_data(self):
+        for limit, most in ((256, 10), (512, 30), (2048, 150)):
+            self.assertEqual(most, server.longest_line(limit * MIB) // MIB)
+
 
 class Ends(unittest.TestCase):
     def test_one_that_the_system_killed_may_have_needed_more_memory(self):

@@ -10,7 +10,7 @@ import zlib
 
 from dumping import DEFINER, END, Failed
 
-PIECE = 1024**2
+MIB = PIECE = 1024**2
 # Longer lines are data, and are handed on in pieces: nobody has to keep a line in memory.
 LINE = 65536
 CUT = "what was to be restored ended before its end"
@@ -115,9 +115,13 @@ def quoted(name):
 
 
 class Reader:
-    """One file, for a database `beside`. `is_own`: the platform's own dump, of which the end is known in any case."""
+    """
+    One file, for a database `beside`. `is_own`: the platform's own dump, of which the end is known in any case. `longest`: of its
+    lines, since MariaDB and its client have all of one in memory, and a row is no less.
+    """
 
-    def __init__(self, *, beside, is_own):
+    def __init__(self, *, beside, is_own, longest):
+        self.longest, self.length = longest, 0
         self.beside, self.former = quoted(beside.encode()), None
         self.has_end, self.last = is_own, b""
         self.used, self.delimiter = set(), b";"
@@ -128,11 +132,22 @@ class Reader:
         """Without what is of another server: names of databases, and of users that are not here."""
         for line, is_start in lines(unpacked(chunks)):
             self.last = (self.last + line)[-200:]
+            self.measure(line, is_start)
             kept = self.line(line) if is_start else line
             if kept:
                 yield kept
         if self.has_end and END not in self.last:
             raise Failed(CUT)
+
+    def measure(self, line, is_start):
+        self.length = len(line) + (0 if is_start else self.length)
+        if self.length > self.longest:
+            raise Failed(
+                f"the file has a line of more than {self.longest // MIB} MB, as of a row with a large BLOB, of which each byte may"
+                " be two there: for that it takes more memory than a member has, so give it more"
+                " (flynn limit set mysql memory=…);"
+                " nothing was replaced"
+            )
 
     def line(self, line):
         if BEGINNING.match(line):

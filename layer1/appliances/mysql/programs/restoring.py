@@ -46,7 +46,8 @@ def restore(host, password, chunks, *, is_own):
     finish_other(maria)
     before = content(maria)
     try:
-        read(host, maria, Reader(beside=BESIDE, is_own=is_own).read(chunks))
+        longest = server.longest_line(server.limit_bytes())
+        read(host, maria, Reader(beside=BESIDE, is_own=is_own, longest=longest).read(chunks))
         replace(maria)
     finally:
         with contextlib.suppress(Error):

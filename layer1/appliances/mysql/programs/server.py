@@ -23,6 +23,10 @@ MAKE_S = 60
 STOP_S = 60
 # Connections that no app may take: of members, who watch it and copy it, of dumps and restores, and of admins.
 RESERVED = 20
+# What a member takes whatever it does, beside the data in its buffer pool.
+AT_REST = 110 * MIB
+# As often a line of a restored file is in memory: five to six times in the server, twice in its client.
+TIMES_IN_MEMORY = 8
 
 
 class Wrong(Exception):
@@ -54,6 +58,11 @@ def shares(limit):
         # Of one table that a query makes for itself; larger ones are on the disk.
         "tmp-memory-table-size": min(16 * MIB, max(MIB, limit // 128)),
     }
+
+
+def longest_line(limit):
+    """Of a file that is restored. With more of it MariaDB would be killed by the system, whoever leads."""
+    return (limit - shares(limit)["innodb-buffer-pool-size"] - AT_REST) // TIMES_IN_MEMORY
 
 
 def settings(limit):
