@@ -310,12 +310,14 @@ python3 -P -m compileall -q ${programs}/redis`,
   },
   mysql: {
     parent: 'python',
-    packages: ['mariadb-backup', 'mariadb-server', 'python3-pymysql'],
+    // Apps may call time zones as they did elsewhere: US/Eastern is among the legacy ones.
+    packages: ['mariadb-backup', 'mariadb-server', 'python3-pymysql', 'tzdata-legacy'],
     files: membersPrograms('mysql'),
-    // As with Redis. The data that Debian makes are nobody's: a member makes its own. Programs that no member uses are large:
-    // each has all of the client library in it.
+    // As with Redis. The data that Debian makes are nobody's: a member makes its own, with the time zones that are written down
+    // here, without those that count leap seconds. Programs that no member uses are large: each has all of the client library.
     setup: `groupmod --gid 3306 mysql && usermod --uid 3306 mysql
-rm -rf /var/lib/mysql
+rm -rf /var/lib/mysql /usr/share/zoneinfo/right
+mariadb-tzinfo-to-sql /usr/share/zoneinfo > ${programs}/mysql/zones.sql
 cd /usr/bin
 rm -f aria_* innochecksum mariadb-admin mariadb-check mariadb-conv mariadb-import mariadb-plugin mariadb-show mariadb-slap \\
   mariadb-tzinfo-to-sql mariadb-upgrade mariadb-waitpid mariadbd-safe-helper myisam* perror replace resolve_stack_dump

@@ -47,6 +47,10 @@ test('the lead is handed over and lost, and all that was acknowledged stays', as
       const said = await place.askAs(login, statement, copy);
       assert.match(said.stderr, /READ_ONLY ADMIN|read-only/, said.stderr);
     }
+    assert.equal(
+      await place.ask("SELECT CONVERT_TZ('2026-07-01 12:00', 'UTC', 'US/Eastern')", copy),
+      '2026-07-01 08:00:00',
+    );
     assert.equal(await place.ask("SHOW STATUS LIKE 'Rpl_semi_sync_master_status'"), 'Rpl_semi_sync_master_status\tON');
   });
 

@@ -15,6 +15,8 @@ SETTINGS = Path("/tmp/mariadb.cnf")
 OWN_LOGIN = Path("/tmp/own.cnf")
 DATA = Path("/data/mysql")
 MAKING = Path("/data/making")
+# Names of time zones: statements for the database "mysql", made with the image.
+ZONES = Path(__file__).with_name("zones.sql")
 MIB = 1024**2
 # What an app may send as one statement.
 PACKET = 64 * MIB
@@ -149,7 +151,8 @@ class Server:
         shutil.rmtree(MAKING, ignore_errors=True)
         how = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-log-bin"]
         run(["mariadb-install-db", "--no-defaults", f"--datadir={MAKING}", *how])
-        statements = ";\n".join([*accounts.beginning(self.secrets), ""])
+        zones = f"USE mysql;\n{ZONES.read_text()}"
+        statements = zones + ";\n".join([*accounts.beginning(self.secrets), ""])
         plain = ["--no-defaults", "--bootstrap", f"--datadir={MAKING}", "--skip-log-bin", "--character-set-server=utf8mb4"]
         run(["mariadbd", *plain, "--collation-server=utf8mb4_unicode_ci"], statements)
         os.rename(MAKING, DATA)
