@@ -5,11 +5,11 @@
 import { createHash } from 'node:crypto';
 import { type Appliance, type Login, keyspacePassword } from '../appliance.ts';
 import { kinds } from '../kinds.ts';
+import { loginAfter, supervised } from '../members/supervised.ts';
 
 const programs = '/usr/lib/flynn/mysql';
 const client = `${programs}/flynn-mysql-client`;
 const members = `${programs}/flynn-mysql-members`;
-const supervisorPort = 8_008;
 const port = 3_306;
 const superuser = 'admin';
 /** What apps have; the members make it. */
@@ -20,14 +20,8 @@ export const mysql: Appliance = {
   cli: kinds.mysql,
   dataPath: '/data',
   user: '3306',
-  health: { port: supervisorPort, path: '/readiness' },
-  alive: { port: supervisorPort, path: '/liveness' },
+  ...supervised,
   port,
-  roles: {
-    primary: { port: supervisorPort, path: '/primary' },
-    replica: { port: supervisorPort, path: '/replica' },
-  },
-  leadingRole: 'primary',
   defaultMemoryBytes: 512 * 1024 ** 2,
   leastMemoryBytes: 256 * 1024 ** 2,
   secrets: [
@@ -43,7 +37,7 @@ export const mysql: Appliance = {
   logins: {
     first: ({ MYSQL_PASSWORD: password = '' }) => ({ name: 'app', password }),
     of: ({ MYSQL_USER: name = '', MYSQL_PASSWORD: password = '' }) => ({ name, password }),
-    after: (name) => (name === 'app_1' ? 'app_2' : 'app_1'),
+    after: loginAfter,
     admit: (logins) => ({ command: [client, 'admit'], input: digestsOf(logins) }),
     letIn: (logins) => ({ command: [client, 'let-in'], input: digestsOf(logins) }),
   },

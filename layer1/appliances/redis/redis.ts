@@ -5,11 +5,11 @@
 import { createHash } from 'node:crypto';
 import { type Appliance, type Login, keyspacePassword } from '../appliance.ts';
 import { kinds } from '../kinds.ts';
+import { loginAfter, supervised } from '../members/supervised.ts';
 
 const programs = '/usr/lib/flynn/redis';
 const client = `${programs}/flynn-redis-client`;
 const members = `${programs}/flynn-redis-members`;
-const supervisorPort = 8_008;
 const port = 6_379;
 const superuser = 'flynn';
 
@@ -30,14 +30,8 @@ export const redis: Appliance = {
   cli: kinds.redis,
   dataPath: '/data',
   user: '6379',
-  health: { port: supervisorPort, path: '/readiness' },
-  alive: { port: supervisorPort, path: '/liveness' },
+  ...supervised,
   port,
-  roles: {
-    primary: { port: supervisorPort, path: '/primary' },
-    replica: { port: supervisorPort, path: '/replica' },
-  },
-  leadingRole: 'primary',
   defaultMemoryBytes: 256 * 1024 ** 2,
   leastMemoryBytes: 96 * 1024 ** 2,
   secrets: [
@@ -52,7 +46,7 @@ export const redis: Appliance = {
   logins: {
     first: ({ REDIS_PASSWORD: password = '' }) => ({ name: 'app', password }),
     of: ({ REDIS_USER: name = '', REDIS_PASSWORD: password = '' }) => ({ name, password }),
-    after: (name) => (name === 'app_1' ? 'app_2' : 'app_1'),
+    after: loginAfter,
     admit: (logins) => ({ command: [client, 'admit'], input: digestsOf(logins) }),
     letIn: (logins) => ({ command: [client, 'let-in'], input: digestsOf(logins) }),
   },
